@@ -1,0 +1,200 @@
+"""Scaled dot-product attention, in the open and fused.
+
+``scaled_dot_product_attention`` is written to be read: three lines, one for each
+step. It is the reference that every faster path of this library is tested against.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from tested_transformer.masks import causal_mask
+
+__all__ = [
+    "attention_scores",
+    "attention_weights",
+    "fused_attention",
+    "scaled_dot_product_attention",
+]
+
+
+# --8<-- [start:scores]
+def attention_scores(
+    q: Float[Tensor, "*batch T d_k"],
+    k: Float[Tensor, "*batch S d_k"],
+    *,
+    scale: float | None = None,
+) -> Float[Tensor, "*batch T S"]:
+    """Score how well each query matches each key: their scaled dot product.
+
+    Args:
+        q: Queries.
+        k: Keys, as wide as the queries.
+        scale: What to multiply the dot products by; ``1 / sqrt(d_k)`` by default.
+
+    Source: Vaswani et al., 2017, "Attention Is All You Need", section 3.2.1.
+    """
+    if scale is None:
+        scale = q.shape[-1] ** -0.5
+    # Scaled before the product: fewer multiplications, and none can overflow later.
+    return (q * scale) @ k.transpose(-2, -1)
+
+
+# --8<-- [end:scores]
+
+
+# --8<-- [start:weights]
+def attention_weights(
+    scores: Float[Tensor, "*batch T S"],
+    mask: Bool[Tensor, "..."] | None = None,
+) -> Float[Tensor, "*batch T S"]:
+    """Turn each row of scores into weights that sum to one.
+
+    Args:
+        scores: One row of scores for each query.
+        mask: ``True`` where a query may attend; broadcasts to ``scores``. A query
+            that may attend to nothing gets a row of zeros, and passes no gradient.
+
+    Raises:
+        TypeError: If ``mask`` is not boolean.
+        ValueError: If ``mask`` does not fit ``scores``.
+    """
+    if mask is None:
+        return scores.softmax(dim=-1)
+    _check_mask(mask, scores.shape)
+    scores = scores.masked_fill(~mask, float("-inf"))
+    # Softmax over nothing but -inf is NaN, and so is its gradient. Such a row is
+    # taken through softmax as zeros, and set to zero after it.
+    empty = ~mask.any(dim=-1, keepdim=True)
+    return scores.masked_fill(empty, 0.0).softmax(dim=-1).masked_fill(empty, 0.0)
+
+
+# --8<-- [end:weights]
+
+
+# --8<-- [start:attention]
+def scaled_dot_product_attention(
+    q: Float[Tensor, "*batch T d_k"],
+    k: Float[Tensor, "*batch S d_k"],
+    v: Float[Tensor, "*batch S d_v"],
+    *,
+    mask: Bool[Tensor, "..."] | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    dropout_p: float = 0.0,
+) -> tuple[Float[Tensor, "*batch T d_v"], Float[Tensor, "*batch T S"]]:
+    """Average the values, each query weighting them by how well their keys match.
+
+    Args:
+        q: Queries.
+        k: Keys.
+        v: Values, one for each key.
+        mask: ``True`` where a query may attend; ``(T, S)``, or with the axes of
+            ``q`` in front, each of them full or 1.
+        causal: Also forbid attending to later positions, as ``causal_mask(T, S)``.
+        scale: What to multiply the dot products by; ``1 / sqrt(d_k)`` by default.
+        dropout_p: The probability of dropping a weight. Pass 0 when evaluating.
+
+    Returns:
+        The output, and the weights before dropout.
+
+    Raises:
+        TypeError: If ``mask`` is not boolean.
+        ValueError: If shapes do not fit, or ``dropout_p`` is not in [0, 1].
+
+    Source: Vaswani et al., 2017, "Attention Is All You Need", equation 1.
+    """
+    _check_inputs(q, k, v, mask, dropout_p)
+    if causal:
+        mask = _with_causal(mask, q, k)
+    scores = attention_scores(q, k, scale=scale)
+    weights = attention_weights(scores, mask)
+    return F.dropout(weights, dropout_p) @ v, weights
+
+
+# --8<-- [end:attention]
+
+
+# --8<-- [start:fused]
+def fused_attention(
+    q: Float[Tensor, "*batch T d_k"],
+    k: Float[Tensor, "*batch S d_k"],
+    v: Float[Tensor, "*batch S d_v"],
+    *,
+    mask: Bool[Tensor, "..."] | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    dropout_p: float = 0.0,
+) -> Float[Tensor, "*batch T d_v"]:
+    """Give the output of ``scaled_dot_product_attention`` without its weights.
+
+    PyTorch's fused kernels never hold the whole (T, S) table of weights, which saves
+    memory and time. Arguments and errors are those of the open function.
+
+    Source: Dao et al., 2022, "FlashAttention", section 3.
+    """
+    _check_inputs(q, k, v, mask, dropout_p)
+    # PyTorch aligns its own causal mask top-left, which is ours on a square only;
+    # left to make that mask itself, it can choose its fastest kernels.
+    square = causal and mask is None and q.shape[-2] == k.shape[-2]
+    if causal and not square:
+        mask = _with_causal(mask, q, k)
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, dropout_p=dropout_p, is_causal=square, scale=scale
+    )
+
+
+# --8<-- [end:fused]
+
+
+def _with_causal(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor:
+    causal = causal_mask(q.shape[-2], k.shape[-2], device=q.device)
+    return causal if mask is None else causal & mask
+
+
+def _check_inputs(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float
+) -> None:
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(
+            f"q and k must be equally wide: q is {_show(q.shape)}, "
+            f"k is {_show(k.shape)}"
+        )
+    if k.shape[-2] != v.shape[-2]:
+        raise ValueError(
+            f"k and v must be equally long: k is {_show(k.shape)}, "
+            f"v is {_show(v.shape)}"
+        )
+    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+        raise ValueError(
+            "q, k and v must agree in every axis but the last two: "
+            f"q is {_show(q.shape)}, k is {_show(k.shape)}, v is {_show(v.shape)}"
+        )
+    if not 0.0 <= dropout_p <= 1.0:
+        raise ValueError(f"dropout_p={dropout_p} must lie between 0 and 1")
+    if mask is not None:
+        _check_mask(mask, torch.Size([*q.shape[:-1], k.shape[-2]]))
+
+
+def _check_mask(mask: Tensor, scores_shape: torch.Size) -> None:
+    if mask.dtype != torch.bool:
+        raise TypeError(
+            f"mask must be boolean, True = may attend; its dtype is {mask.dtype}"
+        )
+    # Between two axes and all of them it would be ambiguous: is (3, T, S) one mask
+    # for each sequence, or one for each head?
+    full = mask.ndim in (2, len(scores_shape))
+    if not full or any(
+        have not in (1, want)
+        for have, want in zip(mask.shape[::-1], scores_shape[::-1], strict=False)
+    ):
+        wanted = "(T, S) or (B, H, T, S), each axis full or 1"
+        raise ValueError(
+            f"mask is {_show(mask.shape)} but must be {wanted}; "
+            f"the scores are {_show(scores_shape)}"
+        )
+
+
+def _show(shape: torch.Size) -> str:
+    return str(tuple(shape))

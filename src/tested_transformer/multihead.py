@@ -1,0 +1,193 @@
+"""Multi-head attention: several attentions side by side, and a matrix that mixes them.
+
+One module does self-attention and cross-attention, in the open or fused.
+"""
+
+from typing import Literal, overload
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from tested_transformer.attention import fused_attention, scaled_dot_product_attention
+
+__all__ = ["MultiHeadAttention", "merge_heads", "split_heads"]
+
+Output = Float[Tensor, "B T D"]
+Weights = Float[Tensor, "B H T S"]
+
+
+# --8<-- [start:split]
+def split_heads(
+    x: Float[Tensor, "B T D"], num_heads: int
+) -> Float[Tensor, "B H T d_k"]:
+    """Cut each position's features into ``num_heads`` equal slices, one for each head.
+
+    Raises:
+        ValueError: If ``num_heads`` does not divide the width of ``x``.
+    """
+    _check_heads("the width of x", x.shape[-1], num_heads)
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def merge_heads(heads: Float[Tensor, "B H T d_k"]) -> Float[Tensor, "B T D"]:
+    """Lay the heads side by side again: the inverse of ``split_heads``."""
+    return heads.transpose(1, 2).flatten(start_dim=2)
+
+
+# --8<-- [end:split]
+
+
+# --8<-- [start:module]
+class MultiHeadAttention(nn.Module):
+    """Attend with several heads at once, each in its own slice of the features.
+
+    Args:
+        d_model: D, the width of the queries' sequence and of the output.
+        num_heads: H. Each head is ``head_dim = d_model // num_heads`` wide.
+        d_context: The width of ``context`` in cross-attention; ``d_model`` by default.
+        dropout: The probability of dropping an attention weight while training.
+        bias: Whether the four projections add a bias.
+        fused: Use PyTorch's fused kernels. Weights, when asked for, come from the
+            open attention, which gives the same output.
+
+    Raises:
+        ValueError: If ``num_heads`` does not divide ``d_model``, a size is not
+            positive, or ``dropout`` is not in [0, 1].
+
+    Source: Vaswani et al., 2017, "Attention Is All You Need", section 3.2.2.
+    """
+
+    # --8<-- [start:init]
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        num_heads: int,
+        d_context: int | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+        fused: bool = True,
+    ) -> None:
+        super().__init__()
+        d_context = d_model if d_context is None else d_context
+        _check_heads("d_model", d_model, num_heads)
+        _check_settings(d_context, dropout)
+        self.num_heads = num_heads
+        self.head_dim = d_model // num_heads
+        self.dropout = dropout
+        self.fused = fused
+        self.q_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.k_proj = nn.Linear(d_context, d_model, bias=bias)
+        self.v_proj = nn.Linear(d_context, d_model, bias=bias)
+        self.o_proj = nn.Linear(d_model, d_model, bias=bias)
+
+    # --8<-- [end:init]
+
+    @overload
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        context: Tensor | None = None,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        return_weights: Literal[False] = False,
+    ) -> Output: ...
+
+    @overload
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        context: Tensor | None = None,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        return_weights: Literal[True],
+    ) -> tuple[Output, Weights]: ...
+
+    # --8<-- [start:forward]
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        context: Float[Tensor, "B S C"] | None = None,
+        mask: Bool[Tensor, "..."] | None = None,
+        causal: bool = False,
+        return_weights: bool = False,
+    ) -> Output | tuple[Output, Weights]:
+        """Let every position of ``x`` gather what it needs from ``context``.
+
+        Args:
+            x: The sequence that asks.
+            context: The sequence that answers; ``x`` itself by default, which makes
+                it self-attention.
+            mask: ``True`` where a query may attend; ``(T, S)``, or ``(B, H, T, S)``
+                with any axis 1.
+            causal: Also forbid attending to later positions.
+            return_weights: Return the weights of every head too, before dropout.
+
+        Returns:
+            The output, or the output and the weights.
+
+        Raises:
+            TypeError: If ``mask`` is not boolean.
+            ValueError: If shapes do not fit.
+        """
+        context = x if context is None else context
+        self._check_sequences(x, context)
+        q = split_heads(self.q_proj(x), self.num_heads)
+        k = split_heads(self.k_proj(context), self.num_heads)
+        v = split_heads(self.v_proj(context), self.num_heads)
+        dropout_p = self.dropout if self.training else 0.0
+        if self.fused and not return_weights:
+            heads = fused_attention(
+                q, k, v, mask=mask, causal=causal, dropout_p=dropout_p
+            )
+            return self.o_proj(merge_heads(heads))
+        heads, weights = scaled_dot_product_attention(
+            q, k, v, mask=mask, causal=causal, dropout_p=dropout_p
+        )
+        output = self.o_proj(merge_heads(heads))
+        return (output, weights) if return_weights else output
+
+    # --8<-- [end:forward]
+
+    def _check_sequences(self, x: Tensor, context: Tensor) -> None:
+        for name, sequence, width in (
+            ("x", x, self.q_proj.in_features),
+            ("context", context, self.k_proj.in_features),
+        ):
+            if sequence.ndim != 3 or sequence.shape[-1] != width:
+                raise ValueError(
+                    f"{name} must be (batch, length, {width}); "
+                    f"it is {tuple(sequence.shape)}"
+                )
+        if x.shape[0] != context.shape[0]:
+            raise ValueError(
+                "x and context must have the same batch size; "
+                f"they have {x.shape[0]} and {context.shape[0]}"
+            )
+
+    def extra_repr(self) -> str:
+        """Show what the projections do not."""
+        return (
+            f"num_heads={self.num_heads}, head_dim={self.head_dim}, "
+            f"dropout={self.dropout}, fused={self.fused}"
+        )
+
+
+# --8<-- [end:module]
+
+
+def _check_heads(name: str, width: int, num_heads: int) -> None:
+    if width < 1 or num_heads < 1:
+        raise ValueError(f"{name}={width} and num_heads={num_heads} must be positive")
+    if width % num_heads:
+        raise ValueError(f"{name}={width} must be divisible by num_heads={num_heads}")
+
+
+def _check_settings(d_context: int, dropout: float) -> None:
+    if d_context < 1:
+        raise ValueError(f"d_context={d_context} must be positive")
+    if not 0.0 <= dropout <= 1.0:
+        raise ValueError(f"dropout={dropout} must lie between 0 and 1")

@@ -1,0 +1,195 @@
+"""The pictures of the book: attention as heat maps, and curves.
+
+Every function returns a matplotlib figure, to show in a notebook or save to a file.
+Needs matplotlib: install ``tested-transformer[plots]``.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_rgba
+from matplotlib.figure import Figure
+from torch import Tensor
+
+__all__ = ["curves", "head_maps", "weight_map"]
+
+# A handful of colors with a meaning each. The book's pages swap them for their own
+# light and dark palettes, so no picture may use a color that is not among them.
+INK = "#1b1f24"
+MUTED = "#6b7280"
+ACCENT = "#3557c2"
+WARM = "#c2562e"
+PAPER = "#ffffff"
+RULE = "#d0d4dc"
+
+_LINES = (ACCENT, WARM, MUTED, INK)
+_STYLES = ("-", "--", ":", "-.")
+
+
+# --8<-- [start:head_maps]
+def head_maps(
+    weights: Float[Tensor, "H T S"],
+    *,
+    queries: Sequence[str],
+    keys: Sequence[str] | None = None,
+    titles: Sequence[str] | None = None,
+) -> Figure:
+    """Draw one heat map a head: row = query, column = key, darker = attends more.
+
+    Args:
+        weights: The weights of every head for one sequence of the batch.
+        queries: A label for each row.
+        keys: A label for each column; those of the rows by default.
+        titles: A title for each head; ``head 0``, ``head 1``, ... by default.
+
+    Raises:
+        ValueError: If a list of labels does not fit ``weights``.
+    """
+    keys = queries if keys is None else keys
+    if titles is None:
+        titles = [f"head {head}" for head in range(len(weights))]
+    _check_labels("titles", titles, weights.shape[0])
+    _check_labels("queries", queries, weights.shape[1])
+    _check_labels("keys", keys, weights.shape[2])
+    columns = min(4, len(weights))
+    rows = -(-len(weights) // columns)
+    side = max(1.9, 0.24 * max(len(queries), len(keys)))
+    figure = Figure(
+        figsize=(columns * (side + 0.5), rows * (side + 0.9)), layout="constrained"
+    )
+    for index, (head, title) in enumerate(zip(weights, titles, strict=True)):
+        axes = figure.add_subplot(rows, columns, index + 1)
+        _draw_map(axes, head, queries if index % columns == 0 else None, keys)
+        axes.set_title(title, color=INK, fontsize=9)
+    return figure
+
+
+# --8<-- [end:head_maps]
+
+
+# --8<-- [start:weight_map]
+def weight_map(
+    weights: Float[Tensor, "T S"],
+    *,
+    queries: Sequence[str],
+    keys: Sequence[str] | None = None,
+) -> Figure:
+    """Draw one heat map, large, with every weight written into its cell.
+
+    Args:
+        weights: One row of weights a query.
+        queries: A label for each row.
+        keys: A label for each column; those of the rows by default.
+
+    Raises:
+        ValueError: If a list of labels does not fit ``weights``.
+    """
+    keys = queries if keys is None else keys
+    _check_labels("queries", queries, weights.shape[0])
+    _check_labels("keys", keys, weights.shape[1])
+    figure = Figure(
+        figsize=(1.4 + 0.62 * len(keys), 0.9 + 0.5 * len(queries)), layout="constrained"
+    )
+    axes = figure.add_subplot()
+    _draw_map(axes, weights, queries, keys)
+    for row, values in enumerate(weights.tolist()):
+        for column, value in enumerate(values):
+            axes.text(
+                column,
+                row,
+                f"{value:.2f}",
+                ha="center",
+                va="center",
+                fontsize=8,
+                color=PAPER if value > 0.8 else INK,
+            )
+    return figure
+
+
+# --8<-- [end:weight_map]
+
+
+# --8<-- [start:curves]
+def curves(
+    lines: Mapping[str, Sequence[tuple[float, float]]],
+    *,
+    x_label: str,
+    y_label: str,
+    log_x: bool = False,
+    log_y: bool = False,
+) -> Figure:
+    """Draw named lines over a common axis, told apart by color and by dashes.
+
+    Args:
+        lines: For each name, its points ``(x, y)``; four lines at most.
+        x_label: What runs along the bottom, with its unit.
+        y_label: What runs up the side, with its unit.
+        log_x: Whether the bottom axis is logarithmic.
+        log_y: Whether the side axis is logarithmic.
+
+    Raises:
+        ValueError: If there are no lines, or more than four.
+    """
+    if not 1 <= len(lines) <= len(_LINES):
+        raise ValueError(f"lines has {len(lines)} entries; it takes 1 to {len(_LINES)}")
+    figure = Figure(figsize=(6.2, 3.4), layout="constrained")
+    axes = figure.add_subplot()
+    for (name, points), color, style in zip(
+        lines.items(), _LINES, _STYLES, strict=False
+    ):
+        xs, ys = zip(*points, strict=True)
+        axes.plot(xs, ys, style, color=color, label=name, linewidth=1.8)
+    if log_x:
+        axes.set_xscale("log", base=2)
+    if log_y:
+        axes.set_yscale("log")
+    axes.set_xlabel(x_label, color=INK)
+    axes.set_ylabel(y_label, color=INK)
+    axes.grid(color=RULE, linewidth=0.6)
+    if len(lines) > 1:
+        axes.legend(frameon=False, labelcolor=INK)
+    _quiet(axes)
+    figure.patch.set_visible(False)
+    return figure
+
+
+# --8<-- [end:curves]
+
+
+def _draw_map(
+    axes: Axes, weights: Tensor, queries: Sequence[str] | None, keys: Sequence[str]
+) -> None:
+    """Draw weights as cells of one color, as opaque as the weight is large."""
+    clear_to_full = LinearSegmentedColormap.from_list(
+        "weight", [to_rgba(ACCENT, 0.0), to_rgba(ACCENT, 1.0)], N=101
+    )
+    rows, columns = weights.shape
+    axes.pcolormesh(
+        [edge - 0.5 for edge in range(columns + 1)],
+        [edge - 0.5 for edge in range(rows + 1)],
+        weights.detach().float().cpu().tolist(),
+        cmap=clear_to_full,
+        vmin=0.0,
+        vmax=1.0,
+    )
+    axes.set_aspect("equal")
+    axes.invert_yaxis()
+    axes.xaxis.tick_top()
+    axes.set_xticks(range(columns), keys, rotation=90, fontsize=8)
+    axes.set_yticks(range(rows), queries or [""] * rows, fontsize=8)
+    _quiet(axes)
+    axes.get_figure().patch.set_visible(False)
+
+
+def _quiet(axes: Axes) -> None:
+    """Leave thin borders and quiet labels, on no background of their own."""
+    axes.patch.set_visible(False)
+    axes.tick_params(length=0, colors=MUTED, which="both")
+    for spine in axes.spines.values():
+        spine.set_color(RULE)
+
+
+def _check_labels(name: str, labels: Sequence[str], wanted: int) -> None:
+    if len(labels) != wanted:
+        raise ValueError(f"{name} has {len(labels)} labels, weights need {wanted}")

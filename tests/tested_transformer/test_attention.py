@@ -1,0 +1,321 @@
+"""The open attention is held against arithmetic, and every other path against it."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tested_transformer.attention import (
+    attention_scores,
+    attention_weights,
+    fused_attention,
+    scaled_dot_product_attention,
+)
+from tested_transformer.masks import causal_mask, padding_mask
+
+# Pairwise different, so that no two axes can be taken for each other.
+B, H, T, S, D_K, D_V = 2, 3, 5, 7, 11, 13
+
+# How far two orders of summation may drift apart, by dtype.
+TOLERANCE = {
+    torch.float64: 1e-12,
+    torch.float32: 1e-5,
+    torch.bfloat16: 3e-2,
+    torch.float16: 4e-3,
+}
+
+
+def sequences(
+    *, t: int = T, s: int = S, d_v: int = D_K, dtype: torch.dtype = torch.float32
+) -> list[Tensor]:
+    """Make q, k and v that ask for gradients."""
+    return [
+        torch.randn(B, H, length, width, dtype=dtype, requires_grad=True)
+        for length, width in ((t, D_K), (s, D_K), (s, d_v))
+    ]
+
+
+def some_keys(t: int, s: int) -> Tensor:
+    """Allow about half the pairs; the second query of each sequence gets nothing."""
+    mask = torch.rand(B, H, t, s) < 0.5
+    mask[:, :, 0, 0] = True
+    if t > 1:
+        mask[:, :, 1] = False
+    return mask
+
+
+MASKS = {
+    "none": lambda t, s: None,
+    "causal": causal_mask,
+    "padding": lambda t, s: padding_mask(torch.tensor([s, max(s - 2, 0)])),
+    "all padding": lambda t, s: padding_mask(torch.tensor([s, 0]), s),
+    "causal and padding": lambda t, s: (
+        causal_mask(t, s) & padding_mask(torch.tensor([s, max(s - 2, 0)]))
+    ),
+    "some keys": some_keys,
+    "one row for all": lambda t, s: torch.arange(s)[None] % 2 == 0,
+}
+
+
+def assert_same(
+    one: list[Tensor], other: list[Tensor], dtype: torch.dtype = torch.float32
+) -> None:
+    for a, b in zip(one, other, strict=True):
+        torch.testing.assert_close(a, b, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+def output_and_gradients(output: Tensor, inputs: list[Tensor]) -> list[Tensor]:
+    """Pull the same direction back through the output each time."""
+    generator = torch.Generator().manual_seed(1)
+    direction = torch.randn(output.shape, generator=generator).to(output.dtype)
+    return [output, *torch.autograd.grad(output, inputs, direction)]
+
+
+def worked_out(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tensor:
+    """Attend with numbers, one at a time: the arithmetic of equation 1."""
+    rows = []
+    for query, may in zip(q.tolist(), allowed.tolist(), strict=True):
+        exps = [
+            math.exp(
+                sum(a * b for a, b in zip(query, key, strict=True)) / len(query) ** 0.5
+            )
+            if ok
+            else 0.0
+            for key, ok in zip(k.tolist(), may, strict=True)
+        ]
+        total = sum(exps) or 1.0
+        rows.append(
+            [
+                sum(
+                    e / total * value[i]
+                    for e, value in zip(exps, v.tolist(), strict=True)
+                )
+                for i in range(v.shape[-1])
+            ]
+        )
+    return torch.tensor(rows, dtype=q.dtype)
+
+
+def test_three_tokens_on_paper():
+    # sqrt(4) = 2, so the scores are (ln 1, ln 2, ln 5): weights 1/8, 2/8, 5/8.
+    q = torch.tensor([[2.0, 0.0, 0.0, 0.0]])
+    k = torch.tensor([[0.0] * 4, [math.log(2)] + [0.0] * 3, [math.log(5)] + [0.0] * 3])
+    v = torch.tensor([[8.0, 0.0], [0.0, 8.0], [16.0, -8.0]])
+    output, weights = scaled_dot_product_attention(q, k, v)
+    torch.testing.assert_close(weights, torch.tensor([[0.125, 0.25, 0.625]]))
+    torch.testing.assert_close(output, torch.tensor([[11.0, -3.0]]))
+
+
+@pytest.mark.parametrize("mask_name", MASKS)
+def test_the_open_attention_does_the_arithmetic(mask_name: str):
+    q, k, v = (x.detach() for x in sequences(d_v=D_V, dtype=torch.float64))
+    mask = MASKS[mask_name](T, S)
+    output, _ = scaled_dot_product_attention(q, k, v, mask=mask)
+    allowed = torch.ones(B, H, T, S, dtype=torch.bool)
+    allowed = allowed if mask is None else allowed & mask
+    for b in range(B):
+        for h in range(H):
+            expected = worked_out(q[b, h], k[b, h], v[b, h], allowed[b, h])
+            assert_same([output[b, h]], [expected], torch.float64)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize(("t", "s"), [(T, S), (S, T), (S, S), (1, S), (T, 1)])
+@pytest.mark.parametrize("mask_name", MASKS)
+def test_fused_is_the_open_attention(
+    mask_name: str, t: int, s: int, dtype: torch.dtype
+):
+    inputs = sequences(t=t, s=s, dtype=dtype)
+    mask = MASKS[mask_name](t, s)
+    opened = scaled_dot_product_attention(*inputs, mask=mask)[0]
+    fused = fused_attention(*inputs, mask=mask)
+    assert_same(
+        output_and_gradients(fused, inputs),
+        output_and_gradients(opened, inputs),
+        dtype,
+    )
+
+
+@pytest.mark.parametrize("mask_name", MASKS)
+def test_the_open_attention_is_pytorchs(mask_name: str):
+    inputs = sequences(d_v=D_V)
+    mask = MASKS[mask_name](T, S)
+    ours = scaled_dot_product_attention(*inputs, mask=mask)[0]
+    theirs = F.scaled_dot_product_attention(*inputs, attn_mask=mask)
+    assert_same(
+        output_and_gradients(ours, inputs), output_and_gradients(theirs, inputs)
+    )
+
+
+@pytest.mark.parametrize(("t", "s"), [(T, S), (S, T), (S, S), (1, S)])
+@pytest.mark.parametrize("mask_name", ["none", "padding", "some keys"])
+@pytest.mark.parametrize("attend", [scaled_dot_product_attention, fused_attention])
+def test_causal_is_short_for_the_causal_mask(attend, mask_name: str, t: int, s: int):
+    inputs = sequences(t=t, s=s)
+    mask = MASKS[mask_name](t, s)
+    short = attend(*inputs, mask=mask, causal=True)
+    both = causal_mask(t, s) if mask is None else causal_mask(t, s) & mask
+    long = scaled_dot_product_attention(*inputs, mask=both)[0]
+    short = short[0] if isinstance(short, tuple) else short
+    assert_same(output_and_gradients(short, inputs), output_and_gradients(long, inputs))
+
+
+def test_gradients_are_those_of_finite_differences():
+    inputs = sequences(t=2, s=3, dtype=torch.float64)
+    mask = some_keys(2, 3)
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return scaled_dot_product_attention(q, k, v, mask=mask)
+
+    assert torch.autograd.gradcheck(attend, inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize("attend", [scaled_dot_product_attention, fused_attention])
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+def test_a_query_with_nothing_to_attend_to_gives_zeros(attend, dtype: torch.dtype):
+    inputs = sequences(dtype=dtype)
+    mask = some_keys(T, S)
+    output = attend(*inputs, mask=mask)
+    output = output[0] if isinstance(output, tuple) else output
+    assert output[:, :, 1].eq(0).all()
+    assert output[:, :, 0].ne(0).any()
+    gradients = torch.autograd.grad(output.sum(), inputs)
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert gradients[0][:, :, 1].eq(0).all()
+
+
+@given(
+    t=st.integers(1, 6),
+    s=st.integers(1, 6),
+    seed=st.integers(0, 2**31),
+    spread=st.sampled_from([0.0, 1.0, 30.0]),
+)
+def test_rows_of_weights_sum_to_one_or_are_empty(
+    t: int, s: int, seed: int, spread: float
+):
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(t, s, generator=generator) * spread
+    mask = torch.rand(t, s, generator=generator) < 0.5
+    weights = attention_weights(scores, mask)
+    torch.testing.assert_close(weights.sum(-1), mask.any(-1).float())
+    assert weights[~mask].eq(0).all()
+    assert weights.ge(0).all()
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+def test_no_score_is_large_enough_to_beat_a_mask(dtype: torch.dtype):
+    scores = torch.tensor([[0.0, torch.finfo(dtype).max]], dtype=dtype)
+    weights = attention_weights(scores, torch.tensor([[True, False]]))
+    assert weights.tolist() == [[1.0, 0.0]]
+
+
+def test_half_precision_scores_do_not_overflow_on_the_way():
+    q = torch.full((1, 4096), 8.0, dtype=torch.float16)
+    # The bare dot product, 262144, is beyond float16; divided by 64 it is 4096.
+    assert attention_scores(q, q).item() == 4096.0
+
+
+def test_scale_multiplies_the_dot_products():
+    q, k, v = sequences()
+    torch.testing.assert_close(attention_scores(q, k, scale=1.0), q @ k.mT)
+    torch.testing.assert_close(attention_scores(q, k), q @ k.mT / D_K**0.5)
+    for attend in (scaled_dot_product_attention, fused_attention):
+        uniform = attend(q, k, v, scale=0.0)
+        uniform = uniform[0] if isinstance(uniform, tuple) else uniform
+        mean = v.mean(dim=-2, keepdim=True).expand_as(uniform)
+        torch.testing.assert_close(uniform, mean)
+
+
+def test_weights_are_returned_before_dropout():
+    q, k, v = sequences()
+    dropped, weights = scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+    kept, expected = scaled_dot_product_attention(q, k, v)
+    torch.testing.assert_close(weights, expected)
+    assert not torch.allclose(dropped, kept)
+
+
+@pytest.mark.parametrize("attend", [scaled_dot_product_attention, fused_attention])
+def test_dropout_keeps_the_expected_output(attend):
+    # One query, equal weights, unit values: the output counts the weights kept.
+    q, k, v = torch.zeros(4000, 1, 1), torch.zeros(4000, 8, 1), torch.ones(4000, 8, 1)
+    output = attend(q, k, v, dropout_p=0.25)
+    output = output[0] if isinstance(output, tuple) else output
+    kept = output * 8 * 0.75
+    torch.testing.assert_close(kept, kept.round())
+    assert kept.unique().numel() > 5
+    # Standard error of the mean: sqrt(1/3 / 8 / 4000) = 0.0032.
+    assert abs(output.mean().item() - 1.0) < 0.016
+
+
+@pytest.mark.parametrize("attend", [scaled_dot_product_attention, fused_attention])
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (
+            {"k": torch.ones(2, 3, 7, 4)},
+            ValueError,
+            r"q and k must be equally wide: q is \(2, 3, 5, 11\), k is \(2, 3, 7, 4\)",
+        ),
+        (
+            {"v": torch.ones(2, 3, 6, 11)},
+            ValueError,
+            r"k and v must be equally long: k is \(2, 3, 7, 11\), "
+            r"v is \(2, 3, 6, 11\)",
+        ),
+        (
+            {"q": torch.ones(2, 1, 5, 11)},
+            ValueError,
+            r"q, k and v must agree in every axis but the last two: "
+            r"q is \(2, 1, 5, 11\), k is \(2, 3, 7, 11\), v is \(2, 3, 7, 11\)",
+        ),
+        (
+            {"mask": torch.ones(5, 7)},
+            TypeError,
+            r"mask must be boolean, True = may attend; its dtype is torch.float32",
+        ),
+        (
+            {"mask": torch.ones(7, 5, dtype=torch.bool)},
+            ValueError,
+            r"mask is \(7, 5\) but must be \(T, S\) or \(B, H, T, S\), "
+            r"each axis full or 1; the scores are \(2, 3, 5, 7\)",
+        ),
+        (
+            {"mask": torch.ones(3, 5, 7, dtype=torch.bool)},
+            ValueError,
+            r"mask is \(3, 5, 7\) but must be \(T, S\) or \(B, H, T, S\), "
+            r"each axis full or 1; the scores are \(2, 3, 5, 7\)",
+        ),
+        (
+            {"mask": torch.ones(7, dtype=torch.bool)},
+            ValueError,
+            r"mask is \(7,\) but must be \(T, S\) or \(B, H, T, S\), "
+            r"each axis full or 1; the scores are \(2, 3, 5, 7\)",
+        ),
+        (
+            {"mask": torch.ones(1, 2, 3, 5, 7, dtype=torch.bool)},
+            ValueError,
+            r"mask is \(1, 2, 3, 5, 7\) but must be \(T, S\) or \(B, H, T, S\), "
+            r"each axis full or 1; the scores are \(2, 3, 5, 7\)",
+        ),
+        ({"dropout_p": 1.5}, ValueError, "dropout_p=1.5 must lie between 0 and 1"),
+        ({"dropout_p": -0.1}, ValueError, "dropout_p=-0.1 must lie between 0 and 1"),
+    ],
+)
+@pytest.mark.usefixtures("as_a_caller")
+def test_bad_arguments_are_named(attend, change, error, message: str):
+    q, k, v = (x.detach() for x in sequences())
+    arguments = {"q": q, "k": k, "v": v} | change
+    with pytest.raises(error, match=f"^{message}$"):
+        attend(**arguments)
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_weights_check_their_mask_too():
+    with pytest.raises(TypeError, match="must be boolean"):
+        attention_weights(torch.ones(2, 3), torch.ones(2, 3))
+    with pytest.raises(ValueError, match=r"mask is \(3, 2\)"):
+        attention_weights(torch.ones(2, 3), torch.ones(3, 2, dtype=torch.bool))

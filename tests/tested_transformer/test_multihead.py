@@ -1,0 +1,310 @@
+"""One module, held against PyTorch's, against itself, and against leaks."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from tested_transformer import multihead
+from tested_transformer.masks import causal_mask, padding_mask
+from tested_transformer.multihead import MultiHeadAttention, merge_heads, split_heads
+
+# Pairwise different: batch, heads, queries, keys, head width, context width.
+B, H, T, S, D_K, C = 2, 3, 5, 7, 4, 11
+D = H * D_K
+
+
+def pytorchs(ours: MultiHeadAttention) -> nn.MultiheadAttention:
+    """Give PyTorch's module the same weights."""
+    theirs = nn.MultiheadAttention(
+        D,
+        H,
+        bias=ours.q_proj.bias is not None,
+        kdim=ours.k_proj.in_features,
+        vdim=ours.v_proj.in_features,
+        batch_first=True,
+    )
+    projections = [ours.q_proj, ours.k_proj, ours.v_proj]
+    with torch.no_grad():
+        if theirs.in_proj_weight is not None:
+            theirs.in_proj_weight.copy_(torch.cat([p.weight for p in projections]))
+        else:
+            theirs.q_proj_weight.copy_(ours.q_proj.weight)
+            theirs.k_proj_weight.copy_(ours.k_proj.weight)
+            theirs.v_proj_weight.copy_(ours.v_proj.weight)
+        theirs.out_proj.weight.copy_(ours.o_proj.weight)
+        if theirs.in_proj_bias is not None:
+            theirs.in_proj_bias.copy_(torch.cat([p.bias for p in projections]))
+            theirs.out_proj.bias.copy_(ours.o_proj.bias)
+    return theirs
+
+
+def gradients_of(output: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+    generator = torch.Generator().manual_seed(1)
+    direction = torch.randn(output.shape, generator=generator).to(output.dtype)
+    return torch.autograd.grad(output, inputs, direction)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("d_context", [None, D, C])
+@pytest.mark.parametrize("mask_name", ["none", "pairs", "padding"])
+def test_it_is_pytorchs_with_the_same_weights(
+    mask_name: str, d_context: int | None, bias: bool, fused: bool
+):
+    ours = MultiHeadAttention(
+        d_model=D, num_heads=H, d_context=d_context, bias=bias, fused=fused
+    )
+    theirs = pytorchs(ours)
+    x = torch.randn(B, T, D, requires_grad=True)
+    if d_context is None:
+        context, inputs = None, [x]
+    else:
+        context = torch.randn(B, S, d_context, requires_grad=True)
+        inputs = [x, context]
+    s = T if context is None else S
+    mask = None
+    flags: dict[str, Tensor] = {}
+    # PyTorch's module reads its masks the other way round: True = ignore.
+    if mask_name == "pairs":
+        mask = (torch.rand(T, s) < 0.5) | (torch.arange(s) == 0)
+        flags = {"attn_mask": ~mask}
+    elif mask_name == "padding":
+        mask = padding_mask(torch.tensor([s, s - 2]))
+        flags = {"key_padding_mask": ~mask[:, 0, 0]}
+
+    output = ours(x, context=context, mask=mask)
+    keys = x if context is None else context
+    expected, _ = theirs(x, keys, keys, need_weights=False, **flags)
+    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-5)
+    for one, other in zip(
+        gradients_of(output, [*inputs, ours.o_proj.weight]),
+        gradients_of(expected, [*inputs, theirs.out_proj.weight]),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+    _, weights = ours(x, context=context, mask=mask, return_weights=True)
+    _, expected_weights = theirs(x, keys, keys, average_attn_weights=False, **flags)
+    torch.testing.assert_close(weights, expected_weights, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_reach_every_projection_as_they_do_in_pytorchs():
+    ours = MultiHeadAttention(d_model=D, num_heads=H)
+    theirs = pytorchs(ours)
+    x = torch.randn(B, T, D)
+    mine = gradients_of(ours(x), list(ours.parameters()))
+    named = dict(zip((n for n, _ in ours.named_parameters()), mine, strict=True))
+    weight, bias = gradients_of(
+        theirs(x, x, x, need_weights=False)[0],
+        [theirs.in_proj_weight, theirs.in_proj_bias],
+    )
+    stacked = [named[f"{p}_proj.weight"] for p in "qkv"]
+    torch.testing.assert_close(torch.cat(stacked), weight, rtol=1e-4, atol=1e-5)
+    stacked = [named[f"{p}_proj.bias"] for p in "qkv"]
+    torch.testing.assert_close(torch.cat(stacked), bias, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(torch.float32, 1e-5), (torch.bfloat16, 3e-2), (torch.float16, 5e-3)],
+    ids=str,
+)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("cross", [False, True])
+def test_fused_and_open_agree(
+    cross: bool, causal: bool, dtype: torch.dtype, tolerance: float
+):
+    layer = MultiHeadAttention(d_model=D, num_heads=H, d_context=C if cross else None)
+    layer = layer.to(dtype)
+    x = torch.randn(B, T, D, dtype=dtype, requires_grad=True)
+    context = torch.randn(B, S, C, dtype=dtype) if cross else None
+    mask = padding_mask(torch.tensor([S if cross else T, 0]), S if cross else T)
+    call = {"context": context, "mask": mask, "causal": causal}
+    wanted = [x, *layer.parameters()]
+    fused = layer(x, **call)
+    with_weights, _ = layer(x, **call, return_weights=True)
+    layer.fused = False
+    opened = layer(x, **call)
+    assert torch.equal(with_weights, opened)
+    torch.testing.assert_close(fused, opened, rtol=tolerance, atol=tolerance)
+    for one, other in zip(
+        gradients_of(fused, wanted), gradients_of(opened, wanted), strict=True
+    ):
+        assert other.isfinite().all()
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=5 * tolerance)
+
+
+def test_the_switch_chooses_the_path(monkeypatch: pytest.MonkeyPatch):
+    taken: list[str] = []
+
+    def watched(name: str, path):
+        def call(*arguments, **options):
+            taken.append(name)
+            return path(*arguments, **options)
+
+        return call
+
+    for name in ("fused_attention", "scaled_dot_product_attention"):
+        monkeypatch.setattr(multihead, name, watched(name, getattr(multihead, name)))
+    x = torch.randn(B, T, D)
+    for fused in (True, False):
+        MultiHeadAttention(d_model=D, num_heads=H, fused=fused)(x)
+    MultiHeadAttention(d_model=D, num_heads=H)(x, return_weights=True)
+    assert taken == [
+        "fused_attention",
+        "scaled_dot_product_attention",
+        "scaled_dot_product_attention",
+    ]
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_the_past_does_not_move_when_the_future_does(fused: bool):
+    layer = MultiHeadAttention(d_model=D, num_heads=H, fused=fused)
+    x = torch.randn(B, T, D, requires_grad=True)
+    output = layer(x, causal=True)
+    for t in range(T):
+        (gradient,) = torch.autograd.grad(output[:, t].sum(), x, retain_graph=True)
+        assert gradient[:, t + 1 :].eq(0).all()
+        assert gradient[:, : t + 1].ne(0).all()
+
+
+def test_sequences_of_a_batch_do_not_meet():
+    layer = MultiHeadAttention(d_model=D, num_heads=H)
+    x, context = torch.randn(B, T, D), torch.randn(B, S, D)
+    whole = layer(x, context=context)
+    for b in range(B):
+        alone = layer(x[b : b + 1], context=context[b : b + 1])
+        torch.testing.assert_close(whole[b : b + 1], alone)
+
+
+def test_padding_changes_nothing_for_the_real_tokens():
+    layer = MultiHeadAttention(d_model=D, num_heads=H)
+    x, context = torch.randn(B, T, D), torch.randn(B, S, D)
+    padded = layer(x, context=context, mask=padding_mask(torch.tensor([4, 4]), S))
+    torch.testing.assert_close(padded, layer(x, context=context[:, :4]))
+
+
+def test_nothing_to_attend_to_leaves_the_output_bias():
+    layer = MultiHeadAttention(d_model=D, num_heads=H)
+    nothing = padding_mask(torch.tensor([0, 0]), T)
+    output = layer(torch.randn(B, T, D), mask=nothing)
+    torch.testing.assert_close(output, layer.o_proj.bias.expand(B, T, D))
+
+
+@given(
+    b=st.integers(1, 3), t=st.integers(1, 4), h=st.integers(1, 4), d_k=st.integers(1, 4)
+)
+def test_merging_undoes_splitting(b: int, t: int, h: int, d_k: int):
+    x = torch.arange(b * t * h * d_k).float().view(b, t, h * d_k)
+    heads = split_heads(x, h)
+    assert heads.shape == (b, h, t, d_k)
+    assert torch.equal(merge_heads(heads), x)
+    for head in range(h):
+        assert torch.equal(heads[:, head], x[..., head * d_k : (head + 1) * d_k])
+
+
+def test_weights_have_a_row_for_each_query_of_each_head():
+    layer = MultiHeadAttention(d_model=D, num_heads=H, d_context=C, dropout=0.5)
+    x, context = torch.randn(B, T, D), torch.randn(B, S, C)
+    output, weights = layer(x, context=context, return_weights=True)
+    assert output.shape == (B, T, D)
+    assert weights.shape == (B, H, T, S)
+    # Before dropout, so that they still sum to one while training.
+    torch.testing.assert_close(weights.sum(-1), torch.ones(B, H, T))
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_dropout_stops_in_eval(fused: bool):
+    layer = MultiHeadAttention(d_model=D, num_heads=H, dropout=0.5, fused=fused)
+    x = torch.randn(B, T, D)
+    assert not torch.equal(layer(x), layer(x))
+    layer.eval()
+    assert torch.equal(layer(x), layer(x))
+    plain = MultiHeadAttention(d_model=D, num_heads=H, fused=fused)
+    plain.load_state_dict(layer.state_dict())
+    assert torch.equal(layer(x), plain(x))
+
+
+@pytest.mark.parametrize("num_heads", [1, 2, 8, 64])
+def test_the_number_of_heads_costs_no_parameters(num_heads: int):
+    layer = MultiHeadAttention(d_model=512, num_heads=num_heads)
+    # Four matrices of 512 by 512, four biases of 512.
+    assert sum(p.numel() for p in layer.parameters()) == 4 * 512 * 512 + 4 * 512
+    assert 4 * 512 * 512 + 4 * 512 == 1_050_624
+
+
+def test_the_projections_have_the_names_of_the_field():
+    names = MultiHeadAttention(d_model=D, num_heads=H, bias=False).state_dict()
+    assert list(names) == [f"{p}_proj.weight" for p in "qkvo"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"d_model": 65, "num_heads": 4},
+            "d_model=65 must be divisible by num_heads=4",
+        ),
+        ({"num_heads": 0}, "d_model=12 and num_heads=0 must be positive"),
+        ({"d_model": -12}, "d_model=-12 and num_heads=3 must be positive"),
+        ({"d_context": 0}, "d_context=0 must be positive"),
+        ({"dropout": 1.5}, "dropout=1.5 must lie between 0 and 1"),
+    ],
+)
+def test_bad_settings_are_named(change, message: str):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        MultiHeadAttention(**({"d_model": D, "num_heads": H} | change))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            {"x": torch.ones(2, 5, 13)},
+            r"x must be \(batch, length, 12\); it is \(2, 5, 13\)",
+        ),
+        ({"x": torch.ones(5, 12)}, r"x must be \(batch, length, 12\); it is \(5, 12\)"),
+        (
+            {"x": torch.ones(2, 5, 12), "context": torch.ones(2, 7, 12)},
+            r"context must be \(batch, length, 11\); it is \(2, 7, 12\)",
+        ),
+        (
+            {"x": torch.ones(2, 5, 12), "context": torch.ones(1, 7, 11)},
+            "x and context must have the same batch size; they have 2 and 1",
+        ),
+        (
+            {
+                "x": torch.ones(2, 5, 12),
+                "context": torch.ones(2, 7, 11),
+                "mask": torch.ones(2, 7, dtype=torch.bool),
+            },
+            r"mask is \(2, 7\) but must be .*the scores are \(2, 3, 5, 7\)",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("as_a_caller")
+def test_bad_calls_are_named(call, message: str):
+    layer = MultiHeadAttention(d_model=D, num_heads=H, d_context=C)
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        layer(**call)
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_split_heads_names_the_width():
+    with pytest.raises(
+        ValueError, match=r"^the width of x=10 must be divisible by num_"
+    ):
+        split_heads(torch.ones(2, 5, 10), 3)
+
+
+def test_it_shows_its_heads():
+    shown = repr(MultiHeadAttention(d_model=D, num_heads=H))
+    assert "num_heads=3, head_dim=4, dropout=0.0, fused=True" in shown
+
+
+def test_causal_mask_and_flag_are_one():
+    layer = MultiHeadAttention(d_model=D, num_heads=H)
+    x = torch.randn(B, T, D)
+    torch.testing.assert_close(layer(x, causal=True), layer(x, mask=causal_mask(T)))

@@ -1,0 +1,131 @@
+"""Pictures are checked by the data they draw."""
+
+import io
+import re
+
+import pytest
+import torch
+from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure
+
+from tested_transformer import plots
+from tested_transformer.plots import curves, head_maps, weight_map
+
+# Two heads, three queries, four keys.
+WEIGHTS = torch.tensor(
+    [
+        [[0.1, 0.2, 0.3, 0.4], [1.0, 0.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]],
+        [[0.0, 0.0, 0.9, 0.1], [0.5, 0.5, 0.0, 0.0], [0.7, 0.1, 0.1, 0.1]],
+    ]
+)
+QUERIES, KEYS = ["a", "b", "c"], ["w", "x", "y", "z"]
+PALETTE = {plots.INK, plots.MUTED, plots.ACCENT, plots.WARM, plots.PAPER, plots.RULE}
+
+
+def drawn_weights(figure: Figure) -> list[torch.Tensor]:
+    """Read the weights back from the cells of each map."""
+    meshes = [
+        mesh
+        for axes in figure.axes
+        for mesh in axes.collections
+        if isinstance(mesh, QuadMesh)
+    ]
+    return [torch.tensor(mesh.get_array().tolist()) for mesh in meshes]
+
+
+def svg(figure: Figure) -> str:
+    file = io.StringIO()
+    figure.savefig(file, format="svg")
+    return file.getvalue()
+
+
+def test_each_head_has_a_map_of_its_weights():
+    figure = head_maps(WEIGHTS, queries=QUERIES, keys=KEYS, titles=["one", "two"])
+    torch.testing.assert_close(torch.stack(drawn_weights(figure)), WEIGHTS)
+    assert [axes.get_title() for axes in figure.axes] == ["one", "two"]
+    first = figure.axes[0]
+    assert [label.get_text() for label in first.get_xticklabels()] == KEYS
+    assert [label.get_text() for label in first.get_yticklabels()] == QUERIES
+    # The first query is the top row.
+    assert first.yaxis_inverted()
+
+
+def test_heads_are_numbered_and_keys_are_queries_by_default():
+    square = torch.eye(3).expand(5, 3, 3)
+    figure = head_maps(square, queries=QUERIES)
+    assert [axes.get_title() for axes in figure.axes] == [f"head {h}" for h in range(5)]
+    keys = [label.get_text() for label in figure.axes[4].get_xticklabels()]
+    assert keys == QUERIES
+
+
+def test_a_weight_map_writes_every_weight():
+    figure = weight_map(WEIGHTS[0], queries=QUERIES, keys=KEYS)
+    torch.testing.assert_close(drawn_weights(figure)[0], WEIGHTS[0])
+    written = {text.get_position(): text.get_text() for text in figure.axes[0].texts}
+    assert written == {
+        (column, row): f"{WEIGHTS[0, row, column]:.2f}"
+        for row in range(3)
+        for column in range(4)
+    }
+
+
+def test_curves_draw_their_points():
+    points = {"open": [(1.0, 2.0), (2.0, 8.0)], "fused": [(1.0, 1.0), (4.0, 4.0)]}
+    figure = curves(points, x_label="T", y_label="ms", log_x=True, log_y=True)
+    (axes,) = figure.axes
+    drawn = {
+        str(line.get_label()): [tuple(point) for point in line.get_xydata().tolist()]
+        for line in axes.get_lines()
+    }
+    assert drawn == points
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("T", "ms")
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        head_maps(WEIGHTS, queries=QUERIES, keys=KEYS),
+        weight_map(WEIGHTS[0], queries=QUERIES, keys=KEYS),
+        curves({n: [(1.0, 2.0)] for n in "abcd"}, x_label="x", y_label="y"),
+    ],
+    ids=["head_maps", "weight_map", "curves"],
+)
+def test_pictures_keep_to_the_palette(figure: Figure):
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (
+            lambda: head_maps(WEIGHTS, queries=["a"], keys=KEYS),
+            "queries has 1 labels, weights need 3",
+        ),
+        (
+            lambda: head_maps(WEIGHTS, queries=QUERIES),
+            "keys has 3 labels, weights need 4",
+        ),
+        (
+            lambda: head_maps(WEIGHTS, queries=QUERIES, keys=KEYS, titles=["one"]),
+            "titles has 1 labels, weights need 2",
+        ),
+        (
+            lambda: weight_map(WEIGHTS[0], queries=KEYS, keys=KEYS),
+            "queries has 4 labels, weights need 3",
+        ),
+        (
+            lambda: curves({}, x_label="x", y_label="y"),
+            "lines has 0 entries; it takes 1 to 4",
+        ),
+        (
+            lambda: curves(
+                {n: [(1.0, 1.0)] for n in "abcde"}, x_label="x", y_label="y"
+            ),
+            "lines has 5 entries; it takes 1 to 4",
+        ),
+    ],
+)
+def test_labels_that_do_not_fit_are_named(draw, message: str):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        draw()
