@@ -1,0 +1,38 @@
+"""``python -m bookbinder outputs [PAGE ...]``: renew outputs and pictures."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; the exit status is 1 if a page could not be renewed."""
+    parser = argparse.ArgumentParser(prog="python -m bookbinder", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    outputs = commands.add_parser("outputs", help="renew the outputs of pages")
+    outputs.add_argument("pages", nargs="*", type=Path, metavar="PAGE")
+    options = parser.parse_args(arguments)
+    root = Path(__file__).resolve().parents[2]
+    os.environ["MATPLOTLIBRC"] = str(Path(__file__).with_name("book.matplotlibrc"))
+    os.environ["SOURCE_DATE_EPOCH"] = "0"
+
+    from bookbinder.outputs import refresh
+
+    pages = [page.resolve() for page in options.pages]
+    failed = False
+    for page in pages or sorted([root / "README.md", *(root / "docs").rglob("*.md")]):
+        if not page.is_file():
+            print(f"{page}: no such page", file=sys.stderr)
+            failed = True
+            continue
+        difference, problems = refresh(page, root)
+        sys.stdout.write(difference)
+        for problem in problems:
+            print(problem, file=sys.stderr)
+        failed = failed or bool(problems)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,176 @@
+"""Refuse whatever a reader would see but nothing ran.
+
+The page is rendered as the site renders it, and what is shown is compared with what
+the reader of pages found to run: a fence that one of them understands and the other
+does not cannot hide.
+"""
+
+import re
+from pathlib import Path, PurePosixPath
+
+from bs4 import BeautifulSoup, Tag
+
+from bookbinder.listings import ListingError, find_section
+from bookbinder.pages import Page, Problem
+from bookbinder.rendering import Shown, render, shown_code
+
+# Nothing in the repository makes these, so nothing can check them.
+_FOREIGN = ("img", "iframe", "object", "embed", "video", "audio", "script", "style")
+
+_TEXT = ("p", "li", "td", "th", "dd", "h1", "h2", "h3", "h4", "summary", "label")
+
+# Marks that are only left in the text when the form they belong to was broken.
+_LEFTOVERS = {
+    "a fence": re.compile(r"```|~~~"),
+    "a formula": re.compile(r"\$|\\\(|\\\[|\\[a-z]+\{"),
+    "a call-out or tab": re.compile(r"^///", re.MULTILINE),
+    "a link": re.compile(r"\]\(|\]\["),
+    "a footnote": re.compile(r"\[\^"),
+    "an include": re.compile(r"--8<--"),
+    "a comment": re.compile(r"<!--|-->"),
+    "a heading": re.compile(r"^#{1,6} ", re.MULTILINE),
+    "a table": re.compile(r"^\|", re.MULTILINE),
+    "emphasis": re.compile(r"\*\*|(?<!\w)__|__(?!\w)"),
+}
+
+
+def audit(page: Page, root: Path) -> list[Problem]:
+    """Give every problem of a page that can be seen without running it."""
+    problems = [*page.problems]
+    expected_listings: list[str] = []
+    for listing in page.listings:
+        try:
+            section = find_section(root, listing.path, listing.section)
+        except ListingError as error:
+            problems.append(Problem(page.path, listing.line, str(error)))
+        else:
+            expected_listings.append(section.text)
+    if problems:
+        # What does not read cannot be compared with what is rendered.
+        return problems
+    try:
+        html = render("\n".join(page.lines) + "\n", root)
+    except Exception as error:
+        return [Problem(page.path, _find(page, str(error)), f"not rendered: {error}")]
+    problems += _drawing_errors(page, html)
+    shown = shown_code(html)
+    problems += _compare_code(page, shown, expected_listings)
+    problems += _images(page, html)
+    problems += _leftovers(page, html)
+    return sorted(set(problems), key=lambda problem: problem.line)
+
+
+def _compare_code(
+    page: Page, shown: list[Shown], expected_listings: list[str]
+) -> list[Problem]:
+    """Compare what is shown with what runs, is compared, or comes out of src."""
+    outputs = [block.output for block in page.blocks if block.output]
+    wanted = {
+        "python": [(block.code, block.line) for block in page.blocks],
+        "text": [(output.text, output.line) for output in outputs],
+        "py": [
+            (text, listing.line)
+            for text, listing in zip(expected_listings, page.listings, strict=True)
+        ],
+    }
+    reasons = {
+        "python": "shown as code, but it never runs",
+        "text": "shown as an output, but compared with nothing",
+        "py": "shown as a listing, but not what the source file says",
+    }
+    problems: list[Problem] = []
+    inert = {"console", "json", "toml", "yaml"}
+    for block in shown:
+        if block.language in inert:
+            continue
+        if block.language not in wanted:
+            reason = "shown as code, but in none of the forms of a page"
+            problems.append(Problem(page.path, _find(page, block.text), reason))
+            continue
+        queue = wanted[block.language]
+        if queue and _same(queue[0][0], block.text):
+            queue.pop(0)
+        else:
+            reason = reasons[block.language]
+            problems.append(Problem(page.path, _find(page, block.text), reason))
+    if not problems:
+        for queue in wanted.values():
+            for _, line in queue:
+                reason = "this runs or is compared, but no reader sees it"
+                problems.append(Problem(page.path, line, reason))
+    return problems
+
+
+def _same(one: str, other: str) -> bool:
+    return one.rstrip("\n") == other.rstrip("\n")
+
+
+def _drawing_errors(page: Page, html: BeautifulSoup) -> list[Problem]:
+    """Report the formulas, diagrams and pictures that could not be drawn."""
+    return [
+        Problem(
+            page.path,
+            _find(page, str(element.get("data-source", ""))),
+            element.get_text(" ", strip=True),
+        )
+        for element in html.select(".book-error")
+    ]
+
+
+def _images(page: Page, html: BeautifulSoup) -> list[Problem]:
+    """Accept only pictures that a block of this very page can draw."""
+    problems: list[Problem] = []
+    stem = PurePosixPath(page.path).stem
+    for image in page.images:
+        target = PurePosixPath(image.target)
+        if target.parent.parts[-3:] != ("assets", "figures", stem):
+            reason = f"pictures of this page lie in assets/figures/{stem}/"
+            problems.append(Problem(page.path, image.line, reason))
+        if not image.alt.strip():
+            reason = "this picture has no text alternative"
+            problems.append(Problem(page.path, image.line, reason))
+    if not problems:
+        for element in html.find_all(_FOREIGN):
+            line = _find(page, f"<{element.name}")
+            reason = f"<{element.name}>: nothing in the repository made this"
+            problems.append(Problem(page.path, line, reason))
+    return problems
+
+
+def _leftovers(page: Page, html: BeautifulSoup) -> list[Problem]:
+    """Find marks of a broken form in the text that a reader sees."""
+    for element in html.select("pre, code, svg, .katex, .book-error, .mermaid"):
+        element.decompose()
+    problems: list[Problem] = []
+    for element in html.find_all(_TEXT):
+        text = element.get_text()
+        for form, pattern in _LEFTOVERS.items():
+            found = pattern.search(text)
+            if found and not _inside(element, form, pattern):
+                reason = f"left undrawn: {form} ({_excerpt(text, found.start())})"
+                line = _find(page, text[found.start() :] or text)
+                problems.append(Problem(page.path, line, reason))
+    return problems
+
+
+def _inside(element: Tag, form: str, pattern: re.Pattern[str]) -> bool:
+    """Tell whether a block inside this one has the mark, and will be reported."""
+    return any(
+        pattern.search(inner.get_text())
+        for inner in element.find_all(["p", "li", "td", "th"])
+    )
+
+
+def _excerpt(text: str, start: int) -> str:
+    return " ".join(text[start : start + 30].split())
+
+
+def _find(page: Page, text: str) -> int:
+    """Find the line of the page that begins a text shown; 1 if it cannot be told."""
+    for wanted in text.splitlines():
+        wanted = wanted.strip()
+        if wanted:
+            for number, line in enumerate(page.lines, start=1):
+                if wanted in line:
+                    return number
+    return 1

@@ -1,0 +1,55 @@
+"""What the blocks of a page leave behind: lines that ran, pictures that were drawn."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bookbinder.figures import compare_figures
+from bookbinder.listings import ListingError, find_section, never_executed
+from bookbinder.pages import Chain, Page, Problem
+from bookbinder.running import drawings, fresh_state, recorded_lines, run_chain
+
+
+@dataclass
+class Evidence:
+    """All that the chains of one page have done so far."""
+
+    chains: set[int] = field(default_factory=set[int])
+    lines: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
+    drawn: dict[str, str] = field(default_factory=dict[str, str])
+
+    @contextmanager
+    def gathered(self, chain: Chain, root: Path) -> Generator[None]:
+        """Give a chain a fresh state, and keep what it leaves behind."""
+        with fresh_state() as folder:
+            try:
+                with recorded_lines(root / "src") as lines:
+                    yield
+            finally:
+                self.chains.add(chain.line)
+                self.lines |= lines
+                self.drawn |= drawings(folder)
+
+
+def evidence_problems(page: Page, evidence: Evidence, root: Path) -> list[Problem]:
+    """Find what a page lists or pictures without having run or drawn it."""
+    for chain in page.chains:
+        if chain.line not in evidence.chains:
+            with evidence.gathered(chain, root):
+                run_chain(chain)
+    problems: list[Problem] = []
+    for listing in page.listings:
+        try:
+            section = find_section(root, listing.path, listing.section)
+        except ListingError:
+            continue  # The audit has said so.
+        problems += [
+            Problem(
+                page.path,
+                listing.line,
+                f"lists {listing.path}:{line}, but no block of this page executes it",
+            )
+            for line in never_executed(section, evidence.lines)
+        ]
+    return problems + compare_figures(page, evidence.drawn, root)

@@ -1,0 +1,108 @@
+"""Sections of source files, and which of their statements have run.
+
+A section lies between ``# --8<-- [start:name]`` and ``# --8<-- [end:name]``.
+"""
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+_MARK = re.compile(r"^\s*# --8<-- \[(?P<kind>start|end):(?P<name>[\w-]+)\]\s*$")
+
+Executed = Set[tuple[str, int]]
+"""Lines that have run, each as (file, line)."""
+
+
+class ListingError(ValueError):
+    """A listing that quotes nothing; the message says why."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of a source file, with the numbers of its first and last line."""
+
+    file: Path
+    path: str
+    first: int
+    last: int
+    text: str
+
+
+def find_section(root: Path, path: str, name: str) -> Section:
+    """Find a section by its name.
+
+    Raises:
+        ListingError: If the file or the section is not there, or its marks are not
+            one start and one end, in this order.
+    """
+    file = root / path
+    if not path.startswith("src/") or not file.is_file():
+        raise ListingError(f"{path} is not a file under src/")
+    lines = file.read_text(encoding="utf-8").splitlines()
+    marks = [_MARK.match(line) for line in lines]
+    starts, ends = (
+        [
+            number
+            for number, mark in enumerate(marks, start=1)
+            if mark and (mark["kind"], mark["name"]) == (kind, name)
+        ]
+        for kind in ("start", "end")
+    )
+    if not starts and not ends:
+        sections = sorted({mark["name"] for mark in marks if mark})
+        raise ListingError(
+            f"{path} has no section {name!r}; it has {', '.join(sections) or 'none'}"
+        )
+    if len(starts) != 1 or len(ends) != 1 or starts[0] >= ends[0]:
+        raise ListingError(
+            f"section {name!r} of {path} must have one start and one end after it; "
+            f"starts at {starts}, ends at {ends}"
+        )
+    first, last = starts[0] + 1, ends[0] - 1
+    shown = [
+        line
+        for line, mark in zip(
+            lines[first - 1 : last], marks[first - 1 : last], strict=True
+        )
+        if not mark
+    ]
+    return Section(file, path, first, last, textwrap.dedent("\n".join(shown)))
+
+
+def never_executed(section: Section, executed: Executed) -> list[int]:
+    """Give the first line of each listed statement that has not run.
+
+    Only statements inside functions count: the others run when the module is
+    imported, whatever the page does. A statement over several lines has run when
+    any of them has.
+    """
+    source = section.file.read_text(encoding="utf-8")
+    ran = {line for file, line in executed if file == str(section.file)}
+    return [
+        first
+        for first, last in sorted(_statements(ast.parse(source)))
+        if section.first <= first <= section.last
+        and ran.isdisjoint(range(first, last + 1))
+    ]
+
+
+def _statements(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """Give the lines, first and last, of every statement inside a function."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if node is not function and isinstance(node, ast.stmt):
+                    yield from _span(node)
+
+
+def _span(node: ast.stmt) -> Iterator[tuple[int, int]]:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return  # A docstring, or the dots of an overload.
+    if isinstance(node, ast.Try | ast.Global | ast.Nonlocal):
+        return  # Nothing of its own to run.
+    body: list[ast.stmt] = getattr(node, "body", [])
+    last = body[0].lineno - 1 if body else (node.end_lineno or node.lineno)
+    yield node.lineno, max(node.lineno, last)

@@ -1,0 +1,281 @@
+"""Read a page: the blocks it runs, the outputs it shows, the listings it quotes.
+
+A page has three forms of code and nothing else: a run block, the output of a run
+block, and a listing out of ``src``. The reader is strict, because whatever it passed
+over would be shown and never run. What it refuses, it refuses with a line.
+"""
+
+import ast
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bookbinder.inert import INERT_LANGUAGES, inert_problem
+
+CONTINUES = "<!--pytest-codeblocks:cont-->"
+EXPECTED = "<!--pytest-codeblocks:expected-output-->"
+
+_FENCE = re.compile(
+    r"^(?P<lead>[\s>]*(?:[-*+]\s+|\d+[.)]\s+)*)(?P<ticks>`{3,}|~{3,})(?P<info>[^`]*)$"
+)
+_TITLE = re.compile(r'^py title="(?P<title>[^"]*)"$')
+_INCLUDE = re.compile(r'^--8<-- "(?P<path>[^":]+):(?P<section>[^":]+)"$')
+_IMAGE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<target>[^)\s]*)[^)]*\)")
+_CODE_SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something on a page that a reader should not be shown."""
+
+    path: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        """Print as editors and terminals like it: ``page.md:line: reason``."""
+        return f"{self.path}:{self.line}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Output:
+    """The text that a run block must print; ``line`` is that of its fence."""
+
+    text: str
+    line: int
+
+
+@dataclass
+class Block:
+    """A run block; ``line`` is that of its fence."""
+
+    code: str
+    line: int
+    output: Output | None = None
+
+    @property
+    def end(self) -> int:
+        """The line of the closing fence."""
+        return self.line + len(self.code.splitlines()) + 1
+
+
+@dataclass
+class Chain:
+    """Run blocks that share one namespace, each going on from the one before."""
+
+    blocks: list[Block]
+
+    @property
+    def line(self) -> int:
+        """Where the chain begins."""
+        return self.blocks[0].line
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A quotation of one section of a source file."""
+
+    path: str
+    section: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Image:
+    """A picture that the page shows."""
+
+    alt: str
+    target: str
+    line: int
+
+
+@dataclass
+class Page:
+    """All that the audit and the runner need to know of one page."""
+
+    path: str
+    lines: list[str]
+    chains: list[Chain] = field(default_factory=list[Chain])
+    listings: list[Listing] = field(default_factory=list[Listing])
+    images: list[Image] = field(default_factory=list[Image])
+    problems: list[Problem] = field(default_factory=list[Problem])
+
+    @property
+    def blocks(self) -> list[Block]:
+        """Every run block, in the order of the page."""
+        return [block for chain in self.chains for block in chain.blocks]
+
+    def refuse(self, line: int, reason: str) -> None:
+        """Note a problem at a line of this page."""
+        self.problems.append(Problem(self.path, line, reason))
+
+
+def load_page(file: Path, root: Path) -> Page:
+    """Read a page from its file; its name is kept relative to ``root``."""
+    path = file.relative_to(root) if file.is_relative_to(root) else Path(file.name)
+    return read_page(file.read_text(encoding="utf-8"), path.as_posix())
+
+
+def read_page(text: str, path: str) -> Page:
+    """Read a page from its text, noting every form that would not be run."""
+    page = Page(path, text.splitlines())
+    marker: tuple[str, int] | None = None
+    index = 0
+    while index < len(page.lines):
+        line, number = page.lines[index], index + 1
+        index += 1
+        fence = _FENCE.match(line)
+        if fence:
+            last = _closing(page.lines, index, fence)
+            if last is None:
+                page.refuse(number, "this fence is never closed")
+                break
+            body = "".join(f"{inner}\n" for inner in page.lines[index:last])
+            _read_fence(page, fence, body, number, marker)
+            marker, index = None, last + 1
+            continue
+        if not line.strip():
+            continue
+        if marker:
+            page.refuse(marker[1], f"no fence follows the marker {marker[0]}")
+        marker = _read_prose(page, line, number)
+    if marker:
+        page.refuse(marker[1], f"no fence follows the marker {marker[0]}")
+    for chain in page.chains:
+        _check_syntax(page, chain)
+    page.problems.sort(key=lambda problem: problem.line)
+    return page
+
+
+def _closing(lines: list[str], start: int, fence: re.Match[str]) -> int | None:
+    """Find the line that closes a fence: the same ticks, behind the same lead."""
+    for index in range(start, len(lines)):
+        if lines[index].strip("> \t") == fence["ticks"]:
+            return index
+    return None
+
+
+def _read_prose(page: Page, line: str, number: int) -> tuple[str, int] | None:
+    """Read a line outside any fence; return the marker if it is one."""
+    if line in (CONTINUES, EXPECTED):
+        return line, number
+    bare = _CODE_SPAN.sub("", line)
+    if "<!--" in bare:
+        page.refuse(
+            number,
+            f"this comment is not a marker; the two there are, alone on their line: "
+            f"{CONTINUES} and {EXPECTED}",
+        )
+    if "--8<--" in bare:
+        page.refuse(number, "an include outside a listing: use ```py title=…")
+    for image in _IMAGE.finditer(bare):
+        page.images.append(Image(image["alt"], image["target"], number))
+    return None
+
+
+def _read_fence(
+    page: Page,
+    fence: re.Match[str],
+    body: str,
+    number: int,
+    marker: tuple[str, int] | None,
+) -> None:
+    info = fence["info"].strip()
+    if fence["lead"] or fence["ticks"][0] == "~":
+        page.refuse(
+            number, "a fence must be of backticks at column 0, or it is not run"
+        )
+        return
+    language = info.split()[0] if info else ""
+    if language != "py" and "--8<--" in body:
+        page.refuse(number, "an include outside a listing: use ```py title=…")
+    if marker and marker[0] == CONTINUES and info != "python":
+        page.refuse(marker[1], "cont must stand before a ```python block")
+    if marker and marker[0] == EXPECTED and info != "text":
+        page.refuse(marker[1], "expected-output must stand before a ```text block")
+    if info == "python":
+        _read_run(page, body, number, bool(marker and marker[0] == CONTINUES))
+    elif info == "text":
+        _read_output(page, body, number, bool(marker and marker[0] == EXPECTED))
+    elif language == "py":
+        _read_listing(page, info, body, number)
+    elif info in INERT_LANGUAGES:
+        reason = inert_problem(info, body)
+        if reason:
+            page.refuse(number, reason)
+    else:
+        page.refuse(
+            number,
+            f"```{info} is none of the forms of a page, so nothing checks it; they "
+            f"are ```python (run), ```text (an output), ```py title=… (a listing) "
+            f"and, shown only, {', '.join(sorted(INERT_LANGUAGES))}",
+        )
+
+
+def _read_run(page: Page, code: str, number: int, continues: bool) -> None:
+    block = Block(code, number)
+    if not code.strip():
+        page.refuse(number, "this block is empty: nothing runs")
+        return
+    if continues and not page.chains:
+        page.refuse(number, "cont, but there is no block before to go on from")
+    if continues and page.chains:
+        page.chains[-1].blocks.append(block)
+    else:
+        page.chains.append(Chain([block]))
+
+
+def _read_output(page: Page, text: str, number: int, marked: bool) -> None:
+    if not marked:
+        page.refuse(
+            number, f"this output is compared with nothing: put {EXPECTED} here"
+        )
+    elif not page.chains:
+        page.refuse(number, "an output, but there is no run block before it")
+    elif page.chains[-1].blocks[-1].output:
+        page.refuse(number, "the run block before it has an output already")
+    else:
+        page.chains[-1].blocks[-1].output = Output(text, number)
+
+
+def _read_listing(page: Page, info: str, body: str, number: int) -> None:
+    title = _TITLE.match(info)
+    include = _INCLUDE.match(body.rstrip("\n"))
+    if not title:
+        page.refuse(number, 'a listing begins ```py title="src/…/module.py"')
+    elif not include:
+        page.refuse(
+            number,
+            f"a listing holds one line and no code of its own: "
+            f'--8<-- "{title["title"]}:section"',
+        )
+    elif include["path"] != title["title"]:
+        page.refuse(
+            number, f"the title says {title['title']}, the include {include['path']}"
+        )
+    else:
+        page.listings.append(Listing(include["path"], include["section"], number))
+
+
+def _check_syntax(page: Page, chain: Chain) -> None:
+    for block in chain.blocks:
+        try:
+            tree = ast.parse(block.code)
+        except SyntaxError as error:
+            line = block.line + (error.lineno or 1)
+            page.refuse(line, f"SyntaxError: {error.msg}")
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id == "__name__":
+                page.refuse(
+                    block.line + node.lineno,
+                    "__name__ is not set in a run block, so this would never run",
+                )
+        if not any(not _is_idle(node) for node in tree.body):
+            page.refuse(block.line, "this block does nothing when it runs")
+
+
+def _is_idle(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Pass) or (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    )

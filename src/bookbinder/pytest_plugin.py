@@ -1,0 +1,151 @@
+"""Bind the pages to pytest: pytest-codeblocks runs them, this plugin watches.
+
+For each page there are three kinds of tests: the audit, one test for each chain of
+blocks (run and compared by pytest-codeblocks), and the evidence, which asks whether
+the blocks executed what the page lists and drew what it shows.
+"""
+
+import os
+from collections.abc import Generator, Iterable
+from pathlib import Path
+
+import pytest
+from pytest_codeblocks import plugin as codeblocks
+from pytest_codeblocks.main import CodeBlock
+
+from bookbinder import running
+from bookbinder.audit import audit
+from bookbinder.evidence import Evidence, evidence_problems
+from bookbinder.pages import Chain, Page, Problem, load_page
+
+_evidence = pytest.StashKey[dict[Path, Evidence]]()
+
+
+class PageError(Exception):
+    """What is wrong with a page, one ``page.md:line: reason`` a line."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let pytest-codeblocks read pages with the strict reader of this package."""
+    config.stash[_evidence] = {}
+    os.environ["MATPLOTLIBRC"] = str(Path(__file__).with_name("book.matplotlibrc"))
+    os.environ["SOURCE_DATE_EPOCH"] = "0"
+
+    def extract_from_file(file: Path) -> list[CodeBlock]:
+        page = load_page(file, config.rootpath)
+        return [ChainBlock(page, chain) for chain in page.chains]
+
+    codeblocks.extract_from_file = extract_from_file
+
+
+class ChainBlock(CodeBlock):
+    """A chain of blocks, as pytest-codeblocks takes it: one program, one output."""
+
+    def __init__(self, page: Page, chain: Chain) -> None:
+        super().__init__(
+            code=running.program(chain),
+            lineno=chain.line,
+            syntax="python",
+            expected_output=running.expected(chain),
+        )
+        self.page, self.chain = page, chain
+
+
+def pytest_collect_file(
+    file_path: Path, parent: pytest.Collector
+) -> pytest.Collector | None:
+    """Add the audit and the evidence to every page whose blocks are run."""
+    if file_path.suffix == ".md" and parent.config.option.codeblocks:
+        return PageFile.from_parent(parent, path=file_path)
+    return None
+
+
+class PageFile(pytest.File):
+    """The tests of a page besides its blocks."""
+
+    def collect(self) -> Iterable[pytest.Item]:
+        """Give the audit and the evidence."""
+        yield AuditItem.from_parent(self, name="audit")
+        yield EvidenceItem.from_parent(self, name="evidence")
+
+
+class PageItem(pytest.Item):
+    """A test of a whole page, which fails with all its problems at once."""
+
+    def problems(self, page: Page) -> list[Problem]:
+        """Give what is wrong."""
+        raise NotImplementedError
+
+    def runtest(self) -> None:
+        """Fail if there is any problem."""
+        problems = self.problems(load_page(self.path, self.config.rootpath))
+        if problems:
+            raise PageError("\n".join(map(str, problems)))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> str:
+        """Show the problems alone; anything else with its traceback."""
+        if isinstance(excinfo.value, PageError):
+            return str(excinfo.value)
+        return str(super().repr_failure(excinfo))
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Name the page."""
+        return self.path, 0, f"{self.path.name}: {self.name}"
+
+
+class AuditItem(PageItem):
+    """Everything shown is run, compared, or out of src."""
+
+    def problems(self, page: Page) -> list[Problem]:
+        """Audit the page."""
+        return audit(page, self.config.rootpath)
+
+
+class EvidenceItem(PageItem):
+    """Everything listed was executed, everything pictured was drawn."""
+
+    def problems(self, page: Page) -> list[Problem]:
+        """Ask what the blocks left behind; run those that were not selected."""
+        seen = self.config.stash[_evidence].setdefault(self.path, Evidence())
+        return evidence_problems(page, seen, self.config.rootpath)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the evidence of a page behind its blocks."""
+    pages = {item.path for item in items if isinstance(item, EvidenceItem)}
+    last = {
+        path: index for index, item in enumerate(items) if (path := item.path) in pages
+    }
+    order = {
+        id(item): (last[item.path] + 0.5) if isinstance(item, EvidenceItem) else index
+        for index, item in enumerate(items)
+    }
+    items.sort(key=lambda item: order[id(item)])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Run a block in a fresh state, watched, and name the page's line if it fails."""
+    block = getattr(item, "obj", None)
+    if not isinstance(block, ChainBlock):
+        return (yield)
+    page, chain = block.page, block.chain
+    seen = item.config.stash[_evidence].setdefault(item.path, Evidence())
+    try:
+        with seen.gathered(chain, item.config.rootpath):
+            return (yield)
+    except (Exception, SystemExit) as error:
+        raise PageError(str(_problem(page, chain, error))) from None
+
+
+def _problem(page: Page, chain: Chain, error: BaseException) -> Problem:
+    """Find what pytest-codeblocks wrapped: an error of the block, or its output."""
+    if isinstance(error, SystemExit):
+        return running.explain(page, chain, error)
+    if error.__context__ is not None:
+        return running.explain(page, chain, error.__context__)
+    _, _, printed = str(error).partition(
+        f"{running.expected(chain)}```\nbut got\n```\n"
+    )
+    problem = running.compare(page, chain, printed.removesuffix("```"))
+    return problem or Problem(page.path, chain.line, str(error))

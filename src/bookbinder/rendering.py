@@ -1,0 +1,64 @@
+"""Render a page as the site does, and read back the code that is shown."""
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import markdown
+from bs4 import BeautifulSoup, Tag
+from mkdocs.config import load_config
+from mkdocs.utils import meta
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A block of code as a reader sees it."""
+
+    language: str
+    text: str
+
+
+@cache
+def _site(root: Path) -> dict[str, Any]:
+    config = load_config(str(root / "mkdocs.yml"))
+    return {
+        "extensions": config["markdown_extensions"],
+        "extension_configs": config["mdx_configs"],
+    }
+
+
+def render(text: str, root: Path) -> BeautifulSoup:
+    """Turn Markdown into the HTML that the site shows.
+
+    Errors in formulas, diagrams and pictures are drawn into the page, where the
+    audit finds all of them, rather than raised one at a time.
+    """
+    text, _ = meta.get_data(text)
+    before = os.environ.get("BOOKBINDER_PREVIEW")
+    here = Path.cwd()
+    os.environ["BOOKBINDER_PREVIEW"] = "1"
+    try:
+        os.chdir(root)
+        html = markdown.markdown(text, **_site(root))
+    finally:
+        os.chdir(here)
+        if before is None:
+            del os.environ["BOOKBINDER_PREVIEW"]
+        else:
+            os.environ["BOOKBINDER_PREVIEW"] = before
+    return BeautifulSoup(html, "html.parser")
+
+
+def shown_code(page: BeautifulSoup) -> list[Shown]:
+    """Give every block of preformatted text, with the language it is shown in."""
+    return [Shown(_language(pre), pre.get_text()) for pre in page.find_all("pre")]
+
+
+def _language(pre: Tag) -> str:
+    for element in (pre, *pre.parents):
+        for name in element.get_attribute_list("class"):
+            if name and name.startswith("language-"):
+                return name.removeprefix("language-")
+    return ""

@@ -1,0 +1,175 @@
+"""Run a chain of blocks as a reader would, and say where on the page it went wrong.
+
+The code of a chain is laid out on the lines it has on the page, so that the line of
+an error *is* the line of the page. Between two blocks the program prints a separator,
+so that what each block printed can be told apart.
+"""
+
+import contextlib
+import os
+import random
+import sys
+import tempfile
+import traceback
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from bookbinder.pages import Chain, Page, Problem
+
+SEPARATOR = "\x1d"
+_MARK = f"__import__('sys').stdout.write({SEPARATOR!r})"
+THREADS = 2
+
+
+def program(chain: Chain) -> str:
+    """Lay the blocks of a chain out on the lines they have on the page."""
+    lines = [""] * chain.blocks[-1].end
+    for block in chain.blocks:
+        lines[block.line : block.end - 1] = block.code.splitlines()
+        lines[block.end - 1] = _MARK
+    return "\n".join(lines) + "\n"
+
+
+def expected(chain: Chain) -> str:
+    """Give what the program of a chain must print, to the letter."""
+    outputs = [block.output.text if block.output else "" for block in chain.blocks]
+    return "".join(output + SEPARATOR for output in outputs)
+
+
+def compare(page: Page, chain: Chain, printed: str) -> Problem | None:
+    """Find the first line on which the page shows what the run did not print."""
+    for block, got in zip(chain.blocks, printed.split(SEPARATOR), strict=False):
+        if not block.output:
+            if got:
+                first = got.splitlines()[0]
+                reason = f"prints {first!r}, but the page shows no output: make outputs"
+                return Problem(page.path, block.line, reason)
+            continue
+        shown, ran = block.output.text.splitlines(), got.splitlines()
+        for offset in range(max(len(shown), len(ran))):
+            page_line = shown[offset] if offset < len(shown) else None
+            run_line = ran[offset] if offset < len(ran) else None
+            if page_line != run_line:
+                reason = (
+                    f"the page shows {_quote(page_line)}, the run gives "
+                    f"{_quote(run_line)}: make outputs"
+                )
+                return Problem(page.path, block.output.line + 1 + offset, reason)
+        if got and not got.endswith("\n"):
+            reason = "the output does not end with a line break"
+            return Problem(page.path, block.line, reason)
+    return None
+
+
+def _quote(line: str | None) -> str:
+    return "nothing" if line is None else repr(line)
+
+
+def explain(page: Page, chain: Chain, error: BaseException) -> Problem:
+    """Say at which line of the page an error arose, and which."""
+    if isinstance(error, SystemExit):
+        what = f"SystemExit: {error.code}: a block may not leave the run"
+    else:
+        what = "".join(traceback.format_exception_only(error)).strip()
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == "<string>"
+    ]
+    if isinstance(error, SyntaxError) and error.filename == "<string>":
+        lines.append(error.lineno)
+    line = lines[-1] if lines and lines[-1] else chain.line
+    return Problem(page.path, line, what)
+
+
+def run_chain(chain: Chain) -> str:
+    """Run a chain and give all it printed, separators included."""
+    from pytest_codeblocks.main import stdout_io
+
+    with stdout_io() as printed:
+        exec(program(chain), {"__MODULE__": "__main__"})
+    return printed.getvalue()
+
+
+@contextmanager
+def fresh_state() -> Generator[Path]:
+    """Give a block the state of a newly started interpreter, and an empty folder.
+
+    What a block may change for the next one is reset before and put back after:
+    seeds, print options, default dtype and device, threads, autograd, the
+    environment, the import path, the working folder. Shape checks are off, so that a
+    block meets the errors that a reader would meet.
+    """
+    import jaxtyping
+    import torch
+
+    environment, path, here = dict(os.environ), [*sys.path], Path.cwd()
+    checked = jaxtyping.config.jaxtyping_disable
+    with tempfile.TemporaryDirectory() as folder:
+        _reset_torch(torch)
+        random.seed(0)
+        numpy = sys.modules.get("numpy")
+        if numpy:
+            numpy.random.seed(0)
+        matplotlib = sys.modules.get("matplotlib")
+        if matplotlib:
+            matplotlib.rc_file_defaults()
+        jaxtyping.config.update("jaxtyping_disable", True)
+        os.chdir(folder)
+        try:
+            yield Path(folder)
+        finally:
+            os.chdir(here)
+            os.environ.clear()
+            os.environ.update(environment)
+            sys.path[:] = path
+            jaxtyping.config.update("jaxtyping_disable", checked)
+            _reset_torch(torch)
+
+
+def _reset_torch(torch: Any) -> None:
+    torch.manual_seed(0)
+    torch.set_printoptions(profile="default")
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.set_num_threads(THREADS)
+    torch.set_grad_enabled(True)
+    torch.use_deterministic_algorithms(False)
+    torch.set_float32_matmul_precision("highest")
+
+
+@contextmanager
+def recorded_lines(folder: Path) -> Iterator[set[tuple[str, int]]]:
+    """Collect every line that runs in the source files of a folder."""
+    executed: set[tuple[str, int]] = set()
+    inside: dict[CodeType, bool] = {}
+
+    def trace_lines(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line":
+            executed.add((frame.f_code.co_filename, frame.f_lineno))
+        return trace_lines
+
+    def trace_calls(frame: FrameType, event: str, _: Any) -> Any:
+        code = frame.f_code
+        if code not in inside:
+            inside[code] = Path(code.co_filename).is_relative_to(folder)
+        return trace_lines if inside[code] else None
+
+    before = sys.gettrace()
+    sys.settrace(trace_calls)
+    try:
+        yield executed
+    finally:
+        sys.settrace(before)
+
+
+def drawings(folder: Path) -> dict[str, str]:
+    """Give the pictures that a chain left in its folder, by name."""
+    found: dict[str, str] = {}
+    for file in sorted(folder.glob("*.svg")):
+        with contextlib.suppress(UnicodeDecodeError):
+            found[file.name] = file.read_text(encoding="utf-8")
+    return found
