@@ -107,13 +107,17 @@ def _same(one: str, other: str) -> bool:
 
 def _drawing_errors(page: Page, html: BeautifulSoup) -> list[Problem]:
     """Report the formulas, diagrams and pictures that could not be drawn."""
-    return [
-        Problem(
-            page.path,
-            _find(page, str(element.get("data-source", ""))),
-            element.get_text(" ", strip=True),
-        )
+    refused = [
+        (str(element.get("data-source", "")), element.get_text(" ", strip=True))
         for element in html.select(".book-error")
+    ]
+    undrawn = [
+        (element.get_text(), "diagram not drawn: run make diagrams")
+        for element in html.select("[data-undrawn]")
+    ]
+    return [
+        Problem(page.path, _find(page, source), reason)
+        for source, reason in refused + undrawn
     ]
 
 
@@ -166,11 +170,18 @@ def _excerpt(text: str, start: int) -> str:
 
 
 def _find(page: Page, text: str) -> int:
-    """Find the line of the page that begins a text shown; 1 if it cannot be told."""
-    for wanted in text.splitlines():
-        wanted = wanted.strip()
-        if wanted:
-            for number, line in enumerate(page.lines, start=1):
-                if wanted in line:
-                    return number
+    """Find the line of the page that begins a text shown; 1 if it cannot be told.
+
+    The whole text is looked for first, line by line, then ever less of it.
+    """
+    wanted = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in page.lines]
+    for count in range(len(wanted), 0, -1):
+        for index in range(len(lines)):
+            if lines[index : index + count] == wanted[:count]:
+                return index + 1
+    for line in wanted[:1]:
+        for index, there in enumerate(lines):
+            if line in there:
+                return index + 1
     return 1

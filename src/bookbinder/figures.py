@@ -10,6 +10,8 @@ from pathlib import Path, PurePosixPath
 from bookbinder.pages import Page, Problem
 
 _NUMBER = re.compile(r"(?<![\w#.])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w.])")
+_TEXT = re.compile(r"(?<=>)[^<>]*[^<>\s][^<>]*(?=<)")
+_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 _ID = re.compile(r'(?<=id=")[^"]+(?=")')
 
 
@@ -48,10 +50,13 @@ def compare_figures(page: Page, drawn: dict[str, str], root: Path) -> list[Probl
 def same_drawing(one: str, other: str) -> bool:
     """Tell whether two SVG files draw the same thing.
 
-    Opacities, which carry weights, may differ by 0.02; lengths by 1, in a picture
-    hundreds wide.
+    Texts must be equal to the letter. Opacities, which carry weights, may differ by
+    0.02; lengths by 1, in a picture hundreds wide.
     """
     one, other = _renamed(one), _renamed(other)
+    if _TEXT.findall(one) != _TEXT.findall(other):
+        return False
+    one, other = _TEXT.sub("", one), _TEXT.sub("", other)
     if _NUMBER.sub("0", one) != _NUMBER.sub("0", other):
         return False
     numbers = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True)
@@ -64,6 +69,7 @@ def _near(a: float, b: float) -> bool:
 
 def _renamed(svg: str) -> str:
     """Name ids by their order: matplotlib hashes the drawing itself into them."""
+    svg = _METADATA.sub("", svg)
     for index, name in enumerate(dict.fromkeys(_ID.findall(svg))):
         svg = re.sub(rf"(?<=[\"#]){re.escape(name)}(?=[\")])", f"id_{index}", svg)
     return svg

@@ -98,6 +98,7 @@ class Page:
     chains: list[Chain] = field(default_factory=list[Chain])
     listings: list[Listing] = field(default_factory=list[Listing])
     images: list[Image] = field(default_factory=list[Image])
+    callouts: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     problems: list[Problem] = field(default_factory=list[Problem])
 
     @property
@@ -143,6 +144,7 @@ def read_page(text: str, path: str) -> Page:
         page.refuse(marker[1], f"no fence follows the marker {marker[0]}")
     for chain in page.chains:
         _check_syntax(page, chain)
+    _check_callouts(page)
     page.problems.sort(key=lambda problem: problem.line)
     return page
 
@@ -159,6 +161,8 @@ def _read_prose(page: Page, line: str, number: int) -> tuple[str, int] | None:
     """Read a line outside any fence; return the marker if it is one."""
     if line in (CONTINUES, EXPECTED):
         return line, number
+    if line.startswith("///"):
+        page.callouts.append((number, line))
     bare = _CODE_SPAN.sub("", line)
     if "<!--" in bare:
         page.refuse(
@@ -255,6 +259,21 @@ def _read_listing(page: Page, info: str, body: str, number: int) -> None:
         )
     else:
         page.listings.append(Listing(include["path"], include["section"], number))
+
+
+def _check_callouts(page: Page) -> None:
+    """Pair each ``/// kind`` with the ``///`` that ends it."""
+    opened: list[tuple[int, str]] = []
+    for number, line in page.callouts:
+        slashes = line[: len(line) - len(line.lstrip("/"))]
+        if line.rstrip() != slashes:
+            opened.append((number, slashes))
+        elif opened and opened[-1][1] == slashes:
+            opened.pop()
+        else:
+            page.refuse(number, f"{slashes} ends no call-out or tab")
+    for number, slashes in opened:
+        page.refuse(number, f"no {slashes} ends this call-out or tab")
 
 
 def _check_syntax(page: Page, chain: Chain) -> None:

@@ -161,8 +161,9 @@ def _draw_map(
     axes: Axes, weights: Tensor, queries: Sequence[str] | None, keys: Sequence[str]
 ) -> None:
     """Draw weights as cells of one color, as opaque as the weight is large."""
+    # Never quite clear and never quite full, so that each cell is drawn alike.
     clear_to_full = LinearSegmentedColormap.from_list(
-        "weight", [to_rgba(ACCENT, 0.0), to_rgba(ACCENT, 1.0)], N=101
+        "weight", [to_rgba(ACCENT, 0.005), to_rgba(ACCENT, 0.995)], N=101
     )
     rows, columns = weights.shape
     axes.pcolormesh(

@@ -208,7 +208,8 @@ def test_rows_of_weights_sum_to_one_or_are_empty(
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_no_score_is_large_enough_to_beat_a_mask(dtype: torch.dtype):
-    scores = torch.tensor([[0.0, torch.finfo(dtype).max]], dtype=dtype)
+    limits = torch.finfo(dtype)
+    scores = torch.tensor([[limits.min, limits.max]], dtype=dtype)
     weights = attention_weights(scores, torch.tensor([[True, False]]))
     assert weights.tolist() == [[1.0, 0.0]]
 

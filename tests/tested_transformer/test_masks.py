@@ -80,6 +80,13 @@ def test_masks_combine_with_and():
 def test_masks_are_made_on_the_device_asked_for():
     assert causal_mask(2, device="meta").device.type == "meta"
     assert causal_mask(2).device.type == "cpu"
+    lengths = torch.tensor([1, 2])
+    with torch.device("meta"):
+        assert padding_mask(lengths).device.type == "cpu"
+
+
+def test_an_empty_batch_has_an_empty_mask():
+    assert padding_mask(torch.empty(0, dtype=torch.long)).shape == (0, 1, 1, 0)
 
 
 @pytest.mark.parametrize(
