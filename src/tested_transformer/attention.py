@@ -64,8 +64,8 @@ def attention_weights(
         return scores.softmax(dim=-1)
     _check_mask(mask, scores.shape)
     scores = scores.masked_fill(~mask, float("-inf"))
-    # Softmax over nothing but -inf is NaN, and so is its gradient. Such a row is
-    # taken through softmax as zeros, and set to zero after it.
+    # Softmax over nothing but -inf is NaN, and so is its gradient. Such a row goes
+    # through softmax as zeros, and is set to zero after it.
     empty = ~mask.any(dim=-1, keepdim=True)
     return scores.masked_fill(empty, 0.0).softmax(dim=-1).masked_fill(empty, 0.0)
 

@@ -1,0 +1,130 @@
+"""A mistake in the library turns a page red, and so does a mistake on a page.
+
+Each mistake is made in a copy of the book; what the test run then says must name the
+page and a line.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COPIED = ["docs", "src", "mkdocs.yml", "package.json", "pyproject.toml"]
+
+BY_HAND = "docs/chapters/03-attention-by-hand.md"
+MANY_HEADS = "docs/chapters/04-many-heads.md"
+NO_PEEKING = "docs/chapters/06-no-peeking.md"
+CROSS = "docs/chapters/08-cross-attention.md"
+MASKS, ATTENTION, MULTIHEAD = (
+    f"src/tested_transformer/{name}.py" for name in ("masks", "attention", "multihead")
+)
+
+
+@dataclass
+class Mistake:
+    """One replacement in one file, and the page that must notice."""
+
+    file: str
+    right: str
+    wrong: str
+    page: str
+
+
+IN_THE_LIBRARY = {
+    "a flipped mask": Mistake(
+        MASKS, "key_positions <= query", "key_positions >= query", NO_PEEKING
+    ),
+    "a missing scale": Mistake(ATTENTION, "q.shape[-1] ** -0.5", "1.0", BY_HAND),
+    "a softmax over the wrong axis": Mistake(
+        ATTENTION, "return scores.softmax(dim=-1)", "return scores.softmax(-2)", BY_HAND
+    ),
+    "a swapped axis": Mistake(
+        MULTIHEAD,
+        "x.unflatten(-1, (num_heads, -1)).transpose(1, 2)",
+        "x.reshape(x.shape[0], num_heads, x.shape[1], -1)",
+        MANY_HEADS,
+    ),
+    "a renamed argument": Mistake(MULTIHEAD, "context", "memory", CROSS),
+}
+
+ON_A_PAGE = {
+    "a digit of an output": Mistake(
+        BY_HAND, "output     3.0119", "output     3.0118", BY_HAND
+    ),
+    "an output without its marker": Mistake(
+        BY_HAND, "<!--pytest-codeblocks:expected-output-->\n", "", BY_HAND
+    ),
+    "a fence with an attribute": Mistake(
+        BY_HAND, "```python\n", '```python title="x"\n', BY_HAND
+    ),
+    "a section that is gone": Mistake(
+        BY_HAND, 'attention.py:scores"', 'attention.py:score"', BY_HAND
+    ),
+    "a title of another file": Mistake(
+        BY_HAND, 'title="src/tested_transformer/attention.py"', 'title="x.py"', BY_HAND
+    ),
+}
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    """Copy what the pages need; installed packages are shared."""
+    for name in COPIED:
+        source = ROOT / name
+        copy = shutil.copytree if source.is_dir() else shutil.copy
+        copy(source, tmp_path / name)
+    (tmp_path / "node_modules").symlink_to(ROOT / "node_modules")
+    return tmp_path
+
+
+def check(book: Path, page: str) -> subprocess.CompletedProcess[str]:
+    """Run the tests of one page of a copy, up to the first that fails."""
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", page],
+        cwd=book,
+        env=os.environ | {"PYTHONPATH": str(book / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def make(mistake: Mistake, book: Path, *, everywhere: bool) -> None:
+    file = book / mistake.file
+    text = file.read_text(encoding="utf-8")
+    assert mistake.right in text, f"{mistake.file} no longer has {mistake.right!r}"
+    count = -1 if everywhere else 1
+    file.write_text(text.replace(mistake.right, mistake.wrong, count), encoding="utf-8")
+
+
+def test_the_copy_itself_is_right(book: Path):
+    run = check(book, BY_HAND)
+    assert run.returncode == 0, run.stdout
+
+
+@pytest.mark.parametrize("name", IN_THE_LIBRARY)
+def test_a_mistake_in_the_library_turns_a_page_red(name: str, book: Path):
+    mistake = IN_THE_LIBRARY[name]
+    make(mistake, book, everywhere=True)
+    run = check(book, mistake.page)
+    assert run.returncode == 1, run.stdout
+    assert re.search(rf"^{re.escape(mistake.page)}:\d+: ", run.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ON_A_PAGE)
+def test_a_mistake_on_a_page_turns_it_red_at_its_line(name: str, book: Path):
+    mistake = ON_A_PAGE[name]
+    before = (book / mistake.file).read_text(encoding="utf-8")
+    line = before[: before.index(mistake.right)].count("\n") + 1
+    make(mistake, book, everywhere=False)
+    run = check(book, mistake.page)
+    assert run.returncode == 1, run.stdout
+    named = re.findall(rf"^{re.escape(mistake.page)}:(\d+): ", run.stdout, re.MULTILINE)
+    # A problem of a fence is named at its first line or at what it holds.
+    assert {int(number) for number in named} & {line - 1, line, line + 1}
