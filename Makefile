@@ -1,0 +1,51 @@
+# Every command of this book. `make` alone lists them.
+# Paths are relative throughout, so that the repository may lie in a folder with spaces.
+
+PYTHON ?= python3
+PORT ?= 8000
+PAGE ?=
+run := .venv/bin/python
+
+.PHONY: help setup serve test test-fast page outputs diagrams site lint format clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+setup: ## make or renew .venv, node_modules and the assets; at once if nothing changed
+	@command -v "$(PYTHON)" >/dev/null || { echo "setup: Python 3.11 or later is wanted, and there is no $(PYTHON): install it, or name yours in make PYTHON=..." >&2; exit 1; }
+	@"$(PYTHON)" src/bookbinder/bootstrap.py $(MAKECMDGOALS)
+
+serve: setup ## read the book at http://127.0.0.1:8000 (PORT=), live while you write
+	@$(run) -c "import socket; socket.create_server(('127.0.0.1', $(PORT)))" 2>/dev/null || { echo "serve: port $(PORT) is taken: make serve PORT=8001" >&2; exit 1; }
+	@BOOKBINDER_PREVIEW=1 $(run) -m mkdocs serve --dev-addr 127.0.0.1:$(PORT) --watch src
+
+test: setup ## run everything: library, pages, site, browser
+	@$(run) -m pytest
+
+test-fast: setup ## run all but the site and the browser
+	@$(run) -m pytest -m "not browser" --ignore=tests/site
+
+page: setup ## run one page: make page PAGE=docs/chapters/03-attention-by-hand.md
+	@test -f "$(PAGE)" || { echo "page: wanted PAGE=docs/..., a page that is there" >&2; exit 1; }
+	@$(run) -m pytest "$(PAGE)"
+
+outputs: setup ## renew the outputs and pictures of all pages, or of PAGE=
+	@$(run) -m bookbinder outputs $(if $(PAGE),"$(PAGE)")
+
+diagrams: setup ## draw the diagrams that changed
+	@$(run) -m bookbinder.drawing
+
+site: setup ## build the site, strictly, into site/
+	@$(run) -m mkdocs build --strict
+
+lint: setup ## look for mistakes and for style
+	@$(run) -m ruff check src tests
+	@$(run) -m ruff format --check src tests
+
+format: setup ## set the style right
+	@$(run) -m ruff check --fix src tests
+	@$(run) -m ruff format src tests
+
+clean: ## remove the built site and all caches, but nothing that setup made
+	@rm -rf site .cache .pytest_cache .hypothesis .ruff_cache
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
