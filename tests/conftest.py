@@ -1,20 +1,29 @@
-"""What every test of the library may ask for."""
+"""What every test may ask for. PyTorch is imported where it is first needed, so that
+a test run says at once that it has begun.
+"""
 
 from collections.abc import Iterator
 
-import jaxtyping
+import hypothesis
 import pytest
-import torch
+
+# A machine may be busy, and a test that fails must fail again: no deadline, no chance.
+hypothesis.settings.register_profile("book", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("book")
 
 
 @pytest.fixture(autouse=True)
 def _seed() -> None:
+    import torch
+
     torch.manual_seed(0)
 
 
 @pytest.fixture
 def as_a_caller() -> Iterator[None]:
     """Switch the shape checks of the test run off, to meet the library's own errors."""
-    jaxtyping.config.update("jaxtyping_disable", True)
+    from jaxtyping import config
+
+    config.update("jaxtyping_disable", True)
     yield
-    jaxtyping.config.update("jaxtyping_disable", False)
+    config.update("jaxtyping_disable", False)

@@ -21,7 +21,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     pages = [page.resolve() for page in options.pages]
     failed = False
-    for page in pages or sorted([root / "README.md", *(root / "docs").rglob("*.md")]):
+    everywhere = [*root.glob("*.md"), *(root / "docs").rglob("*.md")]
+    for page in pages or sorted(everywhere):
         if not page.is_file():
             print(f"{page}: no such page", file=sys.stderr)
             failed = True

@@ -33,7 +33,14 @@ def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:
                 reason = "the output does not end with a line break"
                 return "", [Problem(page.path, block.line, reason)]
             outputs[block.line] = output
-    before, after = file.read_text(encoding="utf-8"), _rewritten(page, outputs)
+    before, after = (
+        "".join(f"{line}\n" for line in page.lines),
+        _rewritten(page, outputs),
+    )
+    if load_page(file, root).lines != page.lines:
+        return "", [
+            Problem(page.path, 1, "the page was edited while it ran: run again")
+        ]
     if after != before:
         _write(file, after)
     changed = _draw(page, evidence.drawn, root)

@@ -37,7 +37,8 @@ def attention_scores(
     """
     if scale is None:
         scale = q.shape[-1] ** -0.5
-    # Scaled before the product: fewer multiplications, and none can overflow later.
+    # Scaled before the product, so that in half precision no sum of it overflows
+    # that would not overflow scaled.
     return (q * scale) @ k.transpose(-2, -1)
 
 

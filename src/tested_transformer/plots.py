@@ -62,7 +62,7 @@ def head_maps(
         axes = figure.add_subplot(rows, columns, index + 1)
         _draw_map(axes, head, queries if index % columns == 0 else None, keys)
         axes.set_title(title, color=INK, fontsize=9)
-    return figure
+    return _settled(figure)
 
 
 # --8<-- [end:head_maps]
@@ -104,7 +104,7 @@ def weight_map(
                 fontsize=8,
                 color=PAPER if value > 0.8 else INK,
             )
-    return figure
+    return _settled(figure)
 
 
 # --8<-- [end:weight_map]
@@ -151,7 +151,7 @@ def curves(
         axes.legend(frameon=False, labelcolor=INK)
     _quiet(axes)
     figure.patch.set_visible(False)
-    return figure
+    return _settled(figure)
 
 
 # --8<-- [end:curves]
@@ -181,6 +181,12 @@ def _draw_map(
     axes.set_yticks(range(rows), queries or [""] * rows, fontsize=8)
     _quiet(axes)
     axes.get_figure().patch.set_visible(False)
+
+
+def _settled(figure: Figure) -> Figure:
+    """Lay the figure out once: only the second time are its titles given room."""
+    figure.draw_without_rendering()
+    return figure
 
 
 def _quiet(axes: Axes) -> None:

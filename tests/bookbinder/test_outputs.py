@@ -123,6 +123,16 @@ def test_a_page_with_a_problem_is_left_as_it_was(
     assert [file.name for file in tmp_path.iterdir()] == ["page.md"]
 
 
+def test_an_edit_made_while_the_page_runs_is_not_lost(tmp_path: Path):
+    page = tmp_path / "page.md"
+    text = "```python\nfrom pathlib import Path\n\n{}print(1)\n```\n"
+    page.write_text(text.format(f"Path({str(page)!r}).write_text('edited')\n"))
+    difference, problems = refresh(page, tmp_path)
+    assert difference == ""
+    assert str(problems[0]) == "page.md:1: the page was edited while it ran: run again"
+    assert page.read_text() == "edited"
+
+
 def test_pictures_are_kept_where_the_page_shows_them(tmp_path: Path):
     page = tmp_path / "page.md"
     page.write_text(

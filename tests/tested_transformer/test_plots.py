@@ -83,16 +83,44 @@ def test_curves_draw_their_points():
 
 
 @pytest.mark.parametrize(
-    "figure",
+    "draw",
     [
-        head_maps(WEIGHTS, queries=QUERIES, keys=KEYS),
-        weight_map(WEIGHTS[0], queries=QUERIES, keys=KEYS),
-        curves({n: [(1.0, 2.0)] for n in "abcd"}, x_label="x", y_label="y"),
+        lambda: head_maps(WEIGHTS, queries=QUERIES, keys=KEYS),
+        lambda: weight_map(WEIGHTS[0], queries=QUERIES, keys=KEYS),
+        lambda: curves({n: [(1.0, 2.0)] for n in "abcd"}, x_label="x", y_label="y"),
     ],
     ids=["head_maps", "weight_map", "curves"],
 )
-def test_pictures_keep_to_the_palette(figure: Figure):
-    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+def test_pictures_keep_to_the_palette(draw):
+    colors = set(re.findall("#[0-9a-f]{6}", svg(draw())))
+    assert plots.INK in colors
+    assert colors <= PALETTE
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        lambda: head_maps(WEIGHTS, queries=QUERIES, keys=KEYS),
+        lambda: weight_map(WEIGHTS[0], queries=QUERIES, keys=KEYS),
+    ],
+    ids=["head_maps", "weight_map"],
+)
+def test_nothing_is_cut_off_at_the_edges(figure):
+    """What is drawn the first time is what is drawn the second time."""
+    drawn = figure()
+    width, height = drawn.get_size_inches() * drawn.dpi
+    first = svg(drawn)
+    for axes in drawn.axes:
+        box = axes.get_tightbbox()
+        assert box.x0 >= 0
+        assert box.y0 >= 0
+        assert box.x1 <= width
+        assert box.y1 <= height
+    positions = re.compile(r'(?:x|y)="([\d.]+)"')
+    again = positions.findall(svg(drawn))
+    assert [float(x) for x in positions.findall(first)] == pytest.approx(
+        [float(x) for x in again], abs=0.5
+    )
 
 
 @pytest.mark.parametrize(
