@@ -111,16 +111,22 @@ class EvidenceItem(PageItem):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the evidence of a page behind its blocks."""
-    pages = {item.path for item in items if isinstance(item, EvidenceItem)}
-    last = {
-        path: index for index, item in enumerate(items) if (path := item.path) in pages
-    }
-    order = {
-        id(item): (last[item.path] + 0.5) if isinstance(item, EvidenceItem) else index
-        for index, item in enumerate(items)
-    }
-    items.sort(key=lambda item: order[id(item)])
+    """Put the audit of a page before its blocks, and the evidence behind them."""
+    first: dict[Path, int] = {}
+    last: dict[Path, int] = {}
+    for index, item in enumerate(items):
+        first.setdefault(item.path, index)
+        last[item.path] = index
+
+    def place(indexed: tuple[int, pytest.Item]) -> float:
+        index, item = indexed
+        if isinstance(item, AuditItem):
+            return first[item.path] - 0.5
+        if isinstance(item, EvidenceItem):
+            return last[item.path] + 0.5
+        return index
+
+    items[:] = [item for _, item in sorted(enumerate(items), key=place)]
 
 
 @pytest.hookimpl(wrapper=True)

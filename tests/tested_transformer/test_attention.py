@@ -174,6 +174,17 @@ def test_causal_is_short_for_the_causal_mask(attend, mask_name: str, t: int, s: 
     assert_same(output_and_gradients(short, inputs), output_and_gradients(long, inputs))
 
 
+@pytest.mark.parametrize("attend", [scaled_dot_product_attention, fused_attention])
+def test_the_causal_mask_is_made_where_the_queries_are(attend):
+    inputs = sequences()
+    with torch.device("meta"):
+        elsewhere = attend(*inputs, causal=True)
+    here = attend(*inputs, causal=True)
+    if isinstance(here, tuple):
+        here, elsewhere = here[0], elsewhere[0]
+    assert_same([elsewhere], [here])
+
+
 def test_gradients_are_those_of_finite_differences():
     inputs = sequences(t=2, s=3, dtype=torch.float64)
     mask = some_keys(2, 3)
@@ -281,6 +292,18 @@ def test_dropout_keeps_the_expected_output(attend):
             ValueError,
             r"k and v must be equally long: k is \(2, 3, 7, 11\), "
             r"v is \(2, 3, 6, 11\)",
+        ),
+        (
+            {"v": torch.ones(2, 3, 8, 11)},
+            ValueError,
+            r"k and v must be equally long: k is \(2, 3, 7, 11\), "
+            r"v is \(2, 3, 8, 11\)",
+        ),
+        (
+            {"v": torch.ones(2, 1, 7, 11)},
+            ValueError,
+            r"q, k and v must agree in every axis but the last two: "
+            r"q is \(2, 3, 5, 11\), k is \(2, 3, 7, 11\), v is \(2, 1, 7, 11\)",
         ),
         (
             {"q": torch.ones(2, 1, 5, 11)},
