@@ -1,0 +1,51 @@
+"""Find the browser that draws diagrams and opens the finished site in tests."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+
+HOW_TO_GET = (
+    "Chromium is wanted: apt-get install chromium, or CHROMIUM=/path/to/chromium"
+)
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_MAC = Path("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome")
+
+
+class NoChromiumError(RuntimeError):
+    """There is no browser on this machine; the message says how to get one."""
+
+
+def find_chromium() -> str | None:
+    """Give the path of Chromium, or of a browser made from it, if there is one."""
+    wanted = os.environ.get("CHROMIUM")
+    if wanted:
+        return shutil.which(wanted)
+    found = filter(None, map(shutil.which, _NAMES))
+    return next(found, str(_MAC) if _MAC.is_file() else None)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Start a browser that can reach this machine and no other.
+
+    Raises:
+        NoChromiumError: If there is none.
+    """
+    executable = find_chromium()
+    if executable is None:
+        raise NoChromiumError(HOW_TO_GET)
+    arguments = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        # Chromium refuses to sandbox itself for root, as in a container.
+        arguments.append("--no-sandbox")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=arguments)
+        try:
+            yield browser
+        finally:
+            browser.close()

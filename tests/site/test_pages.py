@@ -1,0 +1,77 @@
+"""Every page of the site, opened in a browser and found without fault."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from bookbinder.browsing import page_problems
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+
+
+def url_of(page: str) -> str:
+    folder = page.removesuffix(".md").removesuffix("index")
+    return f"{folder}/" if folder and not folder.endswith("/") else folder
+
+
+def html_files(built: Path) -> dict[str, str]:
+    return {
+        file.relative_to(built).as_posix(): file.read_text(encoding="utf-8")
+        for file in built.rglob("*.html")
+    }
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("page", PAGES)
+def test_page_opens_without_fault(page: str, address: str, browser: Browser) -> None:
+    problems = page_problems(browser, address + url_of(page))
+    assert not problems, "\n".join([f"docs/{page}:", *problems])
+
+
+def test_every_html_file_is_a_page_that_is_opened(built: Path) -> None:
+    assert html_files(built).keys() == {
+        "404.html",
+        *(f"{url_of(page)}index.html" for page in PAGES),
+    }
+
+
+@pytest.mark.browser
+def test_search_finds_words_of_a_page(address: str, browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    try:
+        page.goto(address)
+        # The theme has taken hold of the page once it has set this.
+        page.wait_for_function("window.component$")
+        page.locator(".md-search__input").click()
+        page.keyboard.type("transformer")
+        page.locator(".md-search-result__link").first.wait_for(timeout=20_000)
+        dialog = page.locator(".md-search[role=dialog]")
+        assert dialog.get_attribute("aria-label") == "Search"
+    finally:
+        page.close()
+
+
+def test_search_leaves_formulas_and_pictures_out(built: Path) -> None:
+    index = json.loads((built / "search" / "search_index.json").read_text("utf-8"))
+    texts = [entry["title"] + entry["text"] for entry in index["docs"]]
+    assert texts
+    assert not [text for text in texts if "\\" in text and "<code>" not in text]
+    for name, html in html_files(built).items():
+        for tag in re.findall(r'<(?:var|div|figure) class="[^>]*>', html):
+            if re.search(r'class="(?:arithmatex|diagram|figure)"', tag):
+                assert "data-search-exclude" in tag, f"{name}: {tag}"
+
+
+def test_the_site_holds_all_that_its_pages_ask_for_and_no_mermaid(built: Path) -> None:
+    assert not list(built.rglob("*mermaid*"))
+    for name, html in html_files(built).items():
+        # One such word would have mkdocs-mermaid2-plugin parse and rewrite the page.
+        assert "mermaid" not in html, name
+        for tag in re.findall(r"<(?:script|img|link|iframe)\b[^>]*>", html):
+            assert not re.search(r'(?:src|href)="?(?:https?:)?//', tag), (
+                f"{name}: {tag}"
+            )
