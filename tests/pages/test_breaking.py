@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 COPIED = ["docs", "src", "mkdocs.yml", "package.json", "pyproject.toml"]
 
