@@ -130,7 +130,7 @@ def fused_attention(
 ) -> Float[Tensor, "*batch T d_v"]:
     """Give the output of ``scaled_dot_product_attention`` without its weights.
 
-    PyTorch's fused kernels never hold the whole (T, S) table of weights, which saves
+    PyTorch's fused kernels do without the whole (T, S) table of weights, which saves
     memory and time. Arguments and errors are those of the open function.
 
     Source: Dao et al., 2022, "FlashAttention", section 3.
