@@ -5,6 +5,8 @@ PYTHON ?= python3
 PORT ?= 8000
 PAGE ?=
 run := .venv/bin/python
+# Material announces its successor at each start; whoever works here has read it.
+export NO_MKDOCS_2_WARNING := 1
 
 .PHONY: help setup serve test test-fast page outputs diagrams site lint format clean
 
