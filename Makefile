@@ -18,7 +18,7 @@ setup: ## make or renew .venv, node_modules and the assets; at once if nothing c
 	@"$(PYTHON)" src/bookbinder/bootstrap.py $(MAKECMDGOALS)
 
 serve: setup ## read the book at http://127.0.0.1:8000 (PORT=), live while you write
-	@$(run) -c "import socket; socket.create_server(('127.0.0.1', $(PORT)))" 2>/dev/null || { echo "serve: port $(PORT) is taken: make serve PORT=8001" >&2; exit 1; }
+	@$(run) -c "import socket; socket.create_server(('127.0.0.1', $(PORT)))" 2>/dev/null || { echo "serve: port $(PORT) cannot be had: name another, make serve PORT=..." >&2; exit 1; }
 	@BOOKBINDER_PREVIEW=1 $(run) -m mkdocs serve --dev-addr 127.0.0.1:$(PORT) --watch src
 
 test: setup ## run everything: library, pages, site, browser

@@ -1,6 +1,11 @@
 """What binds the book to its library: no page shows what has not run.
 
-Reading (`pages`, `listings`, `rendering`), judging (`audit`, `figures`), running
-(`running`) and mending (`outputs`) are plain functions; `pytest_plugin`, the Markdown
-extensions (`formulas`, `diagrams`, `inlining`) and `__main__` only call them.
+- Pages: `pages`, `syntax`, `inert`, `listings` and `rendering` read them, `audit`,
+  `figures` and `evidence` judge, `running` runs, `outputs` mends; `pytest_plugin` and
+  `__main__` call these.
+- The site: `formulas` (with `katex`), `diagrams` and `inlining` (figures) are Markdown
+  extensions, `drawing` draws diagrams, `undrawn`, `palette` and `svg` serve all three;
+  `vendor` copies what the site serves; `browsing` and `chromium` look at it.
+- The setup: `bootstrap`, `environment`, `installing`, `reasons`. They use nothing but
+  the standard library, for nothing is installed yet.
 """

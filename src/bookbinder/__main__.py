@@ -1,7 +1,6 @@
 """``python -m bookbinder outputs [PAGE ...]``: renew outputs and pictures."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -14,10 +13,10 @@ def main(arguments: list[str] | None = None) -> int:
     outputs.add_argument("pages", nargs="*", type=Path, metavar="PAGE")
     options = parser.parse_args(arguments)
     root = Path(__file__).resolve().parents[2]
-    os.environ["MATPLOTLIBRC"] = str(Path(__file__).with_name("book.matplotlibrc"))
-    os.environ["SOURCE_DATE_EPOCH"] = "0"
-
+    from bookbinder.figures import draw_as_the_book
     from bookbinder.outputs import refresh
+
+    draw_as_the_book()
 
     pages = [page.resolve() for page in options.pages]
     failed = False

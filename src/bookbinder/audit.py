@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from bs4 import BeautifulSoup, Tag
 
+from bookbinder.inert import INERT_LANGUAGES
 from bookbinder.listings import ListingError, find_section
 from bookbinder.pages import Page, Problem
 from bookbinder.rendering import Shown, render, shown_code
@@ -17,7 +18,10 @@ from bookbinder.rendering import Shown, render, shown_code
 # Nothing in the repository makes these, so nothing can check them.
 _FOREIGN = ("img", "iframe", "object", "embed", "video", "audio", "script", "style")
 
-_TEXT = ("p", "li", "td", "th", "dd", "h1", "h2", "h3", "h4", "summary", "label")
+_TEXT = (
+    *("p", "li", "td", "th", "dt", "dd", "summary", "label", "figcaption"),
+    *("h1", "h2", "h3", "h4", "h5", "h6"),
+)
 
 # Marks that are only left in the text when the form they belong to was broken.
 _LEFTOVERS = {
@@ -79,9 +83,8 @@ def _compare_code(
         "py": "shown as a listing, but not what the source file says",
     }
     problems: list[Problem] = []
-    inert = {"console", "json", "toml", "yaml"}
     for block in shown:
-        if block.language in inert:
+        if block.language in INERT_LANGUAGES:
             continue
         if block.language not in wanted:
             reason = "shown as code, but in none of the forms of a page"
@@ -150,14 +153,14 @@ def _leftovers(page: Page, html: BeautifulSoup) -> list[Problem]:
         text = element.get_text()
         for form, pattern in _LEFTOVERS.items():
             found = pattern.search(text)
-            if found and not _inside(element, form, pattern):
+            if found and not _inside(element, pattern):
                 reason = f"left undrawn: {form} ({_excerpt(text, found.start())})"
                 line = _find(page, text[found.start() :] or text)
                 problems.append(Problem(page.path, line, reason))
     return problems
 
 
-def _inside(element: Tag, form: str, pattern: re.Pattern[str]) -> bool:
+def _inside(element: Tag, pattern: re.Pattern[str]) -> bool:
     """Tell whether a block inside this one has the mark, and will be reported."""
     return any(
         pattern.search(inner.get_text())

@@ -6,9 +6,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bookbinder.figures import compare_figures
-from bookbinder.listings import ListingError, find_section, never_executed
+from bookbinder.listings import (
+    ListingError,
+    find_section,
+    idle_statements,
+    never_executed,
+)
 from bookbinder.pages import Chain, Page, Problem
-from bookbinder.running import drawings, fresh_state, recorded_lines, run_chain
+from bookbinder.running import (
+    drawings,
+    explain,
+    fresh_state,
+    program,
+    recorded_lines,
+    run_chain,
+)
 
 
 @dataclass
@@ -33,12 +45,21 @@ class Evidence:
 
 
 def evidence_problems(page: Page, evidence: Evidence, root: Path) -> list[Problem]:
-    """Find what a page lists or pictures without having run or drawn it."""
+    """Find what a page shows, lists or pictures without having run or drawn it."""
+    problems: list[Problem] = []
     for chain in page.chains:
         if chain.line not in evidence.chains:
-            with evidence.gathered(chain, root):
-                run_chain(chain)
-    problems: list[Problem] = []
+            try:
+                with evidence.gathered(chain, root):
+                    run_chain(chain)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                return [explain(page, chain, error)]
+        problems += [
+            Problem(page.path, line, "this line never runs: no block calls it")
+            for line in idle_statements(program(chain), "<string>", evidence.lines)
+        ]
     for listing in page.listings:
         try:
             section = find_section(root, listing.path, listing.section)

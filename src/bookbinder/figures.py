@@ -4,6 +4,7 @@ A picture on a page is written by a block of that page. The one that is committe
 draw the same data; a pixel of difference between two machines is nobody's mistake.
 """
 
+import os
 import re
 from pathlib import Path, PurePosixPath
 
@@ -13,6 +14,12 @@ _NUMBER = re.compile(r"(?<![\w#.])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w.])")
 _TEXT = re.compile(r"(?<=>)[^<>]*[^<>\s][^<>]*(?=<)")
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 _ID = re.compile(r'(?<=id=")[^"]+(?=")')
+
+
+def draw_as_the_book() -> None:
+    """Let matplotlib, when it is imported, draw text as text and the same each time."""
+    os.environ["MATPLOTLIBRC"] = str(Path(__file__).with_name("book.matplotlibrc"))
+    os.environ["SOURCE_DATE_EPOCH"] = "0"
 
 
 def figures_folder(page: Page, root: Path) -> Path:

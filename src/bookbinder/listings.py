@@ -80,12 +80,20 @@ def never_executed(section: Section, executed: Executed) -> list[int]:
     any of them has.
     """
     source = section.file.read_text(encoding="utf-8")
-    ran = {line for file, line in executed if file == str(section.file)}
+    return [
+        line
+        for line in idle_statements(source, str(section.file), executed)
+        if section.first <= line <= section.last
+    ]
+
+
+def idle_statements(source: str, file: str, executed: Executed) -> list[int]:
+    """Give the first line of each statement inside a function that has not run."""
+    ran = {line for name, line in executed if name == file}
     return [
         first
         for first, last in sorted(_statements(ast.parse(source)))
-        if section.first <= first <= section.last
-        and ran.isdisjoint(range(first, last + 1))
+        if ran.isdisjoint(range(first, last + 1))
     ]
 
 
@@ -103,6 +111,8 @@ def _span(node: ast.stmt) -> Iterator[tuple[int, int]]:
         return  # A docstring, or the dots of an overload.
     if isinstance(node, ast.Try | ast.Global | ast.Nonlocal):
         return  # Nothing of its own to run.
+    if isinstance(node, ast.AnnAssign) and node.value is None:
+        return  # A name with a type and no value.
     body: list[ast.stmt] = getattr(node, "body", [])
     last = body[0].lineno - 1 if body else (node.end_lineno or node.lineno)
     yield node.lineno, max(node.lineno, last)

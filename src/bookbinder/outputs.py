@@ -7,7 +7,13 @@ from pathlib import Path, PurePosixPath
 
 from bookbinder.evidence import Evidence
 from bookbinder.figures import figures_folder, same_drawing
-from bookbinder.pages import EXPECTED, Page, Problem, load_page
+from bookbinder.pages import (
+    EXPECTED,
+    Page,
+    Problem,
+    load_page,
+    split_lines,
+)
 from bookbinder.running import SEPARATOR, explain, run_chain
 
 
@@ -26,11 +32,13 @@ def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:
         try:
             with evidence.gathered(chain, root):
                 printed = run_chain(chain)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             return "", [explain(page, chain, error)]
         for block, output in zip(chain.blocks, printed.split(SEPARATOR), strict=False):
-            if output and not output.endswith("\n"):
-                reason = "the output does not end with a line break"
+            reason = _unprintable(output)
+            if reason:
                 return "", [Problem(page.path, block.line, reason)]
             outputs[block.line] = output
     before, after = (
@@ -53,6 +61,15 @@ def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:
     return "".join(difference) + "".join(f"drawn: {name}\n" for name in changed), []
 
 
+def _unprintable(output: str) -> str | None:
+    """Say why an output cannot stand in a fence, or nothing."""
+    if output and not output.endswith("\n"):
+        return "the output does not end with a line break"
+    if any(line.startswith("```") for line in split_lines(output)):
+        return "the output has a line that begins with ```, which ends its fence"
+    return None
+
+
 def _rewritten(page: Page, outputs: dict[int, str]) -> str:
     """Put each block's output where it stands, or right behind a block without one."""
     lines = [f"{line}\n" for line in page.lines]
@@ -60,7 +77,7 @@ def _rewritten(page: Page, outputs: dict[int, str]) -> str:
         printed = outputs[block.line]
         if block.output:
             first = block.output.line
-            last = first + len(block.output.text.splitlines())
+            last = first + block.output.text.count("\n")
             lines[first:last] = [printed]
         elif printed:
             fence = f"\n{EXPECTED}\n```text\n{printed}```\n"

@@ -5,12 +5,12 @@ block, and a listing out of ``src``. The reader is strict, because whatever it p
 over would be shown and never run. What it refuses, it refuses with a line.
 """
 
-import ast
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bookbinder.inert import INERT_LANGUAGES, inert_problem
+from bookbinder.syntax import code_problems
 
 CONTINUES = "<!--pytest-codeblocks:cont-->"
 EXPECTED = "<!--pytest-codeblocks:expected-output-->"
@@ -56,7 +56,7 @@ class Block:
     @property
     def end(self) -> int:
         """The line of the closing fence."""
-        return self.line + len(self.code.splitlines()) + 1
+        return self.line + self.code.count("\n") + 1
 
 
 @dataclass
@@ -111,6 +111,11 @@ class Page:
         self.problems.append(Problem(self.path, line, reason))
 
 
+def split_lines(text: str) -> list[str]:
+    """Split at line feeds alone, as Markdown, Python and editors count lines."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 def load_page(file: Path, root: Path) -> Page:
     """Read a page from its file; its name is kept relative to ``root``."""
     path = file.relative_to(root) if file.is_relative_to(root) else Path(file.name)
@@ -119,7 +124,7 @@ def load_page(file: Path, root: Path) -> Page:
 
 def read_page(text: str, path: str) -> Page:
     """Read a page from its text, noting every form that would not be run."""
-    page = Page(path, text.splitlines())
+    page = Page(path, split_lines(text))
     marker: tuple[str, int] | None = None
     index = 0
     while index < len(page.lines):
@@ -172,8 +177,10 @@ def _read_prose(page: Page, line: str, number: int) -> tuple[str, int] | None:
         )
     if "--8<--" in bare:
         page.refuse(number, "an include outside a listing: use ```py title=…")
-    for image in _IMAGE.finditer(bare):
-        page.images.append(Image(image["alt"], image["target"], number))
+    images = [Image(m["alt"], m["target"], number) for m in _IMAGE.finditer(bare)]
+    if len(images) != bare.count("!["):
+        page.refuse(number, "a picture is written on one line: ![what it shows](path)")
+    page.images.extend(images)
     return None
 
 
@@ -218,9 +225,6 @@ def _read_fence(
 
 def _read_run(page: Page, code: str, number: int, continues: bool) -> None:
     block = Block(code, number)
-    if not code.strip():
-        page.refuse(number, "this block is empty: nothing runs")
-        return
     if continues and not page.chains:
         page.refuse(number, "cont, but there is no block before to go on from")
     if continues and page.chains:
@@ -278,23 +282,5 @@ def _check_callouts(page: Page) -> None:
 
 def _check_syntax(page: Page, chain: Chain) -> None:
     for block in chain.blocks:
-        try:
-            tree = ast.parse(block.code)
-        except SyntaxError as error:
-            line = block.line + (error.lineno or 1)
-            page.refuse(line, f"SyntaxError: {error.msg}")
-            continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and node.id == "__name__":
-                page.refuse(
-                    block.line + node.lineno,
-                    "__name__ is not set in a run block, so this would never run",
-                )
-        if not any(not _is_idle(node) for node in tree.body):
-            page.refuse(block.line, "this block does nothing when it runs")
-
-
-def _is_idle(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Pass) or (
-        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    )
+        for line, reason in code_problems(block.code):
+            page.refuse(block.line + line, reason)

@@ -5,7 +5,6 @@ blocks (run and compared by pytest-codeblocks), and the evidence, which asks whe
 the blocks executed what the page lists and drew what it shows.
 """
 
-import os
 from collections.abc import Generator, Iterable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from pytest_codeblocks.main import CodeBlock
 from bookbinder import running
 from bookbinder.audit import audit
 from bookbinder.evidence import Evidence, evidence_problems
+from bookbinder.figures import draw_as_the_book
 from bookbinder.pages import Chain, Page, Problem, load_page
 
 _evidence = pytest.StashKey[dict[Path, Evidence]]()
@@ -28,8 +28,7 @@ class PageError(Exception):
 def pytest_configure(config: pytest.Config) -> None:
     """Let pytest-codeblocks read pages with the strict reader of this package."""
     config.stash[_evidence] = {}
-    os.environ["MATPLOTLIBRC"] = str(Path(__file__).with_name("book.matplotlibrc"))
-    os.environ["SOURCE_DATE_EPOCH"] = "0"
+    draw_as_the_book()
 
     def extract_from_file(file: Path) -> list[CodeBlock]:
         page = load_page(file, config.rootpath)
@@ -140,13 +139,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     try:
         with seen.gathered(chain, item.config.rootpath):
             return (yield)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # A block that skips itself must not pass for one that ran.
         raise PageError(str(_problem(page, chain, error))) from None
 
 
 def _problem(page: Page, chain: Chain, error: BaseException) -> Problem:
     """Find what pytest-codeblocks wrapped: an error of the block, or its output."""
-    if isinstance(error, SystemExit):
+    if not isinstance(error, Exception):
         return running.explain(page, chain, error)
     if error.__context__ is not None:
         return running.explain(page, chain, error.__context__)

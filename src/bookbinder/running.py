@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from bookbinder.pages import Chain, Page, Problem
+from bookbinder.pages import Chain, Page, Problem, split_lines
 
 SEPARATOR = "\x1d"
 _MARK = f"__import__('sys').stdout.write({SEPARATOR!r})"
@@ -29,7 +29,7 @@ def program(chain: Chain) -> str:
     """Lay the blocks of a chain out on the lines they have on the page."""
     lines = [""] * chain.blocks[-1].end
     for block in chain.blocks:
-        lines[block.line : block.end - 1] = block.code.splitlines()
+        lines[block.line : block.end - 1] = split_lines(block.code)
         lines[block.end - 1] = _MARK
     return "\n".join(lines) + "\n"
 
@@ -45,11 +45,11 @@ def compare(page: Page, chain: Chain, printed: str) -> Problem | None:
     for block, got in zip(chain.blocks, printed.split(SEPARATOR), strict=False):
         if not block.output:
             if got:
-                first = got.splitlines()[0]
+                first = split_lines(got)[0]
                 reason = f"prints {first!r}, but the page shows no output: make outputs"
                 return Problem(page.path, block.line, reason)
             continue
-        shown, ran = block.output.text.splitlines(), got.splitlines()
+        shown, ran = split_lines(block.output.text), split_lines(got)
         for offset in range(max(len(shown), len(ran))):
             page_line = shown[offset] if offset < len(shown) else None
             run_line = ran[offset] if offset < len(ran) else None
@@ -71,19 +71,21 @@ def _quote(line: str | None) -> str:
 
 def explain(page: Page, chain: Chain, error: BaseException) -> Problem:
     """Say at which line of the page an error arose, and which."""
-    if isinstance(error, SystemExit):
-        what = f"SystemExit: {error.code}: a block may not leave the run"
-    else:
-        what = "".join(traceback.format_exception_only(error)).strip()
+    what = "".join(traceback.format_exception_only(error)).strip()
+    if not isinstance(error, Exception):
+        # SystemExit, or what pytest raises to skip: the block would end as if it ran.
+        what = f"{what}: a block may not leave the run"
     lines = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == "<string>"
+        line
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if _is_of_a_page(frame)
     ]
-    if isinstance(error, SyntaxError) and error.filename == "<string>":
-        lines.append(error.lineno)
-    line = lines[-1] if lines and lines[-1] else chain.line
-    return Problem(page.path, line, what)
+    return Problem(page.path, lines[-1] if lines else chain.line, what)
+
+
+def _is_of_a_page(frame: FrameType) -> bool:
+    """Tell a block's own code from what else is named <string>, as dataclasses are."""
+    return frame.f_code.co_filename == "<string>" and "__MODULE__" in frame.f_globals
 
 
 def run_chain(chain: Chain) -> str:
@@ -144,7 +146,10 @@ def _reset_torch(torch: Any) -> None:
 
 @contextmanager
 def recorded_lines(folder: Path) -> Iterator[set[tuple[str, int]]]:
-    """Collect every line that runs in the source files of a folder."""
+    """Collect every line that runs in the source files of a folder, and of pages.
+
+    A page's own lines are those of the file ``<string>``.
+    """
     executed: set[tuple[str, int]] = set()
     inside: dict[CodeType, bool] = {}
 
@@ -156,7 +161,8 @@ def recorded_lines(folder: Path) -> Iterator[set[tuple[str, int]]]:
     def trace_calls(frame: FrameType, event: str, _: Any) -> Any:
         code = frame.f_code
         if code not in inside:
-            inside[code] = Path(code.co_filename).is_relative_to(folder)
+            from_folder = Path(code.co_filename).is_relative_to(folder)
+            inside[code] = from_folder or _is_of_a_page(frame)
         return trace_lines if inside[code] else None
 
     before = sys.gettrace()

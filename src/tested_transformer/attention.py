@@ -92,7 +92,8 @@ def scaled_dot_product_attention(
         k: Keys.
         v: Values, one for each key.
         mask: ``True`` where a query may attend; ``(T, S)``, or with the axes of
-            ``q`` in front, each of them full or 1.
+            ``q`` in front, each of them full or 1. For padding, ``padding_mask``
+            makes one with the right axes.
         causal: Also forbid attending to later positions, as ``causal_mask(T, S)``.
         scale: What to multiply the dot products by; ``1 / sqrt(d_k)`` by default.
         dropout_p: The probability of dropping a weight. Pass 0 when evaluating.
@@ -130,20 +131,31 @@ def fused_attention(
 ) -> Float[Tensor, "*batch T d_v"]:
     """Give the output of ``scaled_dot_product_attention`` without its weights.
 
-    PyTorch's fused kernels do without the whole (T, S) table of weights, which saves
-    memory and time. Arguments and errors are those of the open function.
+    PyTorch's fused kernels do without the (T, S) table of weights, which saves time
+    and, where no mask of that shape is needed, memory. Arguments and errors are those
+    of the open function. Dropout drops other weights than there, and there are first
+    derivatives only.
 
     Source: Dao et al., 2022, "FlashAttention", section 3.
     """
     _check_inputs(q, k, v, mask, dropout_p)
-    # PyTorch aligns its own causal mask top-left, which is ours on a square only;
-    # left to make that mask itself, it can choose its fastest kernels.
-    square = causal and mask is None and q.shape[-2] == k.shape[-2]
-    if causal and not square:
-        mask = _with_causal(mask, q, k)
-    return F.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, dropout_p=dropout_p, is_causal=square, scale=scale
+    # Left to make the causal mask itself, PyTorch can choose its fastest kernels. Its
+    # mask is aligned top-left, which is ours on a square only, and is multiplied by
+    # the scale, which must not turn -inf around.
+    square = q.shape[-2] == k.shape[-2] and (scale is None or scale > 0)
+    if causal and not (mask is None and square):
+        mask, causal = _with_causal(mask, q, k), False
+    if mask is None:
+        return F.scaled_dot_product_attention(
+            q, k, v, dropout_p=dropout_p, is_causal=causal, scale=scale
+        )
+    # What a kernel makes of a row with nothing to attend to is its own affair: such a
+    # row attends to everything, and is set to zero afterwards.
+    empty = ~mask.any(dim=-1, keepdim=True)
+    output = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask | empty, dropout_p=dropout_p, scale=scale
     )
+    return output.masked_fill(empty, 0.0)
 
 
 # --8<-- [end:fused]

@@ -56,20 +56,36 @@ def padding_mask(
         num_keys: S, the padded length; the longest sequence by default.
 
     Raises:
-        ValueError: If a length is negative or beyond ``num_keys``.
+        TypeError: If ``lengths`` is not a tensor of whole numbers.
+        ValueError: If it has not one axis, or a length is not between 0 and
+            ``num_keys``.
     """
-    longest = int(lengths.max()) if lengths.numel() else 0
-    num_keys = longest if num_keys is None else num_keys
+    _check_lengths(lengths)
+    counts = lengths.tolist()
+    num_keys = max(counts, default=0) if num_keys is None else num_keys
     _check_length("num_keys", num_keys)
-    if longest > num_keys or (lengths < 0).any():
-        raise ValueError(
-            f"lengths={lengths.tolist()} must lie between 0 and num_keys={num_keys}"
-        )
+    if any(not 0 <= count <= num_keys for count in counts):
+        raise ValueError(f"lengths={counts} must lie between 0 and num_keys={num_keys}")
     key_positions = torch.arange(num_keys, device=lengths.device)
     return key_positions < lengths[:, None, None, None]
 
 
 # --8<-- [end:padding]
+
+
+def _check_lengths(lengths: Tensor) -> None:
+    # A mask of tokens is easily taken for their number: neither floats nor booleans
+    # are lengths, nor is a table of ones and zeros.
+    kind = getattr(lengths, "dtype", type(lengths).__name__)
+    whole = isinstance(kind, torch.dtype) and not (
+        kind.is_floating_point or kind.is_complex or kind == torch.bool
+    )
+    if not whole:
+        raise TypeError(f"lengths must be a tensor of whole numbers, not {kind}")
+    if lengths.ndim != 1:
+        raise ValueError(
+            f"lengths must be (B,), one for each sequence; it is {tuple(lengths.shape)}"
+        )
 
 
 def _check_length(name: str, value: int) -> None:

@@ -3,8 +3,6 @@
 One module does self-attention and cross-attention, in the open or fused.
 """
 
-from typing import Literal, overload
-
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -12,8 +10,8 @@ from tested_transformer.attention import fused_attention, scaled_dot_product_att
 
 __all__ = ["MultiHeadAttention", "merge_heads", "split_heads"]
 
-Output = Float[Tensor, "B T D"]
-Weights = Float[Tensor, "B H T S"]
+_Output = Float[Tensor, "B T D"]
+_Weights = Float[Tensor, "B H T S"]
 
 
 # --8<-- [start:split]
@@ -23,14 +21,21 @@ def split_heads(
     """Cut each position's features into ``num_heads`` equal slices, one for each head.
 
     Raises:
-        ValueError: If ``num_heads`` does not divide the width of ``x``.
+        ValueError: If ``x`` has not three axes, or ``num_heads`` does not divide its
+            width.
     """
+    _check_axes("x", x, "(B, T, D)")
     _check_heads("the width of x", x.shape[-1], num_heads)
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
 
 def merge_heads(heads: Float[Tensor, "B H T d_k"]) -> Float[Tensor, "B T D"]:
-    """Lay the heads side by side again: the inverse of ``split_heads``."""
+    """Lay the heads side by side again: the inverse of ``split_heads``.
+
+    Raises:
+        ValueError: If ``heads`` has not four axes.
+    """
+    _check_axes("heads", heads, "(B, H, T, d_k)")
     return heads.transpose(1, 2).flatten(start_dim=2)
 
 
@@ -48,7 +53,8 @@ class MultiHeadAttention(nn.Module):
         dropout: The probability of dropping an attention weight while training.
         bias: Whether the four projections add a bias.
         fused: Use PyTorch's fused kernels. Weights, when asked for, come from the
-            open attention, which gives the same output.
+            open attention, which gives the same output, but for dropout. Fused, there
+            are first derivatives only.
 
     Raises:
         ValueError: If ``num_heads`` does not divide ``d_model``, a size is not
@@ -83,28 +89,6 @@ class MultiHeadAttention(nn.Module):
 
     # --8<-- [end:init]
 
-    @overload
-    def forward(
-        self,
-        x: Tensor,
-        *,
-        context: Tensor | None = None,
-        mask: Tensor | None = None,
-        causal: bool = False,
-        return_weights: Literal[False] = False,
-    ) -> Output: ...
-
-    @overload
-    def forward(
-        self,
-        x: Tensor,
-        *,
-        context: Tensor | None = None,
-        mask: Tensor | None = None,
-        causal: bool = False,
-        return_weights: Literal[True],
-    ) -> tuple[Output, Weights]: ...
-
     # --8<-- [start:forward]
     def forward(
         self,
@@ -114,7 +98,7 @@ class MultiHeadAttention(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
         causal: bool = False,
         return_weights: bool = False,
-    ) -> Output | tuple[Output, Weights]:
+    ) -> _Output | tuple[_Output, _Weights]:
         """Let every position of ``x`` gather what it needs from ``context``.
 
         Args:
@@ -122,7 +106,7 @@ class MultiHeadAttention(nn.Module):
             context: The sequence that answers; ``x`` itself by default, which makes
                 it self-attention.
             mask: ``True`` where a query may attend; ``(T, S)``, or ``(B, H, T, S)``
-                with any axis 1.
+                with any axis 1, as ``padding_mask`` makes it.
             causal: Also forbid attending to later positions.
             return_weights: Return the weights of every head too, before dropout.
 
@@ -177,6 +161,11 @@ class MultiHeadAttention(nn.Module):
 
 
 # --8<-- [end:module]
+
+
+def _check_axes(name: str, tensor: Tensor, axes: str) -> None:
+    if tensor.ndim != len(axes.split(",")):
+        raise ValueError(f"{name} must be {axes}; it is {tuple(tensor.shape)}")
 
 
 def _check_heads(name: str, width: int, num_heads: int) -> None:

@@ -44,8 +44,9 @@ def head_maps(
         titles: A title for each head; ``head 0``, ``head 1``, ... by default.
 
     Raises:
-        ValueError: If a list of labels does not fit ``weights``.
+        ValueError: If ``weights`` has other axes, or labels do not fit it.
     """
+    _check_axes(weights, "(H, T, S)")
     keys = queries if keys is None else keys
     if titles is None:
         titles = [f"head {head}" for head in range(len(weights))]
@@ -83,8 +84,9 @@ def weight_map(
         keys: A label for each column; those of the rows by default.
 
     Raises:
-        ValueError: If a list of labels does not fit ``weights``.
+        ValueError: If ``weights`` has other axes, or labels do not fit it.
     """
+    _check_axes(weights, "(T, S)")
     keys = queries if keys is None else keys
     _check_labels("queries", queries, weights.shape[0])
     _check_labels("keys", keys, weights.shape[1])
@@ -125,14 +127,17 @@ def curves(
         lines: For each name, its points ``(x, y)``; four lines at most.
         x_label: What runs along the bottom, with its unit.
         y_label: What runs up the side, with its unit.
-        log_x: Whether the bottom axis is logarithmic.
+        log_x: Whether the bottom axis is logarithmic, by powers of two.
         log_y: Whether the side axis is logarithmic.
 
     Raises:
-        ValueError: If there are no lines, or more than four.
+        ValueError: If there are no lines, more than four, or one without points.
     """
     if not 1 <= len(lines) <= len(_LINES):
         raise ValueError(f"lines has {len(lines)} entries; it takes 1 to {len(_LINES)}")
+    empty = [name for name, points in lines.items() if not points]
+    if empty:
+        raise ValueError(f"lines[{empty[0]!r}] has no points")
     figure = Figure(figsize=(6.2, 3.4), layout="constrained")
     axes = figure.add_subplot()
     for (name, points), color, style in zip(
@@ -195,6 +200,13 @@ def _quiet(axes: Axes) -> None:
     axes.tick_params(length=0, colors=MUTED, which="both")
     for spine in axes.spines.values():
         spine.set_color(RULE)
+
+
+def _check_axes(weights: Tensor, axes: str) -> None:
+    if weights.ndim != len(axes.split(",")) or 0 in weights.shape:
+        raise ValueError(
+            f"weights must be {axes}, one sequence alone; it is {tuple(weights.shape)}"
+        )
 
 
 def _check_labels(name: str, labels: Sequence[str], wanted: int) -> None:

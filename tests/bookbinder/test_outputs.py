@@ -107,6 +107,8 @@ def test_a_right_page_is_left_alone(tmp_path: Path):
         (("print(x)", "print(y)"), "page.md:24: NameError: name 'y' is not defined"),
         (("x = 3", "raise SystemExit(2)"), "page.md:19: SystemExit: 2: a block"),
         (("print(x)", "print(x, end='')"), "page.md:23: the output does not end with"),
+        (("print(x)", "print('```')"), "page.md:23: the output has a line"),
+        (("print(x)", "import pytest; pytest.skip('x')"), "page.md:24: Skipped: x: a"),
         (("```python\nx", "```python x\nx"), "page.md:17: cont must stand before a"),
     ],
 )

@@ -72,7 +72,7 @@ def disturb() -> None:
     random.seed(7)
     torch.set_default_dtype(torch.float64)
     torch.set_default_device("meta")
-    torch.set_num_threads(1)
+    torch.set_num_threads(2)
     torch.set_grad_enabled(False)
     torch.use_deterministic_algorithms(True)
     torch.set_float32_matmul_precision("medium")

@@ -174,6 +174,17 @@ def test_causal_is_short_for_the_causal_mask(attend, mask_name: str, t: int, s: 
     assert_same(output_and_gradients(short, inputs), output_and_gradients(long, inputs))
 
 
+@pytest.mark.parametrize("scale", [None, 2.0, 0.0, -1.0])
+@pytest.mark.parametrize("causal", [False, True])
+def test_no_scale_turns_the_mask_around(causal: bool, scale: float | None):
+    inputs = sequences(t=S, s=S)
+    opened = scaled_dot_product_attention(*inputs, causal=causal, scale=scale)[0]
+    fused = fused_attention(*inputs, causal=causal, scale=scale)
+    assert_same(
+        output_and_gradients(fused, inputs), output_and_gradients(opened, inputs)
+    )
+
+
 @pytest.mark.parametrize("attend", [scaled_dot_product_attention, fused_attention])
 def test_the_causal_mask_is_made_where_the_queries_are(attend):
     inputs = sequences()

@@ -113,8 +113,39 @@ def test_bad_lengths_are_named(make, message: str):
         make()
 
 
-def test_lengths_are_integers_one_for_each_sequence():
+@pytest.mark.parametrize(
+    ("lengths", "error", "message"),
+    [
+        (
+            torch.tensor([2.0, 1.0]),
+            TypeError,
+            "lengths must be a tensor of whole numbers, not torch.float32",
+        ),
+        (
+            torch.tensor([True, False]),
+            TypeError,
+            "lengths must be a tensor of whole numbers, not torch.bool",
+        ),
+        ([2, 1], TypeError, "lengths must be a tensor of whole numbers, not list"),
+        (
+            torch.tensor([[1, 1, 0], [1, 0, 0]]),
+            ValueError,
+            "lengths must be (B,), one for each sequence; it is (2, 3)",
+        ),
+        (
+            torch.tensor(3),
+            ValueError,
+            "lengths must be (B,), one for each sequence; it is ()",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("as_a_caller")
+def test_what_is_no_length_is_named(lengths, error, message: str):
+    with pytest.raises(error) as caught:
+        padding_mask(lengths)
+    assert str(caught.value) == message
+
+
+def test_shapes_in_signatures_are_checked_while_the_tests_run():
     with pytest.raises(jaxtyping.TypeCheckError):
         padding_mask(torch.tensor([0.5]))
-    with pytest.raises(jaxtyping.TypeCheckError):
-        padding_mask(torch.tensor([[1]]))

@@ -299,6 +299,27 @@ def test_split_heads_names_the_width():
         split_heads(torch.ones(2, 5, 10), 3)
 
 
+@pytest.mark.usefixtures("as_a_caller")
+def test_splitting_and_merging_name_the_axes():
+    with pytest.raises(ValueError, match=r"^x must be \(B, T, D\); it is \(2, 8\)$"):
+        split_heads(torch.ones(2, 8), 4)
+    message = r"^heads must be \(B, H, T, d_k\); it is \(2, 8, 4\)$"
+    with pytest.raises(ValueError, match=message):
+        merge_heads(torch.ones(2, 8, 4))
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.usefixtures("as_a_caller")
+def test_it_compiles_whole_for_any_length(causal: bool, fused: bool):
+    torch.compiler.reset()
+    layer = MultiHeadAttention(d_model=D, num_heads=H, fused=fused)
+    compiled = torch.compile(layer, backend="eager", fullgraph=True)
+    for t in (3, 5, 7):
+        x = torch.randn(B, t, D)
+        torch.testing.assert_close(compiled(x, causal=causal), layer(x, causal=causal))
+
+
 def test_it_shows_its_heads():
     shown = repr(MultiHeadAttention(d_model=D, num_heads=H))
     assert "num_heads=3, head_dim=4, dropout=0.0, fused=True" in shown

@@ -143,6 +143,10 @@ def test_nothing_is_cut_off_at_the_edges(figure):
             "queries has 4 labels, weights need 3",
         ),
         (
+            lambda: curves({"a": []}, x_label="x", y_label="y"),
+            "lines['a'] has no points",
+        ),
+        (
             lambda: curves({}, x_label="x", y_label="y"),
             "lines has 0 entries; it takes 1 to 4",
         ),
@@ -155,5 +159,18 @@ def test_nothing_is_cut_off_at_the_edges(figure):
     ],
 )
 def test_labels_that_do_not_fit_are_named(draw, message: str):
-    with pytest.raises(ValueError, match=f"^{message}$"):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         draw()
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_a_whole_batch_is_not_drawn():
+    message = "weights must be (H, T, S), one sequence alone; it is (1, 2, 3, 4)"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        head_maps(WEIGHTS[None], queries=QUERIES, keys=KEYS)
+    message = "weights must be (T, S), one sequence alone; it is (2, 3, 4)"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        weight_map(WEIGHTS, queries=QUERIES, keys=KEYS)
+    message = "weights must be (H, T, S), one sequence alone; it is (0, 3, 4)"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        head_maps(WEIGHTS[:0], queries=QUERIES, keys=KEYS)

@@ -1,0 +1,25 @@
+"""What is wrong with the code of a block, as far as it shows without running it."""
+
+import ast
+from collections.abc import Iterator
+
+
+def code_problems(code: str) -> Iterator[tuple[int, str]]:
+    """Give each problem of a block with its line; line 0 is the block as a whole."""
+    try:
+        tree = ast.parse(code)
+    except SyntaxError as error:
+        yield error.lineno or 1, f"SyntaxError: {error.msg}"
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == "__name__":
+            reason = "__name__ is not set in a run block, so this would never run"
+            yield node.lineno, reason
+    if all(_is_idle(node) for node in tree.body):
+        yield 0, "this block does nothing when it runs"
+
+
+def _is_idle(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Pass) or (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    )
