@@ -26,14 +26,14 @@ _TEXT = (
 # Marks that are only left in the text when the form they belong to was broken.
 _LEFTOVERS = {
     "a fence": re.compile(r"```|~~~"),
-    "a formula": re.compile(r"\$|\\\(|\\\[|\\[a-z]+\{"),
+    "a formula": re.compile(r"\$(?!\d)|\\\(|\\\[|\\[a-z]+\{"),
     "a call-out or tab": re.compile(r"^///", re.MULTILINE),
-    "a link": re.compile(r"\]\(|\]\["),
+    "a link": re.compile(r"\]\(|\]\[(?!\d)"),
     "a footnote": re.compile(r"\[\^"),
     "an include": re.compile(r"--8<--"),
-    "a comment": re.compile(r"<!--|-->"),
+    "a comment": re.compile(r"<!--"),
     "a heading": re.compile(r"^#{1,6} ", re.MULTILINE),
-    "a table": re.compile(r"^\|", re.MULTILINE),
+    "a table": re.compile(r"^\|.*\|\s*$", re.MULTILINE),
     "emphasis": re.compile(r"\*\*|(?<!\w)__|__(?!\w)"),
 }
 
@@ -60,6 +60,7 @@ def audit(page: Page, root: Path) -> list[Problem]:
     shown = shown_code(html)
     problems += _compare_code(page, shown, expected_listings)
     problems += _images(page, html)
+    problems += _disguises(page, html)
     problems += _leftovers(page, html)
     return sorted(set(problems), key=lambda problem: problem.line)
 
@@ -105,7 +106,12 @@ def _compare_code(
 
 
 def _same(one: str, other: str) -> bool:
-    return one.rstrip("\n") == other.rstrip("\n")
+    """Compare as a browser shows: no white space at the ends, and none of tabs."""
+    texts = (
+        [line.expandtabs(4).rstrip() for line in text.strip("\n").split("\n")]
+        for text in (one, other)
+    )
+    return next(texts) == next(texts)
 
 
 def _drawing_errors(page: Page, html: BeautifulSoup) -> list[Problem]:
@@ -136,10 +142,30 @@ def _images(page: Page, html: BeautifulSoup) -> list[Problem]:
         if not image.alt.strip():
             reason = "this picture has no text alternative"
             problems.append(Problem(page.path, image.line, reason))
+    shown = len(html.select("figure.figure, .book-error"))
+    if not problems and shown < len(page.images):
+        reason = "a picture is written here and not shown"
+        problems.append(Problem(page.path, page.images[0].line, reason))
     if not problems:
         for element in html.find_all(_FOREIGN):
             line = _find(page, f"<{element.name}")
             reason = f"<{element.name}>: nothing in the repository made this"
+            problems.append(Problem(page.path, line, reason))
+    return problems
+
+
+def _disguises(page: Page, html: BeautifulSoup) -> list[Problem]:
+    """Refuse what a page hides from a reader, or shows as what it is not."""
+    problems: list[Problem] = []
+    for element in html.select("[hidden], [style]"):
+        # Columns of a table are aligned, and drawings are drawn, by styles.
+        drawn = element.name in ("td", "th", "svg") or any(
+            parent.name == "svg" or "arithmatex" in parent.get_attribute_list("class")
+            for parent in element.parents
+        )
+        if not drawn:
+            line = _find(page, element.get_text())
+            reason = "this is hidden or styled: a page shows things as they are"
             problems.append(Problem(page.path, line, reason))
     return problems
 

@@ -57,8 +57,10 @@ def evidence_problems(page: Page, evidence: Evidence, root: Path) -> list[Proble
             except BaseException as error:
                 return [explain(page, chain, error)]
         problems += [
-            Problem(page.path, line, "this line never runs: no block calls it")
-            for line in idle_statements(program(chain), "<string>", evidence.lines)
+            Problem(page.path, line, "this line never runs")
+            for line in idle_statements(
+                program(chain), "<string>", evidence.lines, everywhere=True
+            )
         ]
     for listing in page.listings:
         try:

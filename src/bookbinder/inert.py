@@ -12,6 +12,7 @@ _PYTHON = re.compile(
     r"^\s*(>>> |import \w|from [\w.]+ import |def \w+\(|class \w+[(:]|print\()",
     re.MULTILINE,
 )
+_COMMAND = re.compile(r"\$ \S|\s*$")
 
 
 def inert_problem(language: str, text: str) -> str | None:
@@ -22,6 +23,8 @@ def inert_problem(language: str, text: str) -> str | None:
     """
     if _PYTHON.search(text):
         return f"this is Python, shown as {language} and never run: use ```python"
+    if language == "console" and not all(map(_COMMAND.match, text.splitlines())):
+        return "a console block holds commands, each after $: an output must have run"
     try:
         if language == "json":
             json.loads(text)

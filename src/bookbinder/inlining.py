@@ -21,6 +21,28 @@ _XLINK = "{http://www.w3.org/1999/xlink}"
 _POINTS_TO_PIXELS = 4 / 3
 _MARGIN = 6.0
 
+# All that a picture of data is made of: nothing that acts.
+_SHAPES = frozenset(
+    [
+        "svg",
+        "g",
+        "defs",
+        "clipPath",
+        "path",
+        "rect",
+        "line",
+        "circle",
+        "ellipse",
+        "polygon",
+        "polyline",
+        "use",
+        "text",
+        "tspan",
+        "title",
+        "desc",
+    ]
+)
+
 # The page's own font is used: what matplotlib names is only on the machine it ran on.
 _FONT = re.compile(r"font:\s*(?P<rest>[^;]*?)(?P<size>[\d.]+)px[^;]*")
 _FAMILY = re.compile(r"font-family:[^;]*;?\s*")
@@ -91,13 +113,20 @@ def _clean(root: ElementTree.Element) -> None:
     for element in root.iter():
         # Without the name spaces, which HTML neither needs nor reads.
         element.tag = str(element.tag).removeprefix(_SVG)
-        if element.tag in ("script", "image", "foreignObject"):
+        if element.tag not in _SHAPES:
             raise FigureError(
                 f"it holds <{element.tag}>: only shapes and text are kept"
             )
         for name, value in list(element.attrib.items()):
             del element.attrib[name]
             name = name.removeprefix(_XLINK)
+            elsewhere = re.search(r"url\((?!#)", value) or (
+                name == "href" and not value.startswith("#")
+            )
+            if name.startswith("on") or elsewhere:
+                raise FigureError(
+                    f"{name}={value!r} acts or reaches out of the picture"
+                )
             if name == "style":
                 value = _FAMILY.sub("", _FONT.sub(_font, value))
             element.set(name, recolor(value))

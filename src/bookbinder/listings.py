@@ -39,8 +39,9 @@ def find_section(root: Path, path: str, name: str) -> Section:
             one start and one end, in this order.
     """
     file = root / path
-    if not path.startswith("src/") or not file.is_file():
-        raise ListingError(f"{path} is not a file under src/")
+    inside = path.startswith("src/") and ".." not in path
+    if not inside or file.suffix != ".py" or not file.is_file():
+        raise ListingError(f"{path} is not a Python file under src/")
     lines = file.read_text(encoding="utf-8").splitlines()
     marks = [_MARK.match(line) for line in lines]
     starts, ends = (
@@ -69,7 +70,10 @@ def find_section(root: Path, path: str, name: str) -> Section:
         )
         if not mark
     ]
-    return Section(file, path, first, last, textwrap.dedent("\n".join(shown)))
+    text = textwrap.dedent("\n".join(shown))
+    if not text.strip():
+        raise ListingError(f"section {name!r} of {path} is empty")
+    return Section(file, path, first, last, text)
 
 
 def never_executed(section: Section, executed: Executed) -> list[int]:
@@ -87,30 +91,42 @@ def never_executed(section: Section, executed: Executed) -> list[int]:
     ]
 
 
-def idle_statements(source: str, file: str, executed: Executed) -> list[int]:
-    """Give the first line of each statement inside a function that has not run."""
+def idle_statements(
+    source: str, file: str, executed: Executed, *, everywhere: bool = False
+) -> list[int]:
+    """Give the first line of each statement that has not run.
+
+    Args:
+        source: The code.
+        file: The name under which its lines were recorded.
+        executed: The lines that have run.
+        everywhere: Whether to ask of statements outside functions too.
+    """
     ran = {line for name, line in executed if name == file}
     return [
         first
-        for first, last in sorted(_statements(ast.parse(source)))
+        for first, last in sorted(set(_statements(ast.parse(source), everywhere)))
         if ran.isdisjoint(range(first, last + 1))
     ]
 
 
-def _statements(tree: ast.Module) -> Iterator[tuple[int, int]]:
-    """Give the lines, first and last, of every statement inside a function."""
-    for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            for node in ast.walk(function):
-                if node is not function and isinstance(node, ast.stmt):
+def _statements(tree: ast.Module, everywhere: bool) -> Iterator[tuple[int, int]]:
+    """Give the lines, first and last, of every statement, or of those in functions."""
+    for outer in ast.walk(tree):
+        function = isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef)
+        if function or (everywhere and outer is tree):
+            for node in ast.walk(outer):
+                if node is not outer and isinstance(node, ast.stmt):
                     yield from _span(node)
 
 
 def _span(node: ast.stmt) -> Iterator[tuple[int, int]]:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return  # A docstring, or the dots of an overload.
-    if isinstance(node, ast.Try | ast.Global | ast.Nonlocal):
+    if isinstance(node, ast.Try | ast.Global | ast.Nonlocal | ast.Pass):
         return  # Nothing of its own to run.
+    if isinstance(node, ast.Raise) and "NotImplementedError" in ast.dump(node):
+        return  # It says that a subclass has to be written.
     if isinstance(node, ast.AnnAssign) and node.value is None:
         return  # A name with a type and no value.
     body: list[ast.stmt] = getattr(node, "body", [])

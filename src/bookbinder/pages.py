@@ -20,6 +20,9 @@ _FENCE = re.compile(
 )
 _TITLE = re.compile(r'^py title="(?P<title>[^"]*)"$')
 _INCLUDE = re.compile(r'^--8<-- "(?P<path>[^":]+):(?P<section>[^":]+)"$')
+_SNIPPET = re.compile(r"-+8<-+")
+_HTML = re.compile(r"</?[a-zA-Z][\w-]*(?=[\s/>]|$)")
+_FORMULA = re.compile(r"\$[^$]*\$")
 _IMAGE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<target>[^)\s]*)[^)]*\)")
 _CODE_SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
 
@@ -125,6 +128,8 @@ def load_page(file: Path, root: Path) -> Page:
 def read_page(text: str, path: str) -> Page:
     """Read a page from its text, noting every form that would not be run."""
     page = Page(path, split_lines(text))
+    if text.startswith("\ufeff"):
+        page.refuse(1, "the file begins with a byte order mark: save it without")
     marker: tuple[str, int] | None = None
     index = 0
     while index < len(page.lines):
@@ -175,8 +180,10 @@ def _read_prose(page: Page, line: str, number: int) -> tuple[str, int] | None:
             f"this comment is not a marker; the two there are, alone on their line: "
             f"{CONTINUES} and {EXPECTED}",
         )
-    if "--8<--" in bare:
+    if _SNIPPET.search(bare):
         page.refuse(number, "an include outside a listing: use ```py title=…")
+    if _HTML.search(_FORMULA.sub("", bare)):
+        page.refuse(number, "raw HTML, which nothing checks: write it in Markdown")
     images = [Image(m["alt"], m["target"], number) for m in _IMAGE.finditer(bare)]
     if len(images) != bare.count("!["):
         page.refuse(number, "a picture is written on one line: ![what it shows](path)")
@@ -198,7 +205,7 @@ def _read_fence(
         )
         return
     language = info.split()[0] if info else ""
-    if language != "py" and "--8<--" in body:
+    if language != "py" and _SNIPPET.search(body):
         page.refuse(number, "an include outside a listing: use ```py title=…")
     if marker and marker[0] == CONTINUES and info != "python":
         page.refuse(marker[1], "cont must stand before a ```python block")

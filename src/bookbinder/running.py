@@ -10,6 +10,7 @@ import os
 import random
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -166,11 +167,13 @@ def recorded_lines(folder: Path) -> Iterator[set[tuple[str, int]]]:
         return trace_lines if inside[code] else None
 
     before = sys.gettrace()
+    threading.settrace(trace_calls)
     sys.settrace(trace_calls)
     try:
         yield executed
     finally:
         sys.settrace(before)
+        threading.settrace(before)
 
 
 def drawings(folder: Path) -> dict[str, str]:

@@ -8,6 +8,8 @@ def code_problems(code: str) -> Iterator[tuple[int, str]]:
     """Give each problem of a block with its line; line 0 is the block as a whole."""
     try:
         tree = ast.parse(code)
+        # Some errors, as a return outside a function, show when it is compiled.
+        compile(code, "<string>", "exec")
     except SyntaxError as error:
         yield error.lineno or 1, f"SyntaxError: {error.msg}"
         return

@@ -64,8 +64,8 @@ def test_a_section_is_what_lies_between_its_marks(root: Path):
 @pytest.mark.parametrize(
     ("path", "name", "message"),
     [
-        ("src/none.py", "outer", "src/none.py is not a file under src/"),
-        ("src", "outer", "src is not a file under src/"),
+        ("src/none.py", "outer", "src/none.py is not a Python file under src/"),
+        ("src", "outer", "src is not a Python file under src/"),
         (
             "src/module.py",
             "missing",
