@@ -142,6 +142,17 @@ def test_a_color_that_is_not_the_books_is_refused() -> None:
         ("<svg", "no element found|unclosed token"),
         ('<svg xmlns="http://www.w3.org/2000/svg"><script/></svg>', "<script>"),
         ('<svg xmlns="http://www.w3.org/2000/svg"><image/></svg>', "<image>"),
+        ('<svg xmlns="http://www.w3.org/2000/svg"><animate/></svg>', "<animate>"),
+        ('<svg xmlns="http://www.w3.org/2000/svg"><g onclick="x"/></svg>', "onclick"),
+        (
+            '<svg xmlns="http://www.w3.org/2000/svg"><use href="a.svg#x"/></svg>',
+            "href='a.svg#x' acts or reaches out",
+        ),
+        (
+            '<svg xmlns="http://www.w3.org/2000/svg">'
+            '<path style="fill: url(a.svg#x)"/></svg>',
+            "reaches out",
+        ),
     ],
 )
 def test_what_is_not_a_picture_of_shapes_and_text_is_refused(
