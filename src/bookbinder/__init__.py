@@ -1,8 +1,8 @@
 """What binds the book to its library: no page shows what has not run.
 
-- Pages: `pages`, `syntax`, `inert`, `listings` and `rendering` read them, `audit`,
-  `figures` and `evidence` judge, `running` runs, `outputs` mends; `pytest_plugin` and
-  `__main__` call these.
+- Pages: `pages` (with `syntax`, `inert`, `callouts`), `listings` and `rendering` read
+  them, `audit`, `figures` and `evidence` judge, `running` runs, `outputs` mends;
+  `pytest_plugin` and `__main__` call these.
 - The site: `formulas` (with `katex`), `diagrams` and `inlining` (figures) are Markdown
   extensions, `drawing` draws diagrams, `undrawn`, `palette` and `svg` serve all three;
   `vendor` copies what the site serves; `browsing` and `chromium` look at it.

@@ -136,7 +136,9 @@ def _images(page: Page, html: BeautifulSoup) -> list[Problem]:
     stem = PurePosixPath(page.path).stem
     for image in page.images:
         target = PurePosixPath(image.target)
-        if target.parent.parts[-3:] != ("assets", "figures", stem):
+        *above, assets, figures, folder = ("", "", "", *target.parent.parts)
+        inside = (assets, figures, folder) == ("assets", "figures", stem)
+        if not inside or not set(above) <= {"", ".."}:
             reason = f"pictures of this page lie in assets/figures/{stem}/"
             problems.append(Problem(page.path, image.line, reason))
         if not image.alt.strip():

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bookbinder.callouts import unpaired
 from bookbinder.inert import INERT_LANGUAGES, inert_problem
 from bookbinder.syntax import code_problems
 
@@ -24,7 +25,11 @@ _SNIPPET = re.compile(r"-+8<-+")
 _HTML = re.compile(r"</?[a-zA-Z][\w-]*(?=[\s/>]|$)")
 _FORMULA = re.compile(r"\$[^$]*\$")
 _IMAGE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<target>[^)\s]*)[^)]*\)")
-_CODE_SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
+# What no one sees, and what would let a page show one thing and run another.
+_INVISIBLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069]"
+)
+_CODE_SPAN = re.compile(r"(?<!\\)(`+)(?!`).*?(?<!`)\1(?!`)")
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,13 @@ def split_lines(text: str) -> list[str]:
 def load_page(file: Path, root: Path) -> Page:
     """Read a page from its file; its name is kept relative to ``root``."""
     path = file.relative_to(root) if file.is_relative_to(root) else Path(file.name)
-    return read_page(file.read_text(encoding="utf-8"), path.as_posix())
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        page = Page(path.as_posix(), [])
+        page.refuse(1, f"this page is not UTF-8: {error}")
+        return page
+    return read_page(text, path.as_posix())
 
 
 def read_page(text: str, path: str) -> Page:
@@ -130,6 +141,9 @@ def read_page(text: str, path: str) -> Page:
     page = Page(path, split_lines(text))
     if text.startswith("\ufeff"):
         page.refuse(1, "the file begins with a byte order mark: save it without")
+    for number, line in enumerate(page.lines, start=1):
+        if found := _INVISIBLE.search(line):
+            page.refuse(number, f"an invisible character, {found[0]!r}: take it out")
     marker: tuple[str, int] | None = None
     index = 0
     while index < len(page.lines):
@@ -154,7 +168,8 @@ def read_page(text: str, path: str) -> Page:
         page.refuse(marker[1], f"no fence follows the marker {marker[0]}")
     for chain in page.chains:
         _check_syntax(page, chain)
-    _check_callouts(page)
+    for line, reason in unpaired(page.callouts):
+        page.refuse(line, reason)
     page.problems.sort(key=lambda problem: problem.line)
     return page
 
@@ -270,21 +285,6 @@ def _read_listing(page: Page, info: str, body: str, number: int) -> None:
         )
     else:
         page.listings.append(Listing(include["path"], include["section"], number))
-
-
-def _check_callouts(page: Page) -> None:
-    """Pair each ``/// kind`` with the ``///`` that ends it."""
-    opened: list[tuple[int, str]] = []
-    for number, line in page.callouts:
-        slashes = line[: len(line) - len(line.lstrip("/"))]
-        if line.rstrip() != slashes:
-            opened.append((number, slashes))
-        elif opened and opened[-1][1] == slashes:
-            opened.pop()
-        else:
-            page.refuse(number, f"{slashes} ends no call-out or tab")
-    for number, slashes in opened:
-        page.refuse(number, f"no {slashes} ends this call-out or tab")
 
 
 def _check_syntax(page: Page, chain: Chain) -> None:
