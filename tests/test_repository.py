@@ -48,6 +48,8 @@ ARROWS["cli"] = ARROWS["__init__"] = set(ARROWS)
 PACKAGES = {name: {"torch", "jaxtyping"} for name in ARROWS}
 PACKAGES["plots"].add("matplotlib")
 PACKAGES["checkpoints"].add("safetensors")
+PACKAGES["text"] |= {"tokenizers", "tiktoken"}
+PACKAGES["cli"] |= {"rich"}
 PACKAGES["microgpt"].clear()
 
 
@@ -143,13 +145,17 @@ def test_public_names_are_listed_and_explained(module: str) -> None:
             assert ast.get_docstring(node), f"{module}: {name} has no docstring"
 
 
-def test_each_module_has_its_test_file_and_each_test_file_its_module() -> None:
-    tests = (ROOT / "tests" / "tested_transformer").glob("test_*.py")
-    assert sorted(file.stem.removeprefix("test_") for file in tests) == NAMES
+def test_each_module_has_its_tests_and_each_tests_their_module() -> None:
+    """A module has a file of tests; a folder of modules has a folder of tests."""
+    tests = ROOT / "tests" / "tested_transformer"
+    names = [file.stem.removeprefix("test_") for file in tests.glob("test_*.py")]
+    folders = {file.parent.name for file in tests.glob("*/test_*.py")}
+    assert sorted([*names, *folders]) == NAMES
+    assert [name for name in folders if not (LIBRARY / name).is_dir()] == []
 
 
-# What a page teaches it quotes; the pictures it only draws.
-@pytest.mark.parametrize("name", sorted({*NAMES} - {"plots"}))
+# What a page teaches it quotes; the pictures it only draws, the command it only calls.
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"plots", "cli"}))
 def test_each_module_is_quoted_by_a_page(name: str) -> None:
     pages = [*(ROOT / "docs").glob("chapters/*.md"), *(ROOT / "docs").glob("ref*/*.md")]
     module = "src/tested_transformer/" + name

@@ -142,6 +142,8 @@ def fused_attention(
     # Left to make the causal mask itself, PyTorch can choose its fastest kernels. Its
     # mask is aligned top-left, which is ours on a square only, and is multiplied by
     # the scale, which must not turn -inf around.
+    if q.shape[-2] == 1:
+        causal = False  # a single query is the last: it may see every key
     square = q.shape[-2] == k.shape[-2] and (scale is None or scale > 0)
     if causal and not (mask is None and square):
         mask, causal = _with_causal(mask, q, k), False

@@ -1,12 +1,16 @@
 """Multi-head attention: several attentions side by side, and a matrix that mixes them.
 
-One module does self-attention and cross-attention, in the open or fused.
+One module does self-attention and cross-attention, in the open or fused, with a key and
+a value for each head or shared among heads, with a cache or without.
 """
 
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from tested_transformer.attention import fused_attention, scaled_dot_product_attention
+from tested_transformer.cache import LayerCache
+from tested_transformer.positions import rotate
 
 __all__ = ["MultiHeadAttention", "merge_heads", "split_heads"]
 
@@ -49,18 +53,25 @@ class MultiHeadAttention(nn.Module):
     Args:
         d_model: D, the width of the queries' sequence and of the output.
         num_heads: H. Each head is ``head_dim = d_model // num_heads`` wide.
+        num_kv_heads: Heads of keys and values, each shared by
+            ``num_heads // num_kv_heads`` heads in a row; ``num_heads`` by default.
         d_context: The width of ``context`` in cross-attention; ``d_model`` by default.
         dropout: The probability of dropping an attention weight while training.
         bias: Whether the four projections add a bias.
         fused: Use PyTorch's fused kernels. Weights, when asked for, come from the
             open attention, which gives the same output, but for dropout. Fused, there
             are first derivatives only.
+        qk_norm: Bring each query and each key to the same length, the root of
+            ``head_dim``, so that no score is beyond it.
 
     Raises:
-        ValueError: If ``num_heads`` does not divide ``d_model``, a size is not
-            positive, or ``dropout`` is not in [0, 1].
+        ValueError: If ``num_heads`` does not divide ``d_model``, ``num_kv_heads`` does
+            not divide ``num_heads``, a size is not positive, or ``dropout`` is not in
+            [0, 1].
 
-    Source: Vaswani et al., 2017, "Attention Is All You Need", section 3.2.2.
+    Sources: Vaswani et al., 2017, "Attention Is All You Need", section 3.2.2; for
+    shared keys and values Ainslie et al., 2023, "GQA"; for ``qk_norm`` Henry et al.,
+    2020, "Query-Key Normalization for Transformers".
     """
 
     # --8<-- [start:init]
@@ -69,22 +80,28 @@ class MultiHeadAttention(nn.Module):
         *,
         d_model: int,
         num_heads: int,
+        num_kv_heads: int | None = None,
         d_context: int | None = None,
         dropout: float = 0.0,
         bias: bool = True,
         fused: bool = True,
+        qk_norm: bool = False,
     ) -> None:
         super().__init__()
+        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         d_context = d_model if d_context is None else d_context
         _check_heads("d_model", d_model, num_heads)
-        _check_settings(d_context, dropout)
+        _check_settings(num_heads, num_kv_heads, d_context, dropout)
         self.num_heads = num_heads
+        self.num_kv_heads = num_kv_heads
         self.head_dim = d_model // num_heads
         self.dropout = dropout
         self.fused = fused
+        self.qk_norm = qk_norm
+        d_kv = num_kv_heads * self.head_dim
         self.q_proj = nn.Linear(d_model, d_model, bias=bias)
-        self.k_proj = nn.Linear(d_context, d_model, bias=bias)
-        self.v_proj = nn.Linear(d_context, d_model, bias=bias)
+        self.k_proj = nn.Linear(d_context, d_kv, bias=bias)
+        self.v_proj = nn.Linear(d_context, d_kv, bias=bias)
         self.o_proj = nn.Linear(d_model, d_model, bias=bias)
 
     # --8<-- [end:init]
@@ -97,6 +114,8 @@ class MultiHeadAttention(nn.Module):
         context: Float[Tensor, "B S C"] | None = None,
         mask: Bool[Tensor, "..."] | None = None,
         causal: bool = False,
+        rotary: Float[Tensor, "2 *table T half"] | None = None,
+        cache: LayerCache | None = None,
         return_weights: bool = False,
     ) -> _Output | tuple[_Output, _Weights]:
         """Let every position of ``x`` gather what it needs from ``context``.
@@ -108,6 +127,9 @@ class MultiHeadAttention(nn.Module):
             mask: ``True`` where a query may attend; ``(T, S)``, or ``(B, H, T, S)``
                 with any axis 1, as ``padding_mask`` makes it.
             causal: Also forbid attending to later positions.
+            rotary: Turn queries and keys by this ``rotary_table`` of their positions.
+            cache: Read the keys and values in it before those of ``x``, and leave those
+                of ``x`` in it. S counts them all.
             return_weights: Return the weights of every head too, before dropout.
 
         Returns:
@@ -115,13 +137,16 @@ class MultiHeadAttention(nn.Module):
 
         Raises:
             TypeError: If ``mask`` is not boolean.
-            ValueError: If shapes do not fit.
+            ValueError: If shapes do not fit, or ``context`` is given together with
+                ``rotary`` or ``cache``, which belong to self-attention.
         """
+        _check_self_attention(context, rotary, cache)
         context = x if context is None else context
         self._check_sequences(x, context)
         q = split_heads(self.q_proj(x), self.num_heads)
-        k = split_heads(self.k_proj(context), self.num_heads)
-        v = split_heads(self.v_proj(context), self.num_heads)
+        k = split_heads(self.k_proj(context), self.num_kv_heads)
+        v = split_heads(self.v_proj(context), self.num_kv_heads)
+        q, k, v = self._prepare(q, k, v, rotary, cache)
         dropout_p = self.dropout if self.training else 0.0
         if self.fused and not return_weights:
             heads = fused_attention(
@@ -135,6 +160,33 @@ class MultiHeadAttention(nn.Module):
         return (output, weights) if return_weights else output
 
     # --8<-- [end:forward]
+
+    # --8<-- [start:prepare]
+    def _prepare(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        rotary: Tensor | None,
+        cache: LayerCache | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Norm and turn queries and keys, fetch those of before, share them out."""
+        if self.qk_norm:
+            q, k = (F.rms_norm(heads, (self.head_dim,), eps=1e-5) for heads in (q, k))
+        if rotary is not None:
+            q, k = rotate(q, rotary), rotate(k, rotary)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        return q, self._share(k), self._share(v)
+
+    def _share(self, heads: Tensor) -> Tensor:
+        """Give each head of queries the keys or values of its group."""
+        if self.num_kv_heads == self.num_heads:
+            return heads
+        # Heads 0, 1, ... of the queries share head 0: each is repeated in its place.
+        return heads.repeat_interleave(self.num_heads // self.num_kv_heads, dim=1)
+
+    # --8<-- [end:prepare]
 
     def _check_sequences(self, x: Tensor, context: Tensor) -> None:
         for name, sequence, width in (
@@ -155,8 +207,9 @@ class MultiHeadAttention(nn.Module):
     def extra_repr(self) -> str:
         """Show what the projections do not."""
         return (
-            f"num_heads={self.num_heads}, head_dim={self.head_dim}, "
-            f"dropout={self.dropout}, fused={self.fused}"
+            f"num_heads={self.num_heads}, num_kv_heads={self.num_kv_heads}, "
+            f"head_dim={self.head_dim}, dropout={self.dropout}, fused={self.fused}, "
+            f"qk_norm={self.qk_norm}"
         )
 
 
@@ -175,8 +228,23 @@ def _check_heads(name: str, width: int, num_heads: int) -> None:
         raise ValueError(f"{name}={width} must be divisible by num_heads={num_heads}")
 
 
-def _check_settings(d_context: int, dropout: float) -> None:
+def _check_settings(
+    num_heads: int, num_kv_heads: int, d_context: int, dropout: float
+) -> None:
+    if num_kv_heads < 1 or num_heads % num_kv_heads:
+        raise ValueError(
+            f"num_kv_heads={num_kv_heads} must divide num_heads={num_heads}"
+        )
     if d_context < 1:
         raise ValueError(f"d_context={d_context} must be positive")
     if not 0.0 <= dropout <= 1.0:
         raise ValueError(f"dropout={dropout} must lie between 0 and 1")
+
+
+def _check_self_attention(
+    context: Tensor | None, rotary: Tensor | None, cache: LayerCache | None
+) -> None:
+    if context is not None:
+        for name, given in (("rotary", rotary), ("cache", cache)):
+            if given is not None:
+                raise ValueError(f"{name} belongs to self-attention: give no context")

@@ -369,3 +369,17 @@ def test_weights_check_their_mask_too():
         attention_weights(torch.ones(2, 3), torch.ones(2, 3))
     with pytest.raises(ValueError, match=r"mask is \(3, 2\)"):
         attention_weights(torch.ones(2, 3), torch.ones(3, 2, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("num_keys", [1, 7, 0])
+def test_a_single_causal_query_sees_every_key(num_keys: int):
+    q, k, v = (
+        torch.randn(2, 1, 4),
+        torch.randn(2, num_keys, 4),
+        torch.randn(2, num_keys, 5),
+    )
+    fused = fused_attention(q, k, v, causal=True)
+    torch.testing.assert_close(
+        fused, scaled_dot_product_attention(q, k, v, causal=True)[0]
+    )
+    torch.testing.assert_close(fused, scaled_dot_product_attention(q, k, v)[0])

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tested_transformer import multihead
+from tested_transformer.cache import KVCache
 from tested_transformer.masks import causal_mask, padding_mask
 from tested_transformer.multihead import MultiHeadAttention, merge_heads, split_heads
+from tested_transformer.positions import rotary_table, rotate
 
 # Pairwise different: batch, heads, queries, keys, head width, context width.
 B, H, T, S, D_K, C = 2, 3, 5, 7, 4, 11
@@ -251,6 +253,8 @@ def test_the_projections_have_the_names_of_the_field():
         ({"d_model": -12}, "d_model=-12 and num_heads=3 must be positive"),
         ({"d_context": 0}, "d_context=0 must be positive"),
         ({"dropout": 1.5}, "dropout=1.5 must lie between 0 and 1"),
+        ({"num_kv_heads": 2}, "num_kv_heads=2 must divide num_heads=3"),
+        ({"num_kv_heads": 0}, "num_kv_heads=0 must divide num_heads=3"),
     ],
 )
 def test_bad_settings_are_named(change, message: str):
@@ -321,11 +325,123 @@ def test_it_compiles_whole_for_any_length(causal: bool, fused: bool):
 
 
 def test_it_shows_its_heads():
-    shown = repr(MultiHeadAttention(d_model=D, num_heads=H))
-    assert "num_heads=3, head_dim=4, dropout=0.0, fused=True" in shown
+    shown = repr(MultiHeadAttention(d_model=D, num_heads=H, num_kv_heads=1))
+    assert (
+        "num_heads=3, num_kv_heads=1, head_dim=4, dropout=0.0, fused=True, "
+        "qk_norm=False" in shown
+    )
 
 
 def test_causal_mask_and_flag_are_one():
     layer = MultiHeadAttention(d_model=D, num_heads=H)
     x = torch.randn(B, T, D)
     torch.testing.assert_close(layer(x, causal=True), layer(x, mask=causal_mask(T)))
+
+
+def with_a_key_for_each_head(shared: MultiHeadAttention) -> MultiHeadAttention:
+    """Write the shared keys and values out, once for each head of the group."""
+    group = shared.num_heads // shared.num_kv_heads
+    full = MultiHeadAttention(
+        d_model=shared.q_proj.in_features, num_heads=shared.num_heads
+    )
+    state = shared.state_dict()
+    for name in ("k_proj.weight", "k_proj.bias", "v_proj.weight", "v_proj.bias"):
+        heads = state[name].unflatten(0, (shared.num_kv_heads, shared.head_dim))
+        copies = [head for head in heads for _ in range(group)]
+        state[name] = torch.cat(copies)
+    full.load_state_dict(state)
+    return full
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("num_kv_heads", [1, 2, 3, 6])
+def test_shared_keys_are_repeated_keys(num_kv_heads: int, fused: bool):
+    num_heads = 6
+    shared = MultiHeadAttention(
+        d_model=num_heads * D_K,
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads,
+        fused=fused,
+    )
+    full = with_a_key_for_each_head(shared)
+    x = torch.randn(B, T, num_heads * D_K, requires_grad=True)
+    output, expected = shared(x, causal=True), full(x, causal=True)
+    torch.testing.assert_close(output, expected)
+    assert shared.k_proj.weight.shape == (num_kv_heads * D_K, num_heads * D_K)
+    # What a shared key learns is the sum of what its copies would.
+    group = num_heads // num_kv_heads
+    mine = gradients_of(output, [x, shared.k_proj.weight, shared.v_proj.weight])
+    copies = gradients_of(expected, [x, full.k_proj.weight, full.v_proj.weight])
+    torch.testing.assert_close(mine[0], copies[0], rtol=1e-4, atol=1e-5)
+    for gradient, many in zip(mine[1:], copies[1:], strict=True):
+        summed = many.unflatten(0, (num_kv_heads, group, D_K)).sum(1).flatten(0, 1)
+        torch.testing.assert_close(gradient, summed, rtol=1e-4, atol=1e-5)
+
+
+def test_normed_queries_and_keys_have_the_length_of_a_root():
+    layer = MultiHeadAttention(d_model=D, num_heads=H, qk_norm=True, fused=False)
+    x = torch.randn(B, T, D)
+    _, weights = layer(100 * x, return_weights=True)
+    q, k = (
+        split_heads(projection(100 * x), H)
+        for projection in (layer.q_proj, layer.k_proj)
+    )
+    # Cosines, times the root of d_k: root times root, over the root of the scale.
+    cosines = torch.cosine_similarity(q[:, :, :, None], k[:, :, None], dim=-1)
+    torch.testing.assert_close(
+        weights, (cosines * D_K**0.5).softmax(-1), rtol=1e-3, atol=1e-4
+    )
+
+
+def test_a_rotary_table_turns_queries_and_keys_and_not_values():
+    layer = MultiHeadAttention(d_model=D, num_heads=H, fused=False)
+    x, table = torch.randn(B, T, D), rotary_table(torch.arange(T), D_K)
+    output, weights = layer(x, rotary=table, return_weights=True)
+    q, k, v = (
+        split_heads(projection(x), H)
+        for projection in (layer.q_proj, layer.k_proj, layer.v_proj)
+    )
+    scores = rotate(q, table) @ rotate(k, table).transpose(-2, -1) / D_K**0.5
+    torch.testing.assert_close(weights, scores.softmax(-1))
+    torch.testing.assert_close(output, layer.o_proj(merge_heads(weights @ v)))
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("num_kv_heads", [1, 3])
+@pytest.mark.parametrize("steps", [[4, 1, 2], [1] * S, [S]], ids=str)
+def test_with_a_cache_the_parts_are_the_whole(
+    steps: list[int], num_kv_heads: int, fused: bool
+):
+    layer = MultiHeadAttention(
+        d_model=D, num_heads=H, num_kv_heads=num_kv_heads, qk_norm=True, fused=fused
+    )
+    x, table = torch.randn(B, S, D), rotary_table(torch.arange(S), D_K)
+    (cache,) = KVCache(
+        num_layers=1,
+        batch_size=B,
+        num_kv_heads=num_kv_heads,
+        max_length=S,
+        head_dim=D_K,
+    ).layers
+    parts: list[Tensor] = []
+    with torch.no_grad():
+        for part, turns in zip(x.split(steps, 1), table.split(steps, 1), strict=True):
+            parts.append(layer(part, causal=True, rotary=turns, cache=cache))
+        whole = layer(x, causal=True, rotary=table)
+    torch.testing.assert_close(torch.cat(parts, 1), whole)
+
+
+def test_what_belongs_to_self_attention_is_refused_across():
+    layer = MultiHeadAttention(d_model=D, num_heads=H)
+    x = torch.randn(B, T, D)
+    (cache,) = KVCache(
+        num_layers=1, batch_size=B, num_kv_heads=H, max_length=S, head_dim=D_K
+    ).layers
+    for name, extra in (
+        ("cache", cache),
+        ("rotary", rotary_table(torch.arange(T), D_K)),
+    ):
+        message = f"^{name} belongs to self-attention: give no context$"
+        with pytest.raises(ValueError, match=message):
+            layer(x, context=x, **{name: extra})
+    assert cache.length == 0

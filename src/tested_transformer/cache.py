@@ -1,0 +1,122 @@
+"""Keys and values of the tokens that were already read, kept for those to come.
+
+A model that generates reads one new token at a time. Its query needs the keys and
+values of all tokens before it; with a cache they are computed once.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+__all__ = ["KVCache", "LayerCache"]
+
+
+# --8<-- [start:layer]
+class LayerCache:
+    """The keys and values of one layer, in memory that is set aside once.
+
+    Args:
+        keys: Room for the keys; what it holds at first does not matter.
+        values: Room for the values.
+    """
+
+    def __init__(
+        self,
+        keys: Float[Tensor, "B H_kv S d_k"],
+        values: Float[Tensor, "B H_kv S d_k"],
+    ) -> None:
+        self.keys = keys
+        self.values = values
+        self.length = 0
+
+    def append(
+        self, k: Float[Tensor, "B H_kv T d_k"], v: Float[Tensor, "B H_kv T d_k"]
+    ) -> tuple[Float[Tensor, "B H_kv S d_k"], Float[Tensor, "B H_kv S d_k"]]:
+        """Store the keys and values of T new tokens; give those of all tokens so far.
+
+        Raises:
+            ValueError: If there is no room left, or the batch is another.
+        """
+        end = self.length + k.shape[2]
+        self._check_room(k, end)
+        self.keys[:, :, self.length : end] = k
+        self.values[:, :, self.length : end] = v
+        self.length = end
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+    # --8<-- [end:layer]
+
+    def _check_room(self, k: Tensor, end: int) -> None:
+        if end > self.keys.shape[2]:
+            raise ValueError(
+                f"the cache holds {self.length} of at most {self.keys.shape[2]} "
+                f"tokens: there is no room for {k.shape[2]} more"
+            )
+        if k.shape[0] != self.keys.shape[0]:
+            raise ValueError(
+                f"the cache was made for batch_size={self.keys.shape[0]}; "
+                f"the keys have {k.shape[0]}"
+            )
+
+
+# --8<-- [start:cache]
+class KVCache:
+    """The keys and values of all layers.
+
+    Args:
+        num_layers: How many layers.
+        batch_size: B, how many sequences are read side by side.
+        num_kv_heads: Heads of keys and values in a layer; fewer than ``num_heads``
+            where heads share them.
+        max_length: S, how many tokens there is room for.
+        head_dim: d_k, the features of a key and of a value.
+        dtype: The type of each number.
+        device: Where to keep them.
+
+    Raises:
+        ValueError: If a size is not positive.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_layers: int,
+        batch_size: int,
+        num_kv_heads: int,
+        max_length: int,
+        head_dim: int,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        sizes = {
+            "num_layers": num_layers,
+            "batch_size": batch_size,
+            "num_kv_heads": num_kv_heads,
+            "max_length": max_length,
+            "head_dim": head_dim,
+        }
+        for name, size in sizes.items():
+            if size < 1:
+                raise ValueError(f"{name}={size} must be positive")
+        shape = (2, num_layers, batch_size, num_kv_heads, max_length, head_dim)
+        room = torch.zeros(shape, dtype=dtype, device=device)
+        self.layers = [LayerCache(room[0, i], room[1, i]) for i in range(num_layers)]
+        self.batch_size = batch_size
+        self.max_length = max_length
+
+    # --8<-- [end:cache]
+
+    @property
+    def length(self) -> int:
+        """How many tokens every layer has stored."""
+        return self.layers[-1].length
+
+    @property
+    def nbytes(self) -> int:
+        """The memory set aside, in bytes."""
+        return sum(layer.keys.nbytes + layer.values.nbytes for layer in self.layers)
+
+    def reset(self) -> None:
+        """Forget all tokens, and keep the memory for others."""
+        for layer in self.layers:
+            layer.length = 0

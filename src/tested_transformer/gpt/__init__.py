@@ -1,0 +1,6 @@
+"""Mini GPT: tokens in, and at every position a guess at the token after it."""
+
+from tested_transformer.gpt.config import POSITIONS, GPTConfig
+from tested_transformer.gpt.model import GPT
+
+__all__ = ["GPT", "POSITIONS", "GPTConfig"]

@@ -1,0 +1,93 @@
+"""What is put into a cache comes out of it, in order, and nothing else does."""
+
+import pytest
+import torch
+
+from tested_transformer.cache import KVCache
+
+# Pairwise different: layers, batch, heads, room, head width.
+LAYERS, B, H, S, D_K = 4, 2, 3, 7, 5
+SIZES = {
+    "num_layers": LAYERS,
+    "batch_size": B,
+    "num_kv_heads": H,
+    "max_length": S,
+    "head_dim": D_K,
+}
+
+
+def test_it_gives_back_all_that_it_was_given():
+    cache = KVCache(**SIZES)
+    k, v = torch.randn(2, LAYERS, B, H, S, D_K)
+    for start, end in ((0, 4), (4, 5), (5, 7)):
+        for index, layer in enumerate(cache.layers):
+            assert cache.length == start  # until the last layer has it too
+            keys, values = layer.append(
+                k[index, :, :, start:end], v[index, :, :, start:end]
+            )
+            assert torch.equal(keys, k[index, :, :, :end])
+            assert torch.equal(values, v[index, :, :, :end])
+        assert cache.length == end
+
+
+def test_layers_do_not_meet():
+    cache = KVCache(**SIZES)
+    ones = torch.ones(B, H, 2, D_K)
+    cache.layers[1].append(ones, 2 * ones)
+    assert [layer.length for layer in cache.layers] == [0, 2, 0, 0]
+    assert [float(layer.keys.sum()) for layer in cache.layers] == [
+        0,
+        ones.numel(),
+        0,
+        0,
+    ]
+    assert float(cache.layers[1].values.sum()) == 2 * ones.numel()
+
+
+def test_after_a_reset_the_old_is_gone():
+    cache = KVCache(**SIZES)
+    old, new = torch.randn(B, H, S, D_K), torch.randn(B, H, 2, D_K)
+    for layer in cache.layers:
+        layer.append(old, old)
+    memory = cache.layers[0].keys.data_ptr()
+    cache.reset()
+    assert cache.length == 0
+    keys, values = cache.layers[0].append(new, new)
+    assert torch.equal(keys, new)
+    assert torch.equal(values, new)
+    assert keys.data_ptr() == memory
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 4), (torch.bfloat16, 2)])
+def test_its_bytes_by_the_formula(dtype: torch.dtype, size: int):
+    cache = KVCache(**SIZES, dtype=dtype)
+    # Two, keys and values, of each layer, head, token and feature.
+    assert cache.nbytes == 2 * 4 * 2 * 3 * 7 * 5 * size
+    assert cache.layers[0].keys.dtype == dtype
+
+
+def test_a_full_cache_says_so_and_keeps_what_it_has():
+    cache = KVCache(**SIZES)
+    layer = cache.layers[0]
+    kept = torch.randn(B, H, 5, D_K)
+    layer.append(kept, kept)
+    more = torch.randn(B, H, 3, D_K)
+    message = "the cache holds 5 of at most 7 tokens: there is no room for 3 more"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        layer.append(more, more)
+    assert layer.length == 5
+    assert torch.equal(layer.keys[:, :, :5], kept)
+
+
+def test_another_batch_is_refused():
+    one = torch.randn(1, H, 1, D_K)
+    with pytest.raises(
+        ValueError, match=r"^the cache was made for batch_size=2; the keys have 1$"
+    ):
+        KVCache(**SIZES).layers[0].append(one, one)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_must_be_positive(name: str):
+    with pytest.raises(ValueError, match=f"^{name}=0 must be positive$"):
+        KVCache(**(SIZES | {name: 0}))

@@ -1,0 +1,112 @@
+"""Positions against sines worked out one by one, and against complex numbers."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tested_transformer.positions import rotary_table, rotate, sinusoidal_positions
+
+# Pairwise different: batch, heads, positions, head width.
+B, H, T, D_K = 2, 3, 5, 8
+
+
+def test_sinusoids_by_hand():
+    # Two pairs: the first turns by 1 a position, the second by 1 / 100 ** (2 / 4).
+    table = sinusoidal_positions(3, 4, base=100.0)
+    expected = [
+        [math.sin(t), math.cos(t), math.sin(t / 10), math.cos(t / 10)] for t in range(3)
+    ]
+    torch.testing.assert_close(table, torch.tensor(expected))
+    assert table[0].tolist() == [0.0, 1.0, 0.0, 1.0]
+
+
+def test_sinusoids_are_those_of_the_paper_however_far_away():
+    d_model = 6
+    table = sinusoidal_positions(100_001, d_model)
+    assert table.dtype == torch.float32
+    for t in (1, 77, 100_000):
+        for i in range(d_model // 2):
+            angle = t / 10_000 ** (2 * i / d_model)
+            assert table[t, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
+            assert table[t, 2 * i + 1].item() == pytest.approx(
+                math.cos(angle), abs=1e-6
+            )
+
+
+def turned(x: Tensor, positions: Tensor, base: float = 10_000.0) -> Tensor:
+    """Turn x as complex numbers, in double precision: the second way."""
+    half = x.shape[-1] // 2
+    rates = base ** (-torch.arange(half, dtype=torch.float64) / half)
+    angles = positions[..., None].double() * rates
+    numbers = torch.complex(x[..., :half].double(), x[..., half:].double())
+    numbers = numbers * torch.polar(torch.ones_like(angles), angles)
+    return torch.cat([numbers.real, numbers.imag], dim=-1).float()
+
+
+@pytest.mark.parametrize("positions", [torch.arange(T), torch.tensor([4, 0, 9, 2, 77])])
+def test_rotating_multiplies_complex_numbers(positions: Tensor):
+    x = torch.randn(B, H, T, D_K, requires_grad=True)
+    direction = torch.randn(B, H, T, D_K)
+    output = rotate(x, rotary_table(positions, D_K))
+    expected = turned(x, positions)
+    torch.testing.assert_close(output, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(output, x, direction),
+        torch.autograd.grad(expected, x, direction),
+    )
+
+
+def test_each_sequence_may_stand_elsewhere():
+    positions = torch.tensor([[0, 0, 0, 1, 2], [0, 1, 2, 3, 4]])
+    x = torch.randn(B, H, T, D_K)
+    table = rotary_table(positions, D_K)
+    assert table.shape == (2, B, T, D_K // 2)
+    output = rotate(x, table[:, :, None])
+    for b in range(B):
+        torch.testing.assert_close(output[b], turned(x[b], positions[b]))
+
+
+@given(shift=st.integers(0, 5000), apart=st.integers(0, 50))
+def test_a_score_depends_on_the_distance_alone(shift: int, apart: int):
+    generator = torch.Generator().manual_seed(2)
+    q, k = torch.randn(2, 1, D_K, generator=generator)
+
+    def score(query: int, key: int) -> Tensor:
+        at = [rotary_table(torch.tensor([p]), D_K) for p in (query, key)]
+        return (rotate(q, at[0]) * rotate(k, at[1])).sum()
+
+    torch.testing.assert_close(
+        score(apart, 0), score(shift + apart, shift), rtol=1e-4, atol=1e-4
+    )
+
+
+def test_position_zero_turns_nothing_and_no_turn_changes_a_length():
+    x = torch.randn(H, T, D_K)
+    assert torch.equal(rotate(x, rotary_table(torch.zeros(T).long(), D_K)), x)
+    output = rotate(x, rotary_table(torch.arange(T), D_K))
+    torch.testing.assert_close(output.norm(dim=-1), x.norm(dim=-1))
+    assert not torch.allclose(output[:, 1:], x[:, 1:])
+
+
+def test_half_precision_stays_half():
+    x = torch.randn(H, T, D_K)
+    table = rotary_table(torch.arange(T), D_K)
+    output = rotate(x.bfloat16(), table)
+    assert output.dtype == torch.bfloat16
+    torch.testing.assert_close(output.float(), rotate(x, table), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("width", [7, 0, -2])
+def test_odd_widths_are_named(width: int):
+    with pytest.raises(
+        ValueError, match=f"^d_model={width} must be positive and even$"
+    ):
+        sinusoidal_positions(3, width)
+    with pytest.raises(
+        ValueError, match=f"^head_dim={width} must be positive and even$"
+    ):
+        rotary_table(torch.arange(3), width)
