@@ -25,6 +25,7 @@ def attention_scores(
     k: Float[Tensor, "*batch S d_k"],
     *,
     scale: float | None = None,
+    score_bias: Float[Tensor, "..."] | None = None,
 ) -> Float[Tensor, "*batch T S"]:
     """Score how well each query matches each key: their scaled dot product.
 
@@ -32,6 +33,7 @@ def attention_scores(
         q: Queries.
         k: Keys, as wide as the queries.
         scale: What to multiply the dot products by; ``1 / sqrt(d_k)`` by default.
+        score_bias: What to add to the scores, after the scale; broadcasts to them.
 
     Source: Vaswani et al., 2017, "Attention Is All You Need", section 3.2.1.
     """
@@ -39,7 +41,8 @@ def attention_scores(
         scale = q.shape[-1] ** -0.5
     # Scaled before the product, so that in half precision no sum of it overflows
     # that would not overflow scaled.
-    return (q * scale) @ k.transpose(-2, -1)
+    scores = (q * scale) @ k.transpose(-2, -1)
+    return scores if score_bias is None else scores + score_bias
 
 
 # --8<-- [end:scores]
@@ -83,6 +86,7 @@ def scaled_dot_product_attention(
     mask: Bool[Tensor, "..."] | None = None,
     causal: bool = False,
     scale: float | None = None,
+    score_bias: Float[Tensor, "..."] | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Float[Tensor, "*batch T d_v"], Float[Tensor, "*batch T S"]]:
     """Average the values, each query weighting them by how well their keys match.
@@ -96,21 +100,22 @@ def scaled_dot_product_attention(
             makes one with the right axes.
         causal: Also forbid attending to later positions, as ``causal_mask(T, S)``.
         scale: What to multiply the dot products by; ``1 / sqrt(d_k)`` by default.
+        score_bias: What to add to the scores, with axes as those of ``mask``.
         dropout_p: The probability of dropping a weight. Pass 0 when evaluating.
 
     Returns:
         The output, and the weights before dropout.
 
     Raises:
-        TypeError: If ``mask`` is not boolean.
+        TypeError: If ``mask`` is not boolean, or ``score_bias`` not of floats.
         ValueError: If shapes do not fit, or ``dropout_p`` is not in [0, 1].
 
     Source: Vaswani et al., 2017, "Attention Is All You Need", equation 1.
     """
-    _check_inputs(q, k, v, mask, dropout_p)
+    _check_inputs(q, k, v, mask, score_bias, dropout_p)
     if causal:
         mask = _with_causal(mask, q, k)
-    scores = attention_scores(q, k, scale=scale)
+    scores = attention_scores(q, k, scale=scale, score_bias=score_bias)
     weights = attention_weights(scores, mask)
     return F.dropout(weights, dropout_p) @ v, weights
 
@@ -127,6 +132,7 @@ def fused_attention(
     mask: Bool[Tensor, "..."] | None = None,
     causal: bool = False,
     scale: float | None = None,
+    score_bias: Float[Tensor, "..."] | None = None,
     dropout_p: float = 0.0,
 ) -> Float[Tensor, "*batch T d_v"]:
     """Give the output of ``scaled_dot_product_attention`` without its weights.
@@ -138,24 +144,33 @@ def fused_attention(
 
     Source: Dao et al., 2022, "FlashAttention", section 3.
     """
-    _check_inputs(q, k, v, mask, dropout_p)
+    _check_inputs(q, k, v, mask, score_bias, dropout_p)
     # Left to make the causal mask itself, PyTorch can choose its fastest kernels. Its
     # mask is aligned top-left, which is ours on a square only, and is multiplied by
     # the scale, which must not turn -inf around.
     if q.shape[-2] == 1:
         causal = False  # a single query is the last: it may see every key
     square = q.shape[-2] == k.shape[-2] and (scale is None or scale > 0)
-    if causal and not (mask is None and square):
+    if causal and not (mask is None and score_bias is None and square):
         mask, causal = _with_causal(mask, q, k), False
     if mask is None:
         return F.scaled_dot_product_attention(
-            q, k, v, dropout_p=dropout_p, is_causal=causal, scale=scale
+            q,
+            k,
+            v,
+            attn_mask=score_bias,
+            dropout_p=dropout_p,
+            is_causal=causal,
+            scale=scale,
         )
     # What a kernel makes of a row with nothing to attend to is its own affair: such a
     # row attends to everything, and is set to zero afterwards.
     empty = ~mask.any(dim=-1, keepdim=True)
+    allowed = mask | empty
+    if score_bias is not None:
+        allowed = score_bias.masked_fill(~allowed, float("-inf"))
     output = F.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask | empty, dropout_p=dropout_p, scale=scale
+        q, k, v, attn_mask=allowed, dropout_p=dropout_p, scale=scale
     )
     return output.masked_fill(empty, 0.0)
 
@@ -169,7 +184,12 @@ def _with_causal(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor:
 
 
 def _check_inputs(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    score_bias: Tensor | None,
+    dropout_p: float,
 ) -> None:
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(
@@ -188,8 +208,15 @@ def _check_inputs(
         )
     if not 0.0 <= dropout_p <= 1.0:
         raise ValueError(f"dropout_p={dropout_p} must lie between 0 and 1")
+    scores_shape = torch.Size([*q.shape[:-1], k.shape[-2]])
     if mask is not None:
-        _check_mask(mask, torch.Size([*q.shape[:-1], k.shape[-2]]))
+        _check_mask(mask, scores_shape)
+    if score_bias is not None:
+        if not score_bias.is_floating_point():
+            raise TypeError(
+                f"score_bias must be of floats; its dtype is {score_bias.dtype}"
+            )
+        _check_axes("score_bias", score_bias, scores_shape)
 
 
 def _check_mask(mask: Tensor, scores_shape: torch.Size) -> None:
@@ -197,6 +224,10 @@ def _check_mask(mask: Tensor, scores_shape: torch.Size) -> None:
         raise TypeError(
             f"mask must be boolean, True = may attend; its dtype is {mask.dtype}"
         )
+    _check_axes("mask", mask, scores_shape)
+
+
+def _check_axes(name: str, mask: Tensor, scores_shape: torch.Size) -> None:
     # Between two axes and all of them it would be ambiguous: is (3, T, S) one mask
     # for each sequence, or one for each head?
     full = mask.ndim in (2, len(scores_shape))
@@ -206,7 +237,7 @@ def _check_mask(mask: Tensor, scores_shape: torch.Size) -> None:
     ):
         wanted = "(T, S) or (B, H, T, S), each axis full or 1"
         raise ValueError(
-            f"mask is {_show(mask.shape)} but must be {wanted}; "
+            f"{name} is {_show(mask.shape)} but must be {wanted}; "
             f"the scores are {_show(scores_shape)}"
         )
 

@@ -103,6 +103,8 @@ class KVCache:
         self.layers = [LayerCache(room[0, i], room[1, i]) for i in range(num_layers)]
         self.batch_size = batch_size
         self.max_length = max_length
+        # The newest token of each sequence, for models that mix it into the next.
+        self.last_tokens: Tensor | None = None
 
     # --8<-- [end:cache]
 
@@ -118,5 +120,6 @@ class KVCache:
 
     def reset(self) -> None:
         """Forget all tokens, and keep the memory for others."""
+        self.last_tokens = None
         for layer in self.layers:
             layer.length = 0

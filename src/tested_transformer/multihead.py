@@ -114,6 +114,7 @@ class MultiHeadAttention(nn.Module):
         context: Float[Tensor, "B S C"] | None = None,
         mask: Bool[Tensor, "..."] | None = None,
         causal: bool = False,
+        score_bias: Float[Tensor, "..."] | None = None,
         rotary: Float[Tensor, "2 *table T half"] | None = None,
         cache: LayerCache | None = None,
         return_weights: bool = False,
@@ -127,6 +128,7 @@ class MultiHeadAttention(nn.Module):
             mask: ``True`` where a query may attend; ``(T, S)``, or ``(B, H, T, S)``
                 with any axis 1, as ``padding_mask`` makes it.
             causal: Also forbid attending to later positions.
+            score_bias: Add this to the scores, as ``alibi_bias`` makes it.
             rotary: Turn queries and keys by this ``rotary_table`` of their positions.
             cache: Read the keys and values in it before those of ``x``, and leave those
                 of ``x`` in it. S counts them all.
@@ -147,15 +149,15 @@ class MultiHeadAttention(nn.Module):
         k = split_heads(self.k_proj(context), self.num_kv_heads)
         v = split_heads(self.v_proj(context), self.num_kv_heads)
         q, k, v = self._prepare(q, k, v, rotary, cache)
-        dropout_p = self.dropout if self.training else 0.0
+        how = {
+            "mask": mask,
+            "causal": causal,
+            "score_bias": score_bias,
+            "dropout_p": self.dropout if self.training else 0.0,
+        }
         if self.fused and not return_weights:
-            heads = fused_attention(
-                q, k, v, mask=mask, causal=causal, dropout_p=dropout_p
-            )
-            return self.o_proj(merge_heads(heads))
-        heads, weights = scaled_dot_product_attention(
-            q, k, v, mask=mask, causal=causal, dropout_p=dropout_p
-        )
+            return self.o_proj(merge_heads(fused_attention(q, k, v, **how)))
+        heads, weights = scaled_dot_product_attention(q, k, v, **how)
         output = self.o_proj(merge_heads(heads))
         return (output, weights) if return_weights else output
 
@@ -179,6 +181,9 @@ class MultiHeadAttention(nn.Module):
             k, v = cache.append(k, v)
         return q, self._share(k), self._share(v)
 
+    # --8<-- [end:prepare]
+
+    # --8<-- [start:share]
     def _share(self, heads: Tensor) -> Tensor:
         """Give each head of queries the keys or values of its group."""
         if self.num_kv_heads == self.num_heads:
@@ -186,7 +191,7 @@ class MultiHeadAttention(nn.Module):
         # Heads 0, 1, ... of the queries share head 0: each is repeated in its place.
         return heads.repeat_interleave(self.num_heads // self.num_kv_heads, dim=1)
 
-    # --8<-- [end:prepare]
+    # --8<-- [end:share]
 
     def _check_sequences(self, x: Tensor, context: Tensor) -> None:
         for name, sequence, width in (

@@ -1,15 +1,22 @@
-"""Where a token stands: positions added to it, or turned into its queries and keys.
+"""Where a token stands: added to it, turned into queries and keys, or into scores.
 
 Attention itself does not know the order of its keys. Sinusoidal positions are added
-to the tokens once; rotary positions turn queries and keys in every layer, so that a
-score depends on the distance between two tokens alone.
+to the tokens once. Rotary positions turn queries and keys in every layer, so that a
+score depends on the distance between two tokens alone. ALiBi takes something off each
+score, the more the farther away the key is.
 """
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["rotary_table", "rotate", "sinusoidal_positions"]
+__all__ = [
+    "alibi_bias",
+    "alibi_slopes",
+    "rotary_table",
+    "rotate",
+    "sinusoidal_positions",
+]
 
 
 # --8<-- [start:sinusoidal]
@@ -78,6 +85,60 @@ def rotate(
 
 
 # --8<-- [end:rotary]
+
+
+# --8<-- [start:alibi]
+def alibi_slopes(
+    num_heads: int, *, steepest: float = 0.5, flattest: float = 1 / 256
+) -> Float[Tensor, "H"]:
+    """Give each head its slope, from steep to flat by equal factors.
+
+    A head with a steep slope sees what is near, a head with a flat one sees far. The
+    paper's slopes for eight heads are the default.
+
+    Args:
+        num_heads: H, how many heads. A single head gets the flattest slope.
+        steepest: The slope of the first head.
+        flattest: The slope of the last.
+
+    Raises:
+        ValueError: If ``num_heads`` or a slope is not positive.
+
+    Source: Press et al., 2022, "Train Short, Test Long", section 3.
+    """
+    for name, value in (
+        ("num_heads", num_heads),
+        ("steepest", steepest),
+        ("flattest", flattest),
+    ):
+        if value <= 0:
+            raise ValueError(f"{name}={value} must be positive")
+    way = torch.linspace(1, 0, num_heads).flip(0)
+    return steepest ** (1 - way) * flattest**way
+
+
+def alibi_bias(
+    slopes: Float[Tensor, "H"], num_queries: int, num_keys: int | None = None
+) -> Float[Tensor, "1 H T S"]:
+    """Take its slope off a score for each step from the query back to the key.
+
+    The last query stands at the last key, as in ``causal_mask``.
+
+    Args:
+        slopes: The slope of each head.
+        num_queries: T, the number of query positions.
+        num_keys: S, the number of key positions; as many as queries by default.
+
+    Source: Press et al., 2022, "Train Short, Test Long", section 3.
+    """
+    num_keys = num_queries if num_keys is None else num_keys
+    keys = torch.arange(num_keys, device=slopes.device)
+    queries = torch.arange(num_keys - num_queries, num_keys, device=slopes.device)
+    steps = keys - queries[:, None]
+    return steps * slopes[:, None, None][None]
+
+
+# --8<-- [end:alibi]
 
 
 def _angles(positions: Tensor, width: int, base: float, name: str) -> Tensor:

@@ -383,3 +383,46 @@ def test_a_single_causal_query_sees_every_key(num_keys: int):
         fused, scaled_dot_product_attention(q, k, v, causal=True)[0]
     )
     torch.testing.assert_close(fused, scaled_dot_product_attention(q, k, v)[0])
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_bias_is_added_to_the_scores_on_both_paths(causal: bool, masked: bool):
+    q = torch.randn(2, 3, 5, 4, requires_grad=True)
+    k, v = torch.randn(2, 3, 7, 4), torch.randn(2, 3, 7, 6)
+    score_bias = torch.randn(1, 3, 5, 7, requires_grad=True)
+    mask = torch.rand(2, 1, 1, 7) < 0.5 if masked else None
+    call = {"mask": mask, "causal": causal, "score_bias": score_bias}
+    scores = q @ k.transpose(-2, -1) / 2 + score_bias
+    if causal:
+        scores = scores.masked_fill(~causal_mask(5, 7), -torch.inf)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    # Rows with nothing to attend to are another test's.
+    full = scores.gt(-torch.inf).any(-1, keepdim=True)
+    expected = torch.where(full, scores.masked_fill(~full, 0).softmax(-1), 0) @ v
+    direction = torch.randn_like(expected)
+    opened, _ = scaled_dot_product_attention(q, k, v, **call)
+    for output in (opened, fused_attention(q, k, v, **call)):
+        torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-5)
+        for one, other in zip(
+            torch.autograd.grad(output, [q, score_bias], direction, retain_graph=True),
+            torch.autograd.grad(
+                expected, [q, score_bias], direction, retain_graph=True
+            ),
+            strict=True,
+        ):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("as_a_caller")
+@pytest.mark.parametrize("path", [scaled_dot_product_attention, fused_attention])
+def test_a_bias_that_does_not_fit_is_named(path):
+    q, k, v = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 7, 4), torch.randn(2, 3, 7, 6)
+    message = r"^score_bias is \(3, 5, 7\) but must be \(T, S\) or \(B, H, T, S\)"
+    with pytest.raises(ValueError, match=message):
+        path(q, k, v, score_bias=torch.zeros(3, 5, 7))
+    with pytest.raises(
+        TypeError, match=r"^score_bias must be of floats; its dtype is torch.bool$"
+    ):
+        path(q, k, v, score_bias=torch.ones(5, 7).bool())

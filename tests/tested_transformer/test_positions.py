@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tested_transformer.positions import rotary_table, rotate, sinusoidal_positions
+from tested_transformer.positions import (
+    alibi_bias,
+    alibi_slopes,
+    rotary_table,
+    rotate,
+    sinusoidal_positions,
+)
 
 # Pairwise different: batch, heads, positions, head width.
 B, H, T, D_K = 2, 3, 5, 8
@@ -110,3 +116,37 @@ def test_odd_widths_are_named(width: int):
         ValueError, match=f"^head_dim={width} must be positive and even$"
     ):
         rotary_table(torch.arange(3), width)
+
+
+def test_slopes_of_the_paper():
+    # Section 3: for eight heads 1/2, 1/4, ... 1/256.
+    expected = torch.tensor([1 / 2**h for h in range(1, 9)])
+    torch.testing.assert_close(alibi_slopes(8), expected)
+    torch.testing.assert_close(
+        alibi_slopes(4, steepest=1.0, flattest=1 / 8),
+        torch.tensor([1, 1 / 2, 1 / 4, 1 / 8]),
+    )
+    assert alibi_slopes(1).tolist() == [1 / 256]
+
+
+def test_bias_by_hand():
+    slopes = torch.tensor([1.0, 0.5])
+    bias = alibi_bias(slopes, 2, 3)
+    assert bias.shape == (1, 2, 2, 3)
+    # The last query is at the last key: queries stand at positions 1 and 2.
+    assert bias[0, 0].tolist() == [[-1.0, 0.0, 1.0], [-2.0, -1.0, 0.0]]
+    assert torch.equal(bias[0, 1], bias[0, 0] / 2)
+    assert torch.equal(alibi_bias(slopes, 5)[:, :, -2:], alibi_bias(slopes, 2, 5))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"num_heads": 0}, "num_heads=0 must be positive"),
+        ({"num_heads": 3, "steepest": 0.0}, "steepest=0.0 must be positive"),
+        ({"num_heads": 3, "flattest": -1.0}, "flattest=-1.0 must be positive"),
+    ],
+)
+def test_bad_slopes_are_named(given, message: str):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        alibi_slopes(**given)

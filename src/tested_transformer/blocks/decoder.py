@@ -88,6 +88,7 @@ class DecoderBlock(nn.Module):
         x: Float[Tensor, "B T D"],
         *,
         mask: Bool[Tensor, "..."] | None = None,
+        score_bias: Float[Tensor, "..."] | None = None,
         rotary: Float[Tensor, "2 *table T half"] | None = None,
         cache: LayerCache | None = None,
         return_weights: bool = False,
@@ -97,6 +98,7 @@ class DecoderBlock(nn.Module):
         Args:
             x: The sequence.
             mask: ``True`` where a query may attend, beside the causal mask.
+            score_bias: What to add to the scores of every head.
             rotary: The ``rotary_table`` of the positions.
             cache: The keys and values of what was read before.
             return_weights: Return the weights of every head too.
@@ -108,6 +110,7 @@ class DecoderBlock(nn.Module):
             self.attention_norm(x),
             mask=mask,
             causal=True,
+            score_bias=score_bias,
             rotary=rotary,
             cache=cache,
             return_weights=return_weights,

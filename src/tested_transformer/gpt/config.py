@@ -9,7 +9,7 @@ from tested_transformer.blocks import ACTIVATIONS, NORMS, DecoderBlock
 
 __all__ = ["POSITIONS", "GPTConfig"]
 
-POSITIONS = ("learned", "sinusoidal", "rotary", "none")
+POSITIONS = ("learned", "sinusoidal", "rotary", "alibi", "none")
 
 
 # --8<-- [start:config]
@@ -34,6 +34,7 @@ class GPTConfig:
         num_experts: Experts in the feed-forward's place; 0 for none.
         experts_per_token: How many of them each token goes through.
         qk_norm: Bring queries and keys to one length.
+        smear: Add to each token a learned share of the token before it.
         zero_init: Start with matrices of zeros where a block adds to its input, and
             in a head of its own: at first every block passes on what it was given,
             and every token is as likely as any other.
@@ -59,6 +60,7 @@ class GPTConfig:
     num_experts: int = 0
     experts_per_token: int = 2
     qk_norm: bool = False
+    smear: bool = False
     zero_init: bool = False
     fused: bool = True
 

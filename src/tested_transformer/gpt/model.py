@@ -8,7 +8,12 @@ from torch import Tensor, nn
 from tested_transformer.blocks import DecoderBlock, MixtureOfExperts, make_norm
 from tested_transformer.cache import KVCache
 from tested_transformer.gpt.config import GPTConfig
-from tested_transformer.positions import rotary_table, sinusoidal_positions
+from tested_transformer.positions import (
+    alibi_bias,
+    alibi_slopes,
+    rotary_table,
+    sinusoidal_positions,
+)
 
 __all__ = ["GPT"]
 
@@ -41,6 +46,15 @@ class GPT(nn.Module):
             head_dim = d_model // config.num_heads
             table = rotary_table(torch.arange(max_seq_len), head_dim)
             self.register_buffer("position_table", table, persistent=False)
+        elif config.positions == "alibi":
+            # The flattest head takes off 8 over the whole context, the steepest each
+            # step 1.
+            slopes = alibi_slopes(
+                config.num_heads, steepest=1.0, flattest=8 / max_seq_len
+            )
+            self.register_buffer("slopes", slopes, persistent=False)
+        if config.smear:
+            self.smear = nn.Parameter(torch.zeros(d_model))
         self.dropout = nn.Dropout(config.dropout) if config.dropout else nn.Identity()
         self.blocks = nn.ModuleList(
             DecoderBlock(**config.block_settings()) for _ in range(config.num_layers)
@@ -82,13 +96,14 @@ class GPT(nn.Module):
         """
         start = 0 if cache is None else cache.length
         self._check_tokens(tokens, start)
-        x, rotary = self._embed(tokens, positions, start)
+        x = self._embed(tokens, positions, start, cache)
+        order = self._order(positions, start, start + tokens.shape[1])
         maps: list[Tensor] = []
         for index, block in enumerate(self.blocks):
             x = block(
                 x,
                 mask=mask,
-                rotary=rotary,
+                **order,
                 cache=None if cache is None else cache.layers[index],
                 return_weights=return_weights,
             )
@@ -102,21 +117,50 @@ class GPT(nn.Module):
 
     # --8<-- [start:embed]
     def _embed(
-        self, tokens: Tensor, positions: Tensor | None, start: int
-    ) -> tuple[Tensor, Tensor | None]:
-        """Look up tokens, and add their positions or give the table to turn them by."""
+        self,
+        tokens: Tensor,
+        positions: Tensor | None,
+        start: int,
+        cache: KVCache | None,
+    ) -> Tensor:
+        """Look tokens up, and add their positions and a share of the one before."""
+        x = self.token_embedding(tokens)
+        if self.config.smear:
+            x = x + self.smear * self._one_before(x, positions, cache)
+            if cache is not None:
+                cache.last_tokens = tokens[:, -1:]
         # A slice where positions are in a row, a list of them where they are not.
         at = slice(start, start + tokens.shape[1]) if positions is None else positions
-        x, rotary = self.token_embedding(tokens), None
         if self.config.positions == "learned":
             x = x + self.position_embedding.weight[at]
         elif self.config.positions == "sinusoidal":
             x = x + self.position_table[at].to(x.dtype)
-        elif self.config.positions == "rotary":
-            rotary = self.position_table[:, at]
-            if positions is not None:
-                rotary = rotary[:, :, None]  # one table for all heads
-        return self.dropout(x), rotary
+        return self.dropout(x)
+
+    def _one_before(
+        self, x: Tensor, positions: Tensor | None, cache: KVCache | None
+    ) -> Tensor:
+        """Give the embedding of the token before each; zeros before the first."""
+        if cache is None or cache.last_tokens is None:
+            first = torch.zeros_like(x[:, :1])
+        else:
+            first = self.token_embedding(cache.last_tokens)
+        before = torch.cat([first, x[:, :-1]], dim=1)
+        return before if positions is None else before * (positions > 0)[..., None]
+
+    def _order(
+        self, positions: Tensor | None, start: int, end: int
+    ) -> dict[str, Tensor]:
+        """Give what tells the heads of each block about order, if anything does."""
+        if self.config.positions == "alibi":
+            # Padding on the left moves queries and keys alike.
+            return {"score_bias": alibi_bias(self.slopes, end - start, end)}
+        if self.config.positions == "rotary":
+            if positions is None:
+                return {"rotary": self.position_table[:, start:end]}
+            table = self.position_table[:, positions]
+            return {"rotary": table[:, :, None]}  # the same turns for all heads
+        return {}
 
     # --8<-- [end:embed]
 
@@ -212,8 +256,8 @@ class GPT(nn.Module):
             lowest, highest = (int(extreme) for extreme in tokens.aminmax())
             if lowest < 0 or highest >= self.config.vocab_size:
                 raise ValueError(
-                    f"tokens hold ids from {lowest} to {highest}; they must be at least "
-                    f"0 and less than vocab_size={self.config.vocab_size}"
+                    f"tokens hold ids from {lowest} to {highest}; they must be at "
+                    f"least 0 and less than vocab_size={self.config.vocab_size}"
                 )
 
 

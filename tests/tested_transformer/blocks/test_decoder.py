@@ -51,5 +51,5 @@ def test_settings_reach_the_parts():
 
 
 def test_an_unknown_norm_is_named():
-    with pytest.raises(ValueError, match="^norm='batch' must be one of layer, rms$"):
+    with pytest.raises(ValueError, match=r"^norm='batch' must be one of layer, rms$"):
         DecoderBlock(d_model=D, num_heads=H, norm="batch")

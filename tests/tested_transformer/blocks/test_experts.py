@@ -15,7 +15,7 @@ def one_by_one(layer: MixtureOfExperts, x: Tensor) -> Tensor:
     rows = []
     for token in x.reshape(-1, D):
         scores = layer.router.weight @ token
-        order = sorted(range(len(scores)), key=lambda e: -float(scores[e]))
+        order = sorted(range(len(scores)), key=lambda e: -scores[e].item())
         best = order[: layer.experts_per_token]
         shares = torch.stack([scores[e] for e in best]).softmax(0)
         rows.append(
@@ -53,10 +53,10 @@ def test_balance_by_hand():
     ln3 = float(torch.tensor(3.0).log())
     # Each token gives one expert 3/4 and the other 1/4.
     layer(torch.tensor([[ln3, 0.0], [0.0, ln3]]))
-    assert float(layer.balance_loss) == pytest.approx(1.0)
+    assert layer.balance_loss.item() == pytest.approx(1.0)
     # All go to the first: 2 * (1 * 3/4 + 0 * 1/4).
     layer(torch.tensor([[ln3, 0.0], [ln3, 0.0], [ln3, 0.0]]))
-    assert float(layer.balance_loss) == pytest.approx(1.5)
+    assert layer.balance_loss.item() == pytest.approx(1.5)
 
 
 def test_the_balance_teaches_the_router():

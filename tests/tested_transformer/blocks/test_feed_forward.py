@@ -66,7 +66,7 @@ def test_it_is_four_times_as_wide_by_default():
 
 
 def test_bad_settings_are_named():
-    with pytest.raises(ValueError, match="^d_model=0 and d_ff=0 must be positive$"):
+    with pytest.raises(ValueError, match=r"^d_model=0 and d_ff=0 must be positive$"):
         FeedForward(d_model=0)
     known = "gelu, gelu_tanh, relu, relu2, silu, swiglu"
     with pytest.raises(ValueError, match=f"^activation='tanh' must be one of {known}$"):

@@ -35,6 +35,14 @@ VARIANTS = {
         "experts_per_token": 2,
         "activation": "relu2",
     },
+    "as the fast recipe": {
+        "positions": "alibi",
+        "smear": True,
+        "qk_norm": True,
+        "activation": "relu2",
+        "bias": False,
+        "tie_head": False,
+    },
     "open": {"fused": False, "activation": "gelu_tanh"},
 }
 
@@ -189,6 +197,37 @@ def test_open_and_fused_agree(name: str):
     torch.testing.assert_close(fused(tokens), opened(tokens), rtol=1e-4, atol=1e-4)
 
 
+def test_alibi_reaches_the_scores_of_every_layer():
+    model = make(positions="alibi", fused=False)
+    plain = GPT(replace(model.config, positions="none"))
+    plain.load_state_dict(model.state_dict())
+    tokens = some_tokens()
+    # The first layer reads the same x with and without: its scores differ by the bias.
+    (with_bias, *_), (without, *_) = (
+        m(tokens, return_weights=True)[1] for m in (model, plain)
+    )
+    slopes = [1.0 * (8 / LONGEST) ** (head / (H - 1)) for head in range(H)]
+    for head, slope in enumerate(slopes):
+        for t in range(1, T):
+            row = (with_bias / without)[:, head, t, : t + 1].log()
+            steps = (row - row[:, t:]) / slope
+            expected = torch.arange(-t, 1.0).expand(B, -1)
+            torch.testing.assert_close(steps, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_smear_adds_a_share_of_the_token_before():
+    model = make(smear=True, positions="none")
+    tokens = some_tokens()
+    seen: list[Tensor] = []
+    model.blocks[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    model(tokens)
+    rows = model.token_embedding.weight[tokens]
+    torch.testing.assert_close(seen[0][:, 0], rows[:, 0])
+    torch.testing.assert_close(seen[0][:, 1:], rows[:, 1:] + model.smear * rows[:, :-1])
+    fresh = GPT(model.config)
+    assert fresh.smear.eq(0).all()
+
+
 def test_parameters_are_counted_by_hand():
     # Embeddings, then in each block two norms, four projections and two matrices
     # with their biases, then the last norm.
@@ -278,7 +317,8 @@ def test_new_cache_fits_the_model():
         ({"num_kv_heads": 4}, "num_kv_heads=4 must divide num_heads=6"),
         (
             {"positions": "relative"},
-            "positions='relative' must be one of learned, sinusoidal, rotary, none",
+            "positions='relative' must be one of "
+            "learned, sinusoidal, rotary, alibi, none",
         ),
         ({"norm": "batch"}, "norm='batch' must be one of layer, rms"),
         (
@@ -320,6 +360,9 @@ def test_bad_tokens_are_named():
     message = "6 tokens after 12 in the cache are more than max_seq_len=17"
     with pytest.raises(ValueError, match=f"^{message}$"):
         model(some_tokens(6), cache=cache)
-    message = "tokens hold ids from 0 to 13; they must be at least 0 and less than vocab_size=13"
+    message = (
+        "tokens hold ids from 0 to 13; "
+        "they must be at least 0 and less than vocab_size=13"
+    )
     with pytest.raises(ValueError, match=f"^{message}$"):
         model(torch.tensor([[0, 13]]))
