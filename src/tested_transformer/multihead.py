@@ -61,8 +61,8 @@ class MultiHeadAttention(nn.Module):
         fused: Use PyTorch's fused kernels. Weights, when asked for, come from the
             open attention, which gives the same output, but for dropout. Fused, there
             are first derivatives only.
-        qk_norm: Bring each query and each key to the same length, the root of
-            ``head_dim``, so that no score is beyond it.
+        qk_norm: Center each query and each key and bring it to the same length, the
+            root of ``head_dim``, so that no score is beyond it.
 
     Raises:
         ValueError: If ``num_heads`` does not divide ``d_model``, ``num_kv_heads`` does
@@ -70,8 +70,8 @@ class MultiHeadAttention(nn.Module):
             [0, 1].
 
     Sources: Vaswani et al., 2017, "Attention Is All You Need", section 3.2.2; for
-    shared keys and values Ainslie et al., 2023, "GQA"; for ``qk_norm`` Henry et al.,
-    2020, "Query-Key Normalization for Transformers".
+    shared keys and values Ainslie et al., 2023, "GQA"; for ``qk_norm`` Dehghani et al.,
+    2023, "Scaling Vision Transformers to 22 Billion Parameters", section 2.
     """
 
     # --8<-- [start:init]
@@ -174,7 +174,7 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Norm and turn queries and keys, fetch those of before, share them out."""
         if self.qk_norm:
-            q, k = (F.rms_norm(heads, (self.head_dim,), eps=1e-5) for heads in (q, k))
+            q, k = (F.layer_norm(heads, (self.head_dim,)) for heads in (q, k))
         if rotary is not None:
             q, k = rotate(q, rotary), rotate(k, rotary)
         if cache is not None:

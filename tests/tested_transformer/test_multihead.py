@@ -386,6 +386,7 @@ def test_normed_queries_and_keys_have_the_length_of_a_root():
         split_heads(projection(100 * x), H)
         for projection in (layer.q_proj, layer.k_proj)
     )
+    q, k = (heads - heads.mean(-1, keepdim=True) for heads in (q, k))
     # Cosines, times the root of d_k: root times root, over the root of the scale.
     cosines = torch.cosine_similarity(q[:, :, :, None], k[:, :, None], dim=-1)
     torch.testing.assert_close(

@@ -14,7 +14,8 @@ def _gelu_tanh(x: Tensor) -> Tensor:
 
 
 def _relu_squared(x: Tensor) -> Tensor:
-    return F.relu(x).square()
+    positive = F.relu(x)
+    return positive * positive  # the gradient of .square() takes twice as long
 
 
 # --8<-- [start:activations]
