@@ -48,7 +48,7 @@ ARROWS["cli"] = ARROWS["__init__"] = set(ARROWS)
 PACKAGES = {name: {"torch", "jaxtyping"} for name in ARROWS}
 PACKAGES["plots"].add("matplotlib")
 PACKAGES["checkpoints"].add("safetensors")
-PACKAGES["text"] |= {"tokenizers", "tiktoken"}
+PACKAGES["text"].add("tokenizers")
 PACKAGES["cli"] |= {"rich"}
 PACKAGES["microgpt"].clear()
 
@@ -247,8 +247,8 @@ def wanted_requirements() -> list[Requirement]:
                 yield from members(entry["include-group"])
 
     project = file["project"]
-    plots = project["optional-dependencies"]["plots"]
-    lines = [*project["dependencies"], *plots, *members("dev")]
+    extras = [*project["optional-dependencies"].values()]
+    lines = [*project["dependencies"], *sum(extras, []), *members("dev")]
     return [Requirement(line) for line in lines]
 
 

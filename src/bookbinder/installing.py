@@ -68,7 +68,7 @@ class Installer:
         install += [*self._patience(), "-c", "constraints.txt"]
         # The pip that comes with Python may be too old to know dependency groups.
         self.run(*install, "--upgrade", "pip")
-        self.run(*install, "-e", ".[plots]", "--group", "dev")
+        self.run(*install, "-e", ".[plots,bpe]", "--group", "dev")
 
     def install_node_modules(self) -> None:
         """Install what ``package-lock.json`` pins, with the environment's own node.

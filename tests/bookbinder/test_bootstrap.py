@@ -25,7 +25,7 @@ WORDS = ["Python", "front-end", "fonts", "done"]
 ASKED = {
     "venv": "venv",
     "pip": "--upgrade pip",
-    "packages": "-c constraints.txt -e .[plots] --group dev",
+    "packages": "-c constraints.txt -e .[plots,bpe] --group dev",
     "node": "npm ci",
     "assets": "bookbinder.vendor",
 }

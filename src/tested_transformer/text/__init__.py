@@ -1,0 +1,41 @@
+"""Text for a model: corpora, tokenizers, and batches to predict the next token of."""
+
+from tested_transformer.text.batches import batch_at, num_windows, split
+from tested_transformer.text.bytepairs import BytePairTokenizer, bpe_tokenizer
+from tested_transformer.text.corpora import CORPORA, Corpus, load_corpus
+from tested_transformer.text.grammar import Grammar
+from tested_transformer.text.storage import open_tokens, save_tokens
+from tested_transformer.text.stories import (
+    STORY_RULES,
+    Stories,
+    Word,
+    story_entropy,
+    write_stories,
+)
+from tested_transformer.text.tokenizers import (
+    CharTokenizer,
+    Tokenizer,
+    tokenizer_from_dict,
+)
+
+__all__ = [
+    "CORPORA",
+    "STORY_RULES",
+    "BytePairTokenizer",
+    "CharTokenizer",
+    "Corpus",
+    "Grammar",
+    "Stories",
+    "Tokenizer",
+    "Word",
+    "batch_at",
+    "bpe_tokenizer",
+    "load_corpus",
+    "num_windows",
+    "open_tokens",
+    "save_tokens",
+    "split",
+    "story_entropy",
+    "tokenizer_from_dict",
+    "write_stories",
+]

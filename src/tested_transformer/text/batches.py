@@ -1,0 +1,141 @@
+"""Which tokens a training step sees: next-token batches that need no memory."""
+
+import hashlib
+from functools import lru_cache
+
+import torch
+from jaxtyping import Int, Integer
+from torch import Tensor
+
+__all__ = ["batch_at", "num_windows", "split"]
+
+
+# --8<-- [start:split]
+def split(
+    tokens: Integer[Tensor, "N"], fraction: float = 0.9
+) -> tuple[Integer[Tensor, "N_train"], Integer[Tensor, "N_validation"]]:
+    """Cut off the end of ``tokens`` for validation; nothing is copied.
+
+    Args:
+        tokens: All of them, in order.
+        fraction: How much of them is for training.
+
+    Raises:
+        ValueError: If one of the parts would be empty.
+    """
+    cut = int(len(tokens) * fraction)
+    if not 0 < cut < len(tokens):
+        raise ValueError(
+            f"fraction={fraction} of {len(tokens)} tokens leaves {cut} for training "
+            f"and {len(tokens) - cut} for validation; both need some"
+        )
+    return tokens[:cut], tokens[cut:]
+
+
+# --8<-- [end:split]
+
+
+# --8<-- [start:windows]
+def num_windows(num_tokens: int, seq_len: int) -> int:
+    """Return how many windows of ``seq_len`` predictions make an epoch.
+
+    Raises:
+        ValueError: If ``seq_len`` is not positive, or there are too few tokens for one
+            window: a prediction needs a token to predict from and one to predict.
+    """
+    if seq_len < 1:
+        raise ValueError(f"seq_len={seq_len} must be positive")
+    if num_tokens < seq_len + 1:
+        raise ValueError(
+            f"{num_tokens} tokens are too few for seq_len={seq_len}: "
+            f"at least {seq_len + 1} are needed"
+        )
+    # One less than would fit, so that the windows can be shifted, if there are two.
+    return max(1, (num_tokens - seq_len) // seq_len)
+
+
+@lru_cache(maxsize=8)
+def _window_starts(num_tokens: int, seq_len: int, seed: int, epoch: int) -> Tensor:
+    """Return where the windows of an epoch start, in the order in which they come."""
+    count = num_windows(num_tokens, seq_len)
+    key = hashlib.sha256(f"{seed} {epoch}".encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(key[:7], "little"))
+    most = min(seq_len, num_tokens - count * seq_len)
+    shift = torch.randint(most, (1,), generator=generator)
+    return shift + seq_len * torch.randperm(count, generator=generator)
+
+
+# --8<-- [end:windows]
+
+
+# --8<-- [start:batch]
+def batch_at(
+    tokens: Integer[Tensor, "N"],
+    *,
+    step: int,
+    batch_size: int,
+    seq_len: int,
+    seed: int = 0,
+    rank: int = 0,
+    world_size: int = 1,
+) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"]]:
+    """Return the inputs of a training step, and the tokens that come next.
+
+    The batch depends on the arguments alone: whoever resumes at ``step`` needs nothing
+    but the number, and gets what would have come.
+
+    Each epoch cuts the tokens into windows side by side, the first at a random shift,
+    and takes them in random order. So each token is seen once an epoch, but for fewer
+    than ``2 * seq_len`` at the two ends, and next time the cuts lie elsewhere. Windows
+    drawn anywhere, as is often done, would leave out 37 % of the tokens (1 in e) in as
+    many draws, and see others twice and more.
+
+    Args:
+        tokens: All training tokens, on any device, memory-mapped or not.
+        step: The number of the step, from 0.
+        batch_size: How many windows the step sees, in all processes together.
+        seq_len: T, how many tokens each window predicts.
+        seed: Another seed, another order.
+        rank: Which of the processes asks; each gets its own rows of the same batch.
+        world_size: How many processes there are.
+
+    Returns:
+        Inputs and targets, of ``batch_size // world_size`` rows, where ``tokens`` are.
+
+    Raises:
+        ValueError: If there are too few tokens, ``world_size`` does not divide
+            ``batch_size``, or a number is out of its range.
+    """
+    _check(step, batch_size, rank, world_size)
+    count = num_windows(len(tokens), seq_len)
+    rows = batch_size // world_size
+    first = step * batch_size + rank * rows
+    starts = torch.stack(
+        [
+            _window_starts(len(tokens), seq_len, seed, number // count)[number % count]
+            for number in range(first, first + rows)
+        ]
+    )
+    places = starts[:, None] + torch.arange(seq_len + 1)
+    windows = tokens[places].long()
+    return windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
+
+
+# --8<-- [end:batch]
+
+
+def _check(step: int, batch_size: int, rank: int, world_size: int) -> None:
+    if step < 0:
+        raise ValueError(f"step={step} must not be negative")
+    if batch_size < 1 or world_size < 1:
+        raise ValueError(
+            f"batch_size={batch_size} and world_size={world_size} must be positive"
+        )
+    if batch_size % world_size:
+        raise ValueError(
+            f"batch_size={batch_size} must be divisible by world_size={world_size}"
+        )
+    if not 0 <= rank < world_size:
+        raise ValueError(
+            f"rank={rank} must lie between 0 and world_size - 1 = {world_size - 1}"
+        )
