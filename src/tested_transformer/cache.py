@@ -88,16 +88,13 @@ class KVCache:
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> None:
-        sizes = {
-            "num_layers": num_layers,
-            "batch_size": batch_size,
-            "num_kv_heads": num_kv_heads,
-            "max_length": max_length,
-            "head_dim": head_dim,
-        }
-        for name, size in sizes.items():
-            if size < 1:
-                raise ValueError(f"{name}={size} must be positive")
+        _check_positive(
+            num_layers=num_layers,
+            batch_size=batch_size,
+            num_kv_heads=num_kv_heads,
+            max_length=max_length,
+            head_dim=head_dim,
+        )
         shape = (2, num_layers, batch_size, num_kv_heads, max_length, head_dim)
         room = torch.zeros(shape, dtype=dtype, device=device)
         self.layers = [LayerCache(room[0, i], room[1, i]) for i in range(num_layers)]
@@ -123,3 +120,9 @@ class KVCache:
         self.last_tokens = None
         for layer in self.layers:
             layer.length = 0
+
+
+def _check_positive(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name}={size} must be positive")
