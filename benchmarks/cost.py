@@ -1,0 +1,84 @@
+"""What a training step costs: operations and time, against each size.
+
+Operations are counted while a step runs, by PyTorch, in the open attention, whose
+products it knows; beside them stands a count by formula. Time is that of the fused one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks.contenders import SMALL, Size
+from benchmarks.measuring import in_turns, slope
+from benchmarks.ours import Ours
+from benchmarks.training_step import batches_of, training_step
+
+__all__ = ["counted_operations", "formula", "measure_cost"]
+
+SWEEPS: dict[str, list[int]] = {
+    "context": [64, 128, 256, 512, 1024],
+    "width": [64, 128, 256, 512],
+    "layers": [1, 2, 4, 8],
+    "batch": [3, 6, 12, 24, 48],
+}
+
+
+def formula(size: Size) -> int:
+    """Count the operations of one step, a multiplication and an addition as two.
+
+    Forward, each matrix does two operations for each of its numbers and each token,
+    and attention ``4 T D`` for each token and layer: T products of scores and T of
+    values. Backward does each product twice, once for each of its factors. Looking up
+    tokens costs none.
+    """
+    tokens = size.batch * size.context
+    matrices = size.layers * 12 * size.width**2 + size.vocab_size * size.width
+    attention = size.layers * 4 * size.context * size.width
+    return 3 * tokens * (2 * matrices + attention)
+
+
+def counted_operations(size: Size, tokens: Tensor) -> int:
+    """Let PyTorch count the operations of one step, forward and backward."""
+    contender = Ours({"fused": False})
+    model = contender.model(size)
+    inputs, targets = batches_of(tokens, size, 1)[0]
+    with FlopCounterMode(display=False) as counter:
+        contender.loss(model, inputs, targets).backward()
+    return counter.get_total_flops()
+
+
+def measure_cost(
+    tokens: Tensor, *, quick: bool = False, sweeps: dict[str, Sequence[int]] = SWEEPS
+) -> dict:
+    """Vary one size at a time, and see how operations and time follow."""
+    report: dict = {"around": vars(SMALL), "sweeps": {}}
+    for name, values in sweeps.items():
+        values = values[:2] if quick else values
+        sizes = [replace(SMALL, **{name: value}) for value in values]
+        steps = {}
+        for value, size in zip(values, sizes, strict=True):
+            torch.manual_seed(0)
+            contender = Ours()
+            batches = batches_of(tokens, size, 8)
+            steps[str(value)] = training_step(
+                contender, contender.model(size), batches, fused=True
+            )
+        times = in_turns(steps, rounds=2 if quick else 5, calls=2, warm_up=2)
+        counts = [counted_operations(size, tokens) for size in sizes]
+        formulas = [formula(size) for size in sizes]
+        medians = [times[str(value)].median for value in values]
+        report["sweeps"][name] = {
+            "values": list(values),
+            "step_ms": [round(1000 * each, 3) for each in medians],
+            "operations": counts,
+            "operations_by_formula": formulas,
+            "operations_per_second": [
+                round(count / each) for count, each in zip(counts, medians, strict=True)
+            ],
+            "slope_of_time": round(slope(values, medians), 3),
+            "slope_of_operations": round(slope(values, counts), 3),
+        }
+    return report

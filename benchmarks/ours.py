@@ -1,0 +1,156 @@
+"""This library, as one contender among the others."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
+
+from benchmarks.contenders import Contender, Size
+from tested_transformer.cli.plans import MODELS
+from tested_transformer.generation import generate
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.training import Recipe
+from tested_transformer.training.run import Run
+
+__all__ = ["FAST", "Ours", "Racer", "contestants", "racers", "scatter"]
+
+# What the command asks of the model when it trains by the fast recipe.
+FAST = MODELS["fast"]
+
+
+class Ours(Contender):
+    """The library's GPT, by default with exactly the parameters of nanoGPT's.
+
+    Args:
+        options: What of its configuration is other than that.
+        name: How to call it.
+        recipe: How its own loop trains it.
+    """
+
+    has_cache = True
+    version = "this commit"
+
+    def __init__(
+        self,
+        options: dict[str, object] | None = None,
+        name: str = "ours, plain",
+        recipe: Recipe | None = None,
+    ) -> None:
+        self.name = name
+        self.options = {"bias": False} | (options or {})
+        self.recipe = recipe or Recipe.plain()
+
+    def model(self, size: Size) -> nn.Module:
+        """Make a GPT."""
+        config = GPTConfig(
+            vocab_size=size.vocab_size,
+            max_seq_len=size.context,
+            d_model=size.width,
+            num_heads=size.heads,
+            num_layers=size.layers,
+            **self.options,
+        )
+        return GPT(config)
+
+    def logits(self, model: nn.Module, tokens: Tensor) -> Tensor:
+        """Give the logits at every position: (B, T, V)."""
+        return model(tokens)
+
+    def optimizer(self, model: nn.Module, *, fused: bool) -> Optimizer:
+        """Make an AdamW that pulls matrices towards zero, and nothing else."""
+        matrices = [p for p in model.parameters() if p.ndim >= 2]
+        rest = [p for p in model.parameters() if p.ndim < 2]
+        groups = [
+            {"params": matrices, "weight_decay": 0.1},
+            {"params": rest, "weight_decay": 0.0},
+        ]
+        return AdamW(groups, lr=1e-3, betas=(0.9, 0.99), fused=fused or None)
+
+    def own_step(self, model: nn.Module, tokens: Tensor) -> Callable[[], object]:
+        """Make a function that does one step of the library's loop, batch and all."""
+        run = Run(model, tokens, self.recipe)
+
+        def step() -> object:
+            # Its schedule has an end; the clock has not.
+            run.step %= self.recipe.steps
+            run.change_parameters()
+            return run.read_losses()
+
+        return step
+
+    def generate(
+        self,
+        model: nn.Module,
+        prompt: list[int],
+        count: int,
+        *,
+        cached: bool,
+        temperature: float = 0.8,
+    ) -> list[int]:
+        """Sample by its generate, from one seed."""
+        model.eval()
+        (tokens,) = generate(
+            model,
+            [prompt],
+            max_new_tokens=count,
+            temperature=temperature,
+            seed=0,
+            use_cache=cached,
+        )
+        return tokens
+
+    def same_tokens(self, model: nn.Module, prompt: list[int], count: int) -> bool:
+        """Whether the cache changes no token, sampled or the likeliest."""
+        for temperature in (0.8, 0.0):
+            with_cache, without = (
+                self.generate(
+                    model, prompt, count, cached=cached, temperature=temperature
+                )
+                for cached in (True, False)
+            )
+            if with_cache != without:
+                return False
+        return True
+
+
+@dataclass(frozen=True)
+class Racer:
+    """A model, a recipe, and the loss that they are to reach."""
+
+    contender: Ours
+    recipe: Recipe
+    loss: float
+
+
+def contestants() -> list[Ours]:
+    """Give the library's model as the textbook has it, and as the fast recipe does."""
+    fast = Ours(FAST, "ours, fast", Recipe.fast())
+    return [Ours(), fast]
+
+
+def racers() -> list[Racer]:
+    """Give what is trained to a loss: plain and fast to 1.88, and longer to 1.60."""
+    plain = Recipe.plain(steps=1500)
+    fast = Recipe.fast()
+    long = Recipe.fast(steps=700, batch_size=32)
+    return [
+        Racer(Ours(name="ours, plain to 1.88", recipe=plain), plain, 1.88),
+        Racer(Ours(FAST, "ours, fast to 1.88", fast), fast, 1.88),
+        Racer(Ours(FAST, "ours, fast to 1.60", long), long, 1.60),
+    ]
+
+
+@torch.no_grad()
+def scatter(model: nn.Module, *, seed: int = 0) -> nn.Module:
+    """Move every parameter a little, so that no two tokens are equally likely.
+
+    A model whose last matrix starts at zero would else generate what any wrong one
+    does.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        noise = torch.randn(parameter.shape, generator=generator)
+        parameter.add_(0.05 * noise.to(parameter.device))
+    return model

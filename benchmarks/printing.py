@@ -1,0 +1,60 @@
+"""What a report says, in lines that fit a terminal."""
+
+from collections.abc import Iterator
+
+__all__ = ["lines"]
+
+
+def lines(report: dict) -> Iterator[str]:
+    """Give the lines of a report: where it was taken, then what was found."""
+    stamp = report["stamp"]
+    dirty = " and changes" if stamp["dirty"] else ""
+    yield f"{report['kind']}: {stamp['date']}, commit {stamp['commit'][:10]}{dirty}"
+    yield (
+        f"{stamp['device']}; {stamp['cpu']}; {stamp['threads']} threads of "
+        f"{stamp['cores']} cores; torch {stamp['torch']}"
+    )
+    for peer, version in stamp["peers"].items():
+        yield f"  {peer}: {version}"
+    if report["quick"]:
+        yield "quick: these numbers only show that the program runs"
+    yield ""
+    yield from _shown(report["results"], 0)
+
+
+def _shown(value: object, depth: int) -> Iterator[str]:
+    """Show what is nested as what is indented; small things on one line."""
+    indent = "  " * depth
+    if isinstance(value, dict):
+        width = max((len(str(key)) for key in value), default=0)
+        for key, each in value.items():
+            if _is_small(each):
+                yield f"{indent}{key!s:<{width}}  {_inline(each)}"
+            else:
+                yield f"{indent}{key}"
+                yield from _shown(each, depth + 1)
+    elif isinstance(value, list) and not _is_small(value):
+        for each in value:
+            yield f"{indent}{_inline(each)}"
+    else:
+        yield f"{indent}{_inline(value)}"
+
+
+def _is_small(value: object) -> bool:
+    if isinstance(value, dict) and "median_ms" in value:
+        return True
+    return not isinstance(value, dict | list) or len(_inline(value)) <= 60
+
+
+def _inline(value: object) -> str:
+    if isinstance(value, dict) and "median_ms" in value:
+        quartiles = "{lower_quartile_ms:.2f} to {upper_quartile_ms:.2f}"
+        shown = "{median_ms:9.2f} ms  (" + quartiles + ", {count} calls)"
+        return shown.format(**value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_inline(each)}" for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_inline(each) for each in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,258 @@
+"""Seconds of training to a loss on all of the validation text.
+
+nanoGPT runs its own train.py, with the command that its README gives for a CPU. What it
+prints says how long each step took; steps that also evaluate are counted as a median
+step. Ours runs its own loop, seed after seed. All are judged by one function, on every
+token of the validation text.
+"""
+
+import os
+import pickle
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmarks.contenders import SMALL, Size, num_parameters
+from benchmarks.ours import Racer
+from benchmarks.peers import NanoGPT
+from tested_transformer.training import Recipe, evaluate, train
+
+__all__ = ["documented_seconds", "measure_race", "nanogpt_run", "whole_loss"]
+
+# From nanoGPT's README, "I only have a macbook".
+COMMAND = (
+    "train.py config/train_shakespeare_char.py --device=cpu --compile=False "
+    "--eval_iters=20 --log_interval=1 --block_size=64 --batch_size=12 --n_layer=4 "
+    "--n_head=4 --n_embd=128 --max_iters=2000 --lr_decay_iters=2000 --dropout=0.0"
+)
+EVALUATED_EVERY = 250
+STEP = re.compile(r"^iter (\d+): loss [\d.]+, time ([\d.]+)ms", re.MULTILINE)
+
+
+@torch.no_grad()
+def whole_loss(
+    logits: Callable[[Tensor], Tensor], tokens: Tensor, context: int, batch: int = 64
+) -> float:
+    """Give the mean loss over all of a text, each token but the first predicted once.
+
+    The text is cut into windows that do not overlap; in each, a token is predicted
+    from those before it.
+    """
+    total = 0.0
+    windows = range(0, len(tokens) - 1, context)
+    full = [start for start in windows if start + context < len(tokens)]
+    for first in range(0, len(full), batch):
+        rows = [tokens[s : s + context + 1] for s in full[first : first + batch]]
+        total += _summed(logits, torch.stack(rows))
+    rest = tokens[len(full) * context :]
+    if len(rest) > 1:
+        total += _summed(logits, rest[None])
+    return total / (len(tokens) - 1)
+
+
+def _summed(logits: Callable[[Tensor], Tensor], windows: Tensor) -> float:
+    guesses = logits(windows[:, :-1].contiguous())
+    wanted = windows[:, 1:].flatten()
+    return F.cross_entropy(guesses.flatten(0, 1), wanted, reduction="sum").item()
+
+
+def documented_seconds(printed: str, *, steps: int) -> tuple[float, float]:
+    """Read nanoGPT's own times: seconds of ``steps`` steps, and of the median step.
+
+    Raises:
+        ValueError: If steps are missing from what it printed.
+    """
+    times = {int(i): float(ms) / 1000 for i, ms in STEP.findall(printed)}
+    missing = [i for i in range(steps) if i not in times]
+    if missing:
+        raise ValueError(f"nanoGPT printed no time for step {missing[0]} of {steps}")
+    plain = [times[i] for i in range(1, steps) if i % EVALUATED_EVERY]
+    median = statistics.median(plain)
+    return sum(plain) + (steps - len(plain)) * median, median
+
+
+def nanogpt_run(
+    checkout: Path, text: str, command: str, *, steps: int, threads: int | None = None
+) -> tuple[str, dict]:
+    """Run a command of nanoGPT in a copy of its files.
+
+    Args:
+        checkout: Where its files are.
+        text: What it is to learn.
+        command: What follows ``python``.
+        steps: How many steps it is told to do. Fewer than it documents are for trying
+            out this program.
+        threads: How many threads it may have; as many as it likes by default.
+
+    Returns:
+        What it printed, and what it saved after its last step.
+
+    Raises:
+        ValueError: If it fails.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        for name in ("train.py", "model.py", "configurator.py"):
+            shutil.copy(checkout / name, home)
+        shutil.copytree(checkout / "config", home / "config")
+        _prepare(home / "data" / "shakespeare_char", text)
+        # Saved whatever its own estimate of the loss, and every step's time shown:
+        # nothing else is added to what it documents.
+        extra = ["--always_save_checkpoint=True", "--log_interval=1"]
+        if steps < EVALUATED_EVERY:
+            extra += [f"--max_iters={steps}", f"--eval_interval={steps}"]
+        done = subprocess.run(
+            [sys.executable, *command.split(), *extra],
+            cwd=home,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | ({"OMP_NUM_THREADS": str(threads)} if threads else {}),
+        )
+        if done.returncode:
+            last = done.stderr.strip().splitlines()[-1:]
+            raise ValueError(f"nanoGPT's train.py failed: {' '.join(last)}")
+        saved = home / "out-shakespeare-char" / "ckpt.pt"
+        return done.stdout, torch.load(saved, map_location="cpu", weights_only=True)
+
+
+def run_nanogpt(
+    checkout: Path, text: str, validation: Tensor, *, threads: int, steps: int
+) -> dict:
+    """Run its documented command, and judge what it saved."""
+    start = time.perf_counter()
+    printed, saved = nanogpt_run(checkout, text, COMMAND, steps=steps, threads=threads)
+    wall = time.perf_counter() - start
+    seconds, step = documented_seconds(printed, steps=steps)
+    contender = NanoGPT(checkout)
+    model = contender.model(SMALL)
+    model.load_state_dict(saved["model"])
+    model.eval()
+    loss = whole_loss(lambda x: contender.logits(model, x), validation, SMALL.context)
+    return {
+        "command": f"python {COMMAND}",
+        "version": contender.version,
+        "parameters": num_parameters(model),
+        "steps": steps,
+        "training_seconds": round(seconds, 2),
+        "wall_seconds": round(wall, 2),
+        "median_step_ms": round(1000 * step, 3),
+        "its_best_estimate": round(float(saved["best_val_loss"]), 4),
+        "loss": round(loss, 4),
+    }
+
+
+def run_ours(
+    racer: Racer, tokens: Tensor, validation: Tensor, *, seed: int, size: Size = SMALL
+) -> dict:
+    """Train one model from scratch, and only then evaluate it."""
+    torch.manual_seed(seed)
+    model = racer.contender.model(size)
+    start = time.perf_counter()
+    train(model, tokens, replace(racer.recipe, seed=seed))
+    seconds = time.perf_counter() - start
+    model.eval()
+    loss = whole_loss(model, validation, size.context)
+    assert abs(loss - evaluate(model, validation)) < 1e-4
+    return {
+        "seed": seed,
+        "parameters": num_parameters(model),
+        "steps": racer.recipe.steps,
+        "training_seconds": round(seconds, 2),
+        "loss": round(loss, 4),
+    }
+
+
+def measure_race(
+    racers: Sequence[Racer],
+    text: str,
+    tokens: Tensor,
+    *,
+    nanogpt: Path | None,
+    threads: int,
+    seeds: Sequence[int] = (1, 2, 3, 4, 5),
+    quick: bool = False,
+) -> dict:
+    """Run every contender to its end; ours seed by seed, around nanoGPT's long run.
+
+    Args:
+        racers: Ours.
+        text: The text.
+        tokens: The same, encoded.
+        nanogpt: A checkout of nanoGPT.
+        threads: How many threads each is allowed.
+        seeds: The seeds of ours.
+        quick: Only try this program out: a few steps each.
+    """
+    cut = int(0.9 * len(tokens))
+    data, validation = tokens[:cut], tokens[cut:]
+    if quick:
+        seeds, validation = seeds[:2], validation[:2000]
+        racers = [replace(each, recipe=_shorter(each.recipe)) for each in racers]
+    report: dict = {"validation_tokens": len(validation), "contenders": {}}
+    for racer in racers:
+        report["contenders"][racer.contender.name] = {
+            "target_loss": racer.loss,
+            "recipe": racer.recipe.to_dict(),
+            "runs": [],
+        }
+
+    def run_seeds(some: Sequence[int]) -> None:
+        for seed in some:
+            for racer in racers:
+                run = run_ours(racer, data, validation, seed=seed)
+                report["contenders"][racer.contender.name]["runs"].append(run)
+
+    middle = len(seeds) // 2
+    run_seeds(seeds[:middle])
+    if nanogpt is None:
+        report["nanoGPT"] = "not measured: --nanogpt was not given"
+    else:
+        steps = 10 if quick else 2000
+        report["nanoGPT"] = run_nanogpt(
+            nanogpt, text, validation, threads=threads, steps=steps
+        )
+    run_seeds(seeds[middle:])
+    for entry in report["contenders"].values():
+        _conclude(entry, report["nanoGPT"])
+    return report
+
+
+def _conclude(entry: dict, theirs: dict | str) -> None:
+    seconds = [run["training_seconds"] for run in entry["runs"]]
+    losses = [run["loss"] for run in entry["runs"]]
+    entry["median_seconds"] = round(statistics.median(seconds), 2)
+    entry["slowest_seconds"] = max(seconds)
+    entry["worst_loss"] = max(losses)
+    entry["every_seed_at_target"] = max(losses) <= entry["target_loss"]
+    if isinstance(theirs, dict):
+        speed_up = theirs["training_seconds"] / entry["median_seconds"]
+        entry["nanogpt_over_ours"] = round(speed_up, 2)
+
+
+def _shorter(recipe: Recipe) -> Recipe:
+    return replace(recipe, steps=10, warmup=min(recipe.warmup, 5))
+
+
+def _prepare(folder: Path, text: str) -> None:
+    """Write what nanoGPT's prepare.py writes, without its download."""
+    characters = sorted(set(text))
+    number = {character: index for index, character in enumerate(characters)}
+    ids = torch.tensor([number[c] for c in text], dtype=torch.uint16).numpy()
+    cut = int(0.9 * len(text))
+    folder.mkdir(parents=True)
+    ids[:cut].tofile(folder / "train.bin")
+    ids[cut:].tofile(folder / "val.bin")
+    meta = {"vocab_size": len(characters), "stoi": number, "itos": characters}
+    (folder / "meta.pkl").write_bytes(pickle.dumps(meta))

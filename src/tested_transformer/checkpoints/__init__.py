@@ -1,0 +1,29 @@
+"""Checkpoints: models and runs kept so that nothing is lost, and nothing is pickled.
+
+Weights of GPT-2 and of nanoGPT are read in their own layouts.
+"""
+
+from tested_transformer.checkpoints.errors import CheckpointError
+from tested_transformer.checkpoints.hub import hub_file, load_gpt2, load_nanogpt
+from tested_transformer.checkpoints.layouts import from_gpt2, from_nanogpt, to_gpt2
+from tested_transformer.checkpoints.loading import (
+    Checkpoint,
+    has_checkpoint,
+    load_checkpoint,
+)
+from tested_transformer.checkpoints.saving import CheckpointWriter, save_checkpoint
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "CheckpointWriter",
+    "from_gpt2",
+    "from_nanogpt",
+    "has_checkpoint",
+    "hub_file",
+    "load_checkpoint",
+    "load_gpt2",
+    "load_nanogpt",
+    "save_checkpoint",
+    "to_gpt2",
+]

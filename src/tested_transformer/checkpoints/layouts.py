@@ -1,0 +1,275 @@
+"""Weights by other names: the layouts of GPT-2 and of nanoGPT.
+
+Both have one matrix for queries, keys and values, which is cut in three here. GPT-2
+keeps its matrices as (in, out), the transpose of what ``nn.Linear`` has; nanoGPT keeps
+them as (out, in), under the same names.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tested_transformer.checkpoints.errors import CheckpointError
+from tested_transformer.checkpoints.weights import check_fit, model_with
+from tested_transformer.gpt import GPT, GPTConfig
+
+__all__ = ["from_gpt2", "from_nanogpt", "to_gpt2"]
+
+# --8<-- [start:names]
+# Their names and ours, in front of .weight and .bias.
+_AROUND = {"wte": "token_embedding", "wpe": "position_embedding", "ln_f": "norm"}
+_IN_BLOCK = {
+    "ln_1": ["attention_norm"],
+    "attn.c_attn": ["attention.q_proj", "attention.k_proj", "attention.v_proj"],
+    "attn.c_proj": ["attention.o_proj"],
+    "ln_2": ["feed_forward_norm"],
+    "mlp.c_fc": ["feed_forward.up"],
+    "mlp.c_proj": ["feed_forward.down"],
+}
+# What GPT-2 keeps as (in, out).
+_TURNED = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight$")
+# The causal mask, which old files carry along.
+_MASKS = re.compile(r"\.attn\.(bias|masked_bias)$")
+# --8<-- [end:names]
+
+# --8<-- [start:settings]
+# Our settings and theirs.
+_OF_GPT2 = {
+    "vocab_size": "vocab_size",
+    "max_seq_len": "n_positions",
+    "d_model": "n_embd",
+    "num_heads": "n_head",
+    "num_layers": "n_layer",
+    "d_ff": "n_inner",
+    "activation": "activation_function",
+    "tie_head": "tie_word_embeddings",
+}
+_OF_NANOGPT = {
+    "vocab_size": "vocab_size",
+    "max_seq_len": "block_size",
+    "d_model": "n_embd",
+    "num_heads": "n_head",
+    "num_layers": "n_layer",
+    "bias": "bias",
+    "dropout": "dropout",
+}
+# What GPT-2 does where config.json does not say.
+_SILENT = {
+    "n_inner": None,
+    "activation_function": "gelu_new",
+    "tie_word_embeddings": True,
+}
+# What GPT-2 can be told to do otherwise, and GPT cannot.
+_FIXED = {
+    "model_type": "gpt2",
+    "layer_norm_epsilon": 1e-5,
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "add_cross_attention": False,
+}
+_ACTIVATIONS = {
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu": "gelu",
+    "relu": "relu",
+    "relu2": "relu2",
+    "silu": "silu",
+    "swish": "silu",
+}
+# --8<-- [end:settings]
+
+
+# --8<-- [start:from-gpt2]
+def from_gpt2(
+    weights: Mapping[str, Tensor],
+    settings: Mapping[str, Any],
+    *,
+    dropout: float = 0.0,
+    origin: str = "the given model",
+) -> GPT:
+    """Make a model of weights in the layout of GPT-2, as ``transformers`` has it.
+
+    Args:
+        weights: Tensors by name, with ``transformer.`` in front of it or without.
+        settings: What ``config.json`` holds.
+        dropout: The new model's. GPT-2 has three of them, which are not read.
+        origin: Where this is from, for the message of an error.
+
+    Raises:
+        CheckpointError: If a weight is missing, too many, or of another shape, or a
+            setting is missing, or asks for what ``GPT`` does not do.
+    """
+    for name, value in _FIXED.items():
+        if settings.get(name, value) != value:
+            raise CheckpointError(
+                f"{origin} has {name}={settings[name]!r}; "
+                f"only {name}={value!r} can be read"
+            )
+    settings = {**_SILENT, **settings}
+    activation = settings["activation_function"]
+    if activation not in _ACTIVATIONS:
+        raise CheckpointError(
+            f"{origin} has activation_function={activation!r}; "
+            f"only {', '.join(_ACTIVATIONS)} can be read"
+        )
+    settings["activation_function"] = _ACTIVATIONS[activation]
+    config = _read_settings(settings, _OF_GPT2, origin, dropout=dropout)
+    ours = _to_ours(weights, config, origin, turned=True)
+    return model_with(config, ours, origin)
+
+
+# --8<-- [end:from-gpt2]
+
+
+# --8<-- [start:from-nanogpt]
+def from_nanogpt(
+    weights: Mapping[str, Tensor],
+    settings: Mapping[str, Any],
+    *,
+    origin: str = "the given model",
+) -> GPT:
+    """Make a model of weights in the layout of nanoGPT.
+
+    nanoGPT saves a pickle, which can run any program when it is opened, so this library
+    opens none. Whoever trusts theirs takes out of it what is needed::
+
+        checkpoint = torch.load("out/ckpt.pt", map_location="cpu", weights_only=True)
+        weights = {name: x.clone() for name, x in checkpoint["model"].items()}
+        safetensors.torch.save_file(weights, "model.safetensors")
+        json.dump(checkpoint["model_args"], open("config.json", "w"))
+
+    Args:
+        weights: Tensors by name; what ``torch.compile`` puts in front of it is ignored.
+        settings: nanoGPT's ``model_args``.
+        origin: Where this is from, for the message of an error.
+
+    Raises:
+        CheckpointError: If a weight is missing, too many, or of another shape, or a
+            setting is missing or does not fit.
+    """
+    config = _read_settings(settings, _OF_NANOGPT, origin)
+    ours = _to_ours(weights, config, origin, turned=False)
+    return model_with(config, ours, origin)
+
+
+# --8<-- [end:from-nanogpt]
+
+
+# --8<-- [start:to-gpt2]
+def to_gpt2(model: GPT) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Give a model's weights in the layout of GPT-2, and what its config.json says.
+
+    Raises:
+        ValueError: If the model has what GPT-2 has not.
+    """
+    _check_is_gpt2(model.config)
+    theirs = _in_layout(model.state_dict(), model.config, turned=True)
+    settings = {name: getattr(model.config, ours) for ours, name in _OF_GPT2.items()}
+    names = {ours: name for name, ours in reversed(_ACTIVATIONS.items())}
+    settings["activation_function"] = names[model.config.activation]
+    for kind in ("attn_pdrop", "embd_pdrop", "resid_pdrop"):
+        settings[kind] = model.config.dropout
+    copies = {name: x.clone(memory_format=_DENSE) for name, x in theirs.items()}
+    return copies, {**_FIXED, **settings, "architectures": ["GPT2LMHeadModel"]}
+
+
+# --8<-- [end:to-gpt2]
+
+_DENSE = torch.contiguous_format
+
+
+# --8<-- [start:layout]
+def _homes(config: GPTConfig) -> dict[str, list[str]]:
+    """Give for each of their names the one or three of ours that lie in it."""
+    pairs = {f"transformer.{name}": [ours] for name, ours in _AROUND.items()}
+    for i in range(config.num_layers):
+        for name, ours in _IN_BLOCK.items():
+            pairs[f"transformer.h.{i}.{name}"] = [f"blocks.{i}.{x}" for x in ours]
+    if not config.tie_head:
+        pairs["lm_head"] = ["head"]
+    return {
+        f"{name}.{kind}": [f"{x}.{kind}" for x in ours]
+        for name, ours in pairs.items()
+        for kind in ("weight", "bias")
+    }
+
+
+def _in_layout(
+    ours: Mapping[str, Tensor], config: GPTConfig, *, turned: bool
+) -> dict[str, Tensor]:
+    """Put our weights into their layout."""
+    theirs: dict[str, Tensor] = {}
+    for name, homes in _homes(config).items():
+        if homes[0] in ours:  # without bias, there are fewer
+            whole = torch.cat([ours[home] for home in homes])
+            theirs[name] = whole.T if turned and _TURNED.search(name) else whole
+    return theirs
+
+
+def _to_ours(
+    weights: Mapping[str, Tensor], config: GPTConfig, origin: str, *, turned: bool
+) -> dict[str, Tensor]:
+    """Take our weights out of their layout."""
+    theirs = {_full_name(name): tensor for name, tensor in weights.items()}
+    theirs = {name: x for name, x in theirs.items() if not _MASKS.search(name)}
+    head = theirs.pop("lm_head.weight", None) if config.tie_head else None
+    with torch.device("meta"):
+        wanted = _in_layout(GPT(config).state_dict(), config, turned=turned)
+    check_fit(wanted, theirs, origin)
+    if head is not None and not torch.equal(head, theirs["transformer.wte.weight"]):
+        raise CheckpointError(
+            f"{origin} ties the head to the token embedding, and has two matrices"
+        )
+    ours: dict[str, Tensor] = {}
+    for name, homes in _homes(config).items():
+        if name in theirs:
+            tensor = theirs[name].float()
+            whole = tensor.T if turned and _TURNED.search(name) else tensor
+            parts = whole.chunk(len(homes))
+            ours |= zip(homes, parts, strict=True)
+    return ours
+
+
+def _full_name(name: str) -> str:
+    name = name.removeprefix("_orig_mod.")
+    return (
+        name if name.startswith(("transformer.", "lm_head.")) else f"transformer.{name}"
+    )
+
+
+# --8<-- [end:layout]
+
+
+def _read_settings(
+    settings: Mapping[str, Any], names: Mapping[str, str], origin: str, **more: Any
+) -> GPTConfig:
+    missing = [name for name in names.values() if name not in settings]
+    if missing:
+        raise CheckpointError(f"{origin} does not say {', '.join(missing)}")
+    values = {ours: settings[name] for ours, name in names.items()}
+    try:
+        return GPTConfig(**values, **more)
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{origin} has settings that do not fit: {error}"
+        ) from None
+
+
+def _check_is_gpt2(config: GPTConfig) -> None:
+    free = {*_OF_GPT2, "num_kv_heads", "activation", "dropout", "zero_init", "fused"}
+    strange = [
+        f"{field.name}={getattr(config, field.name)!r}"
+        for field in fields(config)
+        if field.name not in free and getattr(config, field.name) != field.default
+    ]
+    if config.num_kv_heads not in (None, config.num_heads):
+        strange.append(f"num_kv_heads={config.num_kv_heads}")
+    if config.activation not in _ACTIVATIONS.values():
+        strange.append(f"activation={config.activation!r}")
+    if strange:
+        raise ValueError(f"GPT-2 has no {', '.join(strange)}")

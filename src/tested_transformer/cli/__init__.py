@@ -1,0 +1,5 @@
+"""The command ``tested-transformer``: train, generate, evaluate, info."""
+
+from tested_transformer.cli.command import main
+
+__all__ = ["main"]

@@ -1,0 +1,69 @@
+"""Ctrl-C and SIGTERM: once to save and leave, twice to leave at once."""
+
+import os
+import signal
+import threading
+from contextlib import suppress
+from types import FrameType, TracebackType
+
+__all__ = ["StopRequest"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SHOW_CURSOR = b"\x1b[?25h"
+
+
+class StopRequest:
+    """Notes that the run is to stop, and lets the step be finished and saved.
+
+    To be used as ``with StopRequest() as stop:``, and called: ``stop()`` says whether
+    it is to stop. The second signal ends the process there and then, which does no
+    harm: the last checkpoint is whole.
+
+    Args:
+        repeats: Whether a second signal does that. Not under torchrun, which passes
+            signals on, and has a patience of its own.
+    """
+
+    def __init__(self, *, repeats: bool = True) -> None:
+        self.signal: signal.Signals | None = None
+        self._repeats = repeats
+        self._before: dict[signal.Signals, object] = {}
+
+    def __call__(self) -> bool:
+        """Say whether the run is to stop."""
+        return self.signal is not None
+
+    @property
+    def status(self) -> int:
+        """The exit status: 128 and the number of the signal, as shells have it."""
+        return 0 if self.signal is None else 128 + self.signal
+
+    def __enter__(self) -> "StopRequest":
+        """Take the signals, where Python lets us: in the main thread."""
+        if threading.current_thread() is threading.main_thread():
+            self._before = {one: signal.signal(one, self._note) for one in _SIGNALS}
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give them back."""
+        for one, handler in self._before.items():
+            signal.signal(one, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        # Not print: the signal may have come in the middle of one.
+        if self.signal is None:
+            self.signal = signal.Signals(number)
+            _write(b"\nfinishing the step, then saving; once more to leave at once\n")
+        elif self._repeats:
+            _write((_SHOW_CURSOR if os.isatty(2) else b"") + b"left at once\n")
+            os._exit(128 + number)
+
+
+def _write(text: bytes) -> None:
+    with suppress(OSError):  # Perhaps nobody is there to read it.
+        os.write(2, text)

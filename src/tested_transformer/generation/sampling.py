@@ -1,0 +1,155 @@
+"""From logits to the next token: which tokens may come, how likely, and the draw."""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+__all__ = [
+    "check_sampling",
+    "draw",
+    "penalize_repetition",
+    "sampling_probabilities",
+]
+
+
+# --8<-- [start:probabilities]
+def sampling_probabilities(
+    logits: Float[Tensor, "*batch V"],
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+) -> Float[Tensor, "*batch V"]:
+    """Give each token the probability with which it is meant to be drawn.
+
+    The settings are applied in the order of the arguments, each to what the one before
+    it has left, shared out to a sum of one. Of equally likely tokens, the lower id
+    ranks first.
+
+    Args:
+        logits: The model's scores of the tokens.
+        temperature: What to divide the logits by. Below 1 the likely tokens get
+            likelier; 0 is the limit, in which the first of the largest gets all.
+        top_k: Keep this many of the likeliest tokens.
+        top_p: Keep the fewest likeliest tokens that have this probability together.
+        min_p: Keep the tokens that are at least this share as likely as the likeliest.
+
+    Raises:
+        ValueError: If a setting is out of its range.
+
+    Sources: for top-k Fan et al., 2018, "Hierarchical Neural Story Generation",
+    section 5.4; for top-p Holtzman et al., 2020, "The Curious Case of Neural Text
+    Degeneration", section 3.1; for min-p Nguyen et al., 2024, "Turning Up the Heat".
+    """
+    check_sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+    probabilities = _soften(logits.float(), temperature)
+    if top_k is not None or top_p is not None:
+        ranked, ids = probabilities.sort(dim=-1, descending=True, stable=True)
+        if top_k is not None:
+            ranks = torch.arange(ranked.shape[-1], device=ranked.device)
+            ranked = _share_out(ranked, ranks < top_k)
+        if top_p is not None and top_p < 1.0:  # rounding must not cut off a tail at 1
+            ahead = ranked.cumsum(dim=-1).roll(1, dims=-1)
+            ahead[..., 0] = 0.0  # the probability of all that rank before a token
+            ranked = _share_out(ranked, ahead < top_p)
+        probabilities = torch.zeros_like(ranked).scatter(-1, ids, ranked)
+    if min_p is not None:
+        likeliest = probabilities.amax(dim=-1, keepdim=True)
+        probabilities = _share_out(probabilities, probabilities >= min_p * likeliest)
+    return probabilities
+
+
+def _soften(logits: Tensor, temperature: float) -> Tensor:
+    if temperature == 1.0:
+        return logits.softmax(dim=-1)
+    if temperature == 0.0:
+        first = logits.argmax(dim=-1, keepdim=True)
+        return torch.zeros_like(logits).scatter(-1, first, 1.0)
+    # With the largest at 0, a tiny temperature gives -inf at worst, not NaN.
+    behind = logits - logits.amax(dim=-1, keepdim=True)
+    tiny = torch.finfo(logits.dtype).tiny
+    return (behind / max(temperature, tiny)).softmax(dim=-1)
+
+
+def _share_out(probabilities: Tensor, kept: Tensor) -> Tensor:
+    left = probabilities * kept
+    return left / left.sum(dim=-1, keepdim=True)
+
+
+# --8<-- [end:probabilities]
+
+
+# --8<-- [start:penalty]
+def penalize_repetition(
+    logits: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"], penalty: float
+) -> Float[Tensor, "B V"]:
+    """Make tokens that have been there less likely: divide logits, multiply negative.
+
+    Args:
+        logits: The model's scores of the tokens.
+        seen: ``True`` for each token that the prompt or the answer so far holds.
+        penalty: 1 changes nothing; below 1 repetition is favored.
+
+    Raises:
+        ValueError: If ``penalty`` is not positive.
+
+    Source: Keskar et al., 2019, "CTRL", section 4.1, with the division turned into a
+    multiplication below zero, where it would favor what it should punish.
+    """
+    check_sampling(repetition_penalty=penalty)
+    punished = torch.where(logits > 0, logits / penalty, logits * penalty)
+    return torch.where(seen, punished, logits)
+
+
+# --8<-- [end:penalty]
+
+
+# --8<-- [start:draw]
+def draw(
+    probabilities: Float[Tensor, "B V"], generators: list[torch.Generator]
+) -> Int[Tensor, "B"]:
+    """Draw one token for each row: a race in which token v waits Exp(p_v) seconds.
+
+    The first to arrive wins. Of exponential waiting times with rates p, that is token
+    v with probability p_v; a token with probability 0 never arrives.
+
+    Args:
+        probabilities: How likely each token is; each row sums to one.
+        generators: One for each row, so that no row disturbs another.
+    """
+    waits = torch.empty_like(probabilities)
+    for row, generator in zip(waits, generators, strict=True):
+        row.exponential_(generator=generator)
+    return (probabilities / waits).argmax(dim=-1)
+
+
+# --8<-- [end:draw]
+
+
+def check_sampling(
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+    repetition_penalty: float = 1.0,
+) -> None:
+    """Look at settings for sampling before any work is done.
+
+    Raises:
+        ValueError: If a setting is out of its range.
+    """
+    # Each condition is one that holds, so that NaN fails it.
+    if not 0.0 <= temperature < float("inf"):
+        raise ValueError(f"temperature={temperature} must be 0 or more, and finite")
+    if top_k is not None and not top_k >= 1:
+        raise ValueError(f"top_k={top_k} must be at least 1")
+    if top_p is not None and not 0.0 < top_p <= 1.0:
+        raise ValueError(f"top_p={top_p} must be more than 0 and at most 1")
+    if min_p is not None and not 0.0 <= min_p <= 1.0:
+        raise ValueError(f"min_p={min_p} must lie between 0 and 1")
+    if not 0.0 < repetition_penalty < float("inf"):
+        raise ValueError(
+            f"repetition_penalty={repetition_penalty} must be more than 0, and finite"
+        )

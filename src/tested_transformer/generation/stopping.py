@@ -1,0 +1,108 @@
+"""Where to stop: sequences that end an answer, and are never shown, not even in part.
+
+The same watch works on tokens and on text. What could be the beginning of a stop
+sequence is held back until it is clear that it is not.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+__all__ = ["StopWatch", "TextWatch"]
+
+Run = TypeVar("Run", str, tuple[int, ...])
+
+
+# --8<-- [start:watch]
+class StopWatch(Generic[Run]):
+    """Let an answer pass, piece by piece, up to the first stop sequence.
+
+    Args:
+        stops: What ends the answer: strings, or tuples of token ids.
+        nothing: An empty piece: ``""`` or ``()``.
+
+    Raises:
+        ValueError: If a stop sequence is empty.
+    """
+
+    def __init__(self, stops: Sequence[Run], nothing: Run) -> None:
+        for index, stop in enumerate(stops):
+            if not stop:
+                raise ValueError(f"stop[{index}] is empty: it would stop at once")
+        self.stops = list(stops)
+        self.nothing = nothing
+        self.held = nothing
+        self.stopped = False
+
+    def feed(self, piece: Run) -> Run:
+        """Take the next piece; give what can be shown by now."""
+        if not self.stops:
+            return piece
+        shown = self.nothing
+        for at in range(len(piece)):
+            if self.stopped:
+                break
+            self.held += piece[at : at + 1]
+            ended = [stop for stop in self.stops if self.held[-len(stop) :] == stop]
+            self.stopped = bool(ended)
+            keep = max(map(len, ended)) if ended else self._beginning()
+            shown += self._release(len(self.held) - keep)
+        return shown
+
+    def finish(self) -> Run:
+        """Give what was held back, once it is sure that nothing more will come."""
+        return self.nothing if self.stopped else self._release(len(self.held))
+
+    def _beginning(self) -> int:
+        """Count what is held at the end that a stop sequence may begin with."""
+        lengths = range(len(self.held), 0, -1)
+        return next((n for n in lengths if self._may_begin(self.held[-n:])), 0)
+
+    def _may_begin(self, piece: Run) -> bool:
+        return any(stop[: len(piece)] == piece for stop in self.stops)
+
+    def _release(self, length: int) -> Run:
+        shown, self.held = self.held[:length], self.held[length:]
+        return shown
+
+
+# --8<-- [end:watch]
+
+
+class TextWatch:
+    """Turn tokens into text as they come, up to the first stop string.
+
+    A letter that is spread over several tokens is held back until it is whole.
+
+    Args:
+        decode: Turns token ids into text.
+        stops: The strings that end the answer.
+
+    Raises:
+        ValueError: If a stop string is empty.
+    """
+
+    def __init__(
+        self, decode: Callable[[list[int]], str], stops: Sequence[str] = ()
+    ) -> None:
+        self.decode = decode
+        self.watch = StopWatch(stops, "")
+        self.tokens: list[int] = []
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string has come."""
+        return self.watch.stopped
+
+    def feed(self, tokens: Sequence[int]) -> str:
+        """Take the next tokens; give the text that can be shown by now."""
+        self.tokens += tokens
+        text = self.decode(self.tokens)
+        if text.endswith("\N{REPLACEMENT CHARACTER}"):
+            return ""
+        self.tokens = []
+        return self.watch.feed(text)
+
+    def finish(self) -> str:
+        """Give what was held back, once it is sure that nothing more will come."""
+        text, self.tokens = self.decode(self.tokens) if self.tokens else "", []
+        return self.watch.feed(text) + self.watch.finish()

@@ -1,0 +1,40 @@
+"""Training: the recipe, the loop, and whether the loss can be believed."""
+
+from tested_transformer.training.devices import choose_device, choose_precision
+from tested_transformer.training.distributed import World, join_world, leave_world
+from tested_transformer.training.divergence import TrainingDivergedError
+from tested_transformer.training.evaluation import (
+    HonestLoss,
+    evaluate,
+    honest_loss,
+    next_token_loss,
+)
+from tested_transformer.training.loop import train
+from tested_transformer.training.muon import Muon, orthogonalize
+from tested_transformer.training.optimizers import make_optimizers
+from tested_transformer.training.progress import Progress, Validation
+from tested_transformer.training.recipe import Recipe
+from tested_transformer.training.schedule import rate_factor
+from tested_transformer.training.state import TrainingState
+
+__all__ = [
+    "HonestLoss",
+    "Muon",
+    "Progress",
+    "Recipe",
+    "TrainingDivergedError",
+    "TrainingState",
+    "Validation",
+    "World",
+    "choose_device",
+    "choose_precision",
+    "evaluate",
+    "honest_loss",
+    "join_world",
+    "leave_world",
+    "make_optimizers",
+    "next_token_loss",
+    "orthogonalize",
+    "rate_factor",
+    "train",
+]

@@ -1,0 +1,183 @@
+"""How good a model is: its loss on all of a text, and whether that loss is honest."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int, Integer
+from torch import Tensor, nn
+
+from tested_transformer.training.devices import autocast, choose_precision
+
+__all__ = ["HonestLoss", "evaluate", "honest_loss", "next_token_loss"]
+
+
+# --8<-- [start:loss]
+def next_token_loss(
+    logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"], reduction: str = "mean"
+) -> Float[Tensor, "..."]:
+    """Give the mean of ``-log(probability of the token that came)``, in nats."""
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction=reduction)
+
+
+# --8<-- [end:loss]
+
+
+# --8<-- [start:evaluate]
+def evaluate(
+    model: nn.Module,
+    tokens: Integer[Tensor, "N"],
+    *,
+    seq_len: int | None = None,
+    batch_size: int = 64,
+    precision: str = "fp32",
+) -> float:
+    """Give the mean loss over all of a text: every token but the first, once.
+
+    The text is cut into windows of ``seq_len`` that do not overlap, the last one
+    shorter; each token is predicted from what comes before it in its window. Nothing
+    is drawn, so two models, or two runs, are compared on the very same predictions.
+
+    Args:
+        model: Gives logits (B, T, V) for tokens (B, T).
+        tokens: The text.
+        seq_len: The length of a window; the longest that the model takes by default.
+        batch_size: How many windows are read side by side.
+        precision: The numbers to multiply in; see ``choose_precision``.
+
+    Raises:
+        ValueError: If there are fewer than two tokens, or a size is not positive.
+    """
+    seq_len = _checked_length(model, tokens, seq_len)
+    if batch_size < 1:
+        raise ValueError(f"batch_size={batch_size} must be positive")
+    count = len(tokens) - 1
+    whole = count // seq_len
+    total = 0.0
+    with _evaluating(model, precision) as device:
+        for first in range(0, whole, batch_size):
+            rows = min(batch_size, whole - first)
+            start = first * seq_len
+            batch = _window(tokens, start, rows * seq_len, device)
+            inputs = batch[:-1].view(rows, seq_len)
+            targets = batch[1:].view(rows, seq_len)
+            total += next_token_loss(model(inputs), targets, "sum").item()
+        if whole * seq_len < count:
+            rest = _window(tokens, whole * seq_len, count - whole * seq_len, device)
+            logits = model(rest[None, :-1])
+            total += next_token_loss(logits, rest[None, 1:], "sum").item()
+    return total / count
+
+
+# --8<-- [end:evaluate]
+
+
+# --8<-- [start:honest]
+@dataclass(frozen=True)
+class HonestLoss:
+    """The loss at some positions, predicted in two ways that have to agree.
+
+    Args:
+        prefix: The mean loss where the model is given only what comes before.
+        full: The mean loss at the same positions in one pass over all of the window,
+            as the model is trained and evaluated.
+        gap: The largest difference at any one position.
+    """
+
+    prefix: float
+    full: float
+    gap: float
+
+
+def honest_loss(
+    model: nn.Module,
+    tokens: Integer[Tensor, "N"],
+    *,
+    seq_len: int | None = None,
+    num_windows: int = 16,
+    num_positions: int = 16,
+    seed: int = 0,
+    precision: str = "fp32",
+) -> HonestLoss:
+    """Predict tokens from their prefix alone, and again with the rest in view.
+
+    A model that sees what it is to predict, by a wrong mask or a norm over time, has
+    a fine loss and writes nonsense. When it reads only the prefix, in a pass of its
+    own, there is nothing to see: if the two losses differ, the loss is a lie.
+
+    Args:
+        model: Gives logits (B, T, V) for tokens (B, T).
+        tokens: The text.
+        seq_len: The length of a window; the longest that the model takes by default.
+        num_windows: How many windows are drawn.
+        num_positions: How many positions are drawn, the same in every window, beside
+            the first and the last.
+        seed: What they are drawn from.
+        precision: The numbers to multiply in; see ``choose_precision``.
+
+    Raises:
+        ValueError: If there are fewer than two tokens, or a size is not positive.
+    """
+    seq_len = min(_checked_length(model, tokens, seq_len), len(tokens) - 1)
+    _check_positive(num_windows=num_windows, num_positions=num_positions)
+    generator = torch.Generator().manual_seed(seed)
+    last = len(tokens) - 1 - seq_len
+    starts = torch.randint(last + 1, (num_windows,), generator=generator).tolist()
+    drawn = torch.randperm(seq_len, generator=generator)[:num_positions].tolist()
+    positions = sorted({0, seq_len - 1, *drawn})
+    with _evaluating(model, precision) as device:
+        windows = torch.stack([_window(tokens, s, seq_len, device) for s in starts])
+        inputs, targets = windows[:, :-1], windows[:, 1:, None]
+
+        def losses(logits: Tensor, position: int) -> Tensor:
+            logs = logits.float().log_softmax(dim=-1)
+            return -logs.gather(-1, targets[:, position])[:, 0]
+
+        logits = model(inputs)
+        full = torch.stack([losses(logits[:, p], p) for p in positions])
+        prefix = torch.stack(
+            [losses(model(inputs[:, : p + 1])[:, -1], p) for p in positions]
+        )
+    # Apple's GPUs have no float64.
+    full, prefix = full.cpu().double(), prefix.cpu().double()
+    gap = (full - prefix).abs().max()
+    return HonestLoss(prefix.mean().item(), full.mean().item(), gap.item())
+
+
+# --8<-- [end:honest]
+
+
+def _window(tokens: Tensor, start: int, length: int, device: torch.device) -> Tensor:
+    """Give ``length`` tokens and the one after them; the text may be on disk."""
+    return tokens[start : start + length + 1].to(device, torch.long)
+
+
+@contextmanager
+def _evaluating(model: nn.Module, precision: str) -> Iterator[torch.device]:
+    """Switch dropout and gradients off for a while."""
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad(), autocast(device, choose_precision(device, precision)):
+            yield device
+    finally:
+        model.train(was_training)
+
+
+def _check_positive(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name}={count} must be positive")
+
+
+def _checked_length(model: nn.Module, tokens: Tensor, seq_len: int | None) -> int:
+    if len(tokens) < 2:
+        raise ValueError(f"{len(tokens)} tokens are too few: to predict one takes 2")
+    if seq_len is None:
+        return model.config.max_seq_len
+    if seq_len < 1:
+        raise ValueError(f"seq_len={seq_len} must be positive")
+    return seq_len

@@ -1,0 +1,184 @@
+"""How to train: every number that a run depends on, in one place."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from tested_transformer.training.schedule import SCHEDULES
+
+__all__ = ["OPTIMIZERS", "PRECISIONS", "Recipe"]
+
+OPTIMIZERS = ("adamw", "muon")
+PRECISIONS = ("auto", "fp32", "bf16", "fp16")
+
+_POSITIVE = (
+    *("steps", "batch_size", "seq_len", "accumulate", "evaluate_every", "patience"),
+    *("lr", "embedding_lr", "head_lr", "vector_lr", "muon_lr", "muon_rounds"),
+    *("eps", "margin"),
+)
+
+
+# --8<-- [start:recipe]
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How to train. Same recipe, same data, same model: same losses.
+
+    The defaults are the textbook's: AdamW, decay for matrices alone, a warm-up, a
+    cosine, clipped gradients.
+
+    Args:
+        steps: How often the parameters are changed.
+        batch_size: Sequences that one change is drawn from, over all processes.
+        seq_len: Tokens in each; ``None`` for as many as the model takes.
+        accumulate: In how many parts a batch goes through the model. The gradient is
+            the same; the memory for activations is that of one part.
+        optimizer: ``adamw`` for all parameters, or ``muon`` for the matrices inside
+            the blocks and AdamW for the rest.
+        lr: AdamW's learning rate.
+        embedding_lr: The same for embeddings; ``None`` for ``lr``.
+        head_lr: The same for a head of its own; ``None`` for ``lr``.
+        vector_lr: The same for biases, gains and smear; ``None`` for ``lr``.
+        betas: How much AdamW keeps of its running mean and square.
+        eps: What AdamW adds to the root of the square.
+        weight_decay: How much of a matrix is lost at each step, times its rate.
+        muon_lr: Muon's learning rate.
+        muon_momentum: How much Muon keeps of its running mean.
+        muon_rounds: See ``orthogonalize``.
+        schedule: One of ``SCHEDULES``; see ``rate_factor``.
+        warmup: Steps until the learning rate is reached.
+        decay: The part of the run in which ``trapezoid`` falls.
+        final_lr: The learning rate at the end, as a part of that before.
+        clip: The longest gradient, all parameters taken together; 0 for no limit.
+        balance_weight: What a mixture of experts adds its balance loss with.
+        precision: ``fp32``, ``bf16``, ``fp16``, or ``auto`` for what the device is
+            good at.
+        compile: Have ``torch.compile`` make one program of model and loss.
+        evaluate_every: Steps between two evaluations.
+        margin: Above the best mean of recent losses by this much, the loss diverges.
+        patience: For how many steps it may.
+        seed: What batches and dropout are drawn from.
+
+    Raises:
+        ValueError: If a value is out of its range.
+    """
+
+    steps: int = 2000
+    batch_size: int = 12
+    seq_len: int | None = None
+    accumulate: int = 1
+    optimizer: str = "adamw"
+    lr: float = 1e-3
+    embedding_lr: float | None = None
+    head_lr: float | None = None
+    vector_lr: float | None = None
+    betas: tuple[float, float] = (0.9, 0.99)
+    eps: float = 1e-8
+    weight_decay: float = 0.1
+    muon_lr: float = 0.02
+    muon_momentum: float = 0.95
+    muon_rounds: int = 5
+    schedule: str = "cosine"
+    warmup: int = 100
+    decay: float = 0.5
+    final_lr: float = 0.1
+    clip: float = 1.0
+    balance_weight: float = 0.01
+    precision: str = "auto"
+    compile: bool = False
+    evaluate_every: int = 250
+    margin: float = 1.0
+    patience: int = 50
+    seed: int = 0
+
+    # --8<-- [end:recipe]
+
+    def __post_init__(self) -> None:
+        for name in _POSITIVE:
+            value = getattr(self, name)
+            # Not a comparison with <=, which NaN would pass.
+            if value is not None and not value > 0:
+                raise ValueError(f"{name}={value} must be positive")
+        for name in ("warmup", "weight_decay", "clip", "balance_weight", "seed"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name}={getattr(self, name)} must not be negative")
+        for name in ("decay", "final_lr"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} must lie between 0 and 1"
+                )
+        for name, value in (
+            ("betas[0]", self.betas[0]),
+            ("betas[1]", self.betas[1]),
+            ("muon_momentum", self.muon_momentum),
+        ):
+            if not 0.0 <= value < 1.0:
+                raise ValueError(f"{name}={value} must be at least 0 and less than 1")
+        for name, known in (
+            ("optimizer", OPTIMIZERS),
+            ("schedule", SCHEDULES),
+            ("precision", PRECISIONS),
+        ):
+            if getattr(self, name) not in known:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} must be one of {', '.join(known)}"
+                )
+        if self.warmup >= self.steps:
+            raise ValueError(
+                f"warmup={self.warmup} must be less than steps={self.steps}"
+            )
+        if self.batch_size % self.accumulate:
+            raise ValueError(
+                f"batch_size={self.batch_size} must be divisible by "
+                f"accumulate={self.accumulate}"
+            )
+
+    @classmethod
+    def plain(cls, **changes: Any) -> "Recipe":
+        """Give the textbook's recipe, with changes."""
+        return cls(**changes)
+
+    # --8<-- [start:fast]
+    @classmethod
+    def fast(cls, **changes: Any) -> "Recipe":
+        """Give the recipe that gets there in the fewest seconds, with changes.
+
+        Sources: Jordan et al., 2024, "Muon"; Hägele et al., 2024, for the schedule.
+        """
+        fast = cls(
+            steps=250,
+            optimizer="muon",
+            lr=0.01,
+            embedding_lr=0.03,
+            head_lr=0.008,
+            betas=(0.8, 0.95),
+            weight_decay=0.0,
+            muon_lr=0.02,
+            muon_momentum=0.85,
+            schedule="linear",
+            warmup=0,
+            final_lr=0.0,
+            clip=0.0,
+        )
+        return dataclasses.replace(fast, **changes)
+
+    # --8<-- [end:fast]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give what JSON can hold, and ``from_dict`` reads."""
+        return {**dataclasses.asdict(self), "betas": list(self.betas)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Recipe":
+        """Read what ``to_dict`` gave.
+
+        Raises:
+            ValueError: If there is a name that a recipe has not, or a bad value.
+        """
+        known = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(values.keys() - known)
+        if unknown:
+            raise ValueError(f"a recipe has no {', '.join(unknown)}")
+        if "betas" in values:
+            first, second = values["betas"]
+            values = {**values, "betas": (first, second)}
+        return cls(**values)

@@ -1,0 +1,357 @@
+"""What the benchmarks compute from what they measured, and what they refuse."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from benchmarks import __main__ as command_line
+from benchmarks import ours
+from benchmarks.contenders import SMALL, Size, continued
+from benchmarks.cost import counted_operations, formula
+from benchmarks.gpu import (
+    NOT_MEASURED,
+    decoding_part,
+    seconds,
+    shakespeare_part,
+    training_part,
+)
+from benchmarks.measuring import Times, in_turns, peak_memory, ratio, slope
+from benchmarks.ours import Ours, scatter
+from benchmarks.peers import MinGPT, NanoGPT, Raschka
+from benchmarks.printing import lines
+from benchmarks.race import documented_seconds, whole_loss
+from benchmarks.stamp import fingerprint, shown_command, stamp
+from benchmarks.training_step import batches_of, training_step
+from torch import Tensor
+
+from tested_transformer.training import evaluate
+from tested_transformer.training.run import Run
+
+TINY = Size(vocab_size=7, context=5, width=8, heads=2, layers=3, batch=2)
+
+
+def test_the_median_is_that_of_all_calls() -> None:
+    times = Times.of([5.0, 1.0, 3.0, 2.0, 4.0])
+    assert times == Times(3.0, 1.0, 2.0, 4.0, 5)
+    assert Times.of([7.0]) == Times(7.0, 7.0, 7.0, 7.0, 1)
+    assert times.to_json() == {
+        "median_ms": 3000.0,
+        "fastest_ms": 1000.0,
+        "lower_quartile_ms": 2000.0,
+        "upper_quartile_ms": 4000.0,
+        "count": 5,
+    }
+    with pytest.raises(ValueError, match="seconds is empty: nothing was measured"):
+        Times.of([])
+
+
+def test_contenders_take_turns() -> None:
+    calls: list[str] = []
+    clock = iter(range(100))
+    times = in_turns(
+        {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")},
+        rounds=2,
+        calls=3,
+        warm_up=1,
+        clock=lambda: next(clock),
+    )
+    assert "".join(calls) == "ab" + "aaabbb" * 2
+    assert times == dict.fromkeys("ab", Times(1, 1, 1, 1, 6))
+
+
+@pytest.mark.parametrize("name", ["rounds", "calls"])
+def test_no_rounds_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name}=0 must be positive$"):
+        in_turns({}, **{"rounds": 1, "calls": 1, name: 0})
+
+
+def test_a_ratio_says_how_many_times_faster_ours_is() -> None:
+    assert ratio(36.0, 20.0) == 1.8
+    with pytest.raises(ValueError, match=r"^theirs=0.0 and ours=2.0 must be positive$"):
+        ratio(0.0, 2.0)
+
+
+def test_a_slope_is_the_power_of_growth() -> None:
+    assert slope([2, 3, 5], [4, 9, 25]) == pytest.approx(2)
+    assert slope([2, 3, 5], [14, 21, 35]) == pytest.approx(1)
+    with pytest.raises(ValueError, match="a slope needs two points, not 1"):
+        slope([2], [4])
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="needs Linux's accounts"
+)
+def test_peak_memory_is_that_of_the_call() -> None:
+    def call() -> None:
+        torch.ones(64 * 2**20, dtype=torch.uint8)
+
+    assert 60 * 2**20 < peak_memory(call) < 80 * 2**20
+    assert peak_memory(lambda: None) < 4 * 2**20
+
+
+def test_beyond_the_context_the_last_half_is_read_anew() -> None:
+    read: list[tuple[list[int], int]] = []
+
+    def generate(tokens: list[int], room: int) -> list[int]:
+        read.append((tokens, room))
+        return [tokens[-1] + 1 + i for i in range(room)]
+
+    assert continued(generate, [0, 1], 9, 6) == list(range(2, 11))
+    assert read == [([0, 1], 4), ([3, 4, 5], 3), ([6, 7, 8], 2)]
+
+
+def test_operations_are_counted_as_the_formula_says() -> None:
+    tokens = torch.randint(7, (50,))
+    assert counted_operations(TINY, tokens) == formula(TINY)
+    # By hand: 10 tokens; 3 layers of 12 * 64 numbers, 7 * 8 in the head.
+    matrices = 3 * 12 * 64 + 56
+    assert formula(TINY) == 3 * 10 * (2 * matrices + 3 * 4 * 5 * 8)
+
+
+def test_ours_has_as_many_parameters_as_nanogpt() -> None:
+    # 65 tokens and 64 positions, 4 blocks of 12 matrices and 2 norms, 1 norm.
+    expected = (65 + 64) * 128 + 4 * (12 * 128**2 + 2 * 128) + 128
+    assert Ours().model(SMALL).num_parameters() == expected == 804_096
+
+
+def test_batches_are_windows_and_the_tokens_after_them() -> None:
+    batches = batches_of(torch.arange(30), TINY, 3)
+    assert len(batches) == 3
+    for inputs, targets in batches:
+        assert inputs.shape == targets.shape == (2, 5)
+        assert torch.equal(inputs + 1, targets)
+        assert (inputs.diff(dim=1) == 1).all()
+    (shortest,) = batches_of(torch.arange(6), TINY, 1)
+    assert torch.equal(shortest[0], torch.arange(5).expand(2, 5))
+
+
+def test_a_training_step_trains() -> None:
+    torch.manual_seed(0)
+    contender, tokens = Ours(), torch.arange(7).repeat(9)
+    step = training_step(
+        contender, contender.model(TINY), batches_of(tokens, TINY, 4), fused=True
+    )
+    losses = [step() for _ in range(9)]
+    assert losses[-1] < losses[0] - 0.03
+
+
+def test_our_own_loop_goes_on_beyond_its_recipe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[int] = []
+
+    class Watched(Run):
+        def change_parameters(self) -> None:
+            begun.append(self.step)
+            super().change_parameters()
+
+    monkeypatch.setattr(ours, "Run", Watched)
+    contender, tokens = Ours(), torch.arange(7).repeat(9)
+    contender.recipe = replace(contender.recipe, steps=2, warmup=1)
+    step = contender.own_step(contender.model(TINY), tokens)
+    for _ in range(5):
+        step()
+    assert begun == [0, 1, 0, 1, 0]
+
+
+def test_the_cache_must_not_change_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    contender = Ours()
+    model = scatter(contender.model(TINY))
+    assert contender.same_tokens(model, [3], 13)
+    honest = Ours.generate
+
+    def wrong(*given: Any, cached: bool, temperature: float) -> list[int]:
+        tokens = honest(*given, cached=cached, temperature=temperature)
+        return [*tokens[:-1], tokens[-1] ^ 1] if cached and not temperature else tokens
+
+    monkeypatch.setattr(Ours, "generate", wrong)
+    assert not contender.same_tokens(model, [3], 13)
+
+
+def test_scattered_models_are_the_same_and_guess_unevenly() -> None:
+    tokens = torch.arange(5)[None]
+    options = {"zero_init": True, "tie_head": False}
+    first, second = (scatter(Ours(options).model(TINY)) for _ in range(2))
+    untouched = Ours(options).model(TINY)
+    assert untouched(tokens).abs().max() == 0
+    assert first(tokens).std() > 0.01
+    torch.manual_seed(0)
+    first = scatter(Ours(options).model(TINY))
+    torch.manual_seed(0)
+    second = scatter(Ours(options).model(TINY))
+    assert torch.equal(first(tokens), second(tokens))
+    torch.manual_seed(0)
+    other = scatter(Ours(options).model(TINY), seed=1)
+    assert not torch.equal(first(tokens), other(tokens))
+
+
+def test_the_whole_loss_predicts_every_token_once() -> None:
+    seen: list[tuple[int, ...]] = []
+
+    def logits(x: Tensor) -> Tensor:
+        seen.append(tuple(x.shape))
+        # As sure as can be that 1 comes after 0 and 2 after 1; of the rest, nothing.
+        return torch.eye(3).roll(1, dims=1)[x] * 100.0
+
+    # 0 1 2 0 1 2 0 0: only the last token is a surprise, and costs 100.
+    tokens = torch.tensor([0, 1, 2, 0, 1, 2, 0, 0])
+    assert whole_loss(logits, tokens, context=3, batch=5) == pytest.approx(100 / 7)
+    assert seen == [(2, 3), (1, 1)]
+
+
+def test_the_whole_loss_is_the_librarys() -> None:
+    torch.manual_seed(0)
+    model, tokens = scatter(Ours().model(TINY)), torch.randint(7, (43,))
+    assert whole_loss(model, tokens, 5) == pytest.approx(evaluate(model, tokens))
+
+
+def test_nanogpts_own_times_are_read() -> None:
+    printed = "number of parameters: 0.80M\nstep 0: train loss 4.2, val loss 4.2\n"
+    for i in range(252):
+        took = 900.0 if i in (0, 250) else 20.0 if i < 126 else 40.0
+        printed += f"iter {i}: loss 3.1000, time {took:.2f}ms, mfu 0.10%\n"
+    # 250 plain steps, half of them 20 ms; two that evaluate count as a median one.
+    total, median = documented_seconds(printed, steps=252)
+    assert median == pytest.approx(0.030)
+    assert total == pytest.approx(125 * 0.020 + 125 * 0.040 + 2 * 0.030)
+    with pytest.raises(ValueError, match="printed no time for step 252 of 300"):
+        documented_seconds(printed, steps=300)
+
+
+def test_a_stamp_says_where_when_and_with_what() -> None:
+    made = stamp(["train", "--nanogpt", "/a/b"], threads=3, peers={"nanoGPT": "1"})
+    assert json.loads(json.dumps(made)) == made
+    assert made["command"] == "python -m benchmarks train --nanogpt PATH"
+    assert made["torch"] == torch.__version__
+    assert made["threads"] == 3
+    assert re.fullmatch(r"[0-9a-f]{40}|unknown", made["commit"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", made["date"])
+    assert isinstance(made["dirty"], bool)
+    assert made["cpu"]
+
+
+def test_a_command_is_shown_without_paths() -> None:
+    arguments = ["loss", "--out=/a/b.json", "--mingpt", "../c", "--threads", "2"]
+    shown = "python -m benchmarks loss --out=PATH --mingpt PATH --threads 2"
+    assert shown_command(arguments) == shown
+
+
+def test_a_fingerprint_is_of_the_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"ab")
+    (tmp_path / "b").write_bytes(b"")
+    # The beginning of SHA-256 of "ab".
+    assert fingerprint(tmp_path / "a", tmp_path / "b") == "sha256:fb8e20fc2e4c3f24"
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [
+        (NanoGPT, "no checkout of nanoGPT: it has no model.py"),
+        (MinGPT, "no checkout of minGPT: it has no mingpt/model.py"),
+        (
+            Raschka,
+            "no checkout of LLMs-from-scratch: it has no pkg/llms_from_scratch/ch04.py",
+        ),
+    ],
+)
+def test_a_path_to_something_else_is_refused(
+    kind: type, missing: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(f'{tmp_path} is {missing}')}$"):
+        kind(tmp_path)
+
+
+def test_bad_arguments_are_one_line_and_status_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "empty.txt"
+    empty.write_text("To be")
+    for arguments, complaint in [
+        (["train"], "--shakespeare is wanted: a path to tiny Shakespeare"),
+        (["train", "--threads=0"], "--threads=0 must be positive"),
+        (
+            ["attention", f"--nanogpt={tmp_path}"],
+            f"{tmp_path} is no checkout of nanoGPT: it has no model.py",
+        ),
+        (
+            ["cost", f"--shakespeare={tmp_path}"],
+            f"--shakespeare={tmp_path} cannot be read: ",
+        ),
+        (
+            ["cost", f"--shakespeare={empty}"],
+            f"--shakespeare={empty} has 5 different characters; "
+            "tiny Shakespeare has 65",
+        ),
+        (
+            ["cost", f"--out={tmp_path}/a/b.json"],
+            f"--out={tmp_path}/a/b.json: there is no such folder",
+        ),
+    ]:
+        before = torch.get_num_threads()
+        with pytest.raises(SystemExit) as ended:
+            command_line.main(arguments)
+        torch.set_num_threads(before)
+        assert ended.value.code == 2
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert last.startswith(f"python -m benchmarks: error: {complaint}")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
+def test_without_a_gpu_it_says_not_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("".join(chr(40 + i) for i in range(65)) * 3)
+    out = tmp_path / "gpu.json"
+    before = torch.get_num_threads()
+    command_line.main(["gpu", f"--shakespeare={text}", f"--out={out}"])
+    torch.set_num_threads(before)
+    report = json.loads(out.read_text())
+    assert report["results"] == NOT_MEASURED
+    assert report["stamp"]["peers"]["nanoGPT"] == "not measured"
+    assert NOT_MEASURED in capsys.readouterr().out
+
+
+def test_the_parts_for_a_gpu_run_anywhere() -> None:
+    report = training_part("cpu", steps=2, size=TINY, n=32)
+    assert 0 < report["part_of_peak"] < 1
+    assert report["parameters"] == Ours().model(TINY).num_parameters()
+    decoding = decoding_part("cpu", [], count=9, rounds=1, size=TINY, copied=1000)
+    assert list(decoding["contenders"]) == ["ours, plain"]
+    torch.manual_seed(0)
+    training = shakespeare_part(
+        "cpu",
+        "",
+        torch.arange(7).repeat(40),
+        nanogpt=None,
+        steps=40,
+        size=TINY,
+        loss=1.9,
+    )
+    assert [each["step"] for each in training["losses"]] == list(range(2, 41, 2))
+    reached = [each for each in training["losses"] if each["loss"] <= 1.9]
+    assert training["seconds_to_target"] == reached[0]["seconds"]
+    assert training["nanoGPT"] == "not measured: --nanogpt was not given"
+    calls: list[int] = []
+    assert seconds(lambda: calls.append(1), "cpu", rounds=4) < 1
+    assert len(calls) == 5
+
+
+def test_a_report_is_shown_in_lines() -> None:
+    times = Times.of([0.002, 0.002]).to_json()
+    report = {
+        "kind": "train",
+        "quick": True,
+        "stamp": stamp([], threads=2, peers={"minGPT": "not measured"}),
+        "results": {"a": {"ways": {"fp32": times, "bf16": times}}, "good": True},
+    }
+    shown = list(lines(report))
+    assert shown[0].startswith("train: ")
+    assert "  minGPT: not measured" in shown
+    assert f"    fp32  {'2.00':>9} ms  (2.00 to 2.00, 2 calls)" in shown
+    assert "good  yes" in shown

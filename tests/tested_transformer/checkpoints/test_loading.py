@@ -1,0 +1,258 @@
+"""Loading: what was saved comes back to the bit, and all else is refused by name."""
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tested_transformer.checkpoints import (
+    Checkpoint,
+    CheckpointError,
+    has_checkpoint,
+    load_checkpoint,
+    loading,
+    save_checkpoint,
+)
+from tested_transformer.gpt import GPT, GPTConfig
+
+CONFIG = GPTConfig(vocab_size=11, max_seq_len=5, d_model=6, num_heads=3, num_layers=2)
+SETTINGS = {"recipe": {"lr": 0.1, "steps": 7}, "tokenizer": {"characters": "abc" * 30}}
+TRAINING = {"step": torch.tensor(3.0), "mean": torch.arange(10.0).view(2, 5)}
+
+
+def save(folder: Path, model: GPT, **changes: object) -> None:
+    save_checkpoint(
+        folder,
+        **{
+            "config": model.config,
+            "weights": model.state_dict(),
+            "settings": SETTINGS,
+            "training": (TRAINING, {"step": 3}),
+            **changes,
+        },
+    )
+
+
+def file_of(folder: Path, kind: str) -> Path:
+    (file,) = folder.glob(f"{kind}-*.safetensors")
+    return file
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"positions": "rotary", "norm": "rms", "tie_head": False, "num_kv_heads": 1},
+        {"positions": "sinusoidal", "num_experts": 2, "activation": "swiglu"},
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_model_comes_back_to_the_bit(
+    tmp_path: Path, changes: dict, dtype: torch.dtype
+) -> None:
+    model = GPT(replace(CONFIG, **changes)).to(dtype)
+    save(tmp_path, model)
+    state = torch.get_rng_state()
+    found = load_checkpoint(tmp_path).model()
+    assert torch.equal(torch.get_rng_state(), state)
+    assert found.config == model.config
+    assert found.training
+    names = [name for name, _ in model.named_parameters()]
+    assert [name for name, _ in found.named_parameters()] == names
+    for name, parameter in found.named_parameters():
+        expected = model.get_parameter(name)
+        assert parameter.dtype == dtype
+        assert parameter.requires_grad
+        assert parameter.is_contiguous()
+        assert torch.equal(parameter.view(torch.uint8), expected.view(torch.uint8))
+    tokens = torch.randint(CONFIG.vocab_size, (2, 4))
+    for each in (model, found):
+        each(tokens).float().square().mean().backward()
+    assert torch.equal(found(tokens), model(tokens))
+    for name, parameter in found.named_parameters():
+        assert torch.equal(parameter.grad, model.get_parameter(name).grad)
+
+
+def test_all_of_it_comes_back(tmp_path: Path) -> None:
+    assert not has_checkpoint(tmp_path)
+    save(tmp_path, GPT(CONFIG))
+    assert has_checkpoint(tmp_path)
+    found = load_checkpoint(str(tmp_path))
+    assert (found.folder, found.config, found.settings) == (tmp_path, CONFIG, SETTINGS)
+    tensors, values = found.training
+    assert values == {"step": 3}
+    assert tensors.keys() == TRAINING.keys()
+    assert all(torch.equal(tensors[name], TRAINING[name]) for name in tensors)
+
+
+def test_a_model_in_training_does_not_change_what_was_loaded(tmp_path: Path) -> None:
+    save(tmp_path, GPT(CONFIG))
+    checkpoint = load_checkpoint(tmp_path)
+    first = checkpoint.model()
+    with torch.no_grad():
+        for parameter in first.parameters():
+            parameter.fill_(5.0)
+    second = checkpoint.model()
+    assert second.token_embedding.weight.max() < 1.0
+    for tensor in [*checkpoint.weights.values(), *checkpoint.training[0].values()]:
+        tensor.fill_(5.0)
+    load_checkpoint(tmp_path)  # compares the files with what was written
+
+
+def test_what_nobody_asked_for_is_not_read(tmp_path: Path) -> None:
+    save(tmp_path, GPT(CONFIG))
+    file_of(tmp_path, "training").write_bytes(b"")
+    found = load_checkpoint(tmp_path, training=False)
+    assert found.training is None
+    assert found.model().config == CONFIG
+
+
+def test_nothing_is_ever_unpickled(tmp_path: Path) -> None:
+    torch.save({"a": torch.ones(2)}, tmp_path / "pickle")
+    data = (tmp_path / "pickle").read_bytes()
+    save(tmp_path, GPT(CONFIG))
+    model = file_of(tmp_path, "model")
+    sha256 = hashlib.sha256(data).hexdigest()
+    # Even one that the manifest vouches for.
+    manifest = tmp_path / "checkpoint.json"
+    content = json.loads(manifest.read_text())
+    content["files"]["model"] |= {"bytes": len(data), "sha256": sha256}
+    del content["sha256"]
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    content["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    manifest.write_text(json.dumps(content))
+    model.write_bytes(data)
+    with pytest.raises(CheckpointError) as refused:
+        load_checkpoint(tmp_path)
+    assert str(refused.value).startswith(
+        f"{model} is cut short or no file of safetensors: "
+    )
+
+
+def test_a_folder_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path, tmp_path / "gone", tmp_path / "file"):
+        with pytest.raises(CheckpointError) as refused:
+            load_checkpoint(folder)
+        assert str(refused.value) == (
+            f"{folder} holds no checkpoint: there is no checkpoint.json"
+        )
+
+
+@pytest.mark.parametrize("kind", ["model", "training"])
+def test_a_file_that_is_not_what_was_written_is_named(
+    tmp_path: Path, kind: str
+) -> None:
+    save(tmp_path, GPT(CONFIG))
+    path = file_of(tmp_path, kind)
+    data = path.read_bytes()
+    other = data[:-1] + bytes([data[-1] ^ 1])
+    for altered, message in (
+        (data[:-1], f"{path} is cut short: {len(data) - 1} bytes, not {len(data)}"),
+        (b"", f"{path} is cut short: 0 bytes, not {len(data)}"),
+        (other, f"{path} was altered: its sha256 begins with "),
+    ):
+        path.write_bytes(altered)
+        with pytest.raises(CheckpointError) as refused:
+            load_checkpoint(tmp_path)
+        assert str(refused.value).startswith(message)
+    path.unlink()
+    with pytest.raises(CheckpointError, match=f"^{path} is missing$"):
+        load_checkpoint(tmp_path)
+
+
+def test_the_manifest_is_named_too(tmp_path: Path) -> None:
+    save(tmp_path, GPT(CONFIG))
+    path = tmp_path / "checkpoint.json"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(CheckpointError, match=f"^{path} is cut short or no JSON$"):
+        load_checkpoint(tmp_path)
+
+
+def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
+    model = GPT(CONFIG)
+    weights = model.state_dict()
+    weights["norm.weight"] = torch.ones(7)
+    weights["more"] = weights.pop("norm.bias")
+    save(tmp_path, model, weights=weights)
+    with pytest.raises(CheckpointError) as refused:
+        load_checkpoint(tmp_path).model()
+    assert str(refused.value) == (
+        f"{tmp_path} has not the weights that its settings ask for: "
+        "norm.bias is missing; more is unknown; norm.weight is (7,), not (6,)"
+    )
+    save(tmp_path, model, weights={})
+    with pytest.raises(CheckpointError) as refused:
+        load_checkpoint(tmp_path).model()
+    assert str(refused.value) == (
+        f"{tmp_path} has not the weights that its settings ask for: "
+        "token_embedding.weight is missing; position_embedding.weight is missing; "
+        "blocks.0.attention_norm.weight is missing; and 33 more"
+    )
+
+
+# Asked to go on with other settings.
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    save(tmp_path, GPT(CONFIG))
+    return load_checkpoint(tmp_path)
+
+
+def test_the_settings_that_it_was_made_with_are_accepted(
+    checkpoint: Checkpoint,
+) -> None:
+    checkpoint.require()
+    checkpoint.require(config=CONFIG)
+    checkpoint.require(config=CONFIG, settings=SETTINGS)
+    checkpoint.require(settings={"recipe": {"lr": 0.1}})
+
+
+def test_all_that_differs_is_named(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError) as refused:
+        checkpoint.require(
+            config=replace(CONFIG, d_model=12, positions="rotary"),
+            settings={
+                "recipe": {"lr": 0.2, "steps": 7, "clip": 1.0},
+                "tokenizer": {"characters": "abd" * 30},
+                "text": "shakespeare",
+            },
+        )
+    assert str(refused.value) == (
+        f"{tmp_path} was saved with config.d_model=6, not 12; "
+        "config.positions='learned', not 'rotary'; recipe.lr=0.1, not 0.2; "
+        "no recipe.clip, not 1.0; "
+        "tokenizer.characters='abcabcabcabc...cabcabcabcabc', not "
+        "'abdabdabdabd...dabdabdabdabd'; no text, not 'shakespeare'"
+    )
+
+
+# Read while another process saves.
+
+
+def test_a_checkpoint_that_is_exchanged_meanwhile_is_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = GPT(CONFIG)
+    for moment in (loading.check_file, loading.read_tensors):
+        with monkeypatch.context() as patch:
+            times = [2, 1]
+            save(tmp_path, model, settings={"number": 0})
+
+            def slow(*args: object, times=times, moment=moment) -> object:
+                # Twice, as this is about to look, what it looks for is removed.
+                if times:
+                    model.token_embedding.weight.data += 1.0
+                    save(tmp_path, model, settings={"number": times.pop()})
+                return moment(*args)
+
+            patch.setattr(loading, moment.__name__, slow)
+            found = load_checkpoint(tmp_path)
+        assert times == []
+        assert found.settings == {"number": 2}
+        expected = model.token_embedding.weight
+        assert torch.equal(found.weights["token_embedding.weight"], expected)

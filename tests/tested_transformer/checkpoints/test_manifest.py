@@ -1,0 +1,163 @@
+"""What checkpoint.json says, and what is refused of it."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tested_transformer.checkpoints import CheckpointError
+from tested_transformer.checkpoints import manifest as module
+from tested_transformer.checkpoints.manifest import Manifest, tensor_file
+from tested_transformer.checkpoints.tensors import FileRecord
+from tested_transformer.gpt import GPTConfig
+
+PATH = Path("run/checkpoint.json")
+CONFIG = GPTConfig(vocab_size=11, d_model=12, num_heads=3, d_ff=20, tie_head=False)
+SETTINGS = {"tokenizer": {"characters": 'ab"ü\n🙂'}, "rate": 0.1, "none": None}
+MODEL = FileRecord(tensor_file("model", "0123456789abcdef" * 4), 123, "01" * 32)
+TRAINING = FileRecord(tensor_file("training", "f" * 64), 45, "23" * 32)
+MANIFEST = Manifest(
+    CONFIG, SETTINGS, {"step": 7, "loss": 1 / 3}, {"model": MODEL, "training": TRAINING}
+)
+
+
+def text_with(**changes: Any) -> bytes:
+    """Give the JSON with other content, and a hash that is right for it."""
+    content = {**json.loads(MANIFEST.to_text()), **changes}
+    del content["sha256"]
+    content = {name: value for name, value in content.items() if value != "gone"}
+    return json.dumps({**content, "sha256": module._hash(content)}).encode()
+
+
+def test_it_comes_back() -> None:
+    text = MANIFEST.to_text()
+    assert Manifest.from_text(text.encode(), PATH) == MANIFEST
+    assert MODEL.file == "model-0123456789abcdef.safetensors"
+    content = json.loads(text)
+    assert [*content] == [
+        *("format", "version", "config", "settings", "training", "files", "sha256")
+    ]
+    assert content["config"] == asdict(CONFIG)
+    assert text.endswith("\n}\n")
+    assert Manifest.from_text(text_with(), PATH) == MANIFEST
+
+
+def test_a_manifest_that_was_cut_short_anywhere_is_refused() -> None:
+    text = MANIFEST.to_text().encode()
+    for size in range(len(text) - 2):
+        with pytest.raises(CheckpointError, match=f"^{PATH} is cut short or no JSON$"):
+            Manifest.from_text(text[:size], PATH)
+
+
+@pytest.mark.parametrize(
+    ("what", "by"),
+    [
+        ('"d_model": 12', '"d_model": 24'),
+        ('"step": 7', '"step": 8'),
+        ('"step"', '"stop"'),
+        ("0.3333333333333333", "0.3333333333333334"),
+        ('"bytes": 45', '"bytes": 46'),
+        ('"none": null', '"none": 0'),
+        ('"sha256": "', '"sha": "'),
+    ],
+)
+def test_a_manifest_that_was_altered_is_refused(what: str, by: str) -> None:
+    text = MANIFEST.to_text()
+    assert what in text
+    with pytest.raises(
+        CheckpointError, match=f"^{PATH} was altered: its sha256 is another$"
+    ):
+        Manifest.from_text(by.join(text.rsplit(what, 1)).encode(), PATH)
+
+
+DEEP = b"[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"\xff\xfe", "is cut short or no JSON"),
+        (DEEP, "is cut short or no JSON"),
+        (b"[1]", "is not a checkpoint of this library"),
+        (b'{"step": 3}', "is not a checkpoint of this library"),
+        (
+            text_with(version=2),
+            "is of version 2; this library reads version 1",
+        ),
+        (
+            text_with(version="gone"),
+            "is of version None; this library reads version 1",
+        ),
+        (text_with(files="gone"), "lacks what a checkpoint has"),
+        (text_with(files={}), "lacks what a checkpoint has"),
+        (text_with(files={"model": {"file": "x"}}), "lacks what a checkpoint has"),
+        (text_with(settings="gone"), "lacks what a checkpoint has"),
+        (
+            text_with(files={"model": {**asdict(MODEL), "file": "../../secret"}}),
+            "names a file '../../secret'",
+        ),
+        (
+            text_with(config={**asdict(CONFIG), "width": 3, "depth": 2}),
+            ": config has depth, width, which this library does not know",
+        ),
+        (
+            text_with(config={**asdict(CONFIG), "num_heads": 5}),
+            ": config: d_model=12 must be divisible by num_heads=5",
+        ),
+    ],
+)
+def test_what_is_no_manifest_of_ours_is_refused(text: bytes, message: str) -> None:
+    with pytest.raises(CheckpointError) as refused:
+        Manifest.from_text(text, PATH)
+    separator = "" if message.startswith(":") else " "
+    assert str(refused.value) == f"{PATH}{separator}{message}"
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_a_setting_of_another_type_is_refused() -> None:
+    text = text_with(config={**asdict(CONFIG), "d_model": "wide"})
+    with pytest.raises(CheckpointError, match=f"^{PATH}: config: '<' not supported"):
+        Manifest.from_text(text, PATH)
+
+
+def test_a_configuration_of_before_a_setting_was_added_is_read() -> None:
+    values = asdict(CONFIG)
+    del values["qk_norm"]
+    assert Manifest.from_text(text_with(config=values), PATH) == MANIFEST
+
+
+@pytest.mark.parametrize(
+    ("settings", "training", "message"),
+    [
+        (
+            {"betas": (0.9, 0.99)},
+            None,
+            "settings would not come back from JSON as it is: "
+            "it holds tuples, or keys that are no strings",
+        ),
+        (
+            {},
+            {"names": {1: "one"}},
+            "training would not come back from JSON as it is: "
+            "it holds tuples, or keys that are no strings",
+        ),
+        (
+            {"path": PATH},
+            None,
+            "settings cannot be written as JSON: Object of type ",
+        ),
+        (
+            {},
+            {"loss": float("nan")},
+            "training cannot be written as JSON: Out of range float values ",
+        ),
+    ],
+)
+def test_what_json_would_change_is_refused(
+    settings: dict, training: dict | None, message: str
+) -> None:
+    manifest = Manifest(CONFIG, settings, training, {"model": MODEL})
+    with pytest.raises(ValueError, match=f"^{message}"):
+        manifest.to_text()

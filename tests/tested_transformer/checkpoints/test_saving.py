@@ -1,0 +1,459 @@
+"""Saving, with everything in its way: a kill, a full disk, no rights, another run."""
+
+import builtins
+import errno
+import io
+import json
+import os
+import resource
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tested_transformer.checkpoints import (
+    CheckpointError,
+    CheckpointWriter,
+    load_checkpoint,
+    save_checkpoint,
+    saving,
+    tensors,
+)
+from tested_transformer.gpt import GPTConfig
+
+CONFIG = GPTConfig(vocab_size=11, max_seq_len=5, d_model=6, num_heads=3, num_layers=2)
+
+
+def contents(number: int) -> dict[str, Any]:
+    """Give what there is to save, all of it with one number."""
+    return {
+        "config": CONFIG,
+        "weights": {"a": torch.full((2, 3), float(number)), "b": torch.tensor(number)},
+        "settings": {"number": number},
+        "training": ({"c": torch.full((5, 700), number)}, {"number": number}),
+    }
+
+
+def save(folder: Path, number: int) -> None:
+    save_checkpoint(folder, **contents(number))
+
+
+def number_in(folder: Path) -> int:
+    """Read that number, which must be the same everywhere."""
+    found = load_checkpoint(folder)
+    assert found.training is not None
+    everywhere = {
+        found.settings["number"],
+        found.training[1]["number"],
+        *found.training[0]["c"].unique().tolist(),
+        *found.weights["a"].int().unique().tolist(),
+        int(found.weights["b"]),
+    }
+    assert len(everywhere) == 1
+    return everywhere.pop()
+
+
+def names_in(folder: Path) -> list[str]:
+    """Give the kinds of files in a folder."""
+    return sorted(file.name.partition("-")[0] for file in folder.iterdir())
+
+
+WHOLE = [".lock", "checkpoint.json", "model", "training"]
+
+
+def test_the_second_checkpoint_takes_the_place_of_the_first(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "first"
+    save(folder, 1)
+    assert (number_in(folder), names_in(folder)) == (1, WHOLE)
+    save(folder, 2)
+    assert (number_in(folder), names_in(folder)) == (2, WHOLE)
+    save(folder, 2)
+    assert (number_in(folder), names_in(folder)) == (2, WHOLE)
+
+
+def test_a_checkpoint_may_have_nothing_to_go_on(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    with CheckpointWriter(tmp_path) as writer:
+        writer.save(config=CONFIG, weights={"a": torch.ones(2)})
+    found = load_checkpoint(tmp_path)
+    assert (found.settings, found.training) == ({}, None)
+    assert names_in(tmp_path) == WHOLE[:-1]
+
+
+def test_what_is_in_the_folder_and_not_ours_stays(tmp_path: Path) -> None:
+    others = ["notes.txt", "model.safetensors", "model-best.safetensors", ".hidden"]
+    for name in others:
+        (tmp_path / name).write_text("mine")
+    save(tmp_path, 1)
+    save(tmp_path, 2)
+    assert [(tmp_path / name).read_text() for name in others] == ["mine"] * 4
+
+
+def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    for name in (
+        "model.unfinished",
+        "training.unfinished",
+        "checkpoint.json.unfinished",
+        f"model-{'0' * 16}.safetensors",
+        f"training-{'f' * 16}.safetensors",
+    ):
+        (tmp_path / name).write_bytes(b"half of i")
+    assert number_in(tmp_path) == 1
+    save(tmp_path, 2)
+    assert (number_in(tmp_path), names_in(tmp_path)) == (2, WHOLE)
+
+
+# The order in which things reach the disk, which a power cut would find out.
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Write down what is done to the disk."""
+    done: list[str] = []
+    handles: dict[int, str] = {}
+
+    def short(path: str | Path) -> str:
+        return Path(path).name.partition("-")[0]
+
+    def opened(path: Path, flags: int, *rest: int) -> int:
+        handle = os_open(path, flags, *rest)
+        handles[handle] = "folder" if Path(path).is_dir() else short(path)
+        return handle
+
+    def written(path: Path, mode: str) -> Any:
+        file = io.BufferedWriter(io.FileIO(path, mode))
+        handles[file.fileno()] = short(path)
+        return file
+
+    def synced(handle: int) -> None:
+        # What is still in Python's own buffer would not get there.
+        assert handles[handle] == "folder" or os.fstat(handle).st_size > 0
+        done.append(f"sync {handles[handle]}")
+
+    def replaced(one: Path, other: Path) -> None:
+        done.append(f"{short(one)} becomes {short(other)}")
+        os_replace(one, other)
+
+    def removed(path: Path) -> None:
+        done.append(f"remove {short(path)}")
+        os_unlink(path)
+
+    os_open, os_replace, os_unlink = os.open, os.replace, os.unlink
+    monkeypatch.setattr(saving, "open", written, raising=False)
+    monkeypatch.setattr(tensors, "open", written, raising=False)
+    monkeypatch.setattr(os, "open", opened)
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    monkeypatch.setattr(os, "unlink", removed)
+    return done
+
+
+def test_each_step_is_on_the_disk_before_the_next(
+    tmp_path: Path, steps: list[str]
+) -> None:
+    save(tmp_path, 1)
+    steps.clear()
+    save(tmp_path, 2)
+    assert sorted(steps[-2:]) == ["remove model", "remove training"]
+    assert steps[:-2] == [
+        "sync model.unfinished",
+        "model.unfinished becomes model",
+        "sync training.unfinished",
+        "training.unfinished becomes training",
+        "sync checkpoint.json.unfinished",
+        "sync folder",
+        "checkpoint.json.unfinished becomes checkpoint.json",
+        "sync folder",
+    ]
+
+
+def test_a_new_folder_is_on_the_disk_before_what_is_in_it(
+    tmp_path: Path, steps: list[str]
+) -> None:
+    save(tmp_path / "a" / "b", 1)
+    # In a and in the folder around it.
+    assert steps[:3] == ["sync folder", "sync folder", "sync model.unfinished"]
+
+
+def test_what_may_fill_the_disk_is_removed_before_more_is_written(
+    tmp_path: Path, steps: list[str]
+) -> None:
+    save(tmp_path, 1)
+    steps.clear()
+    (tmp_path / "model.unfinished").write_bytes(b"half of i")
+    save(tmp_path, 2)
+    assert steps[:2] == ["remove model.unfinished", "sync model.unfinished"]
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_any_line_leaves_the_one_or_the_other(tmp_path: Path) -> None:
+    """SIGKILL before each line of saving, one process after the other."""
+    found = in_a_process_that_kills("at_each_line", tmp_path)
+    assert [each["number"] for each in found] == [1] * 6 + [2] * 4
+    assert [each["ended"] for each in found] == ["killed"] * 9 + ["done"]
+    assert all((each["next"], each["files_next"]) == (3, 4) for each in found)
+    # Each file of the way was there when the process was killed.
+    kinds = {name.partition("-")[0] for each in found for name in each["files"]}
+    unfinished = {f"{name}.unfinished" for name in WHOLE[1:]}
+    assert kinds == {*WHOLE} | unfinished
+    # As many processes were killed as a save has lines.
+    assert len(list(tmp_path.iterdir())) > 150
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_twenty_moments_loses_nothing(tmp_path: Path) -> None:
+    """Ten times by the clock, ten times in the middle of a file."""
+    found = in_a_process_that_kills("at_random_moments", tmp_path)
+    kills = found["kills"]
+    assert [kill["how"] for kill in kills] == ["killed"] * 20
+    assert all(len(kill["left"]) == 1 for kill in kills[1::2])
+    stands = [kill["step"] for kill in kills]
+    assert stands == sorted(stands)
+    assert stands[-1] < found["steps"] == 160
+    assert len({*stands}) > 10
+    # Weights, optimizer, losses and evaluations, to the last bit.
+    assert found["ended"] == ["done", "done"]
+    assert found["compared"] > 100
+    assert found["differing"] == []
+    assert found["files"] == ["", ".json", ".safetensors", ".safetensors"]
+
+
+def in_a_process_that_kills(what: str, folder: Path) -> Any:
+    script = Path(__file__).with_name("killing.py")
+    command = [sys.executable, str(script), what, str(folder)]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+# A full disk.
+
+
+@pytest.fixture(params=["model", "training", "checkpoint.json"])
+def full_disk(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Have the disk full from one of the files on."""
+
+    def opened(path: Path, mode: str) -> Any:
+        if path.name != f"{request.param}.unfinished":
+            return builtins.open(path, mode)
+        # A file on a disk that is always full; its name is taken all the same.
+        path.touch()
+        return builtins.open("/dev/full", mode)
+
+    for module in (saving, tensors):
+        monkeypatch.setattr(module, "open", opened, raising=False)
+    yield
+    monkeypatch.undo()
+
+
+def not_saved(folder: Path, number: int) -> str:
+    return (
+        f"[Errno {number}] the checkpoint was not saved, and the one before is as it "
+        f"was: {os.strerror(number)}: '{folder}'"
+    )
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_is_one_error_and_the_checkpoint_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        for module in (saving, tensors):
+            before.delattr(module, "open")
+        save(tmp_path, 1)
+    with pytest.raises(OSError, match="not saved") as refused:
+        save(tmp_path, 2)
+    assert refused.value.errno == errno.ENOSPC
+    assert str(refused.value) == not_saved(tmp_path, errno.ENOSPC)
+    assert (number_in(tmp_path), names_in(tmp_path)) == (1, WHOLE)
+    monkeypatch.undo()
+    save(tmp_path, 3)
+    assert (number_in(tmp_path), names_in(tmp_path)) == (3, WHOLE)
+
+
+def test_a_file_that_may_not_grow_is_one_error_and_the_checkpoint_stays(
+    tmp_path: Path,
+) -> None:
+    """The system itself stops the third file of tensors in the middle."""
+    save(tmp_path, 1)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="not saved") as refused:
+            save(tmp_path, 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert str(refused.value) == not_saved(tmp_path, errno.EFBIG)
+    assert (number_in(tmp_path), names_in(tmp_path)) == (1, WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"settings": {"path": Path("here")}}, ValueError),
+        ({"weights": {"a": torch.ones(2, dtype=torch.complex64)}}, TypeError),
+    ],
+)
+def test_what_cannot_be_saved_leaves_nothing_behind(
+    tmp_path: Path, change: dict[str, Any], error: type[Exception]
+) -> None:
+    save(tmp_path, 1)
+    with pytest.raises(error):
+        save_checkpoint(tmp_path, **{**contents(2), **change})
+    assert (number_in(tmp_path), names_in(tmp_path)) == (1, WHOLE)
+
+
+# No rights.
+
+
+@contextmanager
+def without_the_rights_of_root() -> Iterator[None]:
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+def test_a_folder_that_may_not_be_written_is_one_error() -> None:
+    # Not under tmp_path, which is closed to others.
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "run"
+        save(folder, 1)
+        paths = [Path(place), folder, *folder.iterdir()]
+        for path in paths:
+            path.chmod(0o555)
+        for saved in (folder, folder / "new"):
+            with (
+                pytest.raises(PermissionError) as refused,
+                without_the_rights_of_root(),
+            ):
+                save(saved, 2)
+            assert str(refused.value) == (
+                f"[Errno {errno.EACCES}] nothing can be saved there: "
+                f"Permission denied: '{saved}'"
+            )
+        with without_the_rights_of_root():
+            assert (number_in(folder), names_in(folder)) == (1, WHOLE)
+        for path in paths:
+            path.chmod(0o755)
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError) as refused:
+        save(tmp_path / "file", 1)
+    assert str(refused.value) == (
+        f"[Errno {errno.EEXIST}] nothing can be saved there: File exists: "
+        f"'{tmp_path / 'file'}'"
+    )
+
+
+# Another run.
+
+
+def test_a_second_run_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
+    with CheckpointWriter(tmp_path) as writer:
+        writer.save(**contents(1))
+        for second in (lambda: save(tmp_path, 2), lambda: CheckpointWriter(tmp_path)):
+            with pytest.raises(CheckpointError) as refused:
+                second()
+            assert str(refused.value) == (
+                f"{tmp_path} is in use: another run is saving there"
+            )
+        assert number_in(tmp_path) == 1
+        writer.save(**contents(3))
+    save(tmp_path, 4)
+    assert number_in(tmp_path) == 4
+
+
+def test_a_writer_that_is_closed_saves_no_more(tmp_path: Path) -> None:
+    writer = CheckpointWriter(tmp_path)
+    writer.save(**contents(1))
+    writer.close()
+    writer.close()
+    with pytest.raises(ValueError, match=f"^the writer for {tmp_path} is closed$"):
+        writer.save(**contents(2))
+    assert number_in(tmp_path) == 1
+
+
+def test_a_system_or_a_disk_without_locks_saves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, "no locks here")
+
+    for flock in (None, no_locks):
+        monkeypatch.setattr(saving, "flock", flock)
+        with CheckpointWriter(tmp_path) as writer:
+            writer.save(**contents(5))
+        assert number_in(tmp_path) == 5
+
+
+@pytest.mark.parametrize(
+    ("number", "saves"), [(errno.EINVAL, True), (errno.EIO, False)]
+)
+def test_a_disk_that_cannot_wait_for_names_saves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, saves: bool
+) -> None:
+    save(tmp_path, 1)
+    fsync = os.fsync
+
+    def synced(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(number, os.strerror(number))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    if saves:
+        save(tmp_path, 2)
+    else:
+        with pytest.raises(OSError, match="not saved"):
+            save(tmp_path, 2)
+    assert number_in(tmp_path) == 1 + saves
+
+
+def test_a_checkpoint_that_cannot_be_read_is_replaced_and_its_tensors_first_kept(
+    tmp_path: Path,
+) -> None:
+    save(tmp_path, 1)
+    manifest = tmp_path / "checkpoint.json"
+    manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 2'))
+    before = {*tmp_path.iterdir()}
+    with pytest.raises(TypeError):
+        save_checkpoint(
+            tmp_path,
+            config=CONFIG,
+            weights={"a": torch.ones(2)},
+            training=({"a": torch.ones(2, dtype=torch.complex64)}, {}),
+        )
+    assert before <= {*tmp_path.iterdir()}
+    save(tmp_path, 3)
+    assert (number_in(tmp_path), names_in(tmp_path)) == (3, WHOLE)
+
+
+def test_tensors_are_saved_as_they_are_then(tmp_path: Path) -> None:
+    weights: dict[str, Tensor] = {"a": torch.ones(2, 3).T}
+    save_checkpoint(tmp_path, config=CONFIG, weights=weights)
+    weights["a"].zero_()
+    found = load_checkpoint(tmp_path).weights
+    assert found["a"].tolist() == [[1.0, 1.0]] * 3

@@ -1,0 +1,158 @@
+"""Files of tensors against the safetensors package, which knows nothing of ours."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from tested_transformer.checkpoints import CheckpointError
+from tested_transformer.checkpoints.tensors import (
+    FileRecord,
+    check_file,
+    read_tensors,
+    write_tensors,
+)
+
+WHOLE = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
+BROKEN = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+
+
+def some_tensors() -> dict[str, Tensor]:
+    """Make tensors of every type and of odd shapes, in no good order."""
+    numbers = torch.tensor([[0.0, -1.5, 2.0], [3.25, float("inf"), -0.0]])
+    tensors = {f"whole/{dtype}": torch.arange(-3, 4).to(dtype) for dtype in WHOLE}
+    tensors |= {f"broken/{dtype}": numbers.to(dtype) for dtype in BROKEN}
+    return {
+        "true and false": torch.tensor([True, False, True]),
+        **tensors,
+        "one number": torch.tensor(7.5, dtype=torch.float64),
+        "none": torch.zeros(3, 0, 2),
+        "turned": torch.arange(15.0).view(3, 5).T,
+        "a part": torch.arange(40).view(5, 8)[1:4, ::3],
+        "every second": torch.arange(9)[::2],
+        "wants a gradient": torch.ones(2, requires_grad=True),
+        'an "odd" näme\n': torch.ones(1, dtype=torch.int8),
+    }
+
+
+def bits(tensor: Tensor) -> bytes:
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def test_the_package_reads_what_is_written(tmp_path: Path) -> None:
+    tensors = some_tensors()
+    path = tmp_path / "some.safetensors"
+    record = write_tensors(path, tensors)
+    found = safetensors.torch.load(path.read_bytes())
+    assert found.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert found[name].dtype == tensor.dtype, name
+        assert found[name].shape == tensor.shape, name
+        assert bits(found[name]) == bits(tensor), name
+    data = path.read_bytes()
+    sha256 = hashlib.sha256(data).hexdigest()
+    assert record == FileRecord("some.safetensors", len(data), sha256)
+
+
+def test_every_tensor_begins_at_a_multiple_of_its_width(tmp_path: Path) -> None:
+    path = tmp_path / "some.safetensors"
+    write_tensors(path, some_tensors())
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    assert length % 8 == 0
+    with safetensors.safe_open(path, "pt") as file:
+        assert file.metadata() == {"format": "pt"}
+    for tensor in read_tensors(path).values():
+        assert tensor.data_ptr() % tensor.itemsize == 0
+
+
+def test_the_same_tensors_make_the_same_file(tmp_path: Path) -> None:
+    tensors = some_tensors()
+    first = write_tensors(tmp_path / "a", tensors)
+    second = write_tensors(tmp_path / "b", dict(reversed(tensors.items())))
+    assert (first.bytes, first.sha256) == (second.bytes, second.sha256)
+
+
+def test_what_the_package_writes_is_read(tmp_path: Path) -> None:
+    tensors = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor([1, 2])}
+    safetensors.torch.save_file(tensors, tmp_path / "theirs")
+    found = read_tensors(tmp_path / "theirs")
+    assert found.keys() == tensors.keys()
+    assert all(torch.equal(found[name], tensors[name]) for name in tensors)
+
+
+def test_a_file_that_was_read_is_let_go(tmp_path: Path) -> None:
+    """A mapped file that another replaces would keep its room on the disk."""
+    path = tmp_path / "mapped"
+    write_tensors(path, {"a": torch.arange(3.0)})
+    maps = Path("/proc/self/maps")
+    found = safetensors.torch.load_file(path)
+    assert str(path) in maps.read_text()
+    del found
+    found = read_tensors(path)
+    assert found["a"].tolist() == [0.0, 1.0, 2.0]
+    assert str(path) not in maps.read_text()
+
+
+def test_numbers_without_a_name_are_refused(tmp_path: Path) -> None:
+    message = (
+        r"^b is torch\.complex64, and must be one of float64, float32, float16, "
+        "bfloat16, int64, int32, int16, int8, uint8, bool$"
+    )
+    tensors = {"a": torch.ones(2), "b": torch.ones(2, dtype=torch.complex64)}
+    with pytest.raises(TypeError, match=message):
+        write_tensors(tmp_path / "file", tensors)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_was_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    record = write_tensors(path, {"a": torch.arange(3.0), "b": torch.ones(2, 2)})
+    data = path.read_bytes()
+    assert check_file(tmp_path, record) == path
+    for size in range(len(data)):
+        path.write_bytes(data[:size])
+        with pytest.raises(CheckpointError) as refused:
+            check_file(tmp_path, record)
+        assert str(refused.value) == (
+            f"{path} is cut short: {size} bytes, not {len(data)}"
+        )
+        with pytest.raises(CheckpointError) as refused:
+            read_tensors(path)
+        assert str(refused.value).startswith(
+            f"{path} is cut short or no file of safetensors: "
+        )
+    path.write_bytes(data + b"!")
+    with pytest.raises(CheckpointError) as refused:
+        check_file(tmp_path, record)
+    assert str(
+        refused.value
+    ) == f"{path} is too long: {len(data) + 1} bytes, not " + str(len(data))
+
+
+def test_a_file_with_a_bit_turned_in_any_byte_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    record = write_tensors(path, {"a": torch.arange(3.0)})
+    data = path.read_bytes()
+    for place in range(len(data)):
+        altered = bytearray(data)
+        altered[place] ^= 1 << place % 8
+        path.write_bytes(altered)
+        sha256 = hashlib.sha256(altered).hexdigest()
+        with pytest.raises(CheckpointError) as refused:
+            check_file(tmp_path, record)
+        assert str(refused.value) == (
+            f"{path} was altered: its sha256 begins with {sha256[:8]}, "
+            f"not with {record.sha256[:8]}"
+        )
+
+
+def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    message = f"^{tmp_path}/gone is missing$"
+    with pytest.raises(CheckpointError, match=message):
+        check_file(tmp_path, FileRecord("gone", 3, "0" * 64))
+    with pytest.raises(CheckpointError, match=message):
+        read_tensors(tmp_path / "gone")

@@ -1,0 +1,95 @@
+"""A text, a model that learns it in milliseconds, and the command in this process."""
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from tested_transformer.cli import main
+
+PLAY = "\nto be, or not to be: that is the question.\n" * 11
+# Two blocks of three heads, twelve features, contexts of seven: nothing equals another.
+TINY = [
+    *("--layers", "2", "--heads", "3", "--width", "12", "--context", "7"),
+    *("--batch", "5", "--sample", "4", "--steps", "6", "--eval-every", "3"),
+]
+
+
+class Ended(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Work in an empty folder, alone, and in plain lines."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    def run(*words: str) -> Ended:
+        capsys.readouterr()
+        try:
+            status = main(words)
+        except SystemExit as end:
+            status = end.code
+        out, err = capsys.readouterr()
+        return Ended(status, out, err)
+
+    return run
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "play.txt"
+    path.write_text(PLAY)
+    return path
+
+
+@pytest.fixture(scope="session")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("once")
+    (folder / "play.txt").write_text(PLAY)
+    out = folder / "run"
+    words = ["train", str(folder / "play.txt"), *TINY, "--threads", "1"]
+    assert main([*words, "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture
+def trained(trained_once: Path) -> Path:
+    """Give the folder of a run that has ended."""
+    folder = Path("runs/play")
+    shutil.copytree(trained_once, folder)
+    return folder
+
+
+@pytest.fixture
+def trained_here(text: Path, command: Callable[..., Ended]) -> Path:
+    """Give the same, for those who need its text where ``text`` is."""
+    ended = command("train", str(text), *TINY)
+    assert (ended.status, ended.err) == (0, "")
+    return Path("runs/play")
+
+
+@pytest.fixture
+def tiny() -> list[str]:
+    return [*TINY]
+
+
+@pytest.fixture
+def python() -> list[str]:
+    """Give what starts the command in a process of its own."""
+    return [sys.executable, "-m", "tested_transformer.cli"]

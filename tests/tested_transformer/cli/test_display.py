@@ -1,0 +1,120 @@
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from tested_transformer.cli.display import (
+    Display,
+    JsonLines,
+    Lines,
+    Screen,
+    make_display,
+    printable,
+)
+from tested_transformer.training import Progress, Validation
+
+STEP = Progress(
+    step=3,
+    steps=11,
+    loss=1.25,
+    lr=0.5,
+    gradient=2.0,
+    tokens_per_second=12345.6,
+    seconds=1.5,
+    seconds_left=83.0,
+)
+FOUND = Validation(step=3, loss=1.5, prefix=1.25, full=1.125, gap=0.5)
+
+
+def lines(seconds: float) -> tuple[io.StringIO, Lines]:
+    file = io.StringIO()
+    return file, Lines(Console(file=file, width=30), seconds=seconds)
+
+
+def test_lines_say_where_the_run_is() -> None:
+    file, display = lines(0.0)
+    display.step(STEP)
+    assert file.getvalue() == "step 3/11: loss 1.250, 12,346 tokens/s · 1:23 left\n"
+
+
+def test_lines_are_few() -> None:
+    file, display = lines(1000.0)
+    for _ in range(100):
+        display.step(STEP)
+    assert file.getvalue() == ""
+    display.step(replace(STEP, validation=FOUND))
+    assert file.getvalue() == (
+        "step 3: held-out loss 1.500, honest loss 1.250 where one pass gives 1.125\n"
+    )
+
+
+def test_lines_are_as_they_come_without_color_or_markup() -> None:
+    file, display = lines(0.0)
+    display.tell("sample", "[red]1[/red] \x1b[2J\n" + "long " * 20, when="after")
+    assert file.getvalue() == "[red]1[/red] \x1b[2J\n" + "long " * 20 + "\n"
+
+
+def test_on_a_terminal_there_is_a_bar_and_color() -> None:
+    file = io.StringIO()
+    screen = Screen(Console(file=file, force_terminal=True, width=100))
+    with screen.running(11):
+        screen.step(replace(STEP, validation=FOUND))
+    shown = file.getvalue()
+    assert "3/11" in shown
+    assert "loss 1.250 · held-out 1.500 · honest 1.250 · 12,346 tokens/s" in shown
+    assert "\x1b[32mstep 3: held-out loss" in shown
+
+
+def test_without_color_the_bar_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    file = io.StringIO()
+    screen = Screen(Console(file=file, force_terminal=True, width=100))
+    with screen.running(11):
+        screen.step(replace(STEP, validation=FOUND))
+    assert "3/11" in file.getvalue()
+    assert "\x1b[3" not in file.getvalue()
+
+
+def test_a_model_cannot_command_a_terminal() -> None:
+    assert printable("a\x1b[2J\tb\n\x07\x9b\r\u00e9") == "a\\x1b[2J\tb\n\\x07\\x9b\\ré"
+    file = io.StringIO()
+    screen = Screen(Console(file=file, force_terminal=True, color_system=None))
+    screen.tell("sample", "\x1b[2J")
+    assert file.getvalue() == "\\x1b[2J\n"
+
+
+def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    display = JsonLines()
+    display.tell("sample", "for people", text="a\nb")
+    display.step(replace(STEP, validation=FOUND))
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first == {"event": "sample", "text": "a\nb"}
+    assert (second["event"], second["step"], second["loss"]) == ("step", 3, 1.25)
+    assert second["validation"]["prefix"] == 1.25
+
+
+def test_all_but_the_first_process_are_silent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    display = make_display(as_json=True, first=False)
+    display.tell("start", "for people")
+    with display.running(3):
+        display.step(STEP)
+    assert capsys.readouterr().out == ""
+    assert type(display) is Display
+
+
+def test_what_is_seen_depends_on_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    assert type(make_display(as_json=True)) is JsonLines
+    assert type(make_display(as_json=False)) is Lines
+    monkeypatch.setattr("sys.stdout", Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    assert type(make_display(as_json=False)) is Screen
+    monkeypatch.setenv("TERM", "dumb")
+    assert type(make_display(as_json=False)) is Lines

@@ -1,0 +1,111 @@
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tested_transformer.checkpoints import load_checkpoint
+from tested_transformer.cli import evaluate as module
+from tested_transformer.text import CharTokenizer, split
+from tested_transformer.training import HonestLoss, evaluate
+
+Command = Callable[..., Any]
+
+
+def loss_of(folder: Path, text: str, part: int, seq_len: int = 7) -> float:
+    tokens = torch.tensor(CharTokenizer.from_text(text).encode(text))
+    held_out = split(tokens)[part] if part else tokens
+    return evaluate(load_checkpoint(folder).model(), held_out, seq_len=seq_len)
+
+
+def test_a_run_is_evaluated_on_what_was_held_out(
+    trained: Path, text: Path, command: Command
+) -> None:
+    ended = command("evaluate", "--json")
+    assert (ended.status, ended.err) == (0, "")
+    told = json.loads(ended.out)
+    loss = loss_of(trained, text.read_text(), part=1)
+    assert told["loss"] == pytest.approx(loss)
+    assert told["bits_per_character"] == pytest.approx(loss / math.log(2))
+    assert told["perplexity"] == pytest.approx(math.exp(loss))
+    assert told["honest"] == pytest.approx(told["one_pass"], abs=1e-5)
+    assert (told["agrees"], told["tokens"], told["bound"]) == (True, 49, None)
+    saved = load_checkpoint(trained).training[1]["validations"][-1]
+    assert told["loss"] == pytest.approx(saved["loss"])
+
+
+def test_another_text_is_read_whole(
+    trained: Path, text: Path, command: Command
+) -> None:
+    Path("other.txt").write_text("that is the question.\nto be not\n")
+    words = ["evaluate", str(trained), "other.txt", "--context", "5", "--json"]
+    told = json.loads(command(*words).out)
+    alphabet = CharTokenizer.from_text(text.read_text())
+    tokens = torch.tensor(alphabet.encode(Path("other.txt").read_text()))
+    model = load_checkpoint(trained).model()
+    assert told["loss"] == pytest.approx(evaluate(model, tokens, seq_len=5))
+    assert (told["tokens"], told["part"]) == (32, "all")
+
+
+def test_people_read_lines(trained_here: Path, text: Path, command: Command) -> None:
+    lines = command("evaluate", str(trained_here)).out.splitlines()
+    loss = loss_of(trained_here, text.read_text(), part=1)
+    assert lines[:3] == [
+        f"{trained_here}:",
+        f"  text         the held-out part of {text}, 49 tokens",
+        f"  loss         {loss:.4f} nats a token, in windows of 7",
+    ]
+    assert lines[4] == "               they agree"
+    assert lines[5:] == [
+        f"  bits         {loss / math.log(2):.4f} a character",
+        f"  perplexity   {math.exp(loss):.3f}",
+    ]
+
+
+def test_a_loss_that_is_not_honest_is_status_1(
+    trained: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = HonestLoss(prefix=2.5, full=2.25, gap=0.5)
+    monkeypatch.setattr(module, "honest_loss", lambda *_, **__: found)
+    ended = command("evaluate")
+    assert ended.status == 1
+    assert "  honest loss  2.5000; in one pass 2.2500" in ended.out
+    assert "they DIFFER: this loss is not honest" in ended.out
+    assert command("evaluate", "--json").status == 1
+
+
+def test_the_bound_is_shown_where_it_is_known(
+    tiny: list[str], command: Command
+) -> None:
+    assert command("train", *tiny, "--characters", "2000").status == 0
+    assert "no honest loss a character is lower" in command("evaluate").out
+    told = json.loads(command("evaluate", "--json").out)
+    assert 0 < told["bound"] < told["loss"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--context 8", "--context 8 must not be beyond the model's context, 7"),
+        ("--context 0", "--context 0 must be positive"),
+        ("runs/play runs/play/none", "there is no file 'runs/play/none', and no "),
+        (
+            "runs/play strange.txt",
+            "'x' (first at position 6) not in the alphabet of 17",
+        ),
+        ("runs/play one.txt", "1 tokens are too few: to predict one takes 2"),
+        ("runs", "runs holds no checkpoint: there is no checkpoint.json"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    words: str, message: str, trained: Path, command: Command
+) -> None:
+    Path("strange.txt").write_text("to be x")
+    Path("one.txt").write_text("t")
+    ended = command("evaluate", *words.split())
+    assert (ended.status, ended.out) == (2, "")
+    (line,) = ended.err.splitlines()
+    assert line.startswith(f"tested-transformer: error: {message}")

@@ -1,0 +1,70 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tested_transformer.checkpoints import load_checkpoint
+
+Command = Callable[..., Any]
+
+
+def test_a_machine_says_what_it_offers(command: Command) -> None:
+    told = json.loads(command("info", "--json").out)
+    assert told["torch"] == torch.__version__
+    assert told["would_train_on"] in told["devices"] or told["would_train_on"] == "cuda"
+    assert told["in"] in ("fp32", "bf16", "fp16")
+    assert told["threads"] == 1
+    lines = command("info").out.splitlines()
+    assert f"torch               {torch.__version__}" in lines
+    assert len(lines) == len(told)
+
+
+def test_a_run_says_what_it_is(
+    trained_here: Path, text: Path, command: Command
+) -> None:
+    told = json.loads(command("info", str(trained_here), "--json").out)
+    model = load_checkpoint(trained_here).model()
+    assert told["parameters"] == told["active"] == model.num_parameters()
+    assert sum(told["parts"].values()) == model.num_parameters()
+    assert told["parts"]["attention"] == 2 * 4 * 12 * 12
+    assert told["parts"]["token_embedding"] == 17 * 12
+    assert told["bytes"] == sum(file.stat().st_size for file in trained_here.iterdir())
+    assert (told["step"], told["tokenizer"]) == (6, "17 characters")
+    assert told["text"]["name"] == str(text)
+    assert told["held_out_loss"] > 0
+    assert abs(told["honest_loss"] - told["one_pass_loss"]) < 1e-5
+    shown = command("info", str(trained_here)).out
+    assert "\nstep           6\n" in shown
+    assert "num_layers 2, num_heads 3," not in shown
+    assert "d_model 12, num_heads 3, num_layers 2, num_kv_heads None" in shown
+
+
+def test_experts_are_counted_twice(
+    text: Path, tiny: list[str], command: Command
+) -> None:
+    words = [str(text), *tiny, "--experts", "3", "--experts-per-token", "1"]
+    assert command("train", *words).status == 0
+    told = json.loads(command("info", "runs/play", "--json").out)
+    experts = load_checkpoint("runs/play").model().blocks[0].feed_forward.experts
+    one = sum(x.numel() for x in experts[0].parameters())
+    assert told["parameters"] - told["active"] == 2 * 2 * one
+
+
+def test_a_run_that_only_began_has_no_loss(trained: Path, command: Command) -> None:
+    from tested_transformer.checkpoints import save_checkpoint
+
+    found = load_checkpoint(trained)
+    save_checkpoint("alone", config=found.config, weights=found.weights)
+    told = json.loads(command("info", "alone", "--json").out)
+    assert {"step", "loss", "text", "tokenizer"} & told.keys() == set()
+
+
+def test_no_run_is_one_error(command: Command) -> None:
+    ended = command("info", "nowhere")
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err == (
+        "tested-transformer: error: nowhere holds no checkpoint: there is no "
+        "checkpoint.json\n"
+    )

@@ -1,0 +1,117 @@
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tested_transformer.checkpoints import CheckpointError, save_checkpoint, to_gpt2
+from tested_transformer.cli import sources
+from tested_transformer.cli.sources import find_checkpoint, load_source
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.text import bpe_tokenizer
+
+CPU = torch.device("cpu")
+
+
+def put_gpt2(folder: Path) -> GPT:
+    """Make a tiny GPT-2, as it is published."""
+    tokenizer = bpe_tokenizer("to be, or not to be " * 5, 260)
+    model = GPT(
+        GPTConfig(
+            vocab_size=tokenizer.vocab_size,
+            max_seq_len=7,
+            d_model=12,
+            num_heads=3,
+            num_layers=2,
+            activation="gelu_tanh",
+        )
+    )
+    folder.mkdir()
+    weights, settings = to_gpt2(model)
+    save_file(weights, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(settings))
+    definition = tokenizer.to_dict()["tokenizer"]
+    (folder / "tokenizer.json").write_text(json.dumps(definition))
+    return model
+
+
+def test_the_latest_run_is_the_default(
+    text: Path, tiny: list[str], command: Callable[..., Any]
+) -> None:
+    with pytest.raises(CheckpointError) as error:
+        find_checkpoint(None)
+    assert str(error.value) == (
+        "there is no run in runs: name a folder, or train a model first, with "
+        "tested-transformer train"
+    )
+    for name, when in (("one", 200), ("two", 300), ("three", 100)):
+        words = [str(text), *tiny, "--steps", "1", "--sample", "0"]
+        assert command("train", *words, "--out", f"runs/{name}").status == 0
+        os.utime(f"runs/{name}/checkpoint.json", (when, when))
+    assert find_checkpoint(None).folder == Path("runs/two")
+    assert find_checkpoint(None).training is None
+    assert find_checkpoint("runs/one", training=True).training is not None
+
+
+def test_a_run_has_its_tokenizer(trained: Path) -> None:
+    source = load_source("runs/play", CPU)
+    assert source.tokenizer.decode(source.tokenizer.encode("to be")) == "to be"
+    assert (source.name, source.model.training) == ("runs/play", False)
+    assert source.checkpoint is not None
+
+
+def test_gpt2_is_read_as_it_is_published() -> None:
+    model = put_gpt2(Path("tiny"))
+    source = load_source("tiny", CPU)
+    assert torch.equal(source.model.head_weight, model.head_weight)
+    assert source.tokenizer.decode(source.tokenizer.encode("to be")) == "to be"
+    assert (source.name, source.model.training) == ("tiny", False)
+    Path("tiny/tokenizer.json").unlink()
+    with pytest.raises(CheckpointError) as error:
+        load_source("tiny", CPU)
+    assert str(error.value) == (
+        "tiny/tokenizer.json is missing: it says what the tokens are"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"), [("gpt2", "gpt2"), ("hub:some/tiny", "some/tiny")]
+)
+def test_models_on_the_hub_go_by_name(
+    name: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = put_gpt2(Path("kept"))
+    seen: list[object] = []
+
+    def hub_file(name: str, file: str) -> Path:
+        seen.append((name, file))
+        return Path("kept") / file
+
+    def load_gpt2(name: str) -> GPT:
+        seen.append(name)
+        return model
+
+    monkeypatch.setattr(sources, "hub_file", hub_file)
+    monkeypatch.setattr(sources, "load_gpt2", load_gpt2)
+    assert load_source(name, CPU).model is model
+    assert seen == [(asked, "tokenizer.json"), asked]
+
+
+def test_a_folder_that_is_not_there_is_not_looked_for_on_the_hub() -> None:
+    with pytest.raises(CheckpointError) as error:
+        load_source("runs/plya", CPU)
+    assert str(error.value) == (
+        "runs/plya holds no checkpoint: there is no checkpoint.json"
+    )
+
+
+def test_a_model_without_a_tokenizer_is_refused() -> None:
+    model = GPT(GPTConfig(vocab_size=5, d_model=12, num_heads=3, num_layers=1))
+    save_checkpoint("alone", config=model.config, weights=model.state_dict())
+    with pytest.raises(CheckpointError) as error:
+        load_source("alone", CPU)
+    assert str(error.value) == "alone does not say what its tokens are"

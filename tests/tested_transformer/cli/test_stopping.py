@@ -1,0 +1,67 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tested_transformer.cli import stopping
+from tested_transformer.cli.stopping import StopRequest
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_a_signal_asks_to_stop(
+    number: signal.Signals, status: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(number)
+    with StopRequest() as stop:
+        assert (stop(), stop.status) == (False, 0)
+        os.kill(os.getpid(), number)
+        assert (stop(), stop.status) == (True, status)
+    assert signal.getsignal(number) is before
+    said = "\nfinishing the step, then saving; once more to leave at once\n"
+    assert capfd.readouterr().err == said
+
+
+def test_under_torchrun_a_second_signal_changes_nothing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with StopRequest(repeats=False) as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.status == 143
+    assert capfd.readouterr().err.count("\n") == 2
+
+
+def test_the_second_signal_leaves_at_once() -> None:
+    # The file alone, without the library, which takes its time to start.
+    program = (
+        "import os, runpy, signal\n"
+        f"names = runpy.run_path({str(Path(stopping.__file__))!r})\n"
+        "with names['StopRequest']():\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    print('still there')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.endswith("left at once\n")
+
+
+def test_outside_the_main_thread_it_only_never_stops() -> None:
+    seen: list[bool] = []
+
+    def use() -> None:
+        with StopRequest() as stop:
+            seen.append(stop())
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+    assert seen == [False]

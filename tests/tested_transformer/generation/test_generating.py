@@ -1,0 +1,257 @@
+"""Tokens against a loop written out once more, alone, in batches, and as they come."""
+
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tested_transformer.generation import (
+    CachedReader,
+    Decoder,
+    generate,
+    generating,
+    stream,
+)
+from tested_transformer.gpt import GPT, GPTConfig
+
+# Pairwise different: vocabulary, longest sequence, heads, head width, layers.
+V, LONGEST, H, D_K, L = 13, 11, 3, 4, 2
+SMALL = GPTConfig(
+    vocab_size=V,
+    max_seq_len=LONGEST,
+    d_model=H * D_K,
+    num_heads=H,
+    num_layers=L,
+    tie_head=False,
+)
+PROMPTS = [[1, 2, 3], [4], [5, 6, 7, 8, 9, 10, 11]]
+SETTINGS = {
+    "greedy": {"temperature": 0.0},
+    "drawn": {"temperature": 1.3, "top_k": 9, "top_p": 0.95, "min_p": 0.01},
+    "penalized": {"temperature": 0.0, "repetition_penalty": 1.7},
+}
+
+
+def make(**changes) -> GPT:
+    """Make a model with weights large enough for it to have an opinion."""
+    model = GPT(replace(SMALL, **changes))
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            torch.nn.init.normal_(parameter)
+    return model.eval().requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def model() -> GPT:
+    torch.manual_seed(0)
+    return make()
+
+
+def greedy_by_hand(model: GPT, prompt: list[int], number: int) -> list[int]:
+    """Take the likeliest token, over and over, with the policy for a full context."""
+    context, answer = list(prompt), []
+    for _ in range(number):
+        if len(context) > LONGEST:
+            context = context[-(LONGEST + 1) // 2 :]
+        token = int(model(torch.tensor([context]))[0, -1].argmax())
+        answer.append(token)
+        context.append(token)
+    return answer
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"positions": "rotary"}, {"positions": "alibi"}, {"num_experts": 3}],
+    ids=str,
+)
+def test_the_likeliest_tokens_past_a_full_context(changes):
+    model = make(**changes)
+    wanted = [greedy_by_hand(model, prompt, 25) for prompt in PROMPTS]
+    assert len({token for answer in wanted for token in answer}) > 4
+    for use_cache in (True, False):
+        settings = {"temperature": 0.0, "use_cache": use_cache}
+        got = generate(model, PROMPTS, max_new_tokens=25, **settings)
+        assert got == wanted
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_each_row_gets_what_it_would_get_alone(model: GPT, settings, use_cache: bool):
+    same = {"max_new_tokens": 25, "use_cache": use_cache} | settings
+    together = generate(model, PROMPTS, seed=5, **same)
+    for row, prompt in enumerate(PROMPTS):
+        assert generate(model, [prompt], seed=5 + row, **same) == [together[row]]
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
+def test_with_a_cache_or_without_it_is_the_same(model: GPT, settings):
+    same = {"max_new_tokens": 25, "seed": 3} | settings
+    answers = [
+        generate(any_model, PROMPTS, use_cache=use_cache, **same)
+        for any_model in (model, Decoder(model))
+        for use_cache in (True, False)
+    ]
+    assert answers[0] == answers[1] == answers[2] == answers[3]
+
+
+def test_a_prompt_beyond_the_context_is_read_from_its_last_half(model: GPT):
+    prompt = [token % V for token in range(30)]
+    (got,) = generate(model, [prompt], max_new_tokens=3, temperature=0.0)
+    assert got == greedy_by_hand(model, prompt[-6:], 3)
+    (full,) = generate(model, [prompt[:LONGEST]], max_new_tokens=1, temperature=0.0)
+    assert full == greedy_by_hand(model, prompt[:LONGEST], 1)
+
+
+def test_seeds(model: GPT):
+    def answer(**settings) -> list[list[int]]:
+        return generate(model, PROMPTS[:2], max_new_tokens=25, **settings)
+
+    before = torch.get_rng_state()
+    assert answer(seed=1) == answer(seed=1) != answer(seed=2)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(3)
+    one, other = answer(), answer()
+    assert one != other
+    torch.manual_seed(3)
+    assert answer() == one
+
+
+def test_draws_follow_the_model_s_own_distribution(model: GPT):
+    number = 1000
+    answers = generate(model, [[1, 2, 3]] * number, max_new_tokens=1, seed=0)
+    wanted = model(torch.tensor([[1, 2, 3]]))[0, -1].softmax(-1)
+    counts = torch.tensor(answers).flatten().bincount(minlength=V)
+    expected = wanted * number
+    # With 12 degrees of freedom: more than 32.9 in one of 1,000 runs.
+    assert float(((counts - expected) ** 2 / expected).sum()) < 32.9
+
+
+def test_the_penalty_counts_the_prompt_and_the_answer(model: GPT):
+    context, penalty = [0, 1, 2], 2.5
+    for _ in range(8):  # all of it fits into the context
+        logits = model(torch.tensor([context]))[0, -1]
+        for token in set(context):
+            logits[token] *= penalty if logits[token] < 0 else 1 / penalty
+        context.append(int(logits.argmax()))
+    settings = {"temperature": 0.0, "repetition_penalty": penalty}
+    got = generate(model, [[0, 1, 2]], max_new_tokens=8, **settings)
+    assert got == [context[3:]]
+    settings["repetition_penalty"] = 1.0
+    assert generate(model, [[0, 1, 2]], max_new_tokens=8, **settings) != got
+
+
+def test_stop_sequences_end_each_row_by_itself(model: GPT):
+    free = generate(model, PROMPTS, max_new_tokens=20, temperature=0.0)
+    # The third and fourth token of row 0, and a token that only row 2 has.
+    stop = [free[0][2:4], free[1][7:8]]
+    got = generate(model, PROMPTS, max_new_tokens=20, temperature=0.0, stop=stop)
+    for answer, whole in zip(got, free, strict=True):
+        ends = [
+            n
+            for n in range(len(whole))
+            if any(whole[n : n + len(each)] == each for each in stop)
+        ]
+        assert answer == whole[: ends[0]] if ends else whole
+    assert got[0] != free[0]
+    assert got[1] != free[1]
+
+
+def test_tokens_come_one_by_one(model: GPT, monkeypatch: pytest.MonkeyPatch):
+    steps: list[int] = []
+    real = Decoder.step
+    monkeypatch.setattr(
+        Decoder, "step", lambda self, t: steps.append(len(t)) or real(self, t)
+    )
+    (whole,) = generate(model, [[1]], max_new_tokens=5, temperature=0.0)
+    steps.clear()
+    seen: list[int] = []
+    for number, (new,) in enumerate(
+        stream(model, [[1]], max_new_tokens=5, temperature=0.0)
+    ):
+        assert len(steps) == min(number, 4)  # no further than it must be
+        seen += new
+        assert seen == whole[: number + 1]
+    assert seen == whole
+
+
+def test_a_stream_may_be_left(model: GPT):
+    for (new,) in stream(model, [[1]], max_new_tokens=10**9, seed=0):
+        assert len(new) == 1
+        break
+    assert torch.is_grad_enabled()
+    assert not torch.is_inference_mode_enabled()
+
+
+def test_it_stops_when_all_have_stopped(model: GPT):
+    stop = [[token] for token in range(V)]
+    assert generate(model, PROMPTS, max_new_tokens=10**9, stop=stop) == [[], [], []]
+
+
+def test_it_learns_nothing_and_leaves_the_model_to_others():
+    model = make(tie_head=True)
+    tokens = torch.tensor([[1, 2]])
+    generate(model, PROMPTS, max_new_tokens=3, seed=0)
+    model.requires_grad_(True)
+    model(tokens).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_what_the_decoder_does_not_know_goes_through_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    used: list[str] = []
+    for reader in (Decoder, CachedReader):
+        real = reader.read
+
+        def read(self, contexts, real=real, name=reader.__name__):
+            used.append(name)
+            return real(self, contexts)
+
+        monkeypatch.setattr(reader, "read", read)
+    generate(make(num_experts=3), PROMPTS, max_new_tokens=2, seed=0)
+    generate(make(), PROMPTS, max_new_tokens=2, seed=0)
+    assert used == ["CachedReader", "Decoder"]
+
+
+def test_no_token_asked_for_none_given(model: GPT):
+    assert generate(model, PROMPTS, max_new_tokens=0) == [[], [], []]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"temperature": -1.0}, "temperature=-1.0 must be 0 or more, and finite"),
+        ({"top_p": 0.0}, "top_p=0.0 must be more than 0 and at most 1"),
+        (
+            {"repetition_penalty": 0.0},
+            "repetition_penalty=0.0 must be more than 0, and finite",
+        ),
+        ({"max_new_tokens": -1}, "max_new_tokens=-1 must not be negative"),
+        ({"stop": [[1], []]}, "stop[1] is empty: it would stop at once"),
+        ({"prompts": []}, "prompts is empty: give at least one prompt"),
+        ({"prompts": [[1], []]}, "prompts[1] is empty: give it at least one token"),
+        (
+            {"prompts": [[1], [2, V]]},
+            "prompts[1] holds 13; tokens must be at least 0 and less than "
+            "vocab_size=13",
+        ),
+        (
+            {"prompts": [[-1]]},
+            "prompts[0] holds -1; tokens must be at least 0 and less than "
+            "vocab_size=13",
+        ),
+    ],
+    ids=str,
+)
+def test_mistakes_are_named_before_anything_is_done(model: GPT, changes, message: str):
+    request = {"prompts": [[1]], "max_new_tokens": 2} | changes
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        stream(model, **request)
+
+
+def test_both_take_the_same_settings():
+    from inspect import signature
+
+    one, other = signature(generating.generate), signature(generating.stream)
+    assert one.parameters == other.parameters

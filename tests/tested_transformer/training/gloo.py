@@ -1,0 +1,83 @@
+"""What test_distributed.py starts in two processes, and in one: train, and tell."""
+
+import json
+import os
+import sys
+from dataclasses import replace
+
+import torch
+
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.training import (
+    Recipe,
+    TrainingState,
+    choose_device,
+    join_world,
+    leave_world,
+    train,
+)
+
+torch.set_num_threads(1)
+CONFIG = GPTConfig(vocab_size=11, max_seq_len=7, d_model=12, num_heads=3, num_layers=2)
+RECIPE = Recipe(
+    steps=6,
+    batch_size=4,
+    seq_len=5,
+    lr=0.01,
+    warmup=1,
+    evaluate_every=3,
+    precision="fp32",
+)
+TOKENS = torch.randint(11, (503,), generator=torch.Generator().manual_seed(3))
+
+
+def run(name: str, recipe: Recipe, shard: bool, rank: int) -> dict[str, object]:
+    """Train halfway, be told to stop, and go on in a new model from what was saved."""
+    torch.manual_seed(rank)
+    reports, saved, told = [], [], {}
+    text = {"validation": TOKENS[:101], "world": world, "shard": shard}
+
+    def keep(state: TrainingState) -> None:
+        saved.append(state.step)
+
+    # Only one of the processes is told to stop, and it is the last one.
+    asked = []
+
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) == 3 and rank == world.size - 1
+
+    first = train(GPT(CONFIG), TOKENS, recipe, save=keep, stop=stop, **text)
+    told["stopped"] = first.step
+    model = GPT(CONFIG)
+    model.load_state_dict(first.weights)
+    state = TrainingState.from_state(first.state_tensors(), first.state_json())
+    last = train(
+        model, TOKENS, recipe, state=state, on_step=reports.append, save=keep, **text
+    )
+    return {
+        **told,
+        "name": name,
+        "losses": last.losses,
+        "validations": [found.loss for found in last.validations],
+        "gaps": [found.gap for found in last.validations],
+        "weights": {n: w.tolist() for n, w in last.weights.items()},
+        "memory": {n: m.tolist() for n, m in last.optimizer.items() if "step" not in n},
+        "reports": len(reports),
+        "saved": saved,
+    }
+
+
+if __name__ == "__main__":
+    world = join_world(choose_device("cpu"))
+    found = [
+        run("adamw", RECIPE, False, world.rank),
+        run("muon", replace(RECIPE, optimizer="muon", accumulate=2), False, world.rank),
+        run("adamw sharded", replace(RECIPE, accumulate=2), True, world.rank),
+        run("muon sharded", replace(RECIPE, optimizer="muon"), True, world.rank),
+    ]
+    with open(
+        os.path.join(sys.argv[1], f"{world.rank}-of-{world.size}.json"), "w"
+    ) as f:
+        json.dump(found, f)
+    leave_world()

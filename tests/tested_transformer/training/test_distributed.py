@@ -1,0 +1,97 @@
+"""Two processes do what one does."""
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from tested_transformer.training.distributed import (
+    World,
+    any_of,
+    gathered,
+    gradients_stay,
+    join_world,
+    leave_world,
+    mean_over,
+    share_of,
+    spread,
+)
+
+SCRIPT = Path(__file__).with_name("gloo.py")
+
+
+def test_torchrun_says_who_is_who():
+    environment = {"RANK": "5", "WORLD_SIZE": "7", "LOCAL_RANK": "1", "HOME": "x"}
+    assert World.from_environment(environment) == World(rank=5, size=7, local_rank=1)
+    assert World.from_environment({"HOME": "x"}) == World(0, 1, 0)
+    del environment["LOCAL_RANK"]
+    message = r"^the environment lacks LOCAL_RANK: start with torchrun$"
+    with pytest.raises(ValueError, match=message):
+        World.from_environment(environment)
+
+
+def test_alone_nothing_is_sent(monkeypatch: pytest.MonkeyPatch):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    world = join_world(torch.device("cpu"))
+    assert world == World()
+    assert not torch.distributed.is_initialized()
+    leave_world()
+    model, tensor = nn.Linear(2, 3), torch.ones(5)
+    assert spread(model, world) is model
+    assert spread(model, world, shard=True) is model
+    assert mean_over(world, tensor) is tensor
+    assert gathered(tensor) is tensor
+    assert share_of(tensor, model.weight) is tensor
+    assert any_of(world, True, tensor.device)
+    assert not any_of(world, False, tensor.device)
+    with gradients_stay(model, True):
+        pass
+
+
+def largest_gap(one: object, other: object) -> float:
+    """Compare numbers, in lists and dictionaries of one form."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        return max(largest_gap(one[name], other[name]) for name in one)
+    if isinstance(one, list):
+        return max(largest_gap(a, b) for a, b in zip(one, other, strict=True))
+    return abs(one - other)
+
+
+@pytest.mark.slow
+def test_two_processes_are_as_one(tmp_path: Path):
+    alone = [sys.executable, str(SCRIPT), str(tmp_path)]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    torchrun = [
+        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"),
+        *("--master-addr=127.0.0.1", f"--master-port={port}"),
+    ]
+    for command in (alone, [*torchrun, *alone[1:]]):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+    one, first, second = (
+        json.loads((tmp_path / f"{name}.json").read_text())
+        for name in ("0-of-1", "0-of-2", "1-of-2")
+    )
+    for expected, told, quiet in zip(one, first, second, strict=True):
+        assert expected["stopped"] == told["stopped"] == quiet["stopped"] == 3
+        for what in ("losses", "validations"):
+            assert largest_gap(expected[what], told[what]) < 1e-5
+            # All processes know the same.
+            assert told[what] == quiet[what]
+        # Muon makes more of a rounding error than AdamW, where a gradient is small.
+        assert largest_gap(expected["weights"], told["weights"]) < 1e-4
+        assert told["weights"] == quiet["weights"]
+        assert largest_gap(expected["memory"], told["memory"]) < 1e-5
+        assert max(told["gaps"]) < 1e-5
+        # One of them reports and saves.
+        assert (told["reports"], told["saved"]) == (3, [3, 6])
+        assert (quiet["reports"], quiet["saved"]) == (0, [])

@@ -1,0 +1,153 @@
+"""The loss of a whole text, token by token by hand, and a model that peeks."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tested_transformer.gpt import GPT
+from tested_transformer.training.evaluation import (
+    evaluate,
+    honest_loss,
+    next_token_loss,
+)
+
+
+def test_the_loss_is_minus_the_log_of_a_probability():
+    logits = torch.tensor([[[1.0, 1.0, 1.0], [2.0, 0.0, 0.0]]]).log()
+    logits[0, 1] = torch.tensor([0.5, 0.25, 0.25]).log()
+    targets = torch.tensor([[2, 1]])
+    expected = (torch.tensor(3.0).log() + torch.tensor(4.0).log()) / 2
+    torch.testing.assert_close(next_token_loss(logits, targets), expected)
+    torch.testing.assert_close(next_token_loss(logits, targets, "sum"), 2 * expected)
+
+
+@pytest.mark.usefixtures("as_a_caller")
+@pytest.mark.parametrize("count", [2, 5, 6, 7, 23, 36])
+@pytest.mark.parametrize("batch_size", [1, 3, 64])
+def test_every_token_is_predicted_once_from_its_window(
+    count: int, batch_size: int, make_model: Callable[..., GPT], tokens: Tensor
+):
+    model, tokens, seq_len = make_model(dropout=0.5), tokens[:count], 5
+    model.train()
+    losses = []
+    with torch.no_grad():
+        model.eval()
+        for at in range(1, count):
+            # The window that `at` is predicted in starts at a multiple of its length.
+            start = (at - 1) // seq_len * seq_len
+            logits = model(tokens[None, start:at])[0, -1]
+            losses.append(-logits.log_softmax(0)[tokens[at]].double())
+        model.train()
+    expected = torch.stack(losses).mean().item()
+    loss = evaluate(model, tokens, seq_len=seq_len, batch_size=batch_size)
+    assert loss == pytest.approx(expected, rel=1e-6)
+    assert model.training
+    assert evaluate(model, tokens, seq_len=seq_len, batch_size=batch_size) == loss
+
+
+def test_by_itself_it_takes_the_longest_window(
+    make_model: Callable[..., GPT], tokens: Tensor
+):
+    model = make_model().eval()
+    assert evaluate(model, tokens) == evaluate(model, tokens, seq_len=7)
+    assert evaluate(model, tokens) != evaluate(model, tokens, seq_len=6)
+    assert not model.training
+    small = tokens.to(torch.uint8)
+    assert evaluate(model, small) == evaluate(model, tokens)
+
+
+def test_the_mode_comes_back_after_an_error(
+    make_model: Callable[..., GPT], tokens: Tensor
+):
+    model = make_model()
+    with pytest.raises(ValueError, match="more than max_seq_len=7"):
+        evaluate(model, tokens, seq_len=8)
+    assert model.training
+
+
+def test_a_causal_model_is_honest(make_model: Callable[..., GPT], tokens: Tensor):
+    model = make_model(dropout=0.5)
+    honest = honest_loss(model, tokens)
+    assert honest.gap < 1e-5
+    assert honest.prefix == pytest.approx(honest.full, abs=1e-6)
+    assert model.training
+    assert honest_loss(model, tokens) == honest
+    assert honest_loss(model, tokens, seed=1) != honest
+
+
+def test_the_honest_loss_by_hand(make_model: Callable[..., GPT], tokens: Tensor):
+    # One window fits, and all of its positions are drawn.
+    model, tokens = make_model().eval(), tokens[:6]
+    with torch.no_grad():
+        losses = [
+            -model(tokens[None, :at])[0, -1].log_softmax(0)[tokens[at]]
+            for at in range(1, 6)
+        ]
+    honest = honest_loss(model, tokens, num_windows=3, num_positions=5)
+    assert honest.prefix == pytest.approx(torch.stack(losses).mean().item(), rel=1e-5)
+    assert honest.full == pytest.approx(evaluate(model, tokens), rel=1e-5)
+
+
+class Peeking(nn.Module):
+    """Knows the token after each position from the input itself, where there is one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sharpness = nn.Parameter(torch.tensor(5.0))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        after = torch.cat([tokens[:, 1:], tokens[:, :1]], dim=1)
+        return self.sharpness * nn.functional.one_hot(after, 11)
+
+
+class Averaging(nn.Module):
+    """Subtracts a mean over time, as a norm over the wrong axis does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(11, 11))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        logits = self.table[tokens]
+        return logits - logits.mean(dim=1, keepdim=True)
+
+
+def test_a_model_that_peeks_is_caught(tokens: Tensor):
+    honest = honest_loss(Peeking(), tokens, seq_len=7, num_positions=5)
+    assert honest.full < 1.5
+    assert honest.prefix > 3.0
+    assert honest.gap > 3.0
+    assert evaluate(Peeking(), tokens, seq_len=7) < 1.5
+
+
+def test_a_leak_that_the_means_hide_is_seen_in_the_gap(tokens: Tensor):
+    honest = honest_loss(Averaging(), tokens, seq_len=7)
+    assert honest.gap > 5 * abs(honest.full - honest.prefix)
+    assert honest.gap > 0.5
+
+
+@pytest.mark.parametrize("measure", [evaluate, honest_loss])
+def test_too_little_text_is_refused(
+    measure: Callable[..., object], make_model: Callable[..., GPT], tokens: Tensor
+):
+    message = "1 tokens are too few: to predict one takes 2"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        measure(make_model(), tokens[:1])
+    message = "seq_len=0 must be positive"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        measure(make_model(), tokens, seq_len=0)
+
+
+def test_sizes_that_are_not_positive_are_refused(
+    make_model: Callable[..., GPT], tokens: Tensor
+):
+    message = "batch_size=0 must be positive"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        evaluate(make_model(), tokens, batch_size=0)
+    for name in ("num_windows", "num_positions"):
+        message = f"{name}=0 must be positive"
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            honest_loss(make_model(), tokens, **{name: 0})

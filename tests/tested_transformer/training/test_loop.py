@@ -1,0 +1,478 @@
+"""Training from end to end: it learns, it stops, it goes on, it gives up."""
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tested_transformer.gpt import GPT
+from tested_transformer.text import batch_at
+from tested_transformer.training import (
+    Progress,
+    Recipe,
+    TrainingDivergedError,
+    TrainingState,
+    evaluate,
+    honest_loss,
+    rate_factor,
+    train,
+)
+
+# Checks of shapes would take most of the time; test_run.py has them.
+pytestmark = pytest.mark.usefixtures("as_a_caller")
+
+RECIPE = Recipe(
+    steps=12,
+    batch_size=6,
+    seq_len=5,
+    lr=0.01,
+    warmup=2,
+    evaluate_every=5,
+    precision="fp32",
+)
+
+
+def copy_of(state: TrainingState) -> tuple[TrainingState, dict[str, Tensor]]:
+    """Send a state through files, or nearly: copies of tensors, and JSON."""
+    tensors = {name: x.clone() for name, x in state.state_tensors().items()}
+    values = json.loads(json.dumps(state.state_json()))
+    weights = {name: x.clone() for name, x in state.weights.items()}
+    return TrainingState.from_state(tensors, values), weights
+
+
+def same_weights(one: GPT, other: GPT) -> bool:
+    pairs = zip(one.parameters(), other.parameters(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        Recipe.plain(steps=60, warmup=5, lr=0.01),
+        Recipe.fast(steps=60, warmup=5, lr=0.03, batch_size=12, muon_lr=0.05),
+    ],
+    ids=["plain", "fast"],
+)
+def test_it_learns(recipe: Recipe, make_model: Callable[..., GPT], tokens: Tensor):
+    model = make_model(tie_head=False)
+    recipe = replace(recipe, precision="fp32")
+    before = evaluate(model, tokens)
+    state = train(model, tokens[:800], recipe, validation=tokens[800:])
+    assert before > 2.35
+    # The best there is: one of two, but for the first token's neighbor.
+    assert state.validations[-1].loss < 1.0
+    assert state.validations[-1].gap < 1e-5
+    assert state.step == len(state.losses) == 60
+
+
+def test_a_step_is_the_textbooks(make_model: Callable[..., GPT], tokens: Tensor):
+    recipe = replace(RECIPE, steps=3, warmup=1, clip=0.5, weight_decay=0.25)
+    model, other = make_model(), make_model()
+    reports: list[Progress] = []
+    state = train(model, tokens, recipe, on_step=reports.append)
+
+    matrices = [p for p in other.parameters() if p.ndim == 2]
+    rest = [p for p in other.parameters() if p.ndim != 2]
+    adamw = torch.optim.AdamW(
+        [{"params": matrices}, {"params": rest, "weight_decay": 0.0}],
+        betas=recipe.betas,
+        weight_decay=0.25,
+    )
+    for step in range(3):
+        factor = rate_factor(step, steps=3, warmup=1, final=recipe.final_lr)
+        for group in adamw.param_groups:
+            group["lr"] = 0.01 * factor
+        inputs, targets = batch_at(tokens, step=step, batch_size=6, seq_len=5, seed=0)
+        logits = other(inputs)
+        loss = -logits.log_softmax(-1).gather(-1, targets[..., None]).mean()
+        loss.backward()
+        length = torch.cat([p.grad.flatten() for p in other.parameters()]).norm()
+        for parameter in other.parameters():
+            parameter.grad *= min(1.0, 0.5 / length.item())
+        adamw.step()
+        adamw.zero_grad()
+        assert state.losses[step] == pytest.approx(loss.item(), rel=1e-5)
+        assert reports[step].gradient == pytest.approx(length.item(), rel=1e-4)
+        assert reports[step].lr == 0.01 * factor
+        assert (reports[step].step, reports[step].steps) == (step + 1, 3)
+        assert reports[step].loss == state.losses[step]
+    for one, two in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_batch_in_parts_is_the_batch(
+    optimizer: str, make_model: Callable[..., GPT], tokens: Tensor
+):
+    models, states = [], []
+    for accumulate in (1, 2, 6):
+        models.append(make_model().double())
+        recipe = replace(RECIPE, optimizer=optimizer, accumulate=accumulate, steps=4)
+        states.append(train(models[-1], tokens, recipe))
+    for model, state in zip(models[1:], states[1:], strict=True):
+        assert state.losses == pytest.approx(states[0].losses, rel=1e-6)
+        for one, two in zip(models[0].parameters(), model.parameters(), strict=True):
+            torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("bf16", torch.bfloat16), ("fp16", torch.float16)]
+)
+def test_half_of_the_digits_lead_to_the_same_place(
+    precision: str,
+    dtype: torch.dtype,
+    make_model: Callable[..., GPT],
+    tokens: Tensor,
+):
+    seen: set[torch.dtype] = set()
+
+    def look(module: nn.Module, inputs: object, output: Tensor) -> None:
+        seen.add(output.dtype)
+
+    def run(precision: str) -> tuple[list[float], list[float]]:
+        model, lengths = make_model(), []
+        model.blocks[1].feed_forward.up.register_forward_hook(look)
+        state = train(
+            model,
+            tokens,
+            replace(RECIPE, precision=precision, clip=0.5),
+            on_step=lambda progress: lengths.append(progress.gradient),
+        )
+        return state.losses, lengths
+
+    losses, lengths = run(precision)
+    assert seen == {dtype}
+    expected_losses, expected_lengths = run("fp32")
+    assert losses == pytest.approx(expected_losses, abs=0.01)
+    assert lengths == pytest.approx(expected_lengths, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings"),
+    [
+        ({}, {"dropout": 0.25}),
+        ({"optimizer": "muon", "accumulate": 3}, {"dropout": 0.25, "tie_head": False}),
+        ({"precision": "bf16"}, {"dropout": 0.25}),
+        ({"precision": "fp16"}, {}),
+        ({}, {"num_experts": 3, "dropout": 0.25}),
+    ],
+    ids=str,
+)
+def test_who_goes_on_gets_the_same_losses_to_the_bit(
+    changes: dict, settings: dict, make_model: Callable[..., GPT], tokens: Tensor
+):
+    recipe = replace(RECIPE, **changes)
+    saved: list[tuple[TrainingState, dict[str, Tensor]]] = []
+    whole = make_model(**settings)
+    text = {"validation": tokens[:50]}
+    expected = train(
+        whole,
+        tokens,
+        recipe,
+        save=lambda state: saved.append(copy_of(state)),
+        save_every=4,
+        **text,
+    )
+    assert [state.step for state, _ in saved] == [4, 8, 12]
+    for state, weights in saved:
+        model = make_model(**settings)
+        model.load_state_dict(weights)
+        torch.manual_seed(99)
+        resumed = train(model, tokens, recipe, state=state, **text)
+        assert resumed.losses == expected.losses
+        assert resumed.validations == expected.validations
+        assert same_weights(model, whole)
+        assert resumed.scaler == expected.scaler
+        # What was given is as it was: one can go on from it again.
+        assert len(state.losses) == state.step
+
+
+def test_the_seed_decides_and_nothing_else_does(
+    make_model: Callable[..., GPT], tokens: Tensor
+):
+    def losses(seed: int, disturbing: bool) -> list[float]:
+        torch.manual_seed(seed + 100)
+
+        def disturb(_: Progress) -> None:
+            torch.rand(7)
+
+        model = make_model(dropout=0.25)
+        recipe = replace(RECIPE, seed=seed)
+        on_step = disturb if disturbing else None
+        return train(model, tokens, recipe, on_step=on_step).losses
+
+    assert losses(1, False) == losses(1, True)
+    assert losses(1, False) != losses(2, False)
+    # Dropout is on, and another at each step.
+    assert (
+        losses(1, False) != train(make_model(), tokens, replace(RECIPE, seed=1)).losses
+    )
+
+
+def test_it_stops_when_told_and_saves(make_model: Callable[..., GPT], tokens: Tensor):
+    reports: list[Progress] = []
+    saved: list[int] = []
+    model = make_model()
+    state = train(
+        model,
+        tokens,
+        RECIPE,
+        validation=tokens[:50],
+        on_step=reports.append,
+        save=lambda state: saved.append(state.step),
+        save_every=5,
+        stop=lambda: len(reports) == 6,
+    )
+    # Asked before the seventh step is reported, as the flag of a signal is.
+    assert (state.step, len(state.losses), saved) == (7, 7, [5, 7])
+    assert state.saved_step == 7
+    assert [report.step for report in reports] == [1, 2, 3, 4, 5, 6, 7]
+    assert [report.validation is not None for report in reports] == [
+        step == 5 for step in range(1, 8)
+    ]
+    whole = make_model()
+    expected = train(whole, tokens, RECIPE, validation=tokens[:50])
+    resumed = train(model, tokens, RECIPE, validation=tokens[:50], state=state)
+    assert resumed.losses == expected.losses
+    assert same_weights(model, whole)
+
+
+def test_reports_and_evaluations(make_model: Callable[..., GPT], tokens: Tensor):
+    reports: list[Progress] = []
+    model = make_model()
+    state = train(model, tokens, RECIPE, validation=tokens[:60], on_step=reports.append)
+    assert [found.step for found in state.validations] == [5, 10, 12]
+    assert [r.validation for r in reports if r.validation] == state.validations
+    last, honest = state.validations[-1], honest_loss(model, tokens[:60], seq_len=5)
+    assert last.loss == evaluate(model, tokens[:60], seq_len=5)
+    assert (last.prefix, last.full, last.gap) == (
+        honest.prefix,
+        honest.full,
+        honest.gap,
+    )
+    for report in reports:
+        assert report.tokens_per_second > 0.0
+        left = (12 - report.step) * 30 / report.tokens_per_second
+        assert report.seconds_left == pytest.approx(left)
+    assert reports[-1].seconds == state.seconds > reports[0].seconds > 0.0
+    assert state.saved_step is None
+
+
+def test_a_run_that_is_over_is_left_alone(
+    make_model: Callable[..., GPT], tokens: Tensor
+):
+    model = make_model()
+    state = train(model, tokens, RECIPE)
+    saved: list[TrainingState] = []
+    again = train(model, tokens, RECIPE, state=state, save=saved.append)
+    assert (again.step, again.losses, saved) == (12, state.losses, [])
+
+
+def spoil(model: GPT, step: int, number: float) -> Callable[[Progress], None]:
+    """Put a number into a weight after a step, as a faulty operation would."""
+
+    def put(progress: Progress) -> None:
+        if progress.step == step:
+            model.token_embedding.weight.data[3, 1] = number
+
+    return put
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_no_number_stops_the_run_and_is_not_saved(
+    number: float, make_model: Callable[..., GPT], tokens: Tensor
+):
+    model, saved = make_model(), list[int]()
+    with pytest.raises(TrainingDivergedError) as caught:
+        train(
+            model,
+            tokens,
+            RECIPE,
+            save=lambda state: saved.append(state.step),
+            save_every=3,
+            on_step=spoil(model, 7, number),
+        )
+    assert str(caught.value) == (
+        "the loss is nan at step 7; the last good state is that of step 6; "
+        "try lr=0.005, or warmup=10"
+    )
+    assert (caught.value.step, caught.value.saved_step, saved) == (7, 6, [3, 6])
+
+
+def test_a_weight_that_is_no_number_is_not_saved(
+    make_model: Callable[..., GPT], tokens: Tensor
+):
+    # Put there between the report of a step and its save: no loss has seen it.
+    model, saved = make_model(), list[int]()
+    with pytest.raises(TrainingDivergedError) as caught:
+        train(
+            model,
+            tokens,
+            RECIPE,
+            save=lambda state: saved.append(state.step),
+            save_every=3,
+            on_step=spoil(model, 6, math.nan),
+        )
+    assert str(caught.value).startswith(
+        "a weight is no number at step 6; the last good state is that of step 3; "
+    )
+    assert saved == [3]
+
+
+def test_a_gradient_that_is_no_number_stops_the_run(
+    make_model: Callable[..., GPT], tokens: Tensor
+):
+    model = make_model()
+    model.norm.weight.register_hook(lambda gradient: gradient * math.nan)
+    with pytest.raises(TrainingDivergedError) as caught:
+        train(model, tokens, RECIPE)
+    assert str(caught.value).startswith(
+        "the gradient's length is nan at step 0; nothing was saved before; try"
+    )
+
+
+def test_a_loss_that_rises_stops_the_run_and_is_not_saved(
+    make_model: Callable[..., GPT], tokens: Tensor
+):
+    model, saved = make_model(), list[int]()
+    recipe = replace(RECIPE, steps=40, evaluate_every=40, margin=0.5, patience=6)
+
+    def scramble(progress: Progress) -> None:
+        if progress.step == 7:
+            model.token_embedding.weight.data.mul_(-50.0)
+
+    def keep(state: TrainingState) -> None:
+        saved.append(state.step)
+
+    with pytest.raises(TrainingDivergedError) as caught:
+        train(model, tokens, recipe, save=keep, save_every=2, on_step=scramble)
+    assert re.match(
+        r"the loss rose from 2\.\d+ to \d+\.\d+ at step 12; "
+        r"the last good state is that of step 6; try",
+        str(caught.value),
+    )
+    assert saved == [2, 4, 6]
+    # Told to stop while the loss is up, it keeps what is good, and says so.
+    model, saved = make_model(), list[int]()
+    asked = iter([False] * 8 + [True])
+    first = train(
+        model,
+        tokens,
+        recipe,
+        save=keep,
+        save_every=2,
+        on_step=scramble,
+        stop=lambda: next(asked),
+    )
+    assert (first.step, first.saved_step, saved) == (9, 6, [2, 4, 6])
+    # The watch remembers over a break: six steps are six steps.
+    with pytest.raises(TrainingDivergedError) as caught:
+        train(model, tokens, recipe, state=first)
+    assert caught.value.step == 12
+
+
+def test_experts_are_balanced(make_model: Callable[..., GPT], tokens: Tensor):
+    def spread_of(weight: float) -> float:
+        model = make_model(num_experts=5, experts_per_token=1)
+        for block in model.blocks:
+            # All tokens to the first expert, at the beginning.
+            block.feed_forward.router.weight.data[0] += 0.5
+            block.feed_forward_norm.bias.data += 1.0
+        train(model, tokens, replace(RECIPE, steps=30, balance_weight=weight))
+        model(tokens[None, :7])
+        return model.balance_loss().item()
+
+    assert spread_of(1.0) < spread_of(0.0) - 0.5
+
+
+def test_the_loss_reported_is_that_of_the_text(
+    make_model: Callable[..., GPT], tokens: Tensor
+):
+    recipe = replace(RECIPE, steps=1, warmup=0, balance_weight=100.0)
+    model = make_model(num_experts=3)
+    inputs, targets = batch_at(tokens, step=0, batch_size=6, seq_len=5, seed=0)
+    logits = model(inputs)
+    expected = -logits.log_softmax(-1).gather(-1, targets[..., None]).mean()
+    (loss,) = train(model, tokens, recipe).losses
+    assert loss == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_compiled_it_is_the_same(
+    make_model: Callable[..., GPT], tokens: Tensor, monkeypatch: pytest.MonkeyPatch
+):
+    # As one program without a break, which is then run as it is: a compiler for C++
+    # is not on every machine.
+    captured: list[object] = []
+
+    def capture(function: Callable[..., object]) -> Callable[..., object]:
+        captured.append(function)
+        return compile_it(function, backend="eager", fullgraph=True)
+
+    compile_it = torch.compile
+    monkeypatch.setattr(torch, "compile", capture)
+    recipe = replace(RECIPE, compile=True, accumulate=2, steps=7)
+    models = make_model(), make_model()
+    text = {"validation": tokens[:50]}
+    compiled = train(models[0], tokens, recipe, **text)
+    plain = train(models[1], tokens, replace(recipe, compile=False), **text)
+    assert compiled.losses == pytest.approx(plain.losses, rel=1e-5)
+    assert compiled.weights.keys() == plain.weights.keys()
+    assert len(captured) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "step", "message"),
+    [
+        ({"seq_len": 8}, 0, "seq_len=8 must not be beyond max_seq_len=7"),
+        (
+            {"steps": 5},
+            6,
+            "the training state is after 6 steps, and the recipe ends at steps=5",
+        ),
+        (
+            {"seq_len": 7},
+            0,
+            "6 tokens are too few for seq_len=7: at least 8 are needed",
+        ),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_together_is_refused(
+    changes: dict,
+    step: int,
+    message: str,
+    make_model: Callable[..., GPT],
+    tokens: Tensor,
+):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        train(
+            make_model(),
+            tokens[:6],
+            replace(RECIPE, **changes),
+            state=TrainingState(step=step, losses=[1.0] * step),
+        )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ({"save_every": 0}, "save_every=0 must be positive"),
+        (
+            {"validation": torch.tensor([3])},
+            "validation must be at least 2 tokens; it is 1",
+        ),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_done_later_is_refused_at_once(
+    call: dict, message: str, make_model: Callable[..., GPT], tokens: Tensor
+):
+    told: list[Progress] = []
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        train(make_model(), tokens, RECIPE, on_step=told.append, **call)
+    assert told == []

@@ -1,0 +1,121 @@
+"""Who is changed by what: groups, rates, and the length of a gradient."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from tested_transformer.gpt import GPT
+from tested_transformer.training.optimizers import (
+    clip_gradients,
+    make_optimizers,
+    set_rates,
+)
+from tested_transformer.training.recipe import Recipe
+
+
+def names_of(model: nn.Module, parameters: list[nn.Parameter]) -> list[str]:
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    return sorted(names[parameter] for parameter in parameters)
+
+
+MATRICES = [
+    f"blocks.{layer}.{part}.weight"
+    for layer in (0, 1)
+    for part in (
+        "attention.k_proj",
+        "attention.o_proj",
+        "attention.q_proj",
+        "attention.v_proj",
+        "feed_forward.down",
+        "feed_forward.up",
+    )
+]
+TABLES = ["head.weight", "position_embedding.weight", "token_embedding.weight"]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_matrices_decay_and_nothing_else(
+    optimizer: str, make_model: Callable[..., GPT]
+):
+    model = make_model(tie_head=False)
+    recipe = Recipe(
+        optimizer=optimizer,
+        weight_decay=0.25,
+        lr=0.5,
+        head_lr=0.125,
+        vector_lr=0.0625,
+        muon_lr=0.75,
+    )
+    adamw, *muon = make_optimizers(model, recipe)
+    assert all(group["betas"] == recipe.betas for group in adamw.param_groups)
+    *decaying, others = adamw.param_groups
+    decaying += [group for each in muon for group in each.param_groups]
+    assert {group["weight_decay"] for group in decaying} == {0.25}
+    assert others["weight_decay"] == 0.0
+    taken = {
+        tuple(names_of(model, group["params"])): group["lr"]
+        for group in [*decaying, others]
+    }
+    rest = {name for name, _ in model.named_parameters()} - {*MATRICES, *TABLES}
+    assert all(name.endswith("bias") or "norm" in name for name in rest)
+    assert taken == {
+        tuple(MATRICES): 0.75 if optimizer == "muon" else 0.5,
+        ("head.weight",): 0.125,
+        ("position_embedding.weight", "token_embedding.weight"): 0.5,
+        tuple(sorted(rest)): 0.0625,
+    }
+    assert len(muon) == (optimizer == "muon")
+
+
+def test_a_smear_is_no_matrix(make_model: Callable[..., GPT]):
+    model = make_model(smear=True)
+    model.smear = nn.Parameter(torch.zeros(3, 12))
+    adamw, muon = make_optimizers(model, Recipe(optimizer="muon"))
+    assert "smear" in names_of(model, adamw.param_groups[-1]["params"])
+    assert "smear" not in names_of(model, muon.param_groups[0]["params"])
+
+
+def test_a_model_without_biases_has_no_empty_group(make_model: Callable[..., GPT]):
+    model = nn.Linear(3, 5, bias=False)
+    (adamw,) = make_optimizers(model, Recipe())
+    assert [len(group["params"]) for group in adamw.param_groups] == [1]
+
+
+def test_rates_follow_the_schedule(make_model: Callable[..., GPT]):
+    recipe = Recipe(
+        optimizer="muon",
+        lr=0.5,
+        muon_lr=0.25,
+        embedding_lr=2.0,
+        steps=4,
+        warmup=1,
+        schedule="linear",
+        final_lr=0.0,
+    )
+    optimizers = make_optimizers(make_model(), recipe)
+    expected = [0.5, 1.0, 2 / 3, 1 / 3]
+    for step, factor in enumerate(expected):
+        assert set_rates(optimizers, recipe, step) == pytest.approx(factor)
+        rates = [g["lr"] for each in optimizers for g in each.param_groups]
+        assert rates == pytest.approx([2.0 * factor, 0.5 * factor, 0.25 * factor])
+
+
+def test_a_long_gradient_is_shortened_and_a_short_one_is_not():
+    parameters = [nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(1, 3))]
+    idle = nn.Parameter(torch.zeros(5))
+
+    def clipped(longest: float) -> tuple[float, list[float]]:
+        parameters[0].grad = torch.tensor([3.0, 0.0])
+        parameters[1].grad = torch.tensor([[0.0, -4.0, 12.0]])
+        length = clip_gradients([*parameters, idle], longest)
+        return length.item(), torch.cat([p.grad.flatten() for p in parameters]).tolist()
+
+    whole = [3.0, 0.0, 0.0, -4.0, 12.0]
+    assert clipped(0.0) == (13.0, whole)
+    assert clipped(26.0) == (13.0, whole)
+    length, shorter = clipped(6.5)
+    assert length == 13.0
+    assert shorter == pytest.approx([1.5, 0.0, 0.0, -2.0, 6.0], rel=1e-5)
+    assert idle.grad is None

@@ -1,0 +1,83 @@
+"""A recipe refuses what it cannot mean, and survives JSON."""
+
+import json
+import re
+
+import pytest
+
+from tested_transformer.training.recipe import Recipe
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps": 0}, "steps=0 must be positive"),
+        ({"batch_size": -3}, "batch_size=-3 must be positive"),
+        ({"accumulate": 0}, "accumulate=0 must be positive"),
+        ({"evaluate_every": 0}, "evaluate_every=0 must be positive"),
+        ({"patience": 0}, "patience=0 must be positive"),
+        ({"seq_len": 0}, "seq_len=0 must be positive"),
+        ({"lr": 0.0}, "lr=0.0 must be positive"),
+        ({"lr": float("nan")}, "lr=nan must be positive"),
+        ({"muon_lr": -1.0}, "muon_lr=-1.0 must be positive"),
+        ({"embedding_lr": 0.0}, "embedding_lr=0.0 must be positive"),
+        ({"head_lr": -1.0}, "head_lr=-1.0 must be positive"),
+        ({"vector_lr": 0.0}, "vector_lr=0.0 must be positive"),
+        ({"muon_rounds": 0}, "muon_rounds=0 must be positive"),
+        ({"eps": 0.0}, "eps=0.0 must be positive"),
+        ({"margin": 0.0}, "margin=0.0 must be positive"),
+        ({"warmup": -1}, "warmup=-1 must not be negative"),
+        ({"weight_decay": -0.1}, "weight_decay=-0.1 must not be negative"),
+        ({"clip": -1.0}, "clip=-1.0 must not be negative"),
+        ({"balance_weight": -1.0}, "balance_weight=-1.0 must not be negative"),
+        ({"seed": -1}, "seed=-1 must not be negative"),
+        ({"decay": 1.5}, "decay=1.5 must lie between 0 and 1"),
+        ({"final_lr": -0.5}, "final_lr=-0.5 must lie between 0 and 1"),
+        ({"betas": (1.0, 0.9)}, "betas[0]=1.0 must be at least 0 and less than 1"),
+        ({"betas": (0.9, -0.1)}, "betas[1]=-0.1 must be at least 0 and less than 1"),
+        (
+            {"muon_momentum": 1.0},
+            "muon_momentum=1.0 must be at least 0 and less than 1",
+        ),
+        ({"optimizer": "sgd"}, "optimizer='sgd' must be one of adamw, muon"),
+        (
+            {"schedule": "sine"},
+            "schedule='sine' must be one of cosine, linear, trapezoid, constant",
+        ),
+        (
+            {"precision": "int8"},
+            "precision='int8' must be one of auto, fp32, bf16, fp16",
+        ),
+        ({"steps": 7, "warmup": 7}, "warmup=7 must be less than steps=7"),
+        (
+            {"batch_size": 10, "accumulate": 3},
+            "batch_size=10 must be divisible by accumulate=3",
+        ),
+    ],
+    ids=str,
+)
+def test_a_value_out_of_its_range_is_named(changes: dict, message: str):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Recipe(**changes)
+
+
+@pytest.mark.parametrize("preset", [Recipe.plain, Recipe.fast])
+def test_presets_take_changes_and_survive_json(preset: object):
+    recipe = preset(steps=777, warmup=5, betas=(0.5, 0.25))
+    assert (recipe.steps, recipe.warmup, recipe.betas) == (777, 5, (0.5, 0.25))
+    values = json.loads(json.dumps(recipe.to_dict()))
+    assert Recipe.from_dict(values) == recipe
+    with pytest.raises(TypeError, match="unexpected keyword argument 'step'"):
+        preset(step=1)
+
+
+def test_plain_is_the_textbook_and_fast_is_not():
+    assert Recipe.plain() == Recipe()
+    assert (Recipe.plain().optimizer, Recipe.plain().schedule) == ("adamw", "cosine")
+    assert Recipe.fast().optimizer == "muon"
+
+
+def test_an_unknown_name_in_json_is_named():
+    message = "a recipe has no batch, learning"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Recipe.from_dict({"steps": 5, "learning": 1, "batch": 2})
