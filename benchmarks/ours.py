@@ -1,7 +1,7 @@
 """This library, as one contender among the others."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +41,7 @@ class Ours(Contender):
         self.name = name
         self.options = {"bias": False} | (options or {})
         self.recipe = recipe or Recipe.plain()
+        self.clip = self.recipe.clip or None
 
     def model(self, size: Size) -> nn.Module:
         """Make a GPT."""
@@ -68,9 +69,11 @@ class Ours(Contender):
         ]
         return AdamW(groups, lr=1e-3, betas=(0.9, 0.99), fused=fused or None)
 
-    def own_step(self, model: nn.Module, tokens: Tensor) -> Callable[[], object]:
+    def own_step(
+        self, model: nn.Module, tokens: Tensor, *, compiled: bool = False
+    ) -> Callable[[], object]:
         """Make a function that does one step of the library's loop, batch and all."""
-        run = Run(model, tokens, self.recipe)
+        run = Run(model, tokens, replace(self.recipe, compile=compiled))
 
         def step() -> object:
             # Its schedule has an end; the clock has not.
