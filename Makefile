@@ -41,12 +41,12 @@ site: setup ## build the site, strictly, into site/
 	@$(run) -m mkdocs build --strict
 
 lint: setup ## look for mistakes and for style
-	@$(run) -m ruff check src tests
-	@$(run) -m ruff format --check src tests
+	@$(run) -m ruff check src tests benchmarks
+	@$(run) -m ruff format --check src tests benchmarks
 
 format: setup ## set the style right
-	@$(run) -m ruff check --fix src tests
-	@$(run) -m ruff format src tests
+	@$(run) -m ruff check --fix src tests benchmarks
+	@$(run) -m ruff format src tests benchmarks
 
 clean: ## remove the built site and all caches, but nothing that setup made
 	@rm -rf site .cache .pytest_cache .hypothesis .ruff_cache

@@ -138,8 +138,9 @@ def test_public_names_are_listed_and_explained(module: str) -> None:
                 defined |= {alias.name: node for alias in node.names}
             case ast.Assign(targets=[ast.Name("__all__")]):
                 listed = ast.literal_eval(node.value)
-            case ast.Assign(targets=[ast.Name(name)]) | ast.AnnAssign(
-                target=ast.Name(name)
+            case (
+                ast.Assign(targets=[ast.Name(name)])
+                | ast.AnnAssign(target=ast.Name(name))
             ):
                 defined[name] = node
             case _:

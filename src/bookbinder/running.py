@@ -152,19 +152,30 @@ def recorded_lines(folder: Path) -> Iterator[set[tuple[str, int]]]:
     A page's own lines are those of the file ``<string>``.
     """
     executed: set[tuple[str, int]] = set()
-    inside: dict[CodeType, bool] = {}
+    # For each piece of code, the lines of it that have not run yet. A piece of which
+    # every line has run is left alone: each line of a loop would be reported each time.
+    waiting: dict[CodeType, set[int]] = {}
 
     def trace_lines(frame: FrameType, event: str, _: Any) -> Any:
         if event == "line":
             executed.add((frame.f_code.co_filename, frame.f_lineno))
+            left = waiting[frame.f_code]
+            left.discard(frame.f_lineno)
+            frame.f_trace_lines = bool(left)
         return trace_lines
 
     def trace_calls(frame: FrameType, event: str, _: Any) -> Any:
         code = frame.f_code
-        if code not in inside:
+        if code not in waiting:
             from_folder = Path(code.co_filename).is_relative_to(folder)
-            inside[code] = from_folder or _is_of_a_page(frame)
-        return trace_lines if inside[code] else None
+            wanted = from_folder or _is_of_a_page(frame)
+            lines = {line for *_, line in code.co_lines() if line} if wanted else set()
+            # Where a function begins nothing runs, unless all of it is on that line.
+            waiting[code] = lines - {code.co_firstlineno} or lines
+        if waiting[code]:
+            return trace_lines
+        frame.f_trace_lines = False
+        return None
 
     before = sys.gettrace()
     threading.settrace(trace_calls)

@@ -151,6 +151,8 @@ def fused_attention(
     if q.shape[-2] == 1:
         causal = False  # a single query is the last: it may see every key
     square = q.shape[-2] == k.shape[-2] and (scale is None or scale > 0)
+    # The causal mask alone leaves every query a key, if there are as many keys.
+    full_rows = mask is None and q.shape[-2] <= k.shape[-2]
     if causal and not (mask is None and score_bias is None and square):
         mask, causal = _with_causal(mask, q, k), False
     if mask is None:
@@ -163,16 +165,17 @@ def fused_attention(
             is_causal=causal,
             scale=scale,
         )
-    # What a kernel makes of a row with nothing to attend to is its own affair: such a
-    # row attends to everything, and is set to zero afterwards.
-    empty = ~mask.any(dim=-1, keepdim=True)
-    allowed = mask | empty
+    if not full_rows:
+        # What a kernel makes of a row with nothing to attend to is its own affair: such
+        # a row attends to everything, and is set to zero afterwards.
+        empty = ~mask.any(dim=-1, keepdim=True)
+        mask = mask | empty
     if score_bias is not None:
-        allowed = score_bias.masked_fill(~allowed, float("-inf"))
+        mask = score_bias.masked_fill(~mask, float("-inf"))
     output = F.scaled_dot_product_attention(
-        q, k, v, attn_mask=allowed, dropout_p=dropout_p, scale=scale
+        q, k, v, attn_mask=mask, dropout_p=dropout_p, scale=scale
     )
-    return output.masked_fill(empty, 0.0)
+    return output if full_rows else output.masked_fill(empty, 0.0)
 
 
 # --8<-- [end:fused]

@@ -174,12 +174,16 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Norm and turn queries and keys, fetch those of before, share them out."""
         if self.qk_norm:
-            q, k = (F.layer_norm(heads, (self.head_dim,)) for heads in (q, k))
+            q, k = self._normed(q), self._normed(k)
         if rotary is not None:
             q, k = rotate(q, rotary), rotate(k, rotary)
         if cache is not None:
             k, v = cache.append(k, v)
         return q, self._share(k), self._share(v)
+
+    def _normed(self, heads: Tensor) -> Tensor:
+        # Features of a head lie together before heads and positions change places.
+        return F.layer_norm(heads.transpose(1, 2), (self.head_dim,)).transpose(1, 2)
 
     # --8<-- [end:prepare]
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx, once_differentiable
 
 __all__ = ["ACTIVATIONS", "FeedForward"]
 
@@ -13,9 +15,24 @@ def _gelu_tanh(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 
 
+class _ReluSquared(torch.autograd.Function):
+    """Squared ReLU with its gradient written out, which is twice as fast."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, x: Tensor) -> Tensor:
+        positive = F.relu(x)
+        ctx.save_for_backward(positive)
+        return positive * positive
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> Tensor:
+        (positive,) = ctx.saved_tensors
+        return (gradient * positive).mul_(2)
+
+
 def _relu_squared(x: Tensor) -> Tensor:
-    positive = F.relu(x)
-    return positive * positive  # the gradient of .square() takes twice as long
+    return _ReluSquared.apply(x)
 
 
 # --8<-- [start:activations]

@@ -15,7 +15,15 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from tested_transformer.training import Progress as Step
 from tested_transformer.training import Validation
 
-__all__ = ["Display", "JsonLines", "Lines", "Screen", "make_display", "printable"]
+__all__ = [
+    "Display",
+    "JsonLines",
+    "Lines",
+    "Screen",
+    "Terminal",
+    "make_display",
+    "printable",
+]
 
 
 class Display:
@@ -126,7 +134,9 @@ class Screen(Lines):
             self.bar.update(self.task, completed=step.step, line=line)
 
 
-class _Console(Console):
+class Terminal(Console):
+    """Where people read; if nobody does any more, that is an error."""
+
     def on_broken_pipe(self) -> None:
         """Leave it to the command, which ends without a word."""
         raise BrokenPipeError
@@ -143,7 +153,7 @@ def make_display(*, as_json: bool, first: bool = True) -> Display:
         return Display()
     if as_json:
         return JsonLines()
-    console = _Console(file=sys.stdout)
+    console = Terminal(file=sys.stdout)
     if sys.stdout.isatty() and not console.is_dumb_terminal:
         return Screen(console)
     return Lines(console)

@@ -18,7 +18,7 @@ from tested_transformer.training import (
     honest_loss,
 )
 
-__all__ = ["add_evaluate"]
+__all__ = ["add_evaluate", "run"]
 
 EXAMPLES = """\
 examples:

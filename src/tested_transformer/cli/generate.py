@@ -7,9 +7,7 @@ import sys
 import time
 from typing import Any
 
-from rich.console import Console
-
-from tested_transformer.cli.display import printable
+from tested_transformer.cli.display import Terminal, printable
 from tested_transformer.cli.machine import use_machine
 from tested_transformer.cli.options import (
     DEVICE,
@@ -21,7 +19,7 @@ from tested_transformer.cli.options import (
 from tested_transformer.cli.sources import HUB_NAMES, Source, load_source
 from tested_transformer.cli.writing import default_prompt, write
 
-__all__ = ["add_generate"]
+__all__ = ["add_generate", "run"]
 
 EXAMPLES = f"""\
 examples:
@@ -98,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
                 print(f"\n--- sample {number + 1} of {count} ---")
             _write_text(source, prompt, stop, settings)
     if seed is None and not arguments.json and settings["temperature"] > 0:
-        note = Console(stderr=True)
+        note = Terminal(stderr=True)
         note.print(f"the same again with --seed {chosen}", style="dim", highlight=False)
     return 0
 
@@ -110,7 +108,7 @@ def _write_text(
     pieces = write(source.model, source.tokenizer, prompt, stop=stop, **settings)
     shown = prompt.lstrip("\n")
     if shown:
-        console = Console(file=sys.stdout, soft_wrap=True)
+        console = Terminal(file=sys.stdout, soft_wrap=True)
         console.print(
             printable(shown) if on_terminal else shown,
             style="bold",

@@ -16,7 +16,7 @@ from tested_transformer.cli.sources import find_checkpoint
 from tested_transformer.gpt import GPT
 from tested_transformer.training import choose_device, choose_precision
 
-__all__ = ["add_info"]
+__all__ = ["add_info", "run"]
 
 EXAMPLES = """\
 examples:

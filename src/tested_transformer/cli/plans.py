@@ -197,7 +197,7 @@ def _make_recipe(name: str, changes: dict[str, Any]) -> Recipe:
     steps = changes.get("steps", whole.steps)
     fitting = {
         "warmup": min(whole.warmup, steps // 10),
-        "evaluate_every": min(whole.evaluate_every, max(1, steps // 4)),
+        "evaluate_every": min(whole.evaluate_every, max(1, -(-steps // 4))),
     }
     return RECIPES[name](**{**fitting, **changes})
 

@@ -41,7 +41,7 @@ from tested_transformer.training import (
     train,
 )
 
-__all__ = ["add_train"]
+__all__ = ["add_train", "run"]
 
 EXAMPLES = """\
 examples:
@@ -135,12 +135,12 @@ def _train(
         save = None
         if world.rank == 0:
             save = _saver(stack.enter_context(CheckpointWriter(plan.folder)), plan)
-        _introduce(plan, device, display)
         state = plan.state
-        if not plan.resumed:
-            if save is not None:
-                save(replace(state, weights=model.state_dict()))
+        if save is not None and not plan.resumed:
+            save(replace(state, weights=model.state_dict()))
             state = replace(state, saved_step=0)
+        _introduce(plan, device, display)
+        if not plan.resumed:
             _sample("before", model, plan, display, arguments)
         stop = stack.enter_context(StopRequest(repeats=world.size == 1))
         with display.running(plan.recipe.steps):

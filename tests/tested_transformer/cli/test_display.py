@@ -10,6 +10,7 @@ from tested_transformer.cli.display import (
     JsonLines,
     Lines,
     Screen,
+    Terminal,
     make_display,
     printable,
 )
@@ -106,14 +107,23 @@ def test_all_but_the_first_process_are_silent(
     assert type(display) is Display
 
 
+def test_nobody_left_to_read_is_told_to_the_command() -> None:
+    class Closed(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        Terminal(file=Closed()).print("anybody?")
+
+
 def test_what_is_seen_depends_on_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
+    class OnScreen(io.StringIO):
         def isatty(self) -> bool:
             return True
 
     assert type(make_display(as_json=True)) is JsonLines
     assert type(make_display(as_json=False)) is Lines
-    monkeypatch.setattr("sys.stdout", Terminal())
+    monkeypatch.setattr("sys.stdout", OnScreen())
     monkeypatch.setenv("TERM", "xterm")
     assert type(make_display(as_json=False)) is Screen
     monkeypatch.setenv("TERM", "dumb")

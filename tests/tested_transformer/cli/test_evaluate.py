@@ -9,7 +9,7 @@ import torch
 
 from tested_transformer.checkpoints import load_checkpoint
 from tested_transformer.cli import evaluate as module
-from tested_transformer.text import CharTokenizer, split
+from tested_transformer.text import CharTokenizer, split, tokenizer_from_dict
 from tested_transformer.training import HonestLoss, evaluate
 
 Command = Callable[..., Any]
@@ -48,6 +48,20 @@ def test_another_text_is_read_whole(
     model = load_checkpoint(trained).model()
     assert told["loss"] == pytest.approx(evaluate(model, tokens, seq_len=5))
     assert (told["tokens"], told["part"]) == (32, "all")
+
+
+def test_bits_are_counted_by_character_whatever_the_tokens(
+    text: Path, tiny: list[str], command: Command
+) -> None:
+    words = [str(text), *tiny, "--context", "2", "--tokenizer", "bpe"]
+    assert command("train", *words, "--vocabulary", "270").status == 0
+    told = json.loads(command("evaluate", "--json").out)
+    tokenizer = tokenizer_from_dict(load_checkpoint("runs/play").settings["tokenizer"])
+    tokens = split(torch.tensor(tokenizer.encode(text.read_text())))[1]
+    characters = len(tokenizer.decode(tokens[1:].tolist()))
+    assert told["tokens"] == len(tokens) < characters
+    bits = told["loss"] * (len(tokens) - 1) / math.log(2)
+    assert told["bits_per_character"] == pytest.approx(bits / characters)
 
 
 def test_people_read_lines(trained_here: Path, text: Path, command: Command) -> None:

@@ -139,7 +139,12 @@ def test_a_run_does_not_go_on_with_other_settings(
 def test_a_run_goes_on_with_the_same_settings_or_none(
     trained: Path, text: Path, tiny: list[str], command: Command
 ) -> None:
-    for words in ([], [str(text)], [str(text), *tiny, "--tokenizer", "char"]):
+    assert load_checkpoint(trained).settings["recipe"]["evaluate_every"] == 3
+    for words in (
+        ["--eval-every", "2"],
+        [str(text)],
+        [str(text), *tiny, "--tokenizer", "char"],
+    ):
         ended = command("train", *words, "--resume", "--out", str(trained))
         assert (ended.status, ended.err) == (0, "")
 
@@ -171,6 +176,16 @@ def test_a_text_may_have_moved(
         text_of(load_checkpoint(trained_here))
 
 
+def test_a_run_finds_its_text_from_elsewhere(
+    text: Path, tiny: list[str], command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert command("train", text.name, *tiny, "--sample", "0").status == 0
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    ended = command("train", "--out", "../runs/play", "--resume")
+    assert (ended.status, ended.err) == (0, "")
+
+
 def test_a_model_alone_is_no_run(
     command: Command, refused: Callable[..., str], text: Path
 ) -> None:
@@ -200,6 +215,8 @@ def test_a_few_steps_have_a_short_warm_up_and_some_evaluations() -> None:
     assert (made.steps, made.warmup, made.evaluate_every) == (20, 2, 5)
     made = _make_recipe("plain", {"steps": 3})
     assert (made.warmup, made.evaluate_every) == (0, 1)
+    # Rounded up, so that the last one is the end.
+    assert _make_recipe("plain", {"steps": 21}).evaluate_every == 6
     typed = {"steps": 20, "warmup": 7, "evaluate_every": 11}
     made = _make_recipe("plain", typed)
     assert (made.warmup, made.evaluate_every) == (7, 11)

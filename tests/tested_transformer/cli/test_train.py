@@ -117,6 +117,20 @@ def test_another_seed_is_another_model(
     assert told[0][1] != told[2][1]
 
 
+def test_another_seed_draws_other_weights(
+    text: Path, tiny: list[str], command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "train", killed)
+    for seed in ("1", "2"):
+        words = ["train", str(text), *tiny, "--seed", seed, "--out", seed]
+        assert command(*words).status == 130
+    name = "token_embedding.weight"
+    assert not torch.equal(weights(Path("1"))[name], weights(Path("2"))[name])
+
+
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
