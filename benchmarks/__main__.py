@@ -47,6 +47,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--threads", type=int, default=2, help="for PyTorch; default 2")
     made.add_argument("--compiled", action="store_true", help="torch.compile, too")
     made.add_argument("--quick", action="store_true", help="only try it out")
+    made.add_argument(
+        "--only", default="", metavar="NAME", help="loss: ours with this in their name"
+    )
     return made
 
 
@@ -105,7 +108,8 @@ def measure(options: argparse.Namespace, found: list[Contender]) -> dict:
     def race() -> dict:
         text, tokens = read_text(options.shakespeare)
         where = {"nanogpt": options.nanogpt, "threads": options.threads}
-        return measure_race(racers(), text, tokens, quick=quick, **where)
+        some = [each for each in racers() if options.only in each.contender.name]
+        return measure_race(some, text, tokens, quick=quick, **where)
 
     def generation() -> dict:
         without_copies = [peer for peer in found if not isinstance(peer, RaschkaFast)]

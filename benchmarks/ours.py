@@ -136,7 +136,7 @@ def contestants() -> list[Ours]:
 def racers() -> list[Racer]:
     """Give what is trained to a loss: plain and fast to 1.88, and longer to 1.60."""
     plain = Recipe.plain(steps=1500)
-    fast = Recipe.fast()
+    fast = Recipe.fast(steps=215)
     long = Recipe.fast(steps=700, batch_size=32)
     return [
         Racer(Ours(name="ours, plain to 1.88", recipe=plain), plain, 1.88),

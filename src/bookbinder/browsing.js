@@ -117,7 +117,7 @@ window.book = (() => {
     levels.forEach((level, index) => {
       if (index && level > levels[index - 1] + 1) found.push(`a heading skips a level: ${headings[index].textContent}`);
     });
-    for (const link of document.querySelectorAll("a[href], button")) {
+    for (const link of document.querySelectorAll("a[href], button:not([aria-hidden=true])")) {
       const named = link.textContent.trim() || link.title || nameOf(link) || link.querySelector("img[alt]");
       if (!named) found.push(`a link or button without a name: ${link.outerHTML.slice(0, 60)}`);
     }
