@@ -24,8 +24,9 @@ serve: setup ## read the book at http://127.0.0.1:8000 (PORT=), live while you w
 test: setup ## run everything: library, pages, site, browser
 	@$(run) -m pytest
 
-test-fast: setup ## run what takes less than a minute: library, tooling, pages
-	@$(run) -m pytest -m "not browser and not slow" --ignore=tests/site
+test-fast: setup ## run what takes less than a minute: tooling, attention, the model
+	@$(run) -m pytest -m "not browser and not slow" tests/test_repository.py tests/bookbinder \
+		tests/tested_transformer/test_*.py tests/tested_transformer/blocks tests/tested_transformer/gpt
 
 page: setup ## run one page: make page PAGE=docs/chapters/03-attention-by-hand.md
 	@test -f "$(PAGE)" || { echo "page: wanted PAGE=docs/..., a page that is there" >&2; exit 1; }
