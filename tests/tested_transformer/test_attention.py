@@ -426,3 +426,31 @@ def test_a_bias_that_does_not_fit_is_named(path):
         TypeError, match=r"^score_bias must be of floats; its dtype is torch.bool$"
     ):
         path(q, k, v, score_bias=torch.ones(5, 7).bool())
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("case", ["mask", "more queries than keys"])
+def test_no_kernel_is_handed_a_row_with_nothing_to_attend_to(
+    case: str, biased: bool, monkeypatch: pytest.MonkeyPatch
+):
+    # Zeros on every device must not depend on what its kernel makes of such a row.
+    handed: list[Tensor] = []
+    kernel = F.scaled_dot_product_attention
+
+    def watched(*inputs: Tensor, attn_mask: Tensor, **options):
+        handed.append(attn_mask)
+        return kernel(*inputs, attn_mask=attn_mask, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", watched)
+    t, s = (2, 5) if case == "mask" else (5, 2)
+    q, k, v = torch.randn(B, H, t, 4), torch.randn(B, H, s, 4), torch.randn(B, H, s, 4)
+    call = {"score_bias": torch.randn(t, s) if biased else None}
+    if case == "mask":
+        call["mask"] = padding_mask(torch.tensor([s, 0]))
+    else:
+        call["causal"] = True
+    output = fused_attention(q, k, v, **call)
+    (mask,) = handed
+    allowed = mask if mask.dtype == torch.bool else mask > -torch.inf
+    assert allowed.any(dim=-1).all()
+    torch.testing.assert_close(output, scaled_dot_product_attention(q, k, v, **call)[0])
