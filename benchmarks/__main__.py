@@ -21,8 +21,9 @@ from benchmarks.printing import lines
 from benchmarks.race import measure_race
 from benchmarks.stamp import stamp
 from benchmarks.training_step import measure_training_step
+from benchmarks.worth import measure_worth
 
-KINDS = ("train", "loss", "generate", "attention", "cost", "gpu")
+KINDS = ("train", "loss", "worth", "generate", "attention", "cost", "gpu")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -32,8 +33,9 @@ def parser() -> argparse.ArgumentParser:
         description="Measure the library beside other implementations, in one run. "
         "What is not given is not measured.",
         epilog="train: one training step. loss: seconds of training to a loss. "
-        "generate: tokens a second. attention: the layer, time and memory. cost: a "
-        "step against each size. gpu: all that wants one.",
+        "worth: the loss without each choice. generate: tokens a second. attention: "
+        "the layer, time and memory. cost: a step against each size. gpu: all that "
+        "wants one.",
     )
     made.add_argument("kind", choices=KINDS, help="what to measure")
     for flag, what in (
@@ -131,6 +133,7 @@ def measure(options: argparse.Namespace, found: list[Contender]) -> dict:
         "gpu": lambda: measure_gpu(
             found, *read_text(options.shakespeare), nanogpt=options.nanogpt, quick=quick
         ),
+        "worth": lambda: measure_worth(read_text(options.shakespeare)[1], quick=quick),
     }
     return measures[options.kind]()
 

@@ -80,9 +80,10 @@ class HonestLoss:
     """The loss at some positions, predicted in two ways that have to agree.
 
     Args:
-        prefix: The mean loss where the model is given only what comes before.
-        full: The mean loss at the same positions in one pass over all of the window,
-            as the model is trained and evaluated.
+        prefix: An estimate of the mean loss over all positions, from some of them,
+            where the model is given only what comes before.
+        full: The same estimate, at the same positions, from one pass over all of the
+            window, as the model is trained and evaluated.
         gap: The largest difference at any one position.
     """
 
@@ -125,8 +126,14 @@ def honest_loss(
     generator = torch.Generator().manual_seed(seed)
     last = len(tokens) - 1 - seq_len
     starts = torch.randint(last + 1, (num_windows,), generator=generator).tolist()
-    drawn = torch.randperm(seq_len, generator=generator)[:num_positions].tolist()
-    positions = sorted({0, seq_len - 1, *drawn})
+    between = torch.randperm(max(seq_len - 2, 0), generator=generator) + 1
+    drawn = sorted(between[:num_positions].tolist())
+    positions = sorted({0, *drawn, seq_len - 1})
+    # The first and the last stand for themselves, those drawn for all between.
+    shares = torch.tensor(
+        [(len(between) / len(drawn)) if p in drawn else 1.0 for p in positions],
+        dtype=torch.float64,
+    )
     with _evaluating(model, precision) as device:
         windows = torch.stack([_window(tokens, s, seq_len, device) for s in starts])
         inputs, targets = windows[:, :-1], windows[:, 1:, None]
@@ -143,7 +150,8 @@ def honest_loss(
     # Apple's GPUs have no float64.
     full, prefix = full.cpu().double(), prefix.cpu().double()
     gap = (full - prefix).abs().max()
-    return HonestLoss(prefix.mean().item(), full.mean().item(), gap.item())
+    prefix, full = (shares @ each.mean(dim=1) / seq_len for each in (prefix, full))
+    return HonestLoss(prefix.item(), full.item(), gap.item())
 
 
 # --8<-- [end:honest]

@@ -16,6 +16,9 @@ __all__ = ["Muon", "orthogonalize", "orthogonalize_on_short_side"]
 # [0, 1] near 1: a small singular value is more than tripled by every round.
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
+# How many matrices a CPU orthogonalizes together.
+_FEW = 4
+
 
 # --8<-- [start:orthogonalize]
 def orthogonalize(
@@ -24,7 +27,7 @@ def orthogonalize(
     """Bring all singular values near 1, and leave the singular vectors as they are.
 
     A polynomial in the singular values needs no decomposition, only products: with
-    ``X = U S V'``, the matrix ``a X + b (X X') X + c (X X')² X`` is
+    ``X = U S V'``, the matrix ``(a I + b X X' + c (X X')²) X`` is
     ``U (a S + b S³ + c S⁵) V'``. Five rounds of one that is steep at 0 bring values
     between 0.002 and 1 of the whole into [0.68, 1.21], which is as good here as 1.
 
@@ -34,16 +37,22 @@ def orthogonalize(
 
     Source: Jordan et al., 2024, "Muon: An optimizer for hidden layers".
     """
-    a, b, c = _COEFFICIENTS
     tall = matrices.shape[-2] > matrices.shape[-1]
     # The products are cheaper on the short side.
     x = matrices.mT if tall else matrices
     # No singular value is longer than all of the matrix.
     x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=1e-7)
     for _ in range(rounds):
-        square = x @ x.mT
-        x = a * x + (b * square + c * square @ square) @ x
+        x = _polynomial(x @ x.mT) @ x
     return x.mT if tall else x
+
+
+def _polynomial(square: Tensor) -> Tensor:
+    """Give ``a I + b S + c S²``."""
+    a, b, c = _COEFFICIENTS
+    result = (square @ square).mul_(c).add_(square, alpha=b)
+    result.diagonal(dim1=-2, dim2=-1).add_(a)
+    return result
 
 
 # --8<-- [end:orthogonalize]
@@ -51,8 +60,8 @@ def orthogonalize(
 
 # --8<-- [start:short]
 def orthogonalize_on_short_side(
-    matrix: Float[Tensor, "rows columns"], *, rounds: int = 5
-) -> Float[Tensor, "rows columns"]:
+    matrices: Float[Tensor, "*batch rows columns"], *, rounds: int = 5
+) -> Float[Tensor, "*batch rows columns"]:
     """Do what ``orthogonalize`` does, with all but two products on the short side.
 
     Each round multiplies ``X`` by a polynomial ``P`` in ``X X'``, which is square. So
@@ -64,21 +73,20 @@ def orthogonalize_on_short_side(
     thousand at worst, and bfloat16 will not do.
 
     Args:
-        matrix: What to orthogonalize.
+        matrices: What to orthogonalize, many matrices of one shape at a time.
         rounds: How often the polynomial is applied; at least once.
     """
-    a, b, c = _COEFFICIENTS
-    x = matrix.mT if matrix.shape[0] > matrix.shape[1] else matrix
-    x = x / torch.linalg.vector_norm(x).clamp(min=1e-7)
+    tall = matrices.shape[-2] > matrices.shape[-1]
+    x = matrices.mT if tall else matrices
+    x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=1e-7)
     square = x @ x.mT
     for round_ in range(rounds):
-        factor = torch.addmm(square, square, square, beta=b, alpha=c)
-        factor.diagonal().add_(a)
+        factor = _polynomial(square)
         factors = factor if round_ == 0 else factor @ factors
         if round_ < rounds - 1:
             square = factor @ square @ factor
     x = factors @ x
-    return x.mT if matrix.shape[0] > matrix.shape[1] else x
+    return x.mT if tall else x
 
 
 # --8<-- [end:short]
@@ -138,15 +146,16 @@ class Muon(torch.optim.Optimizer):
         """Change every matrix that has a gradient."""
         for group in self.param_groups:
             stacks: dict[tuple[int, ...], list[nn.Parameter]] = {}
-            for number, parameter in enumerate(group["params"]):
-                if parameter.grad is None:
-                    continue
-                # A GPU likes many at a time; a CPU one, while it is in its cache. A
-                # matrix and its transpose are orthogonalized alike.
-                key = sorted(parameter.shape) if parameter.is_cuda else [number]
-                stacks.setdefault(tuple(key), []).append(parameter)
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    # A matrix and its transpose are orthogonalized alike.
+                    shape = tuple(sorted(parameter.shape))
+                    stacks.setdefault(shape, []).append(parameter)
             for parameters in stacks.values():
-                self._step_together(parameters, group)
+                # A GPU likes many at a time; a CPU as many as its cache has room for.
+                size = len(parameters) if parameters[0].is_cuda else _FEW
+                for first in range(0, len(parameters), size):
+                    self._step_together(parameters[first : first + size], group)
 
     def _step_together(
         self, parameters: list[nn.Parameter], group: dict[str, Any]
@@ -159,11 +168,8 @@ class Muon(torch.optim.Optimizer):
         if group["weight_decay"] > 0.0:
             torch._foreach_mul_(parameters, 1.0 - group["lr"] * group["weight_decay"])
         whole = [gathered(matrix) for matrix in ahead]
-        if whole[0].is_cuda:
-            updates = _orthogonalize_stack(whole, group["rounds"])
-        else:
-            rounds = group["rounds"]
-            updates = [orthogonalize_on_short_side(m, rounds=rounds) for m in whole]
+        on_gpu = whole[0].is_cuda
+        updates = _orthogonalize_together(whole, group["rounds"], on_gpu=on_gpu)
         for parameter, update in zip(parameters, updates, strict=True):
             rows, columns = parameter.shape
             scale = math.sqrt(max(1.0, rows / columns))
@@ -180,9 +186,18 @@ class Muon(torch.optim.Optimizer):
 # --8<-- [end:muon]
 
 
-def _orthogonalize_stack(matrices: list[Tensor], rounds: int) -> list[Tensor]:
+def _orthogonalize_together(
+    matrices: list[Tensor], rounds: int, *, on_gpu: bool
+) -> list[Tensor]:
     """Orthogonalize matrices of one shape, some of them transposed, as one."""
     tall = [matrix.shape[0] > matrix.shape[1] for matrix in matrices]
     wide = [m.mT if t else m for m, t in zip(matrices, tall, strict=True)]
-    stack = orthogonalize(torch.stack(wide).bfloat16(), rounds=rounds).float()
+    stack = torch.stack(wide)
+    rows, columns = stack.shape[-2:]
+    if on_gpu:
+        stack = orthogonalize(stack.bfloat16(), rounds=rounds).float()
+    elif columns < 2 * rows:  # nearly square: nothing to be had on the short side
+        stack = orthogonalize(stack, rounds=rounds)
+    else:
+        stack = orthogonalize_on_short_side(stack, rounds=rounds)
     return [m.mT if t else m for m, t in zip(stack, tall, strict=True)]

@@ -91,6 +91,20 @@ def test_the_honest_loss_by_hand(make_model: Callable[..., GPT], tokens: Tensor)
     assert honest.full == pytest.approx(evaluate(model, tokens), rel=1e-5)
 
 
+def test_positions_that_are_drawn_stand_for_those_that_are_not(
+    make_model: Callable[..., GPT], tokens: Tensor
+):
+    model, tokens = make_model().eval(), tokens[:6]  # one window of five
+    with torch.no_grad():
+        logs = model(tokens[None, :5])[0].log_softmax(-1)
+    first, *between, last = (-logs[at, tokens[at + 1]].item() for at in range(5))
+    found = {
+        round(honest_loss(model, tokens, num_positions=1, seed=seed).full, 4)
+        for seed in range(20)
+    }
+    assert found == {round((first + 3 * loss + last) / 5, 4) for loss in between}
+
+
 class Peeking(nn.Module):
     """Knows the token after each position from the input itself, where there is one."""
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tested_transformer.training.muon import (
     Muon,
-    _orthogonalize_stack,
+    _orthogonalize_together,
     orthogonalize,
     orthogonalize_on_short_side,
 )
@@ -71,12 +71,31 @@ def test_on_the_short_side_it_is_the_same(shape: tuple[int, int], rounds: int):
     assert torch.equal(orthogonalize_on_short_side(zeros, rounds=rounds), zeros)
 
 
-def test_a_stack_as_gpus_get_it_is_the_same_to_bfloat16():
-    matrices = [torch.randn(5, 11), torch.randn(11, 5), torch.randn(5, 11)]
-    found = _orthogonalize_stack(matrices, 5)
+@pytest.mark.parametrize(("on_gpu", "atol"), [(False, 2e-3), (True, 0.08)])
+@pytest.mark.parametrize("long", [7, 11])
+def test_together_they_are_the_same(long: int, on_gpu: bool, atol: float):
+    # 7 is nearly as long as 5, 11 is not; a GPU multiplies in bfloat16.
+    matrices = [torch.randn(5, long), torch.randn(long, 5), torch.randn(5, long)]
+    found = _orthogonalize_together(matrices, 4, on_gpu=on_gpu)
     for one, other in zip(found, matrices, strict=True):
-        expected = orthogonalize_on_short_side(other)
-        torch.testing.assert_close(one, expected, rtol=0, atol=0.08)
+        expected = orthogonalize(other.double(), rounds=4).float()
+        torch.testing.assert_close(one, expected, rtol=0, atol=atol)
+
+
+def test_matrices_of_one_shape_step_as_each_alone():
+    shapes = [(5, 11), (11, 5)] * 3 + [(7, 7)]
+    together, alone = with_gradients(shapes), with_gradients(shapes)
+    for one, other in zip(together, alone, strict=True):
+        one.grad = torch.randn(one.shape)
+        other.grad = one.grad.clone()
+    together[2].grad = None
+    before = together[2].clone()
+    Muon(together).step()
+    for index, other in enumerate(alone):
+        if index != 2:
+            Muon([other]).step()
+            torch.testing.assert_close(together[index], other)
+    assert torch.equal(together[2], before)
 
 
 def with_gradients(shapes: list[tuple[int, int]]) -> list[nn.Parameter]:
