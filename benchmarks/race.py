@@ -181,7 +181,6 @@ def measure_race(
     *,
     nanogpt: Path | None,
     threads: int,
-    seeds: Sequence[int] = (1, 2, 3, 4, 5),
     quick: bool = False,
 ) -> dict:
     """Run every contender to its end; ours seed by seed, around nanoGPT's long run.
@@ -192,14 +191,16 @@ def measure_race(
         tokens: The same, encoded.
         nanogpt: A checkout of nanoGPT.
         threads: How many threads each is allowed.
-        seeds: The seeds of ours.
         quick: Only try this program out: a few steps each.
     """
     cut = int(0.9 * len(tokens))
     data, validation = tokens[:cut], tokens[cut:]
     if quick:
-        seeds, validation = seeds[:2], validation[:2000]
-        racers = [replace(each, recipe=_shorter(each.recipe)) for each in racers]
+        validation = validation[:2000]
+        racers = [
+            replace(each, recipe=_shorter(each.recipe), seeds=each.seeds[:2])
+            for each in racers
+        ]
     report: dict = {"validation_tokens": len(validation), "contenders": {}}
     for racer in racers:
         report["contenders"][racer.contender.name] = {
@@ -208,14 +209,16 @@ def measure_race(
             "runs": [],
         }
 
-    def run_seeds(some: Sequence[int]) -> None:
-        for seed in some:
-            for racer in racers:
-                run = run_ours(racer, data, validation, seed=seed)
-                report["contenders"][racer.contender.name]["runs"].append(run)
+    runs = [(seed, racer) for racer in racers for seed in racer.seeds]
+    runs.sort(key=lambda run: run[0])  # each has its turn with every seed
 
-    middle = len(seeds) // 2
-    run_seeds(seeds[:middle])
+    def run_some(some: Sequence[tuple[int, Racer]]) -> None:
+        for seed, racer in some:
+            run = run_ours(racer, data, validation, seed=seed)
+            report["contenders"][racer.contender.name]["runs"].append(run)
+
+    middle = len(runs) // 2
+    run_some(runs[:middle])
     if nanogpt is None:
         report["nanoGPT"] = "not measured: --nanogpt was not given"
     else:
@@ -223,7 +226,7 @@ def measure_race(
         report["nanoGPT"] = run_nanogpt(
             nanogpt, text, validation, threads=threads, steps=steps
         )
-    run_seeds(seeds[middle:])
+    run_some(runs[middle:])
     for entry in report["contenders"].values():
         _conclude(entry, report["nanoGPT"])
     return report
