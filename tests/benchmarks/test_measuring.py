@@ -20,15 +20,17 @@ from benchmarks.gpu import (
     training_part,
 )
 from benchmarks.measuring import Times, in_turns, peak_memory, ratio, slope
-from benchmarks.ours import Ours, scatter
+from benchmarks.ours import FAST, Ours, scatter
 from benchmarks.peers import MinGPT, NanoGPT, Raschka
 from benchmarks.printing import lines
 from benchmarks.race import documented_seconds, whole_loss
 from benchmarks.stamp import fingerprint, shown_command, stamp
 from benchmarks.training_step import batches_of, training_step
+from benchmarks.worth import CHOICES, conclude
 from torch import Tensor
 
-from tested_transformer.training import evaluate
+from tested_transformer.gpt import GPTConfig
+from tested_transformer.training import Recipe, evaluate
 from tested_transformer.training.run import Run
 
 TINY = Size(vocab_size=7, context=5, width=8, heads=2, layers=3, batch=2)
@@ -358,3 +360,28 @@ def test_a_report_is_shown_in_lines() -> None:
     assert "  minGPT: not measured" in shown
     assert f"    fp32  {'2.00':>9} ms  (2.00 to 2.00, 2 calls)" in shown
     assert "good  yes" in shown
+
+
+def test_what_a_choice_is_worth_is_compared_seed_by_seed() -> None:
+    found = conclude(
+        {"all": [2.0, 1.0], "without": [2.25, 1.75], "no gain": [1.9, 1.0]}
+    )
+    assert found["all"]["worth"] == found["all"]["least"] == found["all"]["most"] == 0.0
+    assert found["without"] == {
+        "losses": [2.25, 1.75],
+        "mean": 2.0,
+        "worth": 0.5,
+        "least": 0.25,
+        "most": 0.75,
+    }
+    assert found["no gain"]["worth"] == -0.05
+
+
+def test_every_choice_undone_is_another_model_or_another_recipe() -> None:
+    whole, *others = CHOICES.values()
+    assert (whole.model, whole.recipe) == ({}, {})
+    for choice in others:
+        changes_model = any(FAST.get(k, 0) != v for k, v in choice.model.items())
+        recipe = Recipe.fast(**choice.recipe)
+        assert changes_model != (recipe != Recipe.fast())
+        GPTConfig(vocab_size=7, **{**FAST, **choice.model})

@@ -16,6 +16,7 @@ from tested_transformer.training import (
     choose_precision,
     evaluate,
     honest_loss,
+    windows_that_fit,
 )
 
 __all__ = ["add_evaluate", "run"]
@@ -47,8 +48,6 @@ OPTIONS = (
 
 # In bfloat16 the two passes round differently: by this much at most, on average.
 _HONEST_WITHIN = 0.01
-# How many numbers a pass may give: a quarter of a gigabyte.
-_LOGITS = 1 << 26
 
 
 def add_evaluate(commands: argparse._SubParsersAction) -> argparse.ArgumentParser:
@@ -92,12 +91,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
     corpus, part, tokens = _tokens(source, arguments.corpus)
     settings = {"seq_len": seq_len, "precision": precision}
-    # Of a large vocabulary, the logits of a few windows fill the memory.
-    side_by_side = max(1, _LOGITS // (seq_len * source.model.config.vocab_size))
-    loss = evaluate(source.model, tokens, batch_size=min(64, side_by_side), **settings)
-    honest = honest_loss(
-        source.model, tokens, num_windows=min(16, side_by_side), **settings
-    )
+    sizes = {"seq_len": seq_len, "vocab_size": source.model.config.vocab_size}
+    side_by_side = windows_that_fit(**sizes, at_most=64)
+    drawn = windows_that_fit(**sizes, at_most=16)
+    loss = evaluate(source.model, tokens, batch_size=side_by_side, **settings)
+    honest = honest_loss(source.model, tokens, num_windows=drawn, **settings)
     # Of the text itself, as the tokens of another vocabulary would be fewer or more.
     characters = len(source.tokenizer.decode(tokens[1:].tolist()))
     bits = loss * (len(tokens) - 1) / characters / math.log(2)

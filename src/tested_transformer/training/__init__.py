@@ -8,6 +8,7 @@ from tested_transformer.training.evaluation import (
     evaluate,
     honest_loss,
     next_token_loss,
+    windows_that_fit,
 )
 from tested_transformer.training.loop import train
 from tested_transformer.training.muon import Muon, orthogonalize
@@ -37,4 +38,5 @@ __all__ = [
     "orthogonalize",
     "rate_factor",
     "train",
+    "windows_that_fit",
 ]

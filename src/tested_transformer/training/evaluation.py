@@ -11,7 +11,24 @@ from torch import Tensor, nn
 
 from tested_transformer.training.devices import autocast, choose_precision
 
-__all__ = ["HonestLoss", "evaluate", "honest_loss", "next_token_loss"]
+__all__ = [
+    "HonestLoss",
+    "evaluate",
+    "honest_loss",
+    "next_token_loss",
+    "windows_that_fit",
+]
+
+# A quarter of a gibibyte, in float32.
+_LOGITS = 2**26
+
+
+def windows_that_fit(*, seq_len: int, vocab_size: int, at_most: int) -> int:
+    """Say how many windows to read side by side: ``at_most``, or fewer, but one.
+
+    Of a large vocabulary, the logits of a few windows fill the memory.
+    """
+    return max(1, min(at_most, _LOGITS // (seq_len * vocab_size)))
 
 
 # --8<-- [start:loss]

@@ -28,6 +28,7 @@ from tested_transformer.training.evaluation import (
     evaluate,
     honest_loss,
     next_token_loss,
+    windows_that_fit,
 )
 from tested_transformer.training.optimizers import (
     clip_gradients,
@@ -220,8 +221,11 @@ class Run:
     def evaluate(self, tokens: Tensor) -> None:
         """Measure the loss of a text, and whether it is honest."""
         settings = {"seq_len": self.seq_len, "precision": self.precision}
-        loss = evaluate(self.model, tokens, **settings)
-        honest = honest_loss(self.model, tokens, **settings)
+        sizes = {"seq_len": self.seq_len, "vocab_size": self.model.config.vocab_size}
+        side_by_side = windows_that_fit(**sizes, at_most=64)
+        drawn = windows_that_fit(**sizes, at_most=16)
+        loss = evaluate(self.model, tokens, batch_size=side_by_side, **settings)
+        honest = honest_loss(self.model, tokens, num_windows=drawn, **settings)
         self.found = Validation(self.step, loss, honest.prefix, honest.full, honest.gap)
         self.state.validations.append(self.found)
 

@@ -8,11 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from tested_transformer.gpt import GPT
+from tested_transformer.training import Recipe, evaluation
 from tested_transformer.training.evaluation import (
     evaluate,
     honest_loss,
     next_token_loss,
+    windows_that_fit,
 )
+from tested_transformer.training.run import Run
 
 
 def test_the_loss_is_minus_the_log_of_a_probability():
@@ -165,3 +168,25 @@ def test_sizes_that_are_not_positive_are_refused(
         message = f"{name}=0 must be positive"
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             honest_loss(make_model(), tokens, **{name: 0})
+
+
+def test_as_many_windows_as_fit_are_read_side_by_side():
+    # 65 536 * 16 * 64 logits are a quarter of a gibibyte of float32.
+    size = {"vocab_size": 65_536, "seq_len": 16}
+    assert windows_that_fit(**size, at_most=100) == 64
+    assert windows_that_fit(**size, at_most=7) == 7
+    assert windows_that_fit(vocab_size=65_537, seq_len=16, at_most=100) == 63
+    assert windows_that_fit(vocab_size=2**30, seq_len=16, at_most=100) == 1
+
+
+def test_training_reads_no_more_windows_than_fit(
+    make_model: Callable[..., GPT], tokens: Tensor, monkeypatch: pytest.MonkeyPatch
+):
+    model, rows = make_model(), []
+    model.register_forward_pre_hook(lambda _, given: rows.append(given[0].shape[0]))
+    # Room for the logits of three windows.
+    vocab_size, seq_len = model.config.vocab_size, model.config.max_seq_len
+    monkeypatch.setattr(evaluation, "_LOGITS", 3 * vocab_size * seq_len)
+    run = Run(model, tokens, Recipe(steps=200))
+    run.evaluate(tokens)
+    assert max(rows) == 3
