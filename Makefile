@@ -8,7 +8,7 @@ run := .venv/bin/python
 # Material announces its successor at each start; whoever works here has read it.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help setup serve test test-fast page outputs diagrams site lint format clean
+.PHONY: help setup serve test test-fast page outputs figures diagrams site lint format clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -34,6 +34,12 @@ page: setup ## run one page: make page PAGE=docs/chapters/03-attention-by-hand.m
 
 outputs: setup ## renew the outputs and pictures of all pages, or of PAGE=
 	@$(run) -m bookbinder outputs $(if $(PAGE),"$(PAGE)")
+
+# One measurement at a time, on a machine that does nothing else. What wants more than
+# this repository, such as a checkout of nanoGPT, is left to python -m benchmarks.
+figures: setup ## measure anew what takes longer than a page, some minutes, and draw it
+	@$(run) -m benchmarks scaling --out benchmarks/results/scaling.json
+	@$(run) -m bookbinder outputs docs/chapters/13-fast-paths.md
 
 diagrams: setup ## draw the diagrams that changed
 	@$(run) -m bookbinder.drawing

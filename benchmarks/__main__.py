@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from benchmarks.attention_layer import measure_attention
+from benchmarks.attention_scaling import measure_scaling
 from benchmarks.contenders import Contender
 from benchmarks.cost import measure_cost
 from benchmarks.generation_speed import measure_generation
 from benchmarks.gpu import measure_gpu
+from benchmarks.masks import measure_masks
 from benchmarks.ours import contestants, racers
 from benchmarks.peers import MinGPT, NanoGPT, Raschka, RaschkaFast, TransformersGPT2
 from benchmarks.printing import lines
@@ -23,7 +25,10 @@ from benchmarks.stamp import stamp
 from benchmarks.training_step import measure_training_step
 from benchmarks.worth import measure_worth
 
-KINDS = ("train", "loss", "worth", "generate", "attention", "cost", "gpu")
+KINDS = (
+    *("train", "loss", "worth", "generate", "attention", "scaling", "cost", "gpu"),
+    "masks",
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,8 +39,8 @@ def parser() -> argparse.ArgumentParser:
         "What is not given is not measured.",
         epilog="train: one training step. loss: seconds of training to a loss. "
         "worth: the loss without each choice. generate: tokens a second. attention: "
-        "the layer, time and memory. cost: a step against each size. gpu: all that "
-        "wants one.",
+        "the layer, time and memory. scaling: attention against length. cost: a step "
+        "against each size. gpu: all that wants one. masks: how others read one.",
     )
     made.add_argument("kind", choices=KINDS, help="what to measure")
     for flag, what in (
@@ -129,10 +134,12 @@ def measure(options: argparse.Namespace, found: list[Contender]) -> dict:
         "attention": lambda: measure_attention(
             raschka=options.llms_from_scratch, quick=quick
         ),
+        "scaling": lambda: measure_scaling(quick=quick),
         "cost": lambda: measure_cost(read_text(options.shakespeare)[1], quick=quick),
         "gpu": lambda: measure_gpu(
             found, *read_text(options.shakespeare), nanogpt=options.nanogpt, quick=quick
         ),
+        "masks": measure_masks,
         "worth": lambda: measure_worth(read_text(options.shakespeare)[1], quick=quick),
     }
     return measures[options.kind]()

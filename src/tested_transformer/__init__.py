@@ -9,7 +9,14 @@ from tested_transformer.attention import (
     fused_attention,
     scaled_dot_product_attention,
 )
-from tested_transformer.masks import causal_mask, padding_mask
+from tested_transformer.masks import (
+    causal_mask,
+    from_additive,
+    padding_mask,
+    sliding_window_mask,
+    to_additive,
+    token_mask,
+)
 from tested_transformer.multihead import MultiHeadAttention, merge_heads, split_heads
 
 __all__ = [
@@ -17,9 +24,13 @@ __all__ = [
     "attention_scores",
     "attention_weights",
     "causal_mask",
+    "from_additive",
     "fused_attention",
     "merge_heads",
     "padding_mask",
     "scaled_dot_product_attention",
+    "sliding_window_mask",
     "split_heads",
+    "to_additive",
+    "token_mask",
 ]

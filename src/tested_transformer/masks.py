@@ -3,13 +3,24 @@
 A mask is boolean and ``True`` means *may attend*, here and everywhere in this
 library. It broadcasts to the scores it masks, ``(B, H, T, S)``, so that two masks
 combine with ``&``: a key is attended to where every mask allows it.
+
+Other libraries have other conventions. Where ``True`` means *ignore*, ``~`` converts,
+either way; where masks are floats that are added to the scores, ``to_additive`` and
+``from_additive`` do.
 """
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-__all__ = ["causal_mask", "padding_mask"]
+__all__ = [
+    "causal_mask",
+    "from_additive",
+    "padding_mask",
+    "sliding_window_mask",
+    "to_additive",
+    "token_mask",
+]
 
 
 # --8<-- [start:causal]
@@ -45,6 +56,41 @@ def causal_mask(
 # --8<-- [end:causal]
 
 
+# --8<-- [start:window]
+def sliding_window_mask(
+    num_queries: int,
+    num_keys: int | None = None,
+    *,
+    window: int,
+    device: torch.device | str | None = None,
+) -> Bool[Tensor, "T S"]:
+    """Let each position attend to the last ``window`` keys, up to and with itself.
+
+    Causal, and aligned bottom-right as ``causal_mask`` is. A window as wide as there
+    are keys is the causal mask.
+
+    Args:
+        num_queries: T, the number of query positions.
+        num_keys: S, the number of key positions; as many as queries by default.
+        window: How many keys a position may attend to, itself counted.
+        device: Where to make the mask.
+
+    Raises:
+        ValueError: If a length is negative, or ``window`` is not positive.
+
+    Source: Beltagy et al., 2020, "Longformer", section 3.1, with a window that looks
+    back only.
+    """
+    if window < 1:
+        raise ValueError(f"window={window} must be positive")
+    causal = causal_mask(num_queries, num_keys, device=device)
+    # The row that may see everything up to a query, less what lies a window back.
+    return causal & ~causal.tril(causal.shape[1] - causal.shape[0] - window)
+
+
+# --8<-- [end:window]
+
+
 # --8<-- [start:padding]
 def padding_mask(
     lengths: Int[Tensor, "B"], num_keys: int | None = None
@@ -71,6 +117,88 @@ def padding_mask(
 
 
 # --8<-- [end:padding]
+
+
+# --8<-- [start:tokens]
+def token_mask(
+    real: Bool[Tensor, "B S"] | Int[Tensor, "B S"],
+) -> Bool[Tensor, "B 1 1 S"]:
+    """Let every query attend to the keys that are real tokens, wherever they stand.
+
+    Args:
+        real: For each sequence, which of its positions hold a real token: booleans as
+            ``tokens != pad`` gives them, or ones and zeros as tokenizers do.
+
+    Raises:
+        TypeError: If ``real`` is of floats.
+        ValueError: If it has not two axes, or numbers other than 0 and 1.
+    """
+    _check_tokens(real)
+    return real.bool()[:, None, None, :]
+
+
+# --8<-- [end:tokens]
+
+
+# --8<-- [start:additive]
+def to_additive(
+    mask: Bool[Tensor, "*shape"], dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "*shape"]:
+    """Turn a mask into what is added to the scores: 0 where allowed, else -inf.
+
+    Args:
+        mask: ``True`` where a query may attend.
+        dtype: The type of the scores.
+
+    Raises:
+        TypeError: If ``mask`` is not boolean.
+    """
+    if mask.dtype != torch.bool:
+        raise TypeError(
+            f"mask must be boolean, True = may attend; its dtype is {mask.dtype}"
+        )
+    allowed = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
+    return allowed.masked_fill(~mask, float("-inf"))
+
+
+def from_additive(added: Float[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
+    """Turn what is added to the scores into a mask, if it is nothing but a mask.
+
+    Args:
+        added: 0 where a query may attend; where it may not, -inf, or the lowest number
+            of its type, which some libraries write.
+
+    Raises:
+        TypeError: If ``added`` is not of floats.
+        ValueError: If it holds another number, which would not forbid a key but make
+            it more or less likely.
+    """
+    if not added.is_floating_point():
+        raise TypeError(f"added must be of floats; its dtype is {added.dtype}")
+    forbidden = added <= torch.finfo(added.dtype).min
+    others = added[~forbidden & (added != 0)]
+    if others.numel():
+        raise ValueError(
+            "added must hold 0 where a query may attend and -inf where not; "
+            f"it holds {others[0].item():g}"
+        )
+    return ~forbidden
+
+
+# --8<-- [end:additive]
+
+
+def _check_tokens(real: Tensor) -> None:
+    if real.is_floating_point():
+        raise TypeError(
+            f"real must be booleans, or ones and zeros, not floats; it is {real.dtype}"
+        )
+    if real.ndim != 2:
+        raise ValueError(
+            f"real must be (B, S), one row for each sequence; it is {tuple(real.shape)}"
+        )
+    if ((real != 0) & (real != 1)).any():
+        raise ValueError("real must hold ones and zeros, or be tokens != pad")
 
 
 def _check_lengths(lengths: Tensor) -> None:

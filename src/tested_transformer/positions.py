@@ -11,12 +11,17 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 __all__ = [
+    "PAIRINGS",
     "alibi_bias",
     "alibi_slopes",
     "rotary_table",
     "rotate",
     "sinusoidal_positions",
+    "to_halves",
+    "to_neighbors",
 ]
+
+PAIRINGS = ("halves", "neighbors")
 
 
 # --8<-- [start:sinusoidal]
@@ -66,25 +71,80 @@ def rotary_table(
 
 
 def rotate(
-    x: Float[Tensor, "*batch T d_k"], table: Float[Tensor, "2 *table T half"]
+    x: Float[Tensor, "*batch T d_k"],
+    table: Float[Tensor, "2 *table T half"],
+    *,
+    pairing: str = "halves",
 ) -> Float[Tensor, "*batch T d_k"]:
     """Turn each pair of features by the angle of its position.
-
-    Feature ``i`` of the first half is paired with feature ``i`` of the second half.
 
     Args:
         x: Queries or keys of all heads.
         table: What ``rotary_table`` gave for their positions.
+        pairing: Which features are pairs, one of ``PAIRINGS``: feature ``i`` of the
+            first half and feature ``i`` of the second, as in GPT-NeoX, or features
+            ``2i`` and ``2i + 1``, as in the paper.
+
+    Raises:
+        ValueError: If ``pairing`` is not one of ``PAIRINGS``.
 
     Source: Su et al., 2021, "RoFormer", section 3.4.2.
     """
+    if pairing not in PAIRINGS:
+        known = ", ".join(PAIRINGS)
+        raise ValueError(f"pairing={pairing!r} must be one of {known}")
     cos, sin = table.to(x.dtype)
-    first, second = x.chunk(2, dim=-1)
+    if pairing == "halves":
+        first, second = x.chunk(2, dim=-1)
+    else:
+        first, second = x[..., 0::2], x[..., 1::2]
     turned = [first * cos - second * sin, second * cos + first * sin]
-    return torch.cat(turned, dim=-1)
+    if pairing == "halves":
+        return torch.cat(turned, dim=-1)
+    return torch.stack(turned, dim=-1).flatten(-2)
 
 
 # --8<-- [end:rotary]
+
+
+# --8<-- [start:pairings]
+def to_halves(
+    rows: Float[Tensor, "rows *rest"], num_heads: int
+) -> Float[Tensor, "rows *rest"]:
+    """Reorder the rows of a projection made for neighbors, so that halves are pairs.
+
+    With queries and keys both reordered, every score is what it was: in each head
+    features 0, 2, 4, ... come first, then features 1, 3, 5, ...
+
+    Args:
+        rows: Weight or bias of the projection to queries or to keys.
+        num_heads: How many heads these rows are for: of keys, that is the number of
+            heads of keys and values.
+
+    Raises:
+        ValueError: If the rows are not ``num_heads`` heads of an even width.
+    """
+    _check_rows(rows, num_heads)
+    return rows.unflatten(0, (num_heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+
+
+def to_neighbors(
+    rows: Float[Tensor, "rows *rest"], num_heads: int
+) -> Float[Tensor, "rows *rest"]:
+    """Reorder the rows of a projection made for halves: the inverse of ``to_halves``.
+
+    Args:
+        rows: Weight or bias of the projection to queries or to keys.
+        num_heads: How many heads these rows are for.
+
+    Raises:
+        ValueError: If the rows are not ``num_heads`` heads of an even width.
+    """
+    _check_rows(rows, num_heads)
+    return rows.unflatten(0, (num_heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+
+
+# --8<-- [end:pairings]
 
 
 # --8<-- [start:alibi]
@@ -147,3 +207,10 @@ def _angles(positions: Tensor, width: int, base: float, name: str) -> Tensor:
     # In double precision: far positions times fast angles leave a float few digits.
     pairs = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
     return positions[..., None] * base ** (-pairs / width)
+
+
+def _check_rows(rows: Tensor, num_heads: int) -> None:
+    if num_heads < 1 or len(rows) % (2 * num_heads):
+        raise ValueError(
+            f"{len(rows)} rows must be num_heads={num_heads} heads of an even width"
+        )

@@ -1,10 +1,20 @@
+import re
+
 import jaxtyping
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tested_transformer.masks import causal_mask, padding_mask
+from tested_transformer.attention import attention_weights
+from tested_transformer.masks import (
+    causal_mask,
+    from_additive,
+    padding_mask,
+    sliding_window_mask,
+    to_additive,
+    token_mask,
+)
 
 lengths = st.integers(0, 9)
 
@@ -44,6 +54,46 @@ def test_decoding_sees_the_last_rows_of_the_whole_mask(num_keys: int, newest: in
     assert torch.equal(causal_mask(newest, num_keys), whole[num_keys - newest :])
 
 
+def test_a_window_keeps_the_newest_keys_and_itself():
+    assert sliding_window_mask(4, window=2).int().tolist() == [
+        [1, 0, 0, 0],
+        [1, 1, 0, 0],
+        [0, 1, 1, 0],
+        [0, 0, 1, 1],
+    ]
+    assert torch.equal(sliding_window_mask(3, window=1), torch.eye(3).bool())
+
+
+def test_a_window_ends_bottom_right():
+    assert sliding_window_mask(2, 5, window=3).int().tolist() == [
+        [0, 1, 1, 1, 0],
+        [0, 0, 1, 1, 1],
+    ]
+    assert sliding_window_mask(3, 2, window=1).int().tolist() == [
+        [0, 0],
+        [1, 0],
+        [0, 1],
+    ]
+
+
+@given(num_queries=lengths, num_keys=lengths, window=st.integers(1, 11))
+def test_a_window_counts_back_from_each_query(
+    num_queries: int, num_keys: int, window: int
+):
+    expected = [
+        [0 <= t + num_keys - num_queries - s < window for s in range(num_keys)]
+        for t in range(num_queries)
+    ]
+    mask = sliding_window_mask(num_queries, num_keys, window=window)
+    assert mask.shape == (num_queries, num_keys)
+    assert mask.tolist() == expected
+
+
+def test_a_wide_window_is_the_causal_mask():
+    assert torch.equal(sliding_window_mask(5, 7, window=7), causal_mask(5, 7))
+    assert not torch.equal(sliding_window_mask(5, 7, window=6), causal_mask(5, 7))
+
+
 def test_padding_mask_allows_real_tokens_only():
     mask = padding_mask(torch.tensor([2, 0, 3]))
     assert mask.shape == (3, 1, 1, 3)
@@ -77,8 +127,58 @@ def test_masks_combine_with_and():
     assert torch.equal(both[1, 0], causal_mask(3))
 
 
+def test_token_mask_allows_real_tokens_wherever_they_stand():
+    real = torch.tensor([[False, True, True], [True, False, True]])
+    for given_as in (real, real.int(), real.long()):
+        mask = token_mask(given_as)
+        assert (mask.shape, mask.dtype) == ((2, 1, 1, 3), torch.bool)
+        assert torch.equal(mask[:, 0, 0], real)
+    assert token_mask(torch.ones(0, 3).bool()).shape == (0, 1, 1, 3)
+
+
+def test_token_mask_of_padding_behind_is_the_padding_mask():
+    real = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]])
+    assert torch.equal(token_mask(real), padding_mask(torch.tensor([2, 3, 0]), 4))
+
+
+def test_an_additive_mask_is_zero_or_minus_infinity():
+    mask = torch.tensor([[True, False, True]])
+    for dtype in (torch.float64, torch.float16, torch.bfloat16):
+        added = to_additive(mask, dtype)
+        assert added.dtype == dtype
+        assert added.tolist() == [[0.0, float("-inf"), 0.0]]
+    assert to_additive(mask).dtype == torch.float32
+
+
+@given(shape=st.lists(st.integers(0, 3), max_size=4), seed=st.integers(0, 99))
+def test_an_additive_mask_comes_back(shape: list[int], seed: int):
+    made = torch.Generator().manual_seed(seed)
+    mask = torch.rand(shape, generator=made) < 0.5
+    assert torch.equal(from_additive(to_additive(mask)), mask)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_the_lowest_number_forbids_as_minus_infinity_does(dtype: torch.dtype):
+    added = torch.tensor([0.0, torch.finfo(dtype).min, float("-inf")], dtype=dtype)
+    assert from_additive(added).tolist() == [True, False, False]
+
+
+def test_an_additive_mask_masks_as_the_mask_does():
+    scores = torch.randn(2, 3, 5, 7, requires_grad=True)
+    mask = sliding_window_mask(5, 7, window=3) & padding_mask(torch.tensor([6, 7]))
+    weights = attention_weights(scores, mask)
+    added = (scores + to_additive(mask)).softmax(dim=-1)
+    torch.testing.assert_close(added, weights)
+    upstream = torch.randn_like(weights)
+    (slope,) = torch.autograd.grad(weights, scores, upstream)
+    (added_slope,) = torch.autograd.grad(added, scores, upstream)
+    torch.testing.assert_close(added_slope, slope)
+
+
 def test_masks_are_made_on_the_device_asked_for():
     assert causal_mask(2, device="meta").device.type == "meta"
+    assert sliding_window_mask(2, window=1, device="meta").device.type == "meta"
+    assert to_additive(causal_mask(2, device="meta")).device.type == "meta"
     assert causal_mask(2).device.type == "cpu"
     lengths = torch.tensor([1, 2])
     with torch.device("meta"):
@@ -105,6 +205,11 @@ def test_an_empty_batch_has_an_empty_mask():
         (
             lambda: padding_mask(torch.tensor([2]), -1),
             "num_keys=-1 must not be negative",
+        ),
+        (lambda: sliding_window_mask(3, window=0), "window=0 must be positive"),
+        (
+            lambda: sliding_window_mask(2, -3, window=1),
+            "num_keys=-3 must not be negative",
         ),
     ],
 )
@@ -144,6 +249,60 @@ def test_what_is_no_length_is_named(lengths, error, message: str):
     with pytest.raises(error) as caught:
         padding_mask(lengths)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("real", "error", "message"),
+    [
+        (
+            torch.tensor([[1.0, 0.0]]),
+            TypeError,
+            "real must be booleans, or ones and zeros, not floats; it is torch.float32",
+        ),
+        (
+            torch.tensor([2, 1]),
+            ValueError,
+            "real must be (B, S), one row for each sequence; it is (2,)",
+        ),
+        (
+            torch.tensor([[5, 3, 0]]),
+            ValueError,
+            "real must hold ones and zeros, or be tokens != pad",
+        ),
+        (
+            torch.tensor([[1, -1]]),
+            ValueError,
+            "real must hold ones and zeros, or be tokens != pad",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("as_a_caller")
+def test_what_says_of_no_token_whether_it_is_real_is_named(real, error, message: str):
+    with pytest.raises(error) as caught:
+        token_mask(real)
+    assert str(caught.value) == message
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_what_is_no_mask_is_not_converted():
+    with pytest.raises(TypeError) as caught:
+        to_additive(torch.tensor([1, 0]))
+    assert str(caught.value) == (
+        "mask must be boolean, True = may attend; its dtype is torch.int64"
+    )
+    with pytest.raises(TypeError) as caught:
+        from_additive(torch.tensor([True]))
+    assert str(caught.value) == "added must be of floats; its dtype is torch.bool"
+
+
+@pytest.mark.parametrize("value", [1.0, -10000.0, float("inf"), float("nan")])
+def test_what_would_only_shift_a_score_is_no_mask(value: float):
+    message = (
+        "added must hold 0 where a query may attend and -inf where not; "
+        f"it holds {value:g}"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        from_additive(torch.tensor([0.0, value, float("-inf")]))
 
 
 def test_shapes_in_signatures_are_checked_while_the_tests_run():

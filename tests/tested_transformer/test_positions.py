@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tested_transformer.positions import (
+    PAIRINGS,
     alibi_bias,
     alibi_slopes,
     rotary_table,
     rotate,
     sinusoidal_positions,
+    to_halves,
+    to_neighbors,
 )
 
 # Pairwise different: batch, heads, positions, head width.
@@ -43,27 +46,104 @@ def test_sinusoids_are_those_of_the_paper_however_far_away():
             )
 
 
-def turned(x: Tensor, positions: Tensor, base: float = 10_000.0) -> Tensor:
+def turned(x: Tensor, positions: Tensor, pairing: str = "halves") -> Tensor:
     """Turn x as complex numbers, in double precision: the second way."""
     half = x.shape[-1] // 2
-    rates = base ** (-torch.arange(half, dtype=torch.float64) / half)
+    rates = 10_000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
     angles = positions[..., None].double() * rates
-    numbers = torch.complex(x[..., :half].double(), x[..., half:].double())
-    numbers = numbers * torch.polar(torch.ones_like(angles), angles)
+    turns = torch.polar(torch.ones_like(angles), angles)
+    if pairing == "neighbors":
+        pairs = x.double().unflatten(-1, (half, 2)).contiguous()
+        numbers = torch.view_as_complex(pairs) * turns
+        return torch.view_as_real(numbers).flatten(-2).float()
+    numbers = torch.complex(x[..., :half].double(), x[..., half:].double()) * turns
     return torch.cat([numbers.real, numbers.imag], dim=-1).float()
 
 
+@pytest.mark.parametrize("pairing", PAIRINGS)
 @pytest.mark.parametrize("positions", [torch.arange(T), torch.tensor([4, 0, 9, 2, 77])])
-def test_rotating_multiplies_complex_numbers(positions: Tensor):
+def test_rotating_multiplies_complex_numbers(positions: Tensor, pairing: str):
     x = torch.randn(B, H, T, D_K, requires_grad=True)
     direction = torch.randn(B, H, T, D_K)
-    output = rotate(x, rotary_table(positions, D_K))
-    expected = turned(x, positions)
+    output = rotate(x, rotary_table(positions, D_K), pairing=pairing)
+    expected = turned(x, positions, pairing)
     torch.testing.assert_close(output, expected)
     torch.testing.assert_close(
         torch.autograd.grad(output, x, direction),
         torch.autograd.grad(expected, x, direction),
     )
+
+
+def test_pairs_by_hand():
+    # A quarter turn takes (a, b) to (-b, a); the second pair stays.
+    table = torch.tensor([[[0.0, 1.0]], [[1.0, 0.0]]])
+    x = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    assert rotate(x, table).tolist() == [[-3.0, 2.0, 1.0, 4.0]]
+    assert rotate(x, table, pairing="neighbors").tolist() == [[-2.0, 1.0, 3.0, 4.0]]
+
+
+def test_the_other_order_by_hand():
+    # Two heads of four features; a bias, and a weight whose rows are its own numbers.
+    bias = torch.arange(8.0)
+    assert to_halves(bias, 2).tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
+    assert to_neighbors(bias, 2).tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
+    assert to_halves(bias, 1).tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
+    assert to_neighbors(bias, 1).tolist() == [0, 4, 1, 5, 2, 6, 3, 7]
+    weight = bias[:, None].expand(8, 3)
+    assert torch.equal(to_halves(weight, 1), to_halves(bias, 1)[:, None].expand(8, 3))
+
+
+@pytest.mark.parametrize("num_heads", [1, 2, 5])
+def test_there_and_back(num_heads: int):
+    rows = torch.randn(num_heads * 6, 3)
+    assert torch.equal(to_neighbors(to_halves(rows, num_heads), num_heads), rows)
+    assert torch.equal(to_halves(to_neighbors(rows, num_heads), num_heads), rows)
+
+
+def test_reordered_projections_give_the_same_scores_and_gradients():
+    width = H * D_K
+    x = torch.randn(B, T, width, requires_grad=True)
+    q_weight, k_weight = torch.randn(2, width, width)
+    table = rotary_table(torch.tensor([0, 3, 4, 11, 12]), D_K)
+
+    def scores(q_weight: Tensor, k_weight: Tensor, pairing: str) -> Tensor:
+        q, k = (
+            rotate(
+                (x @ weight.T).unflatten(-1, (H, D_K)).transpose(1, 2),
+                table,
+                pairing=pairing,
+            )
+            for weight in (q_weight, k_weight)
+        )
+        return q @ k.mT / width
+
+    expected = scores(q_weight, k_weight, "neighbors")
+    output = scores(to_halves(q_weight, H), to_halves(k_weight, H), "halves")
+    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
+    direction = torch.randn_like(expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(output, x, direction),
+        torch.autograd.grad(expected, x, direction),
+        rtol=1e-3,
+        atol=1e-3,
+    )
+    assert not torch.allclose(scores(q_weight, k_weight, "halves"), expected, atol=0.1)
+
+
+def test_an_unknown_pairing_is_named():
+    x, table = torch.randn(T, D_K), rotary_table(torch.arange(T), D_K)
+    with pytest.raises(
+        ValueError, match=r"^pairing='thirds' must be one of halves, neighbors$"
+    ):
+        rotate(x, table, pairing="thirds")
+
+
+@pytest.mark.parametrize("reorder", [to_halves, to_neighbors])
+@pytest.mark.parametrize(("count", "num_heads"), [(6, 2), (8, 3), (8, 0)])
+def test_rows_that_are_no_heads_are_named(reorder, count: int, num_heads: int):
+    message = f"^{count} rows must be num_heads={num_heads} heads of an even width$"
+    with pytest.raises(ValueError, match=message):
+        reorder(torch.randn(count, 5), num_heads)
 
 
 def test_each_sequence_may_stand_elsewhere():

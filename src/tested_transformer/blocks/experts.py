@@ -1,12 +1,12 @@
 """A mixture of experts: more parameters for the same work on each token."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tested_transformer.blocks.feed_forward import FeedForward
 
-__all__ = ["MixtureOfExperts"]
+__all__ = ["MixtureOfExperts", "count_parameters"]
 
 
 # --8<-- [start:experts]
@@ -25,8 +25,8 @@ class MixtureOfExperts(nn.Module):
         ValueError: If a size is not positive, or ``experts_per_token`` is not between 1
             and ``num_experts``.
 
-    Sources: Shazeer et al., 2017, "Outrageously Large Neural Networks"; for the
-    balance loss Fedus et al., 2021, "Switch Transformers", section 2.2.
+    Sources: Shazeer et al., 2017, "Outrageously Large Neural Networks"; for a single
+    expert and the balance loss Fedus et al., 2021, "Switch Transformers", section 2.
     """
 
     def __init__(
@@ -49,12 +49,11 @@ class MixtureOfExperts(nn.Module):
         )
         self.balance_loss = torch.zeros(())
 
+    # --8<-- [start:experts-forward]
     def forward(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:
         """Send each token through its experts, and add up what they return."""
         tokens = x.reshape(-1, x.shape[-1])
-        probabilities = self.router(tokens).float().softmax(dim=-1)
-        shares, chosen = probabilities.topk(self.experts_per_token, dim=-1)
-        shares = shares / shares.sum(dim=-1, keepdim=True)
+        probabilities, shares, chosen = self.route(tokens)
         output = torch.zeros_like(tokens)
         for index, expert in enumerate(self.experts):
             rows, slots = (chosen == index).nonzero(as_tuple=True)
@@ -63,6 +62,27 @@ class MixtureOfExperts(nn.Module):
         self.balance_loss = self._balance(probabilities, chosen)
         return output.view_as(x)
 
+    def route(
+        self, tokens: Float[Tensor, "tokens D"]
+    ) -> tuple[
+        Float[Tensor, "tokens experts"],
+        Float[Tensor, "tokens chosen"],
+        Int[Tensor, "tokens chosen"],
+    ]:
+        """Pick the experts of each token, whatever the other tokens are.
+
+        Returns:
+            The probability of every expert, and of those that are picked the share
+            of each in the output, and its number, the most probable first. Several
+            shares sum to 1; a single one is its probability.
+        """
+        probabilities = self.router(tokens).float().softmax(dim=-1)
+        shares, chosen = probabilities.topk(self.experts_per_token, dim=-1)
+        if self.experts_per_token > 1:
+            # A single share made to sum to 1 would teach the router nothing.
+            shares = shares / shares.sum(dim=-1, keepdim=True)
+        return probabilities, shares, chosen
+
     def _balance(self, probabilities: Tensor, chosen: Tensor) -> Tensor:
         """Give 1 if the router treats all experts alike, up to their number if not."""
         num_experts = probabilities.shape[-1]
@@ -70,8 +90,35 @@ class MixtureOfExperts(nn.Module):
         used = counts / chosen.numel()
         return num_experts * (used * probabilities.mean(dim=0)).sum()
 
+    # --8<-- [end:experts-forward]
+
+    def __getstate__(self) -> dict[str, object]:
+        # The balance loss of the last pass hangs on its graph, which cannot be copied.
+        return {**self.__dict__, "balance_loss": self.balance_loss.detach()}
+
 
 # --8<-- [end:experts]
+
+
+# --8<-- [start:count]
+def count_parameters(module: nn.Module, *, active: bool = False) -> int:
+    """Count the parameters of a module, or those alone that one token goes through.
+
+    Args:
+        module: A mixture of experts, or whatever has some inside or none.
+        active: Leave out the experts that a token does not go through. The router,
+            which every token meets, counts.
+    """
+    total = sum(parameter.numel() for parameter in module.parameters())
+    if active:
+        for mixture in module.modules():
+            if isinstance(mixture, MixtureOfExperts):
+                idle = len(mixture.experts) - mixture.experts_per_token
+                total -= idle * count_parameters(mixture.experts[0])
+    return total
+
+
+# --8<-- [end:count]
 
 
 def _check_settings(num_experts: int, experts_per_token: int) -> None:

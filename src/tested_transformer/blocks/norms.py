@@ -7,6 +7,7 @@ __all__ = ["NORMS", "make_norm"]
 NORMS = ("layer", "rms")
 
 
+# --8<-- [start:norms]
 def make_norm(norm: str, d_model: int, *, bias: bool = True) -> nn.Module:
     """Make a layer norm, or an RMS norm, which neither centers nor has a bias.
 
@@ -21,3 +22,6 @@ def make_norm(norm: str, d_model: int, *, bias: bool = True) -> nn.Module:
     if norm == "rms":
         return nn.RMSNorm(d_model, eps=1e-5)
     return nn.LayerNorm(d_model, eps=1e-5, bias=bias)
+
+
+# --8<-- [end:norms]

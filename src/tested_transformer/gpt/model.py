@@ -5,7 +5,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tested_transformer.blocks import DecoderBlock, MixtureOfExperts, make_norm
+from tested_transformer.blocks import (
+    DecoderBlock,
+    MixtureOfExperts,
+    count_parameters,
+    make_norm,
+)
 from tested_transformer.cache import KVCache
 from tested_transformer.gpt.config import GPTConfig
 from tested_transformer.positions import (
@@ -232,14 +237,7 @@ class GPT(nn.Module):
 
     def num_parameters(self, *, active: bool = False) -> int:
         """Count the parameters, or those alone that one token goes through."""
-        total = sum(parameter.numel() for parameter in self.parameters())
-        if active:
-            for module in self.modules():
-                if isinstance(module, MixtureOfExperts):
-                    idle = len(module.experts) - module.experts_per_token
-                    expert = module.experts[0]
-                    total -= idle * sum(p.numel() for p in expert.parameters())
-        return total
+        return count_parameters(self, active=active)
 
     def _check_tokens(self, tokens: Tensor, start: int) -> None:
         if tokens.ndim != 2 or 0 in tokens.shape:

@@ -1,0 +1,220 @@
+"""How time and memory of one attention grow with the number of positions.
+
+One sequence, 4 heads of 64 features, every key allowed: a mask of (T, T) would be
+quadratic by itself. Forward, without gradients. Every path and length has a process of
+its own, so that no memory of another is used again unseen.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+from benchmarks.measuring import Times, peak_memory, slope
+from tested_transformer import scaled_dot_product_attention
+
+__all__ = ["PATHS", "attend", "error_of", "inputs", "measure_scaling", "summary"]
+
+HEADS, HEAD_DIM = 4, 64
+LENGTHS = [1024, 2048, 4096]
+QUICK_LENGTHS = [128, 256]
+# Beyond 4,096 positions a table of scores takes a gigabyte and more.
+LONGER = {"SDPA, flash": [8192]}
+# Each length is compiled anew, and two are enough to see that this one is quadratic.
+SKIPPED = {("FlexAttention, compiled", 2048)}
+
+
+def _open(q: Tensor, k: Tensor, v: Tensor) -> Callable[[], object]:
+    return lambda: scaled_dot_product_attention(q, k, v)
+
+
+def _sdpa(backend: SDPBackend) -> Callable[..., Callable[[], object]]:
+    def make(q: Tensor, k: Tensor, v: Tensor) -> Callable[[], object]:
+        def call() -> Tensor:
+            with sdpa_kernel(backend):
+                return F.scaled_dot_product_attention(q, k, v)
+
+        return call
+
+    return make
+
+
+def _module(*, need_weights: bool, fast: bool) -> Callable[..., Callable[[], object]]:
+    def make(q: Tensor, k: Tensor, v: Tensor) -> Callable[[], object]:
+        torch.backends.mha.set_fastpath_enabled(fast)
+        module = nn.MultiheadAttention(HEADS * HEAD_DIM, HEADS, batch_first=True).eval()
+        x = q.transpose(1, 2).flatten(start_dim=2)
+        return lambda: module(x, x, x, need_weights=need_weights)
+
+    return make
+
+
+def _flex(*, compiled: bool, blocks: bool) -> Callable[..., Callable[[], object]]:
+    def make(q: Tensor, k: Tensor, v: Tensor) -> Callable[[], object]:
+        run = torch.compile(flex_attention, dynamic=False) if compiled else _quiet_flex
+        mask = None
+        if blocks:
+            size = q.shape[-2], k.shape[-2]
+            mask = create_block_mask(_everything, None, None, *size, device=q.device)
+        return lambda: run(q, k, v, block_mask=mask)
+
+    return make
+
+
+def _quiet_flex(*tensors: Tensor, block_mask: object) -> Tensor:
+    # It warns that it is not compiled, which is what is measured here.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return flex_attention(*tensors, block_mask=block_mask)
+
+
+def _everything(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    return key >= 0
+
+
+PATHS: dict[str, Callable[..., Callable[[], object]]] = {
+    "open": _open,
+    "SDPA, math": _sdpa(SDPBackend.MATH),
+    "SDPA, flash": _sdpa(SDPBackend.FLASH_ATTENTION),
+    "nn.MultiheadAttention, weights": _module(need_weights=True, fast=True),
+    "nn.MultiheadAttention": _module(need_weights=False, fast=True),
+    "nn.MultiheadAttention, fast path off": _module(need_weights=False, fast=False),
+    "FlexAttention": _flex(compiled=False, blocks=False),
+    "FlexAttention, compiled": _flex(compiled=True, blocks=False),
+    "FlexAttention, compiled, in blocks": _flex(compiled=True, blocks=True),
+}
+
+
+def inputs(length: int) -> Tensor:
+    """Draw the queries, keys and values of one sequence, the same at each call."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(3, 1, HEADS, length, HEAD_DIM, generator=generator)
+
+
+def attend(path: str, length: int) -> Callable[[], object]:
+    """Make a function that runs one path on ``length`` positions, forward."""
+    torch.manual_seed(0)
+    call = PATHS[path](*inputs(length))
+
+    def without_gradients() -> object:
+        with torch.no_grad():
+            return call()
+
+    return without_gradients
+
+
+def error_of(path: str, length: int, given: object) -> float | None:
+    """Compare with the open attention in double precision, on the first 64 queries.
+
+    Args:
+        path: Which path it was.
+        length: How many positions it had.
+        given: What it gave.
+
+    Returns:
+        The largest difference, or ``None`` for a layer, whose projections are its own.
+    """
+    if not isinstance(given, Tensor | tuple) or path.startswith("nn."):
+        return None
+    q, k, v = inputs(length).double()
+    exact, _ = scaled_dot_product_attention(q[..., :64, :], k, v)
+    output = given[0] if isinstance(given, tuple) else given
+    return (output[..., :64, :] - exact).abs().max().item()
+
+
+def measure_scaling(*, quick: bool = False) -> dict:
+    """Measure every path at every length, and fit how both grow."""
+    cells: dict[str, list[dict]] = {path: [] for path in PATHS}
+    for length in QUICK_LENGTHS if quick else LENGTHS:
+        for path, measured in cells.items():
+            if (path, length) in SKIPPED:
+                continue
+            measured.append(_in_a_process(path, length, quick=quick))
+    if not quick:
+        for path, lengths in LONGER.items():
+            cells[path] += [_in_a_process(path, each, quick=quick) for each in lengths]
+    return {
+        "size": {"batch": 1, "heads": HEADS, "head_dim": HEAD_DIM, "dtype": "float32"},
+        "memory": "resident set at its peak (VmHWM) above that before the call, after "
+        "a first call of the same path; each path and length in a process of its own",
+        "paths": {path: summary(measured) for path, measured in cells.items()},
+        "error": "largest difference from the open attention in double precision",
+        "gpu": "not measured",
+    }
+
+
+def summary(cells: Sequence[dict]) -> dict:
+    """Put the cells of one path side by side, and fit how time and memory grow."""
+    lengths = [each["length"] for each in cells]
+    times = [each["time"]["median_ms"] for each in cells]
+    # What is less than a page shows as nothing at all, which has no logarithm.
+    used = [max(each["peak_bytes"], 4096) for each in cells]
+    return {
+        "lengths": lengths,
+        "milliseconds": times,
+        "calls": [each["time"]["count"] for each in cells],
+        "peak_mib": [round(each / 2**20, 2) for each in used],
+        "largest_error": [each["error"] for each in cells],
+        "first_call_s": [each["first_call_s"] for each in cells],
+        "slope_of_time": round(slope(lengths, times), 2),
+        "slope_of_memory": round(slope(lengths, used), 2),
+    }
+
+
+def _in_a_process(path: str, length: int, *, quick: bool) -> dict:
+    order = {"path": path, "length": length, "threads": torch.get_num_threads()}
+    order["seconds"] = 0.1 if quick else 0.8
+    child = [sys.executable, "-m", "benchmarks.attention_scaling", json.dumps(order)]
+    root = Path(__file__).resolve().parents[1]
+    # A kernel that was compiled before must not be found again.
+    alone = os.environ | {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+    done = subprocess.run(
+        child, cwd=root, env=alone, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def _child(order: dict) -> dict:
+    torch.set_num_threads(order["threads"])
+    # Whatever PyTorch sets up at its first call is not the path's, but for compiling,
+    # which each length wants anew.
+    if "compiled" not in order["path"]:
+        attend(order["path"], 64)()
+    call = attend(order["path"], order["length"])
+    start = time.perf_counter()
+    if "compiled" in order["path"]:
+        call()
+    first = time.perf_counter() - start
+    given: list[object] = []
+    peak = peak_memory(lambda: given.append(call()))
+    return {
+        "length": order["length"],
+        "first_call_s": round(first, 1),
+        "peak_bytes": peak,
+        "time": Times.of(_timed(call, order["seconds"])).to_json(),
+        "error": error_of(order["path"], order["length"], given[0]),
+    }
+
+
+def _timed(call: Callable[[], object], enough: float) -> list[float]:
+    """Call until it has taken ``enough`` seconds, at least three times."""
+    taken: list[float] = []
+    while len(taken) < 3 or (sum(taken) < enough and len(taken) < 50):
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+    return taken
+
+
+if __name__ == "__main__":
+    print(json.dumps(_child(json.loads(sys.argv[1]))))

@@ -1,0 +1,59 @@
+"""What each library makes of a mask: which way it reads it, and of an empty row.
+
+Three keys have the values (1, 0, 0), (0, 1, 0) and (0, 0, 1), and every score is 0. So
+what comes out of attention are the weights: 1/3 each without a mask.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+__all__ = [
+    "EMPTY_ADDED",
+    "EMPTY_ATTEND",
+    "EMPTY_IGNORE",
+    "HEADS",
+    "NO_SCORES",
+    "QUESTIONS",
+    "Attend",
+    "Mask",
+    "Row",
+    "X",
+    "answer",
+    "row",
+]
+
+Mask = list[bool] | list[float]
+Attend = Callable[[Mask], Sequence[float]]
+Row = dict[str, str]
+
+T, F_, INF = True, False, float("inf")
+# What every library is asked; the last one in the library's own convention.
+QUESTIONS: dict[str, Mask] = {
+    "True True False": [T, T, F_],
+    "0 0 -inf": [0.0, 0.0, -INF],
+    "1 1 0": [1.0, 1.0, 0.0],
+}
+EMPTY_ATTEND, EMPTY_IGNORE, EMPTY_ADDED = [F_, F_, F_], [T, T, T], [-INF, -INF, -INF]
+
+# One sequence of three tokens, four features: two heads of two, which fast paths want.
+X = torch.eye(3, 4)[None]
+HEADS, NO_SCORES = X[:, None], torch.zeros(1, 1, 3, 4)
+
+
+def row(attend: Attend, *, empty: Mask = EMPTY_ATTEND) -> Row:
+    """Ask a library all questions."""
+    return {
+        question: answer(attend, mask)
+        for question, mask in (QUESTIONS | {"empty row": empty}).items()
+    }
+
+
+def answer(attend: Attend, mask: Mask) -> str:
+    """Give the three weights, or the error."""
+    try:
+        weights = attend(mask)
+    # Whatever it raises is the answer.
+    except Exception as error:
+        return type(error).__name__
+    return " ".join(f"{float(weight):.2f}" for weight in weights)

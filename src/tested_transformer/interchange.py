@@ -1,0 +1,116 @@
+"""The same layer in PyTorch's clothes: weights to and from ``nn.MultiheadAttention``.
+
+Both modules compute one thing and name its parts differently. Here is the one place
+where those names meet.
+"""
+
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from tested_transformer.multihead import MultiHeadAttention
+
+__all__ = ["from_torch", "to_torch"]
+
+_Layer = TypeVar("_Layer", bound=nn.Module)
+
+
+# --8<-- [start:from_torch]
+def from_torch(
+    module: nn.MultiheadAttention, *, fused: bool = True
+) -> MultiHeadAttention:
+    """Make the ``MultiHeadAttention`` that computes what ``module`` computes.
+
+    The weights are copied. Dropout, dtype, device and training mode are kept; what
+    comes in and goes out is ``(B, T, D)``, whatever ``module.batch_first`` says.
+
+    Args:
+        module: PyTorch's layer.
+        fused: Whether the new layer uses PyTorch's fused kernels.
+
+    Raises:
+        ValueError: If ``module`` has what this library's layer has not: learned or
+            empty keys of its own, or keys and values of different widths.
+    """
+    if module.bias_k is not None or module.bias_v is not None:
+        raise ValueError("add_bias_kv=True has no counterpart here")
+    if module.add_zero_attn:
+        raise ValueError("add_zero_attn=True has no counterpart here")
+    if module.kdim != module.vdim:
+        raise ValueError(
+            f"kdim={module.kdim} and vdim={module.vdim} must be equal: "
+            "keys and values are made of one context"
+        )
+    if module.in_proj_weight is not None:
+        q, k, v = module.in_proj_weight.chunk(3)
+    else:
+        q, k, v = module.q_proj_weight, module.k_proj_weight, module.v_proj_weight
+    weights = {"q_proj.weight": q, "k_proj.weight": k, "v_proj.weight": v}
+    weights["o_proj.weight"] = module.out_proj.weight
+    if module.in_proj_bias is not None:
+        q, k, v = module.in_proj_bias.chunk(3)
+        weights |= {"q_proj.bias": q, "k_proj.bias": k, "v_proj.bias": v}
+        weights["o_proj.bias"] = module.out_proj.bias
+    ours = MultiHeadAttention(
+        d_model=module.embed_dim,
+        num_heads=module.num_heads,
+        d_context=module.kdim,
+        dropout=module.dropout,
+        bias=module.in_proj_bias is not None,
+        fused=fused,
+    )
+    return _dressed(ours, weights, like=module)
+
+
+# --8<-- [end:from_torch]
+
+
+# --8<-- [start:to_torch]
+def to_torch(module: MultiHeadAttention) -> nn.MultiheadAttention:
+    """Make the ``nn.MultiheadAttention`` that computes what ``module`` computes.
+
+    The weights are copied. Dropout, dtype, device and training mode are kept, and
+    ``batch_first`` is ``True``.
+
+    Raises:
+        ValueError: If ``module`` shares keys among heads, or norms queries and keys.
+    """
+    if module.num_kv_heads != module.num_heads:
+        raise ValueError(
+            f"num_kv_heads={module.num_kv_heads} must equal "
+            f"num_heads={module.num_heads}: PyTorch's heads share no keys"
+        )
+    if module.qk_norm:
+        raise ValueError("qk_norm=True has no counterpart in nn.MultiheadAttention")
+    inputs = [module.q_proj, module.k_proj, module.v_proj]
+    d_context, bias = module.k_proj.in_features, module.q_proj.bias is not None
+    weights = {"out_proj.weight": module.o_proj.weight}
+    if d_context == module.q_proj.in_features:
+        weights["in_proj_weight"] = torch.cat([each.weight for each in inputs])
+    else:
+        names = ["q_proj_weight", "k_proj_weight", "v_proj_weight"]
+        weights |= dict(zip(names, (each.weight for each in inputs), strict=True))
+    if bias:
+        weights["in_proj_bias"] = torch.cat([each.bias for each in inputs])
+        weights["out_proj.bias"] = module.o_proj.bias
+    theirs = nn.MultiheadAttention(
+        module.q_proj.in_features,
+        module.num_heads,
+        dropout=module.dropout,
+        bias=bias,
+        kdim=d_context,
+        vdim=d_context,
+        batch_first=True,
+    )
+    return _dressed(theirs, weights, like=module)
+
+
+# --8<-- [end:to_torch]
+
+
+def _dressed(layer: _Layer, weights: dict[str, Tensor], *, like: nn.Module) -> _Layer:
+    """Give a new layer its weights, and the dtype, device and mode of another."""
+    (some, *_) = weights.values()
+    layer.to(device=some.device, dtype=some.dtype).load_state_dict(weights)
+    return layer.train(like.training)

@@ -1,0 +1,50 @@
+"""What the file on masks says of the libraries at hand, asked again."""
+
+import json
+from pathlib import Path
+
+import pytest
+from benchmarks.mask_questions import EMPTY_ATTEND, QUESTIONS, answer, row
+from benchmarks.masks import installed_rows
+from benchmarks.masks_elsewhere import have
+
+FILE = Path(__file__).parents[2] / "benchmarks" / "results" / "masks.json"
+REPORT = json.loads(FILE.read_text("utf-8"))
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_the_file_says_what_the_libraries_at_hand_answer() -> None:
+    rows = REPORT["results"]["rows"]
+    live = installed_rows()
+    assert {name: rows[name] for name in live} == live
+
+
+def test_the_file_has_an_answer_from_every_library() -> None:
+    found = REPORT["results"]
+    assert "not measured" not in found["versions"].values()
+    names = [name.split()[0] for name in found["rows"]]
+    assert {"Keras", "keras.ops", "Flax", "jax.nn"} <= set(names)
+    questions = [*QUESTIONS, "empty row"]
+    assert all(list(answers) == questions for answers in found["rows"].values())
+    assert [each["same output"] for each in found["conversions"].values()] == [True] * 2
+
+
+def test_an_error_is_an_answer() -> None:
+    def refuse(mask: list) -> list[float]:
+        if not any(mask):
+            raise KeyError(mask)
+        return [1 / 3, float("nan"), 0.0]
+
+    assert answer(refuse, [True]) == "0.33 nan 0.00"
+    assert answer(refuse, EMPTY_ATTEND) == "KeyError"
+    assert list(row(refuse).values()) == ["0.33 nan 0.00"] * 3 + ["KeyError"]
+    assert row(refuse, empty=[True])["empty row"] == "0.33 nan 0.00"
+
+
+@pytest.mark.parametrize(
+    ("packages", "expected"), [(("torch",), True), (("torch", "no_such"), False)]
+)
+def test_a_library_is_here_if_all_its_packages_are(
+    packages: tuple[str, ...], expected: bool
+) -> None:
+    assert have(*packages) is expected
