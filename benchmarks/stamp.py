@@ -28,7 +28,8 @@ def stamp(arguments: Sequence[str], *, threads: int, peers: dict[str, str]) -> d
         "command": shown_command(arguments),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _git("rev-parse", "HEAD") or "unknown",
-        "dirty": bool(_git("status", "--porcelain")),
+        # Pages may be at work; what is measured may not.
+        "dirty": bool(_git("status", "--porcelain", "--", "src", "benchmarks")),
         "device": torch.cuda.get_device_name() if on_gpu else "cpu",
         "cpu": _cpu_model(),
         "cores": torch.multiprocessing.cpu_count(),
