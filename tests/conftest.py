@@ -2,14 +2,30 @@
 a test run says at once that it has begun.
 """
 
+import os
 from collections.abc import Iterator
 
 import hypothesis
 import pytest
 
+# Tensors in tests are small, and several workers share the processors: more threads
+# than one only wait for each other. The processes that tests start inherit it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A machine may be busy, and a test that fails must fail again: no deadline, no chance.
 hypothesis.settings.register_profile("book", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("book")
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Let several workers begin with what takes long, so that none idles at the end."""
+    if not hasattr(config, "workerinput"):
+        return
+    marks = ("browser", "slow")
+    long = {i.path for i in items if any(map(i.get_closest_marker, marks))}
+    items.sort(key=lambda i: (i.path not in long, i.path.suffix != ".md"))
 
 
 @pytest.fixture(autouse=True)

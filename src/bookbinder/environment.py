@@ -63,7 +63,7 @@ class Environment:
         self.steps = [
             Step(
                 "packages",
-                "Python packages into .venv: 1.6 GB, several more where PyTorch comes"
+                "Python packages into .venv: 2.3 GB, several more where PyTorch comes"
                 " with CUDA; minutes",
                 self.python,
                 self._digest_of_packages,

@@ -14,7 +14,7 @@ from bookbinder.reasons import reason
 __all__ = ["Installer", "SetupError"]
 
 # GB of free disk, measured with PyTorch's build for CPUs and rounded up.
-_SPACE_FOR_PACKAGES = 2.5
+_SPACE_FOR_PACKAGES = 3.2
 _SPACE_FOR_DOWNLOADS = 0.5
 _SPACE_FOR_NODE_MODULES = 0.5
 
@@ -68,7 +68,7 @@ class Installer:
         install += [*self._patience(), "-c", "constraints.txt"]
         # The pip that comes with Python may be too old to know dependency groups.
         self.run(*install, "--upgrade", "pip")
-        self.run(*install, "-e", ".[plots,bpe]", "--group", "dev")
+        self.run(*install, "-e", ".[plots,bpe,jax]", "--group", "dev")
 
     def install_node_modules(self) -> None:
         """Install what ``package-lock.json`` pins, with the environment's own node.

@@ -25,7 +25,7 @@ WORDS = ["Python", "front-end", "fonts", "done"]
 ASKED = {
     "venv": "venv",
     "pip": "--upgrade pip",
-    "packages": "-c constraints.txt -e .[plots,bpe] --group dev",
+    "packages": "-c constraints.txt -e .[plots,bpe,jax] --group dev",
     "node": "npm ci",
     "assets": "bookbinder.vendor",
 }
@@ -301,7 +301,7 @@ def test_a_disk_too_full_is_told_before_anything_is_made(fresh: Copy) -> None:
         import shutil, types
         shutil.disk_usage = lambda path: types.SimpleNamespace(free=1.24e9)
     """
-    said = f"the disk is too full: 2.5 GB are wanted at {fresh.root}, 1.2 GB are free"
+    said = f"the disk is too full: 3.2 GB are wanted at {fresh.root}, 1.2 GB are free"
     assert fresh.refusal(first=full).startswith(said)
     assert fresh.asked() == []
 
