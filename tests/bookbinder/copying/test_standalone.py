@@ -1,0 +1,169 @@
+import sys
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from bookbinder.copying.standalone import StandaloneError, standalone
+from bookbinder.listings import find_section
+from bookbinder.pages import load_page
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+LISTINGS = sorted(
+    {
+        (listing.path, listing.section)
+        for page in PAGES
+        for listing in load_page(page, ROOT).listings
+        if listing.language == "py"
+    }
+)
+
+
+class Absent:
+    """Stands before all finders: this project and its helpers are not installed."""
+
+    NAMES = ("tested_transformer", "jaxtyping", "beartype", "bookbinder")
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        if name.partition(".")[0] in self.NAMES:
+            raise ImportError(f"{name} is not installed")
+        return None
+
+
+def run(text: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Run a file as where there is torch, and nothing of ours."""
+    for name in list(sys.modules):
+        if name.partition(".")[0] in Absent.NAMES[:2]:
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
+    module = ModuleType("copied")
+    # A dataclass asks for the module that it is defined in.
+    monkeypatch.setitem(sys.modules, "copied", module)
+    exec(compile(text, "copied.py", "exec"), vars(module))
+    return module
+
+
+@pytest.mark.parametrize(("path", "section"), LISTINGS)
+def test_every_listing_runs_without_this_package(
+    path: str, section: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing = find_section(ROOT, path, section)
+    text = standalone(listing)
+    assert text.startswith(f"# {path}\n# Copyright (c) ")
+    assert "--8<--" not in text
+    assert "tested_transformer" not in text.partition("\n")[2]
+    run(text, monkeypatch)
+
+
+def test_what_is_copied_computes_what_the_library_computes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tested_transformer import MultiHeadAttention
+
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 12)
+    ours = MultiHeadAttention(d_model=12, num_heads=3)
+    wanted = ours(x, causal=True)
+    path = "src/tested_transformer/multihead.py"
+    copied = run(standalone(find_section(ROOT, path, "forward")), monkeypatch)
+    theirs = copied.MultiHeadAttention(d_model=12, num_heads=3)
+    assert type(theirs) is not type(ours)
+    theirs.load_state_dict(ours.state_dict())
+    assert torch.equal(theirs(x, causal=True), wanted)
+
+
+def library(folder: Path, **modules: str) -> Path:
+    """Make a small library; its pages would list the section ``here`` of ``a``."""
+    home = folder / "src" / "tested_transformer"
+    home.mkdir(parents=True)
+    for name, source in {"__init__": "", **modules}.items():
+        (home / f"{name}.py").write_text(source)
+    return folder
+
+
+def here(code: str) -> str:
+    return f"# --8<-- [start:here]\n{code}\n# --8<-- [end:here]\n"
+
+
+def test_what_is_needed_comes_along_and_nothing_else(tmp_path: Path) -> None:
+    root = library(
+        tmp_path,
+        a="import math\nimport torch\nfrom jaxtyping import Float\n"
+        "from torch import Tensor\nfrom tested_transformer.b import half, Base\n"
+        "_LIMIT = 3\n# Why it is so.\n_SCALE = 2.0\n\n\ndef unused(): ...\n\n\n"
+        + here(
+            'class Here(Base):\n    def f(self, x: Float[Tensor, "B T"]) -> float:\n'
+            "        return half(_check(x)) * _SCALE * math.pi"
+        )
+        + "\n\ndef _check(x):\n    return x\n",
+        b="from tested_transformer.c import two\n\n\ndef _check(x):\n    return x\n\n\n"
+        "def half(x):\n    return _check(x) / two()\n\n\nclass Base: ...\n",
+        c="def two():\n    return 2\n",
+    )
+    listing = find_section(root, "src/tested_transformer/a.py", "here")
+    assert standalone(listing).partition("stays.\n")[2] == (
+        "\nimport math\n\nfrom torch import Tensor\n\n\n"
+        "def two():\n    return 2\n\n\n"
+        "def _check_of_b(x):\n    return x\n\n\n"
+        "def half(x):\n    return _check_of_b(x) / two()\n\n\n"
+        "class Base: ...\n\n\n"
+        "# Why it is so.\n_SCALE = 2.0\n\n\n"
+        "class Here(Base):\n    def f(self, x: Tensor) -> float:\n"
+        "        return half(_check(x)) * _SCALE * math.pi\n\n\n"
+        "def _check(x):\n    return x\n"
+    )
+
+
+def test_a_name_of_two_things_is_changed_wherever_it_is_meant(tmp_path: Path) -> None:
+    root = library(
+        tmp_path,
+        a="from tested_transformer.b import f\n\n\ndef g(): ...\n\n\n"
+        + here("def h():\n    return f() + g()"),
+        b="from tested_transformer.c import g\n\n\ndef f():\n    return g()\n",
+        c="def g():\n    return 2\n",
+    )
+    listing = find_section(root, "src/tested_transformer/a.py", "here")
+    assert standalone(listing).partition("stays.\n")[2].strip() == (
+        "def g_of_c():\n    return 2\n\n\n"
+        "def f():\n    return g_of_c()\n\n\n"
+        "def g(): ...\n\n\n"
+        "def h():\n    return f() + g()"
+    )
+
+
+@pytest.mark.parametrize(
+    ("modules", "message"),
+    [
+        (
+            {
+                "a": "from tested_transformer.b import f as g\n"
+                + here("def h():\n    return g()"),
+                "b": "def f(): ...\n",
+            },
+            "tested_transformer.a imports g under another name",
+        ),
+        (
+            {
+                "a": "from math import e\nfrom tested_transformer.b import f\n"
+                + here("def h():\n    return f() + e"),
+                "b": "from cmath import e\ndef f():\n    return e\n",
+            },
+            "e is imported from two places",
+        ),
+        (
+            {"a": "import math\n" + here("import cmath")},
+            "src/tested_transformer/a.py defines nothing in this section",
+        ),
+    ],
+)
+def test_what_would_come_out_wrong_is_refused(
+    modules: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    root = library(tmp_path, **modules)
+    listing = find_section(root, "src/tested_transformer/a.py", "here")
+    with pytest.raises(StandaloneError) as caught:
+        standalone(listing)
+    assert str(caught.value) == message
