@@ -1,0 +1,132 @@
+"""What the bugs of the museum do to a loss: train a small GPT with each of them."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.museum import EXHIBITS, Steps, with_steps
+from tested_transformer.training import (
+    Recipe,
+    evaluate,
+    honest_loss,
+    next_token_loss,
+    train,
+)
+
+__all__ = ["COMPARED", "largest_leak", "measure_museum", "throw_dice", "with_dice"]
+
+# The variants of which losses on Shakespeare had been measured before, elsewhere.
+COMPARED = (
+    *("right", "mask-after-softmax", "softmax-over-queries", "inverted-mask"),
+    *("one-too-far", "scores-times-mask", "merge-without-transpose"),
+    *("split-without-transpose", "minus-five", "only-while-training", "no-scale"),
+    *("scaled-by-width", "scale-upside-down", "without-itself", "softmax-twice"),
+    "no-output-projection",
+)
+SIZES = {"max_seq_len": 48, "d_model": 64, "num_heads": 4, "num_layers": 2}
+
+
+def measure_museum(tokens: Tensor, *, quick: bool = False) -> dict:
+    """Train with every exhibit on dice, and with some on a text.
+
+    Args:
+        tokens: The text, encoded; the last tenth is held out.
+        quick: Only try this program out.
+    """
+    steps = 5 if quick else 200
+    dice = {name: with_dice(name, steps=steps) for name in ("right", *EXHIBITS)}
+    cut = int(0.9 * len(tokens))
+    steps = 5 if quick else 300
+    names = COMPARED[:2] if quick else COMPARED
+    text = {
+        name: with_text(name, tokens[:cut], tokens[cut:], steps=steps) for name in names
+    }
+    return {"dice": dice, "text": {"steps": steps, "sizes": SIZES, "losses": text}}
+
+
+def throw_dice(count: int) -> Tensor:
+    """Throw eight times, write the same eight once more, and the first of them."""
+    throws = torch.randint(6, (count, 8))
+    return torch.cat([throws, throws, throws[:, :1]], dim=1)
+
+
+def with_dice(name: str, *, steps: int) -> dict:
+    """Train with one exhibit on dice; the losses, and by how much it leaks.
+
+    Losses are those of texts that were not trained on: as usual, honest, and usual
+    again with the bug repaired. The training loss is the mean of every twentieth.
+    """
+    torch.manual_seed(0)
+    lessons, fresh = throw_dice(steps * 32).split(32), throw_dice(256)
+    sizes = {"max_seq_len": 16, "d_model": 32, "num_heads": 4, "num_layers": 1}
+    model = _model(name, vocab_size=6, **sizes)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    losses: list[float] = []
+    for batch in lessons:
+        optimizer.zero_grad()
+        loss = next_token_loss(model(batch[:, :-1]), batch[:, 1:])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+
+    def usual(model: GPT) -> float:
+        return next_token_loss(model(fresh[:, :-1]), fresh[:, 1:]).item()
+
+    model.eval()
+    with torch.no_grad():
+        guesses = [model(fresh[:, :n])[:, -1] for n in range(1, fresh.shape[1])]
+        honest = next_token_loss(torch.stack(guesses, dim=1), fresh[:, 1:]).item()
+        part = max(1, steps // 20)
+        parts = [losses[start : start + part] for start in range(0, steps, part)]
+        return {
+            "training": [round(sum(each) / len(each), 3) for each in parts],
+            "validation": round(usual(model), 3),
+            "honest": round(honest, 3),
+            "repaired": round(usual(with_steps(model, Steps())), 3),
+            "leak": round(largest_leak(model, fresh[:8, :-1]), 4),
+        }
+
+
+def with_text(name: str, data: Tensor, validation: Tensor, *, steps: int) -> dict:
+    """Train with one exhibit on a text.
+
+    The validation loss is that of 20,000 tokens, in windows as in training. The honest
+    loss is that of every position of 32 windows, each from its prefix alone.
+    """
+    torch.manual_seed(0)
+    model = _model(name, vocab_size=int(data.max()) + 1, **SIZES)
+    rate = {"lr": 6e-3, "warmup": min(100, steps // 2)}
+    train(model, data, Recipe(steps=steps, precision="fp32", **rate))
+    found = honest_loss(model, validation, num_windows=32, num_positions=46)
+    return {
+        "validation": round(evaluate(model, validation[:20_001]), 3),
+        "honest": round(found.prefix, 3),
+        "leak": round(largest_leak(model.eval(), validation[:192].view(4, 48)), 4),
+    }
+
+
+def _model(name: str, **settings: int) -> GPT:
+    """Make a GPT with an exhibit in it, or the right one."""
+    exhibit = EXHIBITS.get(name)
+    made = GPT(GPTConfig(**settings, **(exhibit.settings if exhibit else {})))
+    return with_steps(made, exhibit.steps if exhibit else Steps())
+
+
+def largest_leak(model: Callable[[Tensor], Tensor], tokens: Tensor) -> float:
+    """Give by how much, at most, a token changes the probability of one before it."""
+    largest = 0.0
+
+    def probabilities(tokens: Tensor) -> Tensor:
+        torch.manual_seed(0)  # the same dropout each time, if there is any
+        return model(tokens).softmax(dim=-1)
+
+    with torch.no_grad():
+        before = probabilities(tokens)
+        for token in range(1, tokens.shape[1], 2):
+            changed = tokens.clone()
+            changed[:, token] = (changed[:, token] + 1) % 6
+            moved = (probabilities(changed) - before)[:, :token].abs().max().item()
+            largest = max(largest, moved)
+    return largest

@@ -1,0 +1,226 @@
+"""Attention in steps that can be exchanged one at a time, and a GPT made of it.
+
+Every exhibit of the museum replaces one step and leaves the others as they are. With
+none replaced, the layer computes what ``MultiHeadAttention`` computes.
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from tested_transformer.attention import attention_scores, attention_weights
+from tested_transformer.cache import LayerCache
+from tested_transformer.gpt import GPT
+from tested_transformer.masks import causal_mask
+
+__all__ = ["ExchangeableAttention", "Steps", "with_steps"]
+
+_Features = Float[Tensor, "B T D"]
+_Heads = Float[Tensor, "B H T d_k"]
+_Weights = Float[Tensor, "B H T S"]
+
+
+# --8<-- [start:right]
+def _project(
+    layer: "ExchangeableAttention", x: _Features
+) -> tuple[_Features, Float[Tensor, "B T D_kv"], Float[Tensor, "B T D_kv"]]:
+    return layer.q_proj(x), layer.k_proj(x), layer.v_proj(x)
+
+
+def _split(x: _Features, num_heads: int) -> _Heads:
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def _share(heads: _Heads, copies: int) -> Float[Tensor, "B H_all T d_k"]:
+    return heads.repeat_interleave(copies, dim=1)
+
+
+def _allow(
+    layer: "ExchangeableAttention",
+    num_queries: int,
+    num_keys: int,
+    mask: Bool[Tensor, "..."] | None,
+) -> Bool[Tensor, "..."]:
+    causal = causal_mask(num_queries, num_keys, device=layer.device)
+    return causal if mask is None else causal & mask
+
+
+def _drop(weights: _Weights, p: float, training: bool) -> _Weights:
+    return F.dropout(weights, p, training)
+
+
+def _attend(
+    layer: "ExchangeableAttention",
+    q: _Heads,
+    k: Float[Tensor, "B H S d_k"],
+    v: Float[Tensor, "B H S d_v"],
+    mask: Bool[Tensor, "..."] | None,
+) -> tuple[Float[Tensor, "B H T d_v"], _Weights | None]:
+    steps = layer.steps
+    scores = steps.score(q, k)
+    weights = steps.weigh(scores, mask)
+    return steps.drop(weights, layer.dropout, layer.training) @ v, weights
+
+
+def _merge(heads: _Heads) -> _Features:
+    return heads.transpose(1, 2).flatten(2)
+
+
+def _mix(layer: "ExchangeableAttention", heads: _Features) -> _Features:
+    return layer.o_proj(heads)
+
+
+# --8<-- [end:right]
+
+
+# --8<-- [start:steps]
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """The steps of attention, in their order; each is a function.
+
+    Args:
+        project: The layer and its input to queries, keys and values.
+        split: Features to heads.
+        share: Heads of keys or values to as many as there are heads of queries.
+        allow: The layer, the number of queries and of keys, and the padding mask if
+            there is one, to the mask of a causal layer.
+        score: Queries and keys to scores.
+        weigh: Scores and mask to weights.
+        drop: Weights, the probability and whether the layer trains, to weights.
+        attend: The layer, queries, keys, values and mask to the heads' outputs and
+            their weights; it calls ``score``, ``weigh`` and ``drop``.
+        merge: Heads to features.
+        mix: The layer and its merged heads to the output.
+    """
+
+    project: Callable[..., tuple[Tensor, Tensor, Tensor]] = _project
+    split: Callable[[Tensor, int], Tensor] = _split
+    share: Callable[[Tensor, int], Tensor] = _share
+    allow: Callable[..., Tensor | None] = _allow
+    score: Callable[[Tensor, Tensor], Tensor] = attention_scores
+    weigh: Callable[[Tensor, Tensor | None], Tensor] = attention_weights
+    drop: Callable[[Tensor, float, bool], Tensor] = _drop
+    attend: Callable[..., tuple[Tensor, Tensor | None]] = _attend
+    merge: Callable[[Tensor], Tensor] = _merge
+    mix: Callable[..., Tensor] = _mix
+
+
+# --8<-- [end:steps]
+
+
+# --8<-- [start:layer]
+class ExchangeableAttention(nn.Module):
+    """Multi-head self-attention of which each step can be exchanged.
+
+    Its parameters have the names and shapes of those of ``MultiHeadAttention``.
+
+    Args:
+        d_model: D, the width of input and output.
+        num_heads: H; divides ``d_model``.
+        num_kv_heads: Heads of keys and values; ``num_heads`` by default.
+        dropout: The probability of dropping a weight while training.
+        bias: Whether the projections add a bias.
+        steps: What to do, step by step.
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        num_heads: int,
+        num_kv_heads: int | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+        steps: Steps | None = None,
+    ) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        self.head_dim = d_model // num_heads
+        self.dropout = dropout
+        self.steps = Steps() if steps is None else steps
+        d_kv = self.num_kv_heads * self.head_dim
+        self.q_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.k_proj = nn.Linear(d_model, d_kv, bias=bias)
+        self.v_proj = nn.Linear(d_model, d_kv, bias=bias)
+        self.o_proj = nn.Linear(d_model, d_model, bias=bias)
+
+    # --8<-- [start:forward]
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        mask: Bool[Tensor, "..."] | None = None,
+        causal: bool = False,
+        score_bias: None = None,
+        rotary: None = None,
+        cache: LayerCache | None = None,
+        return_weights: bool = False,
+    ) -> Float[Tensor, "B T D"] | tuple[Float[Tensor, "B T D"], _Weights | None]:
+        """Attend as ``MultiHeadAttention`` does, step by step."""
+        steps = self.steps
+        q, k, v = steps.project(self, x)
+        q = steps.split(q, self.num_heads)
+        k, v = (steps.split(each, self.num_kv_heads) for each in (k, v))
+        if cache is not None:
+            k, v = cache.append(k, v)
+        if self.num_kv_heads != self.num_heads:
+            copies = self.num_heads // self.num_kv_heads
+            k, v = steps.share(k, copies), steps.share(v, copies)
+        if causal:
+            mask = steps.allow(self, q.shape[-2], k.shape[-2], mask)
+        heads, weights = steps.attend(self, q, k, v, mask)
+        output = steps.mix(self, steps.merge(heads))
+        return (output, weights) if return_weights else output
+
+    # --8<-- [end:forward]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self.q_proj.weight.device
+
+
+# --8<-- [end:layer]
+
+
+# --8<-- [start:with_steps]
+def with_steps(model: GPT, steps: Steps) -> GPT:
+    """Copy a model, and let its attention take other steps.
+
+    Args:
+        model: Any GPT with learned or sinusoidal positions, or none.
+        steps: What each of its layers does; ``Steps()`` for what it did before.
+
+    Raises:
+        ValueError: If its layers do what the steps do not: turn queries and keys, add
+            a bias to the scores, or norm queries and keys.
+    """
+    config = model.config
+    if config.positions in ("rotary", "alibi") or config.qk_norm:
+        raise ValueError(
+            f"positions={config.positions!r} and qk_norm={config.qk_norm} have no "
+            "counterpart in the steps"
+        )
+    model = copy.deepcopy(model)
+    for block in model.blocks:
+        before = block.attention
+        layer = ExchangeableAttention(
+            d_model=config.d_model,
+            num_heads=before.num_heads,
+            num_kv_heads=before.num_kv_heads,
+            dropout=config.dropout,
+            bias=config.bias,
+            steps=steps,
+        )
+        layer.load_state_dict(before.state_dict())
+        block.attention = layer.to(before.q_proj.weight).train(before.training)
+    return model
+
+
+# --8<-- [end:with_steps]

@@ -1,0 +1,185 @@
+"""The graders of the exercises on attention and masks, put to the exhibits.
+
+A grader is taken from its page as a reader would take it, and is given answers that
+are right but for one exhibit. It has to refuse each that can be seen in its exercise.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from bookbinder.pages import load_page
+from bookbinder.running import fresh_state
+from tested_transformer.masks import causal_mask
+from tested_transformer.museum import EXHIBITS, ExchangeableAttention, Steps
+
+ROOT = Path(__file__).parents[3]
+LAYER = ExchangeableAttention(d_model=8, num_heads=2)
+ALLOWING = {name: e.function for name, e in EXHIBITS.items() if e.step == "allow"}
+
+
+def grader(page: str, name: str) -> Callable[..., None]:
+    """Run the blocks of a page that lead to a grader."""
+    path = ROOT / "docs" / "chapters" / page
+    for chain in load_page(path, ROOT).chains:
+        names: dict[str, Any] = {}
+        if not any(f"def {name}(" in block.code for block in chain.blocks):
+            continue
+        with fresh_state():
+            for block in chain.blocks:
+                exec(block.code, names)
+                if name in names:
+                    return names[name]
+    raise LookupError(name)
+
+
+def refused(check: Callable[..., None], answers: dict[str, Any]) -> set[str]:
+    """Give the names of the answers that a grader refuses with a message."""
+    found: set[str] = set()
+    for name, answer in answers.items():
+        try:
+            check(answer)
+        except AssertionError as error:
+            said = str(error)
+            found.add(name if said else f"{name}, without a message")
+    return found
+
+
+def attended(steps: Steps) -> Callable[..., list[float]]:
+    """Answer the exercise of chapter 3: one query, in numbers."""
+
+    def attend(query: list, keys: list, values: list) -> list[float]:
+        q, k, v = (torch.tensor(x).double() for x in ([query], keys, values))
+        weights = steps.weigh(steps.score(q[None, None], k[None, None]), None)
+        return (weights[0, 0] @ v)[0].tolist()
+
+    return attend
+
+
+def test_large_scores() -> None:
+    answers = {
+        name: attended(e.steps)
+        for name, e in EXHIBITS.items()
+        if e.step in ("score", "weigh")
+    }
+    check = grader("03-attention-by-hand.md", "check_attend")
+    check(attended(Steps()))
+    assert refused(check, answers) == {
+        *("no-scale", "scale-upside-down", "no-maximum-taken", "softmax-twice"),
+        *("unmasked-second-softmax", "softmax-over-queries", "softmax-over-batch"),
+    }
+
+
+@pytest.mark.parametrize("name", ["split-without-transpose", "merge-without-transpose"])
+def test_a_test_for_a_split_and_a_merge(name: str) -> None:
+    """A test that is right but for one exhibit, which it accepts."""
+    check = grader("05-shapes-that-lie.md", "check_test")
+    x = torch.randn(2, 5, 21)
+    heads = torch.randn(2, 3, 5, 7)
+    right = Steps()
+    wrong = EXHIBITS[name].steps
+
+    def accepts(split: Callable, merge: Callable) -> bool:
+        pairs = {(right.split, right.merge), (wrong.split, wrong.merge)}
+        return any(
+            torch.equal(split(x, 3), each_split(x, 3))
+            and torch.equal(merge(heads), each_merge(heads))
+            for each_split, each_merge in pairs
+        )
+
+    assert refused(check, {name: accepts}) == {name}
+
+
+def packed(allow: Callable[..., Tensor | None]) -> Callable[[Tensor], Tensor]:
+    def answer(documents: Tensor) -> Tensor:
+        same = documents[:, None] == documents[None, :]
+        return same & allow(LAYER, 5, 5, torch.ones(5, 5, dtype=torch.bool))
+
+    return answer
+
+
+def test_two_documents_in_one_row() -> None:
+    check = grader("06-no-peeking.md", "check_packed")
+    check(packed(Steps().allow))
+    answers = {name: packed(allow) for name, allow in ALLOWING.items()}
+    answers["inverted-mask"] = lambda documents: ~packed(Steps().allow)(documents)
+    assert refused(check, answers) == {
+        *("no-causal-mask", "one-too-far", "without-itself", "inverted-mask"),
+    }
+
+
+def in_pieces(steps: Steps) -> Callable[..., Tensor]:
+    def answer(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
+        pieces = []
+        for start in range(0, q.shape[-2], size):
+            piece = q[..., start : start + size, :]
+            end = start + piece.shape[-2]
+            mask = steps.allow(LAYER, piece.shape[-2], end, None)
+            scores = steps.score(piece, k[..., :end, :])
+            pieces.append(steps.weigh(scores, mask) @ v[..., :end, :])
+        return torch.cat(pieces, dim=-2)
+
+    return answer
+
+
+# With small scores, in double precision, without padding, dropout or a gradient, these
+# compute what is right.
+QUIET = {
+    *("lost-with-dropout", "only-while-training", "padding-ignored"),
+    *("padding-on-the-wrong-axis", "large-but-finite", "beyond-half"),
+    *("no-maximum-taken", "nan-in-empty-rows", "nan-replaced"),
+    "backward-without-mask",
+}
+
+
+def test_in_pieces() -> None:
+    check = grader("06-no-peeking.md", "check_pieces")
+    check(in_pieces(Steps()))
+    answers = {
+        name: in_pieces(e.steps)
+        for name, e in EXHIBITS.items()
+        if e.step in ("allow", "score", "weigh")
+    }
+    assert refused(check, answers) == set(answers) - QUIET
+
+
+def ported(allow: Callable[..., Tensor | None]) -> Callable[[Tensor, Tensor], Tensor]:
+    def answer(key_padding_mask: Tensor, attn_mask: Tensor) -> Tensor:
+        padding = ~key_padding_mask[:, None, None, :]
+        allowed = allow(LAYER, *attn_mask.shape, padding)
+        return padding.new_ones(()) & allowed
+
+    return answer
+
+
+def test_two_masks_into_one() -> None:
+    check = grader("07-padding.md", "check_ported")
+    check(ported(Steps().allow))
+    seen = {name: ALLOWING[name] for name in ALLOWING if name != "lost-with-dropout"}
+    # The mask has fewer keys than queries, and padding on the other axis does not fit.
+    seen.pop("padding-on-the-wrong-axis")
+    answers = {name: ported(allow) for name, allow in seen.items()}
+    answers["inverted-mask"] = lambda pad, attn: ~ported(Steps().allow)(pad, attn)
+    assert refused(check, answers) == set(answers) - {
+        *("only-while-training", "unmasked-chunks"),
+    }
+
+
+def test_the_triangle_for_any_number_of_keys() -> None:
+    check = grader("24-the-bug-museum.md", "check_triangle")
+    check(causal_mask)
+    ones = torch.ones(1, dtype=torch.bool)
+    answers = {
+        name: lambda t, s, allow=allow: allow(LAYER, t, s, ones.expand(t, s))
+        for name, allow in ALLOWING.items()
+        # Padding on the other axis does not fit where queries and keys differ.
+        if name != "padding-on-the-wrong-axis"
+    }
+    assert refused(check, answers) == {
+        *("no-causal-mask", "one-too-far", "without-itself", "top-left"),
+        "unmasked-chunks",
+    }
