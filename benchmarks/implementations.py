@@ -1,0 +1,82 @@
+"""Ways to write attention, with one set of weights: the time of a step of each.
+
+A step is causal self-attention forward, and backward to the gradients of the sequence
+and of every parameter, in float32. At the small size even plain Python can be waited
+for. JAX compiles a step as one piece, before the clock runs.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+
+import torch
+
+from benchmarks.measuring import in_turns
+from tested_transformer import MultiHeadAttention
+from tested_transformer.implementations import Question
+
+__all__ = ["NAMES", "SIZES", "Size", "measure_implementations", "question"]
+
+# Each with its file, which is read when it is measured: some want JAX.
+NAMES = {
+    "plain Python": "scalars",
+    "NumPy, head by head": "per_head",
+    "PyTorch, separate projections": "separate",
+    "PyTorch, packed projection": "packed",
+    "PyTorch, einsum": "einsum",
+    "F.scaled_dot_product_attention": "functional",
+    "nn.MultiheadAttention": "torch_layer",
+    "Flax, packed Dense": "flax_dense",
+    "nnx.MultiHeadAttention": "flax_layer",
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is asked, and how often each is asked in a turn."""
+
+    batch: int
+    length: int
+    width: int
+    heads: int
+    calls: int
+
+
+SIZES = {"small": Size(1, 16, 32, 4, 5), "large": Size(8, 256, 256, 8, 2)}
+TOO_SLOW = {"large": {"plain Python"}}
+
+
+def question(size: Size) -> Question:
+    """Ask for causal self-attention, with weights and sequences drawn by chance."""
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(d_model=size.width, num_heads=size.heads)
+    x, direction = torch.randn(2, size.batch, size.length, size.width)
+    return Question(layer, x, direction, causal=True)
+
+
+def measure_implementations(
+    *,
+    quick: bool = False,
+    names: Sequence[str] = tuple(NAMES),
+    sizes: Mapping[str, Size] = SIZES,
+) -> dict:
+    """Let all take turns at each size."""
+    packages = ("jax", "flax", "numpy")
+    report: dict = {"versions": {name: version(name) for name in packages}}
+    for label, size in sizes.items():
+        asked, skipped = question(size), TOO_SLOW.get(label, set())
+        steps = {name: _step(name, asked) for name in names if name not in skipped}
+        calls = 1 if quick else size.calls
+        times = in_turns(steps, rounds=2 if quick else 7, calls=calls, warm_up=2)
+        report[label] = {
+            "size": vars(size),
+            "step": {name: each.to_json() for name, each in times.items()},
+        }
+    return report
+
+
+def _step(name: str, asked: Question) -> Callable[[], object]:
+    return import_module(f"tested_transformer.implementations.{NAMES[name]}").prepare(
+        asked
+    )

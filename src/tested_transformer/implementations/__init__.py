@@ -1,0 +1,18 @@
+"""The ways the field writes attention, side by side, all with the same weights.
+
+Each file is one way, with the same two functions beside it: ``convert`` lays the
+weights of this library's ``MultiHeadAttention`` out as that way wants them, ``prepare``
+makes ready to answer a ``Question``. ``per_head`` wants NumPy, and ``flax_dense`` and
+``flax_layer`` want JAX and Flax, which ``pip install .[jax]`` brings; these three are
+imported by whoever calls them, and not here.
+"""
+
+from tested_transformer.implementations.question import (
+    Implementation,
+    Question,
+    answer,
+    gaps,
+    reference,
+)
+
+__all__ = ["Implementation", "Question", "answer", "gaps", "reference"]
