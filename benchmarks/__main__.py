@@ -16,7 +16,9 @@ from benchmarks.contenders import Contender
 from benchmarks.cost import measure_cost
 from benchmarks.generation_speed import measure_generation
 from benchmarks.gpu import measure_gpu
+from benchmarks.implementations import measure_implementations
 from benchmarks.masks import measure_masks
+from benchmarks.museum import measure_museum
 from benchmarks.ours import contestants, racers
 from benchmarks.peers import MinGPT, NanoGPT, Raschka, RaschkaFast, TransformersGPT2
 from benchmarks.printing import lines
@@ -27,7 +29,7 @@ from benchmarks.worth import measure_worth
 
 KINDS = (
     *("train", "loss", "worth", "generate", "attention", "scaling", "cost", "gpu"),
-    "masks",
+    *("masks", "implementations", "museum"),
 )
 
 
@@ -40,7 +42,8 @@ def parser() -> argparse.ArgumentParser:
         epilog="train: one training step. loss: seconds of training to a loss. "
         "worth: the loss without each choice. generate: tokens a second. attention: "
         "the layer, time and memory. scaling: attention against length. cost: a step "
-        "against each size. gpu: all that wants one. masks: how others read one.",
+        "against each size. gpu: all that wants one. masks: how others read one. "
+        "implementations: ways to write attention. museum: the loss with each bug.",
     )
     made.add_argument("kind", choices=KINDS, help="what to measure")
     for flag, what in (
@@ -140,6 +143,10 @@ def measure(options: argparse.Namespace, found: list[Contender]) -> dict:
             found, *read_text(options.shakespeare), nanogpt=options.nanogpt, quick=quick
         ),
         "masks": measure_masks,
+        "museum": lambda: measure_museum(
+            read_text(options.shakespeare)[1], quick=quick
+        ),
+        "implementations": lambda: measure_implementations(quick=quick),
         "worth": lambda: measure_worth(read_text(options.shakespeare)[1], quick=quick),
     }
     return measures[options.kind]()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["fingerprint", "shown_command", "stamp"]
+__all__ = ["commit", "fingerprint", "shown_command", "stamp"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -27,7 +27,7 @@ def stamp(arguments: Sequence[str], *, threads: int, peers: dict[str, str]) -> d
     return {
         "command": shown_command(arguments),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _git("rev-parse", "HEAD") or "unknown",
+        "commit": commit(),
         # Pages may be at work; what is measured may not.
         "dirty": bool(_git("status", "--porcelain", "--", "src", "benchmarks")),
         "device": torch.cuda.get_device_name() if on_gpu else "cpu",
@@ -38,6 +38,11 @@ def stamp(arguments: Sequence[str], *, threads: int, peers: dict[str, str]) -> d
         "torch": torch.__version__,
         "peers": peers,
     }
+
+
+def commit() -> str:
+    """Name the commit that is checked out."""
+    return _git("rev-parse", "HEAD") or "unknown"
 
 
 def shown_command(arguments: Sequence[str]) -> str:

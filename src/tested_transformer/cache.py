@@ -4,6 +4,8 @@ A model that generates reads one new token at a time. Its query needs the keys a
 values of all tokens before it; with a cache they are computed once.
 """
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -67,7 +69,7 @@ class KVCache:
         num_layers: How many layers.
         batch_size: B, how many sequences are read side by side.
         num_kv_heads: Heads of keys and values in a layer; fewer than ``num_heads``
-            where heads share them.
+            where heads share them. A number for each layer, where they differ.
         max_length: S, how many tokens there is room for.
         head_dim: d_k, the features of a key and of a value.
         dtype: The type of each number.
@@ -82,22 +84,23 @@ class KVCache:
         *,
         num_layers: int,
         batch_size: int,
-        num_kv_heads: int,
+        num_kv_heads: int | Sequence[int],
         max_length: int,
         head_dim: int,
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> None:
+        heads = _for_each_layer(num_kv_heads, num_layers)
         _check_positive(
             num_layers=num_layers,
             batch_size=batch_size,
-            num_kv_heads=num_kv_heads,
+            num_kv_heads=min(heads, default=1),
             max_length=max_length,
             head_dim=head_dim,
         )
-        shape = (2, num_layers, batch_size, num_kv_heads, max_length, head_dim)
-        room = torch.zeros(shape, dtype=dtype, device=device)
-        self.layers = [LayerCache(room[0, i], room[1, i]) for i in range(num_layers)]
+        shapes = [(2, batch_size, each, max_length, head_dim) for each in heads]
+        rooms = [torch.zeros(shape, dtype=dtype, device=device) for shape in shapes]
+        self.layers = [LayerCache(room[0], room[1]) for room in rooms]
         self.batch_size = batch_size
         self.max_length = max_length
         # The newest token of each sequence, for models that mix it into the next.
@@ -120,6 +123,16 @@ class KVCache:
         self.last_tokens = None
         for layer in self.layers:
             layer.length = 0
+
+
+def _for_each_layer(num_kv_heads: int | Sequence[int], num_layers: int) -> list[int]:
+    if isinstance(num_kv_heads, int):
+        return [num_kv_heads] * num_layers
+    if len(num_kv_heads) != num_layers:
+        raise ValueError(
+            f"num_kv_heads has {len(num_kv_heads)} layers; num_layers={num_layers}"
+        )
+    return [*num_kv_heads]
 
 
 def _check_positive(**sizes: int) -> None:

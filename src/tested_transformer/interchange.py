@@ -74,8 +74,10 @@ def to_torch(module: MultiHeadAttention) -> nn.MultiheadAttention:
     ``batch_first`` is ``True``.
 
     Raises:
-        ValueError: If ``module`` shares keys among heads, or norms queries and keys.
+        ValueError: If ``module`` shares keys among heads, norms queries and keys, or
+            its heads together are not as wide as ``d_model``.
     """
+    _check_width(module)
     if module.num_kv_heads != module.num_heads:
         raise ValueError(
             f"num_kv_heads={module.num_kv_heads} must equal "
@@ -107,6 +109,15 @@ def to_torch(module: MultiHeadAttention) -> nn.MultiheadAttention:
 
 
 # --8<-- [end:to_torch]
+
+
+def _check_width(module: MultiHeadAttention) -> None:
+    d_model, width = module.q_proj.in_features, module.q_proj.out_features
+    if width != d_model:
+        raise ValueError(
+            f"num_heads={module.num_heads} of head_dim={module.head_dim} must be "
+            f"d_model={d_model} wide in nn.MultiheadAttention; they are {width}"
+        )
 
 
 def _dressed(layer: _Layer, weights: dict[str, Tensor], *, like: nn.Module) -> _Layer:

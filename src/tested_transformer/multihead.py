@@ -52,7 +52,8 @@ class MultiHeadAttention(nn.Module):
 
     Args:
         d_model: D, the width of the queries' sequence and of the output.
-        num_heads: H. Each head is ``head_dim = d_model // num_heads`` wide.
+        num_heads: H, how many heads.
+        head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
         num_kv_heads: Heads of keys and values, each shared by
             ``num_heads // num_kv_heads`` heads in a row; ``num_heads`` by default.
         d_context: The width of ``context`` in cross-attention; ``d_model`` by default.
@@ -65,9 +66,9 @@ class MultiHeadAttention(nn.Module):
             root of ``head_dim``, so that no score is beyond it.
 
     Raises:
-        ValueError: If ``num_heads`` does not divide ``d_model``, ``num_kv_heads`` does
-            not divide ``num_heads``, a size is not positive, or ``dropout`` is not in
-            [0, 1].
+        ValueError: If ``num_heads`` does not divide ``d_model`` and no ``head_dim`` is
+            given, ``num_kv_heads`` does not divide ``num_heads``, a size is not
+            positive, or ``dropout`` is not in [0, 1].
 
     Sources: Vaswani et al., 2017, "Attention Is All You Need", section 3.2.2; for
     shared keys and values Ainslie et al., 2023, "GQA"; for ``qk_norm`` Dehghani et al.,
@@ -80,6 +81,7 @@ class MultiHeadAttention(nn.Module):
         *,
         d_model: int,
         num_heads: int,
+        head_dim: int | None = None,
         num_kv_heads: int | None = None,
         d_context: int | None = None,
         dropout: float = 0.0,
@@ -90,19 +92,19 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         d_context = d_model if d_context is None else d_context
-        _check_heads("d_model", d_model, num_heads)
+        head_dim = _width_of_a_head(d_model, num_heads, head_dim)
         _check_settings(num_heads, num_kv_heads, d_context, dropout)
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
-        self.head_dim = d_model // num_heads
+        self.head_dim = head_dim
         self.dropout = dropout
         self.fused = fused
         self.qk_norm = qk_norm
-        d_kv = num_kv_heads * self.head_dim
-        self.q_proj = nn.Linear(d_model, d_model, bias=bias)
+        d_q, d_kv = num_heads * head_dim, num_kv_heads * head_dim
+        self.q_proj = nn.Linear(d_model, d_q, bias=bias)
         self.k_proj = nn.Linear(d_context, d_kv, bias=bias)
         self.v_proj = nn.Linear(d_context, d_kv, bias=bias)
-        self.o_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.o_proj = nn.Linear(d_q, d_model, bias=bias)
 
     # --8<-- [end:init]
 
@@ -235,6 +237,18 @@ def _check_heads(name: str, width: int, num_heads: int) -> None:
         raise ValueError(f"{name}={width} and num_heads={num_heads} must be positive")
     if width % num_heads:
         raise ValueError(f"{name}={width} must be divisible by num_heads={num_heads}")
+
+
+def _width_of_a_head(d_model: int, num_heads: int, head_dim: int | None) -> int:
+    if head_dim is None:
+        _check_heads("d_model", d_model, num_heads)
+        return d_model // num_heads
+    if min(d_model, num_heads, head_dim) < 1:
+        raise ValueError(
+            f"d_model={d_model}, num_heads={num_heads} and head_dim={head_dim} "
+            "must be positive"
+        )
+    return head_dim
 
 
 def _check_settings(

@@ -6,13 +6,13 @@ Needs matplotlib: install ``tested-transformer[plots]``.
 
 from collections.abc import Mapping, Sequence
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
 from torch import Tensor
 
-__all__ = ["curves", "head_maps", "weight_map"]
+__all__ = ["curves", "head_maps", "marks", "points", "weight_map"]
 
 # A handful of colors with a meaning each. The book's pages swap them for their own
 # light and dark palettes, so no picture may use a color that is not among them.
@@ -25,6 +25,7 @@ RULE = "#d0d4dc"
 
 _LINES = (ACCENT, WARM, MUTED, INK)
 _STYLES = ("-", "--", ":", "-.")
+_SHAPES = ("o", "^", "s", "x")
 
 
 # --8<-- [start:head_maps]
@@ -133,17 +134,13 @@ def curves(
     Raises:
         ValueError: If there are no lines, more than four, or one without points.
     """
-    if not 1 <= len(lines) <= len(_LINES):
-        raise ValueError(f"lines has {len(lines)} entries; it takes 1 to {len(_LINES)}")
-    empty = [name for name, points in lines.items() if not points]
-    if empty:
-        raise ValueError(f"lines[{empty[0]!r}] has no points")
+    _check_groups("lines", lines)
     figure = Figure(figsize=(6.2, 3.4), layout="constrained")
     axes = figure.add_subplot()
-    for (name, points), color, style in zip(
+    for (name, pairs), color, style in zip(
         lines.items(), _LINES, _STYLES, strict=False
     ):
-        xs, ys = zip(*points, strict=True)
+        xs, ys = zip(*pairs, strict=True)
         axes.plot(xs, ys, style, color=color, label=name, linewidth=1.8)
     if log_x:
         axes.set_xscale("log", base=2)
@@ -160,6 +157,69 @@ def curves(
 
 
 # --8<-- [end:curves]
+
+
+# --8<-- [start:points]
+def points(
+    groups: Mapping[str, Sequence[tuple[float, float]]],
+    *,
+    x_label: str,
+    y_label: str,
+) -> Figure:
+    """Draw named groups of points, told apart by color and by shape.
+
+    Args:
+        groups: For each name, its points ``(x, y)``; four groups at most.
+        x_label: What runs along the bottom, with its unit.
+        y_label: What runs up the side, with its unit.
+
+    Raises:
+        ValueError: If there are no groups, more than four, or one without points.
+    """
+    _check_groups("groups", groups)
+    figure = Figure(figsize=(6.2, 3.4), layout="constrained")
+    axes = figure.add_subplot()
+    for (name, pairs), color, shape in zip(
+        groups.items(), _LINES, _SHAPES, strict=False
+    ):
+        xs, ys = zip(*pairs, strict=True)
+        axes.plot(xs, ys, shape, color=color, label=name, markersize=5)
+    axes.set_xlabel(x_label, color=INK)
+    axes.set_ylabel(y_label, color=INK)
+    axes.grid(color=RULE, linewidth=0.6)
+    if len(groups) > 1:
+        axes.legend(frameon=False, labelcolor=INK)
+    _quiet(axes)
+    figure.patch.set_visible(False)
+    return _settled(figure)
+
+
+# --8<-- [end:points]
+
+
+# --8<-- [start:marks]
+def marks(
+    marked: Bool[Tensor, "R C"], *, rows: Sequence[str], columns: Sequence[str]
+) -> Figure:
+    """Draw a table of small cells, filled where it is true.
+
+    Args:
+        marked: Which cells to fill.
+        rows: A label for each row.
+        columns: A label for each column.
+
+    Raises:
+        ValueError: If labels do not fit the table.
+    """
+    _check_labels("rows", rows, marked.shape[0])
+    _check_labels("columns", columns, marked.shape[1])
+    size = 2.3 + 0.2 * len(columns), 1.3 + 0.2 * len(rows)
+    figure = Figure(figsize=size, layout="constrained")
+    _draw_map(figure.add_subplot(), marked, rows, columns)
+    return _settled(figure)
+
+
+# --8<-- [end:marks]
 
 
 def _draw_map(
@@ -207,6 +267,18 @@ def _check_axes(weights: Tensor, axes: str) -> None:
         raise ValueError(
             f"weights must be {axes}, one sequence alone; it is {tuple(weights.shape)}"
         )
+
+
+def _check_groups(
+    name: str, groups: Mapping[str, Sequence[tuple[float, float]]]
+) -> None:
+    if not 1 <= len(groups) <= len(_LINES):
+        raise ValueError(
+            f"{name} has {len(groups)} entries; it takes 1 to {len(_LINES)}"
+        )
+    empty = [key for key, pairs in groups.items() if not pairs]
+    if empty:
+        raise ValueError(f"{name}[{empty[0]!r}] has no points")
 
 
 def _check_labels(name: str, labels: Sequence[str], wanted: int) -> None:

@@ -454,3 +454,48 @@ def test_no_kernel_is_handed_a_row_with_nothing_to_attend_to(
     allowed = mask if mask.dtype == torch.bool else mask > -torch.inf
     assert allowed.any(dim=-1).all()
     torch.testing.assert_close(output, scaled_dot_product_attention(q, k, v, **call)[0])
+
+
+@pytest.mark.parametrize("axes", [(), (B,), (B, H), (B, H, 1)])
+@pytest.mark.parametrize(
+    ("t", "s", "options", "asked"),
+    [
+        (T, T, {"causal": True}, "causal"),
+        (T, T, {"causal": True, "scale": 0.3}, "causal"),
+        (1, S, {"causal": True}, "nothing"),
+        (1, S, {"causal": True, "mask": True}, "mask"),
+        (T, S, {}, "nothing"),
+        (T, S, {"causal": True}, "mask"),
+        (T, T, {"causal": True, "scale": -0.3}, "mask"),
+        (T, T, {"causal": True, "mask": True}, "mask"),
+        (T, T, {"causal": True, "score_bias": True}, "mask"),
+        (T, S, {"score_bias": True}, "mask"),
+    ],
+)
+def test_no_mask_is_made_that_a_kernel_can_do_without(
+    axes: tuple[int, ...],
+    t: int,
+    s: int,
+    options: dict,
+    asked: str,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    # However many axes stand in front, and whatever their sizes are.
+    q, k, v = (torch.randn(*axes, length, D_K) for length in (t, s, s))
+    if "mask" in options:
+        options = options | {"mask": (torch.rand(t, s) < 0.5) | torch.eye(t, s).bool()}
+    if "score_bias" in options:
+        options = options | {"score_bias": torch.randn(t, s)}
+    seen: list[tuple[bool, bool]] = []
+    kernel = F.scaled_dot_product_attention
+
+    def spy(*inputs: Tensor, **given) -> Tensor:
+        causal = given.get("is_causal", False)
+        seen.append((causal, given["attn_mask"] is not None))
+        return kernel(*inputs, **given)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    output = fused_attention(q, k, v, **options)
+    assert seen == [(asked == "causal", asked == "mask")]
+    open_output, _ = scaled_dot_product_attention(q, k, v, **options)
+    torch.testing.assert_close(output, open_output, rtol=1e-5, atol=1e-5)

@@ -50,7 +50,9 @@ def test_after_a_reset_the_old_is_gone():
     for layer in cache.layers:
         layer.append(old, old)
     memory = cache.layers[0].keys.data_ptr()
+    cache.last_tokens = torch.zeros(B, dtype=torch.long)
     cache.reset()
+    assert cache.last_tokens is None
     assert cache.length == 0
     keys, values = cache.layers[0].append(new, new)
     assert torch.equal(keys, new)
@@ -64,6 +66,17 @@ def test_its_bytes_by_the_formula(dtype: torch.dtype, size: int):
     # Two, keys and values, of each layer, head, token and feature.
     assert cache.nbytes == 2 * 4 * 2 * 3 * 7 * 5 * size
     assert cache.layers[0].keys.dtype == dtype
+
+
+def test_it_sets_aside_what_it_says_and_nothing_more():
+    cache = KVCache(**SIZES)
+    memory = {
+        tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
+        for layer in cache.layers
+        for tensor in (layer.keys, layer.values)
+    }
+    assert sum(memory.values()) == cache.nbytes
+    assert (cache.batch_size, cache.max_length) == (B, S)
 
 
 def test_a_full_cache_says_so_and_keeps_what_it_has():
@@ -91,3 +104,22 @@ def test_another_batch_is_refused():
 def test_sizes_must_be_positive(name: str):
     with pytest.raises(ValueError, match=f"^{name}=0 must be positive$"):
         KVCache(**(SIZES | {name: 0}))
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_size_of_one_will_do(name: str):
+    cache = KVCache(**(SIZES | {name: 1}))
+    assert cache.nbytes == 2 * 4 * 2 * 3 * 7 * 5 * 4 // SIZES[name]
+
+
+def test_each_layer_may_have_a_number_of_heads_of_its_own():
+    cache = KVCache(**(SIZES | {"num_layers": 2, "num_kv_heads": [3, 1]}))
+    assert [layer.keys.shape[1] for layer in cache.layers] == [3, 1]
+    assert [layer.values.shape[1] for layer in cache.layers] == [3, 1]
+    one = KVCache(**(SIZES | {"num_layers": 1, "num_kv_heads": 1})).nbytes
+    assert cache.nbytes == 4 * one
+    message = "^num_kv_heads has 2 layers; num_layers=3$"
+    with pytest.raises(ValueError, match=message):
+        KVCache(**(SIZES | {"num_layers": 3, "num_kv_heads": [3, 1]}))
+    with pytest.raises(ValueError, match=r"^num_kv_heads=0 must be positive$"):
+        KVCache(**(SIZES | {"num_layers": 2, "num_kv_heads": [3, 0]}))

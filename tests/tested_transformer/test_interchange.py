@@ -142,6 +142,11 @@ def test_what_ours_has_not_is_refused(settings: dict, message: str) -> None:
     ("settings", "message"),
     [
         (
+            {"head_dim": 5},
+            f"num_heads={H} of head_dim=5 must be d_model={D} wide in "
+            f"nn.MultiheadAttention; they are {5 * H}",
+        ),
+        (
             {"num_kv_heads": 1},
             f"num_kv_heads=1 must equal num_heads={H}: PyTorch's heads share no keys",
         ),

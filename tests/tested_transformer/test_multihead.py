@@ -252,6 +252,14 @@ def test_the_projections_have_the_names_of_the_field():
         ({"num_heads": 0}, "d_model=12 and num_heads=0 must be positive"),
         ({"d_model": -12}, "d_model=-12 and num_heads=3 must be positive"),
         ({"d_context": 0}, "d_context=0 must be positive"),
+        (
+            {"head_dim": 0},
+            "d_model=12, num_heads=3 and head_dim=0 must be positive",
+        ),
+        (
+            {"num_heads": 0, "head_dim": 5},
+            "d_model=12, num_heads=0 and head_dim=5 must be positive",
+        ),
         ({"dropout": 1.5}, "dropout=1.5 must lie between 0 and 1"),
         ({"num_kv_heads": 2}, "num_kv_heads=2 must divide num_heads=3"),
         ({"num_kv_heads": 0}, "num_kv_heads=0 must divide num_heads=3"),
@@ -446,3 +454,30 @@ def test_what_belongs_to_self_attention_is_refused_across():
         with pytest.raises(ValueError, match=message):
             layer(x, context=x, **{name: extra})
     assert cache.length == 0
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("num_kv_heads", [1, 2])
+def test_heads_may_be_wider_or_narrower_than_the_model(num_kv_heads: int, fused: bool):
+    layer = MultiHeadAttention(
+        d_model=11, num_heads=2, head_dim=3, num_kv_heads=num_kv_heads, fused=fused
+    )
+    assert layer.q_proj.weight.shape == (6, 11)
+    assert layer.k_proj.weight.shape == (3 * num_kv_heads, 11)
+    assert layer.o_proj.weight.shape == (11, 6)
+    x = torch.randn(2, 5, 11)
+    q, k, v = (
+        split_heads(each(x), heads)
+        for each, heads in (
+            (layer.q_proj, 2),
+            (layer.k_proj, num_kv_heads),
+            (layer.v_proj, num_kv_heads),
+        )
+    )
+    keys = [q @ k[:, [head // (2 // num_kv_heads)]].mT for head in range(2)]
+    scores = torch.stack([keys[head][:, head] for head in range(2)], dim=1) / 3**0.5
+    future = torch.ones(5, 5).triu(diagonal=1).bool()
+    weights = scores.masked_fill(future, float("-inf")).softmax(dim=-1)
+    heads = weights @ v.repeat_interleave(2 // num_kv_heads, dim=1)
+    wanted = layer.o_proj(merge_heads(heads))
+    torch.testing.assert_close(layer(x, causal=True), wanted)

@@ -9,7 +9,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
 from tested_transformer import plots
-from tested_transformer.plots import curves, head_maps, weight_map
+from tested_transformer.plots import curves, head_maps, marks, points, weight_map
 
 # Two heads, three queries, four keys.
 WEIGHTS = torch.tensor(
@@ -48,6 +48,19 @@ def test_each_head_has_a_map_of_its_weights():
     assert [label.get_text() for label in first.get_yticklabels()] == QUERIES
     # The first query is the top row.
     assert first.yaxis_inverted()
+
+
+def test_marks_fill_the_cells_that_are_true():
+    marked = torch.tensor([[True, False, True], [False, False, True]])
+    figure = marks(marked, rows=["p", "q"], columns=["x", "y", "z"])
+    (drawn,) = drawn_weights(figure)
+    assert drawn.tolist() == marked.float().tolist()
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["p", "q"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["x", "y", "z"]
+    assert set(re.findall(r"#[0-9a-f]{6}", svg(figure))) <= PALETTE
+    with pytest.raises(ValueError, match="columns has 2 labels, weights need 3"):
+        marks(marked, rows=["p", "q"], columns=["x", "y"])
 
 
 def test_heads_are_numbered_and_keys_are_queries_by_default():
@@ -174,3 +187,26 @@ def test_a_whole_batch_is_not_drawn():
     message = "weights must be (H, T, S), one sequence alone; it is (0, 3, 4)"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         head_maps(WEIGHTS[:0], queries=QUERIES, keys=KEYS)
+
+
+def test_points_are_drawn_where_they_are_and_joined_by_nothing():
+    groups = {"first": [(1.0, 2.0), (2.0, 8.0)], "second": [(3.0, 5.0)]}
+    figure = points(groups, x_label="score", y_label="damage")
+    (axes,) = figure.axes
+    drawn = {
+        str(line.get_label()): [tuple(point) for point in line.get_xydata().tolist()]
+        for line in axes.get_lines()
+    }
+    assert drawn == groups
+    assert {line.get_linestyle() for line in axes.get_lines()} == {"None"}
+    assert len({line.get_marker() for line in axes.get_lines()}) == 2
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("score", "damage")
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+
+
+def test_points_want_groups_with_points():
+    labels = {"x_label": "score", "y_label": "damage"}
+    with pytest.raises(ValueError, match=r"^groups has 0 entries; it takes 1 to 4$"):
+        points({}, **labels)
+    with pytest.raises(ValueError, match=r"^groups\['second'\] has no points$"):
+        points({"first": [(1.0, 2.0)], "second": []}, **labels)

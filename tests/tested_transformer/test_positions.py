@@ -230,3 +230,10 @@ def test_bias_by_hand():
 def test_bad_slopes_are_named(given, message: str):
     with pytest.raises(ValueError, match=f"^{message}$"):
         alibi_slopes(**given)
+
+
+def test_tables_are_made_where_the_positions_are():
+    positions = torch.arange(T, device="meta")
+    assert rotary_table(positions, D_K).device.type == "meta"
+    slopes = alibi_slopes(H).to("meta")
+    assert alibi_bias(slopes, T).device.type == "meta"

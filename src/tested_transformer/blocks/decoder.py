@@ -22,6 +22,7 @@ class DecoderBlock(nn.Module):
     Args:
         d_model: D, the width of input and output.
         num_heads: H, the heads of attention.
+        head_dim: The width of a head; ``d_model // num_heads`` by default.
         num_kv_heads: Heads of keys and values; ``num_heads`` by default.
         d_ff: The width inside the feed-forward; ``4 * d_model`` by default.
         activation: One of ``ACTIVATIONS``.
@@ -46,6 +47,7 @@ class DecoderBlock(nn.Module):
         *,
         d_model: int,
         num_heads: int,
+        head_dim: int | None = None,
         num_kv_heads: int | None = None,
         d_ff: int | None = None,
         activation: str = "gelu",
@@ -62,6 +64,7 @@ class DecoderBlock(nn.Module):
         self.attention = MultiHeadAttention(
             d_model=d_model,
             num_heads=num_heads,
+            head_dim=head_dim,
             num_kv_heads=num_kv_heads,
             dropout=dropout,
             bias=bias,

@@ -12,11 +12,17 @@ from tested_transformer.checkpoints.loading import (
     load_checkpoint,
 )
 from tested_transformer.checkpoints.saving import CheckpointWriter, save_checkpoint
+from tested_transformer.checkpoints.shipping import (
+    ShippedModel,
+    load_shipped,
+    ship_model,
+)
 
 __all__ = [
     "Checkpoint",
     "CheckpointError",
     "CheckpointWriter",
+    "ShippedModel",
     "from_gpt2",
     "from_nanogpt",
     "has_checkpoint",
@@ -24,6 +30,8 @@ __all__ = [
     "load_checkpoint",
     "load_gpt2",
     "load_nanogpt",
+    "load_shipped",
     "save_checkpoint",
+    "ship_model",
     "to_gpt2",
 ]

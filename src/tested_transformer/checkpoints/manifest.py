@@ -15,7 +15,15 @@ from tested_transformer.checkpoints.errors import CheckpointError
 from tested_transformer.checkpoints.tensors import FileRecord
 from tested_transformer.gpt import GPTConfig
 
-__all__ = ["FORMAT", "MANIFEST", "TENSOR_FILE", "VERSION", "Manifest", "tensor_file"]
+__all__ = [
+    "FORMAT",
+    "MANIFEST",
+    "TENSOR_FILE",
+    "VERSION",
+    "Manifest",
+    "read_config",
+    "tensor_file",
+]
 
 MANIFEST = "checkpoint.json"
 FORMAT = "tested-transformer checkpoint"
@@ -96,7 +104,7 @@ class Manifest:
             raise CheckpointError(f"{path} lacks what a checkpoint has") from None
         if foreign:
             raise CheckpointError(f"{path} names a file {foreign[0]!r}")
-        return cls(_read_config(values, path), settings, training, files)
+        return cls(read_config(values, path), settings, training, files)
 
     # --8<-- [end:read]
 
@@ -118,13 +126,25 @@ def _check_json(name: str, value: Any) -> None:
         )
 
 
-def _read_config(values: dict[str, Any], path: Path) -> GPTConfig:
+def read_config(values: dict[str, Any], path: Path) -> GPTConfig:
+    """Make a configuration of what a file says.
+
+    Args:
+        values: Its fields, by name.
+        path: Which file, for the message of an error.
+
+    Raises:
+        CheckpointError: If this library knows no such model.
+    """
     unknown = sorted(values.keys() - {field.name for field in fields(GPTConfig)})
     if unknown:
         raise CheckpointError(
             f"{path}: config has {', '.join(unknown)}, which this library does not know"
         )
     try:
+        kept = values.get("kept_heads")
+        if kept is not None:  # JSON has lists alone.
+            values = {**values, "kept_heads": tuple(tuple(heads) for heads in kept)}
         return GPTConfig(**values)
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: config: {error}") from None

@@ -11,6 +11,9 @@ __all__ = ["POSITIONS", "GPTConfig"]
 
 POSITIONS = ("learned", "sinusoidal", "rotary", "alibi", "none")
 
+_Settings = dict[str, int | float | str | bool | None]
+_NOT_OURS = {"self", "head_dim"}
+
 
 # --8<-- [start:config]
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +42,8 @@ class GPTConfig:
             in a head of its own: at first every block passes on what it was given,
             and every token is as likely as any other.
         fused: Use PyTorch's fused kernels for attention.
+        kept_heads: Of each layer the heads that pruning left, by their numbers before;
+            all of them by default. A head stays ``d_model // num_heads`` wide.
 
     Raises:
         ValueError: If a setting does not fit.
@@ -63,6 +68,7 @@ class GPTConfig:
     smear: bool = False
     zero_init: bool = False
     fused: bool = True
+    kept_heads: tuple[tuple[int, ...], ...] | None = None
 
     # --8<-- [end:config]
 
@@ -86,13 +92,51 @@ class GPTConfig:
             raise ValueError(f"d_model={self.d_model} must be even for sinusoids")
         # Its modules check the rest; on this device they take no memory.
         with torch.device("meta"):
-            block = DecoderBlock(**self.block_settings())
+            block = DecoderBlock(**self._whole_block())
         if self.positions == "rotary" and block.attention.head_dim % 2:
             raise ValueError(
                 f"head_dim={block.attention.head_dim} must be even for rotary positions"
             )
 
-    def block_settings(self) -> dict[str, int | float | str | bool | None]:
-        """Give what each block is made with."""
-        names = signature(DecoderBlock.__init__).parameters.keys() - {"self"}
-        return {name: getattr(self, name) for name in sorted(names)}
+        if self.kept_heads is not None:
+            self._check_kept(self.kept_heads)
+
+    def block_settings(self, layer: int = 0) -> _Settings:
+        """Give what a block is made with: each layer's the same, but for pruning."""
+        if self.kept_heads is None:
+            return self._whole_block()
+        num_heads = len(self.kept_heads[layer])
+        return {
+            **self._whole_block(),
+            "num_heads": num_heads,
+            "num_kv_heads": num_heads // self._group,
+            "head_dim": self.d_model // self.num_heads,
+        }
+
+    def _whole_block(self) -> _Settings:
+        names = signature(DecoderBlock.__init__).parameters.keys()
+        return {name: getattr(self, name) for name in sorted({*names} - _NOT_OURS)}
+
+    @property
+    def _group(self) -> int:
+        """How many heads share a head of keys and values."""
+        return self.num_heads // (self.num_kv_heads or self.num_heads)
+
+    def _check_kept(self, kept: tuple[tuple[int, ...], ...]) -> None:
+        if len(kept) != self.num_layers:
+            raise ValueError(
+                f"kept_heads has {len(kept)} layers; num_layers={self.num_layers}"
+            )
+        for layer, heads in enumerate(kept):
+            known = [head for head in range(self.num_heads) if head in heads]
+            if not heads or [*heads] != known:
+                raise ValueError(
+                    f"kept_heads[{layer}]={heads} must be one or more of the heads 0 "
+                    f"to {self.num_heads - 1}, in order"
+                )
+            groups = {head // self._group for head in heads}
+            if len(heads) != len(groups) * self._group:
+                raise ValueError(
+                    f"kept_heads[{layer}]={heads} must be whole groups: "
+                    f"{self._group} heads in a row share their keys and values"
+                )

@@ -62,7 +62,8 @@ class GPT(nn.Module):
             self.smear = nn.Parameter(torch.zeros(d_model))
         self.dropout = nn.Dropout(config.dropout) if config.dropout else nn.Identity()
         self.blocks = nn.ModuleList(
-            DecoderBlock(**config.block_settings()) for _ in range(config.num_layers)
+            DecoderBlock(**config.block_settings(layer))
+            for layer in range(config.num_layers)
         )
         self.norm = make_norm(config.norm, d_model, bias=config.bias)
         if not config.tie_head:
@@ -108,7 +109,7 @@ class GPT(nn.Module):
             x = block(
                 x,
                 mask=mask,
-                **order,
+                **order[index],
                 cache=None if cache is None else cache.layers[index],
                 return_weights=return_weights,
             )
@@ -155,17 +156,20 @@ class GPT(nn.Module):
 
     def _order(
         self, positions: Tensor | None, start: int, end: int
-    ) -> dict[str, Tensor]:
+    ) -> list[dict[str, Tensor]]:
         """Give what tells the heads of each block about order, if anything does."""
+        layers = range(self.config.num_layers)
         if self.config.positions == "alibi":
             # Padding on the left moves queries and keys alike.
-            return {"score_bias": alibi_bias(self.slopes, end - start, end)}
+            bias = alibi_bias(self.slopes, end - start, end)
+            kept = self.config.kept_heads
+            return [{"score_bias": bias[:, kept[i]] if kept else bias} for i in layers]
         if self.config.positions == "rotary":
             if positions is None:
-                return {"rotary": self.position_table[:, start:end]}
+                return [{"rotary": self.position_table[:, start:end]} for _ in layers]
             table = self.position_table[:, positions]
-            return {"rotary": table[:, :, None]}  # the same turns for all heads
-        return {}
+            return [{"rotary": table[:, :, None]} for _ in layers]  # alike in all heads
+        return [{} for _ in layers]
 
     # --8<-- [end:embed]
 
@@ -218,7 +222,7 @@ class GPT(nn.Module):
         return KVCache(
             num_layers=self.config.num_layers,
             batch_size=batch_size,
-            num_kv_heads=attention.num_kv_heads,
+            num_kv_heads=[block.attention.num_kv_heads for block in self.blocks],
             max_length=max_length,
             head_dim=attention.head_dim,
             dtype=attention.k_proj.weight.dtype,

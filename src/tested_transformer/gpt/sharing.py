@@ -23,12 +23,13 @@ def with_fewer_keys(model: GPT, num_kv_heads: int) -> GPT:
         num_kv_heads: Heads of keys and values in the copy; divides those of ``model``.
 
     Raises:
-        ValueError: If ``num_kv_heads`` does not divide the model's.
+        ValueError: If ``num_kv_heads`` does not divide the model's, or the model was
+            pruned.
 
     Source: Ainslie et al., 2023, "GQA: Training Generalized Multi-Query Transformer
     Models from Multi-Head Checkpoints", section 2.1.
     """
-    before = model.blocks[0].attention.num_kv_heads
+    before = _num_kv_heads(model)
     if num_kv_heads < 1 or before % num_kv_heads:
         raise ValueError(
             f"num_kv_heads={num_kv_heads} must divide the model's num_kv_heads={before}"
@@ -49,3 +50,9 @@ def with_fewer_keys(model: GPT, num_kv_heads: int) -> GPT:
 
 
 # --8<-- [end:sharing]
+
+
+def _num_kv_heads(model: GPT) -> int:
+    if model.config.kept_heads is not None:
+        raise ValueError("model was pruned: its keys have to be shared before that")
+    return model.blocks[0].attention.num_kv_heads

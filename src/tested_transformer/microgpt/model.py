@@ -33,7 +33,7 @@ def softmax(scores: Vector) -> Vector:
     # The largest becomes 0, so that no exponential overflows; no weight changes.
     largest = max([score.value for score in scores])
     exps = [(score + -largest).exp() for score in scores]
-    share = sum(exps) ** -1
+    share = sum(exps) ** -1.0
     return [number * share for number in exps]
 
 

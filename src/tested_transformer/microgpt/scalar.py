@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from itertools import count
+from itertools import count, starmap
+from operator import attrgetter, mul
 
 __all__ = ["Scalar", "Vector", "dot"]
 
@@ -74,7 +75,7 @@ class Scalar:
         self.grad = 1.0
         # From the youngest to the oldest: when a number has its turn, all that it went
         # into have had theirs, and its own gradient is complete.
-        for number in sorted(found, key=lambda number: number.born, reverse=True):
+        for number in sorted(found, key=attrgetter("born"), reverse=True):
             grad = number.grad
             for parent, slope in zip(number.parents, number.slopes, strict=True):
                 parent.grad += slope * grad
@@ -84,13 +85,14 @@ class Scalar:
 
 # --8<-- [start:dot]
 Vector = list[Scalar]
+_value = attrgetter("value")
 
 
 def dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
     """Multiply two vectors: one number that has all their entries for parents."""
-    x, y = [number.value for number in a], [number.value for number in b]
-    value = sum([p * q for p, q in zip(x, y, strict=True)])
-    return Scalar(value, (*a, *b), (*y, *x))
+    x, y = tuple(map(_value, a)), tuple(map(_value, b))
+    value = sum(starmap(mul, zip(x, y, strict=True)))
+    return Scalar(value, (*a, *b), y + x)
 
 
 # --8<-- [end:dot]

@@ -1,5 +1,11 @@
 """Text for a model: corpora, tokenizers, and batches to predict the next token of."""
 
+from tested_transformer.text.agreement import (
+    Agreement,
+    agreements,
+    name_target,
+    subject_target,
+)
 from tested_transformer.text.batches import batch_at, num_windows, split
 from tested_transformer.text.bytepairs import BytePairTokenizer, bpe_tokenizer
 from tested_transformer.text.corpora import CORPORA, Corpus, load_corpus
@@ -21,6 +27,7 @@ from tested_transformer.text.tokenizers import (
 __all__ = [
     "CORPORA",
     "STORY_RULES",
+    "Agreement",
     "BytePairTokenizer",
     "CharTokenizer",
     "Corpus",
@@ -28,14 +35,17 @@ __all__ = [
     "Stories",
     "Tokenizer",
     "Word",
+    "agreements",
     "batch_at",
     "bpe_tokenizer",
     "load_corpus",
+    "name_target",
     "num_windows",
     "open_tokens",
     "save_tokens",
     "split",
     "story_entropy",
+    "subject_target",
     "tokenizer_from_dict",
     "write_stories",
 ]

@@ -118,6 +118,7 @@ def at_each_line(folder: Path) -> list[dict]:
     """
     save_numbered(folder / "before", 1)
     found: list[dict] = []
+    read: dict[tuple[bytes, ...], int] = {}  # what was found in such files before
     ended, line = "killed", 0
     while ended == "killed":
         line += 1
@@ -130,7 +131,10 @@ def at_each_line(folder: Path) -> list[dict]:
 
         ended = end_of(in_a_child(work))
         files = sorted(file.name for file in place.iterdir())
-        there = {"ended": ended, "number": number_in(place), "files": files}
+        content = (*map(str.encode, files), *((place / f).read_bytes() for f in files))
+        if content not in read:
+            read[content] = number_in(place)
+        there = {"ended": ended, "number": read[content], "files": files}
         if not found or any(found[-1][name] != what for name, what in there.items()):
             save_numbered(place, 3)
             after = {"next": number_in(place), "files_next": len(os.listdir(place))}

@@ -36,3 +36,9 @@ def test_nothing_to_fill_needs_no_mask():
     assert torch.equal(tokens, torch.tensor([[5, 6], [1, 2]]))
     assert positions is None
     assert mask is None
+
+
+def test_sequences_are_laid_out_where_they_are_asked_for():
+    for contexts in ([[1, 2], [3]], [[1, 2], [3, 4]]):
+        laid_out = [x for x in pad_left(contexts, device="meta") if x is not None]
+        assert {tensor.device.type for tensor in laid_out} == {"meta"}

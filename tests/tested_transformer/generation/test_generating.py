@@ -255,3 +255,13 @@ def test_both_take_the_same_settings():
 
     one, other = signature(generating.generate), signature(generating.stream)
     assert one.parameters == other.parameters
+
+
+@pytest.mark.parametrize(
+    "only_the_likeliest", [{"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}]
+)
+def test_every_filter_reaches_the_draw(model: GPT, only_the_likeliest: dict):
+    likeliest = generate(model, PROMPTS, max_new_tokens=5, temperature=0.0)
+    hot = {"max_new_tokens": 5, "temperature": 9.0, "seed": 1}
+    assert generate(model, PROMPTS, **hot) != likeliest
+    assert generate(model, PROMPTS, **hot, **only_the_likeliest) == likeliest

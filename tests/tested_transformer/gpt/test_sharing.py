@@ -64,3 +64,10 @@ def test_groups_must_be_whole(num_kv_heads: int):
     message = f"^num_kv_heads={num_kv_heads} must divide the model's num_kv_heads=6$"
     with pytest.raises(ValueError, match=message):
         with_fewer_keys(GPT(CONFIG), num_kv_heads)
+
+
+def test_a_pruned_model_is_refused():
+    pruned = GPT(replace(CONFIG, kept_heads=((0, 1), (2,), (5,))))
+    message = "^model was pruned: its keys have to be shared before that$"
+    with pytest.raises(ValueError, match=message):
+        with_fewer_keys(pruned, 1)

@@ -1,4 +1,4 @@
-"""What test_distributed.py starts in two processes, and in one: train, and tell."""
+"""What test_distributed.py does alone, and starts in two processes: train, and tell."""
 
 import json
 import os
@@ -11,13 +11,13 @@ from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import (
     Recipe,
     TrainingState,
+    World,
     choose_device,
     join_world,
     leave_world,
     train,
 )
 
-torch.set_num_threads(1)
 CONFIG = GPTConfig(vocab_size=11, max_seq_len=7, d_model=12, num_heads=3, num_layers=2)
 RECIPE = Recipe(
     steps=6,
@@ -31,9 +31,9 @@ RECIPE = Recipe(
 TOKENS = torch.randint(11, (503,), generator=torch.Generator().manual_seed(3))
 
 
-def run(name: str, recipe: Recipe, shard: bool, rank: int) -> dict[str, object]:
+def run(name: str, recipe: Recipe, shard: bool, world: World) -> dict[str, object]:
     """Train halfway, be told to stop, and go on in a new model from what was saved."""
-    torch.manual_seed(rank)
+    torch.manual_seed(world.rank)
     reports, saved, told = [], [], {}
     text = {"validation": TOKENS[:101], "world": world, "shard": shard}
 
@@ -45,7 +45,7 @@ def run(name: str, recipe: Recipe, shard: bool, rank: int) -> dict[str, object]:
 
     def stop() -> bool:
         asked.append(1)
-        return len(asked) == 3 and rank == world.size - 1
+        return len(asked) == 3 and world.rank == world.size - 1
 
     first = train(GPT(CONFIG), TOKENS, recipe, save=keep, stop=stop, **text)
     told["stopped"] = first.step
@@ -68,16 +68,19 @@ def run(name: str, recipe: Recipe, shard: bool, rank: int) -> dict[str, object]:
     }
 
 
-if __name__ == "__main__":
-    world = join_world(choose_device("cpu"))
+def tell(folder: str, world: World) -> None:
+    """Do all runs, and write down what came of them."""
     found = [
-        run("adamw", RECIPE, False, world.rank),
-        run("muon", replace(RECIPE, optimizer="muon", accumulate=2), False, world.rank),
-        run("adamw sharded", replace(RECIPE, accumulate=2), True, world.rank),
-        run("muon sharded", replace(RECIPE, optimizer="muon"), True, world.rank),
+        run("adamw", RECIPE, False, world),
+        run("muon", replace(RECIPE, optimizer="muon", accumulate=2), False, world),
+        run("adamw sharded", replace(RECIPE, accumulate=2), True, world),
+        run("muon sharded", replace(RECIPE, optimizer="muon"), True, world),
     ]
-    with open(
-        os.path.join(sys.argv[1], f"{world.rank}-of-{world.size}.json"), "w"
-    ) as f:
+    with open(os.path.join(folder, f"{world.rank}-of-{world.size}.json"), "w") as f:
         json.dump(found, f)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    tell(sys.argv[1], join_world(choose_device("cpu")))
     leave_world()

@@ -1,0 +1,193 @@
+"""Train the models that the book ships, from scratch: ``make models``.
+
+Each is a run of ``tested-transformer train``, in ``.cache/models``; a run that was
+interrupted goes on. What ships is its last weights, in half precision, beside a card.
+"""
+
+import argparse
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.stamp import commit
+from tested_transformer.checkpoints import (
+    has_checkpoint,
+    load_checkpoint,
+    load_shipped,
+    ship_model,
+)
+from tested_transformer.cli import main as command
+from tested_transformer.generation import generate
+from tested_transformer.gpt import GPT
+from tested_transformer.heads import (
+    delimiter_target,
+    first_token_target,
+    head_scores,
+    induction_target,
+    previous_token_target,
+    record_heads,
+    repeated_tokens,
+    same_token_target,
+    uniform_score,
+)
+from tested_transformer.text import (
+    Tokenizer,
+    agreements,
+    load_corpus,
+    name_target,
+    split,
+    subject_target,
+    tokenizer_from_dict,
+    write_stories,
+)
+from tested_transformer.training import evaluate, honest_loss
+
+__all__ = ["COMMANDS", "about", "grammar_scores", "make_model", "sample"]
+
+# The textbook's model, as chapter 15 builds it, trained in the fewest seconds.
+_TRAIN = (
+    "train {text} --positions learned --activation gelu --bias --tie-head "
+    "--no-qk-norm --no-smear --no-zero-init --context 128 --lr 0.005 "
+    "--embedding-lr 0.005 --precision fp32 --threads 1 {rest}"
+)
+_SIZE = "--width 64 --layers 3 --steps 1500 --seed"
+COMMANDS = {
+    "grammar": _TRAIN.format(text="grammar", rest=f"{_SIZE} 1"),
+    "shakespeare": _TRAIN.format(text="shakespeare", rest="--steps 2200 --seed 1"),
+    **{
+        f"grammar-{seed}": _TRAIN.format(text="grammar", rest=f"{_SIZE} {seed}")
+        for seed in range(2, 6)
+    },
+}
+_SAMPLE = 200
+_STORIES, _STORIES_SEED = 16_000, 1000
+
+
+def make_model(name: str, runs: Path, out: Path) -> dict[str, Any]:
+    """Train one of the models, or go on with it, and ship it.
+
+    Args:
+        name: One of ``COMMANDS``.
+        runs: Where the run is kept.
+        out: Where the models lie side by side.
+
+    Returns:
+        Its card.
+
+    Raises:
+        RuntimeError: If the run did not end.
+    """
+    folder = runs / name
+    words = [*shlex.split(COMMANDS[name]), "--out", str(folder), "--sample", "0"]
+    if command([*words, *(["--resume"] if has_checkpoint(folder) else [])]):
+        raise RuntimeError(f"{name} was not trained to its end")
+    checkpoint = load_checkpoint(folder)
+    settings = {key: checkpoint.settings[key] for key in ("text", "tokenizer")}
+    recipe = {**checkpoint.settings["recipe"]}
+    del recipe["evaluate_every"]  # looks on, and changes nothing
+    # First the weights alone: what the card says of them holds for what ships.
+    ship_model(out / name, checkpoint.model())
+    model = load_shipped(out / name).model
+    card = {
+        "name": name,
+        "command": f"tested-transformer {COMMANDS[name]}",
+        **settings,
+        "recipe": recipe,
+        **about(model, settings),
+        "torch": torch.__version__,
+        "commit": commit(),
+    }
+    ship_model(out / name, model, card)
+    if settings["text"]["name"] == "grammar":
+        scores = grammar_scores(model, tokenizer_from_dict(settings["tokenizer"]))
+        (out / name / "heads.json").write_text(json.dumps(scores, indent=1) + "\n")
+    return load_shipped(out / name).card
+
+
+def about(model: GPT, settings: dict[str, Any]) -> dict[str, Any]:
+    """Measure a model on what was held out of its text, and let it write.
+
+    Args:
+        model: The model.
+        settings: What its run says of ``text`` and ``tokenizer``.
+    """
+    tokenizer = tokenizer_from_dict(settings["tokenizer"])
+    corpus = load_corpus(settings["text"]["name"])
+    held_out = split(torch.tensor(tokenizer.encode(corpus.text)))[1]
+    honest = honest_loss(model, held_out)
+    return {
+        "loss": {
+            "held_out": round(evaluate(model, held_out), 4),
+            "characters": len(held_out),
+            "honest": round(honest.prefix, 4),
+            "one_pass": round(honest.full, 4),
+            "bound": corpus.entropy,
+        },
+        "sample": sample(model, tokenizer),
+    }
+
+
+def sample(model: GPT, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Let a model write, and give what it wrote and how well it predicts that."""
+    start = tokenizer.encode("\n")
+    settings = {"max_new_tokens": _SAMPLE, "temperature": 0.8, "seed": 0}
+    (new,) = generate(model, [start], **settings)
+    text = tokenizer.decode([*start, *new])
+    loss = evaluate(model, torch.tensor([*start, *new]))
+    return {"text": text, "loss": round(loss, 4)}
+
+
+def grammar_scores(model: GPT, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Score every head of a model of the stories, on stories that it has not read."""
+    stories = write_stories(_STORIES, seed=_STORIES_SEED)
+    tokens = torch.tensor(tokenizer.encode(stories.text))
+    length = model.config.max_seq_len
+    windows = tokens[: len(tokens) // length * length].view(-1, length)
+    starts = [row * length for row in range(len(windows))]
+    ends = tokenizer.encode(" ,.\n")
+    targets = {
+        "previous token": previous_token_target(windows),
+        "first token": first_token_target(windows),
+        "delimiter": delimiter_target(windows, ends),
+        "same token": same_token_target(windows),
+        "subject of the verb": subject_target([*agreements(stories)], starts, length),
+        "name that came before": name_target(stories, starts, length, letter=2),
+    }
+    weights = record_heads(model, windows).weights
+    scores = {name: head_scores(weights, each) for name, each in targets.items()}
+    repeated = repeated_tokens(tokenizer.vocab_size, 32, num_sequences=32)
+    weights = record_heads(model, repeated).weights
+    scores["induction"] = head_scores(weights, induction_target(repeated))
+    return {
+        "text": f"write_stories({_STORIES}, seed={_STORIES_SEED})",
+        "scores": {
+            name: [[round(score, 3) for score in row] for row in each.tolist()]
+            for name, each in scores.items()
+        },
+        "of an even head": {
+            name: round(uniform_score(each), 3) for name, each in targets.items()
+        },
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make all models, or some."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.models",
+        description="Train the models that the book ships, and write their cards.",
+    )
+    parser.add_argument("names", nargs="*", help=f"which of {', '.join(COMMANDS)}")
+    parser.add_argument("--runs", type=Path, default=Path(".cache/models"))
+    parser.add_argument("--out", type=Path, default=Path("docs/assets/models"))
+    options = parser.parse_args(arguments)
+    for name in options.names or COMMANDS:
+        card = make_model(name, options.runs, options.out)
+        print(f"{name}: {card['weights']['bytes']:,} bytes, {card['loss']}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The models that the book ships are what their cards say."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+from benchmarks.models import COMMANDS, grammar_scores, sample
+
+from tested_transformer.checkpoints import load_shipped
+from tested_transformer.cli.command import _parser
+from tested_transformer.cli.options import MODEL, TRAINING, given
+from tested_transformer.text import tokenizer_from_dict, write_stories
+from tested_transformer.training import evaluate, honest_loss
+
+MODELS = Path(__file__).resolve().parents[2] / "docs" / "assets" / "models"
+GRAMMAR = [name for name in COMMANDS if name.startswith("grammar")]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def test_what_ships_is_what_is_made() -> None:
+    assert sorted(folder.name for folder in MODELS.iterdir()) == sorted(COMMANDS)
+    files = {
+        name: sum(file.stat().st_size for file in (MODELS / name).iterdir())
+        for name in COMMANDS
+    }
+    assert max(files.values()) <= 2_000_000
+    assert files["grammar"] + files["shakespeare"] <= 2_000_000
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_card_says_how_its_model_was_made(name: str) -> None:
+    shipped = load_shipped(MODELS / name)  # compares the weights with their hash
+    card = shipped.card
+    assert card["name"] == name
+    assert card["command"] == f"tested-transformer {COMMANDS[name]}"
+    typed = _parser().parse_args(shlex.split(COMMANDS[name]))
+    config, recipe = given(typed, MODEL), given(typed, TRAINING)
+    assert {key: card["config"][key] for key in config} == config
+    assert {key: card["recipe"][key] for key in recipe} == recipe
+    assert card["torch"].startswith("2.13")
+    assert len(card["commit"]) == 40
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_model_predicts_its_own_sample_as_its_card_says(name: str) -> None:
+    shipped = load_shipped(MODELS / name)
+    tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
+    told = shipped.card["sample"]
+    loss = evaluate(shipped.model, torch.tensor(tokenizer.encode(told["text"])))
+    assert loss == pytest.approx(told["loss"], abs=2e-3)
+    assert sample(shipped.model, tokenizer)["text"][:20] == told["text"][:20]
+
+
+@pytest.mark.parametrize("name", GRAMMAR)
+def test_the_loss_holds_on_stories_that_no_model_has_read(name: str) -> None:
+    shipped = load_shipped(MODELS / name)
+    tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
+    stories = write_stories(16_000, seed=77)
+    tokens = torch.tensor(tokenizer.encode(stories.text))
+    loss = evaluate(shipped.model, tokens)
+    assert loss == pytest.approx(shipped.card["loss"]["held_out"], abs=0.03)
+    # No honest model beats the grammar itself.
+    assert loss > stories.surprisal / len(stories.text)
+    assert shipped.card["loss"]["bound"] < shipped.card["loss"]["held_out"] < 0.65
+    honest = honest_loss(shipped.model, tokens, num_windows=2, num_positions=3)
+    assert honest.gap < 1e-3
+
+
+def test_shakespeare_was_learned() -> None:
+    """The text does not ship; what the card says was measured where it is."""
+    shipped = load_shipped(MODELS / "shakespeare")
+    told = shipped.card["loss"]
+    assert told["held_out"] < 1.75
+    assert told["honest"] == pytest.approx(told["one_pass"], abs=1e-3)
+    tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
+    line = "First Citizen:\nBefore we proceed any further, hear me speak.\n"
+    tokens = torch.tensor(tokenizer.encode(line))
+    shuffled = tokens[torch.randperm(len(tokens))]
+    assert evaluate(shipped.model, tokens) < 1.5
+    assert evaluate(shipped.model, shuffled) > 4
+
+
+@pytest.mark.parametrize("name", GRAMMAR[:1])
+def test_the_scores_beside_a_model_are_those_of_its_heads(name: str) -> None:
+    shipped = load_shipped(MODELS / name)
+    tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
+    found = grammar_scores(shipped.model, tokenizer)
+    told = json.loads((MODELS / name / "heads.json").read_text("utf-8"))
+    assert told["text"] == found["text"]
+    for kind, scores in told["scores"].items():
+        ours = torch.tensor(found["scores"][kind])
+        torch.testing.assert_close(ours, torch.tensor(scores), rtol=0, atol=5e-3)
+    assert told["of an even head"] == found["of an even head"]

@@ -1,0 +1,90 @@
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from tested_transformer.checkpoints import CheckpointError, load_shipped, ship_model
+from tested_transformer.gpt import GPT, GPTConfig
+
+CONFIG = GPTConfig(vocab_size=13, max_seq_len=11, d_model=15, num_heads=3, num_layers=2)
+
+
+@pytest.fixture
+def model() -> GPT:
+    return GPT(CONFIG)
+
+
+def test_a_model_comes_back_in_half_its_digits(model: GPT, tmp_path: Path) -> None:
+    ship_model(tmp_path / "new", model, {"name": "ours"})
+    shipped = load_shipped(tmp_path / "new")
+    assert shipped.card["name"] == "ours"
+    assert shipped.card["weights"]["dtype"] == "float16"
+    assert shipped.model.config == CONFIG
+    assert not shipped.model.training
+    state = shipped.model.state_dict()
+    for name, weight in model.state_dict().items():
+        assert state[name].dtype == torch.float32
+        assert torch.equal(state[name], weight.half().float())
+    # Once halved, nothing more is lost.
+    ship_model(tmp_path / "again", shipped.model)
+    ours, theirs = (tmp_path / each / "model.safetensors" for each in ("new", "again"))
+    assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_a_weight_beyond_half_precision_is_refused(model: GPT, tmp_path: Path) -> None:
+    with torch.no_grad():
+        model.norm.weight[2] = 70_000.0
+    message = "^norm.weight has numbers that are too large for half precision$"
+    with pytest.raises(ValueError, match=message):
+        ship_model(tmp_path / "new", model)
+    assert not (tmp_path / "new").exists()
+
+
+def _altered(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def _card(change: Callable[[dict], object]) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        card = json.loads((folder / "card.json").read_text())
+        change(card)
+        (folder / "card.json").write_text(json.dumps(card))
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_altered, "model.safetensors was altered: its sha256 begins with "),
+        (lambda f: (f / "model.safetensors").unlink(), "model.safetensors is missing"),
+        (lambda f: (f / "card.json").unlink(), "card.json is missing"),
+        (
+            lambda f: (f / "card.json").write_text("{"),
+            "card.json is not the card of a model",
+        ),
+        (_card(lambda card: card.pop("weights")), "is not the card of a model"),
+        (
+            _card(lambda card: card["config"].update(d_model=18)),
+            "has not the weights that its settings ask for: token_embedding.weight is "
+            "(13, 15), not (13, 18)",
+        ),
+        (
+            _card(lambda card: card["config"].update(taste=1)),
+            "card.json: config has taste, which this library does not know",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_folder_is_named(
+    spoil: Callable[[Path], object], message: str, model: GPT, tmp_path: Path
+) -> None:
+    ship_model(tmp_path, model)
+    spoil(tmp_path)
+    with pytest.raises(CheckpointError, match=re.escape(message)):
+        load_shipped(tmp_path)
