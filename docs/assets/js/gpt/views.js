@@ -1,0 +1,102 @@
+// What is drawn: the text in shades, a map for each head, guesses at the next token, and
+// a table that says the same in words. Nothing here remembers anything.
+
+const NAMES = { " ": "space", "\n": "line end" };
+const SIGNS = { " ": "␣", "\n": "⏎" };
+const LISTED = 8; // guesses at the next token
+
+export const say = (character) => NAMES[character] ?? character;
+
+// An element: properties where it has such, attributes where it has not, and children.
+export function make(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name in element) element[name] = value;
+    else element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+export const labeled = (text, ...controls) => make("label", {}, make("span", { textContent: text }), ...controls);
+
+// A row of weights: what the token at one position attends to, in one head.
+export const rowOf = ({ weights, config }, layer, head, position) =>
+  weights[layer][head].subarray(position * config.max_seq_len, position * config.max_seq_len + position + 1);
+
+// The logits at one position.
+export const logitsAt = ({ logits, config }, position) =>
+  logits.subarray(position * config.vocab_size, (position + 1) * config.vocab_size);
+
+const ranked = (row, count) => Array.from(row.keys()).sort((a, b) => row[b] - row[a]).slice(0, count);
+
+// In words: the positions with the largest weights.
+export function strongest({ gpt, alphabet }, layer, head, position, count) {
+  if (position < 0) return [];
+  const row = rowOf(gpt, layer, head, position);
+  return ranked(row, count).map((s) => `${row[s].toFixed(2)} ${say(alphabet[gpt.tokens[s]])} at ${s}`);
+}
+
+// A map has one pixel for each weight, as opaque as it is large; CSS makes pixels large.
+// Only the rows from one position on are new: earlier ones are in the image already.
+export function drawMap(canvas, image, weights, from, size, [red, green, blue]) {
+  const color = (blue << 16) | (green << 8) | red;
+  const pixels = new Uint32Array(image.data.buffer); // opacity in the highest byte
+  for (let t = from; t < size; t++) {
+    for (let s = 0; s <= t; s++) pixels[t * image.width + s] = (Math.round(255 * weights[t * image.width + s]) << 24) | color;
+  }
+  canvas.width = canvas.height = Math.max(1, size); // this clears it
+  // Small, and drawn often: not worth a trip to the graphics card.
+  if (size) canvas.getContext("2d", { willReadFrequently: true }).putImageData(image, 0, 0);
+}
+
+// A span for each token. Those that stay are left alone: it is called for each new one.
+export function fillStrip(strip, { gpt, alphabet }) {
+  const spans = [...strip.children];
+  gpt.tokens.forEach((token, at) => {
+    const text = alphabet[token] === "\n" ? "⏎\n" : alphabet[token];
+    const span = spans[at] ?? strip.appendChild(make("span", { "data-at": at }));
+    if (span.textContent !== text) span.textContent = text;
+  });
+  for (const span of spans.slice(gpt.tokens.length)) span.remove();
+}
+
+export function shadeStrip(strip, row, position) {
+  [...strip.children].forEach((span, s) => {
+    const weight = (row[s] ?? 0).toFixed(2);
+    if (span.dataset.weight !== weight) {
+      span.dataset.weight = weight;
+      span.style.setProperty("--weight", weight);
+    }
+    span.classList.toggle("chosen", s === position);
+  });
+}
+
+// The likeliest next tokens, each with the probability that it has when drawn.
+export function fillGuesses(list, { gpt, alphabet }, position, shares) {
+  const came = gpt.tokens[position + 1];
+  const ids = position < 0 ? [] : ranked(logitsAt(gpt, position), LISTED);
+  while (list.children.length > ids.length) list.lastChild.remove();
+  while (list.children.length < ids.length) list.append(make("li", {}, ...["sign", "bar", "share"].map((className) => make("span", { className }))));
+  ids.forEach((id, rank) => {
+    const item = list.children[rank];
+    const [sign, , share] = item.children;
+    const character = alphabet[id];
+    item.className = id === came ? "came" : "";
+    item.style.setProperty("--share", shares[id].toFixed(3));
+    sign.title = say(character);
+    sign.textContent = SIGNS[character] ?? character;
+    share.textContent = shares[id] ? `${(100 * shares[id]).toFixed(1)} %` : "cut";
+  });
+}
+
+export function fillTable(body, model, position) {
+  const rows = model.labels.flatMap((heads, layer) =>
+    heads.map((label, head) => {
+      const cells = strongest(model, layer, head, position, 3).map((text) => make("td", { textContent: text }));
+      const name = label ? `${layer}.${head}, ${label}` : `${layer}.${head}`;
+      return make("tr", {}, make("th", { scope: "row", textContent: name }), ...cells);
+    }),
+  );
+  body.replaceChildren(...rows);
+}

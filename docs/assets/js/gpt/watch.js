@@ -1,0 +1,255 @@
+// The page around the engine: what the reader types goes in, and what every head attends
+// to is drawn. All of it can be reached by the keyboard, and whatever is drawn is said in
+// words as well: under each map, and in a table.
+
+import { draw, encode, probabilities, windowStart } from "./engine.js";
+import { MODELS, load } from "./load.js";
+import { drawMap, fillGuesses, fillStrip, fillTable, labeled, logitsAt, make, rowOf, say, shadeStrip, strongest } from "./views.js";
+
+const MOST_NEW = 400; // tokens that one press of the button writes at most
+const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
+
+class Watch {
+  constructor(root) {
+    this.root = root;
+    this.model = null; // { gpt, alphabet, labels } once it is loaded
+    this.position = -1; // the one that is looked at
+    this.head = [0, 0]; // layer and head that shade the text
+    this.drawn = 0; // as many rows of the maps are right
+    this.run = null; // what is being generated
+    this.own = false; // whether the text is the reader's
+    this.build();
+    this.choose(Object.keys(MODELS)[0]);
+  }
+
+  build() {
+    const button = (text, action) => make("button", { type: "button", className: "md-button", textContent: text, onclick: action });
+    const options = Object.entries(MODELS).map(([name, { title }]) => new Option(`${name}: ${title}`, name));
+    this.models = make("select", { onchange: () => this.choose(this.models.value) }, ...options);
+    this.text = make("textarea", { rows: 3, spellcheck: false, autocapitalize: "off", autocomplete: "off", oninput: () => this.typed() });
+    this.progress = make("progress", { max: 1, "aria-label": "Weights loaded" });
+    this.count = make("p", { className: "count" });
+    this.status = make("p", { className: "status", role: "status" });
+    this.go = button("Generate", () => (this.run ? this.stop() : this.generate(MOST_NEW)));
+    this.one = button("One token", () => this.generate(1));
+    this.temperature = make("input", { type: "range", min: 0, max: 2, step: 0.1, value: 0.8, oninput: () => this.look() });
+    this.warmth = make("output");
+    this.topK = make("input", { type: "number", min: 1, value: 20, oninput: () => this.look() });
+    this.strip = make("div", { className: "strip", "aria-hidden": "true" });
+    this.place = make("input", { type: "range", min: 0, value: 0, oninput: () => this.look(Number(this.place.value)) });
+    this.placed = make("output");
+    this.maps = make("fieldset", { className: "maps" });
+    this.caption = make("p", { className: "caption" });
+    this.guesses = make("ol", { className: "guesses" });
+    this.rows = make("tbody");
+    const heading = ["head", "first", "second", "third"].map((name) => make("th", { scope: "col", textContent: name }));
+    this.fold = make("details", { ontoggle: () => this.look() }, make("summary", { textContent: "What every head attends to here, as a table" }),
+      make("table", {}, make("thead", {}, make("tr", {}, ...heading)), this.rows));
+    this.root.replaceChildren(
+      labeled("Model", this.models),
+      this.progress,
+      labeled("Text", this.text),
+      this.count,
+      this.status,
+      make("div", { className: "controls" }, this.go, this.one, button("Clear", () => this.write("")),
+        labeled("Temperature", this.temperature, this.warmth), labeled("Top-k", this.topK)),
+      this.strip,
+      labeled("Position", this.place, this.placed),
+      make("div", { className: "views" }, this.maps, make("div", {}, this.caption, this.guesses)),
+      this.fold,
+    );
+    for (const event of ["pointerover", "click"]) {
+      this.strip.addEventListener(event, ({ target }) => target.dataset.at && this.look(Number(target.dataset.at)));
+    }
+    this.root.addEventListener("keydown", ({ key }) => key === "Escape" && this.stop());
+    // The palette is an attribute of the body, and canvases have to be told of it.
+    new MutationObserver(() => {
+      this.drawn = 0;
+      this.drawMaps();
+    }).observe(document.body, { attributeFilter: ["data-md-color-scheme"] });
+  }
+
+  // ---- The model and the text ----
+
+  async choose(name) {
+    this.stop();
+    this.name = name;
+    this.model = null;
+    this.progress.hidden = false;
+    this.progress.value = 0;
+    this.become("loading", `Loading ${name}.`);
+    try {
+      const model = await load(name, (share) => this.name === name && (this.progress.value = share));
+      if (this.name !== name) return; // another was chosen meanwhile
+      this.model = model;
+    } catch (error) {
+      if (this.name !== name) return;
+      this.models.selectedIndex = -1; // so that the same can be chosen again
+      this.become("failed", `${error.message}. Choose a model to try again.`);
+      return;
+    } finally {
+      if (this.name === name) this.progress.hidden = true;
+    }
+    this.topK.max = this.model.alphabet.length;
+    this.layOutMaps();
+    this.become("ready", "");
+    if (!this.own) this.text.value = MODELS[name].text;
+    this.read();
+  }
+
+  become(state, message) {
+    this.root.dataset.state = state;
+    this.status.textContent = message;
+    const nothing = !this.model?.gpt.tokens.length;
+    for (const control of [this.go, this.one, this.place]) control.disabled = nothing;
+  }
+
+  write(text) {
+    this.text.value = text;
+    this.typed();
+  }
+
+  typed() {
+    this.stop();
+    this.own = this.text.value !== "";
+    this.read();
+  }
+
+  // Read what stands in the field. What was read before stays in the cache.
+  read() {
+    if (!this.model) return;
+    const { gpt, alphabet } = this.model;
+    const { max_seq_len } = gpt.config;
+    const { tokens, unknown } = encode(this.text.value, alphabet);
+    const start = windowStart(tokens.length, max_seq_len);
+    this.drawn = Math.min(this.drawn, gpt.read(tokens.slice(start)));
+    const count = gpt.tokens.length;
+    this.count.textContent = start ? `The model reads the last ${count} of ${tokens.length} characters: there is room for ${max_seq_len}.` : `${count} of ${max_seq_len} characters`;
+    const says = [];
+    if (!count) says.push("There is nothing to read: type something.");
+    if (count === max_seq_len) says.push("The context is full: with the next character, the model forgets the first half.");
+    if (unknown.length) says.push(`Left out, because the model knows no such character: ${unknown.slice(0, 8).map(say).join(" ")}${unknown.length > 8 ? " …" : ""}`);
+    this.become("ready", says.join(" "));
+    // Whoever wants nothing to move is shown the end of a run alone.
+    if (!(this.run && reducedMotion.matches)) this.show();
+  }
+
+  show() {
+    fillStrip(this.strip, this.model);
+    this.drawMaps();
+    this.look(this.model.gpt.tokens.length - 1);
+  }
+
+  // ---- Generation ----
+
+  async generate(most) {
+    if (this.run) return;
+    const run = (this.run = { made: 0 });
+    this.go.textContent = "Stop";
+    while (this.run === run && this.root.isConnected) {
+      const { gpt, alphabet } = this.model;
+      this.text.value += alphabet[draw(this.shares(gpt.tokens.length - 1), Math.random())];
+      this.read();
+      this.text.scrollTop = this.text.scrollHeight;
+      if (++run.made === most) this.stop();
+      await new Promise(requestAnimationFrame);
+    }
+  }
+
+  stop() {
+    if (!this.run) return;
+    const { made } = this.run;
+    this.run = null;
+    this.own = true;
+    this.go.textContent = "Generate";
+    this.show();
+    this.status.textContent = `${made} ${made === 1 ? "token" : "tokens"} written. ${this.status.textContent}`;
+  }
+
+  // How likely each token is to be drawn after a position.
+  shares(position) {
+    const { gpt, alphabet } = this.model;
+    const topK = Math.max(1, Math.floor(Number(this.topK.value)) || alphabet.length);
+    return probabilities(logitsAt(gpt, position), { temperature: Number(this.temperature.value), topK });
+  }
+
+  // ---- The maps, and one position of them ----
+
+  layOutMaps() {
+    const { gpt, labels } = this.model;
+    const { num_heads, max_seq_len } = gpt.config;
+    this.drawn = 0;
+    this.cells = labels.map((heads, layer) =>
+      heads.map((label, head) => {
+        const radio = make("input", { type: "radio", name: "watched-head", checked: !layer && !head, onchange: () => this.pick(layer, head) });
+        const name = make("span", { className: "name" }, make("b", { textContent: `${layer}.${head}` }), ` ${label}`);
+        const canvas = make("canvas", { "aria-hidden": "true" });
+        const image = new ImageData(max_seq_len, max_seq_len);
+        const says = make("span", { className: "says" });
+        canvas.addEventListener("pointermove", ({ offsetY }) => {
+          const row = Math.floor((offsetY / canvas.clientHeight) * gpt.tokens.length);
+          this.look(Math.min(row, gpt.tokens.length - 1));
+        });
+        const mark = make("span", { className: "mark" });
+        return { canvas, image, mark, says, cell: make("label", { className: "map" }, radio, name, make("span", { className: "frame" }, canvas, mark), says) };
+      }),
+    );
+    this.head = [0, 0];
+    this.maps.style.setProperty("--heads", num_heads);
+    const legend = make("legend", { textContent: "Heads as layer.head: a row for each position, a column for what it attends to" });
+    this.maps.replaceChildren(legend, ...this.cells.flat().map(({ cell }) => cell));
+  }
+
+  pick(layer, head) {
+    this.head = [layer, head];
+    this.look();
+  }
+
+  drawMaps() {
+    if (!this.model) return;
+    const { tokens, weights } = this.model.gpt;
+    if (!this.drawn) this.color = getComputedStyle(this.cells[0][0].canvas).color.match(/\d+/g);
+    this.cells.forEach((heads, layer) => heads.forEach(({ canvas, image }, head) => drawMap(canvas, image, weights[layer][head], this.drawn, tokens.length, this.color)));
+    this.drawn = tokens.length;
+    this.maps.classList.toggle("fine", tokens.length > 90);
+  }
+
+  look(position = this.position) {
+    this.warmth.textContent = Number(this.temperature.value).toFixed(1);
+    if (!this.model) return;
+    const { gpt, alphabet } = this.model;
+    const last = gpt.tokens.length - 1;
+    this.position = Math.min(position, last);
+    this.place.max = Math.max(0, last);
+    this.place.value = this.position;
+    this.placed.textContent = last < 0 ? "none" : `${this.position}: ${say(alphabet[gpt.tokens[this.position]])}`;
+    this.place.setAttribute("aria-valuetext", this.placed.textContent);
+    this.cells.forEach((heads, layer) =>
+      heads.forEach(({ mark, says }, head) => {
+        mark.style.top = `${(100 * this.position) / (last + 1)}%`;
+        mark.style.height = `${100 / (last + 1)}%`;
+        says.textContent = strongest(this.model, layer, head, this.position, 1).join();
+      }),
+    );
+    if (this.fold.open) fillTable(this.rows, this.model, this.position);
+    fillGuesses(this.guesses, this.model, this.position, last < 0 ? [] : this.shares(this.position));
+    if (last < 0) {
+      this.caption.textContent = "";
+      return;
+    }
+    shadeStrip(this.strip, rowOf(gpt, ...this.head, this.position), this.position);
+    const came = gpt.tokens[this.position + 1];
+    this.caption.textContent = came === undefined ? "What may come next" : `What might have come; it was ${say(alphabet[came])}`;
+  }
+}
+
+// The theme may exchange the content without loading a page: then it says so.
+const watched = new WeakSet();
+function mount() {
+  for (const root of document.querySelectorAll("[data-live=watch]")) {
+    if (!watched.has(root)) new Watch(root);
+    watched.add(root);
+  }
+}
+mount();
+window.document$?.subscribe(mount);
