@@ -18,6 +18,9 @@ from bookbinder.rendering import Shown, render, shown_code
 # Nothing in the repository makes these, so nothing can check them.
 _FOREIGN = ("img", "iframe", "object", "embed", "video", "audio", "script", "style")
 
+# Words without which no picture is described.
+_ENOUGH = 8
+
 _TEXT = (
     *("p", "li", "td", "th", "dt", "dd", "summary", "label", "figcaption"),
     *("h1", "h2", "h3", "h4", "h5", "h6"),
@@ -62,7 +65,26 @@ def audit(page: Page, root: Path) -> list[Problem]:
     problems += _images(page, html)
     problems += _disguises(page, html)
     problems += _leftovers(page, html)
+    problems += _held(page, root)
     return sorted(set(problems), key=lambda problem: problem.line)
+
+
+def _held(page: Page, root: Path) -> list[Problem]:
+    """Hold diagrams, shapes, names, links and symbols against what they stand for."""
+    # They ask PyTorch, which is imported where it is first needed.
+    from bookbinder.links import link_problems
+    from bookbinder.names import name_problems
+    from bookbinder.passes import diagram_problems
+    from bookbinder.prose_shapes import prose_shape_problems
+    from bookbinder.symbols import symbol_problems
+
+    return [
+        *diagram_problems(page),
+        *prose_shape_problems(page, root),
+        *name_problems(page, root),
+        *link_problems(page, root),
+        *symbol_problems(page, root),
+    ]
 
 
 def _compare_code(
@@ -73,15 +95,20 @@ def _compare_code(
     wanted = {
         "python": [(block.code, block.line) for block in page.blocks],
         "text": [(output.text, output.line) for output in outputs],
-        "py": [
-            (text, listing.line)
-            for text, listing in zip(expected_listings, page.listings, strict=True)
-        ],
+        **{
+            language: [
+                (text, listing.line)
+                for text, listing in zip(expected_listings, page.listings, strict=True)
+                if listing.language == language
+            ]
+            for language in ("py", "js")
+        },
     }
     reasons = {
         "python": "shown as code, but it never runs",
         "text": "shown as an output, but compared with nothing",
         "py": "shown as a listing, but not what the source file says",
+        "js": "shown as a listing, but not what the source file says",
     }
     problems: list[Problem] = []
     for block in shown:
@@ -144,12 +171,18 @@ def _images(page: Page, html: BeautifulSoup) -> list[Problem]:
         if not image.alt.strip():
             reason = "this picture has no text alternative"
             problems.append(Problem(page.path, image.line, reason))
+        elif len(image.alt.split()) < _ENOUGH:
+            reason = "this text alternative does not say what is to be seen"
+            problems.append(Problem(page.path, image.line, reason))
     shown = len(html.select("figure.figure, .book-error"))
     if not problems and shown < len(page.images):
         reason = "a picture is written here and not shown"
         problems.append(Problem(page.path, page.images[0].line, reason))
     if not problems:
         for element in html.find_all(_FOREIGN):
+            # A live fence takes scripts of this repository, and no others.
+            if element.name == "script" and element.find_previous("section", "live"):
+                continue
             line = _find(page, f"<{element.name}")
             reason = f"<{element.name}>: nothing in the repository made this"
             problems.append(Problem(page.path, line, reason))

@@ -141,10 +141,15 @@ window.book = (() => {
 
   const over = ([r, g, b, a], below) => [r, g, b].map((value, i) => value * a + below[i] * (1 - a)).concat(1);
 
+  // What each element stands on, in the palette that is shown: thousands of words share it.
+  let grounds = new Map();
   function background(element) {
     if (!element) return [255, 255, 255, 1];
-    const color = parse(getComputedStyle(element).backgroundColor);
-    return color[3] === 1 ? color : over(color, background(element.parentElement));
+    if (!grounds.has(element)) {
+      const color = parse(getComputedStyle(element).backgroundColor);
+      grounds.set(element, color[3] === 1 ? color : over(color, background(element.parentElement)));
+    }
+    return grounds.get(element);
   }
 
   function luminance(color) {
@@ -202,6 +207,7 @@ window.book = (() => {
   // A toggle of the palette may fade; what is asked is how it ends.
   function colors() {
     for (const fade of document.getAnimations()) fade.finish();
+    grounds = new Map();
     return { palette: palette(), contrasts: contrasts() };
   }
 

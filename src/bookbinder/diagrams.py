@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DRAWING_SCRIPT = Path(__file__).with_name("drawing.js")
 
 _SPOKEN = ("accTitle", "accDescr")
+_COMMENT = re.compile(r"^[ \t]*%%.*\n", re.MULTILINE)
 
 
 def format_diagram(
@@ -65,9 +66,12 @@ def diagram_problem(source: str) -> str | None:
 
 
 def diagram_name(source: str) -> str:
-    """Hash what a drawing depends on: its source, how it is drawn, and by what."""
+    """Hash what a drawing depends on: its source, how it is drawn, and by what.
+
+    Comments are left out: the pass behind a diagram changes nothing of its drawing.
+    """
     digest = hashlib.sha256(_how_drawn())
-    digest.update(source.strip().encode())
+    digest.update(_COMMENT.sub("", source).strip().encode())
     return digest.hexdigest()[:16]
 
 

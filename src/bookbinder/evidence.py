@@ -5,13 +5,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bookbinder.bindings import Notes, noted
 from bookbinder.figures import compare_figures
+from bookbinder.halves import parts
 from bookbinder.listings import (
     ListingError,
     find_section,
     idle_statements,
     never_executed,
 )
+from bookbinder.numbers import number_problems
 from bookbinder.pages import Chain, Page, Problem
 from bookbinder.running import (
     drawings,
@@ -21,6 +24,7 @@ from bookbinder.running import (
     recorded_lines,
     run_chain,
 )
+from bookbinder.scripts import Idle, never_run, recorded_scripts
 
 
 @dataclass
@@ -30,13 +34,19 @@ class Evidence:
     chains: set[int] = field(default_factory=set[int])
     lines: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
     drawn: dict[str, str] = field(default_factory=dict[str, str])
+    idle: Idle = field(default_factory=Idle)
+    notes: Notes = field(default_factory=Notes)
 
     @contextmanager
     def gathered(self, chain: Chain, root: Path) -> Generator[None]:
         """Give a chain a fresh state, and keep what it leaves behind."""
         with fresh_state() as folder:
             try:
-                with recorded_lines(root / "src") as lines:
+                with (
+                    recorded_lines(root / "src", parts(program(chain))) as lines,
+                    noted(self.notes),
+                    recorded_scripts(self.idle),
+                ):
                     yield
             finally:
                 self.chains.add(chain.line)
@@ -45,7 +55,7 @@ class Evidence:
 
 
 def evidence_problems(page: Page, evidence: Evidence, root: Path) -> list[Problem]:
-    """Find what a page shows, lists or pictures without having run or drawn it."""
+    """Find what a page shows, lists, pictures or counts without having run it."""
     problems: list[Problem] = []
     for chain in page.chains:
         if chain.line not in evidence.chains:
@@ -62,6 +72,11 @@ def evidence_problems(page: Page, evidence: Evidence, root: Path) -> list[Proble
                 program(chain), "<string>", evidence.lines, everywhere=True
             )
         ]
+        problems += [
+            Problem(page.path, part[0], what)
+            for part, what in parts(program(chain)).items()
+            if (f"<string>:{part[1]}", part[0]) not in evidence.lines
+        ]
     for listing in page.listings:
         try:
             section = find_section(root, listing.path, listing.section)
@@ -73,6 +88,11 @@ def evidence_problems(page: Page, evidence: Evidence, root: Path) -> list[Proble
                 listing.line,
                 f"lists {listing.path}:{line}, but no block of this page executes it",
             )
-            for line in never_executed(section, evidence.lines)
+            for line in (
+                never_run(section, evidence.idle)
+                if listing.language == "js"
+                else never_executed(section, evidence.lines)
+            )
         ]
+    problems += number_problems(page, evidence.notes.values, root)
     return problems + compare_figures(page, evidence.drawn, root)

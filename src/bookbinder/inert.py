@@ -6,7 +6,9 @@ import tomllib
 
 import yaml
 
-INERT_LANGUAGES = frozenset({"console", "json", "mermaid", "toml", "yaml"})
+INERT_LANGUAGES = frozenset(
+    {"console", "json", "live", "markdown", "mermaid", "toml", "yaml"}
+)
 
 _PYTHON = re.compile(
     r"^\s*(>>> |import \w|from [\w.]+ import |def \w+\(|class \w+[(:]|print\()",

@@ -1,6 +1,7 @@
 """Sections of source files, and which of their statements have run.
 
-A section lies between ``# --8<-- [start:name]`` and ``# --8<-- [end:name]``.
+A section lies between ``# --8<-- [start:name]`` and ``# --8<-- [end:name]``, or, in
+JavaScript, between the same behind ``//``.
 """
 
 import ast
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-_MARK = re.compile(r"^\s*# --8<-- \[(?P<kind>start|end):(?P<name>[\w-]+)\]\s*$")
+_MARK = re.compile(r"^\s*(?:#|//) --8<-- \[(?P<kind>start|end):(?P<name>[\w-]+)\]\s*$")
 
 Executed = Set[tuple[str, int]]
 """Lines that have run, each as (file, line)."""
@@ -39,9 +40,11 @@ def find_section(root: Path, path: str, name: str) -> Section:
             one start and one end, in this order.
     """
     file = root / path
-    inside = path.startswith("src/") and ".." not in path
-    if not inside or file.suffix != ".py" or not file.is_file():
-        raise ListingError(f"{path} is not a Python file under src/")
+    home = "docs/assets/js/" if file.suffix == ".js" else "src/"
+    inside = path.startswith(home) and ".." not in path
+    if not inside or file.suffix not in (".py", ".js") or not file.is_file():
+        kind = "JavaScript" if file.suffix == ".js" else "Python"
+        raise ListingError(f"{path} is not a {kind} file under {home}")
     lines = file.read_text(encoding="utf-8").splitlines()
     marks = [_MARK.match(line) for line in lines]
     starts, ends = (

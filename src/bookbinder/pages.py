@@ -9,8 +9,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bookbinder.bindings import Binding, read_binding
 from bookbinder.callouts import unpaired
 from bookbinder.inert import INERT_LANGUAGES, inert_problem
+from bookbinder.parts import Block, Chain, Image, Listing, Output, Problem
 from bookbinder.syntax import code_problems
 
 CONTINUES = "<!--pytest-codeblocks:cont-->"
@@ -19,7 +21,7 @@ EXPECTED = "<!--pytest-codeblocks:expected-output-->"
 _FENCE = re.compile(
     r"^(?P<lead>[\s>]*(?:[-*+]\s+|\d+[.)]\s+)*)(?P<ticks>`{3,}|~{3,})(?P<info>[^`]*)$"
 )
-_TITLE = re.compile(r'^py title="(?P<title>[^"]*)"$')
+_TITLE = re.compile(r'^(?P<language>py|js) title="(?P<title>[^"]*)"$')
 _INCLUDE = re.compile(r'^--8<-- "(?P<path>[^":]+):(?P<section>[^":]+)"$')
 _SNIPPET = re.compile(r"-+8<-+")
 _HTML = re.compile(r"</?[a-zA-Z][\w-]*(?=[\s/>]|$)")
@@ -32,71 +34,6 @@ _INVISIBLE = re.compile(
 _CODE_SPAN = re.compile(r"(?<!\\)(`+)(?!`).*?(?<!`)\1(?!`)")
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Something on a page that a reader should not be shown."""
-
-    path: str
-    line: int
-    reason: str
-
-    def __str__(self) -> str:
-        """Print as editors and terminals like it: ``page.md:line: reason``."""
-        return f"{self.path}:{self.line}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class Output:
-    """The text that a run block must print; ``line`` is that of its fence."""
-
-    text: str
-    line: int
-
-
-@dataclass
-class Block:
-    """A run block; ``line`` is that of its fence."""
-
-    code: str
-    line: int
-    output: Output | None = None
-
-    @property
-    def end(self) -> int:
-        """The line of the closing fence."""
-        return self.line + self.code.count("\n") + 1
-
-
-@dataclass
-class Chain:
-    """Run blocks that share one namespace, each going on from the one before."""
-
-    blocks: list[Block]
-
-    @property
-    def line(self) -> int:
-        """Where the chain begins."""
-        return self.blocks[0].line
-
-
-@dataclass(frozen=True)
-class Listing:
-    """A quotation of one section of a source file."""
-
-    path: str
-    section: str
-    line: int
-
-
-@dataclass(frozen=True)
-class Image:
-    """A picture that the page shows."""
-
-    alt: str
-    target: str
-    line: int
-
-
 @dataclass
 class Page:
     """All that the audit and the runner need to know of one page."""
@@ -107,6 +44,7 @@ class Page:
     listings: list[Listing] = field(default_factory=list[Listing])
     images: list[Image] = field(default_factory=list[Image])
     callouts: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    bindings: list[Binding] = field(default_factory=list[Binding])
     problems: list[Problem] = field(default_factory=list[Problem])
 
     @property
@@ -166,8 +104,13 @@ def read_page(text: str, path: str) -> Page:
         marker = _read_prose(page, line, number)
     if marker:
         page.refuse(marker[1], f"no fence follows the marker {marker[0]}")
-    for chain in page.chains:
-        _check_syntax(page, chain)
+    for block in page.blocks:
+        for line, reason in code_problems(block.code):
+            page.refuse(block.line + line, reason)
+    for binding in page.bindings:
+        above = [block for block in page.blocks if block.line < binding.line]
+        for block in above[-1:] or page.blocks[:1]:
+            block.bindings.append(binding)
     for line, reason in unpaired(page.callouts):
         page.refuse(line, reason)
     page.problems.sort(key=lambda problem: problem.line)
@@ -189,11 +132,17 @@ def _read_prose(page: Page, line: str, number: int) -> tuple[str, int] | None:
     if line.startswith("///"):
         page.callouts.append((number, line))
     bare = _CODE_SPAN.sub("", line)
-    if "<!--" in bare:
+    try:
+        binding = read_binding(line, number)
+    except ValueError as error:
+        return page.refuse(number, str(error))
+    if binding:
+        page.bindings.append(binding)
+    elif "<!--" in bare:
         page.refuse(
             number,
-            f"this comment is not a marker; the two there are, alone on their line: "
-            f"{CONTINUES} and {EXPECTED}",
+            "this comment is not a marker, alone on its line: these are "
+            f"{CONTINUES}, {EXPECTED}, holds and given",
         )
     if _SNIPPET.search(bare):
         page.refuse(number, "an include outside a listing: use ```py title=…")
@@ -220,7 +169,7 @@ def _read_fence(
         )
         return
     language = info.split()[0] if info else ""
-    if language != "py" and _SNIPPET.search(body):
+    if language not in ("py", "js") and _SNIPPET.search(body):
         page.refuse(number, "an include outside a listing: use ```py title=…")
     if marker and marker[0] == CONTINUES and info != "python":
         page.refuse(marker[1], "cont must stand before a ```python block")
@@ -230,7 +179,7 @@ def _read_fence(
         _read_run(page, body, number, bool(marker and marker[0] == CONTINUES))
     elif info == "text":
         _read_output(page, body, number, bool(marker and marker[0] == EXPECTED))
-    elif language == "py":
+    elif language in ("py", "js"):
         _read_listing(page, info, body, number)
     elif info in INERT_LANGUAGES:
         reason = inert_problem(info, body)
@@ -283,11 +232,7 @@ def _read_listing(page: Page, info: str, body: str, number: int) -> None:
         page.refuse(
             number, f"the title says {title['title']}, the include {include['path']}"
         )
+    elif not include["path"].endswith(f".{title['language']}"):
+        page.refuse(number, f"{include['path']} is no file of .{title['language']}")
     else:
         page.listings.append(Listing(include["path"], include["section"], number))
-
-
-def _check_syntax(page: Page, chain: Chain) -> None:
-    for block in chain.blocks:
-        for line, reason in code_problems(block.code):
-            page.refuse(block.line + line, reason)

@@ -17,8 +17,14 @@ from bookbinder.audit import audit
 from bookbinder.evidence import Evidence, evidence_problems
 from bookbinder.figures import draw_as_the_book
 from bookbinder.pages import Chain, Page, Problem, load_page
+from bookbinder.staying import LeftBehindError
 
 _evidence = pytest.StashKey[dict[Path, Evidence]]()
+
+
+def evidence_of(config: pytest.Config) -> dict[Path, Evidence]:
+    """Give what the blocks of each page have done so far in this test run."""
+    return config.stash[_evidence]
 
 
 class PageError(Exception):
@@ -105,7 +111,7 @@ class EvidenceItem(PageItem):
 
     def problems(self, page: Page) -> list[Problem]:
         """Ask what the blocks left behind; run those that were not selected."""
-        seen = self.config.stash[_evidence].setdefault(self.path, Evidence())
+        seen = evidence_of(self.config).setdefault(self.path, Evidence())
         return evidence_problems(page, seen, self.config.rootpath)
 
 
@@ -135,7 +141,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     if not isinstance(block, ChainBlock):
         return (yield)
     page, chain = block.page, block.chain
-    seen = item.config.stash[_evidence].setdefault(item.path, Evidence())
+    seen = evidence_of(item.config).setdefault(item.path, Evidence())
     try:
         with seen.gathered(chain, item.config.rootpath):
             return (yield)
@@ -148,7 +154,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 
 def _problem(page: Page, chain: Chain, error: BaseException) -> Problem:
     """Find what pytest-codeblocks wrapped: an error of the block, or its output."""
-    if not isinstance(error, Exception):
+    if not isinstance(error, Exception) or isinstance(error, LeftBehindError):
         return running.explain(page, chain, error)
     if error.__context__ is not None:
         return running.explain(page, chain, error.__context__)

@@ -18,7 +18,10 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from bookbinder.bindings import note_code
+from bookbinder.halves import Part, offsets
 from bookbinder.pages import Chain, Page, Problem, split_lines
+from bookbinder.staying import nothing_left_behind, staying
 
 SEPARATOR = "\x1d"
 _MARK = f"__import__('sys').stdout.write({SEPARATOR!r})"
@@ -31,7 +34,7 @@ def program(chain: Chain) -> str:
     lines = [""] * chain.blocks[-1].end
     for block in chain.blocks:
         lines[block.line : block.end - 1] = split_lines(block.code)
-        lines[block.end - 1] = _MARK
+        lines[block.end - 1] = _MARK + note_code(block.bindings)
     return "\n".join(lines) + "\n"
 
 
@@ -104,8 +107,12 @@ def fresh_state() -> Generator[Path]:
 
     What a block may change for the next one is reset before and put back after:
     seeds, print options, default dtype and device, threads, autograd, the
-    environment, the import path, the working folder. Shape checks are off, so that a
-    block meets the errors that a reader would meet.
+    environment, the import path, the working folder. What a block has replaced in a
+    module is put back and refused. Shape checks are off, so that a block meets the
+    errors that a reader would meet.
+
+    Raises:
+        LeftBehindError: If a block has replaced a function or a class.
     """
     import jaxtyping
     import torch
@@ -124,7 +131,8 @@ def fresh_state() -> Generator[Path]:
         jaxtyping.config.update("jaxtyping_disable", True)
         os.chdir(folder)
         try:
-            yield Path(folder)
+            with staying(), nothing_left_behind():
+                yield Path(folder)
         finally:
             os.chdir(here)
             os.environ.clear()
@@ -146,18 +154,29 @@ def _reset_torch(torch: Any) -> None:
 
 
 @contextmanager
-def recorded_lines(folder: Path) -> Iterator[set[tuple[str, int]]]:
+def recorded_lines(
+    folder: Path, asked: dict[Part, str] | None = None
+) -> Iterator[set[tuple[str, int]]]:
     """Collect every line that runs in the source files of a folder, and of pages.
 
-    A page's own lines are those of the file ``<string>``.
+    A page's own lines are those of the file ``<string>``. Parts of them that are asked
+    for are those of ``<string>:`` and the column where they begin.
     """
     executed: set[tuple[str, int]] = set()
     # For each piece of code, the lines of it that have not run yet. A piece of which
     # every line has run is left alone: each line of a loop would be reported each time.
     waiting: dict[CodeType, set[int]] = {}
+    halves: dict[CodeType, dict[int, list[Part]]] = {}
+    # Those that are left alone, by id: to look a piece of code up is to hash all of it.
+    finished: dict[int, CodeType] = {}
 
     def trace_lines(frame: FrameType, event: str, _: Any) -> Any:
-        if event == "line":
+        if event == "opcode":
+            awaited = halves[frame.f_code]
+            for part in awaited.pop(frame.f_lasti, ()):
+                executed.add((f"{frame.f_code.co_filename}:{part[1]}", part[0]))
+            frame.f_trace_opcodes = bool(awaited)
+        elif event == "line":
             executed.add((frame.f_code.co_filename, frame.f_lineno))
             left = waiting[frame.f_code]
             left.discard(frame.f_lineno)
@@ -166,14 +185,23 @@ def recorded_lines(folder: Path) -> Iterator[set[tuple[str, int]]]:
 
     def trace_calls(frame: FrameType, event: str, _: Any) -> Any:
         code = frame.f_code
+        if id(code) in finished:
+            frame.f_trace_lines = False
+            return None
         if code not in waiting:
             from_folder = Path(code.co_filename).is_relative_to(folder)
             wanted = from_folder or _is_of_a_page(frame)
             lines = {line for *_, line in code.co_lines() if line} if wanted else set()
             # Where a function begins nothing runs, unless all of it is on that line.
             waiting[code] = lines - {code.co_firstlineno} or lines
+            page = wanted and not from_folder
+            halves[code] = offsets(code, asked or {}) if page else {}
+        if halves[code]:
+            frame.f_trace_opcodes = True
+            return trace_lines
         if waiting[code]:
             return trace_lines
+        finished[id(code)] = code
         frame.f_trace_lines = False
         return None
 

@@ -42,7 +42,8 @@ def reports(
     for title, text in pages.items():
         (folder / f"{stem(title)}.md").write_text(text, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "--rootdir=."]
-    command += ["-p", "no:cacheprovider", "--tb=short", str(folder)]
+    command += ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    command += ["--tb=short", str(folder)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 1, run.stdout + run.stderr
     reports: dict[str, list[tuple[int, str]]] = {stem(title): [] for title in pages}

@@ -115,3 +115,10 @@ def test_a_picture_that_drifted_is_reported(tmp_path: Path):
     (problem,) = compare_figures(PAGE, {"map.svg": right()}, root)
     reason = "map.svg is not what the page draws: make outputs"
     assert str(problem) == f"docs/chapters/page.md:3: {reason}"
+
+
+def test_no_picture_of_this_book_belongs_to_a_page_that_is_gone():
+    docs = Path(__file__).parents[2] / "docs"
+    pages = {page.stem for page in docs.rglob("*.md")}
+    folders = {folder.name for folder in (docs / "assets" / "figures").iterdir()}
+    assert folders - pages == set()

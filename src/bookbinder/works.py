@@ -1,0 +1,84 @@
+"""Citations: years, sections and titles agree with the one list of works cited.
+
+The list is ``works.txt`` beside this file. A year stands behind a name or a title,
+the number of a section, table or figure behind the work that it belongs to.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_YEAR = re.compile(r"(?:19|20)\d\d$")
+# Models, formats and projects that have a number in their name.
+COINED = {
+    *("GPT-2", "GPT-3", "T5", "FlashAttention-2", "llama2.c", "H100", "H200"),
+    *("float16", "float32", "float64", "bfloat16", "int8", "fp16", "fp32", "bf16"),
+}
+_HEAD = 3  # lines that say what the list is
+_NAME = re.compile(r"[^\W\d_][\w'-]*")
+
+
+@dataclass(frozen=True)
+class Work:
+    """A work that pages cite."""
+
+    year: str
+    names: tuple[str, ...]
+    title: str
+    places: frozenset[str]
+
+
+@cache
+def works() -> tuple[Work, ...]:
+    """Read the list of works."""
+    lines = Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.split("|")] for line in lines[_HEAD:]]
+    return tuple(
+        Work(year, tuple(names.split(", ")), title, frozenset(places.split(", ")))
+        for year, names, title, places in rows
+    )
+
+
+def is_cited(text: str, start: int, end: int) -> bool:
+    """Tell whether the number at a place of a text is one of a citation that is right.
+
+    The work is the one that is named last before the number: by its title, or by a
+    name, if the year that follows the name is one of its works.
+    """
+    number, before = text[start:end], text[:start]
+    for title in re.finditer(r"\*([^*]+)\*", text):
+        if title.start() < start < title.end():
+            return any(work.title.startswith(title[1]) for work in works())
+    named = _last_named(before)
+    if _YEAR.match(number):
+        return any(work.year == number for work in named)
+    kind = re.search(
+        r"\b(section|table|figure|footnote|theorem|algorithm|equation)s?\s+"
+        r"(?:[\d.]+(?:\s\([^()]*\))?(?:,\s|\sand\s|,\sand\s))*$",
+        before,
+    ) or re.search(r"\b(section)s\s(?:[^;*]*,\s)$", before)
+    if not kind:
+        return False
+    place = number if kind[1] == "section" else f"{kind[1]} {number}"
+    years = re.findall(r"\b(?:19|20)\d\d\b", before)
+    dated = [work for work in named if years and work.year == years[-1]]
+    return any(place in work.places for work in dated or named)
+
+
+def _last_named(before: str) -> list[Work]:
+    """Give the works that the words before a number name last."""
+    best, found = -1, list[Work]()
+    for work in works():
+        marks = [
+            match.end()
+            for match in re.finditer(r"\*([^*]+)\*", before)
+            if work.title.startswith(match[1])
+        ]
+        if marks and marks[-1] > best:
+            best, found = marks[-1], [work]
+    for match in _NAME.finditer(before, max(best, 0)):
+        named = [work for work in works() if match[0] in work.names]
+        if named and "*" not in before[match.start() :]:
+            best, found = match.start(), named
+    return found
