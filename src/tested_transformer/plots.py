@@ -146,14 +146,7 @@ def curves(
         axes.set_xscale("log", base=2)
     if log_y:
         axes.set_yscale("log")
-    axes.set_xlabel(x_label, color=INK)
-    axes.set_ylabel(y_label, color=INK)
-    axes.grid(color=RULE, linewidth=0.6)
-    if len(lines) > 1:
-        axes.legend(frameon=False, labelcolor=INK)
-    _quiet(axes)
-    figure.patch.set_visible(False)
-    return _settled(figure)
+    return _with_axes(figure, axes, x_label, y_label, several=len(lines) > 1)
 
 
 # --8<-- [end:curves]
@@ -184,14 +177,7 @@ def points(
     ):
         xs, ys = zip(*pairs, strict=True)
         axes.plot(xs, ys, shape, color=color, label=name, markersize=5)
-    axes.set_xlabel(x_label, color=INK)
-    axes.set_ylabel(y_label, color=INK)
-    axes.grid(color=RULE, linewidth=0.6)
-    if len(groups) > 1:
-        axes.legend(frameon=False, labelcolor=INK)
-    _quiet(axes)
-    figure.patch.set_visible(False)
-    return _settled(figure)
+    return _with_axes(figure, axes, x_label, y_label, several=len(groups) > 1)
 
 
 # --8<-- [end:points]
@@ -252,6 +238,20 @@ def _settled(figure: Figure) -> Figure:
     """Lay the figure out once: only the second time are its titles given room."""
     figure.draw_without_rendering()
     return figure
+
+
+def _with_axes(
+    figure: Figure, axes: Axes, x_label: str, y_label: str, *, several: bool
+) -> Figure:
+    """Finish a drawing over two axes: labels, a grid, a legend for several."""
+    axes.set_xlabel(x_label, color=INK)
+    axes.set_ylabel(y_label, color=INK)
+    axes.grid(color=RULE, linewidth=0.6)
+    if several:
+        axes.legend(frameon=False, labelcolor=INK)
+    _quiet(axes)
+    figure.patch.set_visible(False)
+    return _settled(figure)
 
 
 def _quiet(axes: Axes) -> None:

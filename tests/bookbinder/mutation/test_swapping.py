@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 from bookbinder.mutation.operators import Mutant, mutants
 from bookbinder.mutation.swapping import Swapper
@@ -106,7 +107,6 @@ def test_a_method_that_loses_its_super(module: ModuleType):
 def test_defaults_that_shape_checks_keep():
     from tested_transformer.positions import rotary_table
 
-    torch = pytest.importorskip("torch")
     file = Path(sys.modules["tested_transformer.positions"].__file__ or "")
     source = file.read_text("utf-8")
     (mutant,) = [

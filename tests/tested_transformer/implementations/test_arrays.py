@@ -1,6 +1,7 @@
 """Plain Python, NumPy and PyTorch answer as the library's layer does."""
 
 import re
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -23,9 +24,6 @@ from tested_transformer.implementations.question import Parameters, Step
 from tested_transformer.implementations.separate import SeparateAttention
 from tested_transformer.multihead import MultiHeadAttention
 
-# Pairwise different: batch, heads, queries, keys, head width.
-B, H, T, S, D_K = 2, 3, 5, 7, 4
-D = H * D_K
 TORCH = [separate, packed, einsum, functional, torch_layer]
 ALL = [scalars, per_head, *TORCH]
 CASES = {
@@ -46,30 +44,13 @@ def implementation(request: pytest.FixtureRequest) -> ModuleType:
     return request.param
 
 
-def ask(dtype: torch.dtype, *, causal: bool = False, context: bool = False) -> Question:
-    """Ask with weights, biases included, that are all different."""
-    generator = torch.Generator().manual_seed(0)
-
-    def draw(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator, dtype=torch.double).to(dtype)
-
-    layer = MultiHeadAttention(d_model=D, num_heads=H).to(dtype)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(draw(*parameter.shape) / 2)
-    return Question(
-        layer,
-        x=draw(B, T, D),
-        direction=draw(B, T, D),
-        context=draw(B, S, D) if context else None,
-        causal=causal,
-    )
-
-
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_output_and_every_gradient_are_those_of_the_layer(
-    dtype: torch.dtype, implementation: ModuleType, case: str
+    ask: Callable[..., Question],
+    dtype: torch.dtype,
+    implementation: ModuleType,
+    case: str,
 ) -> None:
     question = ask(dtype, **CASES[case])
     if implementation is packed and case != "causal":
@@ -109,10 +90,11 @@ def test_an_answer_by_hand(implementation: ModuleType) -> None:
 
 
 def test_a_conversion_moves_every_number_and_changes_none(
+    ask: Callable[..., Question],
     implementation: ModuleType,
 ) -> None:
     weights = ask(torch.float64).weights
-    converted = implementation.convert(weights, H)
+    converted = implementation.convert(weights, 3)
     before, after = (
         torch.cat([each.flatten() for each in some.values()]).sort().values
         for some in (weights, converted)
@@ -120,14 +102,16 @@ def test_a_conversion_moves_every_number_and_changes_none(
     assert torch.equal(before, after)
 
 
-def test_the_mask_is_aligned_at_the_end() -> None:
+def test_the_mask_is_aligned_at_the_end(ask: Callable[..., Question]) -> None:
     question = ask(torch.float64, causal=True, context=True)
     assert question.mask is not None
     assert question.mask.sum(dim=-1).tolist() == [3, 4, 5, 6, 7]
     assert ask(torch.float64).mask is None
 
 
-def test_the_reference_has_a_gradient_for_everything() -> None:
+def test_the_reference_has_a_gradient_for_everything(
+    ask: Callable[..., Question],
+) -> None:
     question = ask(torch.float64, context=True)
     names = {"output", "x", "context", *question.weights}
     assert reference(question).keys() == names
@@ -164,24 +148,26 @@ class Broken:
 
 
 @pytest.mark.parametrize("name", ["output", "x", "context", "v_proj.weight"])
-def test_one_number_that_is_off_is_seen_where_it_is(name: str) -> None:
+def test_one_number_that_is_off_is_seen_where_it_is(
+    ask: Callable[..., Question], name: str
+) -> None:
     found = gaps(Broken(off=name), ask(torch.float64, context=True))
     assert [each for each, gap in found.items() if gap > 1e-12] == [name]
     assert found[name] > 1e-4
 
 
-def test_a_nan_is_no_small_gap() -> None:
+def test_a_nan_is_no_small_gap(ask: Callable[..., Question]) -> None:
     found = gaps(Broken(nan="v_proj.bias"), ask(torch.float64))
     assert [name for name, gap in found.items() if gap > 1e-12] == ["v_proj.bias"]
     assert found["v_proj.bias"] == float("inf")
 
 
-def test_a_gradient_that_is_not_given_is_missed() -> None:
+def test_a_gradient_that_is_not_given_is_missed(ask: Callable[..., Question]) -> None:
     with pytest.raises(ValueError, match=r"^answers \['k_proj.bias', .*, wanted \["):
         gaps(Broken(lost="q_proj.bias"), ask(torch.float64))
 
 
-def test_the_bias_of_the_keys_has_no_gradient() -> None:
+def test_the_bias_of_the_keys_has_no_gradient(ask: Callable[..., Question]) -> None:
     """It moves all scores of a row alike; so gaps are no fractions of it."""
     right = reference(ask(torch.float64))
     assert right["k_proj.bias"].abs().max() < 1e-13

@@ -1,64 +1,44 @@
 """Flax answers as the library's layer does. JAX is imported here and nowhere else."""
 
+from collections.abc import Callable
 from types import ModuleType
 
 import jax
 import jax.numpy as jnp
 import pytest
 import torch
-from torch import Tensor
 
 from tested_transformer.implementations import Question, flax_dense, flax_layer, gaps
 from tested_transformer.implementations.flax_dense import DenseAttention
-from tested_transformer.multihead import MultiHeadAttention
-
-# Pairwise different: batch, heads, queries, keys, head width.
-B, H, T, S, D_K = 2, 3, 5, 7, 4
-D = H * D_K
-
-
-def ask(dtype: torch.dtype, *, causal: bool = False, context: bool = False) -> Question:
-    generator = torch.Generator().manual_seed(0)
-
-    def draw(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator, dtype=torch.double).to(dtype)
-
-    layer = MultiHeadAttention(d_model=D, num_heads=H).to(dtype)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(draw(*parameter.shape) / 2)
-    return Question(
-        layer,
-        x=draw(B, T, D),
-        direction=draw(B, T, D),
-        context=draw(B, S, D) if context else None,
-        causal=causal,
-    )
 
 
 # What its page asks with doubles is not asked again: each question is compiled anew.
-def test_one_dense_layer_answers_as_the_layer_does() -> None:
+def test_one_dense_layer_answers_as_the_layer_does(
+    ask: Callable[..., Question],
+) -> None:
     found = gaps(flax_dense, ask(torch.float32))
     assert max(found.values()) <= 1e-5, found
     assert {"output", "x", "qkv_proj.kernel", "o_proj.bias"} <= found.keys()
 
 
-def test_the_layer_of_flax_answers_as_ours_does() -> None:
+def test_the_layer_of_flax_answers_as_ours_does(ask: Callable[..., Question]) -> None:
     found = gaps(flax_layer, ask(torch.float32, causal=True, context=True))
     assert max(found.values()) <= 1e-5, found
     assert {"context", "query.kernel", "out.bias"} <= found.keys()
 
 
-def test_a_second_sequence_is_refused() -> None:
+def test_a_second_sequence_is_refused(ask: Callable[..., Question]) -> None:
     message = "DenseAttention does self-attention and nothing else"
     with pytest.raises(ValueError, match=f"^{message}$"):
         flax_dense.prepare(ask(torch.float32, context=True))
 
 
 @pytest.mark.parametrize("module", [flax_dense, flax_layer])
-def test_a_conversion_moves_every_number_and_changes_none(module: ModuleType) -> None:
+def test_a_conversion_moves_every_number_and_changes_none(
+    ask: Callable[..., Question], module: ModuleType
+) -> None:
     weights = ask(torch.float64).weights
-    converted = module.convert(weights, H)
+    converted = module.convert(weights, 3)
     before, after = (
         torch.cat([each.flatten() for each in some.values()]).sort().values
         for some in (weights, converted)
