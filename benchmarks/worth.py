@@ -34,7 +34,7 @@ CHOICES = {
     "ALiBi: learned positions": Choice({"positions": "learned"}),
     "smear: none": Choice({"smear": False}),
     "normed queries and keys: as they are": Choice({"qk_norm": False}),
-    "zero matrices: small ones": Choice({"zero_init": False}),
+    "small matrices: zeros where a block adds": Choice({"zero_init": True}),
     "squared ReLU: GELU": Choice({"activation": "gelu"}),
     "a head of its own: tied": Choice({"tie_head": True}),
 }

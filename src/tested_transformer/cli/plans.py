@@ -43,7 +43,6 @@ MODELS: dict[str, dict[str, Any]] = {
         "tie_head": False,
         "qk_norm": True,
         "smear": True,
-        "zero_init": True,
     },
     "plain": {},
 }
