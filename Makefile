@@ -22,7 +22,7 @@ help: ## list these commands
 
 setup: ## make or renew .venv, node_modules and the assets; at once if nothing changed
 	@command -v "$(PYTHON)" >/dev/null || { echo "setup: Python 3.11 or later is wanted, and there is no $(PYTHON): install it, or name yours in make PYTHON=..." >&2; exit 1; }
-	@"$(PYTHON)" src/bookbinder/bootstrap.py $(MAKECMDGOALS)
+	@"$(PYTHON)" src/bookbinder/installation/bootstrap.py $(MAKECMDGOALS)
 
 serve: setup ## read the book at http://127.0.0.1:8000 (PORT=), live while you write
 	@$(run) -c "import socket; socket.create_server(('127.0.0.1', $(PORT)))" 2>/dev/null || { echo "serve: port $(PORT) cannot be had: name another, make serve PORT=..." >&2; exit 1; }

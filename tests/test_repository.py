@@ -82,6 +82,44 @@ def forbidden_imports(module: str, source: str) -> list[str]:
     return forbidden
 
 
+# What each folder of the book's own tools may import of the others; what lies beside
+# the folders uses them all, and mutation that, too.
+TOOLS = {
+    "installation": set[str](),
+    "reading": set[str](),
+    "browser": set[str](),
+    "flows": {"reading"},
+    "numbers": {"reading"},
+    "running": {"reading"},
+    "copying": {"reading"},
+    "names": {"reading", "flows"},
+    "drawing": {"browser"},
+    "hosting": {"reading", "running"},
+}
+BOOKBINDER = ROOT / "src" / "bookbinder"
+
+
+def forbidden_tools(folder: str, source: str) -> list[str]:
+    """Return the imports that a module in a folder of bookbinder may not have."""
+    allowed = TOOLS[folder] | {folder}
+    named = [name.split(".") for name in imports(source)]
+    return [
+        ".".join(name)
+        for name in named
+        if name[0] == "bookbinder" and name[1:2] != [] and name[1] not in allowed
+    ]
+
+
+def test_the_tools_follow_their_arrows() -> None:
+    folders = {file.parent.name for file in BOOKBINDER.glob("*/__init__.py")}
+    assert folders - {"mutation"} == TOOLS.keys()
+    for folder in TOOLS:
+        for file in (BOOKBINDER / folder).rglob("*.py"):
+            assert forbidden_tools(folder, file.read_text("utf-8")) == [], file
+    assert forbidden_tools("reading", "from bookbinder.numbers import works")
+    assert forbidden_tools("names", "def f():\n    import bookbinder.audit")
+
+
 @pytest.mark.parametrize("name", [*NAMES, "__init__"])
 def test_imports_follow_the_arrows(name: str) -> None:
     assert name in ARROWS, f"{name} has no arrows yet: say what it may import"
@@ -106,7 +144,7 @@ def test_imports_follow_the_arrows(name: str) -> None:
         ("attention", "from .masks import causal_mask"),
         ("multihead", "from . import masks"),
         ("attention", "import bookbinder"),
-        ("cli", "from bookbinder.pages import load_page"),
+        ("cli", "from bookbinder.reading.pages import load_page"),
         ("attention", "import matplotlib.pyplot as plt"),
         ("attention", "import numpy as np"),
         ("microgpt", "import torch"),

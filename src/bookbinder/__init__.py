@@ -1,18 +1,19 @@
 """What binds the book to its library: no page shows what has not run.
 
-- Pages: `pages` (with `syntax`, `inert`, `callouts`), `listings` and `rendering` read
-  them, `audit`, `figures` and `evidence` judge, `running` runs, `outputs` mends;
-  `pytest_plugin` and `__main__` call these.
-- Numbers: `numbers` asks what stands behind each number that a reader meets;
-  `numerals` reads them, `equations` computes formulas, `facts` are the numbers of
-  runs, `bindings` tie prose to values, `works` are the works cited.
-- The site: `formulas` (with `katex`), `diagrams` and `inlining` (figures) are Markdown
-  extensions, `drawing` draws diagrams, `undrawn`, `palette` and `svg` serve all three;
-  `vendor` copies what the site serves; `browsing` and `chromium` look at it.
-- The setup: `bootstrap`, `environment`, `installing`, `reasons`. They use nothing but
-  the standard library, for nothing is installed yet.
-- What a block may do: `staying` keeps it from leaving the run and from changing it for
-  others, `halves` finds the parts of a line that never run.
-- Proof: `mutation` breaks library and pages and counts who notices; `places` runs every
-  block elsewhere.
+`audit` and `evidence` judge a page, before and after its blocks ran; `outputs` mends
+it, `places` runs it elsewhere; `pytest_plugin` and `__main__` call these. They build on
+folders, one idea each:
+
+- `installation` makes what the book needs on this machine. It uses nothing but the
+  standard library, for nothing is installed yet.
+- `reading` takes a page apart: blocks, chains, listings, prose, and its HTML.
+- `running` runs blocks, and sees what of them never ran, what they drew, and what they
+  left behind.
+- `numbers`, `names` and `flows` ask what stands behind the numbers, the names and the
+  diagrams that a reader meets.
+- `drawing` turns formulas, diagrams, figures and the live model into parts of the site,
+  by Markdown extensions; `browser` looks at the built site.
+- `copying` makes files of listings that run alone.
+- `mutation` is the proof: it breaks library and pages, and counts who notices.
+- `hosting` is what the workflows of a public host call.
 """

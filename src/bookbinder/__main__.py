@@ -13,8 +13,8 @@ def main(arguments: list[str] | None = None) -> int:
     outputs.add_argument("pages", nargs="*", type=Path, metavar="PAGE")
     options = parser.parse_args(arguments)
     root = Path(__file__).resolve().parents[2]
-    from bookbinder.figures import draw_as_the_book
     from bookbinder.outputs import refresh
+    from bookbinder.running.figures import draw_as_the_book
 
     draw_as_the_book()
 

@@ -10,10 +10,10 @@ from pathlib import Path, PurePosixPath
 
 from bs4 import BeautifulSoup, Tag
 
-from bookbinder.inert import INERT_LANGUAGES
-from bookbinder.listings import ListingError, find_section
-from bookbinder.pages import Page, Problem
-from bookbinder.rendering import Shown, render, shown_code
+from bookbinder.reading.inert import INERT_LANGUAGES
+from bookbinder.reading.listings import ListingError, find_section
+from bookbinder.reading.pages import Page, Problem
+from bookbinder.reading.rendering import Shown, render, shown_code
 
 # Nothing in the repository makes these, so nothing can check them.
 _FOREIGN = ("img", "iframe", "object", "embed", "video", "audio", "script", "style")
@@ -72,11 +72,11 @@ def audit(page: Page, root: Path) -> list[Problem]:
 def _held(page: Page, root: Path) -> list[Problem]:
     """Hold diagrams, shapes, names, links and symbols against what they stand for."""
     # They ask PyTorch, which is imported where it is first needed.
-    from bookbinder.links import link_problems
-    from bookbinder.names import name_problems
-    from bookbinder.passes import diagram_problems
-    from bookbinder.prose_shapes import prose_shape_problems
-    from bookbinder.symbols import symbol_problems
+    from bookbinder.flows.passes import diagram_problems
+    from bookbinder.names.backticks import name_problems
+    from bookbinder.names.links import link_problems
+    from bookbinder.names.prose_shapes import prose_shape_problems
+    from bookbinder.names.symbols import symbol_problems
 
     return [
         *diagram_problems(page),

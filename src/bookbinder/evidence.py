@@ -5,18 +5,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bookbinder.bindings import Notes, noted
-from bookbinder.figures import compare_figures
-from bookbinder.halves import parts
-from bookbinder.listings import (
+from bookbinder.numbers.backing import number_problems
+from bookbinder.reading.bindings import Notes, noted
+from bookbinder.reading.listings import (
     ListingError,
     find_section,
     idle_statements,
     never_executed,
 )
-from bookbinder.numbers import number_problems
-from bookbinder.pages import Chain, Page, Problem
-from bookbinder.running import (
+from bookbinder.reading.pages import Chain, Page, Problem
+from bookbinder.running.blocks import (
     drawings,
     explain,
     fresh_state,
@@ -24,7 +22,9 @@ from bookbinder.running import (
     recorded_lines,
     run_chain,
 )
-from bookbinder.scripts import Idle, never_run, recorded_scripts
+from bookbinder.running.figures import compare_figures
+from bookbinder.running.halves import parts
+from bookbinder.running.scripts import Idle, never_run, recorded_scripts
 
 
 @dataclass

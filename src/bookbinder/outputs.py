@@ -6,15 +6,15 @@ import tempfile
 from pathlib import Path, PurePosixPath
 
 from bookbinder.evidence import Evidence
-from bookbinder.figures import figures_folder, same_drawing
-from bookbinder.pages import (
+from bookbinder.reading.pages import (
     EXPECTED,
     Page,
     Problem,
     load_page,
     split_lines,
 )
-from bookbinder.running import SEPARATOR, explain, run_chain
+from bookbinder.running.blocks import SEPARATOR, explain, run_chain
+from bookbinder.running.figures import figures_folder, same_drawing
 
 
 def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:

@@ -1,4 +1,4 @@
-"""``python -m bookbinder.places``: run every chain of every page somewhere else.
+"""``python -m bookbinder.places``: run every chain elsewhere.
 
 Each chain runs alone, in a process that has imported nothing but PyTorch, away from the
 repository, with the library as a wheel installs it, with another seed, two threads, and
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from bookbinder.pages import Chain, Page, load_page
+from bookbinder.reading.pages import Chain, Page, load_page
 
 __all__ = ["DIFFERENCES", "Place", "main", "run_in"]
 
@@ -149,7 +149,11 @@ def _run(
         environment["ATEN_CPU_CAPABILITY"] = place.capability
     with tempfile.TemporaryDirectory() as away:
         done = subprocess.run(
-            [sys.executable, "-c", "from bookbinder.places import work; work()"],
+            [
+                sys.executable,
+                "-c",
+                "from bookbinder.places import work; work()",
+            ],
             input=pickle.dumps((place, chains, jobs, str(path[0]))),
             cwd=away,
             env=environment,
@@ -166,8 +170,8 @@ def work() -> None:
     place, chains, jobs, library = pickle.load(sys.stdin.buffer)
     import_module("torch")  # and nothing else that a chain might miss
 
-    from bookbinder.figures import draw_as_the_book
-    from bookbinder.mutation.forking import each_in_a_fork
+    from bookbinder.running.figures import draw_as_the_book
+    from bookbinder.running.forking import each_in_a_fork
 
     draw_as_the_book()
     if place.together:
@@ -191,9 +195,9 @@ def _reason(place: Place, each: PageChain, library: str) -> str:
     """Run one chain; give what is wrong, or nothing."""
     import torch
 
-    from bookbinder import running
     from bookbinder.evidence import Evidence
-    from bookbinder.figures import figures_folder, same_drawing
+    from bookbinder.running import blocks as running
+    from bookbinder.running.figures import figures_folder, same_drawing
 
     page, chain = each.page, each.chain
     running.THREADS = place.threads

@@ -12,12 +12,12 @@ import pytest
 from pytest_codeblocks import plugin as codeblocks
 from pytest_codeblocks.main import CodeBlock
 
-from bookbinder import running
 from bookbinder.audit import audit
 from bookbinder.evidence import Evidence, evidence_problems
-from bookbinder.figures import draw_as_the_book
-from bookbinder.pages import Chain, Page, Problem, load_page
-from bookbinder.staying import LeftBehindError
+from bookbinder.reading.pages import Chain, Page, Problem, load_page
+from bookbinder.running import blocks as running
+from bookbinder.running.figures import draw_as_the_book
+from bookbinder.running.staying import LeftBehindError
 
 _evidence = pytest.StashKey[dict[Path, Evidence]]()
 

@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
-from bookbinder.pages import load_page, read_page
 from bookbinder.places import ELSEWHERE, PageChain, run_in
+from bookbinder.reading.pages import load_page, read_page
 
 ROOT = Path(__file__).resolve().parents[2]
 # What each prints is what it prints where the tests run.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bookbinder.pages import load_page
+from bookbinder.reading.pages import load_page
 
 pytestmark = pytest.mark.slow
 

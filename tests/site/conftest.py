@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from bookbinder.browsing import served
-from bookbinder.chromium import HOW_TO_GET, chromium, find_chromium
+from bookbinder.browser.browsing import served
+from bookbinder.browser.chromium import HOW_TO_GET, chromium, find_chromium
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from bookbinder.browsing import page_problems, served
+from bookbinder.browser.browsing import page_problems, served
 
 pytestmark = pytest.mark.browser
 

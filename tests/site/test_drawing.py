@@ -7,7 +7,7 @@ import pytest
 from bs4 import BeautifulSoup
 from playwright.sync_api import Browser
 
-from bookbinder import drawing
+from bookbinder.drawing import __main__ as drawing
 
 pytestmark = pytest.mark.browser
 

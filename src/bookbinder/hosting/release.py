@@ -13,8 +13,8 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-from bookbinder.pages import load_page
-from bookbinder.running import SEPARATOR, expected, program
+from bookbinder.reading.pages import load_page
+from bookbinder.running.blocks import SEPARATOR, expected, program
 
 __all__ = ["ReleaseError", "build", "check_contents", "check_tag", "main", "try_out"]
 

@@ -130,9 +130,9 @@ def _key(broken: Broken) -> str:
 def _pages(options: argparse.Namespace) -> dict[str, Any]:
     import torch  # once here, and in no fork
 
-    from bookbinder.figures import draw_as_the_book
     from bookbinder.mutation.judging import Judge, Site, record
-    from bookbinder.pages import load_page
+    from bookbinder.reading.pages import load_page
+    from bookbinder.running.figures import draw_as_the_book
 
     draw_as_the_book()
     torch.set_num_threads(1)

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bookbinder import katex
 from bookbinder.audit import audit
+from bookbinder.drawing import katex
 from bookbinder.evidence import Evidence, evidence_problems
-from bookbinder.mutation.forking import each_in_a_fork
 from bookbinder.mutation.slips import Slip
-from bookbinder.pages import Chain, Page, Problem, read_page
-from bookbinder.running import compare, explain, program, run_chain
+from bookbinder.reading.pages import Chain, Page, Problem, read_page
+from bookbinder.running.blocks import compare, explain, program, run_chain
+from bookbinder.running.forking import each_in_a_fork
 
 __all__ = ["Judge", "Record", "Site", "record"]
 

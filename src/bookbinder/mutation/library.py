@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from bookbinder.mutation.forking import Outcome, each_in_a_fork
 from bookbinder.mutation.operators import Mutant, mutants
 from bookbinder.mutation.recording import Ran, fails, meeting, watched
 from bookbinder.mutation.swapping import NotImportableError, Swapper
+from bookbinder.running.forking import Outcome, each_in_a_fork
 
 __all__ = ["MODULES", "Broken", "Verdict", "all_mutants", "try_mutants"]
 

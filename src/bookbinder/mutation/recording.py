@@ -9,7 +9,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from bookbinder.evidence import Evidence
-from bookbinder.running import recorded_lines
+from bookbinder.running.blocks import recorded_lines
 
 __all__ = ["Ran", "fails", "meeting", "watched"]
 

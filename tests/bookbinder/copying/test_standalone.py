@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from bookbinder.copying.standalone import StandaloneError, standalone
-from bookbinder.listings import find_section
-from bookbinder.pages import load_page
+from bookbinder.reading.listings import find_section
+from bookbinder.reading.pages import load_page
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))

@@ -6,7 +6,7 @@ import pytest
 
 from bookbinder.mutation.judging import Judge, record
 from bookbinder.mutation.slips import Slip
-from bookbinder.pages import Page, read_page
+from bookbinder.reading.pages import Page, read_page
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = """# A page

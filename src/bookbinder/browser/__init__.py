@@ -1,0 +1,1 @@
+"""Find Chromium, and look at the built site in it."""

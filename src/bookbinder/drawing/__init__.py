@@ -1,0 +1,1 @@
+"""Draw formulas, diagrams, figures and the live model into the built pages."""

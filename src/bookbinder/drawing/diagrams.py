@@ -1,0 +1,86 @@
+"""Diagrams are drawn once, kept by what they say, and put into the page as SVG.
+
+``python -m bookbinder.drawing`` draws them, which takes a browser; reading them back
+takes none. The name of a drawing is a hash of all that it depends on, so a changed
+diagram is an undrawn one.
+"""
+
+import hashlib
+import html
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from markdown import Markdown
+
+from bookbinder.drawing.palette import PALETTE
+from bookbinder.drawing.svg import unique_ids
+from bookbinder.drawing.undrawn import previewing, undrawn
+
+ROOT = Path(__file__).resolve().parents[3]
+DRAWING_SCRIPT = Path(__file__).with_name("drawing.js")
+
+_SPOKEN = ("accTitle", "accDescr")
+_COMMENT = re.compile(r"^[ \t]*%%.*\n", re.MULTILINE)
+
+
+def format_diagram(
+    source: str,
+    language: str,
+    class_name: str,
+    options: dict[str, Any],
+    md: Markdown,
+    **kwargs: Any,
+) -> str:
+    """Turn a mermaid fence into its drawing, as superfences wants it."""
+    problem = diagram_problem(source)
+    if problem:
+        return undrawn(f"diagram {problem}", source)
+    name = diagram_name(source)
+    file = drawings_folder() / f"{name}.svg"
+    if file.is_file():
+        svg = file.read_text(encoding="utf-8").strip()
+        earlier = map(str, md.htmlStash.rawHtmlBlocks)
+        svg = unique_ids(svg, f"diagram-{name[:8]}", earlier)
+        return f'<figure class="diagram" data-search-exclude>{svg}</figure>'
+    if previewing():
+        # mkdocs-mermaid2-plugin finds it by its class and has the browser draw it.
+        return f'<div class="mermaid" data-undrawn>{html.escape(source)}</div>'
+    return undrawn("diagram not drawn: run make diagrams", source)
+
+
+def drawings_folder() -> Path:
+    """Give the folder of drawings, of the book in the current folder."""
+    return Path("docs", "assets", "diagrams")
+
+
+def diagram_problem(source: str) -> str | None:
+    """Say what a diagram lacks for those who cannot see it, or nothing."""
+    for name in _SPOKEN:
+        said = rf"^\s*{name}[ \t]*(?::[ \t]*\S|{{\s*[^\s}}])"
+        if not re.search(said, source, re.MULTILINE):
+            return f"has no {name}, which screen readers read out"
+    return None
+
+
+def diagram_name(source: str) -> str:
+    """Hash what a drawing depends on: its source, how it is drawn, and by what.
+
+    Comments are left out: the pass behind a diagram changes nothing of its drawing.
+    """
+    digest = hashlib.sha256(_how_drawn())
+    digest.update(_COMMENT.sub("", source).strip().encode())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _how_drawn() -> bytes:
+    package = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))
+    parts = [
+        package["dependencies"]["mermaid"],
+        DRAWING_SCRIPT.read_text(encoding="utf-8"),
+        json.dumps(PALETTE),
+    ]
+    return "\0".join(parts).encode()

@@ -1,0 +1,75 @@
+"""A Markdown extension that draws formulas while the page is made.
+
+``pymdownx.arithmatex`` (generic) finds the formulas; this puts what KaTeX makes of
+them in their place, so that a reader's browser has nothing left to do.
+"""
+
+import html
+import re
+from xml.etree import ElementTree
+
+from markdown import Extension, Markdown
+from markdown.treeprocessors import Treeprocessor
+from mkdocs.exceptions import BuildError
+
+from bookbinder.drawing import katex
+from bookbinder.drawing.undrawn import undrawn
+
+_HEADING = re.compile(r"h[1-6]")
+
+
+class FormulaTreeprocessor(Treeprocessor):
+    """Replace the TeX in every arithmatex element."""
+
+    def run(self, root: ElementTree.Element) -> None:
+        """Draw every formula of a page, in its order."""
+        headings = [el for el in root.iter() if _HEADING.fullmatch(str(el.tag))]
+        in_headings = {id(el) for heading in headings for el in heading.iter()}
+        for element in root.iter():
+            if element.get("class") == "arithmatex":
+                self._draw(element, in_heading=id(element) in in_headings)
+
+    def _draw(self, element: ElementTree.Element, *, in_heading: bool) -> None:
+        display = element.tag == "div"
+        tex = (element.text or "")[2:-2].strip()
+        if display:
+            # The block form, and it alone, comes with its entities escaped.
+            tex = html.unescape(tex)
+        else:
+            # Material's search leaves an element out up to the first end tag of the
+            # same name, so this must not be a span: KaTeX is made of them.
+            element.tag = "var"
+        drawn = self._drawn(tex, display=display, in_heading=in_heading)
+        element.set("data-search-exclude", "")
+        element.text = self.md.htmlStash.store(drawn)
+
+    def _drawn(self, tex: str, *, display: bool, in_heading: bool) -> str:
+        if in_heading:
+            reason = "the table of contents cannot show it: use words in a heading"
+            return undrawn(f"formula {_short(tex)}: {reason}", tex, inline=True)
+        try:
+            return katex.draw(tex, display=display)
+        except katex.FormulaError as error:
+            message = f"formula {_short(tex)}: {error}"
+            return undrawn(message, tex, inline=not display)
+        except katex.WorkerError as error:
+            raise BuildError(str(error)) from None
+
+
+def _short(tex: str) -> str:
+    """Give a formula in one line, cut where it is long."""
+    line = " ".join(tex.split())
+    return line if len(line) <= 60 else f"{line[:59]}…"
+
+
+class FormulaExtension(Extension):
+    """Draw formulas by KaTeX."""
+
+    def extendMarkdown(self, md: Markdown) -> None:
+        """Register behind the inline patterns, which find formulas in a line."""
+        md.treeprocessors.register(FormulaTreeprocessor(md), "book-formulas", 15)
+
+
+def makeExtension(**kwargs: object) -> FormulaExtension:
+    """Give the extension to Markdown, which looks for this name."""
+    return FormulaExtension(**kwargs)

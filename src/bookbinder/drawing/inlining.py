@@ -1,0 +1,190 @@
+"""A Markdown extension that puts pictures into the page itself.
+
+A picture behind ``<img>`` cannot see the page's palette and font; inlined, it follows
+both. Only the figures that pages draw, under ``assets/figures/``, are inlined.
+"""
+
+import re
+from pathlib import Path, PurePosixPath
+from xml.etree import ElementTree
+
+from markdown import Extension, Markdown
+from markdown.treeprocessors import Treeprocessor
+
+from bookbinder.drawing.palette import recolor
+from bookbinder.drawing.svg import unique_ids
+from bookbinder.drawing.undrawn import undrawn
+
+_FIGURES = "assets/figures/"
+_SVG = "{http://www.w3.org/2000/svg}"
+_XLINK = "{http://www.w3.org/1999/xlink}"
+_POINTS_TO_PIXELS = 4 / 3
+_MARGIN = 6.0
+
+# All that a picture of data is made of: nothing that acts.
+_SHAPES = frozenset(
+    [
+        "svg",
+        "g",
+        "defs",
+        "clipPath",
+        "path",
+        "rect",
+        "line",
+        "circle",
+        "ellipse",
+        "polygon",
+        "polyline",
+        "use",
+        "text",
+        "tspan",
+        "title",
+        "desc",
+    ]
+)
+
+# The page's own font is used: what matplotlib names is only on the machine it ran on.
+_FONT = re.compile(r"font:\s*(?P<rest>[^;]*?)(?P<size>[\d.]+)px[^;]*")
+_FAMILY = re.compile(r"font-family:[^;]*;?\s*")
+
+
+class FigureError(ValueError):
+    """A figure that cannot be put into a page; the message is the reason."""
+
+
+def inline_figure(file: Path, alt: str, earlier: list[str]) -> str:
+    """Turn an SVG file that matplotlib wrote into a part of a page.
+
+    Args:
+        file: The figure.
+        alt: Its text alternative.
+        earlier: What is inlined in the page already.
+
+    Raises:
+        FigureError: If there is no such file, or it is not fit for a page.
+    """
+    if not alt:
+        raise FigureError("it has no text alternative: ![what it shows](…)")
+    if not file.is_file():
+        raise FigureError("there is no such file: make outputs")
+    try:
+        root = ElementTree.fromstring(file.read_text(encoding="utf-8"))
+        _clean(root)
+    except (ElementTree.ParseError, ValueError) as error:
+        raise FigureError(str(error)) from None
+    width = _make_room(root)
+    root.set("style", f"--natural: {width * _POINTS_TO_PIXELS:.0f}px")
+    root.set("role", "img")
+    root.set("aria-label", alt)
+    svg = ElementTree.tostring(root, encoding="unicode")
+    svg = unique_ids(svg, f"figure-{file.stem}", earlier)
+    return f'<figure class="figure" data-search-exclude>{svg}</figure>'
+
+
+def _make_room(root: ElementTree.Element) -> float:
+    """Widen the frame by a margin on each side; return its width in points.
+
+    matplotlib lays out in its own font. In the page's, a label may be a little larger.
+    """
+    left, top, width, height = map(float, root.get("viewBox", "0 0 0 0").split())
+    left, top, width, height = (
+        left - _MARGIN,
+        top - _MARGIN,
+        width + 2 * _MARGIN,
+        height + 2 * _MARGIN,
+    )
+    root.set("viewBox", f"{left:g} {top:g} {width:g} {height:g}")
+    root.attrib.pop("width", None)
+    root.attrib.pop("height", None)
+    return width
+
+
+def _clean(root: ElementTree.Element) -> None:
+    """Leave what is drawn, in the page's colors: no metadata, no styles of its own."""
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag == f"{_SVG}metadata":
+                parent.remove(child)
+            elif child.tag == f"{_SVG}style":
+                # One rule for every element. On the root it is inherited by each.
+                root.set("stroke-linejoin", "round")
+                root.set("stroke-linecap", "butt")
+                parent.remove(child)
+    for element in root.iter():
+        # Without the name spaces, which HTML neither needs nor reads.
+        element.tag = str(element.tag).removeprefix(_SVG)
+        if element.tag not in _SHAPES:
+            raise FigureError(
+                f"it holds <{element.tag}>: only shapes and text are kept"
+            )
+        for name, value in list(element.attrib.items()):
+            del element.attrib[name]
+            name = name.removeprefix(_XLINK)
+            elsewhere = re.search(r"url\((?!#)", value) or (
+                name == "href" and not value.startswith("#")
+            )
+            if name.startswith("on") or elsewhere:
+                raise FigureError(
+                    f"{name}={value!r} acts or reaches out of the picture"
+                )
+            if name == "style":
+                value = _FAMILY.sub("", _FONT.sub(_font, value))
+            element.set(name, recolor(value))
+
+
+def _font(match: re.Match[str]) -> str:
+    weight = "; font-weight: bold" if "bold" in match["rest"] else ""
+    slant = "; font-style: italic" if "italic" in match["rest"] else ""
+    return f"font-size: {match['size']}px{weight}{slant}"
+
+
+class FigureTreeprocessor(Treeprocessor):
+    """Replace the images that are figures of the book."""
+
+    def run(self, root: ElementTree.Element) -> None:
+        """Inline every figure of a page."""
+        for parent in list(root.iter()):
+            for index, child in enumerate(list(parent)):
+                source = child.get("src", "")
+                if child.tag == "img" and _FIGURES in source:
+                    self._replace(parent, index, child, source)
+
+    def _replace(
+        self,
+        parent: ElementTree.Element,
+        index: int,
+        image: ElementTree.Element,
+        source: str,
+    ) -> None:
+        name = source.partition(_FIGURES)[2]
+        file = Path("docs", _FIGURES, PurePosixPath(name))
+        earlier = [block for block in self.md.htmlStash.rawHtmlBlocks if str(block)]
+        try:
+            drawn = inline_figure(file, image.get("alt", "").strip(), earlier)
+        except FigureError as error:
+            drawn = undrawn(f"figure {name}: {error}", source)
+        placeholder = self.md.htmlStash.store(drawn)
+        alone = (
+            parent.tag == "p" and len(parent) == 1 and not (parent.text or "").strip()
+        )
+        if alone and not (image.tail or "").strip():
+            # The paragraph becomes the picture: a figure cannot stand inside one.
+            parent.remove(image)
+            parent.text = placeholder
+        else:
+            place = ElementTree.Element("span")
+            place.text, place.tail = placeholder, image.tail
+            parent[index] = place
+
+
+class FigureExtension(Extension):
+    """Inline the figures of the book."""
+
+    def extendMarkdown(self, md: Markdown) -> None:
+        """Register before MkDocs rewrites the addresses of images (priority 0)."""
+        md.treeprocessors.register(FigureTreeprocessor(md), "book-figures", 14)
+
+
+def makeExtension(**kwargs: object) -> FigureExtension:
+    """Give the extension to Markdown, which looks for this name."""
+    return FigureExtension(**kwargs)

@@ -1,0 +1,1 @@
+"""Compare diagrams with the passes of tensors that they draw."""

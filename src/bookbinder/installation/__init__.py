@@ -1,0 +1,1 @@
+"""The setup, from what the standard library has: nothing is installed yet."""

@@ -1,0 +1,1 @@
+"""Hold names, links, letters of formulas and shapes in prose to what there is."""

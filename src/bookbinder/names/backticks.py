@@ -1,0 +1,150 @@
+"""Hold every name in backticks against what there is.
+
+What stands in backticks is a name: of the page's own code, of the library, of Python
+or of PyTorch as installed. Or it is a shape, a file, a command, or something that a
+block of the page shows to the letter. Nothing else may stand there.
+"""
+
+import contextlib
+import re
+from difflib import get_close_matches
+from pathlib import Path
+
+from bookbinder.flows.flowcharts import SHAPE
+from bookbinder.flows.shapes import SIZES
+from bookbinder.names.resolving import LIBRARY, known_names, wrong_python
+from bookbinder.reading.listings import ListingError, find_section
+from bookbinder.reading.pages import Page, Problem
+from bookbinder.reading.prose import Span, spans
+
+__all__ = ["name_problems"]
+
+_WORD = re.compile(r"[^\W\d]\w*")
+_REMARK = re.compile(r'"""[^"].*?"""|(?<!["\'])# [^\n]*', re.DOTALL)
+_FORMULA = re.compile(r"\$[^$`]+\$")
+_COMMAND = re.compile(r"(?:make|python -m|pip install|tested-transformer)\b")
+# Pages on how to write pages show the marks of one.
+_MARKUP = re.compile(r"```|///|<!--|\$|!\[|# --8<--")
+
+
+def name_problems(page: Page, root: Path) -> list[Problem]:
+    """Find what stands in backticks and is nothing that there is."""
+    shown = _shown(page, root)
+    own = frozenset({*_words(shown), *SIZES, *_tools(page, root)})
+    problems: list[Problem] = []
+    for span in spans(page):
+        reason = _wrong(span, page, root, shown, own)
+        if reason:
+            problems.append(Problem(page.path, span.line, f"`{span.text}`: {reason}"))
+    return problems
+
+
+def _wrong(
+    span: Span, page: Page, root: Path, shown: str, own: frozenset[str]
+) -> str | None:
+    text = span.text
+    if not re.search(r"\w", text) or _MARKUP.match(text) or _occurs(text, shown):
+        return None
+    if "](https://" in page.lines[span.line - 1] and _theirs(text, own):
+        return None  # A name of another project stands beside a link to it.
+    if shape := SHAPE.fullmatch(text):
+        letters = _WORD.findall(shape["sizes"])
+        sizes = {*SIZES, *(name for name in own if len(name) > 1 or name.isupper())}
+        unknown = [letter for letter in letters if letter not in sizes]
+        return f"{unknown[0]} is no size of the legend" if unknown else None
+    if _COMMAND.match(text):
+        return _wrong_command(text, root)
+    if re.fullmatch(r"PIP_[A-Z_]+", text):
+        return None  # pip reads each of its options from the environment too.
+    if re.fullmatch(r"[\w.-]+(?:/[\w.-]*)+|\.?[\w-]+\.(?:py|md|toml|yml|txt)", text):
+        there = (root / text).exists() or _ignored(text, root)
+        return None if there or any(LIBRARY.rglob(text)) else "there is no such file"
+    # What a formula beside it names, a span may name too.
+    beside = _WORD.findall(" ".join(_FORMULA.findall(page.lines[span.line - 1])))
+    attributes = frozenset(re.findall(r"\.(\w+)", shown)) | _tools(page, root)
+    return wrong_python(text, own | {*beside}, attributes)
+
+
+def _theirs(text: str, own: frozenset[str]) -> bool:
+    """Tell whether no word of a name is ours, or nearly one of ours."""
+    known = own | known_names()
+    return not any(
+        get_close_matches(word, known, cutoff=0.85)
+        for word in _WORD.findall(text)
+        if len(word) > 3
+    )
+
+
+def _shown(page: Page, root: Path) -> str:
+    """Give all that stands in the fences of a page, but for remarks on its code."""
+    lines: list[str] = []
+    inside = False
+    for line in page.lines:
+        if line.startswith("```"):
+            inside = not inside
+        elif inside:
+            lines.append(line)
+    for listing in page.listings:
+        with contextlib.suppress(ListingError):  # The audit says so.
+            lines.append(find_section(root, listing.path, listing.section).text)
+    return _REMARK.sub("", "\n".join(lines))
+
+
+def _tools(page: Page, root: Path) -> frozenset[str]:
+    """Give what pages about the repository may name: all of its own tools."""
+    if page.path.startswith("docs/"):
+        return frozenset()
+    files = [*(root / "src/bookbinder").glob("*.py"), root / "Makefile"]
+    text = "\n".join(map(_text, files))
+    return frozenset({*_words(text), *(file.name for file in root.iterdir())})
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text))
+
+
+def _occurs(text: str, shown: str) -> bool:
+    """Tell whether a page shows this text, bounded as words are."""
+    pattern = rf"(?<!\w){re.escape(text)}(?!\w)"
+    return re.search(pattern, shown) is not None
+
+
+def _wrong_command(text: str, root: Path) -> str | None:
+    """Look a target up in the Makefile, a module on the path, a word in the command."""
+    words = text.split()
+    if words[0] == "make":
+        makefile = _text(root / "Makefile")
+        targets = [word for word in words[1:] if re.fullmatch(r"[a-z-]+", word)]
+        for target in targets:
+            if not re.search(rf"^{target}:", makefile, re.MULTILINE):
+                return f"the Makefile has no {target}"
+    elif words[0] == "python":
+        folder = words[2].replace(".", "/")
+        if not any((root / base / folder).exists() for base in ("", "src")):
+            return f"there is no module {words[2]}"
+        source = "\n".join(
+            file.read_text(encoding="utf-8") for file in (root / folder).glob("*.py")
+        )
+        for word in words[3:]:
+            if _WORD.fullmatch(word) and f'"{word}"' not in source:
+                return f"{words[2]} knows no {word}"
+    elif words[0] == "tested-transformer":
+        source = "\n".join(
+            file.read_text(encoding="utf-8")
+            for file in (root / "src/tested_transformer/cli").glob("*.py")
+        )
+        for word in words[1:2]:
+            if f'"{word}"' not in source:
+                return f"the command has no {word}"
+    return None
+
+
+def _text(file: Path) -> str:
+    """Read a file of the repository; a copy of the book alone may lack it."""
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
+
+
+def _ignored(text: str, root: Path) -> bool:
+    """Tell whether a path is one that comes into being and that git ignores."""
+    ignored = _text(root / ".gitignore").split()
+    return any(text.strip("/").startswith(line.strip("/")) for line in ignored)

@@ -1,0 +1,1 @@
+"""Ask what stands behind each number that a reader meets."""

@@ -1,0 +1,224 @@
+"""Run a chain of blocks as a reader would, and say where on the page it went wrong.
+
+The code of a chain is laid out on the lines it has on the page, so that the line of
+an error *is* the line of the page. Between two blocks the program prints a separator,
+so that what each block printed can be told apart.
+"""
+
+import contextlib
+import os
+import random
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from bookbinder.reading.bindings import note_code
+from bookbinder.reading.pages import Chain, Page, Problem, split_lines
+from bookbinder.running.halves import Part, offsets
+from bookbinder.running.staying import nothing_left_behind, staying
+
+SEPARATOR = "\x1d"
+_MARK = f"__import__('sys').stdout.write({SEPARATOR!r})"
+# Tensors on pages are small: more threads only wait for each other on a busy machine.
+THREADS = 1
+
+
+def program(chain: Chain) -> str:
+    """Lay the blocks of a chain out on the lines they have on the page."""
+    lines = [""] * chain.blocks[-1].end
+    for block in chain.blocks:
+        lines[block.line : block.end - 1] = split_lines(block.code)
+        lines[block.end - 1] = _MARK + note_code(block.bindings)
+    return "\n".join(lines) + "\n"
+
+
+def expected(chain: Chain) -> str:
+    """Give what the program of a chain must print, to the letter."""
+    outputs = [block.output.text if block.output else "" for block in chain.blocks]
+    return "".join(output + SEPARATOR for output in outputs)
+
+
+def compare(page: Page, chain: Chain, printed: str) -> Problem | None:
+    """Find the first line on which the page shows what the run did not print."""
+    for block, got in zip(chain.blocks, printed.split(SEPARATOR), strict=False):
+        if not block.output:
+            if got:
+                first = split_lines(got)[0]
+                reason = f"prints {first!r}, but the page shows no output: make outputs"
+                return Problem(page.path, block.line, reason)
+            continue
+        shown, ran = split_lines(block.output.text), split_lines(got)
+        for offset in range(max(len(shown), len(ran))):
+            page_line = shown[offset] if offset < len(shown) else None
+            run_line = ran[offset] if offset < len(ran) else None
+            if page_line != run_line:
+                reason = (
+                    f"the page shows {_quote(page_line)}, the run gives "
+                    f"{_quote(run_line)}: make outputs"
+                )
+                return Problem(page.path, block.output.line + 1 + offset, reason)
+        if got and not got.endswith("\n"):
+            reason = "the output does not end with a line break"
+            return Problem(page.path, block.line, reason)
+    return None
+
+
+def _quote(line: str | None) -> str:
+    return "nothing" if line is None else repr(line)
+
+
+def explain(page: Page, chain: Chain, error: BaseException) -> Problem:
+    """Say at which line of the page an error arose, and which."""
+    what = "".join(traceback.format_exception_only(error)).strip()
+    if not isinstance(error, Exception):
+        # SystemExit, or what pytest raises to skip: the block would end as if it ran.
+        what = f"{what}: a block may not leave the run"
+    lines = [
+        line
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if _is_of_a_page(frame)
+    ]
+    return Problem(page.path, lines[-1] if lines else chain.line, what)
+
+
+def _is_of_a_page(frame: FrameType) -> bool:
+    """Tell a block's own code from what else is named <string>, as dataclasses are."""
+    return frame.f_code.co_filename == "<string>" and "__MODULE__" in frame.f_globals
+
+
+def run_chain(chain: Chain) -> str:
+    """Run a chain and give all it printed, separators included."""
+    from pytest_codeblocks.main import stdout_io
+
+    with stdout_io() as printed:
+        exec(program(chain), {"__MODULE__": "__main__"})
+    return printed.getvalue()
+
+
+@contextmanager
+def fresh_state() -> Generator[Path]:
+    """Give a block the state of a newly started interpreter, and an empty folder.
+
+    What a block may change for the next one is reset before and put back after:
+    seeds, print options, default dtype and device, threads, autograd, the
+    environment, the import path, the working folder. What a block has replaced in a
+    module is put back and refused. Shape checks are off, so that a block meets the
+    errors that a reader would meet.
+
+    Raises:
+        LeftBehindError: If a block has replaced a function or a class.
+    """
+    import jaxtyping
+    import torch
+
+    environment, path, here = dict(os.environ), [*sys.path], Path.cwd()
+    checked = jaxtyping.config.jaxtyping_disable
+    with tempfile.TemporaryDirectory() as folder:
+        _reset_torch(torch)
+        random.seed(0)
+        numpy = sys.modules.get("numpy")
+        if numpy:
+            numpy.random.seed(0)
+        matplotlib = sys.modules.get("matplotlib")
+        if matplotlib:
+            matplotlib.rc_file_defaults()
+        jaxtyping.config.update("jaxtyping_disable", True)
+        os.chdir(folder)
+        try:
+            with staying(), nothing_left_behind():
+                yield Path(folder)
+        finally:
+            os.chdir(here)
+            os.environ.clear()
+            os.environ.update(environment)
+            sys.path[:] = path
+            jaxtyping.config.update("jaxtyping_disable", checked)
+            _reset_torch(torch)
+
+
+def _reset_torch(torch: Any) -> None:
+    torch.manual_seed(0)
+    torch.set_printoptions(profile="default")
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.set_num_threads(THREADS)
+    torch.set_grad_enabled(True)
+    torch.use_deterministic_algorithms(False)
+    torch.set_float32_matmul_precision("highest")
+
+
+@contextmanager
+def recorded_lines(
+    folder: Path, asked: dict[Part, str] | None = None
+) -> Iterator[set[tuple[str, int]]]:
+    """Collect every line that runs in the source files of a folder, and of pages.
+
+    A page's own lines are those of the file ``<string>``. Parts of them that are asked
+    for are those of ``<string>:`` and the column where they begin.
+    """
+    executed: set[tuple[str, int]] = set()
+    # For each piece of code, the lines of it that have not run yet. A piece of which
+    # every line has run is left alone: each line of a loop would be reported each time.
+    waiting: dict[CodeType, set[int]] = {}
+    halves: dict[CodeType, dict[int, list[Part]]] = {}
+    # Those that are left alone, by id: to look a piece of code up is to hash all of it.
+    finished: dict[int, CodeType] = {}
+
+    def trace_lines(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "opcode":
+            awaited = halves[frame.f_code]
+            for part in awaited.pop(frame.f_lasti, ()):
+                executed.add((f"{frame.f_code.co_filename}:{part[1]}", part[0]))
+            frame.f_trace_opcodes = bool(awaited)
+        elif event == "line":
+            executed.add((frame.f_code.co_filename, frame.f_lineno))
+            left = waiting[frame.f_code]
+            left.discard(frame.f_lineno)
+            frame.f_trace_lines = bool(left)
+        return trace_lines
+
+    def trace_calls(frame: FrameType, event: str, _: Any) -> Any:
+        code = frame.f_code
+        if id(code) in finished:
+            frame.f_trace_lines = False
+            return None
+        if code not in waiting:
+            from_folder = Path(code.co_filename).is_relative_to(folder)
+            wanted = from_folder or _is_of_a_page(frame)
+            lines = {line for *_, line in code.co_lines() if line} if wanted else set()
+            # Where a function begins nothing runs, unless all of it is on that line.
+            waiting[code] = lines - {code.co_firstlineno} or lines
+            page = wanted and not from_folder
+            halves[code] = offsets(code, asked or {}) if page else {}
+        if halves[code]:
+            frame.f_trace_opcodes = True
+            return trace_lines
+        if waiting[code]:
+            return trace_lines
+        finished[id(code)] = code
+        frame.f_trace_lines = False
+        return None
+
+    before = sys.gettrace()
+    threading.settrace(trace_calls)
+    sys.settrace(trace_calls)
+    try:
+        yield executed
+    finally:
+        sys.settrace(before)
+        threading.settrace(before)
+
+
+def drawings(folder: Path) -> dict[str, str]:
+    """Give the pictures that a chain left in its folder, by name."""
+    found: dict[str, str] = {}
+    for file in sorted(folder.glob("*.svg")):
+        with contextlib.suppress(UnicodeDecodeError):
+            found[file.name] = file.read_text(encoding="utf-8")
+    return found

@@ -1,0 +1,82 @@
+"""Compare pictures by what they draw: texts and shapes to the letter, numbers nearly.
+
+A picture on a page is written by a block of that page. The one that is committed must
+draw the same data; a pixel of difference between two machines is nobody's mistake.
+"""
+
+import os
+import re
+from pathlib import Path, PurePosixPath
+
+from bookbinder.reading.pages import Page, Problem
+
+_NUMBER = re.compile(r"(?<![\w#.])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w.])")
+_TEXT = re.compile(r"(?<=>)[^<>]*[^<>\s][^<>]*(?=<)")
+_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
+_ID = re.compile(r'(?<=id=")[^"]+(?=")')
+
+
+def draw_as_the_book() -> None:
+    """Let matplotlib, when it is imported, draw text as text and the same each time."""
+    os.environ["MATPLOTLIBRC"] = str(Path(__file__).with_name("book.matplotlibrc"))
+    os.environ["SOURCE_DATE_EPOCH"] = "0"
+
+
+def figures_folder(page: Page, root: Path) -> Path:
+    """Give the folder in which the pictures of a page lie."""
+    return root / "docs" / "assets" / "figures" / PurePosixPath(page.path).stem
+
+
+def compare_figures(page: Page, drawn: dict[str, str], root: Path) -> list[Problem]:
+    """Hold the pictures that a page shows against those that its blocks drew."""
+    problems: list[Problem] = []
+    folder = figures_folder(page, root)
+    lines = {PurePosixPath(image.target).name: image.line for image in page.images}
+    for name, line in lines.items():
+        file = folder / name
+        if name not in drawn:
+            reason = f"no block of this page draws {name}"
+        elif not file.is_file():
+            reason = f"{name} is drawn but not kept: make outputs"
+        elif not same_drawing(file.read_text(encoding="utf-8"), drawn[name]):
+            reason = f"{name} is not what the page draws: make outputs"
+        else:
+            continue
+        problems.append(Problem(page.path, line, reason))
+    for name in drawn.keys() - lines.keys():
+        line = next((b.line for b in page.blocks if name in b.code), 1)
+        reason = f"a block draws {name}, but the page does not show it"
+        problems.append(Problem(page.path, line, reason))
+    kept = {file.name for file in folder.glob("*")} if folder.is_dir() else set[str]()
+    for name in kept - lines.keys():
+        reason = f"{name} is kept, but the page does not show it: delete it"
+        problems.append(Problem(page.path, 1, reason))
+    return problems
+
+
+def same_drawing(one: str, other: str) -> bool:
+    """Tell whether two SVG files draw the same thing.
+
+    Texts must be equal to the letter. Opacities, which carry weights, may differ by
+    0.02; lengths by 1, in a picture hundreds wide.
+    """
+    one, other = _renamed(one), _renamed(other)
+    if _TEXT.findall(one) != _TEXT.findall(other):
+        return False
+    one, other = _TEXT.sub("", one), _TEXT.sub("", other)
+    if _NUMBER.sub("0", one) != _NUMBER.sub("0", other):
+        return False
+    numbers = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True)
+    return all(_near(float(a), float(b)) for a, b in numbers)
+
+
+def _near(a: float, b: float) -> bool:
+    return abs(a - b) <= (0.02 if max(abs(a), abs(b)) <= 1.0 else 1.0)
+
+
+def _renamed(svg: str) -> str:
+    """Name ids by their order: matplotlib hashes the drawing itself into them."""
+    svg = _METADATA.sub("", svg)
+    for index, name in enumerate(dict.fromkeys(_ID.findall(svg))):
+        svg = re.sub(rf"(?<=[\"#]){re.escape(name)}(?=[\")])", f"id_{index}", svg)
+    return svg

@@ -1,0 +1,80 @@
+"""Which parts of a JavaScript file have run, as the engine that ran them counted.
+
+A block that starts Node leaves a count for every function and branch behind: Node
+takes it by itself where an environment variable names a folder.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from bookbinder.reading.listings import Section
+
+Idle = dict[str, set[int]]
+"""For each script that was loaded, the places of the characters that never ran."""
+
+
+@contextmanager
+def recorded_scripts(idle: Idle) -> Iterator[None]:
+    """Note what runs, and what does not, in every Node that starts and ends meanwhile.
+
+    Args:
+        idle: What no run has reached so far; it is brought up to date at the end.
+    """
+    before = os.environ.get("NODE_V8_COVERAGE")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["NODE_V8_COVERAGE"] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                os.environ.pop("NODE_V8_COVERAGE", None)
+            else:
+                os.environ["NODE_V8_COVERAGE"] = before
+            for report in sorted(Path(folder).glob("*.json")):
+                for script in json.loads(report.read_text("utf-8"))["result"]:
+                    url = urlsplit(script["url"])
+                    if url.scheme == "file":
+                        file = url2pathname(url.path)
+                        places = idle_places(script["functions"])
+                        idle[file] = idle[file] & places if file in idle else places
+
+
+def idle_places(functions: list[dict[str, Any]]) -> set[int]:
+    """Give the characters that never ran, from V8's counts.
+
+    Its ranges lie within one another, and the innermost is right.
+    """
+    ranges = [each for function in functions for each in function["ranges"]]
+    idle: set[int] = set()
+    for each in sorted(ranges, key=lambda r: (r["startOffset"], -r["endOffset"])):
+        places = range(each["startOffset"], each["endOffset"])
+        if each["count"]:
+            idle.difference_update(places)
+        else:
+            idle.update(places)
+    return idle
+
+
+def never_run(section: Section, idle: Idle) -> list[int]:
+    """Give the first line of each part of a section that has not run."""
+    file = str(section.file.resolve())
+    if file not in idle:
+        return [section.first]
+    text = section.file.read_text("utf-8")
+    lines: list[int] = []
+    start = 0
+    for number, line in enumerate(text.splitlines(keepends=True), start=1):
+        listed = section.first <= number <= section.last
+        # What only closes something is counted with what comes after it.
+        places = (start + at for at, sign in enumerate(line) if not sign.isspace())
+        if listed and line.strip("}); \n") and idle[file].intersection(places):
+            lines.append(number)
+        start += len(line)
+    return [line for line in lines if line - 1 not in lines]

@@ -1,0 +1,242 @@
+"""What a diagram draws is held against a real pass, mistake by mistake."""
+
+import pytest
+
+from bookbinder.flows.passes import diagram_problems
+from bookbinder.reading.pages import read_page
+
+PAGE = """# Attention
+
+Softmax makes weights of scores, and the output of a context. To project is to multiply.
+
+```mermaid
+flowchart TB
+    accTitle: Attention
+    accDescr: Queries (B, T, D) and keys give scores.
+    %% x, c = rand(B, T, D), rand(B, S, C)
+    %% attend = MultiHeadAttention(d_model=D, num_heads=H, d_context=C)
+    %% steps = traced(attend, x, context=c, return_weights=True)
+    %% Q, kv = steps.q, (steps.k, steps.v)
+    %% E, A, O = steps.scores, steps.weights, steps.output
+    x["x: (B, T, D)"] -- "project" --> Q["q: (B, H, T, d_k)"]
+    c["context: (B, S, C)"] --> kv["k, v: (B, H, S, d_k)"]
+    Q --> E["scores: (B, H, T, S)"]
+    kv --> E
+    E -- "softmax" --> A["weights: (B, H, T, S)"]
+    A --> O["output: (B, T, D)"]
+    kv --> O
+```
+"""
+
+
+def problems(*changes: tuple[str, str]) -> list[str]:
+    text = PAGE
+    for right, wrong in changes:
+        assert text.count(right) == 1, right
+        text = text.replace(right, wrong)
+    return [str(problem) for problem in diagram_problems(read_page(text, "page.md"))]
+
+
+def test_a_right_diagram_is_accepted() -> None:
+    assert problems() == []
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "report"),
+    [
+        (
+            'x["x: (B, T, D)"]',
+            'x["x: (B, S, D)"]',
+            "page.md:14: node x draws (B, S, D), but the pass gives (B, T, D): "
+            "(2, 5, 24)",
+        ),
+        (
+            '"k, v: (B, H, S, d_k)"',
+            '"k, v: (B, S, H, d_k)"',
+            "page.md:15: node kv draws (B, S, H, d_k), but the pass gives "
+            "(B, H, S, d_k): (2, 6, 7, 4)",
+        ),
+        (
+            '"output: (B, T, D)"',
+            '"output: (B, T, 2D)"',
+            "page.md:19: node O draws (B, T, 2D), but the pass gives (B, T, D): "
+            "(2, 5, 24)",
+        ),
+        (
+            '"output: (B, T, D)"',
+            '"output: (B, T, W)"',
+            "page.md:19: W is no size of the legend, and the pass sets none",
+        ),
+        (
+            '"output: (B, T, D)"',
+            '"weights: (B, T, D)"',
+            "page.md:19: node O says 'weights', but the tensor is called "
+            "O, o_proj, output",
+        ),
+        (
+            '"k, v: (',
+            '"k, q: (',
+            "page.md:15: node kv says 'q', but the tensor is called heads, k, kv, v",
+        ),
+        (
+            '"output: (B, T, D)"',
+            '"output: (2, T, D)"',
+            "page.md:19: (2, T, D): a size other than 1 is a letter",
+        ),
+        (
+            "(B, T, D) and keys",
+            "(B, S, D) and keys",
+            "page.md:8: accDescr says (B, S, D), which the diagram does not draw",
+        ),
+        (
+            "A --> O[",
+            "E --> O[",
+            "page.md:19: an arrow leads from E to O, but in the pass O is made "
+            "of A, kv",
+        ),
+        (
+            "    kv --> O\n",
+            "",
+            None,
+        ),
+        (
+            "    kv --> E\n",
+            "",
+            "page.md:16: E is made of kv, but no arrow leads there",
+        ),
+        (
+            'E -- "softmax" --> A',
+            'E -- "project" --> A',
+            "page.md:18: the arrow from E to A says 'project', but the pass does "
+            "_softmax there",
+        ),
+        (
+            '-- "softmax" -->',
+            '-- "softmix" -->',
+            "page.md:18: the diagram says 'softmix', which the page never does",
+        ),
+        (
+            '-- "project" -->',
+            '-- "weight: (D, D)" -->',
+            "page.md:14: the arrow from x to Q draws (D, D), but its pass makes "
+            "no weight",
+        ),
+        (
+            '-- "project" -->',
+            '-- "project, z" -->',
+            "page.md:14: the arrow from x to Q says z, which its pass does not make",
+        ),
+        (
+            "%% Q, kv = steps.q, (",
+            "%% kv = (",
+            "page.md:14: node Q draws (B, H, T, d_k), but its pass makes no Q",
+        ),
+        (
+            "num_heads=H",
+            "num_heads=S",
+            "page.md:10: the pass of this diagram: ValueError: d_model=24 must be "
+            "divisible by num_heads=7",
+        ),
+        (
+            "rand(B, T, D),",
+            "rand(B, T, D)),",
+            "page.md:9: the pass of this diagram: SyntaxError: unmatched ')'",
+        ),
+        (
+            "A --> O[",
+            "A --- O[",
+            "page.md:19: this line of a diagram is not understood: "
+            'A --- O["output: (B, T, D)"]',
+        ),
+        (
+            "E, A, O = steps.scores, steps.weights, steps.output",
+            "E, A, O = steps.scores, steps.weights, steps.weights",
+            "page.md:19: node O says 'output', but the tensor is called A, O, weights",
+        ),
+    ],
+)
+def test_a_mistake_is_named(right: str, wrong: str, report: str | None) -> None:
+    found = problems((right, wrong))
+    if report is None:
+        assert found == []  # Another way leads there: A is made of kv.
+    else:
+        assert report in found
+
+
+def test_one_tensor_cannot_be_two_steps() -> None:
+    (problem,) = problems(
+        ("E, A, O = ", "E, A, O, W = "),
+        ("steps.output\n", "steps.output, steps.weights\n"),
+        ("    kv --> O\n", '    kv --> O\n    A --> W["weights: (B, H, T, S)"]\n'),
+    )
+    assert problem == "page.md:21: nodes A and W are one tensor of the pass"
+
+
+def test_two_letters_for_one_size_are_refused() -> None:
+    (problem,) = problems(("%% x, c = ", "%% S = T\n    %% x, c = "))
+    assert problem == "page.md:16: S and T are both 5: the sizes must differ"
+
+
+def test_a_shape_needs_a_pass() -> None:
+    bare = "\n".join(line for line in PAGE.split("\n") if "%%" not in line)
+    (problem,) = diagram_problems(read_page(bare, "page.md"))
+    assert str(problem) == (
+        "page.md:9: 'x: (B, T, D)' has a shape, but no pass stands behind this "
+        "diagram: write it in lines that begin with %%"
+    )
+
+
+def test_a_diagram_without_shapes_needs_none() -> None:
+    chart = 'flowchart TB\n    A["where"] -- yes --> B["where"]\n'
+    text = f"Where?\n\n```mermaid\n{chart}```\n"
+    assert diagram_problems(read_page(text, "page.md")) == []
+
+
+def test_a_function_of_the_page_may_be_called() -> None:
+    text = """Twice.
+
+```python
+import torch
+
+
+def twice(x):
+    double = 2 * x
+    return torch.relu(double)
+```
+
+```mermaid
+flowchart TB
+    %% X = rand(T, D)
+    %% steps = traced(twice, X)
+    %% Y = steps.double
+    X["X: (T, D)"] -- "twice" --> Y["double: (T, D)"]
+```
+"""
+    assert diagram_problems(read_page(text, "page.md")) == []
+    (problem,) = diagram_problems(
+        read_page(text.replace("double: (T", "double: (S"), "p")
+    )
+    assert problem.line == 17
+
+
+def test_a_loop_is_the_next_round() -> None:
+    text = """Twice, again.
+
+```mermaid
+flowchart TB
+    %% X = rand(T, D)
+    %% Y = 2 * X
+    X["X: (T, D)"] -- "twice" --> Y["Y: (T, D)"]
+    Y -- "again" --> X
+```
+"""
+    assert diagram_problems(read_page(text, "page.md")) == []
+
+
+def test_the_random_state_is_left_alone() -> None:
+    import torch
+
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    assert problems() == []
+    assert torch.equal(torch.get_rng_state(), before)

@@ -1,0 +1,48 @@
+"""A shape in prose is that of something."""
+
+from pathlib import Path
+
+import pytest
+
+from bookbinder.names.prose_shapes import prose_shape_problems
+from bookbinder.reading.pages import read_page
+
+ROOT = Path(__file__).parents[3]
+
+
+def problems(prose: str) -> list[str]:
+    page = read_page(f"# A page\n\n{prose}\n", "docs/page.md")
+    return [str(problem) for problem in prose_shape_problems(page, ROOT)]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "$(B, H, T, S)$",
+        "`(B, H, T, d_k)`",
+        "$(H, T, S)$",  # of one sequence
+        "$(T, S)$",  # and one head
+        r"$(B, H_\text{kv}, S, d_k)$",
+        r"$(S, d_\text{context})$",  # of Notation
+        "$(T, B, D)$",  # of PyTorch
+        "$(T, d)$",  # of the page
+        "(B, S, H, T)",  # neither code nor formula
+        "$(a, b)$",
+    ],
+)
+def test_a_shape_of_something_is_accepted(shape: str) -> None:
+    assert problems(f"It is {shape}.") == []
+
+
+@pytest.mark.parametrize(
+    "shape", ["(B, H, S, T)", "(B, T, H, S)", "(D, T)", "(B, H, T, V)", "(T, S, H)"]
+)
+def test_a_shape_of_nothing_is_refused(shape: str) -> None:
+    wanted = [f"docs/page.md:3: {shape}: nothing has this shape"]
+    assert problems(f"It is `{shape}`.") == wanted
+    assert problems(f"It is ${shape}$.") == wanted
+
+
+def test_a_block_of_the_page_may_show_it() -> None:
+    code = "```python\nx = 1\nprint(x)  # (D, T, V)\n```"
+    assert problems(f"It is $(D, T, V)$.\n\n{code}") == []

@@ -1,0 +1,135 @@
+"""Each chain starts as in a new interpreter, and lines are those of the page."""
+
+import os
+import random
+import sys
+from pathlib import Path
+
+import jaxtyping
+import pytest
+import torch
+
+from bookbinder.reading.pages import read_page
+from bookbinder.running.blocks import (
+    SEPARATOR,
+    compare,
+    expected,
+    explain,
+    fresh_state,
+    program,
+    run_chain,
+)
+
+PAGE = read_page(
+    """\
+Text.
+
+```python
+x = 1
+print(x)
+```
+
+<!--pytest-codeblocks:expected-output-->
+```text
+1
+```
+
+<!--pytest-codeblocks:cont-->
+```python
+print(x + 1)
+```
+
+<!--pytest-codeblocks:expected-output-->
+```text
+2
+```
+""",
+    "page.md",
+)
+
+
+def observed() -> dict[str, object]:
+    """Look at everything that one block could change for the next."""
+    return {
+        "seed": torch.initial_seed(),
+        "random": (random.random(), torch.rand(1).item()),
+        "dtype": torch.get_default_dtype(),
+        "device": torch.get_default_device(),
+        "threads": torch.get_num_threads(),
+        "gradients": torch.is_grad_enabled(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "precision": torch.get_float32_matmul_precision(),
+        "printed": str(torch.tensor([1 / 3, 1e9])),
+        "environment": os.environ.get("BOOK"),
+        "path": [*sys.path],
+        "files": os.listdir(),
+        "checked": jaxtyping.config.jaxtyping_disable,
+    }
+
+
+def disturb() -> None:
+    torch.manual_seed(7)
+    random.seed(7)
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_device("meta")
+    torch.set_num_threads(2)
+    torch.set_grad_enabled(False)
+    torch.use_deterministic_algorithms(True)
+    torch.set_float32_matmul_precision("medium")
+    torch.set_printoptions(precision=1, sci_mode=True)
+    os.environ["BOOK"] = "open"
+    sys.path.insert(0, "nowhere")
+    Path("left.txt").write_text("behind")
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def test_nothing_a_block_does_reaches_the_next():
+    with fresh_state():
+        first = observed()
+        disturb()
+    with fresh_state():
+        assert observed() == first
+
+
+def disturb_and_fail() -> None:
+    with fresh_state():
+        disturb()
+        raise ZeroDivisionError
+
+
+def test_nothing_a_block_does_reaches_the_other_tests():
+    before, here = dict(os.environ), Path.cwd()
+    with pytest.raises(ZeroDivisionError):
+        disturb_and_fail()
+    assert (dict(os.environ), Path.cwd()) == (before, here)
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.is_grad_enabled()
+    assert not jaxtyping.config.jaxtyping_disable
+
+
+def test_code_stands_on_the_lines_of_its_page():
+    (chain,) = PAGE.chains
+    lines = program(chain).splitlines()
+    assert (lines[3], lines[4], lines[14]) == ("x = 1", "print(x)", "print(x + 1)")
+    assert sum(map(bool, lines)) == 5
+
+
+def test_each_block_is_compared_with_its_own_output():
+    (chain,) = PAGE.chains
+    assert run_chain(chain) == expected(chain) == f"1\n{SEPARATOR}2\n{SEPARATOR}"
+    assert compare(PAGE, chain, expected(chain)) is None
+    moved = f"1\n2\n{SEPARATOR}{SEPARATOR}"
+    problem = compare(PAGE, chain, moved)
+    assert str(problem).startswith(
+        "page.md:11: the page shows nothing, the run gives '2'"
+    )
+
+
+def test_an_error_is_explained_at_the_deepest_line_of_the_page():
+    page = read_page(
+        "```python\ndef f():\n    return {}['key']\n\n\nf()\n```\n", "page.md"
+    )
+    (chain,) = page.chains
+    with pytest.raises(KeyError) as caught:
+        run_chain(chain)
+    assert str(explain(page, chain, caught.value)) == "page.md:3: KeyError: 'key'"
