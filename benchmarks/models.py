@@ -2,6 +2,9 @@
 
 Each is a run of ``tested-transformer train``, in ``.cache/models``; a run that was
 interrupted goes on. What ships is its last weights, in half precision, beside a card.
+
+A card names the commit that was checked out; ``dirty`` says that more than that ran. To
+train again at a commit that is not dirty gives the same bytes, on a processor alike.
 """
 
 import argparse
@@ -13,7 +16,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.stamp import commit
+from benchmarks.stamp import commit, dirty
 from tested_transformer.checkpoints import (
     has_checkpoint,
     load_checkpoint,
@@ -100,6 +103,7 @@ def make_model(name: str, runs: Path, out: Path) -> dict[str, Any]:
         **about(model, settings),
         "torch": torch.__version__,
         "commit": commit(),
+        "dirty": dirty(),
     }
     ship_model(out / name, model, card)
     if settings["text"]["name"] == "grammar":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["commit", "fingerprint", "shown_command", "stamp"]
+__all__ = ["commit", "dirty", "fingerprint", "shown_command", "stamp"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -28,8 +28,7 @@ def stamp(arguments: Sequence[str], *, threads: int, peers: dict[str, str]) -> d
         "command": shown_command(arguments),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(),
-        # Pages may be at work; what is measured may not.
-        "dirty": bool(_git("status", "--porcelain", "--", "src", "benchmarks")),
+        "dirty": dirty(),
         "device": torch.cuda.get_device_name() if on_gpu else "cpu",
         "cpu": _cpu_model(),
         "cores": torch.multiprocessing.cpu_count(),
@@ -43,6 +42,11 @@ def stamp(arguments: Sequence[str], *, threads: int, peers: dict[str, str]) -> d
 def commit() -> str:
     """Name the commit that is checked out."""
     return _git("rev-parse", "HEAD") or "unknown"
+
+
+def dirty() -> bool:
+    """Say whether that commit is not what runs; pages may be at work."""
+    return bool(_git("status", "--porcelain", "--", "src", "benchmarks"))
 
 
 def shown_command(arguments: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """The models that the book ships are what their cards say."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -44,7 +45,8 @@ def test_a_card_says_how_its_model_was_made(name: str) -> None:
     assert {key: card["config"][key] for key in config} == config
     assert {key: card["recipe"][key] for key in recipe} == recipe
     assert card["torch"].startswith("2.13")
-    assert len(card["commit"]) == 40
+    assert re.fullmatch("[0-9a-f]{40}", card["commit"])
+    assert isinstance(card["dirty"], bool)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
