@@ -2,6 +2,9 @@
 
 Every process reads its own part of each batch, and all change the same parameters by
 the mean of their gradients, which is the gradient of the whole batch.
+
+What cuts tensors into parts takes PyTorch longer to import than all else that training
+needs, so it is imported where several processes have met, and nowhere before.
 """
 
 import os
@@ -12,9 +15,6 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor, Replicate
 from torch.nn.parallel import DistributedDataParallel
 
 __all__ = [
@@ -108,12 +108,15 @@ def spread(model: nn.Module, world: World, *, shard: bool = False) -> nn.Module:
         return model
     if not shard:
         return DistributedDataParallel(model)
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import FSDPModule, fully_shard
+
     if not isinstance(model, FSDPModule):
         for tensor in model.state_dict().values():
             dist.broadcast(tensor, 0)
         device = next(model.parameters()).device
         mesh = init_device_mesh(device.type, (world.size,))
-        for block in model.blocks:
+        for block in model.get_submodule("blocks").children():
             fully_shard(block, mesh=mesh)
         fully_shard(model, mesh=mesh)
     return model
@@ -126,8 +129,11 @@ def gradients_stay(model: nn.Module, stay: bool) -> AbstractContextManager[objec
     """Let gradients add up in each process, and not be averaged yet."""
     if isinstance(model, DistributedDataParallel) and stay:
         return model.no_sync()
-    if isinstance(model, FSDPModule):
-        model.set_requires_gradient_sync(not stay)
+    if dist.is_initialized():
+        from torch.distributed.fsdp import FSDPModule
+
+        if isinstance(model, FSDPModule):
+            model.set_requires_gradient_sync(not stay)
     return nullcontext()
 
 
@@ -150,11 +156,19 @@ def any_of(world: World, flag: bool, device: torch.device) -> bool:
 
 def gathered(tensor: Tensor) -> Tensor:
     """Put together a tensor of which every process holds a part."""
+    if not dist.is_initialized():
+        return tensor
+    from torch.distributed.tensor import DTensor
+
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def share_of(tensor: Tensor, like: Tensor) -> Tensor:
     """Take the part of ``tensor`` that this process holds of ``like``."""
+    if not dist.is_initialized():
+        return tensor
+    from torch.distributed.tensor import DTensor, Replicate
+
     if not isinstance(like, DTensor):
         return tensor
     mesh = like.device_mesh
