@@ -19,6 +19,7 @@ __all__ = [
     "call_mha",
     "call_ours",
     "lifted",
+    "masked_call",
     "parameters_of",
     "read_mha",
     "read_ours",
@@ -28,16 +29,30 @@ __all__ = [
 
 STYLES = ("ours", "sdpa", "mha", "causal")
 _QKV = 3
+_KNOWN = {"mask", "attn_mask", "key_padding_mask"}
+_Call = Callable[[Any, Tensor, bool, Tensor | None], Any]
 
 
 def parameters_of(attention: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     """Give the parameters by name. PyTorch's own function does not tell them."""
     if attention is F.scaled_dot_product_attention:
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        names = ("query", "key", "value", "attn_mask", "is_causal")
-        return {name: inspect.Parameter(name, kind) for name in names}
+        return inspect.signature(_like_sdpa).parameters
+    # What torch.compile gives keeps what it was made of, and takes what that takes.
+    attention = getattr(attention, "_orig_mod", attention)
     called = attention.forward if isinstance(attention, nn.Module) else attention
-    return inspect.signature(called).parameters
+    try:
+        return inspect.signature(called).parameters
+    except ValueError:  # It is not written in Python, and keeps them to itself.
+        return {}
+
+
+def _like_sdpa(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+) -> None: ...
 
 
 def wanted_of(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
@@ -51,11 +66,22 @@ def wanted_of(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
 
 
 def style_of(name: str, parameters: Mapping[str, inspect.Parameter]) -> str:
-    """Tell the style from the names of the arguments."""
+    """Tell the style from the names of the arguments.
+
+    Raises:
+        TypeError: If they are those of no style, or of a mask of unknown meaning.
+    """
     names, wanted = {*parameters}, wanted_of(parameters)
     if names & {"key_padding_mask", "need_weights"}:
         return "mha"
-    if names & {"attn_mask", "is_causal"} and len(wanted) >= _QKV:
+    strange = [each for each in parameters if "mask" in each and each not in _KNOWN]
+    if strange and len(wanted) in (1, _QKV):
+        raise TypeError(
+            f"{name} takes {', '.join(strange)}, and what True means there is not "
+            "known: say style='causal' if it is causal without a mask, or hand over a "
+            "module around it whose forward takes attn_mask, True = may attend"
+        )
+    if names & {"attn_mask", "is_causal"} and len(wanted) in (1, _QKV):
         return "sdpa"
     if names & {"mask", "causal"} and len(wanted) in (1, _QKV):
         return "ours"
@@ -67,11 +93,25 @@ def style_of(name: str, parameters: Mapping[str, inspect.Parameter]) -> str:
     )
 
 
+# What the flag is called that makes it causal, and what the mask.
+_WORDS = {"ours": ("causal", "mask"), "sdpa": ("is_causal", "attn_mask")}
+
+
 @dataclass(frozen=True)
 class _Causal:
     """What a lifted function is asked for: causal, and beside that a mask or none."""
 
     mask: Tensor | None
+
+
+class _Lifted(ExchangeableAttention):
+    """A layer around a function."""
+
+    function: Callable[..., Any]
+
+
+def _allow(layer: _Lifted, t: int, s: int, mask: Tensor | None) -> Any:
+    return _Causal(mask)
 
 
 def lifted(
@@ -82,10 +122,10 @@ def lifted(
     num_heads: int,
 ) -> ExchangeableAttention:
     """Give a function of queries, keys and values the projections of a layer."""
-    flag, name = ("causal", "mask") if style == "ours" else ("is_causal", "attn_mask")
+    flag, name = _WORDS[style]
 
     def attend(
-        layer: ExchangeableAttention, q: Tensor, k: Tensor, v: Tensor, mask: Any
+        layer: _Lifted, q: Tensor, k: Tensor, v: Tensor, mask: Any
     ) -> tuple[Tensor, None]:
         options: dict[str, Any] = {}
         if isinstance(mask, _Causal):
@@ -113,11 +153,8 @@ def lifted(
             raise ValueError(f"the function gives {shown} for q of {tuple(q.shape)}")
         return output, None
 
-    layer = ExchangeableAttention(
-        d_model=d_model,
-        num_heads=num_heads,
-        steps=Steps(allow=lambda layer, t, s, mask: _Causal(mask), attend=attend),
-    )
+    steps = Steps(allow=_allow, attend=attend)
+    layer = _Lifted(d_model=d_model, num_heads=num_heads, steps=steps)
     # If it is a module it is part of the layer, and copied and switched with it.
     layer.function = function
     generator = torch.Generator().manual_seed(0)
@@ -127,6 +164,36 @@ def lifted(
                 scale = each.shape[-1] ** -0.5
                 each.copy_(torch.randn(each.shape, generator=generator) * scale)
     return layer.eval()
+
+
+def masked_call(
+    style: str, parameters: Mapping[str, inspect.Parameter], *, axes: int = 4
+) -> _Call:
+    """Make what calls a layer that takes a mask, where True is *may attend*.
+
+    Args:
+        style: ``ours`` or ``sdpa``.
+        parameters: The layer's: one sequence and a mask, or three.
+        axes: Of its mask: 4 for (B, 1, T, T), 3 for (B, T, T).
+    """
+    flag, name = _WORDS[style]
+    sequences = max(1, len(wanted_of(parameters)))
+
+    def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
+        options: dict[str, Any] = {}
+        mask = None if real is None else token_mask(real)
+        # Of SDPA's flag and a mask only one may be given.
+        if causal and flag in parameters and (style == "ours" or mask is None):
+            options[flag] = True
+        elif causal:
+            triangle = causal_mask(x.shape[1], device=x.device)
+            triangle = triangle.expand(len(x), 1, -1, -1)
+            mask = triangle if mask is None else triangle & mask
+        if mask is not None:
+            options[name] = mask if axes == 4 else mask.squeeze(1)
+        return layer(*[x] * sequences, **options)
+
+    return call
 
 
 def call_ours(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tested_transformer.museum.asking import NotApplicableError, sample
 from tested_transformer.museum.checks import CHECKS
-from tested_transformer.museum.diagnosis import likely_exhibits
+from tested_transformer.museum.diagnosis import Likely, likely_exhibits
 from tested_transformer.museum.report import Report, Verdict
 from tested_transformer.museum.subject import Subject, make_subject
 
@@ -38,8 +38,9 @@ def check_attention(
         attention: The function or module.
         style: How to call it; by default told from the names of its arguments.
             ``ours``: ``f(q, k, v, mask=, causal=)`` or ``layer(x, mask=, causal=)``,
-            a mask being ``True`` where a query may attend.
-            ``sdpa``: ``f(q, k, v, attn_mask=, is_causal=)``, the same masks.
+            a mask being ``True`` where a query may attend. A function gets heads,
+            (B, H, T, d_k); a module with projections may also take (x, x, x).
+            ``sdpa``: the same with ``attn_mask=`` and ``is_causal=``.
             ``mha``: ``layer(q, k, v, attn_mask=, key_padding_mask=)``, a mask being
             ``True`` where a key is ignored.
             ``causal``: ``layer(x)``, which is causal by itself.
@@ -94,8 +95,8 @@ def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
         else:
             verdicts.append(Verdict(name, reason is None, reason or ""))
     failed = any(each.passed is False for each in verdicts)
-    likely = likely_exhibits(subject) if failed else ()
-    return Report(subject.name, subject.style, tuple(verdicts), likely)
+    likely = likely_exhibits(subject) if failed else Likely()
+    return Report(subject.name, subject.style, tuple(verdicts), *likely)
 
 
 # --8<-- [end:judge]

@@ -24,13 +24,15 @@ __all__ = [
 
 PIECES = (3, 1, 2, 1)
 
+_Oracle = Callable[..., Tensor]
+
 
 def _answers(
     subject: Subject, x: Tensor
-) -> Iterator[tuple[str, Tensor, Callable[..., Tensor]]]:
+) -> Iterator[tuple[str, Tensor, Callable[[_Oracle], Tensor]]]:
     """Give each way to ask, the answer, and how to ask the oracle for the same."""
 
-    def asked(oracle: Callable[..., Tensor], **how: bool) -> Tensor:
+    def asked(oracle: _Oracle, **how: bool) -> Tensor:
         return oracle(x.double()) if subject.known else oracle(x.double(), **how)
 
     yield "causal", subject.run(x), lambda oracle: asked(oracle, causal=True)
@@ -39,10 +41,10 @@ def _answers(
         yield "unmasked", output, lambda oracle: asked(oracle, causal=False)
 
 
-def _right(subject: Subject) -> list[Callable[..., Tensor]]:
+def _right(subject: Subject) -> list[_Oracle]:
     found = [subject.known] if subject.known else subject.oracles()
     if not found:
-        raise NotApplicableError("no projections by a known name: give oracle=")
+        raise NotApplicableError("its projections could not all be told: give oracle=")
     return found
 
 
@@ -131,10 +133,10 @@ def cached(subject: Subject) -> str | None:
 # --8<-- [start:modes]
 def modes(subject: Subject) -> str | None:
     """Training, dropout apart, is what evaluating is."""
-    if not subject.has_modes:
+    as_it_is = subject.module
+    if as_it_is is None or not subject.has_modes:
         raise NotApplicableError("is no module: it has no modes")
     x = sample(subject)
-    as_it_is = subject.module
     was_training = as_it_is.training
     try:
         as_it_is.eval()

@@ -1,6 +1,8 @@
 """Which exhibit is it? Ask an attention and every exhibit with its weights the same."""
 
 import functools
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,40 +13,64 @@ from tested_transformer.museum.gallery import EXHIBITS
 from tested_transformer.museum.layer import ExchangeableAttention, Steps
 from tested_transformer.museum.subject import Subject, make_subject
 
-__all__ = ["likely_exhibits"]
+__all__ = ["Likely", "likely_exhibits"]
 
 
 # --8<-- [start:likely]
-def likely_exhibits(subject: Subject) -> tuple[Exhibit, ...]:
+class Likely(NamedTuple):
+    """What a subject computes, though it should not.
+
+    Args:
+        exhibits: Those that answer as it does.
+        whole_only: Whether they do so only for whole sequences without padding, and
+            differ from it in pieces, padded, in half precision or while training.
+    """
+
+    exhibits: tuple[Exhibit, ...] = ()
+    whole_only: bool = False
+
+
+def likely_exhibits(subject: Subject) -> Likely:
     """Give the exhibits that answer as the subject does, where it is wrong and right.
 
     They are made with its own weights, so there are none if its projections cannot be
     told; see ``oracles``.
     """
     if subject.module is None or subject.dtype != torch.float64:
-        return ()
+        return Likely()
     asked = _Views(subject)
     got = functools.cache(asked.answer)
-    for layer in subject.oracles():
-        layer.dropout = _dropout(subject)
-        like = _Views(make_subject(layer))
+    likes = [_Views(make_subject(layer)) for layer in _dropping(subject)]
+    for ways in (asked.ways, [way for way in asked.ways if way in _WHOLE]):
 
-        def same(steps: Steps, like: "_Views" = like) -> bool:
+        def same(like: "_Views", steps: Steps, ways: list[str] = ways) -> bool:
             like.exchange(steps)
-            return all(
-                _same(subject, got(way), like.answer(way, asked.subject))
-                for way in asked.ways
-            )
+            try:
+                return all(
+                    _same(subject, got(way), like.answer(way, subject)) for way in ways
+                )
+            except ValueError:  # another shape: its heads are wider than it is
+                return False
 
-        if same(Steps()):  # what is wrong with it shows in none of these ways
-            continue
-        found = [each for each in EXHIBITS.values() if same(each.steps)]
-        if found:
-            return tuple(found)
-    return ()
+        for like in likes:
+            if same(like, Steps()):  # what is wrong shows in none of these ways
+                continue
+            found = [each for each in EXHIBITS.values() if same(like, each.steps)]
+            if found:
+                return Likely(tuple(found), ways != asked.ways)
+    return Likely()
 
 
 # --8<-- [end:likely]
+
+_WHOLE = ("whole", "open", "huge")
+
+
+def _dropping(subject: Subject) -> Iterator[ExchangeableAttention]:
+    """Make layers with the weights of the subject that drop out as it does."""
+    for layer in subject.oracles():
+        layer.dropout = _dropout(subject)
+        yield layer
 
 
 class _Views:

@@ -219,7 +219,8 @@ def with_steps(model: GPT, steps: Steps) -> GPT:
             steps=steps,
         )
         layer.load_state_dict(before.state_dict())
-        block.attention = layer.to(before.q_proj.weight).train(before.training)
+        layer = layer.to(before.q_proj.weight).train(before.training)
+        block.register_module("attention", layer)
     return model
 
 

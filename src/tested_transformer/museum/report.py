@@ -6,6 +6,7 @@ from tested_transformer.museum.exhibit import Exhibit
 
 __all__ = ["Report", "Verdict"]
 
+_QUESTIONS = "chapters/25-the-kill-matrix/#the-questions"
 _SHOWN = {True: "passed", False: "FAILED", None: "not asked"}
 
 
@@ -38,12 +39,14 @@ class Report:
         style: How it was called.
         verdicts: One a check.
         likely: The exhibits that compute what it computes, if any does.
+        whole_only: Whether they do so for whole sequences without padding alone.
     """
 
     name: str
     style: str
     verdicts: tuple[Verdict, ...]
     likely: tuple[Exhibit, ...] = ()
+    whole_only: bool = False
 
     @property
     def passed(self) -> bool:
@@ -62,12 +65,15 @@ class Report:
             f"{asked - len(self.failed)} of {asked} checks passed",
             *(f"  {each}" for each in self.verdicts),
         ]
+        it = "Without padding, it" if self.whole_only else "It"
         for each in self.likely:
             lines += [
-                f"It computes what the exhibit {each.name} computes:",
+                f"{it} computes what the exhibit {each.name} computes:",
                 f"  {each.mistake}",
                 f"  chapters/24-the-bug-museum/#{each.name}",
             ]
+        if self.failed and not self.likely:
+            lines.append("What each check asks: " + _QUESTIONS)
         return "\n".join(lines)
 
 

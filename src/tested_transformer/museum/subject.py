@@ -1,7 +1,8 @@
 """One face for every attention: features in, features out, whatever its signature."""
 
 import copy
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from tested_transformer.museum.calling import (
     call_mha,
     call_ours,
     lifted,
+    masked_call,
     parameters_of,
     read_mha,
     read_ours,
@@ -84,13 +86,15 @@ class Subject:
             ValueError: If it cannot be called so, writes into what it is given, or
                 gives another shape.
         """
+        x = x.contiguous()  # as layers are used, and some insist
         given = x.detach().clone()
         try:
             output = self.call(self.layer, x, causal, real)
         except _REFUSALS as error:
             raise ValueError(
                 f"{self.name} cannot be called with x of {tuple(x.shape)} in the style "
-                f"{self.style!r}: {type(error).__name__}: {error}"
+                f"{self.style!r}, and style= may name another: "
+                f"{type(error).__name__}: {error}"
             ) from error
         if not torch.equal(given, x.detach()):
             raise ValueError(f"{self.name} writes into the x that it is given")
@@ -101,8 +105,8 @@ class Subject:
     def _checked(self, output: object, x: Tensor) -> Tensor:
         if isinstance(output, tuple):
             raise TypeError(
-                f"{self.name} returns a tuple of {len(output)}: hand over a function "
-                "that returns the output alone"
+                f"{self.name} returns a tuple of {len(output)}: hand over a module "
+                "around it, or a function, that returns the output alone"
             )
         if not isinstance(output, Tensor):
             raise TypeError(f"{self.name} returns a {type(output).__name__}")
@@ -150,7 +154,7 @@ class Subject:
         """Copy it with all dropout switched off, to train or to evaluate."""
         if self.module is None:
             return self
-        module = copy.deepcopy(self.module).train(training)
+        module = _copied(self.module).train(training)
         for each in module.modules():
             names = ("p",) if isinstance(each, nn.Dropout) else _DROPOUTS
             for name in names:
@@ -164,9 +168,16 @@ class Subject:
         """Copy it with parameters and features of another type."""
         if self.module is None:
             return replace(self, dtype=dtype)
-        return replace(
-            self, layer=copy.deepcopy(self.module).to(dtype=dtype), dtype=dtype
-        )
+        # What is asked with is on the CPU; not every device has float64.
+        module = _copied(self.module).to("cpu").to(dtype)
+        return replace(self, layer=module, dtype=dtype)
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    """Copy a module, even one that keeps its latest weights to be looked at."""
+    kept = [value for each in module.modules() for value in vars(each).values()]
+    tensors = [each for each in kept if isinstance(each, Tensor) and not each.is_leaf]
+    return copy.deepcopy(module, {id(each): each.detach().clone() for each in tensors})
 
 
 # --8<-- [start:make]
@@ -195,26 +206,27 @@ def make_subject(
     style = style_of(name, parameters) if style is None else style
     if style not in STYLES:
         raise ValueError(f"style={style!r} must be one of {', '.join(STYLES)}")
-    is_layer = style in ("mha", "causal") or len(wanted_of(parameters)) == 1
+    wanted, names = wanted_of(parameters), {*parameters}
+    width = find_width(attention) if isinstance(attention, nn.Module) else None
+    # Three sequences of features for a module with projections, three of heads else.
+    is_layer = style in ("mha", "causal") or len(wanted) == 1 or width is not None
+    pads = style == "mha" or bool(names & {"mask", "attn_mask"})
+    layer: Callable[..., Any] = attention
+    own_pieces = None
     if not is_layer:
-        num_heads, d_model = num_heads or 4, d_model or 24
-        layer: Callable[..., Any] = lifted(
-            attention, style, parameters, d_model, num_heads
-        )
-        ways = {"opens": True, "pads": bool({"mask", "attn_mask"} & {*parameters})}
+        num_heads, width = num_heads or 4, d_model or 24
+        layer = lifted(attention, style, parameters, width, num_heads)
         call, own_pieces = call_ours, read_ours
     else:
-        layer = attention
-        if d_model is None and isinstance(attention, nn.Module):
-            d_model = find_width(attention)
-        if d_model is None:
+        width = width if d_model is None else d_model
+        if width is None:
             raise ValueError(f"the width of {name} cannot be told: give d_model")
-        call = {"ours": call_ours, "mha": call_mha, "causal": call_causal}[style]
-        can = style != "causal"
-        ways = {"opens": can, "pads": can}
-        own_pieces = read_mha if style == "mha" else None
-        if "cache" in parameters and style == "ours":
-            own_pieces = read_ours
+        if style in ("mha", "causal"):
+            call = call_mha if style == "mha" else call_causal
+            own_pieces = read_mha if style == "mha" else None
+        else:
+            call = masked_call(style, parameters)
+            own_pieces = read_ours if {"cache", "causal"} <= names else None
     if dtype is None:
         movable = isinstance(layer, nn.Module)
         dtype = torch.float64 if movable else torch.float32
@@ -223,15 +235,40 @@ def make_subject(
         style=style,
         layer=layer,
         call=call,
-        width=d_model,
+        width=width,
         dtype=dtype,
         num_heads=num_heads,
+        opens=style != "causal",
+        pads=pads and style != "causal",
         pieces=own_pieces if pieces is None else pieces,
         known=known,
         has_modes=isinstance(attention, nn.Module),
-        **ways,
-    )
-    return subject.to(dtype)
+    ).to(dtype)
+    if is_layer and style in ("ours", "sdpa"):
+        return _as_it_takes_masks(subject, parameters)
+    return subject
 
 
 # --8<-- [end:make]
+
+
+def _as_it_takes_masks(
+    subject: Subject, parameters: Mapping[str, inspect.Parameter]
+) -> Subject:
+    """Find out how many axes its masks have, and if it is causal without any."""
+    ones = torch.ones(2, 5, subject.width, dtype=subject.dtype)
+    real = torch.ones(2, 5, dtype=torch.bool)
+    for axes in (4, 3):
+        call = masked_call(subject.style, parameters, axes=axes)
+        asked = replace(subject, call=call)
+        try:
+            asked.run(ones, real=real if asked.pads else None)
+        except (TypeError, ValueError):
+            continue
+        if {"causal", "is_causal"} & {*parameters}:
+            return asked
+        quiet = asked.without_dropout()
+        changed = torch.cat([ones[:, :3], 2 * ones[:, 3:].cumsum(dim=-1)], dim=1)
+        before, after = (quiet.run(x, causal=False)[:, :3] for x in (ones, changed))
+        return replace(asked, opens=not torch.equal(before, after))
+    return subject  # which will say what is wrong, when it is asked

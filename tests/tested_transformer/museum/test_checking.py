@@ -201,6 +201,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "no bias": ({"bias": False}, {}),
     "bf16": ({}, {"dtype": torch.bfloat16}),
     "fp32, open": ({"fused": False}, {"dtype": torch.float32}),
+    "wide heads": ({"head_dim": 6}, {}),
 }
 
 
@@ -212,6 +213,37 @@ def test_every_variant_of_the_library_passes(name: str) -> None:
     assert report.failed == [], str(report)
     skipped = [each.check for each in report.verdicts if each.passed is None]
     assert skipped == (["finite differences"] if asked else [])
+
+
+# PyTorch's own, which looks for a gradient wherever a program is given a tensor.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+def test_compiled_it_passes_too() -> None:
+    """As programs without a break, which are then run as they are.
+
+    A compiler for C++ may be missing, and takes its time.
+    """
+    torch.compiler.reset()
+    programs: list[torch.fx.GraphModule] = []
+
+    def backend(program: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+        programs.append(program)
+        return program.forward
+
+    compiled = torch.compile(
+        fused_attention, backend=backend, fullgraph=True, dynamic=True
+    )
+    # Each combination of mask, flag and gradient is a program of its own.
+    with torch._dynamo.config.patch(recompile_limit=64):
+        report = check_attention(compiled, skip=["dtypes"])
+    assert report.failed == [], str(report)
+    assert [each.check for each in report.verdicts if each.passed is None] == ["modes"]
+    assert len(programs) >= 6
+
+
+def test_a_compiled_layer_is_called_as_what_it_was_made_of() -> None:
+    layer = MultiHeadAttention(d_model=D_MODEL, num_heads=HEADS)
+    subject = make_subject(torch.compile(layer, backend="eager"))
+    assert (subject.style, subject.width, subject.pads) == ("ours", D_MODEL, True)
 
 
 def test_pytorchs_layer_fails_one_check_and_passes_the_others() -> None:
@@ -334,7 +366,7 @@ class Odd(nn.Module):
 @pytest.mark.parametrize(
     ("what", "error", "message"),
     [
-        ("tuple", TypeError, "Odd returns a tuple of 2: hand over a function that"),
+        ("tuple", TypeError, "Odd returns a tuple of 2: hand over a module around"),
         ("list", TypeError, "Odd returns a list"),
         ("shape", ValueError, r"Odd gives \(3, 7, 19\) for \(3, 7, 20\): attention"),
         ("writes", ValueError, "Odd writes into the x that it is given"),
