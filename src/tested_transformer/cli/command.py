@@ -1,4 +1,4 @@
-"""``tested-transformer``: four commands, and how all of them end.
+"""``tested-transformer``: five commands, and how all of them end.
 
 Status 0 is success, 1 a run that diverged or a loss that is not honest, 2 whatever
 the command was given that does not fit, 130 and 143 a run that was stopped by Ctrl-C
@@ -6,6 +6,7 @@ or SIGTERM, and 141 nobody left to read what is printed.
 """
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ import torch
 
 from tested_transformer.cli.evaluate import add_evaluate
 from tested_transformer.cli.generate import add_generate
+from tested_transformer.cli.heads import add_heads
 from tested_transformer.cli.info import add_info
 from tested_transformer.cli.options import in_words_of
 from tested_transformer.cli.train import add_train
@@ -55,7 +57,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if words is None else [*words]
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, io.TextIOWrapper):
             # A terminal that lacks a letter shows its number instead.
             stream.reconfigure(errors="backslashreplace")
     arguments = _parser().parse_args(words)
@@ -90,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=_Parser
     )
-    for add in (add_train, add_generate, add_evaluate, add_info):
+    for add in (add_train, add_generate, add_evaluate, add_heads, add_info):
         command = add(commands)
         command.formatter_class = argparse.RawDescriptionHelpFormatter
         command.allow_abbrev = False

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -42,7 +42,7 @@ class Display:
         """Say how training goes on."""
 
     @contextmanager
-    def running(self, steps: int) -> Iterator[None]:
+    def running(self, steps: int) -> Generator[None]:
         """Be ready for that many steps."""
         yield
 
@@ -103,7 +103,7 @@ class Screen(Lines):
     found: str = ""
 
     @contextmanager
-    def running(self, steps: int) -> Iterator[None]:
+    def running(self, steps: int) -> Generator[None]:
         """Show the bar."""
         bar = Progress(
             TextColumn("{task.completed:.0f}/{task.total:.0f}"),

@@ -3,12 +3,19 @@
 import argparse
 import json
 import math
+from typing import Any
 
 import torch
 
 from tested_transformer.cli.display import printable
 from tested_transformer.cli.machine import use_machine
-from tested_transformer.cli.options import DEVICE, Option, add_options, check_at_least
+from tested_transformer.cli.options import (
+    DEVICE,
+    Commands,
+    Option,
+    add_options,
+    check_at_least,
+)
 from tested_transformer.cli.plans import text_of
 from tested_transformer.cli.sources import Source, load_source
 from tested_transformer.text import Corpus, load_corpus, split
@@ -50,7 +57,7 @@ OPTIONS = (
 _HONEST_WITHIN = 0.01
 
 
-def add_evaluate(commands: argparse._SubParsersAction) -> argparse.ArgumentParser:
+def add_evaluate(commands: Commands) -> argparse.ArgumentParser:
     """Describe the command."""
     parser = commands.add_parser(
         "evaluate",
@@ -90,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"seq_len={seq_len} must not be beyond the model's context, {longest}"
         )
     corpus, part, tokens = _tokens(source, arguments.corpus)
-    settings = {"seq_len": seq_len, "precision": precision}
+    settings: dict[str, Any] = {"seq_len": seq_len, "precision": precision}
     sizes = {"seq_len": seq_len, "vocab_size": source.model.config.vocab_size}
     side_by_side = windows_that_fit(**sizes, at_most=64)
     drawn = windows_that_fit(**sizes, at_most=16)

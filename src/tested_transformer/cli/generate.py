@@ -12,6 +12,7 @@ from tested_transformer.cli.machine import use_machine
 from tested_transformer.cli.options import (
     DEVICE,
     SAMPLING,
+    Commands,
     add_options,
     check_at_least,
     given,
@@ -31,16 +32,16 @@ examples:
   tested-transformer generate gpt2 --prompt "Attention is"
 
 The text goes to the standard output, and everything else beside it. The model is a
-folder that train has saved, a folder with GPT-2's config.json, model.safetensors and
-tokenizer.json, one of {", ".join(HUB_NAMES)},
-which are fetched once, or hub:OWNER/NAME.
+folder that train has saved, one with a card.json, as the book's own models have, one
+with GPT-2's config.json, model.safetensors and tokenizer.json, or one of
+{", ".join(HUB_NAMES)}, which are fetched once, or hub:OWNER/NAME.
 
 next:
   try --temperature 0.5 and 1.5, and see what it costs in sense
 """
 
 
-def add_generate(commands: argparse._SubParsersAction) -> argparse.ArgumentParser:
+def add_generate(commands: Commands) -> argparse.ArgumentParser:
     """Describe the command."""
     parser = commands.add_parser(
         "generate",
@@ -74,7 +75,7 @@ def add_generate(commands: argparse._SubParsersAction) -> argparse.ArgumentParse
 
 def run(arguments: argparse.Namespace) -> int:
     """Write, and return the exit status."""
-    settings = {"max_new_tokens": 300, "temperature": 0.8}
+    settings: dict[str, Any] = {"max_new_tokens": 300, "temperature": 0.8}
     settings |= given(arguments, SAMPLING)
     count = settings.pop("samples", 1)
     check_at_least(1, "samples", count)

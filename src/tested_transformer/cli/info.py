@@ -12,6 +12,7 @@ import torch
 
 from tested_transformer.checkpoints import Checkpoint
 from tested_transformer.cli.display import printable
+from tested_transformer.cli.options import Commands
 from tested_transformer.cli.sources import find_checkpoint
 from tested_transformer.gpt import GPT
 from tested_transformer.training import choose_device, choose_precision
@@ -29,7 +30,7 @@ next:
 """
 
 
-def add_info(commands: argparse._SubParsersAction) -> argparse.ArgumentParser:
+def add_info(commands: Commands) -> argparse.ArgumentParser:
     """Describe the command."""
     parser = commands.add_parser(
         "info",

@@ -8,7 +8,7 @@ import argparse
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from tested_transformer.blocks import ACTIVATIONS, NORMS
 from tested_transformer.gpt import POSITIONS
@@ -20,12 +20,22 @@ __all__ = [
     "SAMPLING",
     "TEXT",
     "TRAINING",
+    "Commands",
     "Option",
     "add_options",
     "check_at_least",
     "given",
     "in_words_of",
 ]
+
+
+@runtime_checkable
+class Commands(Protocol):
+    """What commands are added to; argparse has no public name for it."""
+
+    def add_parser(self, name: str, **settings: Any) -> argparse.ArgumentParser:
+        """Add a command, and give the parser of its options."""
+        ...
 
 
 @dataclass(frozen=True)

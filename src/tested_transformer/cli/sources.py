@@ -1,7 +1,9 @@
-"""Where a model comes from: a run's folder, a folder in GPT-2's layout, or the hub."""
+"""Where a model comes from: a run, a model with a card, GPT-2's layout, or the hub."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -12,7 +14,9 @@ from tested_transformer.checkpoints import (
     hub_file,
     load_checkpoint,
     load_gpt2,
+    load_shipped,
 )
+from tested_transformer.checkpoints.shipping import CARD
 from tested_transformer.gpt import GPT
 from tested_transformer.text import BytePairTokenizer, Tokenizer, tokenizer_from_dict
 
@@ -31,13 +35,15 @@ class Source:
         name: What it is called.
         model: On the device that was asked for.
         tokenizer: Its own.
-        checkpoint: What else is known of it, if it is one of this library's.
+        checkpoint: All that a run left, if it is one of this library's.
+        about: What is known of its text and its making; nothing of others' models.
     """
 
     name: str
     model: GPT
     tokenizer: Tokenizer
-    checkpoint: Checkpoint | None
+    checkpoint: Checkpoint | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 def find_checkpoint(name: str | None, *, training: bool = False) -> Checkpoint:
@@ -67,8 +73,8 @@ def load_source(name: str | None, device: torch.device) -> Source:
     """Load a model and its tokenizer.
 
     Args:
-        name: A folder, one of ``HUB_NAMES``, or ``hub:`` and another name on the hub;
-            the latest run by default.
+        name: A folder with a run or a card, one of ``HUB_NAMES``, or ``hub:`` and
+            another name on the hub; the latest run by default.
         device: Where the model is to be.
 
     Raises:
@@ -79,6 +85,8 @@ def load_source(name: str | None, device: torch.device) -> Source:
     """
     if name is not None and not has_checkpoint(name):
         folder = Path(name)
+        if (folder / CARD).is_file():
+            return _with_card(folder, device)
         if folder.is_dir() and (folder / "config.json").exists():
             return _gpt2(name, folder, device)
         if not folder.exists() and (name in HUB_NAMES or name.startswith(_HUB)):
@@ -89,7 +97,17 @@ def load_source(name: str | None, device: torch.device) -> Source:
         raise CheckpointError(f"{checkpoint.folder} does not say what its tokens are")
     tokenizer = tokenizer_from_dict(definition)
     model = checkpoint.model(device).eval()
-    return Source(str(checkpoint.folder), model, tokenizer, checkpoint)
+    settings = checkpoint.settings
+    return Source(str(checkpoint.folder), model, tokenizer, checkpoint, settings)
+
+
+def _with_card(folder: Path, device: torch.device) -> Source:
+    shipped = load_shipped(folder)
+    if "tokenizer" not in shipped.card:
+        raise CheckpointError(f"{folder / CARD} does not say what the tokens are")
+    tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
+    model = shipped.model.to(device).eval()
+    return Source(str(folder), model, tokenizer, about=shipped.card)
 
 
 def _gpt2(name: str, folder: Path | None, device: torch.device) -> Source:
@@ -98,4 +116,4 @@ def _gpt2(name: str, folder: Path | None, device: torch.device) -> Source:
         raise CheckpointError(f"{file} is missing: it says what the tokens are")
     tokenizer = BytePairTokenizer.from_file(file)
     model = load_gpt2(folder or name).to(device).eval()
-    return Source(name, model, tokenizer, None)
+    return Source(name, model, tokenizer)

@@ -5,6 +5,7 @@ import signal
 import threading
 from contextlib import suppress
 from types import FrameType, TracebackType
+from typing import Any
 
 __all__ = ["StopRequest"]
 
@@ -27,7 +28,7 @@ class StopRequest:
     def __init__(self, *, repeats: bool = True) -> None:
         self.signal: signal.Signals | None = None
         self._repeats = repeats
-        self._before: dict[signal.Signals, object] = {}
+        self._before: dict[signal.Signals, Any] = {}
 
     def __call__(self) -> bool:
         """Say whether the run is to stop."""

@@ -17,6 +17,7 @@ from tested_transformer.cli.options import (
     OUTPUT,
     TEXT,
     TRAINING,
+    Commands,
     add_options,
     check_at_least,
 )
@@ -63,7 +64,7 @@ next:
 """
 
 
-def add_train(commands: argparse._SubParsersAction) -> argparse.ArgumentParser:
+def add_train(commands: Commands) -> argparse.ArgumentParser:
     """Describe the command."""
     parser = commands.add_parser(
         "train",

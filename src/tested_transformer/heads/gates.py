@@ -5,7 +5,7 @@ zeros, its mean, or what it gave for another text. One gate is one number, so th
 loss has a gradient with respect to it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
 
 from jaxtyping import Float
@@ -47,7 +47,7 @@ def gated_heads(
     gates: Sequence[Float[Tensor, "*B H"]],
     *,
     instead: Sequence[Float[Tensor, "..."]] | None = None,
-) -> Iterator[None]:
+) -> Generator[None]:
     """Let each head count as much as its gate says, for as long as this lasts.
 
     What goes into ``o_proj`` becomes ``gate * head + (1 - gate) * instead``.

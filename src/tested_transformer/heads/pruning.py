@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tested_transformer.gpt import GPT
 from tested_transformer.heads.gates import shut
+from tested_transformer.multihead import MultiHeadAttention
 
 __all__ = ["prune_heads"]
 
@@ -32,7 +33,7 @@ def prune_heads(model: GPT, heads: Iterable[tuple[int, int]]) -> GPT:
     Source: Michel et al., 2019, "Are Sixteen Heads Really Better than One?".
     """
     gates = shut(model, heads)
-    kept = [gate.nonzero().flatten().tolist() for gate in gates]
+    kept: list[list[int]] = [gate.nonzero().flatten().tolist() for gate in gates]
     before = model.config.kept_heads or [range(len(gate)) for gate in gates]
     names = tuple(
         tuple(numbers[head] for head in of_layer)
@@ -52,7 +53,7 @@ def prune_heads(model: GPT, heads: Iterable[tuple[int, int]]) -> GPT:
 
 
 # --8<-- [start:weights]
-def _kept_weights(attention: nn.Module, heads: list[int]) -> dict[str, Tensor]:
+def _kept_weights(attention: MultiHeadAttention, heads: list[int]) -> dict[str, Tensor]:
     """Give what is left of a layer's projections, by name."""
     share = attention.num_heads // attention.num_kv_heads
     groups = sorted({head // share for head in heads})

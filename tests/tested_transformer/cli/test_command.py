@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tested_transformer.cli import command as module
-from tested_transformer.cli import evaluate, generate, info, train
+from tested_transformer.cli import evaluate, generate, heads, info, train
 from tested_transformer.cli.options import (
     DEVICE,
     MODEL,
@@ -35,7 +35,7 @@ def test_without_a_command_there_is_help(command: Command) -> None:
     )
     ended = command("--help")
     assert (ended.status, ended.err) == (0, "")
-    for name in ("train", "generate", "evaluate", "info"):
+    for name in ("train", "generate", "evaluate", "heads", "info"):
         assert re.search(rf"^    {name} +\w", ended.out, re.MULTILINE)
     assert command("--version").out == (
         f"tested-transformer {version('tested-transformer')}\n"
@@ -48,6 +48,7 @@ def test_without_a_command_there_is_help(command: Command) -> None:
         ("train", (TEXT, MODEL, TRAINING, DEVICE, OUTPUT), train.EXAMPLES),
         ("generate", (SAMPLING, DEVICE), generate.EXAMPLES),
         ("evaluate", (evaluate.OPTIONS, DEVICE), evaluate.EXAMPLES),
+        ("heads", (heads.OPTIONS, DEVICE), heads.EXAMPLES),
         ("info", (), info.EXAMPLES),
     ],
 )

@@ -8,7 +8,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tested_transformer.checkpoints import CheckpointError, save_checkpoint, to_gpt2
+from tested_transformer.checkpoints import (
+    CheckpointError,
+    save_checkpoint,
+    ship_model,
+    to_gpt2,
+)
 from tested_transformer.cli import sources
 from tested_transformer.cli.sources import find_checkpoint, load_source
 from tested_transformer.gpt import GPT, GPTConfig
@@ -62,6 +67,22 @@ def test_a_run_has_its_tokenizer(trained: Path) -> None:
     assert source.tokenizer.decode(source.tokenizer.encode("to be")) == "to be"
     assert (source.name, source.model.training) == ("runs/play", False)
     assert source.checkpoint is not None
+    assert source.about is source.checkpoint.settings
+
+
+def test_a_model_with_a_card_is_read() -> None:
+    tokenizer = bpe_tokenizer("to be, or not to be " * 5, 260)
+    config = GPTConfig(vocab_size=260, d_model=12, num_heads=3, num_layers=1)
+    card = {"tokenizer": tokenizer.to_dict(), "text": {"name": "play"}}
+    ship_model("given", GPT(config), card)
+    source = load_source("given", CPU)
+    assert source.tokenizer.decode(source.tokenizer.encode("to be")) == "to be"
+    assert (source.name, source.model.training) == ("given", False)
+    assert (source.checkpoint, source.about["text"]) == (None, {"name": "play"})
+    ship_model("given", GPT(config))
+    with pytest.raises(CheckpointError) as error:
+        load_source("given", CPU)
+    assert str(error.value) == "given/card.json does not say what the tokens are"
 
 
 def test_gpt2_is_read_as_it_is_published() -> None:

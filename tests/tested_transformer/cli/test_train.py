@@ -204,13 +204,17 @@ def test_a_run_that_was_killed_before_its_first_save_can_go_on(
     assert losses(command(*words, "--resume").out) == whole
 
 
+@pytest.mark.parametrize(
+    ("start", "what"), [([], "loss"), (["--zero-init"], "gradient's length")]
+)
 def test_a_run_that_diverges_names_what_is_left_and_what_to_try(
-    text: Path, tiny: list[str], command: Command
+    text: Path, tiny: list[str], command: Command, start: list[str], what: str
 ) -> None:
-    ended = command("train", str(text), *tiny, "--lr", "1e30", "--muon-lr", "1e30")
+    rates = ["--lr", "1e30", "--muon-lr", "1e30"]
+    ended = command("train", str(text), *tiny, *start, *rates)
     assert ended.status == 1
     (line,) = ended.err.splitlines()
-    assert line.startswith("tested-transformer: error: the gradient's length is nan at")
+    assert line.startswith(f"tested-transformer: error: the {what} is nan at")
     assert "the last good state is that of step 0; try --lr 5e+29 and --muon-lr" in line
     assert line.endswith("; it is in runs/play, and --overwrite begins anew")
     assert (

@@ -1,0 +1,173 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tested_transformer.checkpoints import (
+    load_checkpoint,
+    load_shipped,
+    save_checkpoint,
+    ship_model,
+)
+from tested_transformer.cli import heads as module
+from tested_transformer.heads import (
+    delimiter_target,
+    first_token_target,
+    head_scores,
+    induction_target,
+    previous_token_target,
+    prune_heads,
+    record_heads,
+    repeated_tokens,
+    same_token_target,
+    uniform_score,
+)
+from tested_transformer.text import (
+    CharTokenizer,
+    agreements,
+    name_target,
+    subject_target,
+    write_stories,
+)
+
+Command = Callable[..., Any]
+
+MODELS = Path(__file__).parents[3] / "docs" / "assets" / "models"
+
+
+def near(scores: torch.Tensor) -> Any:
+    return [pytest.approx(row, abs=1e-6) for row in scores.tolist()]
+
+
+def test_heads_are_scored_on_the_text_of_the_run(
+    trained_here: Path, text: Path, command: Command
+) -> None:
+    ended = command("heads", "--json")
+    assert (ended.status, ended.err) == (0, "")
+    told = json.loads(ended.out)
+    model = load_checkpoint(trained_here).model()
+    tokenizer = CharTokenizer.from_text(text.read_text())
+    tokens = torch.tensor(tokenizer.encode(text.read_text()))
+    windows = tokens[: len(tokens) // 7 * 7].view(-1, 7)
+    assert (told["windows"], told["context"]) == (len(windows), 7)
+    assert (told["checkpoint"], told["text"]) == ("runs/play", str(text))
+    targets = {
+        "previous": previous_token_target(windows),
+        "first": first_token_target(windows),
+        "same": same_token_target(windows),
+        "delimiter": delimiter_target(windows, tokenizer.encode(" ,:.\n")),
+    }
+    # Half a context of seven, twice.
+    drawn = repeated_tokens(tokenizer.vocab_size, 3, num_sequences=16)
+    targets["induction"] = induction_target(drawn)
+    assert told["scores"].keys() == told["even"].keys() == targets.keys()
+    for kind, target in targets.items():
+        read = drawn if kind == "induction" else windows
+        scores = head_scores(record_heads(model, read).weights, target)
+        assert told["scores"][kind] == near(scores), kind
+        assert told["even"][kind] == pytest.approx(uniform_score(target))
+
+
+def test_of_the_grammar_subjects_and_names_are_known(command: Command) -> None:
+    folder = MODELS / "grammar"
+    words = ["heads", str(folder), "--context", "64", "--tokens", "4000"]
+    told = json.loads(command(*words, "--json").out)
+    stories = write_stories(4000, seed=1000)
+    shipped = load_shipped(folder)
+    tokenizer = CharTokenizer(shipped.card["tokenizer"]["alphabet"])
+    tokens = torch.tensor(tokenizer.encode(stories.text))[:4000]
+    windows = tokens[: 62 * 64].view(62, 64)
+    starts = [64 * row for row in range(62)]
+    weights = record_heads(shipped.model, windows).weights
+    for kind, target in {
+        "subject": subject_target([*agreements(stories)], starts, 64),
+        "name": name_target(stories, starts, 64, letter=2),
+    }.items():
+        assert told["scores"][kind] == near(head_scores(weights, target)), kind
+    # What chapter 21 finds in longer windows.
+    subject, name = (torch.tensor(told["scores"][kind]) for kind in ("subject", "name"))
+    assert divmod(int(subject.argmax()), 4) == (2, 0)
+    assert divmod(int(name.argmax()), 4) == (2, 1)
+
+
+def test_few_windows_at_a_time_give_the_same(
+    trained: Path, text: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["heads", str(trained), str(text), "--json"]
+    whole = json.loads(command(*words).out)["scores"]
+    monkeypatch.setattr(module, "_WEIGHTS", 1)
+    pieces = json.loads(command(*words).out)["scores"]
+    for kind, scores in whole.items():
+        assert pieces[kind] == near(torch.tensor(scores)), kind
+
+
+def test_layers_may_differ_in_their_heads(
+    trained: Path, text: Path, command: Command
+) -> None:
+    found = load_checkpoint(trained)
+    small = prune_heads(found.model(), [(1, 0)])
+    state = small.state_dict()
+    save_checkpoint(
+        "small", config=small.config, weights=state, settings=found.settings
+    )
+    told = json.loads(command("heads", "small", str(text), "--json").out)
+    assert [len(of_layer) for of_layer in told["scores"]["previous"]] == [3, 2]
+    rows = command("heads", "small", str(text)).out.splitlines()
+    assert [row.split()[0] for row in rows[2:7]] == ["0.0", "0.1", "0.2", "1.0", "1.1"]
+
+
+def test_people_read_a_row_for_each_head(
+    trained: Path, text: Path, command: Command
+) -> None:
+    words = ["heads", str(trained), str(text)]
+    told = json.loads(command(*words, "--json").out)
+    lines = command(*words).out.splitlines()
+    assert lines[0] == f"runs/play: {told['windows']} windows of 7 tokens of {text}"
+    assert lines[1].split() == ["head", *told["scores"]]
+    rows = [line.split() for line in lines[2:]]
+    for column, (kind, scores) in enumerate(told["scores"].items(), start=1):
+        flat = [score for of_layer in scores for score in of_layer]
+        marks = ["*" if score == max(flat) else "" for score in flat]
+        shown = [f"{s:.2f}{m}" for s, m in zip(flat, marks, strict=True)]
+        assert [row[column] for row in rows[:6]] == shown
+        assert rows[6][column + 1] == f"{told['even'][kind]:.2f}"
+    assert rows[6][:2] == ["even", "head"]
+    assert lines[-1].startswith("* the head that scores best;")
+
+
+def test_a_kind_without_a_target_is_left_out(trained: Path, command: Command) -> None:
+    Path("word.txt").write_text("question" * 9)
+    told = json.loads(command("heads", "runs/play", "word.txt", "--json").out)
+    assert list(told["scores"]) == ["previous", "first", "induction"]
+
+
+def test_a_model_of_others_has_no_text(command: Command) -> None:
+    shipped = load_shipped(MODELS / "grammar")
+    card = {"tokenizer": shipped.card["tokenizer"]}
+    ship_model("given", shipped.model, card)
+    ended = command("heads", "given")
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.endswith("error: given has no text of its own: name one\n")
+    Path("some.txt").write_text("The dog sees the cat. " * 9)
+    assert command("heads", "given", "some.txt").status == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--context 1", "--context 1 must lie between 2 and the model's context, 7"),
+        ("--context 8", "--context 8 must lie between 2 and the model's context, 7"),
+        ("--tokens 0", "--tokens 0 must be positive"),
+        ("--tokens 6", "6 tokens do not fill a window of 7: give a longer text, more "),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    words: str, message: str, trained: Path, text: Path, command: Command
+) -> None:
+    ended = command("heads", str(trained), str(text), *words.split())
+    assert (ended.status, ended.out) == (2, "")
+    (line,) = ended.err.splitlines()
+    assert line.startswith(f"tested-transformer: error: {message}")
