@@ -37,11 +37,10 @@ def attention_scores(
 
     Source: Vaswani et al., 2017, "Attention Is All You Need", section 3.2.1.
     """
-    if scale is None:
-        scale = q.shape[-1] ** -0.5
+    factor = q.shape[-1] ** -0.5 if scale is None else scale
     # Scaled before the product, so that in half precision no sum of it overflows
     # that would not overflow scaled.
-    scores = (q * scale) @ k.transpose(-2, -1)
+    scores = (q * factor) @ k.transpose(-2, -1)
     return scores if score_bias is None else scores + score_bias
 
 
@@ -165,17 +164,17 @@ def fused_attention(
             is_causal=causal,
             scale=scale,
         )
-    if not full_rows:
-        # What a kernel makes of a row with nothing to attend to is its own affair: such
-        # a row attends to everything, and is set to zero afterwards.
-        empty = ~mask.any(dim=-1, keepdim=True)
+    # What a kernel makes of a row with nothing to attend to is its own affair: such a
+    # row attends to everything, and is set to zero afterwards.
+    empty = None if full_rows else ~mask.any(dim=-1, keepdim=True)
+    if empty is not None:
         mask = mask | empty
     if score_bias is not None:
         mask = score_bias.masked_fill(~mask, float("-inf"))
     output = F.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, dropout_p=dropout_p, scale=scale
     )
-    return output if full_rows else output.masked_fill(empty, 0.0)
+    return output if empty is None else output.masked_fill(empty, 0.0)
 
 
 # --8<-- [end:fused]

@@ -4,6 +4,8 @@ One module does self-attention and cross-attention, in the open or fused, with a
 a value for each head or shared among heads, with a cache or without.
 """
 
+from typing import Any
+
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -151,7 +153,7 @@ class MultiHeadAttention(nn.Module):
         k = split_heads(self.k_proj(context), self.num_kv_heads)
         v = split_heads(self.v_proj(context), self.num_kv_heads)
         q, k, v = self._prepare(q, k, v, rotary, cache)
-        how = {
+        how: dict[str, Any] = {
             "mask": mask,
             "causal": causal,
             "score_bias": score_bias,

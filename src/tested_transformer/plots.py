@@ -231,7 +231,7 @@ def _draw_map(
     axes.set_xticks(range(columns), keys, rotation=90, fontsize=8)
     axes.set_yticks(range(rows), queries or [""] * rows, fontsize=8)
     _quiet(axes)
-    axes.get_figure().patch.set_visible(False)
+    axes.figure.patch.set_visible(False)
 
 
 def _settled(figure: Figure) -> Figure:

@@ -1,5 +1,7 @@
 """The layer of a decoder that reads two sequences: its own past, and a context."""
 
+from functools import partial
+
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -53,28 +55,30 @@ class CrossDecoderBlock(nn.Module):
         fused: bool = True,
     ) -> None:
         super().__init__()
-        attending = {
-            "d_model": d_model,
-            "num_heads": num_heads,
-            "dropout": dropout,
-            "bias": bias,
-            "fused": fused,
-        }
-        adding = {
-            "d_model": d_model,
-            "norm": norm,
-            "bias": bias,
-            "dropout": dropout,
-            "norm_first": norm_first,
-        }
-        self.attention = MultiHeadAttention(**attending)
-        self.add_attention = AddNorm(**adding)
-        self.cross_attention = MultiHeadAttention(**attending, d_context=d_context)
-        self.add_cross_attention = AddNorm(**adding)
+        attention = partial(
+            MultiHeadAttention,
+            d_model=d_model,
+            num_heads=num_heads,
+            dropout=dropout,
+            bias=bias,
+            fused=fused,
+        )
+        add_norm = partial(
+            AddNorm,
+            d_model=d_model,
+            norm=norm,
+            bias=bias,
+            dropout=dropout,
+            norm_first=norm_first,
+        )
+        self.attention = attention()
+        self.add_attention = add_norm()
+        self.cross_attention = attention(d_context=d_context)
+        self.add_cross_attention = add_norm()
         self.feed_forward = FeedForward(
             d_model=d_model, d_ff=d_ff, activation=activation, bias=bias
         )
-        self.add_feed_forward = AddNorm(**adding)
+        self.add_feed_forward = add_norm()
 
     # --8<-- [start:cross-forward]
     def forward(
@@ -119,7 +123,7 @@ class CrossDecoderBlock(nn.Module):
         found, cross = found if return_weights else (found, None)
         x = self.add_cross_attention.add(x, found)
         x = self.add_feed_forward(x, self.feed_forward)
-        return (x, own, cross) if return_weights else x
+        return x if own is None or cross is None else (x, own, cross)
 
     # --8<-- [end:cross-forward]
 

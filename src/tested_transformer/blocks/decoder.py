@@ -1,5 +1,7 @@
 """The layer of a GPT: attention mixes positions, a feed-forward mixes features."""
 
+from typing import Any
+
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -72,16 +74,18 @@ class DecoderBlock(nn.Module):
             qk_norm=qk_norm,
         )
         self.feed_forward_norm = make_norm(norm, d_model, bias=bias)
-        inner = {"d_model": d_model, "d_ff": d_ff, "activation": activation}
+        inner: dict[str, Any] = {
+            "d_model": d_model,
+            "d_ff": d_ff,
+            "activation": activation,
+            "bias": bias,
+        }
         self.feed_forward = (
             MixtureOfExperts(
-                num_experts=num_experts,
-                experts_per_token=experts_per_token,
-                bias=bias,
-                **inner,
+                num_experts=num_experts, experts_per_token=experts_per_token, **inner
             )
             if num_experts
-            else FeedForward(bias=bias, **inner)
+            else FeedForward(**inner)
         )
         self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
 

@@ -1,5 +1,7 @@
 """The layer of an encoder: every position may read every other."""
 
+from functools import partial
+
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -49,13 +51,14 @@ class EncoderBlock(nn.Module):
         fused: bool = True,
     ) -> None:
         super().__init__()
-        adding = {
-            "d_model": d_model,
-            "norm": norm,
-            "bias": bias,
-            "dropout": dropout,
-            "norm_first": norm_first,
-        }
+        add_norm = partial(
+            AddNorm,
+            d_model=d_model,
+            norm=norm,
+            bias=bias,
+            dropout=dropout,
+            norm_first=norm_first,
+        )
         self.attention = MultiHeadAttention(
             d_model=d_model,
             num_heads=num_heads,
@@ -63,11 +66,11 @@ class EncoderBlock(nn.Module):
             bias=bias,
             fused=fused,
         )
-        self.add_attention = AddNorm(**adding)
+        self.add_attention = add_norm()
         self.feed_forward = FeedForward(
             d_model=d_model, d_ff=d_ff, activation=activation, bias=bias
         )
-        self.add_feed_forward = AddNorm(**adding)
+        self.add_feed_forward = add_norm()
 
     # --8<-- [start:encoder-forward]
     def forward(

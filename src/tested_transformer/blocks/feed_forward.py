@@ -1,12 +1,13 @@
 """The feed-forward: what each position does with what it has gathered."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import once_differentiable
 
 __all__ = ["ACTIVATIONS", "FeedForward"]
 
@@ -19,15 +20,15 @@ class _ReluSquared(torch.autograd.Function):
     """Squared ReLU with its gradient written out, which is twice as fast."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, x: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor) -> Tensor:
         positive = F.relu(x)
         ctx.save_for_backward(positive)
         return positive * positive
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> Tensor:
-        (positive,) = ctx.saved_tensors
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Tensor:
+        (gradient,), (positive,) = grad_outputs, ctx.saved_tensors
         return (gradient * positive).mul_(2)
 
 

@@ -8,7 +8,9 @@ NORMS = ("layer", "rms")
 
 
 # --8<-- [start:norms]
-def make_norm(norm: str, d_model: int, *, bias: bool = True) -> nn.Module:
+def make_norm(
+    norm: str, d_model: int, *, bias: bool = True
+) -> nn.LayerNorm | nn.RMSNorm:
     """Make a layer norm, or an RMS norm, which neither centers nor has a bias.
 
     Raises:

@@ -7,6 +7,7 @@ then the old ones go. Each step has reached the disk before the next one begins.
 
 import errno
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,10 @@ from tested_transformer.checkpoints.manifest import (
 from tested_transformer.checkpoints.tensors import FileRecord, write_tensors
 from tested_transformer.gpt import GPTConfig
 
-try:
-    from fcntl import LOCK_EX, LOCK_NB, flock
-except ImportError:  # On Windows, nobody is refused.
+if sys.platform == "win32":  # There, nobody is refused.
     flock = None
+else:
+    from fcntl import LOCK_EX, LOCK_NB, flock
 
 __all__ = ["CheckpointWriter", "save_checkpoint"]
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -55,7 +56,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> FileRecord:
     """
     # The widest numbers first: so each one begins at a multiple of its width.
     names = sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))
-    header: dict[str, dict] = {"__metadata__": {"format": "pt"}}
+    header: dict[str, dict[str, Any]] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name in names:
         start, end = end, end + tensors[name].nbytes
@@ -137,4 +138,4 @@ def _dtype_name(name: str, tensor: Tensor) -> str:
 
 def _numbers(tensor: Tensor) -> memoryview:
     flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return memoryview(flat.view(torch.uint8).numpy())
+    return flat.view(torch.uint8).numpy().data

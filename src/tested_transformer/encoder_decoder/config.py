@@ -1,6 +1,7 @@
 """Everything that makes one encoder and decoder another, apart from the weights."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -65,7 +66,7 @@ class EncoderDecoderConfig:
         with torch.device("meta"):
             CrossDecoderBlock(**self.block_settings())
 
-    def block_settings(self) -> dict[str, int | float | str | bool | None]:
+    def block_settings(self) -> dict[str, Any]:
         """Give what each block is made with, of the encoder and of the decoder."""
         names = ("d_model", "num_heads", "d_ff", "activation", "norm", "norm_first")
         names += ("bias", "dropout", "fused")

@@ -1,6 +1,6 @@
 """The model: a source and a target in, at each position of it a guess at the next."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, overload
 
 import torch
 import torch.nn.functional as F
@@ -42,6 +42,8 @@ class EncoderDecoder(nn.Module):
 
     Source: Vaswani et al., 2017, "Attention Is All You Need", section 3.
     """
+
+    position_table: Tensor
 
     # --8<-- [start:init]
     def __init__(self, config: EncoderDecoderConfig) -> None:
@@ -96,15 +98,40 @@ class EncoderDecoder(nn.Module):
         Raises:
             ValueError: If ``source`` or ``target`` does not fit the model.
         """
-        context = self.encode(source, mask=source_mask, return_weights=return_weights)
-        context, read = context if return_weights else (context, [])
-        masks = {"mask": target_mask, "context_mask": source_mask}
         if not return_weights:
-            return self.decode(target, context, **masks)
-        logits, own, cross = self.decode(target, context, **masks, return_weights=True)
+            context = self.encode(source, mask=source_mask)
+            return self.decode(
+                target, context, mask=target_mask, context_mask=source_mask
+            )
+        context, read = self.encode(source, mask=source_mask, return_weights=True)
+        logits, own, cross = self.decode(
+            target,
+            context,
+            mask=target_mask,
+            context_mask=source_mask,
+            return_weights=True,
+        )
         return logits, AttentionMaps(read, own, cross)
 
     # --8<-- [end:forward]
+
+    @overload
+    def encode(
+        self,
+        source: Tensor,
+        *,
+        mask: Tensor | None = None,
+        return_weights: Literal[False] = False,
+    ) -> _Context: ...
+
+    @overload
+    def encode(
+        self,
+        source: Tensor,
+        *,
+        mask: Tensor | None = None,
+        return_weights: Literal[True],
+    ) -> tuple[_Context, _Maps]: ...
 
     # --8<-- [start:encode]
     def encode(
@@ -132,6 +159,30 @@ class EncoderDecoder(nn.Module):
         return (context, maps) if return_weights else context
 
     # --8<-- [end:encode]
+
+    @overload
+    def decode(
+        self,
+        target: Tensor,
+        context: Tensor,
+        *,
+        mask: Tensor | None = None,
+        context_mask: Tensor | None = None,
+        cache: KVCache | None = None,
+        return_weights: Literal[False] = False,
+    ) -> _Logits: ...
+
+    @overload
+    def decode(
+        self,
+        target: Tensor,
+        context: Tensor,
+        *,
+        mask: Tensor | None = None,
+        context_mask: Tensor | None = None,
+        cache: KVCache | None = None,
+        return_weights: Literal[True],
+    ) -> tuple[_Logits, _Maps, _Maps]: ...
 
     # --8<-- [start:decode]
     def decode(

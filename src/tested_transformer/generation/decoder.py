@@ -6,6 +6,7 @@ can be made of.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -54,7 +55,7 @@ class Decoder:
     # --8<-- [end:decoder]
 
     # --8<-- [start:compile]
-    def compile(self, *, backend: str | Callable = "inductor") -> None:
+    def compile(self, *, backend: str | Callable[..., Any] = "inductor") -> None:
         """Compile the step, for a cache that is attended to in its whole length.
 
         No shape changes from then on, so that on a GPU a step becomes one CUDA graph.
@@ -189,7 +190,8 @@ class Decoder:
         """Prepare what depends on positions alone."""
         model, groups, share = self.model, self.groups, self.share
         weight = model.head_weight
-        self.slots = torch.arange(self.longest, device=weight.device).split(1)
+        slots = torch.arange(self.longest, device=weight.device)
+        self.slots: tuple[Tensor, ...] = slots.split(1)
         # A window of this, moved to the left at each step, is the bias of the scores:
         # the newest key is at longest - 1, and what is to come is to the right of it.
         steps = torch.arange(1 - self.longest, self.longest + 1, device=weight.device)
@@ -250,7 +252,7 @@ class Decoder:
         self.width = self.longest
         if not self.compiled:
             self.width = min((self.length // _BLOCK + 1) * _BLOCK, self.longest)
-            self.views = []
+            self.views: list[tuple[tuple[Tensor, ...], Tensor, Tensor]] = []
             for room in self.room:
                 seen = room[..., : self.width]
                 self.views.append((seen.unbind(-1), seen[:, 0], seen[:, 1].mT))

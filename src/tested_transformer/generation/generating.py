@@ -1,6 +1,7 @@
 """Generation: from prompts to the tokens that come after them, one at a time."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -122,7 +123,7 @@ def stream(
     # Not a generator itself, so that a mistake is found here and not in a loop later.
     gpt = model.model if isinstance(model, Decoder) else model
     _check_request(prompts, max_new_tokens, gpt.config.vocab_size)
-    filters = {
+    filters: dict[str, Any] = {
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
@@ -142,12 +143,13 @@ def _steps(
     prompts: Sequence[Sequence[int]],
     max_new_tokens: int,
     chooser: "_Chooser",
-    watches: list[StopWatch],
+    watches: list[StopWatch[tuple[int, ...]]],
     max_seq_len: int,
 ) -> Iterator[list[tuple[int, ...]]]:
     contexts = [fit(prompt, max_seq_len) for prompt in prompts]
-    for step in range(max_new_tokens):
-        if step == 0:
+    tokens: Tensor | None = None
+    for _ in range(max_new_tokens):
+        if tokens is None:
             logits = reader.read(contexts)
         elif max(map(len, contexts)) > max_seq_len:
             contexts = [fit(context, max_seq_len) for context in contexts]
@@ -155,7 +157,7 @@ def _steps(
         else:
             logits = reader.step(tokens)
         tokens = chooser.choose(logits)
-        new = tokens.tolist()
+        new: list[int] = tokens.tolist()
         for context, token in zip(contexts, new, strict=True):
             context.append(token)
         yield [watch.feed((token,)) for watch, token in zip(watches, new, strict=True)]
@@ -174,7 +176,7 @@ class _Chooser:
         self,
         prompts: Sequence[Sequence[int]],
         model: GPT,
-        filters: dict[str, float | None],
+        filters: dict[str, Any],
         repetition_penalty: float,
         seed: int | None,
     ) -> None:

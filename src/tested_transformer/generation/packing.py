@@ -12,7 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tested_transformer.blocks import DecoderBlock, FeedForward
 from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.multihead import MultiHeadAttention
 
 __all__ = ["PackedLayer", "PackedWeights", "PackingError", "pack"]
 
@@ -134,39 +136,42 @@ class _Weights:
         biases = [self.take(f"{name}.bias") for name in names]
         return torch.cat(matrices), torch.cat(biases)[:, None]
 
-    def norm(self, name: str, module: nn.Module) -> Rows:
+    def norm(self, name: str, module: nn.LayerNorm | nn.RMSNorm) -> Rows:
         weight = self.take(f"{name}.weight")
-        if not isinstance(module, nn.LayerNorm):
+        if isinstance(module, nn.RMSNorm):
+            assert module.eps is not None  # make_norm sets it
             return _rms_norm(len(weight), module.eps, weight)
         bias = self.take(f"{name}.bias") if f"{name}.bias" in self.left else None
         return lambda x: torch.layer_norm(x, weight.shape, weight, bias, module.eps)
 
 
-def _layer(weights: _Weights, index: int, block: nn.Module) -> PackedLayer:
+def _layer(weights: _Weights, index: int, block: DecoderBlock) -> PackedLayer:
     name, attention = f"blocks.{index}.", block.attention
     out, out_bias = weights.projections(f"{name}attention.o_proj")
     qkv, qkv_bias = _queries_keys_values(weights, name, attention)
-    up, up_bias, activation, down, down_bias = _feed_forward(weights, name, block)
+    up, up_bias, activation, down, down_bias = _feed_forward(
+        weights, name, block.feed_forward
+    )
     return PackedLayer(
         attention_norm=weights.norm(f"{name}attention_norm", block.attention_norm),
         qkv=_transposed(qkv),
-        qkv_bias=_transposed(qkv_bias),
+        qkv_bias=_row(qkv_bias),
         out=_transposed(out),
-        out_bias=_transposed(out_bias),
+        out_bias=_row(out_bias),
         feed_forward_norm=weights.norm(
             f"{name}feed_forward_norm", block.feed_forward_norm
         ),
         up=_transposed(up),
-        up_bias=_transposed(up_bias),
+        up_bias=_row(up_bias),
         activation=activation,
         down=_transposed(down),
-        down_bias=_transposed(down_bias),
+        down_bias=_row(down_bias),
     )
 
 
 # --8<-- [start:qkv]
 def _queries_keys_values(
-    weights: _Weights, name: str, attention: nn.Module
+    weights: _Weights, name: str, attention: MultiHeadAttention
 ) -> tuple[Tensor, Tensor | None]:
     """Stack three projections, and multiply the scale of the scores into the first."""
     names = [f"{name}attention.{each}_proj" for each in "qkv"]
@@ -191,11 +196,11 @@ def _queries_keys_values(
 
 # --8<-- [start:feed-forward]
 def _feed_forward(
-    weights: _Weights, name: str, block: nn.Module
+    weights: _Weights, name: str, inner: nn.Module
 ) -> tuple[Tensor, Tensor | None, Rows, Tensor, Tensor | None]:
     """Stack the gate on the matrix beside it, and split up the GELU."""
-    activation = block.feed_forward.activation
-    gated = block.feed_forward.gate is not None
+    assert isinstance(inner, FeedForward)  # with experts, the model is not known
+    activation, gated = inner.activation, inner.gate is not None
     first = ["gate", "up"] if gated else ["up"]
     up, up_bias = weights.projections(*(f"{name}feed_forward.{f}" for f in first))
     down, down_bias = weights.projections(f"{name}feed_forward.down")
@@ -233,7 +238,9 @@ def _positions(model: GPT, weights: _Weights) -> Tensor | None:
     return None
 
 
-def _transposed(rows: Tensor | None) -> Tensor | None:
-    return (
-        None if rows is None else rows.t().clone(memory_format=torch.contiguous_format)
-    )
+def _transposed(rows: Tensor) -> Tensor:
+    return rows.t().clone(memory_format=torch.contiguous_format)
+
+
+def _row(bias: Tensor | None) -> Tensor | None:
+    return None if bias is None else _transposed(bias)

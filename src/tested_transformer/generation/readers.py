@@ -5,7 +5,7 @@ Either gives the logits of the token to come. ``WholeReader`` is the reference t
 other ones are tested against.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
@@ -33,7 +33,7 @@ class Reader(Protocol):
 
 
 @contextmanager
-def evaluating(model: torch.nn.Module) -> Iterator[None]:
+def evaluating(model: torch.nn.Module) -> Generator[None]:
     """Switch dropout off for a while."""
     training = [module for module in model.modules() if module.training]
     for module in training:
@@ -89,7 +89,7 @@ class CachedReader:
     @torch.inference_mode()
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
         """Read one more token of each sequence; give the logits of what comes next."""
-        if self.positions is not None:
+        if self.positions is not None and self.mask is not None:
             self.positions = self.positions[:, -1:] + 1
             self.mask = torch.nn.functional.pad(self.mask, (0, 1), value=True)
         return self._forward(tokens[:, None])

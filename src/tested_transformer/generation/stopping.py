@@ -5,7 +5,7 @@ sequence is held back until it is clear that it is not.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 __all__ = ["StopWatch", "TextWatch"]
 
@@ -29,8 +29,9 @@ class StopWatch(Generic[Run]):
             if not stop:
                 raise ValueError(f"stop[{index}] is empty: it would stop at once")
         self.stops = list(stops)
-        self.nothing = nothing
-        self.held = nothing
+        # Text is added to text alone, which types cannot say of both kinds at once.
+        self.nothing: Any = nothing
+        self.held: Any = nothing
         self.stopped = False
 
     def feed(self, piece: Run) -> Run:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from inspect import signature
+from typing import Any
 
 import torch
 
@@ -11,7 +12,7 @@ __all__ = ["POSITIONS", "GPTConfig"]
 
 POSITIONS = ("learned", "sinusoidal", "rotary", "alibi", "none")
 
-_Settings = dict[str, int | float | str | bool | None]
+_Settings = dict[str, Any]
 _NOT_OURS = {"self", "head_dim"}
 
 

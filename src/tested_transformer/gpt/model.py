@@ -1,5 +1,7 @@
 """The model: tokens in, and at every position a guess at the token after it."""
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -36,6 +38,11 @@ class GPT(nn.Module):
     Pre-Training"; 2019, "Language Models are Unsupervised Multitask Learners".
     """
 
+    # What is registered below, as far as PyTorch's types do not tell.
+    blocks: Sequence[DecoderBlock]
+    position_table: Tensor
+    slopes: Tensor
+
     # --8<-- [start:init]
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
@@ -61,10 +68,9 @@ class GPT(nn.Module):
         if config.smear:
             self.smear = nn.Parameter(torch.zeros(d_model))
         self.dropout = nn.Dropout(config.dropout) if config.dropout else nn.Identity()
-        self.blocks = nn.ModuleList(
-            DecoderBlock(**config.block_settings(layer))
-            for layer in range(config.num_layers)
-        )
+        layers = range(config.num_layers)
+        blocks = [DecoderBlock(**config.block_settings(layer)) for layer in layers]
+        self.register_module("blocks", nn.ModuleList(blocks))
         self.norm = make_norm(config.norm, d_model, bias=config.bias)
         if not config.tie_head:
             self.head = nn.Linear(d_model, config.vocab_size, bias=False)

@@ -83,7 +83,7 @@ def prepare(question: Question) -> Step:
     num_heads = question.layer.num_heads
     module = DenseAttention(num_heads, causal=question.causal)
 
-    def call(parameters: dict, x: jax.Array, context: None) -> jax.Array:
+    def call(parameters: Any, x: jax.Array, context: jax.Array | None) -> Any:
         return module.apply({"params": parameters}, x)
 
     return by_vjp(call, convert(question.weights, num_heads), question)
@@ -94,7 +94,7 @@ def prepare(question: Question) -> Step:
 
 # --8<-- [start:vjp]
 def by_vjp(
-    call: Callable[[dict, jax.Array, jax.Array | None], jax.Array],
+    call: Callable[[Any, jax.Array, jax.Array | None], jax.Array],
     parameters: Parameters,
     question: Question,
 ) -> Step:
@@ -108,8 +108,8 @@ def by_vjp(
     """
     in_doubles = question.x.dtype == torch.float64
 
-    def work(leaves: dict, direction: jax.Array) -> tuple[jax.Array, dict]:
-        def output_of(leaves: dict) -> jax.Array:
+    def work(leaves: Any, direction: jax.Array) -> tuple[jax.Array, Any]:
+        def output_of(leaves: Any) -> jax.Array:
             parameters = unflatten_dict(leaves["parameters"], sep=".")
             return call(parameters, leaves["x"], leaves.get("context"))
 

@@ -1,5 +1,7 @@
 """Flax's own layer, ``nnx.MultiHeadAttention``."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -32,14 +34,15 @@ def prepare(question: Question) -> Step:
     num_heads, d_model = question.layer.num_heads, question.x.shape[-1]
 
     def make() -> nnx.MultiHeadAttention:
-        how = {"decode": False, "keep_rngs": False, "rngs": nnx.Rngs(0)}
-        return nnx.MultiHeadAttention(num_heads, d_model, **how)
+        return nnx.MultiHeadAttention(
+            num_heads, d_model, decode=False, keep_rngs=False, rngs=nnx.Rngs(0)
+        )
 
     # Its first weights, which nobody wants, are never drawn.
     graph, _ = nnx.split(nnx.eval_shape(make))
     mask = None if question.mask is None else jnp.asarray(question.mask.numpy())
 
-    def call(parameters: dict, x: jax.Array, context: jax.Array | None) -> jax.Array:
+    def call(parameters: Any, x: jax.Array, context: jax.Array | None) -> jax.Array:
         return nnx.merge(graph, nnx.State(parameters))(x, context, mask=mask)
 
     return by_vjp(call, convert(question.weights, num_heads), question)

@@ -21,6 +21,8 @@ __all__ = ["PackedAttention", "convert", "prepare"]
 class PackedAttention(nn.Module):
     """Queries, keys and values of all heads out of one matrix product."""
 
+    triangle: Tensor
+
     def __init__(self, d_model: int, num_heads: int, max_seq_len: int) -> None:
         super().__init__()
         self.num_heads = num_heads
@@ -70,7 +72,7 @@ def prepare(question: Question) -> Step:
     _, length, d_model = question.x.shape
     module = PackedAttention(d_model, question.layer.num_heads, length)
 
-    def call(parameters: Parameters, x: Tensor, context: None) -> Tensor:
+    def call(parameters: Parameters, x: Tensor, context: Tensor | None) -> Tensor:
         return functional_call(module, parameters, (x,))
 
     parameters = convert(question.weights, question.layer.num_heads)

@@ -32,7 +32,8 @@ class PerHeadAttention:
     ) -> Float[Array, "T D"]:
         """Give the output, and keep what the backward pass will need."""
         w = self.weights
-        self.x, self.context, self.kept = x, context, []
+        self.x, self.context = x, context
+        self.kept: list[tuple[Array, ...]] = []
         output = np.zeros_like(x) + w["b_o"]
         for h in range(self.num_heads):
             q = x @ w["W_q"][h] + w["b_q"][h]

@@ -75,9 +75,11 @@ class Implementation(Protocol):
 
     def convert(self, weights: Parameters, num_heads: int) -> Parameters:
         """Lay the weights of the library's layer out as this implementation does."""
+        ...
 
     def prepare(self, question: Question) -> Step:
         """Convert what the question gives, and return the work that is left."""
+        ...
 
 
 # --8<-- [end:question]

@@ -1,5 +1,7 @@
 """Multi-head attention in plain Python: lists of numbers that know their gradients."""
 
+from typing import Any
+
 from tested_transformer.implementations.question import Parameters, Question, Step
 from tested_transformer.microgpt import Scalar, attend, dot, linear
 
@@ -10,7 +12,7 @@ Vector = list[Scalar]
 
 # --8<-- [start:attend]
 def attend_tokens(
-    weights: dict[str, list],
+    weights: dict[str, Any],
     num_heads: int,
     x: list[Vector],
     context: list[Vector],
@@ -67,7 +69,7 @@ def prepare(question: Question) -> Step:
     numbers |= {name: each.tolist() for name, each in question.inputs.items()}
     directions = question.direction.tolist()
 
-    def step() -> tuple[list, dict[str, list]]:
+    def step() -> tuple[Any, dict[str, Any]]:
         leaves = {name: _scalars(each) for name, each in numbers.items()}
         sequences = zip(leaves["x"], leaves.get("context", leaves["x"]), strict=True)
         outputs = [
@@ -79,20 +81,20 @@ def prepare(question: Question) -> Step:
             for tokens, rows in zip(outputs, directions, strict=True)
             for token, direction in zip(tokens, rows, strict=True)
         ]
-        sum(parts).backward()
+        sum(parts, Scalar(0.0)).backward()
         gradients = {name: _read(each, "grad") for name, each in leaves.items()}
         return _read(outputs, "value"), gradients
 
     return step
 
 
-def _scalars(numbers: list | float) -> list | Scalar:
+def _scalars(numbers: Any) -> Any:
     if isinstance(numbers, list):
         return [_scalars(each) for each in numbers]
     return Scalar(numbers)
 
 
-def _read(scalars: list | Scalar, what: str) -> list | float:
+def _read(scalars: Any, what: str) -> Any:
     if isinstance(scalars, list):
         return [_read(each, what) for each in scalars]
     return getattr(scalars, what)

@@ -67,6 +67,7 @@ def cross_entropy(logits: Vector, target: int) -> Scalar:
     """Return minus the logarithm of the probability that logits give the target."""
     largest = max([logit.value for logit in logits])
     total = sum([(logit + -largest).exp() for logit in logits])
+    assert isinstance(total, Scalar)  # and not the 0 that a sum of nothing is
     return total.log() + largest + logits[target] * -1.0
 
 
@@ -185,6 +186,8 @@ class MicroGPT:
         """Return the mean cross-entropy of each token given those before it."""
         past = self.new_past()
         losses = [cross_entropy(self.read(a, past), b) for a, b in pairwise(tokens)]
-        return sum(losses) * (1 / len(losses))
+        total = sum(losses)
+        assert isinstance(total, Scalar)
+        return total * (1 / len(losses))
 
     # --8<-- [end:loss]

@@ -66,7 +66,8 @@ class Scalar:
     # --8<-- [start:backward]
     def backward(self) -> None:
         """Add to the ``grad`` of every number that this one was made from."""
-        found, unread = {self}, [self]
+        found: set[Scalar] = {self}
+        unread: list[Scalar] = [self]
         while unread:
             for parent in unread.pop().parents:
                 if parent.parents and parent not in found:

@@ -9,6 +9,7 @@ import json
 import sys
 from ctypes import c_char
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Integer
@@ -97,7 +98,8 @@ def open_tokens(path: str | Path, *, verify: bool = True) -> Integer[Tensor, "N"
 # --8<-- [end:open]
 
 
-def _read_header(line: bytes, path: Path) -> dict:
+def _read_header(line: bytes, path: Path) -> dict[str, Any]:
+    header: dict[str, Any] = {}
     try:
         header = json.loads(line)
         right = (

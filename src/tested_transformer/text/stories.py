@@ -257,7 +257,8 @@ def _subjects(steps: Iterable[Step]) -> list[tuple[str, str, int | None]]:
             if part in STORY_RULES.rules:
                 symbol, parts = next(remaining)
                 kind = symbol.partition(".")[0]
-                if len(parts) > 1 or parts[0] in STORY_RULES.rules:
+                part, *others = parts
+                if others or part in STORY_RULES.rules:
                     begun.append(
                         SimpleNamespace(
                             kind=kind,
@@ -267,7 +268,6 @@ def _subjects(steps: Iterable[Step]) -> list[tuple[str, str, int | None]]:
                         )
                     )
                     continue
-                (part,) = parts
             words.append((part, kind, rule.subject))
             head = len(words) - 1
         else:

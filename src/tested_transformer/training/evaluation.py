@@ -1,8 +1,9 @@
 """How good a model is: its loss on all of a text, and whether that loss is honest."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -180,7 +181,7 @@ def _window(tokens: Tensor, start: int, length: int, device: torch.device) -> Te
 
 
 @contextmanager
-def _evaluating(model: nn.Module, precision: str) -> Iterator[torch.device]:
+def _evaluating(model: nn.Module, precision: str) -> Generator[torch.device]:
     """Switch dropout and gradients off for a while."""
     device = next(model.parameters()).device
     was_training = model.training
@@ -202,7 +203,10 @@ def _checked_length(model: nn.Module, tokens: Tensor, seq_len: int | None) -> in
     if len(tokens) < 2:
         raise ValueError(f"{len(tokens)} tokens are too few: to predict one takes 2")
     if seq_len is None:
-        return model.config.max_seq_len
+        config: Any = getattr(model, "config", None)
+        if config is None:
+            raise ValueError(f"seq_len is wanted: {type(model).__name__} has no config")
+        return config.max_seq_len
     if seq_len < 1:
         raise ValueError(f"seq_len={seq_len} must be positive")
     return seq_len

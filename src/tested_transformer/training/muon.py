@@ -80,11 +80,11 @@ def orthogonalize_on_short_side(
     x = matrices.mT if tall else matrices
     x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=1e-7)
     square = x @ x.mT
-    for round_ in range(rounds):
+    factors = factor = _polynomial(square)
+    for _ in range(rounds - 1):
+        square = factor @ square @ factor
         factor = _polynomial(square)
-        factors = factor if round_ == 0 else factor @ factors
-        if round_ < rounds - 1:
-            square = factor @ square @ factor
+        factors = factor @ factors
     x = factors @ x
     return x.mT if tall else x
 
@@ -145,7 +145,7 @@ class Muon(torch.optim.Optimizer):
     def step(self) -> None:
         """Change every matrix that has a gradient."""
         for group in self.param_groups:
-            stacks: dict[tuple[int, ...], list[nn.Parameter]] = {}
+            stacks: dict[tuple[int, ...], list[Tensor]] = {}
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     # A matrix and its transpose are orthogonalized alike.
@@ -157,10 +157,8 @@ class Muon(torch.optim.Optimizer):
                 for first in range(0, len(parameters), size):
                     self._step_together(parameters[first : first + size], group)
 
-    def _step_together(
-        self, parameters: list[nn.Parameter], group: dict[str, Any]
-    ) -> None:
-        gradients = [parameter.grad for parameter in parameters]
+    def _step_together(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        gradients = [each.grad for each in parameters if each.grad is not None]
         means = [self._mean_of(parameter) for parameter in parameters]
         torch._foreach_lerp_(means, gradients, 1.0 - group["momentum"])
         # Nesterov's momentum: look one step ahead.
@@ -176,7 +174,7 @@ class Muon(torch.optim.Optimizer):
             share = share_of(update, parameter)
             parameter.add_(share, alpha=-group["lr"] * scale)
 
-    def _mean_of(self, parameter: nn.Parameter) -> Tensor:
+    def _mean_of(self, parameter: Tensor) -> Tensor:
         state = self.state[parameter]
         if not state:
             state["mean"] = torch.zeros_like(parameter)

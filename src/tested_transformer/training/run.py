@@ -4,6 +4,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -220,7 +221,10 @@ class Run:
 
     def evaluate(self, tokens: Tensor) -> None:
         """Measure the loss of a text, and whether it is honest."""
-        settings = {"seq_len": self.seq_len, "precision": self.precision}
+        settings: dict[str, Any] = {
+            "seq_len": self.seq_len,
+            "precision": self.precision,
+        }
         sizes = {"seq_len": self.seq_len, "vocab_size": self.model.config.vocab_size}
         side_by_side = windows_that_fit(**sizes, at_most=64)
         drawn = windows_that_fit(**sizes, at_most=16)

@@ -100,7 +100,7 @@ def optimizer_tensors(
     model: nn.Module, optimizers: list[Optimizer]
 ) -> dict[str, Tensor]:
     """Give what the optimizers remember of each parameter, as ``parameter/what``."""
-    names = {parameter: name for name, parameter in model.named_parameters()}
+    names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
     return {
         f"{names[parameter]}/{what}": gathered(tensor)
         for optimizer in optimizers

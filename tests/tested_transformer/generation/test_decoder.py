@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tested_transformer.blocks import ACTIVATIONS
 from tested_transformer.generation.decoder import Decoder
-from tested_transformer.generation.packing import PackingError
+from tested_transformer.generation.packing import PackingError, _rms_norm
 from tested_transformer.generation.readers import CachedReader, WholeReader
 from tested_transformer.gpt import GPT, POSITIONS, GPTConfig
 
@@ -138,6 +138,21 @@ def test_a_full_context_says_so():
     message = "the context of max_seq_len=71 tokens is full: read anew"
     with pytest.raises(ValueError, match=f"^{message}$"):
         decoder.step(torch.tensor([1]))
+
+
+def test_what_it_reads_lies_where_the_model_does():
+    decoder = Decoder(make().to("meta"))
+    logits = decoder.read([[1, 2, 3], [4]])
+    assert {logits.device.type, decoder.last.device.type} == {"meta"}
+    assert decoder.step(decoder.last).shape == (2, V)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_an_rms_norm_squares_in_single_precision(dtype: torch.dtype):
+    # In half precision the square of 300 is infinite, and a sum of 4096 ones is 4096.
+    norm = _rms_norm(4096, 1e-5, torch.ones(4096, dtype=dtype))
+    rows = torch.tensor([1.0, 300.0], dtype=dtype)[:, None].expand(2, 4096)
+    torch.testing.assert_close(norm(rows), torch.ones(2, 4096, dtype=dtype))
 
 
 def test_it_is_a_snapshot():

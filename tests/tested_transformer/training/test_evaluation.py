@@ -62,6 +62,13 @@ def test_by_itself_it_takes_the_longest_window(
     assert evaluate(model, small) == evaluate(model, tokens)
 
 
+def test_a_model_that_says_no_length_is_given_one(tokens: Tensor):
+    model = nn.Sequential(nn.Embedding(11, 5), nn.Linear(5, 11))
+    with pytest.raises(ValueError, match="seq_len is wanted: Sequential has no config"):
+        evaluate(model, tokens)
+    assert evaluate(model, tokens, seq_len=7) > 0.0
+
+
 def test_the_mode_comes_back_after_an_error(
     make_model: Callable[..., GPT], tokens: Tensor
 ):
