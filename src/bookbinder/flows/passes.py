@@ -59,7 +59,7 @@ def _word_problems(chart: Flowchart, rest: str) -> Iterator[tuple[int, str]]:
     spoken = " ".join(text for _, text in chart.spoken)
     known = {_stem(word) for word in _WORD.findall(f"{rest} {spoken} yes no")}
     for line, label in chart.labels:
-        for word in _WORD.findall(SHAPE.sub("", label)):
+        for word in _WORD.findall(SHAPE.sub("", label).replace("<br/>", " ")):
             if not known & {_stem(word), *map(_stem, word.split("-"))}:
                 yield line, f"the diagram says {word!r}, which the page never does"
 

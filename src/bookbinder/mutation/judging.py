@@ -53,14 +53,15 @@ def record(
         file.read_bytes()
         for folder in ("src", "benchmarks")
         for file in sorted((root / folder).rglob("*"))
-        if file.suffix in (".py", ".json")
+        if file.suffix in (".py", ".json") and "mutants" not in file.name
     )
     records: dict[str, Record] = {}
     work: list[tuple[str, Callable[[], Record], float]] = []
     for page in pages:
         file = kept and kept / f"{_digest([code, *page.lines])}.pickle"
         with suppress(Exception):
-            records[page.path] = pickle.loads(file.read_bytes())
+            if file:
+                records[page.path] = pickle.loads(file.read_bytes())
         if page.path not in records:
             work.append((page.path, lambda page=page: _recorded(page, root), 600.0))
     by_name = {page.path: page for page in pages}
@@ -185,7 +186,7 @@ class Site:
             return []
         told: list[str] = []
         handler = logging.Handler(logging.WARNING)
-        handler.emit = lambda entry: told.append(entry.getMessage())
+        handler.emit = lambda record: told.append(record.getMessage())
         logger = logging.getLogger("mkdocs")
         logger.addHandler(handler)
         built = self.pages[page.path]

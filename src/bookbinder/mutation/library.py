@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -181,7 +182,7 @@ class _Session:
         for item in items.values():
             of_a_file[item.path].append(item)
         work = (
-            (path, lambda group=group: watched(group, folder), 600.0)
+            (path, partial(watched, group, folder), 600.0)
             for path, group in of_a_file.items()
         )
         for path, outcome in each_in_a_fork(work, self.jobs):

@@ -170,7 +170,8 @@ def _stays(node: ast.AST) -> bool:
             return name in _TYPES
         case ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar"))):
             return True
-    return False
+        case _:
+            return False
 
 
 def _is_claim(keyword: ast.keyword) -> bool:
@@ -222,6 +223,8 @@ def _others(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             for end in ("lower", "upper", "step"):
                 if getattr(node, end) is not None:
                     yield "slice", _with(node, **{end: None})
+        case _:
+            pass
     yield from _other_statements(node)
 
 
@@ -235,6 +238,8 @@ def _other_constants(value: object) -> Iterator[tuple[str, ast.AST]]:
             yield "constant", ast.Constant(value * 2 if value else 1.0)
         case str():
             yield "text", ast.Constant(f"{value}x")
+        case _:
+            pass
 
 
 def _other_calls(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
@@ -245,6 +250,8 @@ def _other_calls(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
             pass
         case ast.Attribute(value=whole):
             yield "call left out", whole
+        case _:
+            pass
     first, second, *_ = [*node.args, None, None]
     name = node.func.id if isinstance(node.func, ast.Name) else ""
     if first and second and name not in _IN_ANY_ORDER:
@@ -271,6 +278,8 @@ def _other_statements(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             yield "statement left out", ast.Break()
         case ast.Break():
             yield "statement left out", ast.Continue()
+        case _:
+            pass
 
 
 def _is_none(node: ast.AST) -> bool:

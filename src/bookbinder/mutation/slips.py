@@ -6,21 +6,20 @@ what is checked.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-__all__ = ["KINDS", "Slip", "slips"]
+from bookbinder.mutation.formula_slips import letter, macro, other_macro
+from bookbinder.mutation.lines import FORMULA, SPAN, Line, cut, misspell, outside, put
 
-_FENCE = re.compile(r"```(?P<info>.*)$")
-_SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
-_FORMULA = re.compile(r"\$[^$]+\$")
+__all__ = ["KINDS", "MEANT", "Slip", "slips"]
+
 _LINK = re.compile(r"\]\([^)]*\)")
 _NUMBER = re.compile(r"(?<![\w.,])[-−]?\d[\d,]*(?:\.\d+)?(?![\w])")
 _SIZE = r"(?:[A-Z](?:_\w+)?|d_\w+|num_\w+|\d+)"
 _SHAPE = re.compile(rf"(?<=[(\[])({_SIZE}(?:, {_SIZE})+),?(?=[)\]])")
 _LABEL = re.compile(r"\"([^\"]*[A-Za-z]{3}[^\"]*)\"|\|([^|]*[A-Za-z]{3}[^|]*)\|")
-_MACRO = re.compile(r"\\([A-Za-z]{2,})")
 _YEAR = re.compile(r"(?:1[89]|20)\d\d$")
 
 
@@ -39,17 +38,7 @@ class Slip:
         return [*lines[: self.line - 1], self.after, *lines[self.line :]]
 
 
-@dataclass(frozen=True)
-class _Line:
-    """A line, what it is part of, and the heading of level 2 that it stands under."""
-
-    number: int
-    text: str
-    part: str
-    section: str
-
-
-Change = Callable[[_Line, Random], str | None]
+Change = Callable[[Line, Random], str | None]
 
 
 def slips(pages: dict[str, list[str]], count: int, seed: int) -> list[Slip]:
@@ -61,13 +50,13 @@ def slips(pages: dict[str, list[str]], count: int, seed: int) -> list[Slip]:
         seed: The same seed gives the same slips in the same pages.
     """
     chance = Random(seed)
-    cut = {name: list(_cut(lines)) for name, lines in sorted(pages.items())}
+    by_page = {name: list(cut(lines)) for name, lines in sorted(pages.items())}
     chosen: list[Slip] = []
-    queues: dict[str, list[tuple[str, _Line]]] = {}
+    queues: dict[str, list[tuple[str, Line]]] = {}
     for kind, (parts, _) in KINDS.items():
         queues[kind] = [
             (name, line)
-            for name, lines in cut.items()
+            for name, lines in by_page.items()
             for line in lines
             if line.part in parts
         ]
@@ -83,70 +72,29 @@ def slips(pages: dict[str, list[str]], count: int, seed: int) -> list[Slip]:
     return chosen[:count]
 
 
-def _cut(lines: list[str]) -> Iterator[_Line]:
-    fence: str | None = None
-    in_formula, section = False, ""
-    for number, text in enumerate(lines, start=1):
-        found = _FENCE.match(text)
-        if fence is None and text.startswith("## "):
-            section = text.removeprefix("## ")
-        if found and fence is None:
-            fence = found["info"].split(" ")[0]
-            part = "fence"
-        elif found:
-            fence, part = None, "fence"
-        elif fence is not None:
-            hidden = fence == "mermaid" and text.strip().startswith("%%")
-            part = "a note" if hidden else f"in {fence}"
-        elif text.startswith("<!--"):
-            part = "marker"
-        elif text.strip() == "$$":
-            in_formula, part = not in_formula, "fence of a formula"
-        elif in_formula:
-            part = "formula"
-        elif text.startswith("|"):
-            part = "table"
-        elif text.startswith("#"):
-            part = "heading"
-        else:
-            part = "prose" if text.strip() else "blank"
-        yield _Line(number, text, part, section)
-
-
-def _outside(text: str, *hidden: re.Pattern[str]) -> str:
-    """Blot out what a slip should not hit; every place keeps its number."""
-    for pattern in hidden:
-        text = pattern.sub(lambda found: "\0" * len(found[0]), text)
-    return text
-
-
-def _put(text: str, start: int, end: int, new: str) -> str:
-    return text[:start] + new + text[end:]
-
-
 def _other_digit(text: str, found: re.Match[str], chance: Random) -> str:
     """Change one digit of a number; never a leading one to zero."""
     digits = [i for i in range(found.start(), found.end()) if text[i].isdigit()]
     at = chance.choice(digits)
     others = [d for d in "123456789" if d != text[at]]
-    return _put(text, at, at + 1, chance.choice(others))
+    return put(text, at, at + 1, chance.choice(others))
 
 
-def _digit_of_an_output(line: _Line, chance: Random) -> str | None:
+def _digit_of_an_output(line: Line, chance: Random) -> str | None:
     found = list(re.finditer(r"\d+(?:\.\d+)?", line.text))
     return _other_digit(line.text, chance.choice(found), chance) if found else None
 
 
-def _number(line: _Line, chance: Random) -> str | None:
+def _number(line: Line, chance: Random) -> str | None:
     if line.section in ("Sources", "Where to go next"):
         return None  # of other works: their years and sections are not of this book
-    bare = _outside(line.text, _SPAN, _FORMULA, _LINK)
+    bare = outside(line.text, SPAN, FORMULA, _LINK)
     bare = re.sub(r"^\s*\d+\.", lambda found: "\0" * len(found[0]), bare)
     found = [each for each in _NUMBER.finditer(bare) if not _YEAR.match(each[0])]
     return _other_digit(line.text, chance.choice(found), chance) if found else None
 
 
-def _shape(line: _Line, chance: Random) -> str | None:
+def _shape(line: Line, chance: Random) -> str | None:
     found = list(_SHAPE.finditer(line.text))
     if not found:
         return None
@@ -160,37 +108,29 @@ def _shape(line: _Line, chance: Random) -> str | None:
         del sizes[at]
     else:
         sizes[at], sizes[at + 1] = sizes[at + 1], sizes[at]
-    return _put(line.text, one.start(1), one.end(1), ", ".join(sizes))
+    return put(line.text, one.start(1), one.end(1), ", ".join(sizes))
 
 
-def _name(line: _Line, chance: Random) -> str | None:
+def _name(line: Line, chance: Random) -> str | None:
     names = [
         (found.start(1) + name.start(), found.start(1) + name.end())
-        for found in _SPAN.finditer(line.text)
+        for found in SPAN.finditer(line.text)
         for name in re.finditer(r"[A-Za-z]\w{3,}", found[1])
     ]
     if not names:
         return None
     start, end = chance.choice(names)
-    return _misspell(line.text, start, end, chance)
+    return misspell(line.text, start, end, chance)
 
 
-def _misspell(text: str, start: int, end: int, chance: Random) -> str:
-    """Leave out a letter, or let two change places."""
-    at = chance.randrange(start, end - 1)
-    if chance.random() < 0.5:
-        return _put(text, at, at + 1, "")
-    return _put(text, at, at + 2, text[at + 1] + text[at])
-
-
-def _marker(line: _Line, chance: Random) -> str | None:
+def _marker(line: Line, chance: Random) -> str | None:
     start = line.text.index("pytest") if "pytest" in line.text else 4
     return chance.choice(
-        ["", _misspell(line.text, start, len(line.text.rstrip(">-")), chance)]
+        ["", misspell(line.text, start, len(line.text.rstrip(">-")), chance)]
     )
 
 
-def _fence(line: _Line, chance: Random) -> str | None:
+def _fence(line: Line, chance: Random) -> str | None:
     info = line.text.removeprefix("```")
     other = ["", "~~~" + info]
     if info:
@@ -199,13 +139,13 @@ def _fence(line: _Line, chance: Random) -> str | None:
     return chance.choice(other)
 
 
-def _section(line: _Line, chance: Random) -> str | None:
+def _section(line: Line, chance: Random) -> str | None:
     found = re.match(r'--8<-- "[^":]+:([^":]+)"', line.text)
-    return _misspell(line.text, found.start(1), found.end(1), chance) if found else None
+    return misspell(line.text, found.start(1), found.end(1), chance) if found else None
 
 
-def _link(line: _Line, chance: Random) -> str | None:
-    links = re.finditer(r"\]\((?!https?:)([^)\s]+)\)", _outside(line.text, _SPAN))
+def _link(line: Line, chance: Random) -> str | None:
+    links = re.finditer(r"\]\((?!https?:)([^)\s]+)\)", outside(line.text, SPAN))
     found = [each for each in links if re.search(r"\w{3}", each[1])]
     if not found:
         return None
@@ -213,34 +153,27 @@ def _link(line: _Line, chance: Random) -> str | None:
     words = list(re.finditer(r"\w{3,}", one[1]))
     word = chance.choice(words)
     begin = one.start(1)
-    return _misspell(line.text, begin + word.start(), begin + word.end(), chance)
+    return misspell(line.text, begin + word.start(), begin + word.end(), chance)
 
 
-def _label(line: _Line, chance: Random) -> str | None:
+def _label(line: Line, chance: Random) -> str | None:
     found = list(_LABEL.finditer(line.text))
     if not found:
         return None
     label = chance.choice(found)
     words = list(re.finditer(r"[A-Za-z]{3,}", label[0]))
     word, begin = chance.choice(words), label.start()
-    return _misspell(line.text, begin + word.start(), begin + word.end(), chance)
+    return misspell(line.text, begin + word.start(), begin + word.end(), chance)
 
 
-def _macro(line: _Line, chance: Random) -> str | None:
-    text = line.text
-    if line.part != "formula":
-        shown = [found.span() for found in _FORMULA.finditer(_outside(text, _SPAN))]
-    else:
-        shown = [(0, len(text))]
-    found = [
-        each
-        for each in _MACRO.finditer(text)
-        if any(start <= each.start() < end for start, end in shown)
-    ]
+def _name_of_one_letter(line: Line, chance: Random) -> str | None:
+    found = [each for each in SPAN.finditer(line.text) if len(each[1]) == 1]
+    found = [each for each in found if each[1].isalpha()]
     if not found:
         return None
     one = chance.choice(found)
-    return _misspell(text, one.start(1), one.end(1), chance)
+    others = "abcdefghijklmnopqrstuvwxyzBCDHLQSTVX".replace(one[1], "")
+    return put(line.text, one.start(1), one.end(1), chance.choice(others))
 
 
 _SHOWN = {"prose", "heading", "table"}
@@ -257,5 +190,14 @@ KINDS: dict[str, tuple[set[str], Change]] = {
     "a number in prose": ({"prose", "heading"}, _number),
     "a number in a table": ({"table"}, _number),
     "a label in a diagram": ({"in mermaid"}, _label),
-    "a macro of a formula": ({"formula", "prose", "table"}, _macro),
+    "a macro of a formula": ({"formula", "prose", "table"}, macro),
+    "another macro in a formula": ({"formula", "prose", "table"}, other_macro),
+    "another letter in a formula": ({"formula", "prose", "table"}, letter),
+    "a name of one letter": (_SHOWN, _name_of_one_letter),
+}
+# Who takes one letter or sign for another writes what could be meant. These slips are
+# counted like all others, but no share of them is demanded.
+MEANT = {
+    *("another macro in a formula", "another letter in a formula"),
+    "a name of one letter",
 }

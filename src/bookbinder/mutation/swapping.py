@@ -137,8 +137,9 @@ def _default(tree: ast.Module, mutant: Mutant, module: ModuleType) -> Any:
 
 
 def _set_default(function: FunctionType, name: str, value: Any) -> None:
-    if name in (function.__kwdefaults__ or {}):
-        function.__kwdefaults__ = {**function.__kwdefaults__, name: value}
+    keyword_only = function.__kwdefaults__ or {}
+    if name in keyword_only:
+        function.__kwdefaults__ = {**keyword_only, name: value}
         return
     code = function.__code__
     named = code.co_varnames[: code.co_argcount]

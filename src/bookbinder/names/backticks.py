@@ -2,11 +2,13 @@
 
 What stands in backticks is a name: of the page's own code, of the library, of Python
 or of PyTorch as installed. Or it is a shape, a file, a command, or something that a
-block of the page shows to the letter. Nothing else may stand there.
+block of the page shows to the letter. Nothing else may stand there. A single letter is
+easily another one: it stands in code under the same heading, or in a formula beside it.
 """
 
 import contextlib
 import re
+from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -15,13 +17,15 @@ from bookbinder.flows.shapes import SIZES
 from bookbinder.names.resolving import LIBRARY, known_names, wrong_python
 from bookbinder.reading.listings import ListingError, find_section
 from bookbinder.reading.pages import Page, Problem
-from bookbinder.reading.prose import Span, spans
+from bookbinder.reading.prose import Span, prose_lines, spans
 
 __all__ = ["name_problems"]
 
 _WORD = re.compile(r"[^\W\d]\w*")
 _REMARK = re.compile(r'"""[^"].*?"""|(?<!["\'])# [^\n]*', re.DOTALL)
 _FORMULA = re.compile(r"\$[^$`]+\$")
+# Code in backticks that is more than a letter: t in `alignment[b, t]`.
+_CODE = re.compile(r"`([^`]+)`")
 _COMMAND = re.compile(r"(?:make|python -m|pip install|tested-transformer)\b")
 # Pages on how to write pages show the marks of one.
 _MARKUP = re.compile(r"```|///|<!--|\$|!\[|# --8<--")
@@ -31,9 +35,13 @@ def name_problems(page: Page, root: Path) -> list[Problem]:
     """Find what stands in backticks and is nothing that there is."""
     shown = _shown(page, root)
     own = frozenset({*_words(shown), *SIZES, *_tools(page, root)})
+    letters = _letters_by_part(page, root)
     problems: list[Problem] = []
     for span in spans(page):
-        reason = _wrong(span, page, root, shown, own)
+        if re.fullmatch("[A-Za-z]", span.text):
+            reason = _wrong_letter(span, page, letters)
+        else:
+            reason = _wrong(span, page, root, shown, own)
         if reason:
             problems.append(Problem(page.path, span.line, f"`{span.text}`: {reason}"))
     return problems
@@ -65,6 +73,44 @@ def _wrong(
     return wrong_python(text, own | {*beside}, attributes)
 
 
+def _wrong_letter(
+    span: Span, page: Page, letters: dict[int, frozenset[str]]
+) -> str | None:
+    line = page.lines[span.line - 1]
+    near = {*letters[_part(span.line, letters)]}
+    longer = [code for code in _CODE.findall(line) if len(code) > 1]
+    near |= {*_WORD.findall(" ".join(longer))}
+    if "shape" in line:
+        near |= SIZES.keys()
+    # A small letter of code is often the capital of the formula beside it.
+    beside = {*_WORD.findall(" ".join(_FORMULA.findall(line)))}
+    if span.text in near or {span.text, span.text.upper()} & beside:
+        return None
+    return "no code under this heading has this letter, and no formula beside it"
+
+
+def _letters_by_part(page: Page, root: Path) -> dict[int, frozenset[str]]:
+    """Give the names of one letter in the code under each heading of level 2."""
+    prose = dict(prose_lines(page))
+    parts = [0, *(number for number, line in prose.items() if line.startswith("## "))]
+    words = {part: set[str]() for part in parts}
+    for number, line in enumerate(page.lines, start=1):
+        if number not in prose and not line.startswith("<!--"):
+            words[_part(number, words)].update(_WORD.findall(line))
+    for listing in page.listings:
+        with contextlib.suppress(ListingError):  # The audit says so.
+            section = find_section(root, listing.path, listing.section).text
+            words[_part(listing.line, words)].update(_WORD.findall(section))
+    return {
+        part: frozenset(word for word in found if len(word) == 1)
+        for part, found in words.items()
+    }
+
+
+def _part(line: int, parts: Iterable[int]) -> int:
+    return max(part for part in parts if part <= line)
+
+
 def _theirs(text: str, own: frozenset[str]) -> bool:
     """Tell whether no word of a name is ours, or nearly one of ours."""
     known = own | known_names()
@@ -94,7 +140,7 @@ def _tools(page: Page, root: Path) -> frozenset[str]:
     """Give what pages about the repository may name: all of its own tools."""
     if page.path.startswith("docs/"):
         return frozenset()
-    files = [*(root / "src/bookbinder").glob("*.py"), root / "Makefile"]
+    files = [*(root / "src/bookbinder").rglob("*.py"), root / "Makefile"]
     text = "\n".join(map(_text, files))
     return frozenset({*_words(text), *(file.name for file in root.iterdir())})
 

@@ -6,8 +6,10 @@ year stands under its sources.
 """
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -81,7 +83,7 @@ def _wrong_target(link: Link, page: Page, root: Path) -> str | None:
     here = root / page.path
     file = (here.parent / path).resolve() if path else here
     if path and not file.is_file():
-        return "there is no such file"
+        return f"there is no such file: {_instead(path, here.parent, root)}"
     if file.suffix != ".md":
         return None
     # The page itself may lie elsewhere, as those do that are broken on purpose.
@@ -106,6 +108,16 @@ def _wrong_target(link: Link, page: Page, root: Path) -> str | None:
     if len(_significant(nearest) & said) > len(_significant(wanted) & said):
         return f"its words are nearer to {nearest!r} than to {wanted!r}"
     return None
+
+
+def _instead(path: str, here: Path, root: Path) -> str:
+    """Give the page that may have been meant, or how a link is written."""
+    if not path.startswith("/"):
+        pages = [*root.glob("*.md"), *(root / "docs").rglob("*.md")]
+        known = [os.path.relpath(page, here) for page in pages]
+        if near := get_close_matches(path, known, n=1):
+            return f"{near[0]}?"
+    return "a link begins at the folder of its page, as ../notation.md does"
 
 
 def _quoted(text: str, anchor: str, root: Path) -> str:

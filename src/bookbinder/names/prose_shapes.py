@@ -1,13 +1,17 @@
 """Hold the shapes that prose speaks of against those that there are.
 
-A shape is that of an argument or a result of the library, as its signature says; or
-Notation has it in a table, a diagram draws it, or a block of the page shows it. Axes
-may be left out in front, where a text speaks of one sequence or one head.
+A shape is that of an argument or a result of what the page names of the library, as its
+signature says; or many signatures have it; or Notation has it in a table, or a diagram
+or a block of the page shows it. Where `batch_first` is spoken of, the batch may stand
+second, as PyTorch's layers have it.
 """
 
+import ast
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from bookbinder.flows.flowcharts import SHAPE
@@ -18,29 +22,44 @@ from bookbinder.reading.prose import formulas, prose_lines, spans
 __all__ = ["prose_shape_problems"]
 
 _ANNOTATED = re.compile(r'(?:Float|Bool|Int)\[Tensor, "(?P<axes>[^"]*)"\]')
-# The order and the masks of nn.MultiheadAttention, which other libraries took over.
-_THEIRS = {("T", "B", "D"), ("B * H", "T", "S")}
+_ALIAS = re.compile(r"^(?P<name>_\w+) = (?P<type>.*Tensor.*)$", re.MULTILINE)
 _Shape = tuple[str, ...]
+# What nn.MultiheadAttention takes, and what is said where it is meant.
+_THEIRS: dict[_Shape, str] = {
+    ("T", "B", "D"): "batch_first",
+    ("B * H", "T", "S"): "attn_mask",
+}
+_MANY = 5
 
 
 def prose_shape_problems(page: Page, root: Path) -> list[Problem]:
-    """Find shapes in prose that nothing has."""
-    known = _known(root) | _in_fences(page)
-    return [
-        Problem(page.path, line, f"({', '.join(shape)}): nothing has this shape")
-        for line, shape in _in_prose(page)
-        if not _is_known(shape, known)
-    ]
+    """Find shapes in prose that nothing on the page has."""
+    named = {*re.findall(r"[^\W\d]\w+", "\n".join(page.lines))}
+    known = _in_notation(root) | _in_fences(page) | _frequent()
+    for name in named & _signatures().keys():
+        known |= _signatures()[name]
+    problems: list[Problem] = []
+    for line, shape in _in_prose(page):
+        theirs = _THEIRS.get(shape, "an order of theirs") in page.lines[line - 1]
+        # In self-attention there are as many keys as queries.
+        cross = (*shape[:-1], "S") if shape[-2:] == ("T", "T") else shape
+        if not (known & {shape, cross} or theirs or _is_own(shape)):
+            reason = f"({', '.join(shape)}): nothing has this shape"
+            problems.append(Problem(page.path, line, reason))
+    return problems
 
 
-def _is_known(shape: _Shape, known: frozenset[_Shape]) -> bool:
-    if any(re.fullmatch(r"[a-z]|\d+", size) and size != "1" for size in shape):
-        return True  # A letter or a number of the page's own.
-    if shape[:1] == ("B",):
-        shorter = {shape[1:], shape[2:]} if shape[1:2] == ("H",) else {shape[1:]}
-    else:
-        shorter = {("B", *shape)}
-    return bool(known & {shape, *shorter})
+def _is_own(shape: _Shape) -> bool:
+    """Tell whether a size is a letter or a number that the page alone explains.
+
+    Positions come before features all the same.
+    """
+    places = {"B", "H", "H_kv", "B * H", "T", "S", "1"}
+    late = any(
+        size in ("T", "S") and before not in places for before, size in pairwise(shape)
+    )
+    own = (re.fullmatch(r"[a-z]|\d+\w?", size) and size != "1" for size in shape)
+    return any(own) and not late
 
 
 def _in_prose(page: Page) -> Iterator[tuple[int, _Shape]]:
@@ -74,24 +93,34 @@ def _shapes(text: str) -> frozenset[_Shape]:
 
 
 @cache
-def _known(root: Path) -> frozenset[_Shape]:
-    """Give the shapes of signatures, of Notation's tables and of all diagrams."""
-    found = {*_THEIRS, *_shapes(" ".join(_drawn(root)))}
+def _in_notation(root: Path) -> frozenset[_Shape]:
+    """Give the shapes of Notation's tables."""
+    lines = prose_lines(load_page(root / "docs/notation.md", root))
+    return _shapes("\n".join(_plain(line) for _, line in lines if line[:1] == "|"))
+
+
+@cache
+def _frequent() -> frozenset[_Shape]:
+    """Give the shapes that stand for themselves, since many signatures have them."""
+    counts = Counter(shape for found in _signatures().values() for shape in found)
+    return frozenset(shape for shape, count in counts.items() if count >= _MANY)
+
+
+@cache
+def _signatures() -> dict[str, frozenset[_Shape]]:
+    """Give the shapes of the arguments and results of each function and class."""
+    found = defaultdict[str, frozenset[_Shape]](frozenset)
     for file in LIBRARY.rglob("*.py"):
-        for note in _ANNOTATED.finditer(file.read_text(encoding="utf-8")):
-            axes = [axis for axis in note["axes"].split() if axis[0] not in "*."]
-            found.add(tuple(axes))
-    for _, line in prose_lines(load_page(root / "docs/notation.md", root)):
-        if line.startswith("|"):
-            found |= _shapes(_plain(line))
-    return frozenset(found)
-
-
-def _drawn(root: Path) -> Iterator[str]:
-    """Give the labels of the diagrams of all pages."""
-    for file in sorted((root / "docs").rglob("*.md")):
-        drawing = False
-        for line in file.read_text(encoding="utf-8").split("\n"):
-            drawing = line == "```mermaid" or (drawing and line != "```")
-            if drawing and not re.match(r"\s*(?:%%|acc)", line):
-                yield line
+        source = file.read_text(encoding="utf-8")
+        # A type that several signatures share has a name of its own.
+        shared = {alias["name"]: alias["type"] for alias in _ALIAS.finditer(source)}
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                text = ast.get_source_segment(source, node) or ""
+                for name in shared.keys() & {*re.findall(r"\w+", text)}:
+                    text += shared[name]
+                found[node.name] |= {
+                    tuple(axis for axis in note["axes"].split() if axis[0] not in "*.")
+                    for note in _ANNOTATED.finditer(text)
+                }
+    return dict(found)

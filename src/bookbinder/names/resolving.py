@@ -6,6 +6,7 @@ import inspect
 import keyword
 import re
 import sys
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -45,17 +46,19 @@ def wrong_python(
     for node in ast.walk(tree):
         match node:
             case ast.Name(name) | ast.arg(name):
-                if not (name in own | known_names() or _installed(name)):
-                    return f"nothing is called {name}"
+                known = own | known_names()
+                if not (name in known or _installed(name)):
+                    return f"nothing is called {name}{_meant(name, known)}"
             case ast.keyword(str(name)):
                 if name not in own | _parameters():
-                    return f"nothing takes {name}"
+                    return f"nothing takes {name}{_meant(name, _parameters())}"
             case ast.Attribute(_, name):
                 found = _resolved(node)
                 if found is False or (
                     found is None and name not in attributes | _attributes()
                 ):
-                    return f"nothing has an attribute {name}"
+                    near = _meant(name, attributes | _attributes())
+                    return f"nothing has an attribute {name}{near}"
             case ast.Call(function, _, keywords):
                 wrong = _wrong_keyword(function, keywords)
                 if wrong:
@@ -63,6 +66,12 @@ def wrong_python(
             case _:
                 pass
     return None
+
+
+def _meant(name: str, known: frozenset[str]) -> str:
+    """Give the name that may have been meant, and else what to do."""
+    near = get_close_matches(name, known, n=1, cutoff=0.8)
+    return f": {near[0]}?" if near else ": name what there is, or show it in a block"
 
 
 def _installed(name: str) -> bool:

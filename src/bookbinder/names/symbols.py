@@ -50,6 +50,8 @@ _OVER = re.compile(r"\\(?:sum|prod|max|min)_(?:\{(?P<several>[^{}]*)\}|(?P<one>\
 _SIDE = re.compile(r"\\qquad|\\quad|\\\\|&|,\s|:\s|=")
 # Capitals in parentheses are a shape, small letters an arrow.
 _PAIR = re.compile(r"\([a-z](?:, [a-z])+\)")
+# What Notation counts in shapes, and numbers.
+_SIZE = r"\d+|\b[BHTSDL]\b(?!_)|d_k|d_v|\w_\\text\{(?:ff|kv)\}"
 _ALONE = re.compile(
     r"\s*(?P<symbol>(?:\\operatorname\{\w+\}|\\[A-Za-z]+|[A-Za-z])"
     r"(?:[_^](?:\\text\{\w+\}|\{[^{}]*\}|\w))*)'?\s*"
@@ -61,14 +63,19 @@ _ALONE = re.compile(
 def symbol_problems(page: Page, root: Path) -> list[Problem]:
     """Find symbols that neither Notation nor the page gives a meaning."""
     every = [*formulas(page)]
-    known = _notation(root) | _defined(every)
+    defined = _defined(every)
+    known = _notation(root) | defined
+    over = {symbol for formula in every for symbol in _bound(formula.tex)}
+    counting = {one for one in over | defined if re.fullmatch("[a-z]", one)}
+    counters = "".join({*"bhtsij", *counting})
     said = _said(page) | known
     problems: list[Problem] = []
     for formula in every:
         wrong = [
-            *_unknown(formula.tex, known, said),
+            *_unknown(formula.tex, known, said, counters),
             *_unsaid(formula.tex, said),
             *_stray(formula.tex),
+            *_mistaken(formula.tex),
         ]
         problems += [
             Problem(page.path, formula.line, f"${_short(formula.tex)}$: {reason}")
@@ -77,22 +84,46 @@ def symbol_problems(page: Page, root: Path) -> list[Problem]:
     return problems
 
 
-def _unknown(tex: str, known: frozenset[str], said: frozenset[str]) -> Iterator[str]:
-    bound = frozenset(
+def _bound(tex: str) -> frozenset[str]:
+    """Give what sums and the like run over."""
+    return frozenset(
         symbol
         for over in _OVER.finditer(tex)
         for symbol in symbols_of(re.split("=|<", over["several"] or over["one"])[0])
     )
+
+
+def _unknown(
+    tex: str, known: frozenset[str], said: frozenset[str], counters: str
+) -> Iterator[str]:
+    bound = _bound(tex)
     for symbol in sorted(symbols_of(tex) - known - bound):
         base, _, index = symbol.partition("_")
         if len(symbol) > 1 and symbol.lower() in said:
             continue  # A function called by a word of the page.
         # Beside p_v there may be p_u, and rows of X beside X, if u means something; a
         # word in an index belongs to its letter.
-        family = base in known or any(one.startswith(f"{base}_") for one in known)
+        family = base in known or any(_counts(one, base, counters) for one in known)
+        # No other capital counts.
+        family = family and not re.fullmatch("[^BHTSDL\\W\\da-z]", index)
         if not index or '"' in index or not family or symbols_of(index) - known - bound:
             name = symbol.replace('"', "")
             yield f"{name} is not in Notation, and the page does not define it"
+
+
+def _counts(symbol: str, base: str, counters: str) -> bool:
+    """Tell whether a symbol is this letter with an index that counts, as in q_t."""
+    pattern = rf"{re.escape(base)}_[{counters}\d,+\- ]+"
+    return re.fullmatch(pattern, symbol) is not None
+
+
+def _mistaken(tex: str) -> Iterator[str]:
+    """Find signs of multiplication that stand for another kind of product."""
+    bare = _WORDS.sub("", tex)
+    if r"\times" in bare and re.search(r"[-=+/<>]|\\(?:cdot|odot|[lg]e\b)", bare):
+        yield r"\times is 'by' in a shape, and no product"
+    for sides in re.finditer(rf"({_SIZE})\s*\\odot|\\odot\s*({_SIZE})", bare):
+        yield rf"\odot takes rows and matrices, and {sides[1] or sides[2]} is a number"
 
 
 def _stray(tex: str) -> Iterator[str]:

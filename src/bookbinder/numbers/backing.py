@@ -135,7 +135,8 @@ def _quoted(quote: str, binding: Binding, prose: list[Passage]) -> Iterator[_Fou
 
 def _unfit(quote: str, binding: Binding, places: list[_Found]) -> str | None:
     """Say why a quotation binds nothing, or would bind too much."""
-    if not any(places):
+    whole_formula = binding.kind == "given" and quote[0] == quote[-1] == "$"
+    if not any(places) and not (places and whole_formula):
         return f'this section has no number in the words "{quote}"'
     if binding.kind == "given" and quote.startswith("|"):
         return f'"{quote}" would let any number into the table: quote its rows'

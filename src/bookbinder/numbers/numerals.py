@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from bookbinder.numbers.equations import sides, written_step
 from bookbinder.reading.pages import Page
+from bookbinder.reading.prose import front_matter
 
 _FENCE = re.compile(r"^`{3,}")
 _HEADING = re.compile(r"^#{1,6} ")
@@ -147,7 +148,8 @@ def _pieces(page: Page) -> Iterator[tuple[int, str]]:
     """Join the lines of each paragraph; each item, row and heading stands alone."""
     piece: list[str] = []
     first, ticks = 0, ""
-    for number, line in enumerate([*page.lines, ""], start=1):
+    begin = front_matter(page)
+    for number, line in enumerate([*page.lines[begin:], ""], start=begin + 1):
         fence = _FENCE.match(line)
         fenced = bool(ticks or fence)
         if ticks and line.strip() == ticks:

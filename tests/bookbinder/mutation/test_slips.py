@@ -7,6 +7,7 @@ from bookbinder.mutation.slips import KINDS, slips
 TEXT = r"""# A page with 64 heads
 
 See `attention_weights` of [a chapter](01-a-lookup.md), $\frac{a}{b}$, `(B, T)`, 2017.
+The letter `q`, and $\sin x$.
 
 | name | shape |
 |---|---|

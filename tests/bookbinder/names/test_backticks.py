@@ -126,3 +126,18 @@ def test_pages_of_the_repository_may_name_its_tools() -> None:
 
 def test_spans_within_a_fence_are_not_prose() -> None:
     assert problems("```console\n$ echo `no_such_name`\n```") == []
+
+
+def test_a_single_letter_stands_in_code_under_its_heading() -> None:
+    code = "```python\nq = 1.0\nassert q\n```\n\n"
+    text = "## One\n\nA query `q`.\n\n" + code + "## Two\n\n"
+
+    def said(prose: str) -> list[str]:
+        page = read_page(text + prose, "docs/chapters/page.md")
+        return [str(problem) for problem in name_problems(page, ROOT)]
+
+    assert said("Words.") == []
+    assert said("A query `q` of $Q$, or `t` in `mask[t, s]`, a shape of `T`.") == []
+    reason = "no code under this heading has this letter, and no formula beside it"
+    assert said("A query `q`.") == [f"docs/chapters/page.md:12: `q`: {reason}"]
+    assert said("A query `k` of $Q$.") == [f"docs/chapters/page.md:12: `k`: {reason}"]

@@ -20,11 +20,10 @@ def problems(prose: str) -> list[str]:
     [
         "$(B, H, T, S)$",
         "`(B, H, T, d_k)`",
-        "$(H, T, S)$",  # of one sequence
-        "$(T, S)$",  # and one head
-        r"$(B, H_\text{kv}, S, d_k)$",
+        "$(T, S)$",  # of one head
+        "$(B, H, T, T)$",  # of self-attention
         r"$(S, d_\text{context})$",  # of Notation
-        "$(T, B, D)$",  # of PyTorch
+        "$(T, B, D)$ without batch_first",
         "$(T, d)$",  # of the page
         "(B, S, H, T)",  # neither code nor formula
         "$(a, b)$",
@@ -35,7 +34,11 @@ def test_a_shape_of_something_is_accepted(shape: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", ["(B, H, S, T)", "(B, T, H, S)", "(D, T)", "(B, H, T, V)", "(T, S, H)"]
+    "shape",
+    [
+        *("(B, H, S, T)", "(B, T, H, S)", "(D, T)", "(B, H, T, V)", "(T, S, H)"),
+        *("(T, B, D)", "(B, D)", "(B, H, d_k)", "(d, T)", "(12, T)"),
+    ],
 )
 def test_a_shape_of_nothing_is_refused(shape: str) -> None:
     wanted = [f"docs/page.md:3: {shape}: nothing has this shape"]
@@ -46,3 +49,8 @@ def test_a_shape_of_nothing_is_refused(shape: str) -> None:
 def test_a_block_of_the_page_may_show_it() -> None:
     code = "```python\nx = 1\nprint(x)  # (D, T, V)\n```"
     assert problems(f"It is $(D, T, V)$.\n\n{code}") == []
+
+
+def test_so_may_the_signature_of_what_the_page_names() -> None:
+    assert problems("It is $(B, H_\\text{kv}, S, d_k)$.") != []
+    assert problems("It is $(B, H_\\text{kv}, S, d_k)$, as `LayerCache` has it.") == []

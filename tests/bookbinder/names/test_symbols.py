@@ -64,6 +64,9 @@ def test_a_symbol_with_a_meaning_is_accepted(prose: str) -> None:
         (r"$AW^A$", "W^A"),
         (r"$\operatorname{softmix}(E)$", "softmix"),
         (r"$E \oplus A$", r"\oplus"),
+        ("$d_q$ wide", "d_q"),  # d has no entries
+        ("$d_j$ wide", "d_j"),
+        ("$a_A$ and $a_{ts}$", "a_A"),  # a capital counts nothing
     ],
 )
 def test_a_symbol_without_one_is_refused(prose: str, symbol: str) -> None:
@@ -86,3 +89,21 @@ def test_words_of_a_formula_are_words_of_the_page() -> None:
 def test_a_group_belongs_to_what_takes_it() -> None:
     (problem,) = problems(r"$\cdot{d_k}$")
     assert problem.endswith(r"\cdot takes nothing in braces")
+
+
+@pytest.mark.parametrize(
+    ("tex", "reason"),
+    [
+        (r"H \times d_k = D", r"\times is 'by' in a shape, and no product"),
+        (r"B \times H \cdot T", r"\times is 'by' in a shape, and no product"),
+        (r"T \cdot S \odot d_k", r"\odot takes rows and matrices, and S is a number"),
+        (r"A \odot 2", r"\odot takes rows and matrices, and 2 is a number"),
+    ],
+)
+def test_each_product_has_its_sign(tex: str, reason: str) -> None:
+    (problem,) = problems(f"It is ${tex}$.")
+    assert problem == f"docs/page.md:3: ${tex}$: {reason}"
+
+
+def test_products_with_their_signs() -> None:
+    assert problems(r"$A \odot E$ of $T \times S$ numbers, $T \cdot S$ in all.") == []

@@ -1,0 +1,1 @@
+"""Compute the formulas of a page from the values of its runs."""
