@@ -1,0 +1,127 @@
+"""Check one page: all that the tests and make lint ask of it.
+
+What has to be imported is imported once. Then each chain and each check runs in a fork
+of its own, side by side, so that nothing of it stays: not for the next chain, and not
+for the next time that the page is saved.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+from bookbinder.audit import audit
+from bookbinder.contributing.linting import markdown_problems, spelling_problems
+from bookbinder.contributing.placing import place_problems
+from bookbinder.contributing.remembering import Key, Ran, key_of, moved_to, run
+from bookbinder.evidence import Evidence, evidence_problems
+from bookbinder.names.resolving import known_names
+from bookbinder.reading.pages import Chain, Page, Problem, load_page
+from bookbinder.reading.rendering import render
+from bookbinder.running.blocks import fresh_state
+from bookbinder.running.figures import draw_as_the_book
+from bookbinder.running.forking import each_in_a_fork
+
+__all__ = ["Checker", "warm_up"]
+
+# What takes long to import, and what nearly every page asks for.
+_IMPORTED = (
+    "bookbinder.flows.passes",
+    "bookbinder.names.backticks",
+    "pytest_codeblocks.main",
+    "tested_transformer.plots",
+    "torch",
+)
+_SECONDS = 600.0  # of processor time: a page may train a model
+
+
+def warm_up(root: Path) -> None:
+    """Import and read once what every check would import and read again."""
+    draw_as_the_book()
+    for name in _IMPORTED:
+        import_module(name)
+    with fresh_state():
+        known_names()
+        render("```python\nx = 1\n```\n", root)
+
+
+@dataclass
+class Checker:
+    """Checks pages of a repository, and remembers what their chains did."""
+
+    root: Path
+    jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
+    ran: dict[Key, Ran] = field(default_factory=dict[Key, Ran])
+
+    def check(self, file: Path) -> list[Problem]:
+        """Give all that is wrong with a page, from its first line to its last."""
+        page = load_page(file, self.root)
+        # What does not read does not run either.
+        chains = [] if page.problems else page.chains
+        asked = {key_of(chain): chain for chain in chains}
+        new = {key: chain for key, chain in asked.items() if key not in self.ran}
+        problems = self._at_once(
+            page,
+            new,
+            partial(audit, page, self.root),
+            partial(markdown_problems, page.path, self.root),
+            partial(spelling_problems, page.path, self.root),
+            partial(place_problems, page, self.root),
+        )
+        runs = [moved_to(self.ran[key_of(chain)], chain) for chain in chains]
+        for ran, chain in zip(runs, chains, strict=True):
+            problem = ran.problem(page, chain)
+            problems += [problem] if problem else []
+        # Behind what broke a run off, everything would be found missing.
+        if not page.problems and not any(ran.error for ran in runs):
+            evidence = _gathered(ran.evidence for ran in runs)
+            judge = partial(evidence_problems, page, evidence, self.root)
+            problems += self._at_once(page, {}, judge)
+        return sorted(set(problems), key=lambda problem: (problem.line, problem.reason))
+
+    def _at_once(
+        self,
+        page: Page,
+        chains: dict[Key, Chain],
+        *checks: Callable[[], list[Problem]],
+    ) -> list[Problem]:
+        """Run chains, which are remembered, and checks; give what the checks find."""
+        runs = [
+            (key, partial(run, page, chain, self.root), _SECONDS)
+            for key, chain in chains.items()
+        ]
+        asked = [((), partial(_found, page, check), _SECONDS) for check in checks]
+        problems: list[Problem] = []
+        for key, outcome in each_in_a_fork([*runs, *asked], self.jobs):
+            if key:
+                died = Problem(page.path, chains[key].line, f"died of {outcome.died}")
+                self.ran[key] = outcome.value or Ran.broken(chains[key], died)
+            elif outcome.died:
+                problems.append(Problem(page.path, 1, f"a check died: {outcome.died}"))
+            else:
+                problems += outcome.value
+        return problems
+
+
+def _found(page: Page, check: Callable[[], list[Problem]]) -> list[Problem]:
+    """Make a check; one that cannot be made is a problem, too."""
+    try:
+        return check()
+    except Exception as error:
+        return [Problem(page.path, 1, f"not checked: {type(error).__name__}: {error}")]
+
+
+def _gathered(runs: Iterable[Evidence]) -> Evidence:
+    """Put together what the chains of a page left behind."""
+    every = Evidence()
+    for one in runs:
+        every.chains |= one.chains
+        every.lines |= one.lines
+        every.drawn |= one.drawn
+        for kind, found in vars(one.notes).items():
+            getattr(every.notes, kind).update(found)
+        for file, places in one.idle.items():
+            every.idle[file] = every.idle.get(file, places) & places
+    return every
