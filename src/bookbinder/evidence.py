@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bookbinder.formulas.holding import formula_problems
 from bookbinder.numbers.backing import number_problems
 from bookbinder.reading.bindings import Notes, noted
 from bookbinder.reading.listings import (
@@ -33,6 +34,10 @@ class Evidence:
 
     chains: set[int] = field(default_factory=set[int])
     lines: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
+    # For each line that ran, the line of the page that had it run first.
+    first: dict[tuple[str, int], int] = field(
+        default_factory=dict[tuple[str, int], int]
+    )
     drawn: dict[str, str] = field(default_factory=dict[str, str])
     idle: Idle = field(default_factory=Idle)
     notes: Notes = field(default_factory=Notes)
@@ -40,10 +45,12 @@ class Evidence:
     @contextmanager
     def gathered(self, chain: Chain, root: Path) -> Generator[None]:
         """Give a chain a fresh state, and keep what it leaves behind."""
+        asked, first = parts(program(chain)), dict[tuple[str, int], int]()
+        lines = set[tuple[str, int]]()
         with fresh_state() as folder:
             try:
                 with (
-                    recorded_lines(root / "src", parts(program(chain))) as lines,
+                    recorded_lines(root / "src", asked, first) as lines,
                     noted(self.notes),
                     recorded_scripts(self.idle),
                 ):
@@ -51,6 +58,8 @@ class Evidence:
             finally:
                 self.chains.add(chain.line)
                 self.lines |= lines
+                for place, line in first.items():
+                    self.first[place] = min(line, self.first.get(place, line))
                 self.drawn |= drawings(folder)
 
 
@@ -67,7 +76,7 @@ def evidence_problems(page: Page, evidence: Evidence, root: Path) -> list[Proble
             except BaseException as error:
                 return [explain(page, chain, error)]
         problems += [
-            Problem(page.path, line, "this line never runs")
+            Problem(page.path, line, "this line never runs: run it, or take it out")
             for line in idle_statements(
                 program(chain), "<string>", evidence.lines, everywhere=True
             )
@@ -86,7 +95,8 @@ def evidence_problems(page: Page, evidence: Evidence, root: Path) -> list[Proble
             Problem(
                 page.path,
                 listing.line,
-                f"lists {listing.path}:{line}, but no block of this page executes it",
+                f"lists {listing.path}:{line}, but no block of this page executes it: "
+                "run it here, or list a smaller section",
             )
             for line in (
                 never_run(section, evidence.idle)
@@ -95,4 +105,5 @@ def evidence_problems(page: Page, evidence: Evidence, root: Path) -> list[Proble
             )
         ]
     problems += number_problems(page, evidence.notes.values, root)
+    problems += formula_problems(page, evidence.notes.terms)
     return problems + compare_figures(page, evidence.drawn, root)

@@ -2,7 +2,8 @@
 
 For each page there are three kinds of tests: the audit, one test for each chain of
 blocks (run and compared by pytest-codeblocks), and the evidence, which asks whether
-the blocks executed what the page lists and drew what it shows.
+the blocks executed what the page lists and drew what it shows. When all of them have
+passed, the run leaves a record of the page, which the finished site shows.
 """
 
 from collections.abc import Generator, Iterable
@@ -14,12 +15,20 @@ from pytest_codeblocks.main import CodeBlock
 
 from bookbinder.audit import audit
 from bookbinder.evidence import Evidence, evidence_problems
+from bookbinder.publishing.records import (
+    foundations,
+    make_record,
+    record_file,
+    write_record,
+)
 from bookbinder.reading.pages import Chain, Page, Problem, load_page
 from bookbinder.running import blocks as running
 from bookbinder.running.figures import draw_as_the_book
 from bookbinder.running.staying import LeftBehindError
 
 _evidence = pytest.StashKey[dict[Path, Evidence]]()
+_passed = pytest.StashKey[dict[Path, set[str]]]()
+_standing_on = pytest.StashKey[str]()
 
 
 def evidence_of(config: pytest.Config) -> dict[Path, Evidence]:
@@ -34,6 +43,7 @@ class PageError(Exception):
 def pytest_configure(config: pytest.Config) -> None:
     """Let pytest-codeblocks read pages with the strict reader of this package."""
     config.stash[_evidence] = {}
+    config.stash[_passed] = {}
     draw_as_the_book()
 
     def extract_from_file(file: Path) -> list[CodeBlock]:
@@ -70,6 +80,10 @@ class PageFile(pytest.File):
 
     def collect(self) -> Iterable[pytest.Item]:
         """Give the audit and the evidence."""
+        stash = self.config.stash
+        if _standing_on not in stash:
+            # Before anything runs: what changes meanwhile was not what ran.
+            stash[_standing_on] = foundations(self.config.rootpath)
         yield AuditItem.from_parent(self, name="audit")
         yield EvidenceItem.from_parent(self, name="evidence")
 
@@ -150,6 +164,37 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     except BaseException as error:
         # A block that skips itself must not pass for one that ran.
         raise PageError(str(_problem(page, chain, error))) from None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Record a page of which everything has passed; forget one of which a test fails.
+
+    The evidence comes last, and is asked of the whole page.
+    """
+    report = yield
+    of_a_page = isinstance(item, PageItem)
+    root, passed = item.config.rootpath, item.config.stash[_passed]
+    if not of_a_page and not isinstance(getattr(item, "obj", None), ChainBlock):
+        return report
+    if not item.path.is_relative_to(root):
+        return report
+    names = passed.setdefault(item.path, set())
+    if not report.passed:
+        page = load_page(item.path, root)
+        record_file(root, page.path).unlink(missing_ok=True)
+    elif call.when == "call":
+        names.add(item.name)
+        if isinstance(item, EvidenceItem):
+            page = load_page(item.path, root)
+            if {"audit", *(f"line {chain.line}" for chain in page.chains)} <= names:
+                first = evidence_of(item.config)[item.path].first
+                standing_on = item.config.stash[_standing_on]
+                record = make_record(page, first, root, standing_on)
+                write_record(root, page, record)
+    return report
 
 
 def _problem(page: Page, chain: Chain, error: BaseException) -> Problem:

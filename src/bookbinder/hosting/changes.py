@@ -47,15 +47,22 @@ class Change:
     after: bool = True
 
 
+# What stands in an article and nobody wrote: it says which run verified the page.
+_MADE = {"ran", "published"}
+
+
 class _Text(HTMLParser):
     """Gather the text of a page's article, and where its pictures lie."""
 
     def __init__(self) -> None:
         super().__init__()
         self.inside = self.listing = False
+        self.made = ""
         self.lines = [""]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if _MADE.intersection((dict(attrs).get("class") or "").split()):
+            self.made = tag
         if tag == "article":
             self.inside = True
         elif tag in _BLOCKS:
@@ -65,13 +72,15 @@ class _Text(HTMLParser):
             self.lines[-1] += f" [{dict(attrs).get('alt') or ''}]"
 
     def handle_endtag(self, tag: str) -> None:
+        if tag == self.made:
+            self.made = ""
         if tag == "article":
             self.inside = False
         elif tag in _BLOCKS:
             self.lines.append("")
 
     def handle_data(self, data: str) -> None:
-        if self.inside:
+        if self.inside and not self.made:
             # Only in a listing does a new line in the source mean one to the reader.
             first, *rest = data.split("\n") if self.listing else [data]
             self.lines[-1] += first

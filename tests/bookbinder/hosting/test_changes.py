@@ -56,6 +56,14 @@ def test_what_stands_beside_the_article_is_no_change(tmp_path: Path) -> None:
     assert compare(before, after) == []
 
 
+def test_what_a_run_says_of_an_article_is_no_change(tmp_path: Path) -> None:
+    before = site(tmp_path / "before", a="<pre>x</pre><p>one</p>")
+    ran = '<p class="ran">First run: by <a href="#block-1">block 1</a>.</p>'
+    table = '<section class="published"><p>2 of 2</p><table></table></section>'
+    after = site(tmp_path / "after", a=f"<pre>x</pre>{ran}<p>one</p>{table}<p>two</p>")
+    assert compare(before, after) == [Change("a", 1, 0)]
+
+
 def test_the_comment_lists_each_page_before_and_after() -> None:
     changes = [
         Change("chapters/06-no-peeking", 3, 1),

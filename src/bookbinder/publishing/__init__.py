@@ -1,0 +1,5 @@
+"""What a reader takes away from the built site, and what verified it.
+
+It works on the finished HTML and on the pages' Markdown, after whatever engine built
+the one from the other.
+"""

@@ -1,0 +1,19 @@
+"""Write a file whole or not at all."""
+
+import os
+import tempfile
+from pathlib import Path
+
+__all__ = ["write_whole"]
+
+
+def write_whole(file: Path, content: str | bytes) -> None:
+    """Write a file, and its folder if it has none yet."""
+    data = content.encode() if isinstance(content, str) else content
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(
+        "wb", dir=file.parent, suffix=".part", delete=False
+    ) as part:
+        part.write(data)
+    os.chmod(part.name, 0o644)
+    os.replace(part.name, file)
