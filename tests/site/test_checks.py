@@ -1,52 +1,54 @@
 """Each check of a page has been seen red: a small broken page for each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
 
-from bookbinder.browser.browsing import page_problems, served
+from bookbinder.browser.accessibility import barriers
+from bookbinder.browser.browsing import Window, page_problems
+from bookbinder.browser.serving import served
 
 pytestmark = pytest.mark.browser
 
-# A page with nothing wrong, palettes and their button included.
+# A page with nothing wrong, in both palettes.
 HEAD = """<!doctype html><html lang="en"><head><meta charset="utf-8">
 <title>Right</title>
 <meta name="viewport" content="width=device-width">
 <link rel="icon" href="data:,">
-<style>body{margin:0;background:#fff;color:#111} [data-md-color-scheme=slate]{
-background:#111;color:#eee} a{color:inherit} .scroll{overflow:auto} figure{margin:0}
-</style></head>
-<body data-md-color-scheme="default"><form data-md-component="palette">
-<label>palette</label></form>
-<script>document.querySelector("label").onclick = () => {
-  const { dataset } = document.body;
-  dataset.mdColorScheme = dataset.mdColorScheme === "slate" ? "default" : "slate";
-};</script>
+<style>body{margin:0;background:#fff;color:#111} a{color:inherit}
+@media (prefers-color-scheme: dark) {body{background:#111;color:#eee}}
+.scroll{overflow:auto} figure{margin:0}</style></head><body>
 """
-RIGHT = """<article><h1 id="top">Right</h1><p>All is <a href="#top">well</a>.</p>
-<p>Code may say <code>$HOME</code>.</p><div class="scroll"><pre>{wide}</pre></div>
+RIGHT = """<main><article><h1 id="top">Right</h1><p>All is <a href="#top">well</a>.</p>
+<p>Code may say <code>$HOME</code>.</p>
+<div class="scroll" tabindex="0"><pre>{wide}</pre></div>
 <var class="arithmatex"><span class="katex"><math></math><span class="katex-html">x
 </span></span></var><figure class="diagram"><svg role="img" aria-label="A box"
 viewBox="0 0 90 20" width="90"><text x="2" y="14" fill="currentColor">box</text></svg>
-</figure></article>""".format(wide="x" * 400)
+</figure></article></main>""".format(wide="x" * 400)
 
-Open = Callable[[str], list[str]]
+Open = Callable[..., Window]
 
 
 @pytest.fixture
-def opened(browser: Browser, tmp_path: Path) -> Open:
-    def open_page(html: str) -> list[str]:
-        (tmp_path / "index.html").write_text(html, encoding="utf-8")
-        with served(tmp_path) as url:
-            return page_problems(browser, url)
+def show(opened: Window, tmp_path: Path) -> Iterator[Open]:
+    """Give what opens a page that was just written, served with headers of its own."""
+    with ExitStack() as until_the_end:
 
-    return open_page
+        def open_page(page: str, headers: str = "") -> Window:
+            (tmp_path / "index.html").write_text(page, encoding="utf-8")
+            (tmp_path / "_headers").write_text(headers, encoding="utf-8")
+            opened.open(until_the_end.enter_context(served(tmp_path)))
+            return opened
+
+        yield open_page
 
 
-def test_a_right_page_has_no_problems(opened: Open) -> None:
-    assert opened(HEAD + RIGHT) == []
+def test_a_right_page_has_no_problems(show: Open) -> None:
+    assert page_problems(show(HEAD + RIGHT)) == []
+    assert barriers(show(HEAD + RIGHT)) == []
 
 
 SVG = '<svg role="img" aria-label="A" viewBox="0 0 90 20" width="90">{}</svg>'
@@ -96,7 +98,7 @@ BROKEN = {
     ),
     "fence": ("<p>```python</p>", "Markdown is left"),
     "wide on a phone": ('<p style="width:500px">w</p>', "at 360 px the page scrolls"),
-    "wide everywhere": ('<p style="width:5000px">w</p>', "at 1280 px the page scrolls"),
+    "wide everywhere": ('<p style="width:5000px">w</p>', "at 1440 px the page scrolls"),
     "hidden width": (
         '<div style="overflow:hidden"><p style="width:500px">w</p></div>',
         "at 360 px <p> sticks out of the page: w",
@@ -106,6 +108,10 @@ BROKEN = {
     "two h1": ("<h1>Again</h1>", "not one h1"),
     "skipped level": ("<h3>Deep</h3>", "a heading skips a level: Deep"),
     "nameless link": ('<a href="/"></a>', "a link or button without a name"),
+    "no keyboard": (
+        '<button tabindex="-1">Go</button>',
+        'no keyboard reaches <button tabindex="-1">Go',
+    ),
     "image without alt": ('<img src="data:image/gif;base64,">', "an image without alt"),
     "pale text": ('<p style="color:#bbb;background:#fff">pale</p>', "light: contrast"),
     "pale diagram": (
@@ -116,9 +122,10 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_broken_page_is_reported(kind: str, opened: Open) -> None:
+def test_a_broken_page_is_reported(kind: str, show: Open) -> None:
     html, reason = BROKEN[kind]
-    problems = opened(HEAD + RIGHT.replace("</article>", f"{html}</article>"))
+    page = HEAD + RIGHT.replace("</article>", f"{html}</article>")
+    problems = page_problems(show(page))
     assert any(reason in problem for problem in problems), problems
 
 
@@ -127,14 +134,76 @@ def test_a_broken_page_is_reported(kind: str, opened: Open) -> None:
     [
         (' lang="en"', "", "the page does not say its language"),
         ("<title>Right", r"<title>\(d_k\)", "raw TeX is left"),
-        ("<label>palette</label>", "", "no button for the palette"),
-        ('? "default" : "slate"', '? "slate" : "slate"', "does not make light and"),
+        ("prefers-color-scheme: dark", "print", "the system is dark, the page is not"),
     ],
 )
 def test_a_broken_frame_is_reported(
-    old: str, new: str, reason: str, opened: Open
+    old: str, new: str, reason: str, show: Open
 ) -> None:
     assert old in HEAD
-    head = HEAD.replace(old, new).replace('"label").on', '"label")?.on')
-    problems = opened(head + RIGHT)
+    problems = page_problems(show(HEAD.replace(old, new) + RIGHT))
     assert any(reason in problem for problem in problems), problems
+
+
+BARRIERS = {
+    "no text alternative": ('<img src="data:,">', ["light, at 1440 px: image-alt"]),
+    "pale in the dark": (
+        '<p style="color:#666">pale</p>',
+        ["dark, at 360 px: color-contrast"],
+    ),
+    "on a phone": (
+        """<style>@media (max-width: 500px) {#menu{display:block!important}}</style>
+        <button id="menu" style="display:none"></button>""",
+        ["dark, at 360 px: button-name"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BARRIERS)
+def test_a_barrier_is_reported(kind: str, show: Open) -> None:
+    html, wanted = BARRIERS[kind]
+    found = barriers(show(HEAD + RIGHT.replace("</article>", f"{html}</article>")))
+    assert [w for w in wanted if not any(f.startswith(w) for f in found)] == []
+
+
+def test_with_the_frame_every_view_is_looked_at(show: Open) -> None:
+    image = '<img src="data:,"></article>'
+    page = show(HEAD + RIGHT.replace("</article>", image))
+    found = barriers(page, frame=True)
+    views = {each.partition(":")[0] for each in found if "image-alt" in each}
+    palettes = ("light", "dark")
+    assert views == {f"{p}, at {w} px" for p in palettes for w in (360, 1440)}
+
+
+POLICY = "/*\n  Content-Security-Policy: script-src 'self'; style-src 'unsafe-inline'\n"
+
+
+@pytest.mark.parametrize(
+    ("html", "reason"),
+    [
+        ("<script>1</script>", "script-src-elem forbids inline"),
+        ('<p onclick="x()">x</p>', "script-src-attr forbids inline"),
+        ("<script src='a.js'></script>", None),
+    ],
+)
+def test_what_a_policy_forbids_is_reported(
+    html: str, reason: str | None, show: Open, tmp_path: Path
+) -> None:
+    (tmp_path / "a.js").write_text("1", "utf-8")
+    page = HEAD + RIGHT.replace("</article>", f"{html}</article>")
+    problems = page_problems(show(page, POLICY))
+    if reason is None:
+        assert problems == []
+    else:
+        assert any(problem.startswith(reason) for problem in problems), problems
+
+
+def test_a_page_that_moves_is_reported(show: Open) -> None:
+    late = """<script>
+    setTimeout(() => document.querySelector("h1").style.marginTop = "200px", 50);
+    </script>"""
+    window = show(HEAD + RIGHT.replace("</article>", f"{late}</article>"))
+    window.page.wait_for_timeout(200)
+    problems = page_problems(window)
+    assert len(problems) == 1
+    assert problems[0].startswith("what was shown moved by 0.")

@@ -5,7 +5,7 @@ const FRAMES = {
   "div.arithmatex": "Formula, scrolls sideways",
   "figure.diagram": "Diagram, scrolls sideways",
   "figure.figure": "Figure, scrolls sideways",
-  ".md-typeset__scrollwrap": "Table, scrolls sideways",
+  ".md-typeset .table": "Table, scrolls sideways",
 };
 
 function nameFrames() {
@@ -22,12 +22,28 @@ function nameFrames() {
   }
 }
 
-function nameLandmarks() {
+// The theme opens its menu by a label, which no keyboard can press.
+function pressMenu() {
+  const label = document.querySelector(".md-header [for=__drawer]");
+  if (!label) return;
+  const { className, control } = label;
+  const button = Object.assign(document.createElement("button"), { className, type: "button" });
+  button.classList.add("menu");
+  button.setAttribute("aria-label", "Menu");
+  const tell = () => button.setAttribute("aria-expanded", control.checked);
+  button.addEventListener("click", () => control.click());
+  control.addEventListener("change", tell);
+  tell();
+  button.append(...label.childNodes);
+  label.replaceWith(button);
+}
+
+function nameControls() {
   document.querySelector(".md-search[role=dialog]")?.setAttribute("aria-label", "Search");
-  for (const buttons of document.querySelectorAll("nav.md-code__nav")) {
-    // A landmark for each block of code would drown the real ones.
-    buttons.setAttribute("role", "group");
-    buttons.setAttribute("aria-label", "Code");
+  for (const box of document.querySelectorAll(".md-nav__toggle")) {
+    // It has two labels, that which opens a part of the menu and that which leads back.
+    const [label] = box.labels;
+    if (label) box.setAttribute("aria-label", label.textContent.trim());
   }
 }
 
@@ -36,10 +52,11 @@ function soon() {
   cancelAnimationFrame(waiting);
   waiting = requestAnimationFrame(() => {
     nameFrames();
-    nameLandmarks();
+    nameControls();
   });
 }
 
+pressMenu();
 new ResizeObserver(soon).observe(document.body);
 // Folds and tabs that open, and what the theme adds after the page has loaded.
 document.addEventListener("toggle", soon, true);

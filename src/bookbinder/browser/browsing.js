@@ -76,10 +76,22 @@ window.book = (() => {
 
   const frame = () => new Promise(requestAnimationFrame);
 
+  // What the theme moves when a page has come, or the window changes, is given time.
+  async function settled() {
+    await document.fonts.ready;
+    await frame();
+    await frame();
+  }
+
+  async function shifts() {
+    await settled();
+    const { shift, moved } = window.noted;
+    // What acts is drawn as its parts come, on the page that a reader went to for it.
+    return shift && !document.querySelector(".live") ? [`what was shown moved by ${shift.toFixed(4)}: ${[...new Set(moved)].join("; ")}`] : [];
+  }
+
   async function width() {
-    // What the theme moves when the window changes is given time to arrive.
-    await frame();
-    await frame();
+    await settled();
     const { scrollWidth, clientWidth } = document.documentElement;
     const found = scrollWidth > clientWidth ? [`the page scrolls sideways: ${scrollWidth} in ${clientWidth}`] : [];
     // What a frame hides cannot be scrolled to, and is as bad.
@@ -120,6 +132,10 @@ window.book = (() => {
     for (const link of document.querySelectorAll("a[href], button:not([aria-hidden=true])")) {
       const named = link.textContent.trim() || link.title || nameOf(link) || link.querySelector("img[alt]");
       if (!named) found.push(`a link or button without a name: ${link.outerHTML.slice(0, 60)}`);
+    }
+    for (const control of document.querySelectorAll("article :is(a[href], button, summary, input, select, textarea)")) {
+      // What else is in a row of tabs is for the mouse; the keyboard moves from tab to tab.
+      if (control.tabIndex < 0 && !control.closest(".tabbed-labels, .tabbed-control")) found.push(`no keyboard reaches ${control.outerHTML.slice(0, 60)}`);
     }
     for (const image of document.querySelectorAll("img:not([alt])")) found.push(`an image without alt: ${image.src}`);
     if (!document.documentElement.lang) found.push("the page does not say its language");
@@ -198,18 +214,18 @@ window.book = (() => {
     return [...found];
   }
 
-  async function everything() {
-    await document.fonts.ready;
+  function everything() {
     openAll();
     return [...leftovers(), ...drawings(), ...structure()];
   }
 
-  // A toggle of the palette may fade; what is asked is how it ends.
-  function colors() {
+  // A change of the palette may fade; what is asked is how it ends.
+  async function colors() {
+    await settled();
     for (const fade of document.getAnimations()) fade.finish();
     grounds = new Map();
     return { palette: palette(), contrasts: contrasts() };
   }
 
-  return { everything, width, colors };
+  return { settled, shifts, everything, width, colors };
 })();

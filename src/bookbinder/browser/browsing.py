@@ -1,111 +1,129 @@
 """Open a page of the finished site as a reader does, and say what is wrong with it."""
 
-import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response
 
+__all__ = ["DESKTOP", "PALETTES", "PHONE", "Window", "page_problems", "window"]
+
 CHECKS = Path(__file__).with_suffix(".js")
 
-PHONE, DESKTOP = 360, 1280
+PHONE, DESKTOP = 360, 1440
+PALETTES = ("light", "dark")
 
-_TOGGLE = "form[data-md-component=palette] label:not([hidden])"
+_HEIGHT = 900
+
+# Notes, from the first moment of a page, what cannot be asked for later.
+_NOTING = """
+window.noted = { violations: [], shift: 0, moved: [] };
+addEventListener("securitypolicyviolation", (event) =>
+  noted.violations.push(
+    `${event.effectiveDirective} forbids ${event.blockedURI}: ${event.sample}`));
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) {
+    if (entry.hadRecentInput) continue;
+    noted.shift += entry.value;
+    noted.moved.push(...entry.sources.map(({ node }) =>
+      (node?.parentElement ?? node)?.outerHTML?.slice(0, 80) ?? "what is gone"));
+  }
+}).observe({ type: "layout-shift", buffered: true });
+"""
 
 
-class _QuietHandler(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: the pages are asked, not the log."""
+@dataclass
+class Window:
+    """A window that stays open, in which pages are opened one after another.
+
+    ``complaints`` and ``asked`` are those of the page that is open: what it complained
+    of, and the paths on its host that it asked for.
+    """
+
+    page: Page
+    complaints: list[str] = field(default_factory=list[str])
+    asked: set[str] = field(default_factory=set[str])
+    host: str = ""
+
+    def open(self, url: str) -> None:
+        """Open a page, on a desktop, in the light palette."""
+        # What the page before it still waits for would be told of this one.
+        self.page.goto("about:blank")
+        self.resize(DESKTOP)
+        self.page.emulate_media(color_scheme="light")
+        self.complaints.clear()
+        self.asked.clear()
+        self.host = urlsplit(url).netloc
+        self.page.goto(url, wait_until="load")
+        self.page.evaluate(CHECKS.read_text("utf-8"))
+        self.page.evaluate("book.settled()")
+
+    def resize(self, width: int) -> None:
+        """Make it a phone's, or a desktop's."""
+        self.page.set_viewport_size({"width": width, "height": _HEIGHT})
+
+    def _on_console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"console {message.type}: {message.text}")
+
+    def _on_request(self, request: Request) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme not in ("http", "https", "ws", "wss"):
+            return
+        if parts.netloc == self.host:
+            self.asked.add(parts.path)
+        else:
+            self.complaints.append(f"a request to another host: {request.url}")
+
+    def _on_response(self, response: Response) -> None:
+        if response.status >= 400:
+            self.complaints.append(f"status {response.status}: {response.url}")
+
+    def listen(self) -> None:
+        """Note from now on what pages complain of and ask for."""
+        self.page.on("console", self._on_console)
+        self.page.on(
+            "pageerror", lambda error: self.complaints.append(f"script error: {error}")
+        )
+        self.page.on("request", self._on_request)
+        self.page.on(
+            "requestfailed",
+            lambda request: self.complaints.append(f"a request failed: {request.url}"),
+        )
+        self.page.on("response", self._on_response)
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Serve a folder on this machine alone; give its address, with a slash."""
-    handler = partial(_QuietHandler, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def page_problems(browser: Browser, url: str) -> list[str]:
-    """Open a page on a desktop and on a phone, in both palettes."""
+def window(browser: Browser) -> Generator[Window]:
+    """Open a window for somebody who wants nothing to move, and who may copy."""
     context = browser.new_context(
-        viewport={"width": DESKTOP, "height": 900}, reduced_motion="reduce"
+        reduced_motion="reduce", permissions=["clipboard-read", "clipboard-write"]
     )
     try:
-        page = context.new_page()
-        problems = _listen(page, urlsplit(url).netloc)
-        page.goto(url, wait_until="load")
-        page.add_script_tag(path=CHECKS)
-        problems += page.evaluate("book.everything()")
-        problems += _width_problems(page)
-        problems += _palette_problems(page)
-        return problems
+        context.add_init_script(_NOTING)
+        opened = Window(context.new_page())
+        opened.listen()
+        yield opened
     finally:
         context.close()
 
 
-def _listen(page: Page, host: str) -> list[str]:
-    """Note what the page complains of, and what it asks for and does not get."""
-    problems: list[str] = []
-
-    def on_console(message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            problems.append(f"console {message.type}: {message.text}")
-
-    def on_request(request: Request) -> None:
-        parts = urlsplit(request.url)
-        if parts.scheme in ("http", "https", "ws", "wss") and parts.netloc != host:
-            problems.append(f"a request to another host: {request.url}")
-
-    def on_failure(request: Request) -> None:
-        problems.append(f"a request failed: {request.url}")
-
-    def on_response(response: Response) -> None:
-        if response.status >= 400:
-            problems.append(f"status {response.status}: {response.url}")
-
-    page.on("console", on_console)
-    page.on("pageerror", lambda error: problems.append(f"script error: {error}"))
-    page.on("request", on_request)
-    page.on("requestfailed", on_failure)
-    page.on("response", on_response)
-    return problems
-
-
-def _width_problems(page: Page) -> list[str]:
-    problems: list[str] = []
-    for width in (DESKTOP, PHONE):
-        page.set_viewport_size({"width": width, "height": 900})
+def page_problems(window: Window) -> list[str]:
+    """Ask what is wrong with the page that was just opened; all its folds open then."""
+    page = window.page
+    problems: list[str] = page.evaluate("book.shifts()")
+    problems += page.evaluate("book.everything()")
+    for width in (PHONE, DESKTOP):
+        window.resize(width)
         found: list[str] = page.evaluate("book.width()")
         problems += [f"at {width} px {problem}" for problem in found]
-    return problems
-
-
-def _palette_problems(page: Page) -> list[str]:
-    """Look at the palette that is shown, then press the page's own button to others."""
-    if not page.locator(_TOGGLE).count():
-        return ["there is no button for the palette"]
-    problems: list[str] = []
-    seen: set[str] = set()
-    for press in range(4):
-        if press:
-            page.locator(_TOGGLE).click()
+    for palette in PALETTES:
+        page.emulate_media(color_scheme=palette)
         colors = page.evaluate("book.colors()")
-        if colors["palette"] not in seen:
-            seen.add(colors["palette"])
-            problems += [
-                f"{colors['palette']}: {found}" for found in colors["contrasts"]
-            ]
-        if len(seen) == 2:
-            return problems
-    return [*problems, "the button for the palette does not make light and dark"]
+        if colors["palette"] != palette:
+            problems.append(f"where the system is {palette}, the page is not")
+        problems += [f"{palette}: {found}" for found in colors["contrasts"]]
+    problems += page.evaluate("noted.violations")
+    return window.complaints + problems

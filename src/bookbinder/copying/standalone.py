@@ -100,18 +100,19 @@ def _text(piece: _Piece, module: Module, node: ast.stmt, names: dict[str, str]) 
     return "\n".join(line for line in shown if not _MARK.match(line)).strip("\n")
 
 
-def standalone(section: Section) -> str:
+def standalone(section: Section, library: Library | None = None) -> str:
     """Write what a section lists as one file that runs without this package.
 
     Args:
         section: The listing's section of a source file.
+        library: What was read of the library for other listings, if anything.
 
     Raises:
         StandaloneError: If two modules import one name from two places, or one imports
             in a way that is not followed.
     """
     source = next(p for p in section.file.parents if (p / PACKAGE).is_dir())
-    library = Library(source)
+    library = library or Library(source)
     relative = section.file.relative_to(source).with_suffix("")
     home = ".".join(part for part in relative.parts if part != "__init__")
     module = library.module(home)

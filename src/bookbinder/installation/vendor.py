@@ -1,4 +1,4 @@
-"""``python -m bookbinder.vendor``: copy front-end assets out of ``node_modules``.
+"""``python -m bookbinder.installation.vendor``: copy assets out of ``node_modules``.
 
 The book serves them itself, so that no page asks any other host for anything.
 """
@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 # Every browser that KaTeX still supports reads woff2.
 _OTHER_FONTS = re.compile(r',url\([^)]*\.(?:woff|ttf)\) format\("\w+"\)')

@@ -44,6 +44,7 @@ class Copy:
             (self.fakes / file).touch()
         package = self.root / "src" / "bookbinder" / "installation"
         package.mkdir(parents=True)
+        (package.parent / "__init__.py").touch()
         for name in FILES:
             shutil.copy(HOME / f"{name}.py", package)
         for name in ["package.json", "package-lock.json", "constraints.txt"]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bookbinder import vendor
+from bookbinder.installation import vendor
 
 CSS = (
     '@font-face{src:url(fonts/A.woff2) format("woff2"),'

@@ -1,0 +1,42 @@
+// The index of the search weighs more than all else that a page asks for. It comes, and
+// what reads it starts, when a reader turns to the search, and not with every page.
+// This runs before the theme's own script, which would have both at once.
+
+{
+  const wanted = new Promise((turn) => {
+    const search = ".md-search, #__search, [for=__search]";
+    const turned = ({ target }) => target.closest?.(search) && turn();
+    for (const kind of ["focusin", "change", "pointerdown"]) addEventListener(kind, turned, true);
+    if (new URLSearchParams(location.search).has("q")) turn();
+  });
+
+  const { open, send } = XMLHttpRequest.prototype;
+  const waiting = new WeakSet();
+
+  XMLHttpRequest.prototype.open = function (method, address, ...rest) {
+    if (/\/search_index\.json$/.test(address)) waiting.add(this);
+    open.call(this, method, address, ...rest);
+  };
+
+  XMLHttpRequest.prototype.send = function (body) {
+    if (waiting.has(this)) wanted.then(() => send.call(this, body));
+    else send.call(this, body);
+  };
+
+  const NativeWorker = Worker;
+
+  window.Worker = class extends EventTarget {
+    constructor(...given) {
+      super();
+      this.started = wanted.then(() => {
+        const worker = new NativeWorker(...given);
+        worker.onmessage = ({ data }) => this.dispatchEvent(new MessageEvent("message", { data }));
+        return worker;
+      });
+    }
+
+    async postMessage(...message) {
+      (await this.started).postMessage(...message);
+    }
+  };
+}

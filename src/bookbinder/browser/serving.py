@@ -1,0 +1,47 @@
+"""Serve a built site on this machine, as a static host does: with its own headers."""
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+__all__ = ["served"]
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    # One connection for a page and all that it asks for.
+    protocol_version = "HTTP/1.1"
+    wanted: tuple[str, ...] = ()
+
+    def end_headers(self) -> None:
+        """Send what the site wants to be sent with each file."""
+        for line in self.wanted:
+            name, _, value = line.partition(": ")
+            self.send_header(name, value)
+        super().end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: the pages are asked, not the log."""
+
+
+@contextmanager
+def served(folder: Path) -> Generator[str]:
+    """Serve a folder on this machine alone; give its address, with a slash.
+
+    Each file comes with the headers that the site's ``_headers`` gives for all.
+    """
+    file = folder / "_headers"
+    rules = file.read_text("utf-8").splitlines() if file.is_file() else []
+    wanted = tuple(line.strip() for line in rules if line.startswith("  "))
+    kind = type("_SiteHandler", (_Handler,), {"wanted": wanted})
+    handler = partial(kind, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()

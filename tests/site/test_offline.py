@@ -1,0 +1,54 @@
+"""The archive of the book, opened from a disk: no server, and nothing missing."""
+
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from bookbinder.publishing.offline import ARCHIVE
+
+
+@pytest.fixture(scope="module")
+def unpacked(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("disk")
+    with zipfile.ZipFile(built / ARCHIVE) as packed:
+        packed.extractall(folder)
+        (top,) = {name.split("/")[0] for name in packed.namelist()}
+    return folder / top
+
+
+def test_every_link_of_every_page_names_a_file_that_is_there(unpacked: Path) -> None:
+    pages = sorted(unpacked.rglob("*.html"))
+    missing = [
+        (page.relative_to(unpacked).as_posix(), link)
+        for page in pages
+        for link in re.findall(r'\s(?:href|src)="([^"#?]+)', page.read_text("utf-8"))
+        if ":" not in link and not page.parent.joinpath(link).is_file()
+    ]
+    assert len(pages) > 30
+    assert missing == []
+
+
+@pytest.mark.browser
+def test_a_page_opens_from_a_disk_and_leads_on(
+    unpacked: Path, browser: Browser
+) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("requestfailed", lambda request: problems.append(request.url))
+    page.on("console", lambda message: problems.append(message.text))
+    try:
+        page.goto((unpacked / "index.html").as_uri())
+        page.locator("article a", has_text="No peeking").first.click()
+        page.wait_for_url("**/06-no-peeking/index.html")
+        # The script of the theme has taken hold, and keeps the margins in place.
+        page.wait_for_function("window.component$")
+        page.locator(".md-footer__link--next").click()
+        page.wait_for_url("**/07-padding/index.html")
+        assert page.locator("h1").inner_text().startswith("Padding")
+    finally:
+        page.close()
+    assert problems == []
