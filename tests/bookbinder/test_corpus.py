@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 REPORT = re.compile(r"^(?P<page>[\w-]+)\.md:(?P<line>\d+): (?P<reason>.*)$")
 FAILURE = re.compile(r"^(?:FAILED|ERROR) \S*?(?P<page>[\w-]+)\.md")

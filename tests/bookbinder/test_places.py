@@ -3,8 +3,12 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from bookbinder.places import ELSEWHERE, PageChain, run_in
 from bookbinder.reading.pages import load_page, read_page
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 # What each prints is what it prints where the tests run.

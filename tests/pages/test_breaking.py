@@ -4,13 +4,14 @@ Each mistake is made in a copy of the book; what the test run then says must nam
 page and a line.
 """
 
-import os
+import json
 import re
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -19,11 +20,7 @@ from bookbinder.reading.pages import load_page
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-COPIED = ["docs", "src", "mkdocs.yml", "package.json", "pyproject.toml"]
-
-# Hypothesis takes a second to import, and no page asks for it.
-OFF = ["cacheprovider", "hypothesispytest"]
-PYTEST = [sys.executable, "-m", "pytest", *(f"-pno:{plugin}" for plugin in OFF)]
+COPIED = ["docs", "src", "theme", "mkdocs.yml", "package.json", "pyproject.toml"]
 
 BY_HAND = "docs/chapters/03-attention-by-hand.md"
 MANY_HEADS = "docs/chapters/04-many-heads.md"
@@ -80,6 +77,13 @@ ON_A_PAGE = {
 }
 
 
+class Ended(NamedTuple):
+    """How a run of tests ended: its exit status, and what it said."""
+
+    status: int
+    said: str
+
+
 def copy_of_the_book(folder: Path) -> Path:
     """Copy what the pages need; installed packages are shared."""
     for name in COPIED:
@@ -90,23 +94,6 @@ def copy_of_the_book(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def book(tmp_path: Path) -> Path:
-    return copy_of_the_book(tmp_path)
-
-
-def check(book: Path, *tests: str) -> subprocess.CompletedProcess[str]:
-    """Run tests of pages of a copy."""
-    return subprocess.run(
-        [*PYTEST, *tests],
-        cwd=book,
-        env=os.environ | {"PYTHONPATH": str(book / "src")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def make(mistake: Mistake, book: Path, *, everywhere: bool) -> None:
     file = book / mistake.file
     text = file.read_text(encoding="utf-8")
@@ -115,29 +102,14 @@ def make(mistake: Mistake, book: Path, *, everywhere: bool) -> None:
     file.write_text(text.replace(mistake.right, mistake.wrong, count), encoding="utf-8")
 
 
-def test_the_copy_itself_is_right(book: Path):
-    run = check(book, BY_HAND)
-    assert run.returncode == 0, run.stdout
+class Mistaken(NamedTuple):
+    """A copy in which each mistake of a page is made in chapters of its own."""
+
+    tests: list[str]
+    places: dict[str, tuple[str, int]]
 
 
-@pytest.mark.parametrize("name", IN_THE_LIBRARY)
-def test_a_mistake_in_the_library_turns_a_page_red(name: str, book: Path):
-    mistake = IN_THE_LIBRARY[name]
-    make(mistake, book, everywhere=True)
-    # The audit runs nothing of the library: what is asked is whether a block notices.
-    run = check(book, mistake.page, "-x", "-k", "not audit")
-    assert run.returncode == 1, run.stdout
-    assert re.search(rf"^{re.escape(mistake.page)}:\d+: ", run.stdout, re.MULTILINE)
-
-
-@pytest.fixture(scope="module")
-def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
-    """Make each mistake in chapters of its own, and check all of them at once.
-
-    Returns:
-        For each mistake its line, and what the test that has to notice it says.
-    """
-    book = copy_of_the_book(tmp_path_factory.mktemp("book"))
+def mistaken_chapters(book: Path) -> Mistaken:
     places: dict[str, tuple[str, int]] = {}
     tests: list[str] = []
     for number, (name, mistake) in enumerate(ON_A_PAGE.items()):
@@ -152,16 +124,64 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, s
             test = f"line {max(each.line for each in chains if each.line < line)}"
         tests.append(f"{page}::{test}")
         places[name] = (page, line)
-    run = check(book, *tests)
-    assert f"{len(tests)} failed" in run.stdout, run.stdout
-    return {
-        name: (line, "\n".join(re.findall(rf"^{page}:\d+: .*$", run.stdout, re.M)))
-        for name, (page, line) in places.items()
-    }
+    return Mistaken(tests, places)
+
+
+@pytest.fixture(scope="module")
+def mistaken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Mistaken]:
+    book = copy_of_the_book(tmp_path_factory.mktemp("pages"))
+    return book, mistaken_chapters(book)
+
+
+@pytest.fixture(scope="module")
+def ended(
+    tmp_path_factory: pytest.TempPathFactory, mistaken: tuple[Path, Mistaken]
+) -> dict[str, Ended]:
+    """Run what has to notice each mistake, and a copy without any.
+
+    One process imports PyTorch, once for all of them.
+    """
+    book, chapters = mistaken
+    runs = {"pages": (book, chapters.tests)}
+    # The same tests of the page as it is.
+    right = [re.sub(r"chapters-\d+", "chapters", test) for test in chapters.tests]
+    runs["right"] = (book, sorted({*right}))
+    for number, (name, mistake) in enumerate(IN_THE_LIBRARY.items()):
+        book = copy_of_the_book(tmp_path_factory.mktemp(f"library-{number}"))
+        make(mistake, book, everywhere=True)
+        # The audit runs nothing of the library: what is asked is whether a block
+        # notices.
+        runs[name] = (book, [mistake.page, "-x", "-k", "not audit"])
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("breaking.py"))],
+        input=json.dumps([(str(book), tests) for book, tests in runs.values()]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(zip(runs, (Ended(*e) for e in json.loads(done.stdout)), strict=True))
+
+
+def test_the_copy_itself_is_right(ended: dict[str, Ended]):
+    assert ended["right"].status == 0, ended["right"].said
+
+
+@pytest.mark.parametrize("name", IN_THE_LIBRARY)
+def test_a_mistake_in_the_library_turns_a_page_red(name: str, ended: dict[str, Ended]):
+    status, said = ended[name]
+    assert status == 1, said
+    page = re.escape(IN_THE_LIBRARY[name].page)
+    assert re.search(rf"^{page}:\d+: ", said, re.MULTILINE), said
 
 
 @pytest.mark.parametrize("name", ON_A_PAGE)
-def test_a_mistake_on_a_page_turns_it_red_at_its_line(name: str, reported):
-    line, said = reported[name]
+def test_a_mistake_on_a_page_turns_it_red_at_its_line(
+    name: str, ended: dict[str, Ended], mistaken: tuple[Path, Mistaken]
+):
+    _, said = ended["pages"]
+    assert f"{len(ON_A_PAGE)} failed" in said, said
+    page, line = mistaken[1].places[name]
+    told = "\n".join(re.findall(rf"^{page}:\d+: .*$", said, re.MULTILINE))
     # A problem of a fence is named at its first line or at what it holds.
-    assert re.search(rf"\.md:({line - 1}|{line}|{line + 1}): ", said), said
+    assert re.search(rf"\.md:({line - 1}|{line}|{line + 1}): ", told), told

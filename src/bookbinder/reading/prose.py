@@ -6,7 +6,16 @@ from dataclasses import dataclass
 
 from bookbinder.reading.pages import Page
 
-__all__ = ["Formula", "Link", "Span", "formulas", "links", "prose_lines", "spans"]
+__all__ = [
+    "Formula",
+    "Link",
+    "Span",
+    "formulas",
+    "front_matter",
+    "links",
+    "prose_lines",
+    "spans",
+]
 
 _SPAN = re.compile(r"(?<!\\)(`+)(?!`)(?P<text>.*?)(?<!`)\1(?!`)")
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]*)\)")
@@ -39,10 +48,18 @@ class Formula:
     line: int
 
 
+def front_matter(page: Page) -> int:
+    """Count the lines of the front matter, which no reader sees."""
+    if page.lines[:1] == ["---"] and "---" in page.lines[1:]:
+        return page.lines.index("---", 1) + 1
+    return 0
+
+
 def prose_lines(page: Page) -> Iterator[tuple[int, str]]:
-    """Give each line that stands in no fence and is no comment."""
+    """Give each line that stands in no fence, is no comment and no front matter."""
     ticks = ""
-    for number, line in enumerate(page.lines, start=1):
+    begin = front_matter(page)
+    for number, line in enumerate(page.lines[begin:], start=begin + 1):
         fence = re.match(r"`{3,}", line)
         if fence and not ticks:
             ticks = fence[0]

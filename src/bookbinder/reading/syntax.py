@@ -1,6 +1,7 @@
 """What is wrong with the code of a block, as far as it shows without running it."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 
@@ -14,11 +15,24 @@ def code_problems(code: str) -> Iterator[tuple[int, str]]:
         yield error.lineno or 1, f"SyntaxError: {error.msg}"
         return
     for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for name in _private(node):
+                reason = f"{name} is private, and may go any day: import a public name"
+                yield node.lineno, reason
         if isinstance(node, ast.Name) and node.id == "__name__":
             reason = "__name__ is not set in a run block, so this would never run"
             yield node.lineno, reason
     if all(_is_idle(node) for node in tree.body):
         yield 0, "this block does nothing when it runs"
+
+
+def _private(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    """Give the names that are imported of the library and are not for its users."""
+    path = [part for alias in node.names for part in alias.name.split(".")]
+    if isinstance(node, ast.ImportFrom) and node.module:
+        path = [*node.module.split("."), *path]
+    if "tested_transformer" in path:
+        yield from (name for name in path if re.match(r"_[a-z]", name))
 
 
 def _is_idle(node: ast.stmt) -> bool:

@@ -12,8 +12,9 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 from bookbinder.reading.bindings import note_code
 from bookbinder.reading.pages import Chain, Page, Problem, split_lines
 from bookbinder.running.halves import Part, offsets
+from bookbinder.running.missing import remedy
 from bookbinder.running.staying import nothing_left_behind, staying
 
 SEPARATOR = "\x1d"
@@ -79,6 +81,8 @@ def explain(page: Page, chain: Chain, error: BaseException) -> Problem:
     if not isinstance(error, Exception):
         # SystemExit, or what pytest raises to skip: the block would end as if it ran.
         what = f"{what}: a block may not leave the run"
+    elif helps := remedy(page, chain, error):
+        what = f"{what}: {helps}"
     lines = [
         line
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -90,6 +94,16 @@ def explain(page: Page, chain: Chain, error: BaseException) -> Problem:
 def _is_of_a_page(frame: FrameType) -> bool:
     """Tell a block's own code from what else is named <string>, as dataclasses are."""
     return frame.f_code.co_filename == "<string>" and "__MODULE__" in frame.f_globals
+
+
+def _asking_line(frame: FrameType) -> int | None:
+    """Find the line of the page from which a frame was called, in whatever steps."""
+    asking: FrameType | None = frame
+    while asking is not None:
+        if asking.f_code.co_name == "<module>" and _is_of_a_page(asking):
+            return asking.f_lineno
+        asking = asking.f_back
+    return None
 
 
 def run_chain(chain: Chain) -> str:
@@ -153,55 +167,74 @@ def _reset_torch(torch: Any) -> None:
     torch.set_float32_matmul_precision("highest")
 
 
+@dataclass(slots=True)
+class _Watched:
+    """A piece of code, kept so that its id stays its own, and what has not run of it.
+
+    A piece of which everything has run is left alone.
+    """
+
+    code: CodeType
+    lines: set[int]
+    halves: dict[int, list[Part]]
+
+
 @contextmanager
 def recorded_lines(
-    folder: Path, asked: dict[Part, str] | None = None
-) -> Iterator[set[tuple[str, int]]]:
+    folder: Path,
+    asked: dict[Part, str] | None = None,
+    first: dict[tuple[str, int], int] | None = None,
+) -> Generator[set[tuple[str, int]]]:
     """Collect every line that runs in the source files of a folder, and of pages.
 
     A page's own lines are those of the file ``<string>``. Parts of them that are asked
-    for are those of ``<string>:`` and the column where they begin.
+    for are those of ``<string>:`` and the column where they begin. For each line that
+    runs, ``first`` gets the line of the page that had it run for the first time.
     """
     executed: set[tuple[str, int]] = set()
-    # For each piece of code, the lines of it that have not run yet. A piece of which
-    # every line has run is left alone: each line of a loop would be reported each time.
-    waiting: dict[CodeType, set[int]] = {}
-    halves: dict[CodeType, dict[int, list[Part]]] = {}
-    # Those that are left alone, by id: to look a piece of code up is to hash all of it.
-    finished: dict[int, CodeType] = {}
+    # By id: to look a piece of code up by itself is to hash all of it, each time.
+    watched: dict[int, _Watched] = {}
 
     def trace_lines(frame: FrameType, event: str, _: Any) -> Any:
         if event == "opcode":
-            awaited = halves[frame.f_code]
-            for part in awaited.pop(frame.f_lasti, ()):
+            found = watched[id(frame.f_code)]
+            ran = found.halves.get(frame.f_lasti, ())
+            for part in ran:
                 executed.add((f"{frame.f_code.co_filename}:{part[1]}", part[0]))
-            frame.f_trace_opcodes = bool(awaited)
+            if ran:
+                # It takes one instruction of a part; the others may never have a turn.
+                found.halves = _without(ran, found.halves)
+            frame.f_trace_opcodes = bool(found.halves)
         elif event == "line":
-            executed.add((frame.f_code.co_filename, frame.f_lineno))
-            left = waiting[frame.f_code]
+            place = (frame.f_code.co_filename, frame.f_lineno)
+            if first is not None and place not in executed:
+                line = _asking_line(frame)
+                if line is not None:
+                    first.setdefault(place, line)
+            executed.add(place)
+            left = watched[id(frame.f_code)].lines
             left.discard(frame.f_lineno)
             frame.f_trace_lines = bool(left)
         return trace_lines
 
     def trace_calls(frame: FrameType, event: str, _: Any) -> Any:
         code = frame.f_code
-        if id(code) in finished:
-            frame.f_trace_lines = False
-            return None
-        if code not in waiting:
+        found = watched.get(id(code))
+        if found is None:
             from_folder = Path(code.co_filename).is_relative_to(folder)
             wanted = from_folder or _is_of_a_page(frame)
             lines = {line for *_, line in code.co_lines() if line} if wanted else set()
-            # Where a function begins nothing runs, unless all of it is on that line.
-            waiting[code] = lines - {code.co_firstlineno} or lines
             page = wanted and not from_folder
-            halves[code] = offsets(code, asked or {}) if page else {}
-        if halves[code]:
+            # Where a function begins nothing runs, unless all of it is on that line.
+            lines = lines - {code.co_firstlineno} or lines
+            awaited = offsets(code, asked or {}) if page else {}
+            found = watched[id(code)] = _Watched(code, lines, awaited)
+        if found.halves:
             frame.f_trace_opcodes = True
             return trace_lines
-        if waiting[code]:
+        if found.lines:
             return trace_lines
-        finished[id(code)] = code
+        # Each line of a loop would be reported each time.
         frame.f_trace_lines = False
         return None
 
@@ -213,6 +246,15 @@ def recorded_lines(
     finally:
         sys.settrace(before)
         threading.settrace(before)
+
+
+def _without(
+    ran: Sequence[Part], halves: dict[int, list[Part]]
+) -> dict[int, list[Part]]:
+    left = {
+        at: [part for part in those if part not in ran] for at, those in halves.items()
+    }
+    return {at: those for at, those in left.items() if those}
 
 
 def drawings(folder: Path) -> dict[str, str]:

@@ -45,6 +45,8 @@ def _asked(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
                 yield node.elt, "this is never made: there is nothing to go through"
             case ast.DictComp():
                 yield node.value, "this is never made: there is nothing to go through"
+            case _:
+                pass
 
 
 def _read_not_run(tree: ast.Module) -> Iterator[ast.expr]:

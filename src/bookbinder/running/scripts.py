@@ -7,7 +7,7 @@ takes it by itself where an environment variable names a folder.
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ Idle = dict[str, set[int]]
 
 
 @contextmanager
-def recorded_scripts(idle: Idle) -> Iterator[None]:
+def recorded_scripts(idle: Idle) -> Generator[None]:
     """Note what runs, and what does not, in every Node that starts and ends meanwhile.
 
     Args:

@@ -11,7 +11,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -31,7 +31,7 @@ class LeftBehindError(Exception):
 
 
 @contextmanager
-def staying() -> Iterator[None]:
+def staying() -> Generator[None]:
     """Refuse what would end or double the process."""
 
     def leave(*_: object) -> NoReturn:
@@ -48,7 +48,7 @@ def staying() -> Iterator[None]:
 
 
 @contextmanager
-def nothing_left_behind() -> Iterator[None]:
+def nothing_left_behind() -> Generator[None]:
     """Put back what a block has replaced in modules and classes, and refuse it.
 
     Raises:
@@ -99,7 +99,8 @@ def _owners() -> Iterator[Owner]:
 
     yield torch.Tensor
     yield from (builtins, math, os, random, time, torch)
-    for name, module in list(sys.modules.items()):
+    loaded: dict[str, object] = {**sys.modules}  # not all of them need be modules
+    for name, module in loaded.items():
         if name.startswith(_WATCHED) and isinstance(module, ModuleType):
             yield module
             yield from _classes(module)

@@ -52,3 +52,14 @@ def test_what_never_runs_on_a_line_that_does(
     code: str, said: list[str], tmp_path: Path
 ):
     assert idle(code, tmp_path) == said
+
+
+def test_what_has_run_is_not_asked_again(tmp_path: Path) -> None:
+    """A page that makes much in a loop would be told of each instruction, each time."""
+    code = (
+        "import sys\na = [sys._getframe().f_trace_opcodes if n else 0 for n in (1, 0)]"
+    )
+    page = read_page(f"```python\n{code}\nprint(a)\n```\n", "page.md")
+    (chain,) = page.chains
+    with Evidence().gathered(chain, tmp_path):
+        assert run_chain(chain).startswith("[False, 0]\n")
