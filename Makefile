@@ -4,6 +4,11 @@
 PYTHON ?= python3
 PORT ?= 8000
 PAGE ?=
+WATCH ?=
+export QUESTION ?=
+export MODULE ?=
+PDF ?=
+NOTEBOOKS ?=
 SAMPLE ?=
 SEED ?= 1
 BASE ?= origin/main
@@ -15,7 +20,7 @@ node := PATH="$(CURDIR)/.venv/bin:$$PATH" npm_config_update_notifier=false npm_c
 # Material announces its successor at each start; whoever works here has read it.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help setup serve test test-fast page outputs figures models diagrams mutants places site lint lint-code lint-prose lint-workflows changes dist test-newest hooks format clean
+.PHONY: help setup serve test test-fast chapter page outputs figures models diagrams mutants places site lint lint-code lint-types lint-prose lint-workflows changes dist test-newest hooks format clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -35,11 +40,15 @@ test-fast: setup ## run what takes less than a minute: tooling, attention, the m
 	@$(run) -m pytest $(workers) -m "not browser and not slow" tests/test_repository.py tests/bookbinder \
 		tests/tested_transformer/test_*.py tests/tested_transformer/blocks tests/tested_transformer/gpt
 
-page: setup ## run one page: make page PAGE=docs/chapters/03-attention-by-hand.md
-	@test -f "$(PAGE)" || { echo "page: wanted PAGE=docs/..., a page that is there" >&2; exit 1; }
-	@$(run) -m pytest "$(PAGE)"
+# What is named on the command line reaches the recipe in the environment, quotes and all;
+# what happens to be called NAME there does not count.
+chapter: setup ## begin a chapter: make chapter NAME="Attention sinks"; QUESTION=, MODULE=
+	@$(run) -m bookbinder chapter $(if $(findstring command,$(origin NAME)),"$$NAME","") --question "$$QUESTION" --module "$$MODULE"
 
-outputs: setup ## renew the outputs and pictures of all pages, or of PAGE=
+page: setup ## say what is wrong with PAGE=docs/chapters/...; WATCH=1: each time it is saved
+	@$(run) -m bookbinder page "$(PAGE)" $(if $(WATCH),--watch)
+
+outputs: setup ## renew the outputs and pictures of all pages, or of PAGE=; show what changed
 	@$(run) -m bookbinder outputs $(if $(PAGE),"$(PAGE)")
 
 # One measurement at a time, on a machine that does nothing else. What wants more than
@@ -53,7 +62,7 @@ figures: setup ## measure anew what takes longer than a page, some minutes, and 
 models: setup ## train the models that the book ships from scratch, half an hour
 	@$(run) -m benchmarks.models
 
-diagrams: setup ## draw the diagrams that changed
+diagrams: setup ## draw the diagrams that are new; show what changed
 	@$(run) -m bookbinder.drawing
 
 # The whole is resumed where it was stopped. A sample is told, and not written down.
@@ -63,14 +72,18 @@ mutants: setup ## break the library and the pages, and count who notices: 40 min
 places: setup ## run every block elsewhere: alone, from a wheel, other threads and seed; SAMPLE=
 	@$(run) -m bookbinder.places --seed $(SEED) $(if $(SAMPLE),--sample $(SAMPLE)) $(PAGE)
 
-site: setup ## build the site, strictly, into site/
+site: setup ## build the site, strictly, into site/, all there is to take away with it; PDF=1
 	@$(run) -m mkdocs build --strict
+	@$(run) -m bookbinder.publishing site $(if $(PDF),--pdf) $(if $(NOTEBOOKS),--notebooks "$(NOTEBOOKS)")
 
-lint: lint-code lint-prose lint-workflows ## look for mistakes and for style
+lint: lint-code lint-types lint-prose lint-workflows ## look for mistakes and for style
 
 lint-code: setup ## Python: mistakes, and the one style
 	@$(run) -m ruff check --quiet src tests benchmarks
 	@$(run) -m ruff format --check --quiet src tests benchmarks
+
+lint-types: setup ## Python: the type of everything in src, strictly
+	@$(node) .venv/bin/npx --no-install pyright --warnings
 
 lint-prose: setup ## Markdown, and the spelling of everything
 	@.venv/bin/codespell *.md .github docs src tests benchmarks Makefile

@@ -37,10 +37,10 @@ ARROWS = {
     "blocks": {"multihead", "cache"},
     "gpt": {"blocks", "positions", "masks", "cache"},
     "encoder_decoder": {"blocks", "positions", "masks", "cache"},
-    "generation": {"gpt", "cache"},
+    "generation": {"gpt", "blocks", "multihead", "cache"},
     "training": {"gpt", "text"},
     "checkpoints": {"gpt"},
-    "heads": {"gpt"},
+    "heads": {"gpt", "multihead"},
     "implementations": {"masks", "multihead", "interchange", "microgpt"},
     "museum": {"attention", "masks", "cache", "gpt", "training"},
 }
@@ -83,18 +83,21 @@ def forbidden_imports(module: str, source: str) -> list[str]:
 
 
 # What each folder of the book's own tools may import of the others; what lies beside
-# the folders uses them all, and mutation that, too.
+# the folders uses them all, and mutation and contributing that, too.
 TOOLS = {
     "installation": set[str](),
     "reading": set[str](),
     "browser": set[str](),
     "flows": {"reading"},
+    "formulas": {"reading"},
     "numbers": {"reading"},
     "running": {"reading"},
     "copying": {"reading"},
     "names": {"reading", "flows"},
     "drawing": {"browser"},
+    "wayfinding": {"reading", "names"},
     "hosting": {"reading", "running"},
+    "publishing": {"reading", "running", "drawing", "copying", "browser"},
 }
 BOOKBINDER = ROOT / "src" / "bookbinder"
 
@@ -112,7 +115,7 @@ def forbidden_tools(folder: str, source: str) -> list[str]:
 
 def test_the_tools_follow_their_arrows() -> None:
     folders = {file.parent.name for file in BOOKBINDER.glob("*/__init__.py")}
-    assert folders - {"mutation"} == TOOLS.keys()
+    assert folders - {"mutation", "contributing"} == TOOLS.keys()
     for folder in TOOLS:
         for file in (BOOKBINDER / folder).rglob("*.py"):
             assert forbidden_tools(folder, file.read_text("utf-8")) == [], file
@@ -212,6 +215,18 @@ def test_each_module_is_quoted_by_a_page(name: str) -> None:
     )
     quoting = [page.name for page in pages if quote.search(page.read_text("utf-8"))]
     assert quoting, f"no chapter lists a section of {module}"
+
+
+def test_each_module_has_its_page_in_the_reference() -> None:
+    pages = {page.stem for page in (ROOT / "docs" / "reference").glob("*.md")}
+    assert pages - {"index"} == {*NAMES}
+    nav = (ROOT / "mkdocs.yml").read_text("utf-8")
+    index = (ROOT / "docs" / "reference" / "index.md").read_text("utf-8")
+    for name in NAMES:
+        page = (ROOT / "docs" / "reference" / f"{name}.md").read_text("utf-8")
+        assert f"\n::: tested_transformer.{name}\n" in page
+        assert f" {name}: reference/{name}.md\n" in nav
+        assert f"| [{name}]({name}.md) |" in index
 
 
 def test_each_kind_of_picture_is_drawn_by_a_page() -> None:

@@ -9,11 +9,16 @@ folders, one idea each:
 - `reading` takes a page apart: blocks, chains, listings, prose, and its HTML.
 - `running` runs blocks, and sees what of them never ran, what they drew, and what they
   left behind.
-- `numbers`, `names` and `flows` ask what stands behind the numbers, the names and the
-  diagrams that a reader meets.
+- `numbers`, `formulas`, `names` and `flows` ask what stands behind the numbers, the
+  formulas, the names and the diagrams that a reader meets.
 - `drawing` turns formulas, diagrams, figures and the live model into parts of the site,
   by Markdown extensions; `browser` looks at the built site.
+- `wayfinding` links terms to the glossary, and chapters and the reference to one
+  another.
 - `copying` makes files of listings that run alone.
+- `publishing` finishes the built site: notebooks, Markdown, one archive, a printed
+  book, and at each page's foot what verified it.
 - `mutation` is the proof: it breaks library and pages, and counts who notices.
+- `contributing` begins a chapter, and tells what is wrong with a page.
 - `hosting` is what the workflows of a public host call.
 """

@@ -105,8 +105,8 @@ def _compare_code(
         },
     }
     reasons = {
-        "python": "shown as code, but it never runs",
-        "text": "shown as an output, but compared with nothing",
+        "python": "shown as code, but never run: write it as ```python, at column 0",
+        "text": "shown as an output, but compared with nothing: mark it as one",
         "py": "shown as a listing, but not what the source file says",
         "js": "shown as a listing, but not what the source file says",
     }
@@ -169,10 +169,10 @@ def _images(page: Page, html: BeautifulSoup) -> list[Problem]:
             reason = f"pictures of this page lie in assets/figures/{stem}/"
             problems.append(Problem(page.path, image.line, reason))
         if not image.alt.strip():
-            reason = "this picture has no text alternative"
+            reason = "no text alternative: say in the brackets what is to be seen"
             problems.append(Problem(page.path, image.line, reason))
         elif len(image.alt.split()) < _ENOUGH:
-            reason = "this text alternative does not say what is to be seen"
+            reason = "this text alternative does not say what is to be seen: say more"
             problems.append(Problem(page.path, image.line, reason))
     shown = len(html.select("figure.figure, .book-error"))
     if not problems and shown < len(page.images):
@@ -181,7 +181,9 @@ def _images(page: Page, html: BeautifulSoup) -> list[Problem]:
     if not problems:
         for element in html.find_all(_FOREIGN):
             # A live fence takes scripts of this repository, and no others.
-            if element.name == "script" and element.find_previous("section", "live"):
+            if element.name == "script" and element.find_previous(
+                "section", class_="live"
+            ):
                 continue
             line = _find(page, f"<{element.name}")
             reason = f"<{element.name}>: nothing in the repository made this"
@@ -215,7 +217,8 @@ def _leftovers(page: Page, html: BeautifulSoup) -> list[Problem]:
         for form, pattern in _LEFTOVERS.items():
             found = pattern.search(text)
             if found and not _inside(element, pattern):
-                reason = f"left undrawn: {form} ({_excerpt(text, found.start())})"
+                excerpt = _excerpt(text, found.start())
+                reason = f"left undrawn: {form} ({excerpt}): close it, or mend its form"
                 line = _find(page, text[found.start() :] or text)
                 problems.append(Problem(page.path, line, reason))
     return problems

@@ -50,7 +50,7 @@ def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:
             Problem(page.path, 1, "the page was edited while it ran: run again")
         ]
     if after != before:
-        _write(file, after)
+        write_whole(file, after)
     changed = _draw(page, evidence.drawn, root)
     difference = difflib.unified_diff(
         before.splitlines(keepends=True),
@@ -95,12 +95,13 @@ def _draw(page: Page, drawn: dict[str, str], root: Path) -> list[str]:
         if file.is_file() and same_drawing(file.read_text("utf-8"), drawn[name]):
             continue
         folder.mkdir(parents=True, exist_ok=True)
-        _write(file, drawn[name])
+        write_whole(file, drawn[name])
         changed.append(f"{folder.relative_to(root).as_posix()}/{name}")
     return changed
 
 
-def _write(file: Path, text: str) -> None:
+def write_whole(file: Path, text: str) -> None:
+    """Write a file whole or not at all."""
     with tempfile.NamedTemporaryFile(
         "w", dir=file.parent, suffix=".part", delete=False, encoding="utf-8"
     ) as part:

@@ -6,6 +6,8 @@ what it did; ``--check`` only says what it would do, with exit status 1.
 
 import argparse
 import base64
+import difflib
+import html
 import re
 import sys
 from collections.abc import Callable
@@ -29,6 +31,7 @@ from bookbinder.drawing.undrawn import places
 Draw = Callable[[str], str]
 
 _FENCE = re.compile(r"^```mermaid[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+_TEXT = re.compile(r"(?<=>)[^<>]*[^<>\s][^<>]*(?=<)")
 _COLOR = re.compile(r"(?<!url\()#[0-9a-fA-F]{3,8}\b|\b(?:rgb|hsl)a?\(")
 
 
@@ -132,13 +135,42 @@ def renew(docs: Path, folder: Path, *, check: bool) -> bool:
         for file in orphans:
             print(f"{file}: no page has this diagram: run make diagrams")
         return not missing and not orphans
+    before = {file: file.read_text("utf-8") for file in orphans}
     well = _draw_all(missing, folder) if missing else True
     for file in orphans:
         file.unlink()
         print(f"deleted {file}: no page has it")
+    drawn = [folder / f"{name}.svg" for name in missing]
+    for line in changed_words(
+        [*before.values()], [f.read_text("utf-8") for f in drawn if f.is_file()]
+    ):
+        print(line)
     if well:
         print(f"{len(wanted)} diagrams: {len(missing)} drawn, {len(orphans)} deleted")
     return well
+
+
+def changed_words(before: list[str], after: list[str]) -> list[str]:
+    """Give what the drawings that are new say otherwise than those that are gone.
+
+    A drawing that is only changed has the title that it had; its words are compared.
+
+    Args:
+        before: The drawings that are gone.
+        after: Those that are new.
+    """
+    gone = {words[0]: words for words in map(_words, before) if words}
+    lines: list[str] = []
+    for words in map(_words, after):
+        old = gone.get(words[0], []) if words else []
+        if old:
+            lines += difflib.unified_diff(old, words, "before", "after", "", "", 0, "")
+    return lines
+
+
+def _words(svg: str) -> list[str]:
+    """Give the texts of a drawing, its title first."""
+    return [html.unescape(text) for text in _TEXT.findall(svg)]
 
 
 def _draw_all(missing: dict[str, str], folder: Path) -> bool:
@@ -173,7 +205,10 @@ def main(arguments: list[str] | None = None) -> int:
     check: bool = parser.parse_args(arguments).check
     try:
         well = renew(Path("docs"), drawings_folder(), check=check)
-    except (NoChromiumError, FileNotFoundError) as error:
+    except NoChromiumError as error:
+        print(f"{error}; or leave it to the pull request's check", file=sys.stderr)
+        return 1
+    except FileNotFoundError as error:
         print(error, file=sys.stderr)
         return 1
     return int(not well)

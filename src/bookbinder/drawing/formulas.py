@@ -6,6 +6,9 @@ them in their place, so that a reader's browser has nothing left to do.
 
 import html
 import re
+from collections import Counter
+from difflib import get_close_matches
+from pathlib import Path
 from xml.etree import ElementTree
 
 from markdown import Extension, Markdown
@@ -15,6 +18,7 @@ from mkdocs.exceptions import BuildError
 from bookbinder.drawing import katex
 from bookbinder.drawing.undrawn import undrawn
 
+_MACRO = re.compile(r"\\[A-Za-z]+")
 _HEADING = re.compile(r"h[1-6]")
 
 
@@ -50,10 +54,23 @@ class FormulaTreeprocessor(Treeprocessor):
         try:
             return katex.draw(tex, display=display)
         except katex.FormulaError as error:
-            message = f"formula {_short(tex)}: {error}"
+            message = f"formula {_short(tex)}: {error}{_meant(str(error))}"
             return undrawn(message, tex, inline=not display)
         except katex.WorkerError as error:
             raise BuildError(str(error)) from None
+
+
+def _meant(reason: str) -> str:
+    """Give the macro of another formula that is nearly the one KaTeX does not know."""
+    unknown = re.search(r"Undefined control sequence: (\\\w+)", reason)
+    if not unknown:
+        return ""
+    pages = (file.read_text("utf-8") for file in Path("docs").rglob("*.md"))
+    known = Counter(macro for page in pages for macro in _MACRO.findall(page))
+    # What stands but once may be the slip itself.
+    often = [each for each, n in known.items() if n > 1 and each != unknown[1]]
+    near = get_close_matches(unknown[1], often, n=1)
+    return f": {near[0]}?" if near else ": KaTeX has no such macro"
 
 
 def _short(tex: str) -> str:
