@@ -13,6 +13,7 @@ from tested_transformer.cli.options import (
     DEVICE,
     Commands,
     Option,
+    add_checkpoint,
     add_options,
     check_at_least,
 )
@@ -66,12 +67,7 @@ def add_evaluate(commands: Commands) -> argparse.ArgumentParser:
         description="Measure a model's loss on a text, and whether it is honest.",
         epilog=EXAMPLES,
     )
-    parser.add_argument(
-        "checkpoint",
-        nargs="?",
-        metavar="CHECKPOINT",
-        help="the model (the latest run in runs/)",
-    )
+    add_checkpoint(parser)
     parser.add_argument(
         "corpus",
         nargs="?",

@@ -13,6 +13,7 @@ from tested_transformer.cli.options import (
     DEVICE,
     SAMPLING,
     Commands,
+    add_checkpoint,
     add_options,
     check_at_least,
     given,
@@ -50,12 +51,7 @@ def add_generate(commands: Commands) -> argparse.ArgumentParser:
         description="Let a model write, token by token, as it comes.",
         epilog=EXAMPLES,
     )
-    parser.add_argument(
-        "checkpoint",
-        nargs="?",
-        metavar="CHECKPOINT",
-        help="the model (the latest run in runs/)",
-    )
+    add_checkpoint(parser)
     parser.add_argument(
         "--prompt", metavar="TEXT", help="what the model goes on from (a new line)"
     )

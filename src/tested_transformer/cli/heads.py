@@ -14,6 +14,7 @@ from tested_transformer.cli.options import (
     DEVICE,
     Commands,
     Option,
+    add_checkpoint,
     add_options,
     check_at_least,
 )
@@ -103,12 +104,7 @@ def add_heads(commands: Commands) -> argparse.ArgumentParser:
         description="Score what each head of a model attends to.",
         epilog=EXAMPLES,
     )
-    parser.add_argument(
-        "checkpoint",
-        nargs="?",
-        metavar="CHECKPOINT",
-        help="the model (the latest run in runs/)",
-    )
+    add_checkpoint(parser)
     parser.add_argument(
         "corpus",
         nargs="?",

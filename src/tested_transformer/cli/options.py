@@ -22,6 +22,7 @@ __all__ = [
     "TRAINING",
     "Commands",
     "Option",
+    "add_checkpoint",
     "add_options",
     "check_at_least",
     "given",
@@ -155,6 +156,16 @@ DEVICE = (
     Option("--device", "device", str, "cpu, cuda, cuda:1, mps (auto: the best)"),
     Option("--threads", "threads", int, "CPU threads (PyTorch's choice)"),
 )
+
+
+def add_checkpoint(parser: argparse.ArgumentParser) -> None:
+    """Let a command be told which model, or take the latest."""
+    parser.add_argument(
+        "checkpoint",
+        nargs="?",
+        metavar="CHECKPOINT",
+        help="the model (the latest run in runs/)",
+    )
 
 
 def add_options(
