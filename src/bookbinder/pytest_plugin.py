@@ -24,6 +24,7 @@ from bookbinder.publishing.records import (
 from bookbinder.reading.pages import Chain, Page, Problem, load_page
 from bookbinder.running import blocks as running
 from bookbinder.running.figures import draw_as_the_book
+from bookbinder.running.shape_checks import check_shapes
 from bookbinder.running.staying import LeftBehindError
 
 _evidence = pytest.StashKey[dict[Path, Evidence]]()
@@ -38,6 +39,11 @@ def evidence_of(config: pytest.Config) -> dict[Path, Evidence]:
 
 class PageError(Exception):
     """What is wrong with a page, one ``page.md:line: reason`` a line."""
+
+
+def pytest_load_initial_conftests() -> None:
+    """Have the library's shapes checked, before anything imports it."""
+    check_shapes()
 
 
 def pytest_configure(config: pytest.Config) -> None:

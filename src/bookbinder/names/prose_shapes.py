@@ -112,11 +112,12 @@ def _signatures() -> dict[str, frozenset[_Shape]]:
     found = defaultdict[str, frozenset[_Shape]](frozenset)
     for file in LIBRARY.rglob("*.py"):
         source = file.read_text(encoding="utf-8")
+        lines = source.splitlines()
         # A type that several signatures share has a name of its own.
         shared = {alias["name"]: alias["type"] for alias in _ALIAS.finditer(source)}
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                text = ast.get_source_segment(source, node) or ""
+                text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
                 for name in shared.keys() & {*re.findall(r"\w+", text)}:
                     text += shared[name]
                 found[node.name] |= {

@@ -163,7 +163,9 @@ def _reset_torch(torch: Any) -> None:
     torch.set_default_device(None)
     torch.set_num_threads(THREADS)
     torch.set_grad_enabled(True)
-    torch.use_deterministic_algorithms(False)
+    # To say so anew imports a compiler, four seconds.
+    if torch.are_deterministic_algorithms_enabled():
+        torch.use_deterministic_algorithms(False)
     torch.set_float32_matmul_precision("highest")
 
 

@@ -1,0 +1,40 @@
+"""What names a shape is checked, and nothing else is slowed down."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from bookbinder.running.shape_checks import modules_with_shapes
+from tested_transformer.attention import attention_scores
+from tested_transformer.microgpt import Scalar
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_a_wrong_shape_is_refused_where_the_signature_names_it() -> None:
+    with pytest.raises(Exception, match="d_k") as refused:
+        attention_scores(torch.ones(2, 3, 4), torch.ones(2, 5, 6))
+    assert type(refused.value).__module__.startswith("jaxtyping")
+
+
+def test_a_module_is_checked_exactly_if_it_imports_shapes() -> None:
+    checked = modules_with_shapes()
+    assert "tested_transformer.attention" in checked
+    assert "tested_transformer.microgpt.scalar" not in checked
+    assert not hasattr(Scalar.__add__, "__wrapped__")
+
+
+def test_checking_imports_no_jax_and_running_a_page_no_compiler(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A page\n\n```python\nimport sys\n\n"
+        "from tested_transformer.attention import attention_scores\n\n"
+        "assert hasattr(attention_scores, '__wrapped__')\n"
+        "assert not {'jax', 'torch._inductor'} & {*sys.modules}\n```\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-k", "line", str(page)]
+    done = subprocess.run([*command, "-c", str(ROOT / "pyproject.toml")], cwd=ROOT)
+    assert not done.returncode
