@@ -1,7 +1,9 @@
 """``python -m bookbinder.mutation``: break the library and the pages, and count.
 
 Everything is kept as it comes in ``.cache/mutants``: a run that is stopped goes on
-from there, as long as neither the book nor its code has changed.
+from there, with all that still holds: a mutant that a test has noticed is judged anew
+when the library or that test's file has changed, one that no test has noticed when any
+has; slips, when anything of the book has.
 """
 
 import argparse
@@ -10,6 +12,8 @@ import json
 import os
 import random
 import sys
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,29 +75,39 @@ def _library(options: argparse.Namespace) -> dict[str, Any]:
     if options.sample:
         chosen = by_chance[: options.sample]
     tests = [Path(test) for test in options.tests or []] or library_tests(ROOT)
-    state = _digest([LIBRARY, *tests])
     print(
         f"{len(chosen)} mutants of {', '.join(options.module or MODULES)}; on a quiet "
         f"machine a core judges about two a second",
         flush=True,
     )
-    verdicts = _judged(chosen, f"library-{state}", options, tests=tests)
+    verdicts = _judged(chosen, "library", tests, options, tests=tests)
     by_pages: list[Verdict] = []
     if options.page or not options.tests:
         some = by_chance[: min(BY_PAGES, options.sample or BY_PAGES)]
         pages = [ROOT / page for page in options.page or []]
         pages = pages or sorted((ROOT / "docs").rglob("*.md"))
-        state = _digest([LIBRARY, *pages])
         print(f"{len(some)} of them for the pages alone", flush=True)
-        by_pages = _judged(some, f"library-by-pages-{state}", options, pages=pages)
+        by_pages = _judged(some, "library-by-pages", pages, options, pages=pages)
     return library_results(verdicts, by_pages, LIBRARY)
 
 
 def _judged(
-    chosen: list[Broken], name: str, options: argparse.Namespace, **judges: Any
+    chosen: list[Broken],
+    name: str,
+    files: list[Path],
+    options: argparse.Namespace,
+    **judges: Any,
 ) -> list[Verdict]:
     folder = options.kept
-    journal = Journal(folder / f"{name}.jsonl")
+    digest_of = cache(_digest)
+
+    def rests_on(said: tuple[str, int]) -> str:
+        """What a test has noticed rests on its file; what none has, on all files."""
+        file, is_test, _ = said[0].partition("::")
+        return digest_of((ROOT / file,) if is_test else tuple(files))
+
+    kept_in = folder / f"{name}-{_digest([LIBRARY])}.jsonl"
+    journal = Journal(kept_in, rests_on)
     keys = {_key(broken): broken for broken in chosen}
     left = [broken for key, broken in keys.items() if key not in journal.known]
 
@@ -101,7 +115,7 @@ def _judged(
         journal.write(_key(verdict.broken), [verdict.by, verdict.tests])
         _progress(len(journal.known.keys() & keys.keys()), len(keys))
 
-    kept = folder / f"{name}.pickle"
+    kept = folder / f"{name}-{_digest([LIBRARY, *files])}.pickle"
     if left:
         # pytest, and the shape checks that come with it, can begin once in a process.
         pid = os.fork()
@@ -115,7 +129,7 @@ def _judged(
                 os._exit(status)
         if os.waitpid(pid, 0)[1]:
             raise SystemExit("mutants: the tests could not be run")
-        journal = Journal(journal.file)
+        journal = Journal(kept_in, rests_on)
     return [
         Verdict(broken, *journal.known[key], seconds=0.0)
         for key, broken in keys.items()
@@ -169,7 +183,7 @@ def _pages(options: argparse.Namespace) -> dict[str, Any]:
     return page_results(said)
 
 
-def _digest(places: list[Path]) -> str:
+def _digest(places: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for place in places:
         files = place.rglob("*") if place.is_dir() else [place]

@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,14 @@ class Journal:
 
     Args:
         file: The file; its name tells the state of the book that it belongs to.
+        rests_on: Gives the state of whatever else a saying rests on; it is known no
+            more when that has changed.
     """
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(
+        self, file: Path, rests_on: Callable[[Any], str] = lambda said: ""
+    ) -> None:
+        self.file, self.rests_on = file, rests_on
         self.known: dict[str, Any] = {}
         if file.is_file():
             for line in file.read_text("utf-8").splitlines():
@@ -31,14 +35,16 @@ class Journal:
                     entry = json.loads(line)
                 except ValueError:
                     continue  # cut off as it was written
-                self.known[entry["key"]] = entry["said"]
+                if entry["on"] == rests_on(entry["said"]):
+                    self.known[entry["key"]] = entry["said"]
 
     def write(self, key: str, said: Any) -> None:
         """Add a line."""
         self.known[key] = said
         self.file.parent.mkdir(parents=True, exist_ok=True)
         with self.file.open("a", encoding="utf-8") as sink:
-            sink.write(json.dumps({"key": key, "said": said}) + "\n")
+            entry = {"key": key, "said": said, "on": self.rests_on(said)}
+            sink.write(json.dumps(entry) + "\n")
 
 
 def reviewed() -> tuple[dict[tuple[str, str, str], str], dict[tuple[str, str], str]]:
