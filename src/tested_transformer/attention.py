@@ -153,7 +153,7 @@ def fused_attention(
     # The causal mask alone leaves every query a key, if there are as many keys.
     full_rows = mask is None and q.shape[-2] <= k.shape[-2]
     if causal and not (mask is None and score_bias is None and square):
-        mask, causal = _with_causal(mask, q, k), False
+        mask = _with_causal(mask, q, k)
     if mask is None:
         return F.scaled_dot_product_attention(
             q,

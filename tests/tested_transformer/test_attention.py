@@ -276,11 +276,15 @@ def test_weights_are_returned_before_dropout():
     assert not torch.allclose(dropped, kept)
 
 
+@pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("attend", [scaled_dot_product_attention, fused_attention])
-def test_dropout_keeps_the_expected_output(attend):
+def test_dropout_keeps_the_expected_output(attend, masked: bool):
     # One query, equal weights, unit values: the output counts the weights kept.
-    q, k, v = torch.zeros(4000, 1, 1), torch.zeros(4000, 8, 1), torch.ones(4000, 8, 1)
-    output = attend(q, k, v, dropout_p=0.25)
+    q, k, v = torch.zeros(4000, 1, 1), torch.zeros(4000, 9, 1), torch.ones(4000, 9, 1)
+    mask = (torch.arange(9) < 8)[None]
+    if not masked:
+        k, v, mask = k[:, :8], v[:, :8], None
+    output = attend(q, k, v, mask=mask, dropout_p=0.25)
     output = output[0] if isinstance(output, tuple) else output
     kept = output * 8 * 0.75
     torch.testing.assert_close(kept, kept.round())

@@ -123,3 +123,10 @@ def test_each_layer_may_have_a_number_of_heads_of_its_own():
         KVCache(**(SIZES | {"num_layers": 3, "num_kv_heads": [3, 1]}))
     with pytest.raises(ValueError, match=r"^num_kv_heads=0 must be positive$"):
         KVCache(**(SIZES | {"num_layers": 2, "num_kv_heads": [3, 0]}))
+
+
+def test_it_lies_where_it_is_wanted():
+    cache = KVCache(**SIZES, dtype=torch.float16, device="meta")
+    for layer in cache.layers:
+        assert layer.keys.device.type == layer.values.device.type == "meta"
+        assert layer.keys.dtype == layer.values.dtype == torch.float16

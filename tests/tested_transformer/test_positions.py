@@ -181,6 +181,7 @@ def test_position_zero_turns_nothing_and_no_turn_changes_a_length():
 def test_half_precision_stays_half():
     x = torch.randn(H, T, D_K)
     table = rotary_table(torch.arange(T), D_K)
+    assert table.dtype == torch.float32
     output = rotate(x.bfloat16(), table)
     assert output.dtype == torch.bfloat16
     torch.testing.assert_close(output.float(), rotate(x, table), rtol=2e-2, atol=2e-2)

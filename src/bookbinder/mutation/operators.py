@@ -37,7 +37,7 @@ _CALCULATED: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitOr: ast.BitAnd,
 }
 _TYPES = {"Bool", "Callable", "Float", "Int"}
-_IN_ANY_ORDER = {"min", "max"}
+_IN_ANY_ORDER = {"min", "max", "transpose", "promote_types", "hypot"}
 _MODULES = {"torch", "F", "nn", "math", "functools", "dataclasses", "super"}
 
 
@@ -253,8 +253,9 @@ def _other_calls(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
         case _:
             pass
     first, second, *_ = [*node.args, None, None]
-    name = node.func.id if isinstance(node.func, ast.Name) else ""
-    if first and second and name not in _IN_ANY_ORDER:
+    name = ast.unparse(node.func).rpartition(".")[2]
+    alike = first and second and ast.unparse(first) == ast.unparse(second)
+    if first and second and not alike and name not in _IN_ANY_ORDER:
         swapped = [second, first, *node.args[2:]]
         yield "arguments swapped", _with(node, args=swapped)
     for index, keyword in enumerate(node.keywords):

@@ -87,6 +87,8 @@ class Swapper:
             exec(code, vars(module), made)
         except Exception as error:
             raise NotImportableError from error
+        for name in _bound(statement) - made.keys():
+            self._take_out(name, module)
         for name, value in made.items():
             for holder in list(sys.modules.values()):
                 held = getattr(holder, "__dict__", {})
@@ -100,6 +102,23 @@ class Swapper:
                     )
                 ):
                     held[name] = value
+
+    def _take_out(self, name: str, module: ModuleType) -> None:
+        """Let a module be without a name; whoever imports that cannot be imported."""
+        value = vars(module).pop(name)
+        for holder in list(sys.modules.values()):
+            ours = getattr(holder, "__name__", "").startswith("tested_transformer")
+            if ours and name[0] != "_" and vars(holder).get(name, ours) is value:
+                raise NotImportableError
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    """Give the names that a statement would bind, if it ran."""
+    return {
+        node.id
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

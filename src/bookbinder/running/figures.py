@@ -14,6 +14,7 @@ _NUMBER = re.compile(r"(?<![\w#.])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w.])")
 _TEXT = re.compile(r"(?<=>)[^<>]*[^<>\s][^<>]*(?=<)")
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 _ID = re.compile(r'(?<=id=")[^"]+(?=")')
+_MENTION = re.compile(r'(?<=["#])[^"#()\s<>]+(?=[")])')
 
 
 def draw_as_the_book() -> None:
@@ -77,6 +78,5 @@ def _near(a: float, b: float) -> bool:
 def _renamed(svg: str) -> str:
     """Name ids by their order: matplotlib hashes the drawing itself into them."""
     svg = _METADATA.sub("", svg)
-    for index, name in enumerate(dict.fromkeys(_ID.findall(svg))):
-        svg = re.sub(rf"(?<=[\"#]){re.escape(name)}(?=[\")])", f"id_{index}", svg)
-    return svg
+    ids = {name: f"id_{n}" for n, name in enumerate(dict.fromkeys(_ID.findall(svg)))}
+    return _MENTION.sub(lambda mention: ids.get(mention[0], mention[0]), svg)

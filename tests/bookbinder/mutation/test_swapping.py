@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bookbinder.mutation.operators import Mutant, mutants
-from bookbinder.mutation.swapping import Swapper
+from bookbinder.mutation.swapping import NotImportableError, Swapper
 
 SOURCE = """
 from functools import wraps
@@ -95,6 +95,18 @@ def test_a_constant_wherever_it_is_held_and_no_other(
     assert (taken.LIMIT, taken.SIZE) == (8, 7)
     assert module.LIMIT == 8
     assert module.below(7)
+
+
+def test_a_constant_that_is_gone(module: ModuleType, monkeypatch: pytest.MonkeyPatch):
+    swap(module, "LIMIT = 7 -> nothing")
+    with pytest.raises(NameError, match="LIMIT"):
+        module.below(7)
+    module.LIMIT = 7
+    taken = ModuleType("tested_transformer.takes_it")
+    taken.LIMIT = module.LIMIT
+    monkeypatch.setitem(sys.modules, taken.__name__, taken)
+    with pytest.raises(NotImportableError):
+        swap(module, "LIMIT = 7 -> nothing")
 
 
 def test_a_method_that_loses_its_super(module: ModuleType):

@@ -38,6 +38,7 @@ def test_dropout_acts_on_what_is_added_and_never_on_what_passes(norm_first: bool
 
 def test_settings_reach_the_norm():
     assert isinstance(AddNorm(d_model=4, norm="rms").norm, nn.RMSNorm)
+    assert AddNorm(d_model=4).norm.bias is not None
     assert AddNorm(d_model=4, bias=False).norm.bias is None
     with pytest.raises(ValueError, match=r"^norm='batch' must be one of layer, rms$"):
         AddNorm(d_model=4, norm="batch")

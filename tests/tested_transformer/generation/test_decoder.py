@@ -28,7 +28,7 @@ VARIANTS = {
         "num_kv_heads": 2,
     },
     "alibi": {"positions": "alibi"},
-    "alibi, shared": {"positions": "alibi", "num_kv_heads": 3},
+    "alibi, shared": {"positions": "alibi", "num_kv_heads": 2},
     "one key": {"positions": "none", "num_kv_heads": 1, "smear": True},
     "as llama": {
         "positions": "rotary",
@@ -114,9 +114,10 @@ def test_every_setting_has_been_away_from_its_default():
     )
 
 
+@pytest.mark.parametrize("positions", ["rotary", "sinusoidal"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_other_types_of_numbers(dtype: torch.dtype):
-    model = make(positions="rotary", norm="rms", qk_norm=True).to(dtype)
+def test_other_types_of_numbers(dtype: torch.dtype, positions: str):
+    model = make(positions=positions, norm="rms", qk_norm=True).to(dtype)
     contexts, steps = some_tokens(5), torch.randint(V, (1, 3))
     got = read_on(Decoder(model), contexts, steps)
     assert got.dtype == dtype
@@ -153,6 +154,17 @@ def test_an_rms_norm_squares_in_single_precision(dtype: torch.dtype):
     norm = _rms_norm(4096, 1e-5, torch.ones(4096, dtype=dtype))
     rows = torch.tensor([1.0, 300.0], dtype=dtype)[:, None].expand(2, 4096)
     torch.testing.assert_close(norm(rows), torch.ones(2, 4096, dtype=dtype))
+    # The root of a sum of squares may be too long for the type of the numbers, too.
+    long = torch.full((1, 4096), 6e4, dtype=dtype)
+    torch.testing.assert_close(norm(long), torch.ones(1, 4096, dtype=dtype))
+
+
+def test_an_rms_norm_is_as_exact_as_its_numbers():
+    # Rows so short that what is added below the root is most of it.
+    rows = 1e-3 * torch.randn(3, 8, dtype=torch.float64)
+    exact = rows / (rows.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+    norm = _rms_norm(8, 1e-5, torch.ones(8, dtype=torch.float64))
+    torch.testing.assert_close(norm(rows), exact, rtol=1e-12, atol=0)
 
 
 def test_it_is_a_snapshot():
@@ -195,11 +207,36 @@ def test_what_it_does_not_know_it_refuses():
     refuses(Unknown(SMALL), "Unknown is not GPT itself")
     extended = GPT(SMALL)
     extended.blocks[1].extra = torch.nn.Linear(2, 3, bias=False)
-    refuses(extended, "no place for blocks.1.extra.weight")
+    extended.blocks[0].extra = torch.nn.Linear(2, 3, bias=False)
+    names = "blocks.0.extra.weight, blocks.1.extra.weight"
+    refuses(extended, f"no place for {names}")
     changed = GPT(SMALL)
     del changed.blocks[0].attention.v_proj.bias
     changed.blocks[0].attention.v_proj.register_parameter("bias", None)
     refuses(changed, "the model has no blocks.0.attention.v_proj.bias")
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_it_compiles_after_it_was_used_and_reads_another_batch():
+    torch.compiler.reset()
+    model = make(**VARIANTS["alibi, shared"])
+    decoder = Decoder(model)
+    check_against_whole_passes(decoder, model, (3, 5))
+    decoder.compile(backend="eager")
+    for lengths in ((6, 2), (4, 3, 7)):
+        check_against_whole_passes(decoder, model, lengths)
+
+
+def test_it_compiles_without_breaks_for_sizes_that_stay(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    asked = []
+    monkeypatch.setattr(torch, "compile", lambda step, **how: asked.append(how) or step)
+    Decoder(make()).compile()
+    # Graphs of CUDA are for a GPU.
+    assert asked == [
+        {"fullgraph": True, "dynamic": False, "backend": "inductor", "mode": None}
+    ]
 
 
 @pytest.mark.parametrize("name", ["plain", "rotary, normed, shared", "alibi"])

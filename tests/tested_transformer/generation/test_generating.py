@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from inspect import signature
 
 import pytest
 import torch
@@ -127,18 +128,26 @@ def test_draws_follow_the_model_s_own_distribution(model: GPT):
     assert float(((counts - expected) ** 2 / expected).sum()) < 32.9
 
 
-def test_the_penalty_counts_the_prompt_and_the_answer(model: GPT):
-    context, penalty = [0, 1, 2], 2.5
-    for _ in range(8):  # all of it fits into the context
+def penalized_by_hand(model: GPT, prompt: list[int], seen: set[int]) -> list[int]:
+    """Take the likeliest token, over and over; halve what speaks for one seen."""
+    context = list(prompt)
+    for _ in range(6):  # all of it fits into the context
         logits = model(torch.tensor([context]))[0, -1]
-        for token in set(context):
-            logits[token] *= penalty if logits[token] < 0 else 1 / penalty
+        for token in seen:
+            logits[token] *= 2 if logits[token] < 0 else 1 / 2
         context.append(int(logits.argmax()))
-    settings = {"temperature": 0.0, "repetition_penalty": penalty}
-    got = generate(model, [[0, 1, 2]], max_new_tokens=8, **settings)
-    assert got == [context[3:]]
-    settings["repetition_penalty"] = 1.0
-    assert generate(model, [[0, 1, 2]], max_new_tokens=8, **settings) != got
+        seen = seen | {context[-1]}
+    return context[len(prompt) :]
+
+
+def test_the_penalty_counts_the_prompt_and_the_answer(model: GPT):
+    settings = {"max_new_tokens": 6, "temperature": 0.0}
+    prompts = [[token, token + 1, token + 2] for token in range(V - 2)]
+    got = generate(model, prompts, repetition_penalty=2.0, **settings)
+    assert got == [penalized_by_hand(model, each, {*each}) for each in prompts]
+    # Neither the prompt alone nor the answer alone would do.
+    assert got != [penalized_by_hand(model, each, set()) for each in prompts]
+    assert got != generate(model, prompts, **settings)
 
 
 def test_stop_sequences_end_each_row_by_itself(model: GPT):
@@ -152,7 +161,7 @@ def test_stop_sequences_end_each_row_by_itself(model: GPT):
             for n in range(len(whole))
             if any(whole[n : n + len(each)] == each for each in stop)
         ]
-        assert answer == whole[: ends[0]] if ends else whole
+        assert answer == (whole[: ends[0]] if ends else whole)
     assert got[0] != free[0]
     assert got[1] != free[1]
 
@@ -250,11 +259,19 @@ def test_mistakes_are_named_before_anything_is_done(model: GPT, changes, message
         stream(model, **request)
 
 
-def test_both_take_the_same_settings():
-    from inspect import signature
-
-    one, other = signature(generating.generate), signature(generating.stream)
+@pytest.mark.usefixtures("as_a_caller")
+def test_both_take_the_same_settings(model: GPT, monkeypatch: pytest.MonkeyPatch):
+    one, other = map(signature, (generating.generate, generating.stream))
     assert one.parameters == other.parameters
+    free = {"temperature": 1.0, "repetition_penalty": 1.0, "use_cache": True}
+    assert {k: v.default for k, v in one.parameters.items() if k in free} == free
+    asked = []
+    monkeypatch.setattr(
+        generating, "stream", lambda *_, **settings: asked.append(settings) or []
+    )
+    settings = {name: object() for name in [*one.parameters][2:]}
+    generate(model, PROMPTS, **settings)
+    assert asked == [settings]
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,12 @@ def test_rows_do_not_meet():
     together = sampling_probabilities(rows.view(3, 1, 5), **settings)
     for row, alone in zip(rows, together[:, 0], strict=True):
         torch.testing.assert_close(sampling_probabilities(row, **settings), alone)
+    greedy = sampling_probabilities(rows, temperature=0.0)
+    assert greedy.tolist() == [[0, 1, 0, 0, 0], [0, 0, 0, 1, 0], [1, 0, 0, 0, 0]]
+    # Whole rows may be less likely than another, by more than numbers can tell.
+    apart = torch.stack([LOGITS, LOGITS - 1e4])
+    one, other = sampling_probabilities(apart, temperature=0.7)
+    torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
 
 
 def test_of_equals_the_first_wins_and_halves_become_floats():
@@ -125,11 +131,11 @@ def test_each_row_has_its_own_luck():
 
 
 def test_repetition_costs_on_either_side_of_zero():
-    logits = torch.tensor([[2.0, -2.0, 0.0, 3.0], [1.0, -1.0, 4.0, -4.0]])
+    logits = torch.tensor([[2.0, -2.0, 0.0, 3.0], [1.0, -1.0, 0.5, -4.0]])
     seen = torch.tensor([[True, True, True, False], [False, False, True, True]])
     assert penalize_repetition(logits, seen, 2.0).tolist() == [
         [1.0, -4.0, 0.0, 3.0],
-        [1.0, -1.0, 2.0, -8.0],
+        [1.0, -1.0, 0.25, -8.0],
     ]
     assert torch.equal(penalize_repetition(logits, seen, 1.0), logits)
 
