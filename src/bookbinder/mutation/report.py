@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bookbinder.mutation.library import Verdict
-from bookbinder.mutation.slips import Slip
+from bookbinder.mutation.slips import MEANT, Slip
 
 __all__ = ["Journal", "library_results", "page_results", "reviewed"]
 
@@ -116,7 +116,7 @@ def page_results(told: Iterable[tuple[Slip, str]]) -> dict[str, Any]:
         if not by:
             survivors.append({**vars(slip), "reason": reason})
     survivors.sort(key=lambda each: (each["page"], each["line"]))
-    return {"kinds": kinds, "survivors": survivors}
+    return {"kinds": kinds, "meant": sorted(MEANT), "survivors": survivors}
 
 
 def _tally() -> dict[str, int]:

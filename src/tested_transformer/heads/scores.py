@@ -22,8 +22,10 @@ def head_scores(
         target: ``True`` for the keys that a head of this kind attends to.
 
     Raises:
-        ValueError: If no query has a target.
+        ValueError: If no query has a target, or layers have different numbers of
+            heads, as after ``prune_heads``.
     """
+    _check_alike(weights)
     asked = _asked(target)
     marked = target[:, None].to(weights[0].dtype)
     on_target = torch.stack([(each * marked).sum(dim=-1) for each in weights])
@@ -48,3 +50,12 @@ def _asked(target: Tensor) -> Tensor:
     if not asked.any():
         raise ValueError("target has no key for any query: there is nothing to score")
     return asked
+
+
+def _check_alike(weights: Sequence[Tensor]) -> None:
+    counts = [each.shape[1] for each in weights]
+    if len({*counts}) != 1:
+        raise ValueError(
+            f"weights are of layers with {counts} heads, which make no table: score "
+            "one layer at a time, head_scores([weights[layer]], target)"
+        )

@@ -1,5 +1,7 @@
 """Scores worked by hand."""
 
+import re
+
 import pytest
 import torch
 
@@ -39,3 +41,13 @@ def test_a_target_without_a_key_is_refused() -> None:
     for score in (lambda t: head_scores(WEIGHTS, t), uniform_score):
         with pytest.raises(ValueError, match=message):
             score(torch.zeros(1, 3, 3, dtype=torch.bool))
+
+
+def test_layers_that_lost_heads_are_scored_one_at_a_time() -> None:
+    pruned = [WEIGHTS[0], WEIGHTS[0][:, :1]]
+    counts = [WEIGHTS[0].shape[1], 1]
+    assert counts[0] > 1
+    message = re.escape(f"weights are of layers with {counts} heads")
+    with pytest.raises(ValueError, match=f"^{message}.*one layer at a time"):
+        head_scores(pruned, TARGET)
+    assert head_scores(pruned[1:], TARGET).shape == (1, 1)
