@@ -216,7 +216,11 @@ def _told(side: str, results: dict[str, Any]) -> bool:
     made = sum(each["made"] for each in demanded)
     noticed = sum(each["noticed"] for each in demanded)
     least = (
-        [each["noticed"] / each["made"] for each in tallies.values()]
+        [
+            # What a person has found to make no difference could not be noticed.
+            each["noticed"] / max(each["made"] - each["explained"], 1)
+            for each in tallies.values()
+        ]
         if side == "library"
         else [noticed / max(made, 1)]
     )

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from inspect import signature
+from itertools import chain
 
 import pytest
 import torch
@@ -166,6 +167,15 @@ def test_stop_sequences_end_each_row_by_itself(model: GPT):
     assert got[1] != free[1]
 
 
+def test_what_could_have_been_a_stop_is_given_at_the_end(model: GPT):
+    settings = {"max_new_tokens": 5, "temperature": 0.0}
+    (free,) = generate(model, PROMPTS[:1], **settings)
+    pairs = [*zip(free, free[1:], strict=False)]
+    never = next(token for token in range(V) if (free[-1], token) not in pairs)
+    stop = [[free[-1], never]]
+    assert generate(model, PROMPTS[:1], stop=stop, **settings) == [free]
+
+
 def test_tokens_come_one_by_one(model: GPT, monkeypatch: pytest.MonkeyPatch):
     steps: list[int] = []
     real = Decoder.step
@@ -265,6 +275,9 @@ def test_both_take_the_same_settings(model: GPT, monkeypatch: pytest.MonkeyPatch
     assert one.parameters == other.parameters
     free = {"temperature": 1.0, "repetition_penalty": 1.0, "use_cache": True}
     assert {k: v.default for k, v in one.parameters.items() if k in free} == free
+    hot = {"max_new_tokens": 25, "seed": 1}
+    pieces = zip(*stream(model, PROMPTS, **hot), strict=True)
+    assert [list(chain(*row)) for row in pieces] == generate(model, PROMPTS, **hot)
     asked = []
     monkeypatch.setattr(
         generating, "stream", lambda *_, **settings: asked.append(settings) or []
