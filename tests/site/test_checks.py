@@ -96,6 +96,17 @@ BROKEN = {
         f'<figure class="figure">{SVG.format(TEXT.format(80, "#777"))}</figure>',
         "text is cut off in A: label",
     ),
+    "small letters": (
+        f'<figure class="figure">{SVG.format(TEXT.format(2, "#777"))}</figure>'.replace(
+            'width="90"', 'width="45"'
+        ),
+        "at 360 px letters too small to read in A: label",
+    ),
+    "cut short": (
+        '<p class="md-footer"><span class="md-ellipsis" style="display:block;'
+        'width:3em;overflow:hidden;white-space:nowrap">A long name</span></p>',
+        "at 360 px a name is cut short: A long name",
+    ),
     "fence": ("<p>```python</p>", "Markdown is left"),
     "wide on a phone": ('<p style="width:500px">w</p>', "at 360 px the page scrolls"),
     "wide everywhere": ('<p style="width:5000px">w</p>', "at 1440 px the page scrolls"),

@@ -1,46 +1,21 @@
-"""Every page of the site, opened in a browser and found without fault."""
+"""The site as a whole: its files, its search, and what its pages let one copy."""
 
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 import pytest
 from playwright.sync_api import Browser
 
-from bookbinder.browser.accessibility import barriers
-from bookbinder.browser.browsing import Window, page_problems
-from bookbinder.browser.weighing import budget_of, too_much, weight
-from bookbinder.copying.files import file_of
-from bookbinder.reading.listings import find_section
-from bookbinder.reading.pages import Page, load_page
+from bookbinder.reading.pages import load_page
 from bookbinder.running.blocks import program
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
-
-# What is around the article is looked at on one page of each kind.
-WITH_FRAME = ("index.md", "chapters/04-many-heads.md", "reference/multihead.md")
-
-# Presses every button of a page, as its label says when it has copied.
-COPY = """async () => {
-  const copied = [];
-  for (const button of document.querySelectorAll("article button.copy")) {
-    const label = button.textContent;
-    button.click();
-    const patience = performance.now() + 10000;
-    while (button.textContent === label && performance.now() < patience) {
-      await new Promise((later) => setTimeout(later));
-    }
-    copied.push([button.textContent, await navigator.clipboard.readText()]);
-  }
-  return copied;
-}"""
 
 
 def url_of(page: str) -> str:
@@ -53,59 +28,6 @@ def html_files(built: Path) -> dict[str, str]:
         file.relative_to(built).as_posix(): file.read_text(encoding="utf-8")
         for file in built.rglob("*.html")
     }
-
-
-@dataclass
-class Visit:
-    """A page, and all that was found when it was opened, once for all tests of it."""
-
-    page: str
-    problems: list[str]
-    too_much: list[str]
-    copied: list[list[str]]
-    barriers: list[str]
-
-
-@pytest.fixture(scope="module", params=PAGES)
-def visit(
-    request: pytest.FixtureRequest, address: str, built: Path, opened: Window
-) -> Visit:
-    page: str = request.param
-    opened.open(address + url_of(page))
-    weights = weight(built, opened.asked)
-    text = (built / url_of(page) / "index.html").read_text("utf-8")
-    # The live model comes on top: test_watch.py weighs that page.
-    live = 'class="live"' in text
-    problems = page_problems(opened)
-    return Visit(
-        f"docs/{page}",
-        problems,
-        [] if live else too_much(weights, budget_of(text)),
-        opened.page.evaluate(COPY),
-        barriers(opened, frame=page in WITH_FRAME),
-    )
-
-
-@pytest.mark.browser
-def test_page_opens_without_fault(visit: Visit) -> None:
-    assert not visit.problems, "\n".join([f"{visit.page}:", *visit.problems])
-
-
-@pytest.mark.browser
-def test_page_keeps_nobody_out(visit: Visit) -> None:
-    assert not visit.barriers, "\n".join([f"{visit.page}:", *visit.barriers])
-
-
-@pytest.mark.browser
-def test_page_is_within_its_budget(visit: Visit) -> None:
-    assert not visit.too_much, "\n".join([f"{visit.page}:", *visit.too_much])
-
-
-@pytest.mark.browser
-def test_each_button_copies_what_was_tested(visit: Visit, built: Path) -> None:
-    page = load_page(ROOT / visit.page, ROOT)
-    wanted = [offer for _, offer in sorted(offers(page, built))]
-    assert [tuple(each) for each in visit.copied] == wanted
 
 
 CHAINS = [
@@ -139,35 +61,6 @@ def test_what_is_copied_is_the_program_that_the_tests_run() -> None:
                 lines[block.end - 1] = ""
             copied = "\n".join(block.code for block in chain.blocks).split("\n")
             assert [line for line in copied if line] == [line for line in lines if line]
-
-
-Offer = tuple[int, tuple[str, str]]
-
-
-def offers(page: Page, built: Path) -> Iterator[Offer]:
-    """Give what each button has to copy, and to say then, by the line of its block."""
-    for chain in page.chains:
-        codes = [block.code for block in chain.blocks]
-        for before, block in enumerate(chain.blocks):
-            blocks = "the block" if before == 1 else f"the {before} blocks"
-            said = f"Copied with {blocks} before" if before else "Copied"
-            yield block.line, (said, "\n".join(codes[: before + 1]))
-    for listing in page.listings:
-        if listing.language == "py":
-            file = built / file_of(listing.path, listing.section)
-            offer = ("Copied with all it needs", file.read_text("utf-8"))
-        else:
-            section = find_section(ROOT, listing.path, listing.section)
-            offer = ("Copied", section.text + "\n")
-        yield listing.line, offer
-    fence = re.compile(r"```(console|toml|yaml|json)\n(.*?)^```$", re.DOTALL | re.M)
-    text = "\n".join(page.lines)
-    for found in fence.finditer(text):
-        code = found[2]
-        if found[1] == "console":
-            typed = (line for line in code.splitlines() if line.startswith("$ "))
-            code = "".join(f"{line[2:]}\n" for line in typed)
-        yield text.count("\n", 0, found.start()) + 1, ("Copied", code)
 
 
 def test_every_html_file_is_a_page_that_is_opened(built: Path) -> None:

@@ -16,7 +16,7 @@ _ROOT = Path(__file__).resolve().parents[3]
 # would look at each for seconds and find nothing.
 _THIN = """(frame) => {
   if (!frame) document.querySelectorAll(".md-sidebar").forEach((part) => part.remove());
-  for (const formula of document.querySelectorAll(".katex-html")) {
+  for (const formula of document.querySelectorAll(".katex-html, .katex-mathml")) {
     formula.textContent = formula.textContent;
   }
   for (const part of document.querySelectorAll("svg[role=img] > *")) {
@@ -38,9 +38,10 @@ _ASK = """async () => {
   return violations.map(({ id, help, nodes }) => ({ id, help, html: nodes[0].html }));
 }"""
 
-# Every page is seen at both widths and in both palettes.
+# Every page is seen at both widths and in both palettes, first as it was left by
+# page_problems.
 _View = tuple[int, Literal["light", "dark"]]
-_VIEWS: tuple[_View, ...] = ((DESKTOP, "light"), (PHONE, "dark"))
+_VIEWS: tuple[_View, ...] = ((PHONE, "dark"), (DESKTOP, "light"))
 _MORE_VIEWS: tuple[_View, ...] = ((DESKTOP, "dark"), (PHONE, "light"))
 
 

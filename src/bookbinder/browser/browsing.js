@@ -4,6 +4,10 @@
 window.book = (() => {
   const DRAWN = "pre, code, svg, .katex, .book-error, script, style, noscript";
 
+  // Below this a page is a phone's, on which no letter of a picture is smaller than that.
+  const PHONE = 720;
+  const LEAST_LETTERS = 9;
+
   const excerpt = (text, at) => text.slice(Math.max(0, at - 15), at + 25).trim().replace(/\s+/g, " ");
 
   function openAll() {
@@ -94,6 +98,15 @@ window.book = (() => {
     await settled();
     const { scrollWidth, clientWidth } = document.documentElement;
     const found = scrollWidth > clientWidth ? [`the page scrolls sideways: ${scrollWidth} in ${clientWidth}`] : [];
+    for (const name of document.querySelectorAll(".md-footer .md-ellipsis, .md-header__topic:first-child .md-ellipsis")) {
+      if (shown(name) && name.scrollWidth > name.clientWidth + 1) found.push(`a name is cut short: ${name.textContent.trim()}`);
+    }
+    for (const svg of document.querySelectorAll("figure svg")) {
+      if (clientWidth > PHONE || !shown(svg)) continue;
+      const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+      const small = [...svg.querySelectorAll("text")].find((text) => parseFloat(getComputedStyle(text).fontSize) * scale < LEAST_LETTERS);
+      if (small) found.push(`letters too small to read in ${nameOf(svg)}: ${small.textContent.trim()}`);
+    }
     // What a frame hides cannot be scrolled to, and is as bad.
     for (const element of document.querySelectorAll("article *")) {
       if (element.closest("svg, .katex, .headerlink") || !shown(element)) continue;

@@ -102,6 +102,8 @@ def window(browser: Browser) -> Generator[Window]:
         reduced_motion="reduce", permissions=["clipboard-read", "clipboard-write"]
     )
     try:
+        # A machine may be busy; a page that does not come at all fails all the same.
+        context.set_default_navigation_timeout(120_000)
         context.add_init_script(_NOTING)
         opened = Window(context.new_page())
         opened.listen()
@@ -111,19 +113,27 @@ def window(browser: Browser) -> Generator[Window]:
 
 
 def page_problems(window: Window) -> list[str]:
-    """Ask what is wrong with the page that was just opened; all its folds open then."""
+    """Ask what is wrong with the page that was just opened.
+
+    It is a phone's, dark, and with all its folds open then.
+    """
     page = window.page
     problems: list[str] = page.evaluate("book.shifts()")
     problems += page.evaluate("book.everything()")
-    for width in (PHONE, DESKTOP):
-        window.resize(width)
-        found: list[str] = page.evaluate("book.width()")
-        problems += [f"at {width} px {problem}" for problem in found]
+    problems += _width(window, DESKTOP)
     for palette in PALETTES:
         page.emulate_media(color_scheme=palette)
         colors = page.evaluate("book.colors()")
         if colors["palette"] != palette:
             problems.append(f"where the system is {palette}, the page is not")
         problems += [f"{palette}: {found}" for found in colors["contrasts"]]
+    # To be laid out anew costs a page of formulas most: it is narrowed last, and once.
+    window.resize(PHONE)
+    problems += _width(window, PHONE)
     problems += page.evaluate("noted.violations")
     return window.complaints + problems
+
+
+def _width(window: Window, width: int) -> list[str]:
+    found: list[str] = window.page.evaluate("book.width()")
+    return [f"at {width} px {problem}" for problem in found]

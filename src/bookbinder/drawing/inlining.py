@@ -4,6 +4,7 @@ A picture behind ``<img>`` cannot see the page's palette and font; inlined, it f
 both. Only the figures that pages draw, under ``assets/figures/``, are inlined.
 """
 
+import math
 import re
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
@@ -20,6 +21,10 @@ _SVG = "{http://www.w3.org/2000/svg}"
 _XLINK = "{http://www.w3.org/1999/xlink}"
 _POINTS_TO_PIXELS = 4 / 3
 _MARGIN = 6.0
+
+# No smaller is a figure on a phone than this, and than its smallest letters may be.
+_LEAST_SCALE = 0.65
+_LEAST_LETTERS = 9.1
 
 # All that a picture of data is made of: nothing that acts.
 _SHAPES = frozenset(
@@ -45,6 +50,7 @@ _SHAPES = frozenset(
 
 # The page's own font is used: what matplotlib names is only on the machine it ran on.
 _FONT = re.compile(r"font:\s*(?P<rest>[^;]*?)(?P<size>[\d.]+)px[^;]*")
+_SIZE = re.compile(r"font-size: ([\d.]+)px")
 _FAMILY = re.compile(r"font-family:[^;]*;?\s*")
 
 
@@ -73,7 +79,9 @@ def inline_figure(file: Path, alt: str, earlier: list[str]) -> str:
     except (ElementTree.ParseError, ValueError) as error:
         raise FigureError(str(error)) from None
     width = _make_room(root)
-    root.set("style", f"--natural: {width * _POINTS_TO_PIXELS:.0f}px")
+    natural = width * _POINTS_TO_PIXELS
+    least = natural * _least_scale(root)
+    root.set("style", f"--natural: {natural:.0f}px; --least: {least:.0f}px")
     root.set("role", "img")
     root.set("aria-label", alt)
     svg = ElementTree.tostring(root, encoding="unicode")
@@ -97,6 +105,14 @@ def _make_room(root: ElementTree.Element) -> float:
     root.attrib.pop("width", None)
     root.attrib.pop("height", None)
     return width
+
+
+def _least_scale(root: ElementTree.Element) -> float:
+    """Say how small a figure may be drawn, for its smallest letters to be read."""
+    styles = [text.get("style", "") for text in root.iter("text")]
+    sizes = [float(size[1]) for size in map(_SIZE.search, styles) if size]
+    letters = min(sizes, default=math.inf) * _POINTS_TO_PIXELS
+    return max(_LEAST_SCALE, _LEAST_LETTERS / letters)
 
 
 def _clean(root: ElementTree.Element) -> None:

@@ -28,7 +28,10 @@ def recolor(value: str) -> str:
     def variable(match: re.Match[str]) -> str:
         name = PALETTE.get(match[0].lower())
         if name is None:
-            raise ValueError(f"{match[0]} is none of the book's colors")
+            raise ValueError(
+                f"{match[0]} is none of the book's colors: draw with a function of "
+                f"tested_transformer.plots, or take one of {', '.join(PALETTE)}"
+            )
         return f"var({name})"
 
     return _COLOR.sub(variable, value)

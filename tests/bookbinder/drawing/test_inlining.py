@@ -22,14 +22,14 @@ def _book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     FOLDER.mkdir(parents=True)
 
 
-def draw(name: str, color: str = "#3557c2") -> None:
+def draw(name: str, color: str = "#3557c2", labels: int = 10) -> None:
     with rc_context():
         rc_file(RC)
         figure = Figure(figsize=(3, 2))
         axes = figure.add_subplot()
         axes.fill_between([0, 1], [0, 1], color=color, alpha=0.25)
         axes.set_title("a < b", color="#1b1f24")
-        axes.tick_params(colors="#6b7280", labelcolor="#6b7280")
+        axes.tick_params(colors="#6b7280", labelcolor="#6b7280", labelsize=labels)
         for spine in axes.spines.values():
             spine.set_color("#d0d4dc")
         axes.patch.set_visible(False)
@@ -59,8 +59,16 @@ def test_a_figure_stands_in_the_page_by_itself() -> None:
     assert svg["role"] == "img"
     assert svg["aria-label"] == 'Weights & "more"'
     assert svg["viewbox"] == "-6 -6 228 156"
-    assert svg["style"] == "--natural: 304px"
+    assert svg["style"] == "--natural: 304px; --least: 207px"
     assert "a < b" in svg.get_text()
+
+
+def test_a_phone_shows_small_letters_larger() -> None:
+    """Six points are eight pixels: 9.1 of them want 346 of what is 304 wide."""
+    draw("one", labels=6)
+    svg = rendered("![A](../assets/figures/page/one.svg)").find("svg")
+    assert svg
+    assert svg["style"] == "--natural: 304px; --least: 346px"
 
 
 def test_it_brings_no_colors_fonts_styles_or_addresses_of_its_own() -> None:
@@ -133,7 +141,8 @@ def test_a_figure_without_text_alternative_is_refused() -> None:
 
 def test_a_color_that_is_not_the_books_is_refused() -> None:
     draw("one", color="#ff0000")
-    with pytest.raises(UndrawnError, match="#ff0000 is none of the book's colors"):
+    wanted = "#ff0000 is none of the book's colors: draw with a function of .*plots"
+    with pytest.raises(UndrawnError, match=wanted):
         rendered("![A](../assets/figures/page/one.svg)")
 
 
