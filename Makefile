@@ -113,8 +113,9 @@ hooks: setup ## let git run make lint before each commit
 	@.venv/bin/pre-commit install
 
 format: setup ## set the style right
-	@$(run) -m ruff check --fix src tests benchmarks
-	@$(run) -m ruff format src tests benchmarks
+	@$(run) -m ruff check --quiet --fix --exit-zero src tests benchmarks
+	@$(run) -m ruff format --quiet src tests benchmarks
+	@$(run) -m ruff check src tests benchmarks
 
 clean: ## remove the built site and all caches, but nothing that setup made
 	@rm -rf site .cache .pytest_cache .hypothesis .ruff_cache

@@ -129,7 +129,8 @@ def test_imports_follow_the_arrows(name: str) -> None:
     folder = LIBRARY / name
     files = folder.rglob("*.py") if folder.is_dir() else [folder.with_suffix(".py")]
     for file in files:
-        assert forbidden_imports(name, file.read_text("utf-8")) == [], file
+        wrong = forbidden_imports(name, file.read_text("utf-8"))
+        assert wrong == [], f"{file}: import less, or add {wrong} to ARROWS[{name!r}]"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ folders, one idea each:
 - `drawing` turns formulas, diagrams, figures and the live model into parts of the site,
   by Markdown extensions; `browser` looks at the built site.
 - `wayfinding` links terms to the glossary, and chapters and the reference to one
-  another.
+  another, and gives the search what a page says.
 - `copying` makes files of listings that run alone.
 - `publishing` finishes the built site: notebooks, Markdown, one archive, a printed
   book, and at each page's foot what verified it.

@@ -6,6 +6,7 @@ for the next time that the page is saved.
 """
 
 import os
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,10 +14,12 @@ from importlib import import_module
 from pathlib import Path
 
 from bookbinder.audit import audit
+from bookbinder.contributing.exercising import exercise_problems
 from bookbinder.contributing.linting import markdown_problems, spelling_problems
 from bookbinder.contributing.placing import place_problems
 from bookbinder.contributing.remembering import Key, Ran, key_of, moved_to, run
 from bookbinder.evidence import Evidence, evidence_problems
+from bookbinder.names.prose_shapes import frequent_shapes
 from bookbinder.names.resolving import known_names
 from bookbinder.reading.pages import Chain, Page, Problem, load_page
 from bookbinder.reading.rendering import render
@@ -44,6 +47,7 @@ def warm_up(root: Path) -> None:
         import_module(name)
     with fresh_state():
         known_names()
+        frequent_shapes()
         render("```python\nx = 1\n```\n", root)
 
 
@@ -69,6 +73,7 @@ class Checker:
             partial(markdown_problems, page.path, self.root),
             partial(spelling_problems, page.path, self.root),
             partial(place_problems, page, self.root),
+            partial(exercise_problems, page),
         )
         runs = [moved_to(self.ran[key_of(chain)], chain) for chain in chains]
         for ran, chain in zip(runs, chains, strict=True):
@@ -110,7 +115,13 @@ def _found(page: Page, check: Callable[[], list[Problem]]) -> list[Problem]:
     try:
         return check()
     except Exception as error:
-        return [Problem(page.path, 1, f"not checked: {type(error).__name__}: {error}")]
+        *_, place = traceback.extract_tb(error.__traceback__)
+        reason = (
+            f"not checked: {type(error).__name__}: {error} "
+            f"({Path(place.filename).name}:{place.lineno}): the check itself broke: "
+            "take back what you wrote last, and report it with this line"
+        )
+        return [Problem(page.path, 1, reason)]
 
 
 def _gathered(runs: Iterable[Evidence]) -> Evidence:

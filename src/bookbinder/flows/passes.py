@@ -85,6 +85,8 @@ def _pass_problems(chart: Flowchart, page: Page) -> Iterator[tuple[int, str]]:
     except Exception as error:
         what = error.msg if isinstance(error, SyntaxError) else error
         reason = f"the pass of this diagram: {type(error).__name__}: {what}"
+        if isinstance(error, NameError):
+            reason += ": import it above, in a line %% from ... import ..."
         yield _line_of(error, chart), reason
         return
     made = {

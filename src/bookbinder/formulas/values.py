@@ -133,7 +133,11 @@ def to_the_power(value: Value, power: Value) -> Value:
 
 
 def applied(name: str, of: Sequence[Value]) -> Value:
-    """Apply a function of ``FUNCTIONS``; the base of a logarithm stands last."""
+    """Apply a function of ``FUNCTIONS``; the base of a logarithm stands last.
+
+    Raises:
+        UnfitError: If a logarithm has no base.
+    """
     value = of[0]
     if name in _EACH:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -144,6 +148,8 @@ def applied(name: str, of: Sequence[Value]) -> Value:
             result = _SEVERAL[name](result, other)
         return Value(result, max(each.rank for each in of))
     if name == r"\log":
+        if len(of) == 1:
+            raise UnfitError(r"\log has no base: write \ln, or \log_2")
         return Value(np.log(value.array) / np.log(of[1].array), value.rank)
     if name == "length":
         size = np.abs(value.array)

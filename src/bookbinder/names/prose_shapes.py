@@ -19,7 +19,7 @@ from bookbinder.names.resolving import LIBRARY
 from bookbinder.reading.pages import Page, Problem, load_page
 from bookbinder.reading.prose import formulas, prose_lines, spans
 
-__all__ = ["prose_shape_problems"]
+__all__ = ["frequent_shapes", "prose_shape_problems"]
 
 _ANNOTATED = re.compile(r'(?:Float|Bool|Int)\[Tensor, "(?P<axes>[^"]*)"\]')
 _ALIAS = re.compile(r"^(?P<name>_\w+) = (?P<type>.*Tensor.*)$", re.MULTILINE)
@@ -35,7 +35,7 @@ _MANY = 5
 def prose_shape_problems(page: Page, root: Path) -> list[Problem]:
     """Find shapes in prose that nothing on the page has."""
     named = {*re.findall(r"[^\W\d]\w+", "\n".join(page.lines))}
-    known = _in_notation(root) | _in_fences(page) | _frequent()
+    known = _in_notation(root) | _in_fences(page) | frequent_shapes()
     for name in named & _signatures().keys():
         known |= _signatures()[name]
     problems: list[Problem] = []
@@ -100,7 +100,7 @@ def _in_notation(root: Path) -> frozenset[_Shape]:
 
 
 @cache
-def _frequent() -> frozenset[_Shape]:
+def frequent_shapes() -> frozenset[_Shape]:
     """Give the shapes that stand for themselves, since many signatures have them."""
     counts = Counter(shape for found in _signatures().values() for shape in found)
     return frozenset(shape for shape, count in counts.items() if count >= _MANY)

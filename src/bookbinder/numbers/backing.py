@@ -7,32 +7,40 @@ A number of the prose is backed by one of these, and by nothing else:
 - an equation that is recomputed, as in $2 \ln 8 / 7 = 0.594$;
 - a comment beside it that binds it to a value (``holds``) or says why not (``given``);
 - the constants of formulas with symbols are noted beside them (``constants``);
+- the page itself answers for it, or the list of standing words (``counting``);
 - it counts what is counted anyway: an exercise, the version of torch, a citation, the
   address of its link, code that a run of the page has to the letter.
+
+What one of the others backs is not ``given`` as well: that list is to stay short.
 """
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
-from itertools import takewhile
 from pathlib import Path
 
-from bookbinder.numbers.facts import Fact, facts, stems
-from bookbinder.numbers.numerals import Number, Passage, passages, plain
-from bookbinder.numbers.works import COINED, is_cited
+from bookbinder.numbers.counting import is_counted
+from bookbinder.numbers.facts import Fact, stems
+from bookbinder.numbers.numerals import Number, Passage, passages
+from bookbinder.numbers.quoting import (
+    Found,
+    constant_problems,
+    quoted,
+    same,
+    unfit,
+    unlike,
+    weight,
+)
+from bookbinder.numbers.stated import read_stated
+from bookbinder.numbers.works import COINED, LIST, is_cited, is_year
 from bookbinder.reading.bindings import Binding, Value
-from bookbinder.reading.listings import ListingError, find_section
 from bookbinder.reading.pages import Page
 from bookbinder.reading.parts import Problem
 
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>[^)]*)\)")
 _CODE = re.compile(r"(`+)(?!`)(?P<code>.+?)(?<!`)\1(?!`)")
-
-
-_Found = list[tuple[Passage, Number]]
 
 
 def number_problems(
@@ -46,24 +54,25 @@ def number_problems(
         root: The repository.
     """
     prose = passages(page)
+    backing = _Backing(page, prose, root)
     problems: list[Problem] = []
     bound: set[tuple[int, int]] = set()
     for binding in page.bindings:
         for quote in binding.quotes:
-            places = list(_quoted(quote, binding, prose))
-            reason = _unfit(quote, binding, places)
+            places = list(quoted(quote, binding, prose))
+            reason = unfit(quote, binding, places) or backing.spare(
+                quote, binding, places
+            )
             if reason:
                 problems.append(Problem(page.path, binding.line, reason))
                 continue
             for found in places:
                 bound |= {(passage.line, number.start) for passage, number in found}
-                reason = _unlike(quote, binding, found, values)
+                reason = unlike(quote, binding, found, values)
                 if reason:
                     line = found[0][0].line if found else binding.line
                     problems.append(Problem(page.path, line, reason))
-    problems += _constants(page, prose)
-    stated, programs = _stated(page, prose, root)
-    here = root / page.path
+    problems += constant_problems(page, prose)
     exercise = 0
     for passage in prose:
         for number in passage.numbers:
@@ -74,128 +83,9 @@ def number_problems(
                 if number.value != exercise:
                     reason = f"{number.text}. here, where {exercise}. comes next"
                     problems.append(Problem(page.path, passage.line, reason))
-            elif reason := _unbacked(number, passage, stated, programs, here):
+            elif reason := backing.lacks(number, passage):
                 problems.append(Problem(page.path, passage.line, reason))
     return sorted(problems, key=lambda problem: problem.line)
-
-
-def _constants(page: Page, prose: list[Passage]) -> Iterator[Problem]:
-    """Compare the constants of each section's formulas with what is noted of them."""
-    noted: dict[int, tuple[int, str]] = {}
-    for binding in page.bindings:
-        if binding.kind == "constants":
-            noted[_section(binding, prose)] = binding.line, binding.why
-    for section in sorted({passage.section for passage in prose}):
-        constants = [
-            number.text
-            for passage in prose
-            if passage.section == section
-            for number in passage.numbers
-            if number.kind == "constant"
-        ]
-        line, known = noted.get(section, (max(section, 1), ""))
-        if known.split() != constants:
-            shown = " ".join(constants)
-            reason = (
-                f"the formulas of this section have the constants {shown or 'of none'}:"
-                f" compare with the code and note them, <!-- constants: {shown} -->"
-            )
-            yield Problem(page.path, line, reason)
-
-
-def _section(binding: Binding, prose: list[Passage]) -> int:
-    return max((p.section for p in prose if p.section <= binding.line), default=0)
-
-
-def _quoted(quote: str, binding: Binding, prose: list[Passage]) -> Iterator[_Found]:
-    """Find the words of a binding in its section, each time with their numbers."""
-    section = _section(binding, prose)
-    wanted = plain(quote)
-    for index, passage in enumerate(prose):
-        if passage.section != section:
-            continue
-        if wanted.startswith("|"):
-            if not passage.labels and plain(passage.text).startswith(wanted):
-                rows = takewhile(lambda row: row.labels, prose[index + 1 :])
-                yield [(row, number) for row in rows for number in row.numbers]
-            continue
-        # Words are quoted without the marks that make them bold.
-        kept = [at for at, sign in enumerate(passage.text) if sign not in '*"']
-        text = plain(passage.text)
-        for match in re.finditer(rf"(?<![\w.]){re.escape(wanted)}(?!\w|\.\d)", text):
-            first, last = kept[match.start()], kept[match.end() - 1] + 1
-            yield [
-                (passage, number)
-                for number in passage.numbers
-                if first <= number.start
-                and number.end <= last
-                and number.kind != "constant"
-            ]
-
-
-def _unfit(quote: str, binding: Binding, places: list[_Found]) -> str | None:
-    """Say why a quotation binds nothing, or would bind too much."""
-    whole_formula = binding.kind == "given" and quote[0] == quote[-1] == "$"
-    if not any(places) and not (places and whole_formula):
-        return f'this section has no number in the words "{quote}"'
-    if binding.kind == "given" and quote.startswith("|"):
-        return f'"{quote}" would let any number into the table: quote its rows'
-    for found in places:
-        for _, number in found:
-            if number.text == quote.strip() and _weight(number) < 3:
-                return f'which "{quote}"? Quote a word beside it as well'
-    return None
-
-
-def _unlike(
-    quote: str, binding: Binding, found: _Found, values: Mapping[int, Value]
-) -> str | None:
-    """Say in what the prose differs from the run."""
-    if binding.kind == "given":
-        return None
-    value = values.get(binding.line, "nothing evaluated it")
-    if isinstance(value, str):
-        return f'"{quote}": {binding.why} gives no number: {value}'
-    if isinstance(value, bool):
-        return None if value else f'"{quote}": {binding.why} is not true'
-    if len(value) != len(found):
-        return f'"{quote}" has {len(found)} numbers, {binding.why} gives {len(value)}'
-    for (_, number), wanted in zip(found, value, strict=True):
-        if not _same(wanted, number):
-            return f'"{quote}": the run gives {wanted:.7g}, the page {number.text}'
-    return None
-
-
-def _same(value: float, number: Number) -> bool:
-    """Compare to the digits that the page shows; what has none, to a thousandth."""
-    step = number.step or abs(number.value) / 500
-    return abs(value - number.value) <= step / 2 + 1e-9 * abs(value)
-
-
-def _weight(number: Number) -> int:
-    """Count the digits that could differ; a number in words is as one digit."""
-    if number.kind == "word":
-        return 1
-    digits = re.sub(r"e-?\d+$", "", number.text)
-    decimals = len(re.sub(r"\D", "", digits.partition(".")[2]))
-    return max(len(re.sub(r"\D", "", digits).lstrip("0")), decimals)
-
-
-def _stated(
-    page: Page, prose: list[Passage], root: Path
-) -> tuple[dict[int, list[Fact]], str]:
-    """Give the numbers of the runs of each part, and all that the page runs."""
-    parts = sorted({passage.part for passage in prose} | {0})
-    stated: dict[int, list[Fact]] = {part: [] for part in parts}
-    texts = [(block.line, block.code) for block in page.blocks]
-    texts += [(b.output.line, b.output.text) for b in page.blocks if b.output]
-    for listing in page.listings:
-        with suppress(ListingError):  # The audit has said so.
-            section = find_section(root, listing.path, listing.section)
-            texts.append((listing.line, section.text))
-    for line, text in texts:
-        stated[max(part for part in parts if part <= line)] += facts(text)
-    return stated, "\n".join(text for _, text in texts)
 
 
 def _counts_headings(passage: Passage, number: Number) -> bool:
@@ -205,36 +95,57 @@ def _counts_headings(passage: Passage, number: Number) -> bool:
     )
 
 
-def _unbacked(
-    number: Number,
-    passage: Passage,
-    stated: dict[int, list[Fact]],
-    programs: str,
-    here: Path,
-) -> str | None:
-    """Say that nothing backs a number, unless something does."""
-    text, start, end = passage.text, number.start, number.end
-    if number.proved is False:
-        return f"{number.text}: recomputed, the equation does not hold"
-    if number.proved or _is_named(number, passage, programs, here):
-        return None
-    if _is_stated(number, passage, stated[passage.part]):
-        return None
-    everywhere = [fact for part in stated.values() for fact in part]
-    if _weight(number) > 3 and _is_stated(number, passage, everywhere):
-        return None
-    words = text[:start].split()[-2:], text[end:].split()[:2]
-    excerpt = " ".join([*words[0], number.text, *words[1]])
-    return (
-        f"{number.text} ({excerpt}) is backed by no run of this section: print it"
-        ' there, or bind it beside the text, as <!-- holds: "…" = … -->'
-    )
+class _Backing:
+    """What a page has behind its numbers, apart from the comments that bind them."""
+
+    def __init__(self, page: Page, prose: list[Passage], root: Path) -> None:
+        self._prose = prose
+        self._stated, self._programs = read_stated(page, prose, root)
+        self._here = root / page.path
+
+    def lacks(self, number: Number, passage: Passage) -> str | None:
+        """Say that nothing backs a number, unless something does."""
+        text, start, end = passage.text, number.start, number.end
+        if number.proved is False:
+            return f"{number.text}: recomputed, the equation does not hold"
+        if number.proved or _is_named(number, passage, self._programs, self._here):
+            return None
+        part = self._stated[passage.part]
+        if _is_stated(number, passage, part.facts):
+            return None
+        everywhere = [fact for each in self._stated.values() for fact in each.facts]
+        if weight(number) > 3 and _is_stated(number, passage, everywhere):
+            return None
+        if is_counted(number, passage, self._prose, part):
+            return None
+        words = text[:start].split()[-2:], text[end:].split()[:2]
+        excerpt = " ".join([*words[0], number.text, *words[1]])
+        reason = f"{number.text} ({excerpt}) is backed by no run of this section: "
+        if is_year(number.text):
+            # The list asks for a title, which is looked up.
+            return (
+                f"{reason}the year of a work is right if {LIST} has the work, in a line"
+            )
+        return (
+            f'{reason}print it there, or bind it beside the text, as <!-- holds: "…" = '
+            '… -->; what no run can know is given, <!-- given: "…": why -->'
+        )
+
+    def spare(self, quote: str, binding: Binding, places: list[Found]) -> str | None:
+        """Say that a reason is given for what needs none, so that the list is short."""
+        if binding.kind != "given" or not any(places):
+            return None
+        if any(
+            self.lacks(number, passage) for each in places for passage, number in each
+        ):
+            return None
+        return f'"{quote}" needs no reason: it is backed without one, so take it out'
 
 
 def _is_stated(number: Number, passage: Passage, stated: list[Fact]) -> bool:
     """Tell whether a run of the same part has the number, and how sure that is."""
-    weight = _weight(number)
-    if weight < 2 or math.isnan(number.value) or passage.title == "Sources":
+    digits = weight(number)
+    if digits < 2 or math.isnan(number.value) or passage.title == "Sources":
         return False
     near = stems([*number.before[:2], *number.after[:2]])
     if passage.row:
@@ -242,9 +153,9 @@ def _is_stated(number: Number, passage: Passage, stated: list[Fact]) -> bool:
     scales = (1, 100) if number.after[:1] == ("%",) else (1,)
     decimals = len(number.text.partition(".")[2])
     return any(
-        (weight > 2 or near & fact.words)
+        (digits > 2 or near & fact.words)
         and fact.places >= min(decimals, 1)
-        and any(_same(scale * fact.value, number) for scale in scales)
+        and any(same(scale * fact.value, number) for scale in scales)
         for fact in stated
     )
 

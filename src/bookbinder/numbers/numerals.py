@@ -45,6 +45,8 @@ _TIMES = {
     **{"halving": 1 / 2, "triple": 3, "triples": 3, "tripled": 3, "tenfold": 10},
     **{"dozen": 12, "quadruple": 4, "quadruples": 4, "quadrupled": 4},
 }
+MULTIPLES = {*_PARTS, *_TIMES}
+"""The words that measure, and count nothing: twice, half."""
 _SCALES = {
     **{"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9},
     **{"hundreds": 1e2, "thousands": 1e3, "millions": 1e6, "billions": 1e9},

@@ -15,6 +15,7 @@ COINED = {
     *("GPT-2", "GPT-3", "T5", "FlashAttention-2", "llama2.c", "H100", "H200"),
     *("float16", "float32", "float64", "bfloat16", "int8", "fp16", "fp32", "bf16"),
 }
+LIST = "src/bookbinder/numbers/works.txt"
 _HEAD = 3  # lines that say what the list is
 _NAME = re.compile(r"[^\W\d_][\w'-]*")
 
@@ -32,12 +33,32 @@ class Work:
 @cache
 def works() -> tuple[Work, ...]:
     """Read the list of works."""
-    lines = Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines()
-    rows = [[cell.strip() for cell in line.split("|")] for line in lines[_HEAD:]]
-    return tuple(
-        Work(year, tuple(names.split(", ")), title, frozenset(places.split(", ")))
-        for year, names, title, places in rows
-    )
+    return read_works(Path(__file__).with_suffix(".txt").read_text("utf-8"))
+
+
+def read_works(text: str) -> tuple[Work, ...]:
+    """Read a list of works.
+
+    Raises:
+        ValueError: If a line is none of a work.
+    """
+    found: list[Work] = []
+    for number, line in enumerate(text.splitlines()[_HEAD:], start=_HEAD + 1):
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) != 4 or not is_year(cells[0]):
+            raise ValueError(
+                f"{LIST}:{number}: wanted year | names | title | sections, the last "
+                f"empty if none is pointed to, not {line!r}"
+            )
+        year, names, title, places = cells
+        named = tuple(names.split(", "))
+        found.append(Work(year, named, title, frozenset(places.split(", "))))
+    return tuple(found)
+
+
+def is_year(text: str) -> bool:
+    """Tell whether a number may be the year of a work."""
+    return bool(_YEAR.match(text))
 
 
 def is_cited(text: str, start: int, end: int) -> bool:
@@ -51,7 +72,7 @@ def is_cited(text: str, start: int, end: int) -> bool:
         if title.start() < start < title.end():
             return any(work.title.startswith(title[1]) for work in works())
     named = _last_named(before)
-    if _YEAR.match(number):
+    if is_year(number):
         return any(work.year == number for work in named)
     kind = re.search(
         r"\b(section|table|figure|footnote|theorem|algorithm|equation)s?\s+"

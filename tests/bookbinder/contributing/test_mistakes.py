@@ -116,6 +116,31 @@ WRONG = {
     "a number that nothing backs": Mistake(
         "There are 1234 of them.~", "1234", "print it there, or bind it beside the text"
     ),
+    "a number that no run can know": Mistake(
+        "It is said in 17 languages.~",
+        "17 (said in 17 languages.)",
+        'what no run can know is given, <!-- given: "…": why -->',
+    ),
+    "a share that is bound as a percentage": Mistake(
+        '```python\nshare = 0.672\n```\n\n<!-- holds: "67 %" = share -->\n'
+        "It is 67 % of all.~",
+        "the run gives 0.672, the page 67",
+        "write 100 * (share)",
+    ),
+    "a work that is on no list": Mistake(
+        "It began with Nobody and Nemo (2031).~",
+        "2031",
+        "src/bookbinder/numbers/works.txt has the work, in a line",
+    ),
+    "a logarithm without a base": Mistake(
+        "```python\nhalf = 0.5\n```\n\n<!-- where: p = half; n = -0.693147 -->\n"
+        r"With $n = \log p$ it is negative.~",
+        r"\log has no base",
+        r"write \ln, or \log_2",
+    ),
+    "a chapter without exercises": Mistake(
+        "", "a chapter has two exercises, here are 0", "write each under a heading ###"
+    ),
     "a diagram that is not drawn": Mistake(
         "```mermaid\nflowchart LR~\n    accTitle: Two boxes\n"
         "    accDescr: One box leads to another box.\n"

@@ -143,6 +143,12 @@ def test_a_right_diagram_is_accepted() -> None:
             "page.md:9: the pass of this diagram: SyntaxError: unmatched ')'",
         ),
         (
+            "rand(B, T, D),",
+            "randn(B, T, D),",
+            "page.md:9: the pass of this diagram: NameError: name 'randn' is not "
+            "defined: import it above, in a line %% from ... import ...",
+        ),
+        (
             "A --> O[",
             "A --- O[",
             "page.md:19: this line of a diagram is not understood: "

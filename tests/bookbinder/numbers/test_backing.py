@@ -49,7 +49,8 @@ def problems(text: str) -> list[str]:
         'Less than half.\n\n<!-- holds: "than half" = min(heads) / 11 < 0.5 -->',
         'By **three** heads.\n\n<!-- holds: "three heads" = len(heads) -->',
         '<!-- holds: "| head |" = heads -->\n\n| head |\n|---|\n| 5 |\n| 7 |\n| 11 |',
-        '<!-- given: "two ways": a choice -->\nIn two ways.',
+        '<!-- given: "two hands": a choice -->\nBy two hands.',
+        "There are three heads.",
         r"And $\sqrt 4 = 2$.",
         "And $2^3 = 8$, from torch 2.13 on.",
         "In [issue #123](https://example.com/issues/123).",
@@ -70,7 +71,7 @@ def test_a_backed_number_is_accepted(text: str) -> None:
     [
         ("The mean is 2.566 here.", "2.566 (mean is 2.566 here.) is backed by no run"),
         ("It reads 64 layers.", "64 (It reads 64 layers.) is backed by no run"),
-        ("There are three heads.", "three (There are three heads.)"),
+        ("There are four heads.", "four (There are four heads.)"),
         ("There are 5 heads.", "5 (There are 5 heads.)"),
         ("It is 11.0000 long.", "11.0000 (It is 11.0000 long.)"),
         ("And $2^3 = 9$.", "9: recomputed, the equation does not hold"),
@@ -107,6 +108,7 @@ def test_a_number_that_nothing_backs_is_refused(text: str, words: str) -> None:
         ('By 5 ms.\n\n<!-- holds: "5 ms" = lost -->', "gives no number: NameError"),
         ('By 5 ms.\n\n<!-- holds: "5 ms" = "5" -->', None),
         ('<!-- given: "| a |": so -->\n\n| a |\n|---|\n| 5 |', "quote its rows"),
+        ('<!-- given: "three heads": so -->\nIn three heads.', "needs no reason"),
         ('By 5 ms.\n\n## B\n\n<!-- holds: "5 ms" = 5 -->', "no number in the words"),
     ],
 )

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 from inspect import signature
-from itertools import chain
+from itertools import chain, pairwise
 
 import pytest
 import torch
@@ -170,7 +170,7 @@ def test_stop_sequences_end_each_row_by_itself(model: GPT):
 def test_what_could_have_been_a_stop_is_given_at_the_end(model: GPT):
     settings = {"max_new_tokens": 5, "temperature": 0.0}
     (free,) = generate(model, PROMPTS[:1], **settings)
-    pairs = [*zip(free, free[1:], strict=False)]
+    pairs = [*pairwise(free)]
     never = next(token for token in range(V) if (free[-1], token) not in pairs)
     stop = [[free[-1], never]]
     assert generate(model, PROMPTS[:1], stop=stop, **settings) == [free]
