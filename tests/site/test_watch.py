@@ -171,9 +171,10 @@ def test_it_writes_what_the_library_writes_far_past_its_context(
         )
 
 
-# What the maps show: the opacity of each pixel, layer by layer, and their colors.
+# What the maps show in sight: the opacity of each pixel, layer by layer, and their colors.
 DRAWN = """() => [...document.querySelectorAll(".live canvas")].map((canvas) => {
-  const size = document.querySelectorAll(".strip span").length;
+  const shown = canvas.getBoundingClientRect().width / canvas.parentElement.clientWidth;
+  const size = Math.round(canvas.width / shown);
   const { data } = canvas.getContext("2d").getImageData(0, 0, size, size);
   return [...data].filter((_, at) => at % 4 === 3);
 })"""

@@ -37,17 +37,16 @@ export function strongest({ gpt, alphabet }, layer, head, position, count) {
   return ranked(row, count).map((s) => `${row[s].toFixed(2)} ${say(alphabet[gpt.tokens[s]])} at ${s}`);
 }
 
-// A map has one pixel for each weight, as opaque as it is large; CSS makes pixels large.
-// Only the rows from one position on are new: earlier ones are in the image already.
+// A map has one pixel for each weight, as opaque as it is large; CSS makes pixels large,
+// and cuts off those of positions that are not there. Only the rows from one position on
+// are new: earlier ones stand on the canvas already.
 export function drawMap(canvas, image, weights, from, size, [red, green, blue]) {
   const color = (blue << 16) | (green << 8) | red;
   const pixels = new Uint32Array(image.data.buffer); // opacity in the highest byte
   for (let t = from; t < size; t++) {
     for (let s = 0; s <= t; s++) pixels[t * image.width + s] = (Math.round(255 * weights[t * image.width + s]) << 24) | color;
   }
-  canvas.width = canvas.height = Math.max(1, size); // this clears it
-  // Small, and drawn often: not worth a trip to the graphics card.
-  if (size) canvas.getContext("2d", { willReadFrequently: true }).putImageData(image, 0, 0);
+  if (size > from) canvas.getContext("2d").putImageData(image, 0, 0, 0, from, size, size - from);
 }
 
 // A span for each token. Those that stay are left alone: it is called for each new one.

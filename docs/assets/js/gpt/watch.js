@@ -183,11 +183,11 @@ class Watch {
       heads.map((label, head) => {
         const radio = make("input", { type: "radio", name: "watched-head", checked: !layer && !head, onchange: () => this.pick(layer, head) });
         const name = make("span", { className: "name" }, make("b", { textContent: `${layer}.${head}` }), ` ${label}`);
-        const canvas = make("canvas", { "aria-hidden": "true" });
+        const canvas = make("canvas", { width: max_seq_len, height: max_seq_len, "aria-hidden": "true" });
         const image = new ImageData(max_seq_len, max_seq_len);
         const says = make("span", { className: "says" });
         canvas.addEventListener("pointermove", ({ offsetY }) => {
-          const row = Math.floor((offsetY / canvas.clientHeight) * gpt.tokens.length);
+          const row = Math.floor((offsetY / canvas.clientHeight) * max_seq_len);
           this.look(Math.min(row, gpt.tokens.length - 1));
         });
         const mark = make("span", { className: "mark" });
@@ -207,10 +207,11 @@ class Watch {
 
   drawMaps() {
     if (!this.model) return;
-    const { tokens, weights } = this.model.gpt;
+    const { tokens, weights, config } = this.model.gpt;
     if (!this.drawn) this.color = getComputedStyle(this.cells[0][0].canvas).color.match(/\d+/g);
     this.cells.forEach((heads, layer) => heads.forEach(({ canvas, image }, head) => drawMap(canvas, image, weights[layer][head], this.drawn, tokens.length, this.color)));
     this.drawn = tokens.length;
+    this.maps.style.setProperty("--zoom", tokens.length && config.max_seq_len / tokens.length);
     this.maps.classList.toggle("fine", tokens.length > 90);
   }
 
