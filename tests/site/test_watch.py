@@ -171,7 +171,7 @@ def test_it_writes_what_the_library_writes_far_past_its_context(
         )
 
 
-# What the maps show in sight: the opacity of each pixel, layer by layer, and their colors.
+# What the maps show in sight: opacities layer by layer, and their colors.
 DRAWN = """() => [...document.querySelectorAll(".live canvas")].map((canvas) => {
   const shown = canvas.getBoundingClientRect().width / canvas.parentElement.clientWidth;
   const size = Math.round(canvas.width / shown);

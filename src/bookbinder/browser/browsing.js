@@ -240,5 +240,24 @@ window.book = (() => {
     return { palette: palette(), contrasts: contrasts() };
   }
 
-  return { settled, shifts, everything, width, colors };
+  // Marks each element whose text is seen as that of another is: to judge the colors of
+  // one of them is enough.
+  function markAlike() {
+    grounds = new Map();
+    const looks = new Set();
+    for (const element of document.body.querySelectorAll("*")) {
+      const { color, fontSize, fontWeight } = getComputedStyle(element);
+      const look = [color, fontSize, fontWeight, background(element), faded(element)].join();
+      element.toggleAttribute("data-alike", looks.has(look));
+      if ([...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim()) && shown(element)) looks.add(look);
+    }
+  }
+
+  function faded(element) {
+    let opacity = 1;
+    for (let each = element; each; each = each.parentElement) opacity *= getComputedStyle(each).opacity;
+    return opacity;
+  }
+
+  return { settled, shifts, everything, width, colors, markAlike };
 })();
