@@ -7,6 +7,7 @@ over would be shown and never run. What it refuses, it refuses with a line.
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from bookbinder.reading.bindings import Binding, read_binding
@@ -45,16 +46,27 @@ class Page:
     images: list[Image] = field(default_factory=list[Image])
     callouts: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     bindings: list[Binding] = field(default_factory=list[Binding])
-    problems: list[Problem] = field(default_factory=list[Problem])
+    refused: list[Problem] = field(default_factory=list[Problem])
 
     @property
     def blocks(self) -> list[Block]:
         """Every run block, in the order of the page."""
         return [block for chain in self.chains for block in chain.blocks]
 
+    # Found when somebody asks: not all who read a page want its blocks compiled.
+    @cached_property
+    def problems(self) -> list[Problem]:
+        """All that would not be run, or not be understood."""
+        in_blocks = [
+            Problem(self.path, block.line + line, reason)
+            for block in self.blocks
+            for line, reason in code_problems(block.code)
+        ]
+        return sorted([*self.refused, *in_blocks], key=lambda problem: problem.line)
+
     def refuse(self, line: int, reason: str) -> None:
         """Note a problem at a line of this page."""
-        self.problems.append(Problem(self.path, line, reason))
+        self.refused.append(Problem(self.path, line, reason))
 
 
 def split_lines(text: str) -> list[str]:
@@ -104,16 +116,12 @@ def read_page(text: str, path: str) -> Page:
         marker = _read_prose(page, line, number)
     if marker:
         page.refuse(marker[1], f"no fence follows the marker {marker[0]}")
-    for block in page.blocks:
-        for line, reason in code_problems(block.code):
-            page.refuse(block.line + line, reason)
     for binding in page.bindings:
         above = [block for block in page.blocks if block.line < binding.line]
         for block in above[-1:] or page.blocks[:1]:
             block.bindings.append(binding)
     for line, reason in unpaired(page.callouts):
         page.refuse(line, reason)
-    page.problems.sort(key=lambda problem: problem.line)
     return page
 
 

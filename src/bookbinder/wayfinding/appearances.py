@@ -164,6 +164,8 @@ def _imported(
     code: str, offered: dict[str, frozenset[str]], gathered: dict[str, str]
 ) -> Iterator[str]:
     """Give the full names of what is imported; what no module offers has none."""
+    if PACKAGE not in code:
+        return  # Most blocks go on from others, and to parse them takes its time.
     try:
         tree = ast.parse(code)
     except SyntaxError:
