@@ -102,6 +102,11 @@ BROKEN = {
         ),
         "at 360 px letters too small to read in A: label",
     ),
+    "smaller on a desk": (
+        "<style>@media (min-width: 720px) {article figure svg {width:30px}}</style>"
+        f'<figure class="figure">{SVG.format(TEXT.format(2, "#777"))}</figure>',
+        "at 1440 px letters too small to read in A: label",
+    ),
     "cut short": (
         '<p class="md-footer"><span class="md-ellipsis" style="display:block;'
         'width:3em;overflow:hidden;white-space:nowrap">A long name</span></p>',
@@ -123,6 +128,17 @@ BROKEN = {
         '<button tabindex="-1">Go</button>',
         'no keyboard reaches <button tabindex="-1">Go',
     ),
+    "no keyboard outside": (
+        '</article><a href="/" tabindex="-1">Home</a>',
+        'no keyboard reaches <a href="/" tabindex="-1">Home',
+    ),
+    "no keyboard for a label": (
+        '<label>Tab <input type="radio" style="display:none"></label>',
+        "no keyboard reaches <label>Tab",
+    ),
+    "fades": ('<p style="transition:color 1s">x</p>', "it moves for who asked"),
+    "turns": ('<p style="animation:turn 1s">x</p>', "it moves for who asked"),
+    "glides": ('<p style="scroll-behavior:smooth">x</p>', "it moves for who asked"),
     "image without alt": ('<img src="data:image/gif;base64,">', "an image without alt"),
     "pale text": ('<p style="color:#bbb;background:#fff">pale</p>', "light: contrast"),
     "pale diagram": (
@@ -158,14 +174,32 @@ def test_a_broken_frame_is_reported(
 
 BARRIERS = {
     "no text alternative": ('<img src="data:,">', ["light, at 1440 px: image-alt"]),
-    "pale in the dark": (
-        '<p style="color:#666">pale</p>',
+    # Of texts that look alike one is judged: none of the first, which axe passes over.
+    "pale, the last of many": (
+        """<style>.dim {color:#666} .pale {color:#999} div p {margin:0}</style><div>
+        <p class="dim">x</p><p class="pale">x</p>
+        <p class="dim" style="visibility:hidden">no</p>
+        <p class="pale" style="visibility:hidden">no</p>
+        <p class="dim" style="margin-left:-999px; width:99px">no</p>
+        <p class="pale" style="margin-left:-999px; width:99px">no</p>
+        <button disabled style="all:unset"><span class="dim">no</span>
+        <span class="pale">no</span></button>
+        <section style="background-image:linear-gradient(#111, #111)">
+        <p class="dim">no</p><p class="pale">no</p></section>
+        <p>fine</p><p>fine</p><p class="dim">dim</p><p class="pale">pale</p></div>""",
+        ["light, at 1440 px: color-contrast", "dark, at 360 px: color-contrast"],
+    ),
+    "pale where it lies": (
+        """<style>@media (prefers-color-scheme: dark) {i {background:#fff}}</style>
+        <i style="position:absolute; top:99px; height:99px; width:99px"></i><p>fine</p>
+        <p style="position:absolute; top:120px; margin:0">pale</p>""",
         ["dark, at 360 px: color-contrast"],
     ),
     "on a phone": (
-        """<style>@media (max-width: 500px) {#menu{display:block!important}}</style>
+        """<style>@media (max-width: 500px) {#menu{display:block!important}}
+        @media (min-width: 500px) {body{background:#000; color:#fff}}</style>
         <button id="menu" style="display:none"></button>""",
-        ["dark, at 360 px: button-name"],
+        ["dark, at 360 px: button-name", "light, at 1440 px: the page is not light"],
     ),
 }
 
@@ -210,11 +244,9 @@ def test_what_a_policy_forbids_is_reported(
 
 
 def test_a_page_that_moves_is_reported(show: Open) -> None:
-    late = """<script>
-    setTimeout(() => document.querySelector("h1").style.marginTop = "200px", 50);
-    </script>"""
-    window = show(HEAD + RIGHT.replace("</article>", f"{late}</article>"))
-    window.page.wait_for_timeout(200)
+    window = show(HEAD + RIGHT)
+    window.page.evaluate("document.querySelector('h1').style.marginTop = '200px'")
+    window.page.wait_for_function("() => noted.shift", timeout=20_000)
     problems = page_problems(window)
     assert len(problems) == 1
     assert problems[0].startswith("what was shown moved by 0.")

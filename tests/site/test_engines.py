@@ -17,6 +17,10 @@ from urllib.parse import urljoin
 
 import pytest
 
+from bookbinder.browser.browsing import DESKTOP, Window, page_problems
+from bookbinder.browser.serving import served
+from bookbinder.publishing.publish import publish
+
 pytestmark = pytest.mark.slow
 
 # This page is filled by the publishing step, out of records of the tests.
@@ -116,6 +120,45 @@ def test_both_engines_make_the_same_book(built: Path, other: Path) -> None:
     assert total["formulas"] > 1000
     assert total["diagrams"] > 20
     assert total["figures"] > 30
+
+
+@pytest.mark.browser
+def test_what_the_other_engine_made_is_published_and_read(
+    other: Path, opened: Window, tmp_path: Path
+) -> None:
+    """Two pages are as good as all, and take a moment."""
+    book, site = tmp_path / "book", tmp_path / "site"
+    shutil.copytree(other / "assets", site / "assets")
+    shutil.copy(other / "search.json", site)
+    for page in ("index", "chapters/07-padding"):
+        html = Path(page.removesuffix("index"), "index.html")
+        for source, copy in (
+            (other / html, site / html),
+            (other.parent / "docs" / f"{page}.md", book / "docs" / f"{page}.md"),
+        ):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, copy)
+    for name in ("docs/assets", "mkdocs.yml", "src"):
+        (book / name).symlink_to(other.parent / name)
+    publish(site, book)
+    chapter = "chapters/07-padding/index.html"
+    before, after = ((at / chapter).read_text("utf-8") for at in (other, site))
+    assert read(before, "") == read(after, "")
+    assert 'id="block-1"' not in before
+    assert 'id="block-1"' in after
+    assert "This page to take away: " in after
+    with served(site) as url:
+        opened.open(f"{url}chapters/07-padding/")
+        assert page_problems(opened) == []
+        # A corner that heads nothing is no heading any more.
+        assert opened.page.locator("th:empty").count() == 0
+        opened.resize(DESKTOP)
+        opened.page.wait_for_load_state("networkidle")
+        opened.page.locator(".md-search__button").click()
+        opened.page.locator("dialog input").first.fill("key_padding_mask")
+        result = opened.page.get_by_role("option", name="Masks the other way around")
+        result.wait_for(timeout=20_000)
+        assert opened.complaints == []
 
 
 RIGHT = """<body><article><h1>Page</h1><p>Two words <a href="../x/#y">more</a>.</p>

@@ -76,7 +76,7 @@ def test_search_finds_words_of_a_page(address: str, browser: Browser) -> None:
     try:
         page.goto(address)
         # The theme has taken hold of the page once it has set this.
-        page.wait_for_function("window.component$")
+        page.wait_for_function("() => window.component$")
         page.locator(".md-search__input").click()
         page.keyboard.type("transformer")
         page.locator(".md-search-result__link").first.wait_for(timeout=20_000)

@@ -15,7 +15,10 @@ _ROOT = Path(__file__).resolve().parents[3]
 # name for whoever listens, and words of code in colors that others have already: axe
 # would look at each for seconds and find nothing.
 _THIN = """(frame) => {
-  if (!frame) document.querySelectorAll(".md-sidebar").forEach((part) => part.remove());
+  // Out of sight: without them the theme fails, and follows the system no more.
+  for (const part of frame ? [] : document.querySelectorAll(".md-sidebar")) {
+    part.style.display = "none";
+  }
   for (const formula of document.querySelectorAll(".katex-html, .katex-mathml")) {
     formula.textContent = formula.textContent;
   }
@@ -66,6 +69,8 @@ def barriers(window: Window, *, frame: bool = False) -> list[str]:
         window.resize(width)
         page.emulate_media(color_scheme=palette)
         page.evaluate("book.settled()")
+        if page.evaluate("book.palette()") != palette:
+            found.append(f"{palette}, at {width} px: the page is not {palette}")
         violations: list[dict[str, str]] = page.evaluate(_ASK)
         for each in violations:
             what = f"{each['id']}, {each['help']}: {each['html'][:120]}"

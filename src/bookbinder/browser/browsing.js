@@ -4,9 +4,9 @@
 window.book = (() => {
   const DRAWN = "pre, code, svg, .katex, .book-error, script, style, noscript";
 
-  // Below this a page is a phone's, on which no letter of a picture is smaller than that.
+  // Up to this width a page is a phone's. No letter of a picture is smaller than that.
   const PHONE = 720;
-  const LEAST_LETTERS = 9;
+  const leastLetters = (width) => (width > PHONE ? 8 : 9);
 
   const excerpt = (text, at) => text.slice(Math.max(0, at - 15), at + 25).trim().replace(/\s+/g, " ");
 
@@ -102,14 +102,14 @@ window.book = (() => {
       if (shown(name) && name.scrollWidth > name.clientWidth + 1) found.push(`a name is cut short: ${name.textContent.trim()}`);
     }
     for (const svg of document.querySelectorAll("figure svg")) {
-      if (clientWidth > PHONE || !shown(svg)) continue;
+      if (!shown(svg)) continue;
       const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
-      const small = [...svg.querySelectorAll("text")].find((text) => parseFloat(getComputedStyle(text).fontSize) * scale < LEAST_LETTERS);
+      const small = [...svg.querySelectorAll("text")].find((text) => parseFloat(getComputedStyle(text).fontSize) * scale < leastLetters(clientWidth));
       if (small) found.push(`letters too small to read in ${nameOf(svg)}: ${small.textContent.trim()}`);
     }
-    // What a frame hides cannot be scrolled to, and is as bad.
+    // What a frame hides cannot be scrolled to, and is as bad: but of a live map the rest is empty.
     for (const element of document.querySelectorAll("article *")) {
-      if (element.closest("svg, .katex, .headerlink") || !shown(element)) continue;
+      if (element.closest("svg, .katex, .headerlink, .live .frame > canvas") || !shown(element)) continue;
       const box = element.getBoundingClientRect();
       if (box.width && box.right > clientWidth + 1 && !scrollable(element)) {
         found.push(`<${element.tagName.toLowerCase()}> sticks out of the page: ${element.textContent.trim().slice(0, 30)}`);
@@ -146,13 +146,29 @@ window.book = (() => {
       const named = link.textContent.trim() || link.title || nameOf(link) || link.querySelector("img[alt]");
       if (!named) found.push(`a link or button without a name: ${link.outerHTML.slice(0, 60)}`);
     }
-    for (const control of document.querySelectorAll("article :is(a[href], button, summary, input, select, textarea)")) {
+    for (const control of document.querySelectorAll("a[href], button, summary, input, select, textarea")) {
       // What else is in a row of tabs is for the mouse; the keyboard moves from tab to tab.
-      if (control.tabIndex < 0 && !control.closest(".tabbed-labels, .tabbed-control")) found.push(`no keyboard reaches ${control.outerHTML.slice(0, 60)}`);
+      // What empties the search, or leads back to the top, the keyboard has of its own.
+      const spared = ".tabbed-labels, .tabbed-control, .md-top, [type=reset]";
+      if (control.tabIndex < 0 && shown(control) && !control.closest(spared)) found.push(`no keyboard reaches ${control.outerHTML.slice(0, 60)}`);
+    }
+    for (const label of document.querySelectorAll("article label")) {
+      if (shown(label) && label.control && !shown(label.control)) found.push(`no keyboard reaches ${label.outerHTML.slice(0, 60)}`);
     }
     for (const image of document.querySelectorAll("img:not([alt])")) found.push(`an image without alt: ${image.src}`);
     if (!document.documentElement.lang) found.push("the page does not say its language");
     return found;
+  }
+
+  // Whoever opens pages here has asked that nothing moves.
+  function motion() {
+    const slow = (times) => times.split(",").some((time) => parseFloat(time) > 0.001);
+    const moves = (element) => {
+      const { scrollBehavior, transitionDuration, animationName, animationDuration } = getComputedStyle(element);
+      return scrollBehavior === "smooth" || slow(transitionDuration) || (animationName !== "none" && slow(animationDuration));
+    };
+    const found = [...document.querySelectorAll("html, body :not(.katex *, svg *)")].find(moves);
+    return found ? [`it moves for who asked that nothing does: ${found.outerHTML.slice(0, 60)}`] : [];
   }
 
   function channels(color) {
@@ -195,6 +211,7 @@ window.book = (() => {
   }
 
   function palette() {
+    grounds = new Map();
     const body = document.body;
     const paper = background(body);
     const ink = parse(getComputedStyle(document.querySelector("article") ?? body).color);
@@ -229,35 +246,49 @@ window.book = (() => {
 
   function everything() {
     openAll();
-    return [...leftovers(), ...drawings(), ...structure()];
+    return [...leftovers(), ...drawings(), ...structure(), ...motion()];
   }
 
   // A change of the palette may fade; what is asked is how it ends.
   async function colors() {
     await settled();
     for (const fade of document.getAnimations()) fade.finish();
-    grounds = new Map();
     return { palette: palette(), contrasts: contrasts() };
   }
 
   // Marks each element whose text is seen as that of another is: to judge the colors of
-  // one of them is enough.
+  // one of them is enough, if axe does judge that one. Of a single letter it says nothing.
   function markAlike() {
-    grounds = new Map();
+    const stands = new Map();
     const looks = new Set();
     for (const element of document.body.querySelectorAll("*")) {
-      const { color, fontSize, fontWeight } = getComputedStyle(element);
-      const look = [color, fontSize, fontWeight, background(element), faded(element)].join();
-      element.toggleAttribute("data-alike", looks.has(look));
-      if ([...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim()) && shown(element)) looks.add(look);
+      const style = getComputedStyle(element);
+      const look = [style.color, style.fontSize, style.fontWeight, style.textShadow, standing(element, style, stands)].join();
+      const text = [...element.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE).map((node) => node.data.trim()).join("");
+      element.toggleAttribute("data-alike", looks.has(look) || text.length < 2);
+      if (!looks.has(look) && judged(element, text)) looks.add(look);
     }
   }
 
-  function faded(element) {
-    let opacity = 1;
-    for (let each = element; each; each = each.parentElement) opacity *= getComputedStyle(each).opacity;
-    return opacity;
+  // What a text is seen on: each color and picture behind it, how faded, and as what it
+  // lies over others, if it does.
+  function standing(element, style, stands) {
+    const above = stands.get(element.parentElement) ?? "";
+    const { backgroundColor, backgroundImage, opacity, filter, position, mixBlendMode } = style;
+    const own = [backgroundColor, backgroundImage, opacity, filter, mixBlendMode].join();
+    let all = own === "rgba(0, 0, 0, 0),none,1,none,normal" ? above : `${above}/${own}`;
+    if (["absolute", "fixed", "sticky"].includes(position)) all += `@${element.getAttribute("class")}`;
+    stands.set(element, all);
+    return all;
   }
 
-  return { settled, shifts, everything, width, colors, markAlike };
+  // Of what nobody sees, and of what cannot be used, axe says nothing either.
+  function judged(element, text) {
+    if (!/[\p{L}\p{N}]{2}/u.test(text) || element.closest(":disabled, [aria-disabled=true], [inert], [aria-hidden=true]")) return false;
+    if (element.closest("label")?.control?.disabled) return false;
+    const { left, right, bottom, width, height } = element.getBoundingClientRect();
+    return element.checkVisibility({ visibilityProperty: true, opacityProperty: true }) && width > 1 && height > 1 && right > 0 && bottom > 0 && left < innerWidth;
+  }
+
+  return { settled, shifts, everything, width, palette, colors, markAlike };
 })();
