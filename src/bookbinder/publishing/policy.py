@@ -19,6 +19,8 @@ HEADERS = "_headers"
 
 _SCRIPT = re.compile(r"<script\b([^>]*)>(.*?)</script>", re.DOTALL)
 _STYLE = re.compile(r"<style\b([^>]*)>(.*?)</style>", re.DOTALL)
+# Zensical's script adds the style of its search to a page that has come.
+_ADDED = re.compile(r'\("style",\{\},(\w+)\.toString\(\)\)')
 _TYPE = re.compile(r'\btype="?([^"\s>]+)')
 # What else is written into a page as a script is data, which no browser runs.
 _RUNS = ("", "module", "text/javascript")
@@ -30,27 +32,33 @@ def write_headers(site: Path) -> None:
     Args:
         site: The built site.
     """
-    pages = (file.read_text("utf-8") for file in sorted(site.rglob("*.html")))
+    pages, files = (
+        [file.read_text("utf-8") for file in sorted(site.glob(kind))]
+        for kind in ("**/*.html", "assets/javascripts/*.js")
+    )
     lines = [
         "/*",
-        f"  Content-Security-Policy: {policy(pages)}",
+        f"  Content-Security-Policy: {policy(pages, files)}",
         "  X-Content-Type-Options: nosniff",
         "",
     ]
     write_whole(site / HEADERS, "\n".join(lines))
 
 
-def policy(pages: Iterable[str]) -> str:
+def policy(pages: Iterable[str], files: Iterable[str] = ()) -> str:
     """Give the strictest policy under which pages do all that they do.
 
     Args:
         pages: The HTML of each.
+        files: The scripts of the theme.
     """
     scripts: set[str] = set()
     styles: set[str] = set()
     for page in pages:
         scripts.update(_hash(text) for text in _inline_scripts(page))
         styles.update(_hash(text) for _, text in _STYLE.findall(page))
+    for file in files:
+        styles.update(_hash(text) for text in _added_styles(file))
     return "; ".join(
         [
             "default-src 'none'",
@@ -75,6 +83,11 @@ def _inline_scripts(page: str) -> Iterable[str]:
         kind = _TYPE.search(attributes)
         if not re.search(r"\bsrc=", attributes) and (kind[1] if kind else "") in _RUNS:
             yield text
+
+
+def _added_styles(script: str) -> Iterable[str]:
+    for name in _ADDED.findall(script):
+        yield from re.findall(rf"\b{name}='([^'\\]*)'", script)
 
 
 def _hash(text: str) -> str:

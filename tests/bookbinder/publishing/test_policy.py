@@ -33,6 +33,16 @@ def test_what_is_written_into_a_page_is_allowed_by_its_text() -> None:
     assert directives["style-src"] == f"'self' {hash_of('p{}')}"
 
 
+def test_a_style_that_a_script_of_the_theme_adds_is_allowed_by_its_text() -> None:
+    script = (
+        """var a=1,Tc='p{color:red}',b='q{}';o.append(C("style",{},Tc.toString()))"""
+    )
+    directives = dict(
+        part.partition(" ")[::2] for part in policy([], [script]).split("; ")
+    )
+    assert directives["style-src"] == f"'self' {hash_of('p{color:red}')}"
+
+
 def test_the_headers_are_for_every_file(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "index.html").write_text("<script>a</script>", "utf-8")
