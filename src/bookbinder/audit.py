@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from bs4 import BeautifulSoup, Tag
 
+from bookbinder.reading.chaining import chain_problems
 from bookbinder.reading.inert import INERT_LANGUAGES
 from bookbinder.reading.listings import ListingError, find_section
 from bookbinder.reading.pages import Page, Problem
@@ -43,6 +44,11 @@ _LEFTOVERS = {
 
 def audit(page: Page, root: Path) -> list[Problem]:
     """Give every problem of a page that can be seen without running it."""
+    problems = {*page.unbound, *_audited(page, root)}
+    return sorted(problems, key=lambda problem: problem.line)
+
+
+def _audited(page: Page, root: Path) -> list[Problem]:
     problems = [*page.problems]
     expected_listings: list[str] = []
     for listing in page.listings:
@@ -65,15 +71,18 @@ def audit(page: Page, root: Path) -> list[Problem]:
     problems += _images(page, html)
     problems += _disguises(page, html)
     problems += _leftovers(page, html)
-    problems += _held(page, root)
-    return sorted(set(problems), key=lambda problem: problem.line)
+    return [*problems, *chain_problems(page), *_held(page, root)]
 
 
 def _held(page: Page, root: Path) -> list[Problem]:
     """Hold diagrams, shapes, names, links and symbols against what they stand for."""
     # They ask PyTorch, which is imported where it is first needed.
     from bookbinder.flows.passes import diagram_problems
+    from bookbinder.names.announcing import listing_problems
     from bookbinder.names.backticks import name_problems
+    from bookbinder.names.commands import command_problems
+    from bookbinder.names.confusing import confusion_problems
+    from bookbinder.names.entries import entry_problems
     from bookbinder.names.links import link_problems
     from bookbinder.names.prose_shapes import prose_shape_problems
     from bookbinder.names.symbols import symbol_problems
@@ -81,7 +90,11 @@ def _held(page: Page, root: Path) -> list[Problem]:
     return [
         *diagram_problems(page),
         *prose_shape_problems(page, root),
+        *listing_problems(page, root),
         *name_problems(page, root),
+        *confusion_problems(page, root),
+        *command_problems(page, root),
+        *entry_problems(page, root),
         *link_problems(page, root),
         *symbol_problems(page, root),
     ]

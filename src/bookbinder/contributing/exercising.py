@@ -4,6 +4,7 @@ What a grader says is an output of its page, and compared there. Here the output
 counted: a grader that lets a wrong answer pass would say ``right`` once more.
 """
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -80,3 +81,28 @@ def _lacks(exercise: _Exercise) -> Iterator[str]:
         )
     elif len({*refused}) < 2:
         yield "the grader says the same of every answer: say what is wrong with each"
+    for words in _said_twice(exercise.code):
+        yield f"two checks of the grader say {words}: say what each of them finds"
+
+
+def _said_twice(code: str) -> Iterator[str]:
+    """Give the words that a grader has for two different mistakes."""
+    try:
+        statements = ast.parse(code).body
+    except SyntaxError:
+        return  # It is told at its own line.
+    for grader in statements:
+        if isinstance(grader, ast.FunctionDef) and _GRADER.match(f"def {grader.name}("):
+            said = [*_words(grader)]
+            yield from (each for each in dict.fromkeys(said) if said.count(each) > 1)
+
+
+def _words(grader: ast.FunctionDef) -> Iterator[str]:
+    for node in ast.walk(grader):
+        match node:
+            case ast.Assert(msg=ast.expr() as words):
+                yield ast.unparse(words)
+            case ast.Raise(exc=ast.Call(args=[words, *_])):
+                yield ast.unparse(words)
+            case _:
+                pass

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from torch.utils._pytree import tree_leaves
@@ -103,15 +104,24 @@ def _reachable(start: str, drawn: Mapping[tuple[str, str], Arrow]) -> set[str]:
     return found
 
 
-def _word_problems(arrow: Arrow, operations: set[str]) -> Iterator[tuple[int, str]]:
-    """Find a word on an arrow that promises what the pass does not do there."""
-    if operations == {""}:
+def _word_problems(arrow: Arrow, operations: list[str]) -> Iterator[tuple[int, str]]:
+    """Find words on an arrow for what the pass does not do there, or not in turn."""
+    if {*operations} == {""}:
         return  # Numbers of plain Python remember their parents, not how.
+    where = f"the arrow from {arrow.start} to {arrow.end} says"
+    steps: list[tuple[int, str, list[int]]] = []
     for words, wanted in _OPERATIONS:
         said = re.search(rf"(?<![\w-])(?:{words})(?![\w-])", arrow.label)
-        if said and not wanted & operations:
+        done = [at for at, name in enumerate(operations) if name in wanted]
+        if said and not done:
+            there = ", ".join(sorted({*operations})) or "nothing"
+            yield arrow.line, f"{where} {said[0]!r}, but the pass does {there} there"
+        elif said:
+            steps.append((said.start(), said[0], done))
+    for (_, one, first), (_, other, then) in pairwise(sorted(steps)):
+        if min(first) > max(then):
             yield (
                 arrow.line,
-                f"the arrow from {arrow.start} to {arrow.end} says {said[0]!r}, but "
-                f"the pass does {', '.join(sorted(operations)) or 'nothing'} there",
+                f"{where} {one!r} before {other!r}, but the pass does them the other "
+                "way around",
             )

@@ -16,7 +16,13 @@ from torch import nn
 
 import tested_transformer
 from bookbinder.flows.arrows import arrow_problems
-from bookbinder.flows.flowcharts import SHAPE, Flowchart, FlowchartError, read_flowchart
+from bookbinder.flows.flowcharts import (
+    SHAPE,
+    Flowchart,
+    FlowchartError,
+    Node,
+    read_flowchart,
+)
 from bookbinder.flows.shapes import SIZES, shape_problems
 from bookbinder.flows.tracing import PAGE, Flow, traced
 from bookbinder.reading.pages import Page, Problem
@@ -38,7 +44,12 @@ def diagram_problems(page: Page) -> list[Problem]:
         except FlowchartError as error:
             found = [(error.line, str(error))] if SHAPE.search(source) else []
         else:
-            found = [*_word_problems(chart, rest), *_pass_problems(chart, page)]
+            found = [
+                *_word_problems(chart, rest),
+                *_answer_problems(chart),
+                *_untold_problems(chart),
+                *_pass_problems(chart, page),
+            ]
         problems += [Problem(page.path, start + 1 + at, reason) for at, reason in found]
     return problems
 
@@ -62,6 +73,49 @@ def _word_problems(chart: Flowchart, rest: str) -> Iterator[tuple[int, str]]:
         for word in _WORD.findall(SHAPE.sub("", label).replace("<br/>", " ")):
             if not known & {_stem(word), *map(_stem, word.split("-"))}:
                 yield line, f"the diagram says {word!r}, which the page never does"
+
+
+def _answer_problems(chart: Flowchart) -> Iterator[tuple[int, str]]:
+    """Find a question with two answers of a kind, or one that is only affirmed."""
+    for node in chart.nodes:
+        answers = [arrow for arrow in chart.arrows if arrow.start == node]
+        said = [arrow.label for arrow in answers]
+        for arrow in answers:
+            if arrow.label in ("yes", "no") and said.count(arrow.label) > 1:
+                yield arrow.line, f"two arrows from {node} say {arrow.label!r}"
+            elif arrow.label == "yes" and "no" not in said:
+                yield arrow.line, f"an arrow from {node} says 'yes', and none says 'no'"
+
+
+def _untold_problems(chart: Flowchart) -> Iterator[tuple[int, str]]:
+    """Find bare arrows that the description does not tell, where no pass is run.
+
+    Who hears the description learns of each of them in one clause that names both ends.
+    """
+    said = [text for _, text in chart.spoken[1:]]
+    clauses = [_named(clause) for text in said for clause in re.split("[.;]", text)]
+    shaped = any(SHAPE.search(label) for _, label in chart.labels)
+    if chart.code or shaped or not clauses:
+        return
+    titles = {name: _title(node) for name, node in chart.nodes.items()}
+    for arrow in chart.arrows:
+        ends = titles[arrow.start], titles[arrow.end]
+        wanted = _named(" ".join(ends))
+        if not arrow.label and not any(wanted <= clause for clause in clauses):
+            yield (
+                arrow.line,
+                f"accDescr has no sentence with both ends of this arrow, {ends[0]!r} "
+                f"and {ends[1]!r}",
+            )
+
+
+def _title(node: Node) -> str:
+    """Give the first line of a box, without what makes it bold."""
+    return re.sub("[`*]", "", node.label.partition("<br/>")[0])
+
+
+def _named(text: str) -> set[str]:
+    return {_stem(word) for word in _WORD.findall(text)}
 
 
 def _stem(word: str) -> str:

@@ -28,8 +28,9 @@ class Flow(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        # For each tensor, by id, what wrote it: an operation, and what that read.
-        self._made: dict[int, list[tuple[str, list[int]]]] = {}
+        # For each tensor, by id, what wrote it: when, an operation, what that read.
+        self._made: dict[int, list[tuple[int, str, list[int]]]] = {}
+        self._steps_done = 0
         self._sharing: dict[int, list[int]] = {}
         # An id belongs to a living object alone, so none of them may die.
         self._kept: dict[int, Tensor] = {}
@@ -54,7 +55,8 @@ class Flow(TorchDispatchMode):
                 for written in _tensors(value):
                     made += [self._kept[i] for i in self._sharing[_memory(written)]]
         inputs = [id(tensor) for tensor in given]
-        step = func.overloadpacket.__name__, inputs
+        self._steps_done += 1
+        step = self._steps_done, func.overloadpacket.__name__, inputs
         for tensor in {id(tensor): tensor for tensor in made}:
             self._made.setdefault(tensor, []).append(step)
         return result
@@ -66,7 +68,7 @@ class Flow(TorchDispatchMode):
 
     def sources(
         self, values: Iterable[Any], nodes: Mapping[int, str]
-    ) -> dict[str, set[str]]:
+    ) -> dict[str, list[str]]:
         """Find out of which nodes values were made, with no other node between.
 
         Args:
@@ -75,47 +77,50 @@ class Flow(TorchDispatchMode):
             nodes: The node of each value that has one, by the value's id.
 
         Returns:
-            The operations on the way from each node, as far as they have names.
+            The operations on the way from each node, in their order, as far as they
+            have names.
         """
-        made_of: dict[int, list[tuple[str, int]]] = {}
+        made_of: dict[int, list[tuple[int, str, int]]] = {}
         waiting = [*values]
         start = {id(value) for value in waiting}
         seen = {*start}
         while waiting:
             value = waiting.pop()
-            for name, inputs in self._steps(value):
+            for when, name, inputs in self._steps(value):
                 for source in inputs:
-                    made_of.setdefault(id(source), []).append((name, id(value)))
+                    made_of.setdefault(id(source), []).append((when, name, id(value)))
                     if id(source) not in seen and id(source) not in nodes:
                         waiting.append(source)
                     seen.add(id(source))
-        operations: dict[str, set[str]] = {}
+        operations: dict[str, set[tuple[int, str]]] = {}
         for value in (seen & nodes.keys()) - start:
-            names = _operations_from(value, made_of, nodes)
-            operations.setdefault(nodes[value], set()).update(names)
-        return operations
+            done = _operations_from(value, made_of, nodes)
+            operations.setdefault(nodes[value], set()).update(done)
+        return {node: [name for _, name in sorted(o)] for node, o in operations.items()}
 
-    def _steps(self, value: Any) -> list[tuple[str, list[Any]]]:
+    def _steps(self, value: Any) -> list[tuple[int, str, list[Any]]]:
         if isinstance(value, Tensor):
             return [
-                (name, [self._kept[source] for source in inputs])
-                for name, inputs in self._made.get(id(value), [])
+                (when, name, [self._kept[source] for source in inputs])
+                for when, name, inputs in self._made.get(id(value), [])
             ]
-        return [("", getattr(value, "parents", []))]
+        return [(0, "", getattr(value, "parents", []))]
 
 
 def _operations_from(
-    value: int, made_of: dict[int, list[tuple[str, int]]], nodes: Mapping[int, str]
-) -> set[str]:
-    names: set[str] = set()
+    value: int,
+    made_of: dict[int, list[tuple[int, str, int]]],
+    nodes: Mapping[int, str],
+) -> set[tuple[int, str]]:
+    done: set[tuple[int, str]] = set()
     waiting, seen = [value], {value}
     while waiting:
-        for name, target in made_of.get(waiting.pop(), []):
-            names.add(name)
+        for when, name, target in made_of.get(waiting.pop(), []):
+            done.add((when, name))
             if target not in seen and target not in nodes:
                 seen.add(target)
                 waiting.append(target)
-    return names
+    return done
 
 
 class Steps:

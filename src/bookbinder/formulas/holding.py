@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bookbinder.formulas.computing import Formula, UnboundError
+from bookbinder.formulas.costs import columns, is_uncounted
 from bookbinder.formulas.cutting import UnreadableError
 from bookbinder.formulas.statements import read_statements, read_term
 from bookbinder.formulas.terms import Raw, Statement, Symbol, Term, symbols_in
@@ -55,6 +56,10 @@ def formula_problems(page: Page, values: Mapping[int, Terms | str]) -> list[Prob
                     Problem(page.path, binding.line, f"where: {reason}")
                     for reason in _unlike(read)
                 ]
+    added_up = set[int]()
+    for lines, reason in columns(page, known):
+        added_up |= lines
+        problems += [Problem(page.path, min(lines), reason)] if reason else []
     given = [each for each in page.bindings if each.kind == "given"]
     for formula in formulas(page):
         part = _part(formula.line, parts)
@@ -62,6 +67,12 @@ def formula_problems(page: Page, values: Mapping[int, Terms | str]) -> list[Prob
             continue
         for statement in read_statements(formula.tex):
             reason = _wrong(statement, known)
+            if formula.line not in added_up and _is_a_cost(statement, known):
+                reason = (
+                    "this adds up sizes, and no run counts it: bind it with its "
+                    f"letters, <!-- where: D = 12; {formula.tex} = count -->, or say "
+                    'why no run can, <!-- given: "$…$": … -->'
+                )
             if reason:
                 written = " ".join(formula.tex.split())
                 reason = f"${_short(written)}$: {reason}"
@@ -130,6 +141,14 @@ def _wrong(statement: Statement | Raw, known: list[_Known]) -> str | None:
                 return None
             wrong = reason
     return wrong or _asked(missing or "its letters have no values")
+
+
+def _is_a_cost(statement: Statement | Raw, known: list[_Known]) -> bool:
+    return (
+        isinstance(statement, Statement)
+        and not statement.signs
+        and is_uncounted(statement.sides[0], known)
+    )
 
 
 def _asked(why: str) -> str:

@@ -1,1 +1,1 @@
-"""Hold names, links, letters of formulas and shapes in prose to what there is."""
+"""Hold names, commands, links, listings, letters and shapes to what there is."""

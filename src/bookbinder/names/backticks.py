@@ -8,16 +8,17 @@ easily another one: it stands in code under the same heading, or in a formula be
 
 import contextlib
 import re
-from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
 from bookbinder.flows.flowcharts import SHAPE
 from bookbinder.flows.shapes import SIZES
+from bookbinder.names.commands import wrong_command
+from bookbinder.names.confusing import code_by_part, part_of
 from bookbinder.names.resolving import LIBRARY, known_names, wrong_python
 from bookbinder.reading.listings import ListingError, find_section
 from bookbinder.reading.pages import Page, Problem
-from bookbinder.reading.prose import Span, prose_lines, spans
+from bookbinder.reading.prose import Span, spans
 
 __all__ = ["name_problems"]
 
@@ -51,8 +52,10 @@ def _wrong(
     span: Span, page: Page, root: Path, shown: str, own: frozenset[str]
 ) -> str | None:
     text = span.text
-    if not re.search(r"\w", text) or _MARKUP.match(text) or _occurs(text, shown):
+    if not re.search(r"\w", text) or _occurs(text, shown):
         return None
+    if _MARKUP.match(text):
+        return _wrong_mark(text, page, own)
     if "](https://" in page.lines[span.line - 1] and _theirs(text, own):
         return None  # A name of another project stands beside a link to it.
     if shape := SHAPE.fullmatch(text):
@@ -61,9 +64,12 @@ def _wrong(
         unknown = [letter for letter in letters if letter not in sizes]
         return f"{unknown[0]} is no size of the legend" if unknown else None
     if _COMMAND.match(text):
-        return _wrong_command(text, root)
+        return wrong_command(text, root)
     if re.fullmatch(r"PIP_[A-Z_]+", text):
-        return None  # pip reads each of its options from the environment too.
+        # pip reads each of its options from the environment too.
+        flows = (root / ".github").rglob("*.yml")
+        known = any(re.search(rf"\b{text}\b", _text(flow)) for flow in flows)
+        return None if known else "no workflow of the repository sets it"
     if re.fullmatch(r"[\w.-]+(?:/[\w.-]*)+|\.?[\w-]+\.(?:py|md|toml|yml|txt)", text):
         there = (root / text).exists() or _ignored(text, root)
         return None if there or any(LIBRARY.rglob(text)) else "there is no such file"
@@ -73,11 +79,22 @@ def _wrong(
     return wrong_python(text, own | {*beside}, attributes)
 
 
+def _wrong_mark(text: str, page: Page, own: frozenset[str]) -> str | None:
+    """Find what is nearly a known word in the marks that a page on pages shows."""
+    whole = _WORD.findall("\n".join(page.lines))
+    for word in _WORD.findall(text):
+        if len(word) > 3 and word not in own and whole.count(word) == 1:
+            near = get_close_matches(word, {*whole, *own} - {word}, n=1, cutoff=0.8)
+            if near and near[0].lower() != word.lower():
+                return f"nothing else says {word}: {near[0]}?"
+    return None
+
+
 def _wrong_letter(
     span: Span, page: Page, letters: dict[int, frozenset[str]]
 ) -> str | None:
     line = page.lines[span.line - 1]
-    near = {*letters[_part(span.line, letters)]}
+    near = {*letters[part_of(span.line, letters)]}
     longer = [code for code in _CODE.findall(line) if len(code) > 1]
     near |= {*_WORD.findall(" ".join(longer))}
     if "shape" in line:
@@ -91,24 +108,10 @@ def _wrong_letter(
 
 def _letters_by_part(page: Page, root: Path) -> dict[int, frozenset[str]]:
     """Give the names of one letter in the code under each heading of level 2."""
-    prose = dict(prose_lines(page))
-    parts = [0, *(number for number, line in prose.items() if line.startswith("## "))]
-    words = {part: set[str]() for part in parts}
-    for number, line in enumerate(page.lines, start=1):
-        if number not in prose and not line.startswith("<!--"):
-            words[_part(number, words)].update(_WORD.findall(line))
-    for listing in page.listings:
-        with contextlib.suppress(ListingError):  # The audit says so.
-            section = find_section(root, listing.path, listing.section).text
-            words[_part(listing.line, words)].update(_WORD.findall(section))
     return {
-        part: frozenset(word for word in found if len(word) == 1)
-        for part, found in words.items()
+        part: frozenset(word for word in _WORD.findall(code) if len(word) == 1)
+        for part, code in code_by_part(page, root).items()
     }
-
-
-def _part(line: int, parts: Iterable[int]) -> int:
-    return max(part for part in parts if part <= line)
 
 
 def _theirs(text: str, own: frozenset[str]) -> bool:
@@ -153,36 +156,6 @@ def _occurs(text: str, shown: str) -> bool:
     """Tell whether a page shows this text, bounded as words are."""
     pattern = rf"(?<!\w){re.escape(text)}(?!\w)"
     return re.search(pattern, shown) is not None
-
-
-def _wrong_command(text: str, root: Path) -> str | None:
-    """Look a target up in the Makefile, a module on the path, a word in the command."""
-    words = text.split()
-    if words[0] == "make":
-        makefile = _text(root / "Makefile")
-        targets = [word for word in words[1:] if re.fullmatch(r"[a-z-]+", word)]
-        for target in targets:
-            if not re.search(rf"^{target}:", makefile, re.MULTILINE):
-                return f"the Makefile has no {target}"
-    elif words[0] == "python":
-        folder = words[2].replace(".", "/")
-        if not any((root / base / folder).exists() for base in ("", "src")):
-            return f"there is no module {words[2]}"
-        source = "\n".join(
-            file.read_text(encoding="utf-8") for file in (root / folder).glob("*.py")
-        )
-        for word in words[3:]:
-            if _WORD.fullmatch(word) and f'"{word}"' not in source:
-                return f"{words[2]} knows no {word}"
-    elif words[0] == "tested-transformer":
-        source = "\n".join(
-            file.read_text(encoding="utf-8")
-            for file in (root / "src/tested_transformer/cli").glob("*.py")
-        )
-        for word in words[1:2]:
-            if f'"{word}"' not in source:
-                return f"the command has no {word}"
-    return None
 
 
 def _text(file: Path) -> str:

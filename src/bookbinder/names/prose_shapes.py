@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from bookbinder.flows.flowcharts import SHAPE
+from bookbinder.flows.shapes import SIZES
 from bookbinder.names.resolving import LIBRARY
 from bookbinder.reading.pages import Page, Problem, load_page
 from bookbinder.reading.prose import formulas, prose_lines, spans
@@ -30,12 +31,15 @@ _THEIRS: dict[_Shape, str] = {
     ("B * H", "T", "S"): "attn_mask",
 }
 _MANY = 5
+_NOTATION = "docs/notation.md"
 
 
 def prose_shape_problems(page: Page, root: Path) -> list[Problem]:
     """Find shapes in prose that nothing on the page has."""
     named = {*re.findall(r"[^\W\d]\w+", "\n".join(page.lines))}
-    known = _in_notation(root) | _in_fences(page) | frequent_shapes()
+    known = _in_fences(page) | frequent_shapes()
+    if page.path != _NOTATION:  # whose tables its own runs stand behind
+        known |= _in_notation(root)
     for name in named & _signatures().keys():
         known |= _signatures()[name]
     problems: list[Problem] = []
@@ -43,7 +47,9 @@ def prose_shape_problems(page: Page, root: Path) -> list[Problem]:
         theirs = _THEIRS.get(shape, "an order of theirs") in page.lines[line - 1]
         # In self-attention there are as many keys as queries.
         cross = (*shape[:-1], "S") if shape[-2:] == ("T", "T") else shape
-        if not (known & {shape, cross} or theirs or _is_own(shape)):
+        # C in code is what the formulas call d_context.
+        wide = tuple("d_context" if size == "C" else size for size in shape)
+        if not (known & {shape, cross, wide} or theirs or _is_own(shape)):
             reason = f"({', '.join(shape)}): nothing has this shape"
             problems.append(Problem(page.path, line, reason))
     return problems
@@ -66,11 +72,21 @@ def _in_prose(page: Page) -> Iterator[tuple[int, _Shape]]:
     """Give each shape that stands in backticks or in a formula by itself."""
     written = [(span.line, span.text) for span in spans(page)]
     written += [(formula.line, _plain(formula.tex)) for formula in formulas(page)]
+    for number, line in prose_lines(page):
+        bare = re.sub(r"`[^`]*`|\$[^$]*\$", "", line)
+        shapes = (shape for shape in SHAPE.finditer(bare) if _is_of_sizes(shape))
+        written += [(number, shape[0]) for shape in shapes]
     for line, text in written:
         found = SHAPE.fullmatch(text)
         # One letter in parentheses is a letter, small ones alone are an arrow.
         if found and "," in text and re.search("[A-Z]", text):
             yield line, tuple(found["sizes"].split(", "))
+
+
+def _is_of_sizes(shape: re.Match[str]) -> bool:
+    """Tell a shape in plain words from all else that stands in parentheses."""
+    letters = re.findall(r"[A-Za-z]\w*", shape["sizes"])
+    return all(letter in SIZES for letter in letters)
 
 
 def _plain(tex: str) -> str:
@@ -95,7 +111,7 @@ def _shapes(text: str) -> frozenset[_Shape]:
 @cache
 def _in_notation(root: Path) -> frozenset[_Shape]:
     """Give the shapes of Notation's tables."""
-    lines = prose_lines(load_page(root / "docs/notation.md", root))
+    lines = prose_lines(load_page(root / _NOTATION, root))
     return _shapes("\n".join(_plain(line) for _, line in lines if line[:1] == "|"))
 
 

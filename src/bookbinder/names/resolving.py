@@ -6,6 +6,7 @@ import inspect
 import keyword
 import re
 import sys
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -28,6 +29,11 @@ _DOTS = re.compile(r"…|\.\.\.")
 _BARE = re.compile(r"(?<=\w)=(?=\s*[,)])")
 _CALLED = {"np": "numpy", "jnp": "jax", "plt": "matplotlib"}
 _MODULES = {"torch": torch, "nn": nn, "F": F, "Tensor": torch.Tensor}
+# Imported only where a page names something of theirs.
+_OTHERS = {
+    **{"math": "math", "np": "numpy", "numpy": "numpy", "jax": "jax", "flax": "flax"},
+    **{"jnp": "jax.numpy", "nnx": "flax.nnx"},
+}
 
 
 def wrong_python(
@@ -109,6 +115,9 @@ def _resolved(node: ast.Attribute) -> bool | None:
     for name in reversed(path):
         if found is tested_transformer and find_spec(f"{found.__name__}.{name}"):
             import_module(f"{found.__name__}.{name}")
+        if value.id in _OTHERS and hasattr(found, "__path__"):
+            with suppress(ImportError):
+                import_module(f"{found.__name__}.{name}")
         if not hasattr(found, name):
             return name in getattr(found, "__annotations__", {})
         found = getattr(found, name)
@@ -120,6 +129,8 @@ def _root(name: str) -> Any:
     """Give a module or a class whose attributes are known."""
     if name in _MODULES:
         return _MODULES[name]
+    if name in _OTHERS and find_spec(_OTHERS[name].partition(".")[0]):
+        return import_module(_OTHERS[name])
     if inspect.isclass(getattr(builtins, name, None)):
         return getattr(builtins, name)
     if name == "tested_transformer":

@@ -65,3 +65,18 @@ def test_what_an_exercise_lacks_is_told_at_its_heading(
     assert reason.startswith(f"docs/chapters/30-new.md:{line}: ")
     assert what in reason
     assert remedy in reason
+
+
+def test_a_grader_that_does_not_read_is_left_to_those_who_tell_its_line() -> None:
+    broken = exercise("Two").replace("(answer): ...", "(answer: ...")
+    assert told(exercise("One"), broken) == []
+
+
+def test_two_checks_do_not_say_the_same() -> None:
+    checks = 'assert answer, "none"\n    if answer < 0:\n        raise ValueError({})'
+    for words, reasons in (('"negative"', []), ('"none"', ["'none'"])):
+        two = exercise("Two").replace("(answer): ...", f"(answer):\n    {checks}")
+        found = told(exercise("One"), two.format(words))
+        assert [reason.split(": ")[1] for reason in found] == [
+            f"two checks of the grader say {each}" for each in reasons
+        ]

@@ -193,7 +193,7 @@ def test_a_shape_needs_a_pass() -> None:
 
 
 def test_a_diagram_without_shapes_needs_none() -> None:
-    chart = 'flowchart TB\n    A["where"] -- yes --> B["where"]\n'
+    chart = 'flowchart TB\n    A["where"] -- no --> B["where"]\n'
     text = f"Where?\n\n```mermaid\n{chart}```\n"
     assert diagram_problems(read_page(text, "page.md")) == []
 
@@ -246,3 +246,81 @@ def test_the_random_state_is_left_alone() -> None:
     before = torch.get_rng_state()
     assert problems() == []
     assert torch.equal(torch.get_rng_state(), before)
+
+
+IN_TURN = """Softmax, then divide.
+
+```python
+import torch
+
+
+def both(x):
+    double = x.softmax(-1) / 2
+    return double
+```
+
+```mermaid
+flowchart TB
+    %% X = rand(T, D)
+    %% steps = traced(both, X)
+    %% Y = steps.double
+    X["X: (T, D)"] -- "softmax, divide" --> Y["double: (T, D)"]
+```
+"""
+
+
+def test_the_words_on_an_arrow_come_in_their_turn() -> None:
+    assert diagram_problems(read_page(IN_TURN, "page.md")) == []
+    turned = IN_TURN.replace("softmax, divide", "divide, softmax")
+    (problem,) = diagram_problems(read_page(turned, "page.md"))
+    assert str(problem) == (
+        "page.md:17: the arrow from X to Y says 'divide' before 'softmax', but the "
+        "pass does them the other way around"
+    )
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        (("yes", "no"), None),
+        (("by a table", "no"), None),
+        (("yes", "yes"), "two arrows from A say 'yes'"),
+        (("by a table", "yes"), "an arrow from A says 'yes', and none says 'no'"),
+    ],
+)
+def test_a_question_has_a_yes_and_a_no(
+    answers: tuple[str, str], reason: str | None
+) -> None:
+    arrows = (f'    A["ask"] -- {word} --> B["by a table"]' for word in answers)
+    text = "\n".join(
+        ["Ask by a table.", "", "```mermaid", "flowchart TB", *arrows, "```", ""]
+    )
+    found = diagram_problems(read_page(text, "page.md"))
+    assert {problem.reason for problem in found} == ({reason} if reason else set())
+
+
+TOLD = """Parts: masks, heads, proof.
+
+```mermaid
+flowchart TB
+    accTitle: Parts
+    accDescr: Part heads builds on part masks. Proof builds on heads, and is the last.
+    A["`**Part masks**<br/>Chapters`"] --> B["Part heads"]
+    B --> C["Proof"]
+```
+"""
+
+
+def test_each_bare_arrow_is_told_where_no_pass_is_run() -> None:
+    text = TOLD.replace("Parts:", "Parts, chapters:")
+    told = text.replace("on heads", "on part heads")
+    assert diagram_problems(read_page(told, "page.md")) == []
+    (problem,) = diagram_problems(read_page(text, "page.md"))
+    assert str(problem) == (
+        "page.md:8: accDescr has no sentence with both ends of this arrow, "
+        "'Part heads' and 'Proof'"
+    )
+    turned = told.replace("    B --> C", "    A --> C")
+    (problem,) = diagram_problems(read_page(turned, "page.md"))
+    assert "'Part masks' and 'Proof'" in str(problem)
+    assert diagram_problems(read_page(turned.replace("-->", "-- heads -->"), "p")) == []

@@ -64,6 +64,9 @@ def problems(prose: str, path: str = "docs/chapters/page.md") -> list[str]:
         "dict.get(key, default)",
         "ValueError",
         "jnp.array(mask.numpy())",
+        "jax.nn.dot_product_attention",
+        "math.exp",
+        "PIP_EXTRA_INDEX_URL",
         "model.decode(target, context, context_mask=...)",
         # shapes, files, commands, signs
         "(B, H, T, d_k)",
@@ -86,6 +89,12 @@ def test_a_name_of_something_is_accepted(span: str) -> None:
         ("my_tensors", "nothing is called my_tensors"),
         ("MultiheadAttentions", "nothing is called MultiheadAttentions"),
         ("nn.MultiHeadAttention", "nothing has an attribute MultiHeadAttention"),
+        (
+            "jax.nn.scaled_dot_product_attention",
+            "nothing has an attribute scaled_dot_product_attention",
+        ),
+        ("math.expo", "nothing has an attribute expo"),
+        ("PIP_INDEX_URL", "no workflow of the repository sets it"),
         ("torch.nn.functionl", "nothing has an attribute functionl"),
         ("tested_transformer.plots.maps", "nothing has an attribute maps"),
         ("need_weigths=False", "nothing is called need_weigths"),
@@ -141,3 +150,9 @@ def test_a_single_letter_stands_in_code_under_its_heading() -> None:
     reason = "no code under this heading has this letter, and no formula beside it"
     assert said("A query `q`.") == [f"docs/chapters/page.md:12: `q`: {reason}"]
     assert said("A query `k` of $Q$.") == [f"docs/chapters/page.md:12: `k`: {reason}"]
+
+
+def test_a_mark_of_a_page_is_spelled_as_elsewhere() -> None:
+    assert problems("`/// tab | Names` and `/// admonition`.") == []
+    (problem,) = problems("`/// tab | Nmaes`.")
+    assert problem.endswith("`/// tab | Nmaes`: nothing else says Nmaes: Names?")

@@ -1,5 +1,6 @@
 """A shape in prose is that of something."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,10 @@ def problems(prose: str) -> list[str]:
         r"$(S, d_\text{context})$",  # of Notation
         "$(T, B, D)$ without batch_first",
         "$(T, d)$",  # of the page
-        "(B, S, H, T)",  # neither code nor formula
+        "(B, H, T, d_k)",  # in words
+        "(S, C)",  # as code writes d_context
+        "(T, then B)",  # no shape
+        "(B, X)",  # X is no size
         "$(a, b)$",
     ],
 )
@@ -44,6 +48,8 @@ def test_a_shape_of_nothing_is_refused(shape: str) -> None:
     wanted = [f"docs/page.md:3: {shape}: nothing has this shape"]
     assert problems(f"It is `{shape}`.") == wanted
     assert problems(f"It is ${shape}$.") == wanted
+    if not re.search(r"\b(?:d|12)\b", shape):
+        assert problems(f"It is of shape {shape}.") == wanted
 
 
 def test_a_block_of_the_page_may_show_it() -> None:
@@ -54,3 +60,12 @@ def test_a_block_of_the_page_may_show_it() -> None:
 def test_so_may_the_signature_of_what_the_page_names() -> None:
     assert problems("It is $(B, H_\\text{kv}, S, d_k)$.") != []
     assert problems("It is $(B, H_\\text{kv}, S, d_k)$, as `LayerCache` has it.") == []
+
+
+def test_notation_does_not_stand_behind_its_own_tables() -> None:
+    text = "# Notation\n\n| a | $(T, D)$ |\n|---|---|\n"
+    assert prose_shape_problems(read_page(text, "docs/page.md"), ROOT) == []
+    (problem,) = prose_shape_problems(read_page(text, "docs/notation.md"), ROOT)
+    assert str(problem) == "docs/notation.md:3: (T, D): nothing has this shape"
+    run = "\n```python\nassert x.shape == (T, D)\n```\n"
+    assert prose_shape_problems(read_page(text + run, "docs/notation.md"), ROOT) == []

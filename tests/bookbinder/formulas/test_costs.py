@@ -1,0 +1,63 @@
+"""What a sum of sizes says that something costs is counted by a run."""
+
+from pathlib import Path
+
+import pytest
+
+from bookbinder.evidence import Evidence
+from bookbinder.formulas.holding import formula_problems
+from bookbinder.reading.pages import read_page
+from bookbinder.running.blocks import run_chain
+
+ROOT = Path(__file__).parents[3]
+RUN = "```python\nD, S = 3, 5\nsteps = 4 * D + D * S\n```\n\n"
+WHERE = "<!-- where: D = D; S = S; 4D + DS = steps -->\n"
+COLUMN = r"<!-- where: D = D; S = S; \text{steps} = steps -->" + "\n"
+TABLE = "\n| part | steps |\n|---|---|\n| one | $4D$ |\n| two | |\n| three | $DS$ |\n"
+MISSING = "this adds up sizes, and no run counts it: bind it with its letters, <!-- "
+
+
+def problems(text: str) -> list[str]:
+    page, evidence = read_page(RUN + text, "page.md"), Evidence()
+    assert page.problems == []
+    for chain in page.chains:
+        with evidence.gathered(chain, ROOT):
+            run_chain(chain)
+    found = formula_problems(page, evidence.notes.terms)
+    return [f"{problem.line}: {problem.reason}" for problem in found]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WHERE + "It takes $4D + DS$.",
+        '<!-- given: "$4D + DS$": by hand -->\nIt takes $4D + DS$.',
+        # No sum of sizes: a product, an offset, a place, what no letter of a size is.
+        r"It takes $4DS$, from $S - D$ to $S + 1$; $a + b$.",
+        COLUMN + TABLE,
+        COLUMN + TABLE.replace("$4D$", "12"),
+        # As an average of two rows, for one.
+        COLUMN + TABLE.replace("$DS$", "$DS / 2 + DS / 2$"),
+    ],
+)
+def test_what_a_run_counts_is_accepted(text: str):
+    assert problems(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("It takes $4D + DS$.", f"6: $4D + DS$: {MISSING}"),
+        (WHERE + "It takes $4D + DD$.", f"7: $4D + DD$: {MISSING}"),
+        (WHERE.replace("4D + DS =", "4D + DD ="), "6: where: 21 = 27 is not so"),
+        ("<!-- where: 4D + DS = steps -->\n$4D + DS$.", f"7: $4D + DS$: {MISSING}"),
+        (TABLE.replace("$DS$", "$DS + D$"), f"11: $DS + D$: {MISSING}"),
+        (COLUMN + TABLE.replace("$DS$", "$DD$"),
+         "8: the column 'steps' does not add up: 21 = 27 is not so"),
+        (COLUMN + TABLE.replace("$DS$", "some"),
+         "8: the column 'steps' cannot be added up: s"),
+    ],
+)  # fmt: skip
+def test_what_no_run_counts_is_refused(text: str, reason: str):
+    (problem,) = problems(text)
+    assert problem.startswith(reason)
