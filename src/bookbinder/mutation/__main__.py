@@ -167,11 +167,13 @@ def _pages(options: argparse.Namespace) -> dict[str, Any]:
     left = [slip for slip in chosen if str(slip) not in journal.known]
     if left:
         records = record(read, ROOT, kept=folder / "pages", jobs=options.jobs)
-        for name, done in records.items():
-            if done.failed:
-                print(f"left out, for it fails as it is: {name}: {done.failed}")
-        left = [slip for slip in left if not records[slip.page].failed]
+        failed = {name: done.failed for name, done in records.items() if done.failed}
         judge = Judge(ROOT, records, None if options.no_links else Site(ROOT))
+        asked = {slip.page for slip in left} - failed.keys()
+        failed |= judge.failing((pages[name] for name in asked), options.jobs)
+        for name, why in failed.items():
+            print(f"left out, for it fails as it is: {name}: {why}")
+        left = [slip for slip in left if slip.page not in failed]
         for slip, by, _ in judge.judge(left, pages, options.jobs):
             journal.write(str(slip), by)
             _progress(len(journal.known), len(chosen))

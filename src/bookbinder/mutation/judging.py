@@ -9,7 +9,7 @@ import copy
 import hashlib
 import logging
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from bookbinder.mutation.slips import Slip
 from bookbinder.reading.pages import Chain, Page, Problem, read_page
 from bookbinder.running.blocks import compare, explain, program, run_chain
 from bookbinder.running.forking import each_in_a_fork
+from bookbinder.wayfinding.appearances import PACKAGE, exports
 
 __all__ = ["Judge", "Record", "Site", "record"]
 
@@ -128,6 +129,19 @@ class Judge:
         for slip, outcome in each_in_a_fork(work, jobs):
             yield slip, outcome.died or outcome.value, outcome.seconds
 
+    def failing(self, pages: Iterable[Page], jobs: int = 2) -> dict[str, str]:
+        """Give the pages of which something is said without any slip: no proof.
+
+        Whatever is said of a page as it is would be said of every slip on it.
+        """
+        named = {page.path: page for page in pages if page.lines}
+        same = [
+            Slip(name, "none", 1, page.lines[0], page.lines[0])
+            for name, page in named.items()
+        ]
+        judged = self.judge(same, named, jobs)
+        return {slip.page: said for slip, said, _ in judged if said}
+
     def reason(self, slip: Slip, right: Page) -> str:
         """Give the first thing that is found wrong with a page and its slip."""
         text = "\n".join(slip.made_in(right.lines)) + "\n"
@@ -179,6 +193,12 @@ class Site:
             page.read_source(self.config)
             page.render(self.config, self.files)
             self.pages[f"docs/{file.src_uri}"] = page
+        # What mkdocstrings makes of the library comes later, in a whole build.
+        for module, names in exports(root).items():
+            reference = self.pages.get(f"docs/reference/{module}.md")
+            if reference:
+                full = {f"{PACKAGE}.{module}.{name}" for name in names}
+                reference.present_anchor_ids |= full
 
     def problems(self, page: Page, text: str) -> list[Problem]:
         """Give what a strict build would say of a page; only in a fork."""

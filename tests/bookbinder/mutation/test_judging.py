@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bookbinder.mutation.judging import Judge, record
+from bookbinder.mutation.judging import Judge, Site, record
 from bookbinder.mutation.slips import Slip
 from bookbinder.reading.pages import Page, read_page
 
@@ -71,6 +71,27 @@ def test_what_is_said_of_a_slip(
 def test_nothing_is_said_of_a_page_that_is_right(judge: Judge, page: Page):
     slip = Slip("page.md", "a kind", 2, "", "")
     assert judge.reason(slip, page) == ""
+
+
+def test_a_page_of_which_something_is_said_as_it_is_proves_nothing(judge: Judge):
+    wrong = read_page(TEXT.replace("6.0", "6.1"), "page.md")
+    assert judge.failing([read_page(TEXT, "page.md")], jobs=1) == {}
+    assert judge.failing([wrong], jobs=1) == {
+        "page.md": "page.md:22: the page shows '6.1', the run gives '6.0': make outputs"
+    }
+
+
+def test_the_site_knows_what_the_reference_will_have(tmp_path: Path):
+    (tmp_path / "mkdocs.yml").write_text("site_name: A site\n")
+    (tmp_path / "src").symlink_to(ROOT / "src")
+    (tmp_path / "docs" / "reference").mkdir(parents=True)
+    for name in ("index.md", "reference/masks.md"):
+        (tmp_path / "docs" / name).write_text("# A page\n")
+    site, page = Site(tmp_path), read_page("# A page\n", "docs/index.md")
+    link = "[a mask](reference/masks.md#tested_transformer.masks.{})\n"
+    assert site.problems(page, link.format("causal_mask")) == []
+    (problem,) = site.problems(page, link.format("casual_mask"))
+    assert "casual_mask" in problem.reason
 
 
 def test_what_ran_is_kept_for_the_same_page_and_code(tmp_path: Path, page: Page):
