@@ -36,7 +36,7 @@ serve: setup ## read the book at http://127.0.0.1:8000 (PORT=), live while you w
 test: setup ## run everything: library, pages, site, browser
 	@$(run) -m pytest $(workers)
 
-test-fast: setup ## run what takes less than a minute: tooling, attention, the model
+test-fast: setup ## run what takes a minute or two: tooling, attention, the model
 	@$(run) -m pytest $(workers) -m "not browser and not slow" tests/test_repository.py tests/bookbinder \
 		tests/tested_transformer/test_*.py tests/tested_transformer/blocks tests/tested_transformer/gpt
 

@@ -69,6 +69,8 @@ def _page(page: Path, *, watched: bool) -> int:
     problems = checker.check(page)
     for problem in problems:
         print(problem)
+    if not problems:
+        print(f"{page.name}: nothing is wrong")
     return int(bool(problems))
 
 

@@ -103,7 +103,10 @@ def times(one: Value, sign: str, other: Value) -> Value:
         first, second = aligned(one, other)
         return Value(first * second, max(one.rank, other.rank))
     if one.rank == other.rank == 1 and sign == "":
-        raise UnfitError("two rows stand side by side: a dot or ⊙ between them?")
+        raise UnfitError(
+            "two rows stand side by side: a dot or ⊙ between them? A sum of outer "
+            r"products is a product of matrices, K^\top V"
+        )
     inner = other.shape[max(-2, -other.rank)]
     if max(one.rank, other.rank) > 2 or sign == "⊙" or one.shape[-1] != inner:
         raise UnfitError(f"{one} and {other} do not multiply")

@@ -180,6 +180,11 @@ def _terms(expression: str, names: dict[str, Any]) -> Terms | str:
     try:
         values = eval(expression, {"math": math, "torch": torch, **names})
         return {tex: _plain(value) for tex, value in values.items()}
+    except NameError as error:
+        return (
+            f"NameError: {error}: after = stand names of the run; what a function "
+            r"gives is a value too, under what the formula writes: \phi(q_t) = phi(q)"
+        )
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 

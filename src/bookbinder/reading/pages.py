@@ -47,6 +47,8 @@ class Page:
     callouts: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     bindings: list[Binding] = field(default_factory=list[Binding])
     refused: list[Problem] = field(default_factory=list[Problem])
+    # Comments that bind nothing: they are told, and the page runs all the same.
+    unbound: list[Problem] = field(default_factory=list[Problem])
 
     @property
     def blocks(self) -> list[Block]:
@@ -143,7 +145,7 @@ def _read_prose(page: Page, line: str, number: int) -> tuple[str, int] | None:
     try:
         binding = read_binding(line, number)
     except ValueError as error:
-        return page.refuse(number, str(error))
+        return page.unbound.append(Problem(page.path, number, str(error)))
     if binding:
         page.bindings.append(binding)
     elif "<!--" in bare:

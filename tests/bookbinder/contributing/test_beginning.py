@@ -166,7 +166,7 @@ def test_a_module_that_is_none_is_refused(module: str, reason: str, book: Path) 
     assert state(book) == before
 
 
-def run_in(copy: Path, *command: str) -> None:
+def run_in(copy: Path, *command: str) -> str:
     done = subprocess.run(
         command,
         cwd=copy,
@@ -175,6 +175,7 @@ def run_in(copy: Path, *command: str) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.mark.slow
@@ -195,7 +196,8 @@ def test_what_is_begun_passes_the_tests_at_once(tmp_path: Path) -> None:
     run_in(copy, python, "-m", "bookbinder", "chapter", *arguments)
     (page,) = copy.glob("docs/chapters/*-attention-sinks.md")
     path = page.relative_to(copy).as_posix()
-    run_in(copy, python, "-m", "bookbinder", "page", path)
+    said = run_in(copy, python, "-m", "bookbinder", "page", path)
+    assert said == f"{page.name}: nothing is wrong\n"
     index = load_page(copy / "docs/index.md", copy)
     assert link_problems(index, copy) == []
     tests = ["tests/tested_transformer/test_sinks.py", "tests/test_repository.py"]

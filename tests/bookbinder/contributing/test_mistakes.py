@@ -61,11 +61,6 @@ UNREADABLE = {
         "this comment is not a marker",
         "these are <!--pytest-codeblocks:cont-->",
     ),
-    "a number that is bound to no value": Mistake(
-        '<!-- holds: "four tokens": they are four -->~\nThere are four tokens.',
-        "after the quotation stands",
-        "= and an expression",
-    ),
     "a section of a listing with a slip": Mistake(
         '```py title="src/tested_transformer/masks.py"~\n'
         '--8<-- "src/tested_transformer/masks.py:casual"\n```',
@@ -115,6 +110,19 @@ WRONG = {
     ),
     "a number that nothing backs": Mistake(
         "There are 1234 of them.~", "1234", "print it there, or bind it beside the text"
+    ),
+    "a number that is bound to no value": Mistake(
+        '<!-- holds: "four tokens": they are four -->~\nThere it begins.',
+        "after the quotation stands",
+        "= and an expression",
+    ),
+    "a value that is no expression": Mistake(
+        '<!-- holds: "four tokens" = four of them -->~\nThere it goes on.',
+        "four of them is no expression",
+        "invalid syntax",
+    ),
+    "a letter whose value is no expression": Mistake(
+        "<!-- where: Q = q[ -->~", "q[ is no expression", "was never closed"
     ),
     "a number that no run can know": Mistake(
         "It is said in 17 languages.~",

@@ -75,7 +75,7 @@ def test_what_is_not_is_refused(text: str, reason: str):
 @pytest.mark.parametrize(
     ("where", "reason"),
     [
-        ("q = missing", "7: where: NameError: name 'missing' is not defined"),
+        ("q = missing", "7: where: NameError: name 'missing' is not defined: after ="),
         ("q + = 2", "7: where: q + is no letter and nothing with a value"),
         ("q = q; 2 q = [2.0, 5.0]", "7: where: 4 = 5 is not so"),
     ],
@@ -93,5 +93,5 @@ def test_what_a_where_may_not_say(where: str, reason: str):
     ],
 )
 def test_a_where_that_cannot_be_read(comment: str, reason: str):
-    (problem,) = read_page(f"{comment}\n", "page.md").problems
+    (problem,) = read_page(f"{comment}\n", "page.md").unbound
     assert problem.reason == reason
