@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
+from bookbinder.numbers.bounds import bounds_of
 from bookbinder.numbers.numerals import Number, Passage, plain
 from bookbinder.reading.bindings import Binding, Value
 from bookbinder.reading.pages import Page
@@ -93,7 +94,9 @@ def unlike(
     if isinstance(value, str):
         return f'"{quote}": {binding.why} gives no number: {value}'
     if isinstance(value, bool):
-        return None if value else f'"{quote}": {binding.why} is not true'
+        if not value:
+            return f'"{quote}": {binding.why} is not true'
+        return _outside(quote, binding, found)
     if len(value) != len(found):
         return f'"{quote}" has {_many(len(found))}, {binding.why} gives {len(value)}'
     for (_, number), wanted in zip(found, value, strict=True):
@@ -102,6 +105,18 @@ def unlike(
             percent = number.after[:1] == ("%",) and same(100 * wanted, number)
             return f"{reason}: write 100 * ({binding.why})" if percent else reason
     return None
+
+
+def _outside(quote: str, binding: Binding, found: Found) -> str | None:
+    """Say that no number of these words lies where the comparison says it does."""
+    bounds = bounds_of(binding.why)
+    numbers = [number for _, number in found]
+    said = [number.value for number in numbers]
+    said += [number.value / 100 for number in numbers if number.after[:1] == ("%",)]
+    if bounds is None or any(each in bounds for each in said):
+        return None
+    named = " and ".join(number.text for number in numbers)
+    return f'"{quote}": {binding.why} holds, but {named} is not within these bounds'
 
 
 def _many(count: int) -> str:

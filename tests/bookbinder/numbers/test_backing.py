@@ -104,6 +104,10 @@ def test_a_number_that_nothing_backs_is_refused(text: str, words: str) -> None:
         ('In 5 and 7.\n\n<!-- holds: "5 and 7" = 5 -->', "has 2 numbers, 5 gives 1"),
         ('Half.\n\n<!-- holds: "Half" = 1 > 2 -->', 'which "Half"? Quote a word'),
         ('Half so.\n\n<!-- holds: "Half so" = 1 > 2 -->', "1 > 2 is not true"),
+        (
+            'Near 8 of.\n\n<!-- holds: "Near 8 of" = 6 < sum(heads) / 3 < 7.8 -->',
+            "but 8 is not within these bounds",
+        ),
         ('Two.\n\n<!-- holds: "no words" = 2 -->', "no number in the words"),
         ('By 5 ms.\n\n<!-- holds: "5 ms" = lost -->', "gives no number: NameError"),
         ('By 5 ms.\n\n<!-- holds: "5 ms" = "5" -->', None),
