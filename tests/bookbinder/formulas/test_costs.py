@@ -1,30 +1,14 @@
 """What a sum of sizes says that something costs is counted by a run."""
 
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from bookbinder.evidence import Evidence
-from bookbinder.formulas.holding import formula_problems
-from bookbinder.reading.pages import read_page
-from bookbinder.running.blocks import run_chain
-
-ROOT = Path(__file__).parents[3]
 RUN = "```python\nD, S = 3, 5\nsteps = 4 * D + D * S\n```\n\n"
 WHERE = "<!-- where: D = D; S = S; 4D + DS = steps -->\n"
 COLUMN = r"<!-- where: D = D; S = S; \text{steps} = steps -->" + "\n"
 TABLE = "\n| part | steps |\n|---|---|\n| one | $4D$ |\n| two | |\n| three | $DS$ |\n"
 MISSING = "this adds up sizes, and no run counts it: bind it with its letters, <!-- "
-
-
-def problems(text: str) -> list[str]:
-    page, evidence = read_page(RUN + text, "page.md"), Evidence()
-    assert page.problems == []
-    for chain in page.chains:
-        with evidence.gathered(chain, ROOT):
-            run_chain(chain)
-    found = formula_problems(page, evidence.notes.terms)
-    return [f"{problem.line}: {problem.reason}" for problem in found]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +24,7 @@ def problems(text: str) -> list[str]:
         COLUMN + TABLE.replace("$DS$", "$DS / 2 + DS / 2$"),
     ],
 )
-def test_what_a_run_counts_is_accepted(text: str):
+def test_what_a_run_counts_is_accepted(problems: Callable[[str], list[str]], text: str):
     assert problems(text) == []
 
 
@@ -58,6 +42,8 @@ def test_what_a_run_counts_is_accepted(text: str):
          "8: the column 'steps' cannot be added up: s"),
     ],
 )  # fmt: skip
-def test_what_no_run_counts_is_refused(text: str, reason: str):
+def test_what_no_run_counts_is_refused(
+    problems: Callable[[str], list[str]], text: str, reason: str
+):
     (problem,) = problems(text)
     assert problem.startswith(reason)

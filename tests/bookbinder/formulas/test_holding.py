@@ -1,15 +1,11 @@
 """Each equation of a page is computed from what its runs give, or given as a whole."""
 
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from bookbinder.evidence import Evidence
-from bookbinder.formulas.holding import formula_problems
 from bookbinder.reading.pages import read_page
-from bookbinder.running.blocks import run_chain
 
-ROOT = Path(__file__).parents[3]
 RUN = """\
 ```python
 q = [1.0, 2.0]
@@ -18,16 +14,6 @@ scores = [q[0] * key[0] + q[1] * key[1] for key in k]
 ```
 
 """
-
-
-def problems(text: str) -> list[str]:
-    page, evidence = read_page(RUN + text, "page.md"), Evidence()
-    assert page.problems == []
-    for chain in page.chains:
-        with evidence.gathered(chain, ROOT):
-            run_chain(chain)
-    found = formula_problems(page, evidence.notes.terms)
-    return [f"{problem.line}: {problem.reason}" for problem in found]
 
 
 WHERE = "<!-- where: q = q; K = k; e = scores -->\n"
@@ -47,7 +33,7 @@ WHERE = "<!-- where: q = q; K = k; e = scores -->\n"
         r"A norm, $\operatorname{N}(q) = 2 q$.",
     ],
 )
-def test_what_is_computed_is_accepted(text: str):
+def test_what_is_computed_is_accepted(problems: Callable[[str], list[str]], text: str):
     assert problems(text) == []
 
 
@@ -65,7 +51,9 @@ def test_what_is_computed_is_accepted(text: str):
         (WHERE + r"Here $e_s \oplus q = 2 q$.", r"\oplus has no value: give"),
     ],
 )
-def test_what_is_not_is_refused(text: str, reason: str):
+def test_what_is_not_is_refused(
+    problems: Callable[[str], list[str]], text: str, reason: str
+):
     (problem,) = problems(text)
     line = 7 + text[: text.index("$")].count("\n") if "given" not in text else 8
     assert problem.startswith(f"{line}: $")
@@ -80,7 +68,9 @@ def test_what_is_not_is_refused(text: str, reason: str):
         ("q = q; 2 q = [2.0, 5.0]", "7: where: 4 = 5 is not so"),
     ],
 )
-def test_what_a_where_may_not_say(where: str, reason: str):
+def test_what_a_where_may_not_say(
+    problems: Callable[[str], list[str]], where: str, reason: str
+):
     (problem,) = problems(f"<!-- where: {where} -->\n")
     assert problem.startswith(reason)
 
