@@ -15,13 +15,14 @@ _ROOT = Path(__file__).resolve().parents[3]
 # name for whoever listens, and words of code in colors that others have already: axe
 # would look at each for seconds and find nothing.
 _THIN = """(frame) => {
-  // Out of sight: without them the theme fails, and follows the system no more.
+  // Emptied: without them the theme fails, and follows the system no more.
   for (const part of frame ? [] : document.querySelectorAll(".md-sidebar")) {
     part.style.display = "none";
+    part.replaceChildren();
   }
-  for (const formula of document.querySelectorAll(".katex-html, .katex-mathml")) {
-    formula.textContent = formula.textContent;
-  }
+  const [first, ...formulas] = document.querySelectorAll(".katex");
+  for (const part of first?.children ?? []) part.textContent = part.textContent;
+  for (const formula of formulas) formula.textContent = formula.textContent;
   for (const part of document.querySelectorAll("svg[role=img] > *")) {
     if (!["title", "desc"].includes(part.tagName)) part.remove();
   }

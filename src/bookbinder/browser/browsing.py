@@ -122,7 +122,8 @@ def page_problems(window: Window) -> list[str]:
     problems += page.evaluate("book.everything()")
     problems += _width(window, DESKTOP)
     for palette in PALETTES:
-        page.emulate_media(color_scheme=palette)
+        if palette != PALETTES[0]:  # in which it was opened
+            page.emulate_media(color_scheme=palette)
         colors = page.evaluate("book.colors()")
         if colors["palette"] != palette:
             problems.append(f"where the system is {palette}, the page is not")

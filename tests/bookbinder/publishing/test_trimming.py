@@ -76,6 +76,21 @@ def test_a_stylesheet_is_for_what_is_read_from_left_to_right(tmp_path: Path) -> 
     assert left == "[dir=ltr] .shown{top:1px}"
 
 
+def test_a_stylesheet_has_no_rules_that_cost_every_page_and_give_little(
+    tmp_path: Path,
+) -> None:
+    tabs = [
+        f".tabbed-set>a:nth-child({n})~.tabbed-labels>:nth-child({n})" for n in "123"
+    ]
+    fades = "[data-md-color-switching] *{transition-duration:0s}"
+    root = site(tmp_path, f"{','.join(tabs)}{{top:0}}{fades}a:nth-child(3){{top:1px}}")
+    row = '<a class="tabbed-set tabbed-labels" data-tabs="1:2" data-md-color-switching>'
+    (root / "index.html").write_text(row, "utf-8")
+    trim(root)
+    left = (root / "assets" / "stylesheets" / "main.css").read_text("utf-8")
+    assert left == f"{tabs[0]},{tabs[1]}{{top:0}}a:nth-child(3){{top:1px}}"
+
+
 def test_a_stylesheet_that_is_none_is_refused(tmp_path: Path) -> None:
     root = site(tmp_path, ".shown{")
     with pytest.raises(TrimmingError, match=r"^PurgeCSS: CssSyntaxError: .*Unclosed"):
