@@ -40,12 +40,18 @@ class Import:
 
 @dataclass
 class Module:
-    """A module of the library: what it defines, and what it imports."""
+    """A module of the library: what it defines, and what it imports.
+
+    Listings share most of what they need: what a definition uses, and how it reads
+    where nothing of it is renamed, is kept for the next.
+    """
 
     name: str
     lines: list[str]
     definitions: dict[str, ast.stmt] = field(default_factory=dict[str, ast.stmt])
     imports: dict[str, Import] = field(default_factory=dict[str, Import])
+    uses: dict[ast.stmt, list[str]] = field(default_factory=dict[ast.stmt, list[str]])
+    texts: dict[ast.stmt, str] = field(default_factory=dict[ast.stmt, str])
 
 
 class Library:

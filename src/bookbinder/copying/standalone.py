@@ -68,6 +68,14 @@ def _used(node: ast.AST, module: Module) -> Iterator[str]:
         yield from _used(child, module)
 
 
+def _kept(piece: _Piece, module: Module, node: ast.stmt, names: dict[str, str]) -> str:
+    if names:
+        return _text(piece, module, node, names)
+    if node not in module.texts:
+        module.texts[node] = _text(piece, module, node, names)
+    return module.texts[node]
+
+
 def _text(piece: _Piece, module: Module, node: ast.stmt, names: dict[str, str]) -> str:
     """Quote a definition, with the comments above it, without shapes, renamed."""
     edits: list[tuple[int, int, int, str]] = []
@@ -131,7 +139,7 @@ def standalone(section: Section, library: Library | None = None) -> str:
     order = _in_order(library, home, {})
     placed = sorted(pieces, key=lambda piece: (order.index(piece.module), piece.first))
     texts = [
-        _text(piece, library.module(piece.module), pieces[piece], names[piece.module])
+        _kept(piece, library.module(piece.module), pieces[piece], names[piece.module])
         for piece in placed
     ]
     top = _header(section.path, list(outside.values()))
@@ -175,7 +183,10 @@ def _gather(
     if piece in pieces:
         return
     pieces[piece] = node
-    for used in dict.fromkeys(_used(node, library.module(name))):
+    module = library.module(name)
+    if node not in module.uses:
+        module.uses[node] = list(dict.fromkeys(_used(node, module)))
+    for used in module.uses[node]:
         match library.find(name, used):
             case Import() as taken:
                 if outside.setdefault(taken.as_name, taken) != taken:

@@ -158,7 +158,8 @@ def _imports(page: Page) -> tuple[list[str], list[str]]:
     """Give the extras of the library, and the other packages, that a page imports."""
     extras: set[str] = set()
     packages: set[str] = set()
-    for block in page.blocks:
+    importing = (block for block in page.blocks if "import" in block.code)
+    for block in importing:
         for node in ast.walk(ast.parse(block.code)):
             names: list[str] = []
             if isinstance(node, ast.Import):
