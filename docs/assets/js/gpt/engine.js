@@ -28,20 +28,27 @@ function halfToFloat(bits) {
 // --8<-- [end:file]
 
 // --8<-- [start:parts]
-// out = W x + b, a dot product for each row of W. Four sums at once, because in a single
-// one each addition would wait for the one before it.
+// out = W x + b, a dot product for each row of W. Four rows at once: in a single sum each
+// addition would wait for the one before it, and each number of x would be fetched anew.
 function linear(weight, bias, x, out) {
-  const width = x.length;
-  for (let row = 0, at = 0; row < out.length; row++) {
-    let a = bias ? bias[row] : 0, b = 0, c = 0, d = 0;
-    for (let i = 0; i < width; i += 4, at += 4) {
-      a += weight[at] * x[i];
-      b += weight[at + 1] * x[i + 1];
-      c += weight[at + 2] * x[i + 2];
-      d += weight[at + 3] * x[i + 3];
+  const width = x.length, rows = out.length;
+  for (let block = 0; block < rows; block += 4) {
+    const row = Math.max(0, Math.min(block, rows - 4)); // the last four may overlap the ones before
+    const first = row * width, second = first + width, third = second + width, fourth = third + width;
+    let a = 0, b = 0, c = 0, d = 0;
+    for (let i = 0; i < width; i++) {
+      const value = x[i];
+      a += weight[first + i] * value;
+      b += weight[second + i] * value;
+      c += weight[third + i] * value;
+      d += weight[fourth + i] * value;
     }
-    out[row] = a + b + c + d;
+    out[row] = a;
+    out[row + 1] = b;
+    out[row + 2] = c;
+    out[row + 3] = d;
   }
+  if (bias) for (let row = 0; row < rows; row++) out[row] += bias[row];
   return out;
 }
 
@@ -85,7 +92,6 @@ export class GPT {
     }
     const { d_model, num_heads, num_layers, max_seq_len, vocab_size } = config;
     if ((config.num_kv_heads ?? num_heads) !== num_heads) throw new Error(`num_kv_heads=${config.num_kv_heads} is not num_heads=${num_heads}`);
-    if (d_model % 4) throw new Error(`d_model=${d_model} must be divisible by 4`);
     const floats = (size) => new Float32Array(size);
     const layers = (make) => Array.from({ length: num_layers }, make);
     this.config = config;

@@ -1,9 +1,10 @@
-// What is drawn: the text in shades, a map for each head, guesses at the next token, and
-// a table that says the same in words. Nothing here remembers anything.
+// What is shown beside the maps: the text in shades, guesses at the next token, and a
+// table that says the same in words.
 
 const NAMES = { " ": "space", "\n": "line end" };
 const SIGNS = { " ": "␣", "\n": "⏎" };
 const LISTED = 8; // guesses at the next token
+const SHADES = 25; // of the text
 
 export const say = (character) => NAMES[character] ?? character;
 
@@ -16,6 +17,11 @@ export function make(tag, properties = {}, ...children) {
   }
   element.append(...children);
   return element;
+}
+
+// Text that stands there already is left alone: set anew, it would be laid out anew.
+export function put(element, text) {
+  if (element.textContent !== text) element.textContent = text;
 }
 
 export const labeled = (text, ...controls) => make("label", {}, make("span", { textContent: text }), ...controls);
@@ -37,36 +43,23 @@ export function strongest({ gpt, alphabet }, layer, head, position, count) {
   return ranked(row, count).map((s) => `${row[s].toFixed(2)} ${say(alphabet[gpt.tokens[s]])} at ${s}`);
 }
 
-// A map has one pixel for each weight, as opaque as it is large; CSS makes pixels large,
-// and cuts off those of positions that are not there. Only the rows from one position on
-// are new: earlier ones stand on the canvas already.
-export function drawMap(canvas, image, weights, from, size, [red, green, blue]) {
-  const color = (blue << 16) | (green << 8) | red;
-  const pixels = new Uint32Array(image.data.buffer); // opacity in the highest byte
-  for (let t = from; t < size; t++) {
-    for (let s = 0; s <= t; s++) pixels[t * image.width + s] = (Math.round(255 * weights[t * image.width + s]) << 24) | color;
-  }
-  if (size > from) canvas.getContext("2d").putImageData(image, 0, 0, 0, from, size, size - from);
-}
-
 // A span for each token. Those that stay are left alone: it is called for each new one.
 export function fillStrip(strip, { gpt, alphabet }) {
   const spans = [...strip.children];
   gpt.tokens.forEach((token, at) => {
     const text = alphabet[token] === "\n" ? "⏎\n" : alphabet[token];
     const span = spans[at] ?? strip.appendChild(make("span", { "data-at": at }));
-    if (span.textContent !== text) span.textContent = text;
+    put(span, text);
   });
   for (const span of spans.slice(gpt.tokens.length)) span.remove();
 }
 
+// In steps as small as can be seen: with smaller ones the browser would have to style
+// nearly every character for every token.
 export function shadeStrip(strip, row, position) {
   [...strip.children].forEach((span, s) => {
-    const weight = (row[s] ?? 0).toFixed(2);
-    if (span.dataset.weight !== weight) {
-      span.dataset.weight = weight;
-      span.style.setProperty("--weight", weight);
-    }
+    const weight = Math.round(SHADES * (row[s] ?? 0)) / SHADES;
+    if (span.shade !== weight) span.style.setProperty("--weight", (span.shade = weight));
     span.classList.toggle("chosen", s === position);
   });
 }
@@ -84,8 +77,8 @@ export function fillGuesses(list, { gpt, alphabet }, position, shares) {
     item.className = id === came ? "came" : "";
     item.style.setProperty("--share", shares[id].toFixed(3));
     sign.title = say(character);
-    sign.textContent = SIGNS[character] ?? character;
-    share.textContent = shares[id] ? `${(100 * shares[id]).toFixed(1)} %` : "cut";
+    put(sign, SIGNS[character] ?? character);
+    put(share, shares[id] ? `${(100 * shares[id]).toFixed(1)} %` : "cut");
   });
 }
 

@@ -4,9 +4,11 @@
 
 import { draw, encode, probabilities, windowStart } from "./engine.js";
 import { MODELS, load } from "./load.js";
-import { drawMap, fillGuesses, fillStrip, fillTable, labeled, logitsAt, make, rowOf, say, shadeStrip, strongest } from "./views.js";
+import { Maps } from "./maps.js";
+import { fillGuesses, fillStrip, fillTable, labeled, logitsAt, make, put, rowOf, say, shadeStrip, strongest } from "./views.js";
 
 const MOST_NEW = 400; // tokens that one press of the button writes at most
+const READABLE = 100; // milliseconds that words stand at least while the model writes
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
 class Watch {
@@ -15,8 +17,10 @@ class Watch {
     this.model = null; // { gpt, alphabet, labels } once it is loaded
     this.position = -1; // the one that is looked at
     this.head = [0, 0]; // layer and head that shade the text
-    this.drawn = 0; // as many rows of the maps are right
+    this.pictures = null; // the maps, once there is a model
+    this.start = 0; // of the context, in the text
     this.run = null; // what is being generated
+    this.told = 0; // when words were last changed
     this.own = false; // whether the text is the reader's
     this.build();
     this.choose(Object.keys(MODELS)[0]);
@@ -38,7 +42,7 @@ class Watch {
     this.strip = make("div", { className: "strip", "aria-hidden": "true" });
     this.place = make("input", { type: "range", min: 0, value: 0, oninput: () => this.look(Number(this.place.value)) });
     this.placed = make("output");
-    this.maps = make("fieldset", { className: "maps" });
+    this.heads = make("fieldset", { className: "maps" });
     this.caption = make("p", { className: "caption" });
     this.guesses = make("ol", { className: "guesses" });
     this.rows = make("tbody");
@@ -55,17 +59,17 @@ class Watch {
         labeled("Temperature", this.temperature, this.warmth), labeled("Top-k", this.topK)),
       this.strip,
       labeled("Position", this.place, this.placed),
-      make("div", { className: "views" }, this.maps, make("div", {}, this.caption, this.guesses)),
+      make("div", { className: "views" }, this.heads, make("div", {}, this.caption, this.guesses)),
       this.fold,
     );
     for (const event of ["pointerover", "click"]) {
       this.strip.addEventListener(event, ({ target }) => target.dataset.at && this.look(Number(target.dataset.at)));
     }
     this.root.addEventListener("keydown", ({ key }) => key === "Escape" && this.stop());
-    // The palette is an attribute of the body, and canvases have to be told of it.
+    // The palette is an attribute of the body.
     new MutationObserver(() => {
-      this.drawn = 0;
-      this.drawMaps();
+      this.pictures?.recolor();
+      this.look();
     }).observe(document.body, { attributeFilter: ["data-md-color-scheme"] });
   }
 
@@ -99,7 +103,7 @@ class Watch {
 
   become(state, message) {
     this.root.dataset.state = state;
-    this.status.textContent = message;
+    put(this.status, message);
     const nothing = !this.model?.gpt.tokens.length;
     for (const control of [this.go, this.one, this.place]) control.disabled = nothing;
   }
@@ -121,10 +125,9 @@ class Watch {
     const { gpt, alphabet } = this.model;
     const { max_seq_len } = gpt.config;
     const { tokens, unknown } = encode(this.text.value, alphabet);
-    const start = windowStart(tokens.length, max_seq_len);
-    this.drawn = Math.min(this.drawn, gpt.read(tokens.slice(start)));
+    this.start = windowStart(tokens.length, max_seq_len);
+    this.pictures.kept = Math.min(this.pictures.kept, gpt.read(tokens.slice(this.start)));
     const count = gpt.tokens.length;
-    this.count.textContent = start ? `The model reads the last ${count} of ${tokens.length} characters: there is room for ${max_seq_len}.` : `${count} of ${max_seq_len} characters`;
     const says = [];
     if (!count) says.push("There is nothing to read: type something.");
     if (count === max_seq_len) says.push("The context is full: with the next character, the model forgets the first half.");
@@ -135,8 +138,6 @@ class Watch {
   }
 
   show() {
-    fillStrip(this.strip, this.model);
-    this.drawMaps();
     this.look(this.model.gpt.tokens.length - 1);
   }
 
@@ -178,26 +179,24 @@ class Watch {
   layOutMaps() {
     const { gpt, labels } = this.model;
     const { num_heads, max_seq_len } = gpt.config;
-    this.drawn = 0;
     this.cells = labels.map((heads, layer) =>
       heads.map((label, head) => {
         const radio = make("input", { type: "radio", name: "watched-head", checked: !layer && !head, onchange: () => this.pick(layer, head) });
         const name = make("span", { className: "name" }, make("b", { textContent: `${layer}.${head}` }), ` ${label}`);
-        const canvas = make("canvas", { width: max_seq_len, height: max_seq_len, "aria-hidden": "true" });
-        const image = new ImageData(max_seq_len, max_seq_len);
+        const frame = make("span", { className: "frame" });
         const says = make("span", { className: "says" });
-        canvas.addEventListener("pointermove", ({ offsetY }) => {
-          const row = Math.floor((offsetY / canvas.clientHeight) * max_seq_len);
-          this.look(Math.min(row, gpt.tokens.length - 1));
+        frame.addEventListener("pointermove", ({ offsetY }) => {
+          const { length } = gpt.tokens;
+          this.look(Math.min(Math.floor((offsetY / frame.clientHeight) * length), length - 1));
         });
-        const mark = make("span", { className: "mark" });
-        return { canvas, image, mark, says, cell: make("label", { className: "map" }, radio, name, make("span", { className: "frame" }, canvas, mark), says) };
+        return { frame, says, cell: make("label", { className: "map" }, radio, name, frame, says) };
       }),
     );
     this.head = [0, 0];
-    this.maps.style.setProperty("--heads", num_heads);
+    this.heads.style.setProperty("--heads", num_heads);
     const legend = make("legend", { textContent: "Heads as layer.head: a row for each position, a column for what it attends to" });
-    this.maps.replaceChildren(legend, ...this.cells.flat().map(({ cell }) => cell));
+    this.heads.replaceChildren(legend, ...this.cells.flat().map(({ cell }) => cell));
+    this.pictures = new Maps(this.heads, this.cells.map((heads) => heads.map(({ frame }) => frame)), max_seq_len);
   }
 
   pick(layer, head) {
@@ -205,42 +204,38 @@ class Watch {
     this.look();
   }
 
-  drawMaps() {
+  look(position = this.position) {
+    put(this.warmth, Number(this.temperature.value).toFixed(1));
     if (!this.model) return;
-    const { tokens, weights, config } = this.model.gpt;
-    if (!this.drawn) this.color = getComputedStyle(this.cells[0][0].canvas).color.match(/\d+/g);
-    this.cells.forEach((heads, layer) => heads.forEach(({ canvas, image }, head) => drawMap(canvas, image, weights[layer][head], this.drawn, tokens.length, this.color)));
-    this.drawn = tokens.length;
-    this.maps.style.setProperty("--zoom", tokens.length && config.max_seq_len / tokens.length);
-    this.maps.classList.toggle("fine", tokens.length > 90);
+    const { gpt } = this.model;
+    this.position = Math.min(position, gpt.tokens.length - 1);
+    this.pictures.draw(gpt, this.position);
+    // Words that change with every token nobody can read, and to set them takes the
+    // browser longer than the maps do. After a run all of them are right.
+    const now = performance.now();
+    if (this.run && now - this.told < READABLE) return;
+    this.told = now;
+    this.tell();
   }
 
-  look(position = this.position) {
-    this.warmth.textContent = Number(this.temperature.value).toFixed(1);
-    if (!this.model) return;
+  // What there is to read: the text in shades, the same in words, and the guesses.
+  tell() {
     const { gpt, alphabet } = this.model;
-    const last = gpt.tokens.length - 1;
-    this.position = Math.min(position, last);
+    const { max_seq_len } = gpt.config;
+    const count = gpt.tokens.length, last = count - 1;
+    this.count.textContent = this.start ? `The model reads the last ${count} of ${this.start + count} characters: there is room for ${max_seq_len}.` : `${count} of ${max_seq_len} characters`;
+    fillStrip(this.strip, this.model);
+    if (last >= 0) shadeStrip(this.strip, rowOf(gpt, ...this.head, this.position), this.position);
     this.place.max = Math.max(0, last);
     this.place.value = this.position;
     this.placed.textContent = last < 0 ? "none" : `${this.position}: ${say(alphabet[gpt.tokens[this.position]])}`;
     this.place.setAttribute("aria-valuetext", this.placed.textContent);
-    this.cells.forEach((heads, layer) =>
-      heads.forEach(({ mark, says }, head) => {
-        mark.style.top = `${(100 * this.position) / (last + 1)}%`;
-        mark.style.height = `${100 / (last + 1)}%`;
-        says.textContent = strongest(this.model, layer, head, this.position, 1).join();
-      }),
-    );
+    this.cells.forEach((heads, layer) => heads.forEach(({ says }, head) => put(says, strongest(this.model, layer, head, this.position, 1).join())));
     if (this.fold.open) fillTable(this.rows, this.model, this.position);
     fillGuesses(this.guesses, this.model, this.position, last < 0 ? [] : this.shares(this.position));
-    if (last < 0) {
-      this.caption.textContent = "";
-      return;
-    }
-    shadeStrip(this.strip, rowOf(gpt, ...this.head, this.position), this.position);
     const came = gpt.tokens[this.position + 1];
-    this.caption.textContent = came === undefined ? "What may come next" : `What might have come; it was ${say(alphabet[came])}`;
+    if (last < 0) this.caption.textContent = "";
+    else this.caption.textContent = came === undefined ? "What may come next" : `What might have come; it was ${say(alphabet[came])}`;
   }
 }
 
