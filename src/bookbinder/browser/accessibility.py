@@ -15,10 +15,10 @@ _ROOT = Path(__file__).resolve().parents[3]
 # name for whoever listens, and words of code in colors that others have already: axe
 # would look at each for seconds and find nothing.
 _THIN = """(frame) => {
-  // Emptied: without them the theme fails, and follows the system no more.
+  // Out of sight: without them, or what is in them, the theme fails, and follows the
+  // system no more.
   for (const part of frame ? [] : document.querySelectorAll(".md-sidebar")) {
     part.style.display = "none";
-    part.replaceChildren();
   }
   const [first, ...formulas] = document.querySelectorAll(".katex");
   for (const part of first?.children ?? []) part.textContent = part.textContent;

@@ -15,6 +15,17 @@ HOW_TO_GET = (
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _MAC = Path("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome")
 
+# What a window that nobody types an address into has no use for: suggestions would be
+# drawn, unseen, for each window. One list counts, the last, so that what Playwright
+# switches off for every test is named again.
+_UNWANTED = (
+    "WebUIOmniboxPopup,WebUIOmniboxAimPopup,AimEnabled,"
+    "AvoidCorsURLLoaderRestartOnRedirect,AvoidUnnecessaryBeforeUnloadCheckSync,"
+    "DestroyProfileOnBrowserClose,HttpsFirstBalancedModeAutoEnable,HttpsUpgrades,"
+    "LensOverlay,MediaRouter,NetworkTimeServiceQuerying,OptimizationHints,PaintHolding,"
+    "PreconnectToSearch,ThirdPartyStoragePartitioning"
+)
+
 
 class NoChromiumError(RuntimeError):
     """There is no browser on this machine; the message says how to get one."""
@@ -39,7 +50,10 @@ def chromium() -> Generator[Browser]:
     executable = find_chromium()
     if executable is None:
         raise NoChromiumError(HOW_TO_GET)
-    arguments = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+    arguments = [
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+        f"--disable-features={_UNWANTED}",
+    ]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         # Chromium refuses to sandbox itself for root, as in a container.
         arguments.append("--no-sandbox")
