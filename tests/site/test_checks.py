@@ -107,6 +107,12 @@ BROKEN = {
         f'<figure class="figure">{SVG.format(TEXT.format(2, "#777"))}</figure>',
         "at 1440 px letters too small to read in A: label",
     ),
+    "a comma alone": (
+        '<p style="width:50px"><var class="arithmatex"><span class="katex"><math>'
+        '</math><span class="katex-html"><span class="katex-base" style="width:50px;'
+        'display:inline-block">x</span></span></span>,</var></p>',
+        "at 1440 px a line begins with , behind a formula: x",
+    ),
     "cut short": (
         '<p class="md-footer"><span class="md-ellipsis" style="display:block;'
         'width:3em;overflow:hidden;white-space:nowrap">A long name</span></p>',

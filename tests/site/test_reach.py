@@ -99,7 +99,11 @@ def test_the_palette_is_chosen_by_keys_and_kept(page: Page, address: str) -> Non
     assert scheme() == "slate"
     page.goto(address)
     assert scheme() == "slate"
-    page.emulate_media(color_scheme="dark")
+    paper = "getComputedStyle(document.body).getPropertyValue('--book-paper')"
+    assert page.evaluate(paper) == "#15181e"
+    page.emulate_media(media="print")
+    assert page.evaluate(paper) in ("#fff", "#ffffff")
+    page.emulate_media(media="screen", color_scheme="dark")
     page.locator("#__palette_2").focus()
     page.keyboard.press("ArrowRight")
     page.emulate_media(color_scheme="light")

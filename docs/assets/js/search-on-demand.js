@@ -25,6 +25,11 @@
     else send.call(this, body);
   };
 
+  // The index knows none of these words, and the theme takes each for the beginning of
+  // another: "in" would be any word like "input". The last of them may still become one.
+  const little = /(?<!\S)(?:a|an|and|are|at|by|do|does|for|from|how|i|in|is|it|my|of|on|or|the|to|what|why|with)\s+(?=\S)/gi;
+  const asWanted = (query) => (query.includes('"') ? query : query.replace(little, ""));
+
   const NativeWorker = Worker;
 
   window.Worker = class extends EventTarget {
@@ -37,8 +42,9 @@
       });
     }
 
-    async postMessage(...message) {
-      (await this.started).postMessage(...message);
+    async postMessage(message, ...rest) {
+      const asked = typeof message.data === "string" ? { ...message, data: asWanted(message.data) } : message;
+      (await this.started).postMessage(asked, ...rest);
     }
   };
 }

@@ -4,9 +4,8 @@
 window.book = (() => {
   const DRAWN = "pre, code, svg, .katex, .book-error, script, style, noscript";
 
-  // Up to this width a page is a phone's. No letter of a picture is smaller than that.
-  const PHONE = 720;
-  const leastLetters = (width) => (width > PHONE ? 8 : 9);
+  // In pixels. No letter of a picture is smaller, on whatever screen.
+  const LEAST_LETTERS = 9;
 
   const excerpt = (text, at) => text.slice(Math.max(0, at - 15), at + 25).trim().replace(/\s+/g, " ");
 
@@ -38,6 +37,8 @@ window.book = (() => {
   };
 
   const shown = (element) => element.checkVisibility();
+  const left = (place) => place.getBoundingClientRect().left;
+  const mark = document.createRange();
 
   function drawings() {
     const found = [];
@@ -104,12 +105,17 @@ window.book = (() => {
     for (const svg of document.querySelectorAll("figure svg")) {
       if (!shown(svg)) continue;
       const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
-      const small = [...svg.querySelectorAll("text")].find((text) => parseFloat(getComputedStyle(text).fontSize) * scale < leastLetters(clientWidth));
+      const small = [...svg.querySelectorAll("text")].find((text) => parseFloat(getComputedStyle(text).fontSize) * scale < LEAST_LETTERS);
       if (small) found.push(`letters too small to read in ${nameOf(svg)}: ${small.textContent.trim()}`);
     }
-    // What a frame hides cannot be scrolled to, and is as bad: but of a live map the rest is empty.
+    for (const { lastChild: end, children: [formula] } of document.querySelectorAll("article var.arithmatex")) {
+      const last = [...(formula?.querySelectorAll(".katex-base") ?? [])].at(-1);
+      mark.selectNodeContents(end);
+      if (last && end !== formula && shown(formula) && left(mark) <= left(last)) found.push(`a line begins with ${end.data} behind a formula: ${last.textContent}`);
+    }
+    // What a frame hides cannot be scrolled to, and is as bad.
     for (const element of document.querySelectorAll("article *")) {
-      if (element.closest("svg, .katex, .headerlink, .live .frame > canvas") || !shown(element)) continue;
+      if (element.closest("svg, .katex, .headerlink") || !shown(element)) continue;
       const box = element.getBoundingClientRect();
       if (box.width && box.right > clientWidth + 1 && !scrollable(element)) {
         found.push(`<${element.tagName.toLowerCase()}> sticks out of the page: ${element.textContent.trim().slice(0, 30)}`);

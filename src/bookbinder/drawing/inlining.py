@@ -22,9 +22,16 @@ _XLINK = "{http://www.w3.org/1999/xlink}"
 _POINTS_TO_PIXELS = 4 / 3
 _MARGIN = 6.0
 
-# No smaller is a figure on a phone than this, and than its smallest letters may be.
+# No smaller is a figure than this, and than its smallest letters may be.
 _LEAST_SCALE = 0.65
 _LEAST_LETTERS = 9.1
+
+# matplotlib leaves the room that its own font needs, which is wider than the page's:
+# small letters may be an eighth larger, up to this many points, and the figure smaller.
+# The longest word may reach a little further all the same, with letters this wide.
+_SMALL = 9.0
+_ROOM = 9 / 8
+_WIDTH = 0.6
 
 # All that a picture of data is made of: nothing that acts.
 _SHAPES = frozenset(
@@ -78,7 +85,7 @@ def inline_figure(file: Path, alt: str, earlier: list[str]) -> str:
         _clean(root)
     except (ElementTree.ParseError, ValueError) as error:
         raise FigureError(str(error)) from None
-    width = _make_room(root)
+    width = _make_room(root, _MARGIN + _enlarge(root))
     natural = width * _POINTS_TO_PIXELS
     least = natural * _least_scale(root)
     root.set("style", f"--natural: {natural:.0f}px; --least: {least:.0f}px")
@@ -89,17 +96,32 @@ def inline_figure(file: Path, alt: str, earlier: list[str]) -> str:
     return f'<figure class="figure" data-search-exclude>{svg}</figure>'
 
 
-def _make_room(root: ElementTree.Element) -> float:
+def _enlarge(root: ElementTree.Element) -> float:
+    """Make small letters larger; return how much further the longest word reaches."""
+    further = 0.0
+    for text in root.iter("text"):
+        style = text.get("style", "")
+        found = _SIZE.search(style)
+        if found:
+            size = float(found[1])
+            larger = max(size, min(_SMALL, size * _ROOM))
+            text.set("style", _SIZE.sub(f"font-size: {larger:g}px", style))
+            letters = len("".join(text.itertext()))
+            further = max(further, (larger - size) * _WIDTH * letters)
+    return further
+
+
+def _make_room(root: ElementTree.Element, margin: float) -> float:
     """Widen the frame by a margin on each side; return its width in points.
 
     matplotlib lays out in its own font. In the page's, a label may be a little larger.
     """
     left, top, width, height = map(float, root.get("viewBox", "0 0 0 0").split())
     left, top, width, height = (
-        left - _MARGIN,
-        top - _MARGIN,
-        width + 2 * _MARGIN,
-        height + 2 * _MARGIN,
+        left - margin,
+        top - margin,
+        width + 2 * margin,
+        height + 2 * margin,
     )
     root.set("viewBox", f"{left:g} {top:g} {width:g} {height:g}")
     root.attrib.pop("width", None)

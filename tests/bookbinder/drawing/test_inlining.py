@@ -22,7 +22,7 @@ def _book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     FOLDER.mkdir(parents=True)
 
 
-def draw(name: str, color: str = "#3557c2", labels: int = 10) -> None:
+def draw(name: str, color: str = "#3557c2", labels: float = 10) -> None:
     with rc_context():
         rc_file(RC)
         figure = Figure(figsize=(3, 2))
@@ -63,12 +63,21 @@ def test_a_figure_stands_in_the_page_by_itself() -> None:
     assert "a < b" in svg.get_text()
 
 
-def test_a_phone_shows_small_letters_larger() -> None:
-    """Six points are eight pixels: 9.1 of them want 346 of what is 304 wide."""
-    draw("one", labels=6)
+@pytest.mark.parametrize(
+    ("points", "shown", "natural", "least"),
+    # 9 pixels want 9.1 of them; 12 pixels, and more, may be drawn smaller. What is 304
+    # wide has room for what "0.0" becomes longer: for three letters of 0.6 of that.
+    [(6, 6.75, 308, 311), (8, 9, 309, 234), (8.5, 9, 306, 232), (10, 10, 304, 207)],
+)
+def test_small_letters_are_larger_and_may_not_be_drawn_small(
+    points: float, shown: float, natural: int, least: int
+) -> None:
+    draw("one", labels=points)
     svg = rendered("![A](../assets/figures/page/one.svg)").find("svg")
     assert svg
-    assert svg["style"] == "--natural: 304px; --least: 346px"
+    assert svg["style"] == f"--natural: {natural}px; --least: {least}px"
+    assert f"font-size: {shown:g}px" in str(svg)
+    assert shown == points or f"font-size: {points:g}px" not in str(svg)
 
 
 def test_it_brings_no_colors_fonts_styles_or_addresses_of_its_own() -> None:
