@@ -82,8 +82,11 @@ def _held(page: Page, root: Path) -> list[Problem]:
     from bookbinder.names.backticks import name_problems
     from bookbinder.names.commands import command_problems
     from bookbinder.names.confusing import confusion_problems
+    from bookbinder.names.defaults import default_problems
     from bookbinder.names.entries import entry_problems
+    from bookbinder.names.labels import label_problems
     from bookbinder.names.links import link_problems
+    from bookbinder.names.messages import message_problems
     from bookbinder.names.prose_shapes import prose_shape_problems
     from bookbinder.names.symbols import symbol_problems
 
@@ -96,6 +99,9 @@ def _held(page: Page, root: Path) -> list[Problem]:
         *command_problems(page, root),
         *entry_problems(page, root),
         *link_problems(page, root),
+        *message_problems(page, root),
+        *label_problems(page),
+        *default_problems(page),
         *symbol_problems(page, root),
     ]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bookbinder.formulas.holding import formula_problems
+from bookbinder.names.spoken_shapes import spoken_shape_problems
 from bookbinder.numbers.backing import number_problems
 from bookbinder.reading.bindings import Notes, noted
 from bookbinder.reading.listings import (
@@ -15,6 +16,7 @@ from bookbinder.reading.listings import (
     never_executed,
 )
 from bookbinder.reading.pages import Chain, Page, Problem
+from bookbinder.reading.seen import Seen
 from bookbinder.running.blocks import (
     drawings,
     explain,
@@ -41,16 +43,18 @@ class Evidence:
     drawn: dict[str, str] = field(default_factory=dict[str, str])
     idle: Idle = field(default_factory=Idle)
     notes: Notes = field(default_factory=Notes)
+    # By the first line of a chain, what its functions had when they first ran.
+    seen: dict[int, list[Seen]] = field(default_factory=dict[int, list[Seen]])
 
     @contextmanager
     def gathered(self, chain: Chain, root: Path) -> Generator[None]:
         """Give a chain a fresh state, and keep what it leaves behind."""
         asked, first = parts(program(chain)), dict[tuple[str, int], int]()
-        lines = set[tuple[str, int]]()
+        lines, seen = set[tuple[str, int]](), list[Seen]()
         with fresh_state() as folder:
             try:
                 with (
-                    recorded_lines(root / "src", asked, first) as lines,
+                    recorded_lines(root / "src", asked, first, seen) as lines,
                     noted(self.notes),
                     recorded_scripts(self.idle),
                 ):
@@ -58,6 +62,7 @@ class Evidence:
             finally:
                 self.chains.add(chain.line)
                 self.lines |= lines
+                self.seen[chain.line] = seen
                 for place, line in first.items():
                     self.first[place] = min(line, self.first.get(place, line))
                 self.drawn |= drawings(folder)
@@ -105,5 +110,6 @@ def evidence_problems(page: Page, evidence: Evidence, root: Path) -> list[Proble
             )
         ]
     problems += number_problems(page, evidence.notes.values, root)
-    problems += formula_problems(page, evidence.notes.terms)
+    problems += formula_problems(page, evidence.notes.terms, root)
+    problems += spoken_shape_problems(page, evidence.seen)
     return problems + compare_figures(page, evidence.drawn, root)

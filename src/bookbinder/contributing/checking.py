@@ -131,6 +131,7 @@ def _gathered(runs: Iterable[Evidence]) -> Evidence:
         every.chains |= one.chains
         every.lines |= one.lines
         every.drawn |= one.drawn
+        every.seen |= one.seen
         for kind, found in vars(one.notes).items():
             getattr(every.notes, kind).update(found)
         for file, places in one.idle.items():

@@ -87,6 +87,14 @@ def moved_to(ran: Ran, chain: Chain) -> Ran:
         chains={chain.line},
         lines=_moved_lines(ran.evidence.lines, moved),
         notes=_moved_notes(ran.evidence.notes, places),
+        seen={
+            chain.line: [
+                # The lines of the chain itself are counted from 1, wherever they stand.
+                replace(each, line=moved(each.line) if each.line > 1 else 1)
+                for found in ran.evidence.seen.values()
+                for each in found
+            ]
+        },
     )
     error = ran.error and replace(ran.error, line=moved(ran.error.line))
     return Ran(blocks, bound, ran.printed, evidence, error)

@@ -15,9 +15,18 @@ __all__ = ["arrow_problems"]
 # What a word on an arrow promises: one of these operations, at least, on the way.
 _PRODUCT = {"mm", "addmm", "bmm", "baddbmm", "mul"}
 _LAYOUT = {"view", "_unsafe_view", "transpose", "permute", "unsqueeze", "clone"}
+_SOFTMAX = {"_softmax", "_softmax of columns", "exp"}
 _OPERATIONS = [
-    ("softmax", {"_softmax", "exp"}),
-    ("attention", {"_softmax", "exp", "_scaled_dot_product_flash_attention_for_cpu"}),
+    ("softmax", _SOFTMAX),
+    (
+        "softmax of (?:each|the) (?:row|query)s?|softmax over (?:the )?keys",
+        {"_softmax"},
+    ),
+    (
+        "softmax of (?:each|the) (?:column|key)s?|softmax over (?:the )?queries",
+        {"_softmax of columns"},
+    ),
+    ("attention", {*_SOFTMAX, "_scaled_dot_product_flash_attention_for_cpu"}),
     ("norm", {"native_layer_norm", "_fused_rms_norm", "rsqrt"}),
     ("feed-forward", {"relu", "gelu", "silu", "sigmoid"}),
     ("project|[qkvo]_proj|out_proj|mix|average|scores|head", _PRODUCT),

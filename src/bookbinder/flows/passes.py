@@ -23,7 +23,8 @@ from bookbinder.flows.flowcharts import (
     Node,
     read_flowchart,
 )
-from bookbinder.flows.shapes import SIZES, shape_problems
+from bookbinder.flows.shapes import shape_problems
+from bookbinder.flows.sizes import SIZES
 from bookbinder.flows.tracing import PAGE, Flow, traced
 from bookbinder.reading.pages import Page, Problem
 

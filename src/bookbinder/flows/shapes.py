@@ -8,26 +8,11 @@ from typing import Any
 from torch import Tensor
 
 from bookbinder.flows.flowcharts import SHAPE, Arrow, Flowchart, Node
+from bookbinder.flows.sizes import SIZES
 from bookbinder.flows.tracing import Steps
 
-__all__ = ["SIZES", "shape_problems"]
+__all__ = ["shape_problems"]
 
-# Pairwise different, so that no letter can stand for another. Heads divide the width,
-# heads of keys divide heads, and rotary turns pairs of features.
-SIZES = {
-    "B": 2,
-    "H_kv": 3,
-    "d_k": 4,
-    "T": 5,
-    "H": 6,
-    "S": 7,
-    "d_v": 9,
-    "L": 10,
-    "V": 11,
-    "C": 13,
-    "d_ff": 17,
-    "D": 24,
-}
 _LETTER = re.compile(r"[A-Za-z]\w*")
 _Problem = tuple[int, str]
 

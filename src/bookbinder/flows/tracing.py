@@ -56,7 +56,7 @@ class Flow(TorchDispatchMode):
                     made += [self._kept[i] for i in self._sharing[_memory(written)]]
         inputs = [id(tensor) for tensor in given]
         self._steps_done += 1
-        step = self._steps_done, func.overloadpacket.__name__, inputs
+        step = self._steps_done, _called(func, args), inputs
         for tensor in {id(tensor): tensor for tensor in made}:
             self._made.setdefault(tensor, []).append(step)
         return result
@@ -105,6 +105,13 @@ class Flow(TorchDispatchMode):
                 for when, name, inputs in self._made.get(id(value), [])
             ]
         return [(0, "", getattr(value, "parents", []))]
+
+
+def _called(func: Any, args: Any) -> str:
+    """Name an operation; a softmax of rows has another name than one of columns."""
+    name: str = func.overloadpacket.__name__
+    columns = name == "_softmax" and args[1] % args[0].ndim != args[0].ndim - 1
+    return f"{name} of columns" if columns else name
 
 
 def _operations_from(

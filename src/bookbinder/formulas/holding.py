@@ -8,38 +8,58 @@ the formulas, in the names that the run above it has left::
 A small letter with an index is an entry of the capital: $q_t$ is row $t$ of $Q$. A term
 that is more than a letter is one that the formula has as it is, or, if its letters have
 values, is computed and compared. An equation with letters that nothing computes is
-given, as a whole: ``<!-- given: "$s \le t$": the definition -->``.
+given, as a whole: ``<!-- given: "$s \le t$": the definition -->``. A formula without
+an equals sign is held against those that have one, against comments, and against code.
 """
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bookbinder.formulas.alone import Held, says_something
 from bookbinder.formulas.computing import Formula, UnboundError
 from bookbinder.formulas.costs import columns, is_uncounted
 from bookbinder.formulas.cutting import UnreadableError
+from bookbinder.formulas.letters import Letters
 from bookbinder.formulas.statements import read_statements, read_term
-from bookbinder.formulas.terms import Raw, Statement, Symbol, Term, symbols_in
+from bookbinder.formulas.terms import (
+    Over,
+    Raw,
+    Statement,
+    Symbol,
+    Term,
+    parts_of,
+    symbols_in,
+)
 from bookbinder.formulas.values import FUNCTIONS, UnfitError
 from bookbinder.reading.bindings import Binding, Terms
+from bookbinder.reading.listings import ListingError, find_section
 from bookbinder.reading.pages import Page, Problem
+from bookbinder.reading.prose import Formula as InProse
 from bookbinder.reading.prose import formulas, prose_lines
 
 __all__ = ["formula_problems"]
 
+# Whose tables say what signs mean.
+_NOTATION = "docs/notation.md"
 # Signs that are numbers already.
 _NUMBERS = {"e", r"\pi", r"\infty"}
 _Known = dict[Term, NDArray[np.float64]]
 
 
-def formula_problems(page: Page, values: Mapping[int, Terms | str]) -> list[Problem]:
-    """Find equations that do not hold, and those that nothing computes.
+def formula_problems(
+    page: Page, values: Mapping[int, Terms | str], root: Path
+) -> list[Problem]:
+    """Find equations that do not hold, and formulas that nothing computes.
 
     Args:
         page: The page.
         values: What its ``where`` comments gave when the page ran, by their lines.
+        root: The repository.
     """
     parts = [n for n, line in prose_lines(page) if line.startswith("## ")]
     problems: list[Problem] = []
@@ -61,12 +81,19 @@ def formula_problems(page: Page, values: Mapping[int, Terms | str]) -> list[Prob
         added_up |= lines
         problems += [Problem(page.path, min(lines), reason)] if reason else []
     given = [each for each in page.bindings if each.kind == "given"]
-    for formula in formulas(page):
+    quoting = [each for each in page.bindings if each.kind == "holds"]
+    every = [(formula, read_statements(formula.tex)) for formula in formulas(page)]
+    held = _held(page, every, known, root)
+    for formula, statements in every:
         part = _part(formula.line, parts)
         if _is_given(formula.tex, [g for g in given if _part(g.line, parts) == part]):
             continue
-        for statement in read_statements(formula.tex):
+        for statement in statements:
             reason = _wrong(statement, known)
+            if _is_bare(statement, held) and not (
+                formula.line in added_up or _is_given(formula.tex, quoting)
+            ):
+                reason = _asked("nothing on this page computes it")
             if formula.line not in added_up and _is_a_cost(statement, known):
                 reason = (
                     "this adds up sizes, and no run counts it: bind it with its "
@@ -78,6 +105,40 @@ def formula_problems(page: Page, values: Mapping[int, Terms | str]) -> list[Prob
                 reason = f"${_short(written)}$: {reason}"
                 problems.append(Problem(page.path, formula.line, reason))
     return problems
+
+
+def _held(
+    page: Page,
+    every: list[tuple[InProse, list[Statement | Raw]]],
+    known: list[_Known],
+    root: Path,
+) -> Held | None:
+    """Give what stands behind formulas; nothing where nothing runs, or is defined."""
+    if not page.blocks or page.path == _NOTATION:
+        return None
+    stated = [each for _, found in every for each in found if _has_sides(each)]
+    terms = [term for values in known for term in values]
+    return Held([*stated, *terms], _programs(page, root))
+
+
+def _programs(page: Page, root: Path) -> Iterator[str]:
+    """Give the code that a page shows: what it runs, and what it quotes."""
+    yield from (block.code for block in page.blocks)
+    for listing in page.listings:
+        with suppress(ListingError):  # The audit has said so.
+            yield find_section(root, listing.path, listing.section).text
+
+
+def _has_sides(statement: Statement | Raw) -> bool:
+    return isinstance(statement, Statement) and bool(statement.signs)
+
+
+def _is_bare(statement: Statement | Raw, held: Held | None) -> bool:
+    """Tell whether something is computed that stands on nothing."""
+    if held is None or not isinstance(statement, Statement) or statement.signs:
+        return False
+    (side,) = statement.sides
+    return says_something(side) and side not in held
 
 
 def _part(line: int, parts: list[int]) -> int:
@@ -109,14 +170,23 @@ def _unlike(known: _Known) -> Iterator[str]:
         if isinstance(term, Symbol):
             continue
         rest = {other: value for other, value in known.items() if other != term}
-        whole = Symbol("\\where")
+        free = Letters(rest).indices_of(term)
+        whole = Symbol(
+            "\\where", tuple(at for at in free if at.name not in _over(term))
+        )
+        rest[Symbol(whole.name)] = array
         try:
-            reason = Formula(Statement((term, whole), ("=",)), {**rest, whole: array})
+            reason = Formula(Statement((term, whole), ("=",)), rest)
             told = reason.holds()
         except (UnboundError, UnfitError):
             continue
         if told:
             yield told
+
+
+def _over(term: Term) -> set[str]:
+    """Give what the sums of a term, and the like, run over."""
+    return {each.counter for each in parts_of(term) if isinstance(each, Over)}
 
 
 def _wrong(statement: Statement | Raw, known: list[_Known]) -> str | None:

@@ -50,7 +50,7 @@ class Letters:
             names |= dict.fromkeys(self._indices(part))
         return names
 
-    def indices_of(self, whole: Term) -> tuple[Term, ...]:
+    def indices_of(self, whole: Term) -> tuple[Symbol, ...]:
         """Give the letters that count in a term that has a value as a whole."""
         names = dict.fromkeys(
             name for part in parts_of(whole) for name in self._indices(part)

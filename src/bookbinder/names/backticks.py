@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from bookbinder.flows.flowcharts import SHAPE
-from bookbinder.flows.shapes import SIZES
+from bookbinder.flows.sizes import SIZES
 from bookbinder.names.commands import wrong_command
 from bookbinder.names.confusing import code_by_part, part_of
 from bookbinder.names.resolving import LIBRARY, known_names, wrong_python

@@ -3,17 +3,20 @@
 Who means `k_proj` and writes `q_proj` writes a name that there is. So where the code
 under a heading has one of two that differ in a letter, prose under it does not speak of
 the other, unless it goes through all of them or links to where they are; and where it
-gives an argument one literal value, prose does not give it another.
+gives an argument literal values, prose does not give it another. If nothing under this
+heading does, the page is asked, and then the book: what is left to a default says less.
 """
 
 import contextlib
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
-from bookbinder.flows.shapes import SIZES
+from bookbinder.flows.sizes import SIZES
+from bookbinder.names.resolving import LIBRARY
 from bookbinder.reading.listings import ListingError, find_section
-from bookbinder.reading.pages import Page, Problem
+from bookbinder.reading.pages import Page, Problem, load_page
 from bookbinder.reading.prose import prose_lines, spans
 
 __all__ = ["code_by_part", "confusion_problems", "part_of"]
@@ -28,6 +31,7 @@ _ALL = 3  # siblings in one line are all that are meant
 def confusion_problems(page: Page, root: Path) -> list[Problem]:
     """Find names and values whose neighbors the code has, and not them."""
     code = code_by_part(page, root)
+    whole = {"of this page": "\n".join(code.values())}
     problems: list[Problem] = []
     for span in spans(page):
         here = code[part_of(span.line, code)]
@@ -38,7 +42,7 @@ def confusion_problems(page: Page, root: Path) -> list[Problem]:
             Problem(page.path, span.line, f"`{span.text}`: {reason}")
             for reason in (
                 *_other_names(span.text, here, line),
-                *_other_values(span.text, here),
+                *_other_values(span.text, {"under this heading": here} | whole, root),
                 *_other_order(span.text, here),
             )
         ]
@@ -98,10 +102,41 @@ def _alike(one: str, other: str) -> bool:
     return len(differing) == 1 and all(0 < len(each) <= _SHORT for each in differing[0])
 
 
-def _other_values(text: str, code: str) -> Iterator[str]:
+def _other_values(text: str, places: dict[str, str], root: Path) -> Iterator[str]:
+    """Compare arguments with what the nearest code gives to them, if it is literal."""
     for found in _ARGUMENT.finditer(text):
         name, value = found["name"], found["value"]
-        given = re.findall(rf"\b{name}(?:: [\w| ]+?)?\s?=\s?([^\s,)\]}}=]+)", code)
-        literal = {each for each in given if re.fullmatch(_VALUE, each)}
-        if given and literal == {*given} and value not in literal:
-            yield f"the code under this heading has {name}={given[0]} alone"
+        for place, code in {**places, "of the book": _book(root)}.items():
+            given = _given(name, code)
+            if not given:
+                continue
+            literal = {each for each in given if re.fullmatch(_VALUE, each)}
+            far = place != "under this heading"
+            if far and value in _given(name, _library()):
+                break  # What the library does by itself need not be written.
+            if literal == given and value not in literal | _listed(name, code):
+                yield f"the code {place} has {name}={min(given)} alone"
+            break
+
+
+def _given(name: str, code: str) -> set[str]:
+    """Give what code writes behind the name of an argument and an equals sign."""
+    pattern = rf"\b{name}(?:: [\w| ]+?)?\s?=\s?([^\s,)\]}}=]+)"
+    return {each.rstrip(":") for each in re.findall(pattern, code)}
+
+
+def _listed(name: str, code: str) -> set[str]:
+    """Give what code has under the name of an argument in a dictionary."""
+    return {*re.findall(rf"[\"']{name}[\"']: ([^\s,}}]+)", code)}
+
+
+@cache
+def _book(root: Path) -> str:
+    """Give the code of all pages."""
+    pages = (load_page(file, root) for file in sorted((root / "docs").rglob("*.md")))
+    return "\n".join(block.code for page in pages for block in page.blocks)
+
+
+@cache
+def _library() -> str:
+    return "\n".join(file.read_text("utf-8") for file in sorted(LIBRARY.rglob("*.py")))

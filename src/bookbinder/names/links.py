@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from pymdownx.slugs import slugify
 
+from bookbinder.names.nearness import nearer, sections_of
 from bookbinder.reading.listings import ListingError, find_section
 from bookbinder.reading.pages import Page, Problem, read_page, split_lines
 from bookbinder.reading.prose import Link, links, prose_lines
@@ -51,7 +52,7 @@ def link_problems(page: Page, root: Path) -> list[Problem]:
         if "://" in link.target:
             reason = _wrong_address(link, every, lines)
         else:
-            reason = _wrong_target(link, page, root)
+            reason = _wrong_target(link, lines[link.line], page, root)
         if reason:
             text = f"[{link.text}]({link.target}): {reason}"
             problems.append(Problem(page.path, link.line, text))
@@ -78,7 +79,7 @@ def anchors_of(text: str) -> dict[str, str]:
     return anchors
 
 
-def _wrong_target(link: Link, page: Page, root: Path) -> str | None:
+def _wrong_target(link: Link, line: str, page: Page, root: Path) -> str | None:
     path, _, anchor = link.target.partition("#")
     here = root / page.path
     file = (here.parent / path).resolve() if path else here
@@ -107,7 +108,36 @@ def _wrong_target(link: Link, page: Page, root: Path) -> str | None:
     nearest = max({*others, wanted}, key=lambda other: len(_significant(other) & said))
     if len(_significant(nearest) & said) > len(_significant(wanted) & said):
         return f"its words are nearer to {nearest!r} than to {wanted!r}"
-    return None
+    return _beside(link, line, anchor, anchors, text) if anchor else None
+
+
+def _beside(
+    link: Link, line: str, anchor: str, anchors: dict[str, str], text: str
+) -> str | None:
+    """Find another heading with as many words of a link, and more of its sentence."""
+    said = _significant(link.text)
+
+    def fits(name: str) -> tuple[int, float]:
+        heading = _significant(anchors[name])
+        return len(heading & said), len(heading & said) / max(len(heading), 1)
+
+    here = fits(anchor)
+    alike = [
+        name
+        for name in anchors
+        if name != anchor
+        and anchors[name] != anchors[""]
+        and fits(name)[0] == here[0]
+        and fits(name)[1] >= here[1]
+    ]
+    if not alike:
+        return None
+    sections = sections_of(text, anchors, _significant)
+    found = nearer(line, link.target, anchor, alike, sections, _significant)
+    return (
+        found
+        and f"its sentence is nearer to {anchors[found]!r} than to {anchors[anchor]!r}"
+    )
 
 
 def _instead(path: str, here: Path, root: Path) -> str:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from bookbinder.flows.flowcharts import SHAPE
-from bookbinder.flows.shapes import SIZES
+from bookbinder.flows.sizes import SIZES
 from bookbinder.names.resolving import LIBRARY
 from bookbinder.reading.pages import Page, Problem, load_page
 from bookbinder.reading.prose import formulas, prose_lines, spans

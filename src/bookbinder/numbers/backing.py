@@ -33,6 +33,7 @@ from bookbinder.numbers.quoting import (
     unlike,
     weight,
 )
+from bookbinder.numbers.reasons import listed_otherwise
 from bookbinder.numbers.stated import read_stated
 from bookbinder.numbers.works import COINED, LIST, is_cited, is_year
 from bookbinder.reading.bindings import Binding, Value
@@ -68,7 +69,9 @@ def number_problems(
                 continue
             for found in places:
                 bound |= {(passage.line, number.start) for passage, number in found}
-                reason = unlike(quote, binding, found, values)
+                reason = unlike(quote, binding, found, values) or _miscounted(
+                    quote, binding, found
+                )
                 if reason:
                     line = found[0][0].line if found else binding.line
                     problems.append(Problem(page.path, line, reason))
@@ -86,6 +89,15 @@ def number_problems(
             elif reason := backing.lacks(number, passage):
                 problems.append(Problem(page.path, passage.line, reason))
     return sorted(problems, key=lambda problem: problem.line)
+
+
+def _miscounted(quote: str, binding: Binding, found: Found) -> str | None:
+    """Say that a reason lists more things or fewer than the number that it is for."""
+    if binding.kind != "given" or len(found) != 1 or len(binding.quotes) != 1:
+        return None
+    ((_, number),) = found
+    things = listed_otherwise(binding.why, number)
+    return f'"{quote}": the reason given lists {things}' if things else None
 
 
 def _counts_headings(passage: Passage, number: Number) -> bool:

@@ -169,16 +169,21 @@ def _is_piece(number: Number, passage: Passage) -> bool:
 
 def _is_listed(number: Number, passage: Passage) -> bool:
     """Tell whether its sentence lists as many things behind a colon, or before one."""
-    before, colon, behind = _sentence(number, passage).partition(": ")
+    sentence = _sentence(number, passage)
+    before, colon, behind = sentence.partition(": ")
     if not colon or number.value < 2:
         return False
+    begin = passage.text.rindex(sentence, 0, number.end + len(sentence))
+    if number.start < begin + len(before):
+        return number.value in _counts(behind)
     these = re.search(r"\b(?:these|those|all)\s$", passage.text[: number.start])
-    return number.value in _counts(before if these else behind)
+    return bool(these) and number.value in _counts(before)
 
 
 def _sentence(number: Number, passage: Passage) -> str:
     """Give the sentence that a number stands in."""
-    begins = (m.end() for m in _SENTENCE.finditer(passage.text[: number.start]))
+    # What follows on a full stop begins a sentence, the number itself included.
+    begins = (m.end() for m in _SENTENCE.finditer(passage.text[: number.start + 1]))
     return _SENTENCE.split(passage.text[max(begins, default=0) :])[0]
 
 

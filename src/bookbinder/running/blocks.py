@@ -21,6 +21,7 @@ from typing import Any
 
 from bookbinder.reading.bindings import note_code
 from bookbinder.reading.pages import Chain, Page, Problem, split_lines
+from bookbinder.reading.seen import Seen, note_frame
 from bookbinder.running.halves import Part, offsets
 from bookbinder.running.missing import remedy
 from bookbinder.running.staying import nothing_left_behind, staying
@@ -29,6 +30,9 @@ SEPARATOR = "\x1d"
 _MARK = f"__import__('sys').stdout.write({SEPARATOR!r})"
 # Tensors on pages are small: more threads only wait for each other on a busy machine.
 THREADS = 1
+# How often is kept what a function of a page had when it ended; of others, never.
+_ENDS = 3
+_NAMELESS = ("<l", "<g", "<s", "<d")
 
 
 def program(chain: Chain) -> str:
@@ -179,6 +183,7 @@ class _Watched:
     code: CodeType
     lines: set[int]
     halves: dict[int, list[Part]]
+    ends: int = 0
 
 
 @contextmanager
@@ -186,18 +191,20 @@ def recorded_lines(
     folder: Path,
     asked: dict[Part, str] | None = None,
     first: dict[tuple[str, int], int] | None = None,
+    seen: list[Seen] | None = None,
 ) -> Generator[set[tuple[str, int]]]:
     """Collect every line that runs in the source files of a folder, and of pages.
 
     A page's own lines are those of the file ``<string>``. Parts of them that are asked
     for are those of ``<string>:`` and the column where they begin. For each line that
-    runs, ``first`` gets the line of the page that had it run for the first time.
+    runs, ``first`` gets the line of the page that had it run for the first time, and
+    ``seen`` the shapes that each function of the page had, by its first line.
     """
     executed: set[tuple[str, int]] = set()
     # By id: to look a piece of code up by itself is to hash all of it, each time.
     watched: dict[int, _Watched] = {}
 
-    def trace_lines(frame: FrameType, event: str, _: Any) -> Any:
+    def trace_lines(frame: FrameType, event: str, argument: Any) -> Any:
         if event == "opcode":
             found = watched[id(frame.f_code)]
             ran = found.halves.get(frame.f_lasti, ())
@@ -217,6 +224,14 @@ def recorded_lines(
             left = watched[id(frame.f_code)].lines
             left.discard(frame.f_lineno)
             frame.f_trace_lines = bool(left)
+        elif event == "return" and seen is not None:
+            found = watched[id(frame.f_code)]
+            # What raises an error ends with nothing, and so do many that only print.
+            if found.ends > 0 and (
+                argument is not None or found.code.co_name == "<module>"
+            ):
+                found.ends -= 1
+                seen.append(note_frame(frame, argument))
         return trace_lines
 
     def trace_calls(frame: FrameType, event: str, _: Any) -> Any:
@@ -230,7 +245,8 @@ def recorded_lines(
             # Where a function begins nothing runs, unless all of it is on that line.
             lines = lines - {code.co_firstlineno} or lines
             awaited = offsets(code, asked or {}) if page else {}
-            found = watched[id(code)] = _Watched(code, lines, awaited)
+            ends = _ENDS if page and code.co_name[:2] not in _NAMELESS else 0
+            found = watched[id(code)] = _Watched(code, lines, awaited, ends)
         if found.halves:
             frame.f_trace_opcodes = True
             return trace_lines
@@ -238,7 +254,7 @@ def recorded_lines(
             return trace_lines
         # Each line of a loop would be reported each time.
         frame.f_trace_lines = False
-        return None
+        return trace_lines if found.ends and seen is not None else None
 
     before = sys.gettrace()
     threading.settrace(trace_calls)

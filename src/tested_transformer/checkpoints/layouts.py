@@ -136,7 +136,7 @@ def from_nanogpt(
     """Make a model of weights in the layout of nanoGPT.
 
     nanoGPT saves a pickle, which can run any program when it is opened, so this library
-    opens none. Whoever trusts theirs takes out of it what is needed::
+    opens none. Whoever trusts theirs takes out of it what is needed:
 
         checkpoint = torch.load("out/ckpt.pt", map_location="cpu", weights_only=True)
         weights = {name: x.clone() for name, x in checkpoint["model"].items()}

@@ -52,7 +52,7 @@ def test_a_run_is_moved_with_its_blocks(moved: dict[str, str], last: str) -> Non
     assert (got.blocks, got.bound) == (new.blocks, new.bound) != (before.blocks,)
     assert got.printed == new.printed
     assert got.error == new.error
-    for name in ("chains", "lines", "drawn", "idle", "notes"):
+    for name in ("chains", "lines", "drawn", "idle", "notes", "seen"):
         assert getattr(got.evidence, name) == getattr(new.evidence, name), name
 
 

@@ -280,6 +280,30 @@ def test_the_words_on_an_arrow_come_in_their_turn() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "axis", "right"),
+    [
+        ("softmax of each row", -1, True),
+        ("softmax of each column", -2, True),
+        ("softmax of each row", -2, False),
+        ("softmax over keys", -2, False),
+        ("softmax of each key", -1, False),
+        ("softmax", -2, True),
+    ],
+)
+def test_a_softmax_is_over_what_its_arrow_says(
+    words: str, axis: int, right: bool
+) -> None:
+    text = IN_TURN.replace("softmax, divide", words).replace("(-1)", f"({axis})")
+    text = text.replace(
+        "Softmax", "Softmax over keys, of each row, each key and column"
+    )
+    found = [each.reason for each in diagram_problems(read_page(text, "page.md"))]
+    done = "_softmax" if axis == -1 else "_softmax of columns"
+    wrong = f"the arrow from X to Y says '{words}', but the pass does {done}, div there"
+    assert found == ([] if right else [wrong])
+
+
+@pytest.mark.parametrize(
     ("answers", "reason"),
     [
         (("yes", "no"), None),

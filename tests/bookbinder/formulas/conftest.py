@@ -23,7 +23,7 @@ def problems(request: pytest.FixtureRequest) -> Callable[[str], list[str]]:
         for chain in page.chains:
             with evidence.gathered(chain, ROOT):
                 run_chain(chain)
-        found = formula_problems(page, evidence.notes.terms)
+        found = formula_problems(page, evidence.notes.terms, ROOT)
         return [f"{problem.line}: {problem.reason}" for problem in found]
 
     return asked

@@ -16,8 +16,8 @@ MISSING = "this adds up sizes, and no run counts it: bind it with its letters, <
     [
         WHERE + "It takes $4D + DS$.",
         '<!-- given: "$4D + DS$": by hand -->\nIt takes $4D + DS$.',
-        # No sum of sizes: a product, an offset, a place, what no letter of a size is.
-        r"It takes $4DS$, from $S - D$ to $S + 1$; $a + b$.",
+        # No sum of sizes: a product that code has, a number by itself.
+        "It takes $DS$, or $4D$, up to $S + 1$.",
         COLUMN + TABLE,
         COLUMN + TABLE.replace("$4D$", "12"),
         # As an average of two rows, for one.

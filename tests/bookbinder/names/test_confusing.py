@@ -58,7 +58,6 @@ def test_a_name_of_the_code_is_accepted(prose: str) -> None:
         ("attend.v_proj.weight", "the code under this heading has o_proj, and no v_"),
         ("attend(x, o_proj)", "the code under this heading has attend(o_proj, x"),
         ("attend(x)", "the code under this heading has attend(o_proj, x"),
-        ("need_weights=False", "the code under this heading has need_weights=True al"),
     ],
 )
 def test_its_neighbor_is_refused(span: str, reason: str) -> None:
@@ -66,3 +65,28 @@ def test_its_neighbor_is_refused(span: str, reason: str) -> None:
     assert problem.startswith(f"page.md:7: `{span}`: {reason}")
     # Above, no code has either.
     assert problems("Words.", above=f"Through `{span}`.") == []
+
+
+def test_a_value_is_that_of_the_nearest_code() -> None:
+    below = "\n## Elsewhere\n\nWith `{}`.\n"
+
+    (problem,) = problems("With `need_weights=False`.")
+    assert problem.endswith("the code under this heading has need_weights=True alone")
+
+    def asked(argument: str) -> list[str]:
+        text = PAGE.format(prose="Words.", above="") + below.format(argument)
+        return [
+            each.reason for each in confusion_problems(read_page(text, "p.md"), ROOT)
+        ]
+
+    assert asked("need_weights=True") == asked("average_attn_weights=False") == []
+    assert asked("need_weights=False") == [
+        "`need_weights=False`: the code of this page has need_weights=True alone"
+    ]
+    # PyTorch would do so by itself, so who writes it means the other.
+    assert asked("average_attn_weights=True") == [
+        "`average_attn_weights=True`: the code of the book has "
+        "average_attn_weights=False alone"
+    ]
+    # What the library does by itself is no mistake, whatever the book's code asks for.
+    assert asked("return_weights=False") == asked("causal=False") == []

@@ -114,3 +114,13 @@ def test_anchors_are_those_of_the_site(name: str) -> None:
     html = render(again, ROOT)
     shown = [element["id"] for element in html.select("h1, h2, h3, h4, h5, h6")]
     assert [anchor for anchor in anchors_of(again) if anchor] == shown
+
+
+def test_the_sentence_tells_which_of_two_headings_is_meant() -> None:
+    where = "03-attention-by-hand.md"
+    slope = f"Its slope is the derivative that is worked out [on paper]({where}#{{}})."
+    assert problems(slope.format("backwards-on-paper")) == []
+    (problem,) = problems(slope.format("one-query-on-paper"))
+    assert problem.endswith(
+        "its sentence is nearer to 'Backwards, on paper' than to 'One query on paper'"
+    )

@@ -47,6 +47,8 @@ def refused(text: str) -> list[str]:
         ("By four saws: a, b, c and d.", "By three saws: a, b, c and d."),
         ("By four rules: a; b, c; d; e.", "By four rules: a; b, c; d."),
         ("A, b and c: all three stay.", "A, b and c: all four stay."),
+        ("Three to do: a, b, and paste.", "To do it: a, b, and paste three boxes."),
+        ("So few. Two that differ stay.", "So few. Two stay."),
         ("Two rules:\n\n- a\n- b", "Two rules:\n\n- a\n- b\n- c"),
         ("Two rows:\n\n| a |\n|---|\n| b |\n| c |", "Two rows:\n\n| a |\n|---|\n| b |"),
         ("Look at head 0.", "Look at head 7."),
