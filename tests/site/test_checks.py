@@ -179,7 +179,7 @@ def test_a_broken_frame_is_reported(
 
 
 BARRIERS = {
-    "no text alternative": ('<img src="data:,">', ["light, at 1440 px: image-alt"]),
+    "no text alternative": ('<img src="data:,">', ["dark, at 360 px: image-alt"]),
     # Of texts that look alike one is judged: none of the first, which axe passes over.
     "pale, the last of many": (
         """<style>.dim {color:#666} .pale {color:#999} div p {margin:0}</style><div>
@@ -200,6 +200,12 @@ BARRIERS = {
         <i style="position:absolute; top:99px; height:99px; width:99px"></i><p>fine</p>
         <p style="position:absolute; top:120px; margin:0">pale</p>""",
         ["dark, at 360 px: color-contrast"],
+    ),
+    # What nobody saw on the phone.
+    "on a desktop": (
+        """<style>@media (max-width: 500px) {#wide{display:none}}</style>
+        <img id="wide" src="data:,">""",
+        ["light, at 1440 px: image-alt"],
     ),
     "on a phone": (
         """<style>@media (max-width: 500px) {#menu{display:block!important}}
