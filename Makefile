@@ -17,8 +17,6 @@ run := .venv/bin/python
 # A worker for each processor, and no more than four: each takes about a gigabyte.
 workers := -n logical --maxprocesses 4
 node := PATH="$(CURDIR)/.venv/bin:$$PATH" npm_config_update_notifier=false npm_config_loglevel=error
-# What is compiled once is not compiled again by each process that a test starts.
-unexport PYTHONDONTWRITEBYTECODE
 # Material announces its successor at each start; whoever works here has read it.
 export NO_MKDOCS_2_WARNING := 1
 
