@@ -13,6 +13,9 @@ from bookbinder.reading.pages import read_page
          "`return_weights`: its default is False, and not True"),
         ("`need_weights=True`, the default", "`need_weights=False`, the default",
          "`need_weights`: its default is True, and not False"),
+        # The last of its arguments has one, the first two have none.
+        ("`gradient=0.0`, the default", "`loss=0.0`, the default",
+         "`loss`: its default is none, and not 0.0"),
         ("`fused=True`, the default", "`nhead=8`, the default",
          "`nhead`: its default is none, and not 8"),
     ],
