@@ -83,7 +83,7 @@ lint-code: setup ## Python: mistakes, and the one style
 	@$(run) -m ruff format --check --quiet src tests benchmarks
 
 lint-types: setup ## Python: the type of everything in src, strictly
-	@$(node) .venv/bin/npx --no-install pyright --warnings
+	@.venv/bin/pyrefly check --summary=none
 
 lint-prose: setup ## Markdown, and the spelling of everything
 	@.venv/bin/codespell *.md .github docs src tests benchmarks Makefile

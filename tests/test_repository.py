@@ -273,7 +273,7 @@ def test_no_file_names_the_host_of_a_package_registry() -> None:
 
 
 def test_no_check_is_switched_off_by_a_comment() -> None:
-    switch = re.compile(r"#\s*(noqa|ruff:\s*noqa|type:\s*ignore|pyright:\s*ignore)")
+    switch = re.compile(r"#\s*(noqa|ruff:\s*noqa|type:\s*ignore|pyrefly:\s*ignore)")
     code = [file for file in tracked_files() if file.suffix == ".py"]
     assert [file for file in code if switch.search(file.read_text("utf-8"))] == []
 

@@ -8,6 +8,7 @@ passed, the run leaves a record of the page, which the finished site shows.
 
 from collections.abc import Generator, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pytest_codeblocks import plugin as codeblocks
@@ -52,8 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_passed] = {}
     draw_as_the_book()
 
-    def extract_from_file(file: Path) -> list[CodeBlock]:
-        page = load_page(file, config.rootpath)
+    def extract_from_file(f: Any, *_: Any, **__: Any) -> list[CodeBlock]:
+        page = load_page(f, config.rootpath)
         return [ChainBlock(page, chain) for chain in page.chains]
 
     codeblocks.extract_from_file = extract_from_file

@@ -16,7 +16,7 @@ def unique_ids(svg: str, stem: str, earlier: Iterable[str]) -> str:
     """
     copies = sum(f'id="{stem}-' in other for other in earlier)
     prefix = f"{stem}-{copies + 1}-" if copies else f"{stem}-"
-    names = sorted(set(_ID.findall(svg)), key=len, reverse=True)
+    names: list[str] = sorted(set(_ID.findall(svg)), key=len, reverse=True)
     if not names:
         return svg
     name = "|".join(map(re.escape, names))

@@ -195,7 +195,7 @@ def _plain(value: Any) -> Any:
         value = value.detach()
     if hasattr(value, "tolist"):
         value = value.tolist()
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
     return float(value)
 

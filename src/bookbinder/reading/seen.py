@@ -56,7 +56,7 @@ def _shapes(value: Any, depth: int = 0) -> Iterator[Shape]:
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         yield tuple(map(int, shape))
-    elif isinstance(value, list | tuple) and depth < 2:
+    elif isinstance(value, (list, tuple)) and depth < 2:
         for each in value[:_MOST]:
             yield from _shapes(each, depth + 1)
 

@@ -29,7 +29,7 @@ from bookbinder.running.staying import nothing_left_behind, staying
 SEPARATOR = "\x1d"
 _MARK = f"__import__('sys').stdout.write({SEPARATOR!r})"
 # Tensors on pages are small: more threads only wait for each other on a busy machine.
-THREADS = 1
+THREADS: int = 1
 # How often is kept what a function of a page had when it ended; of others, never.
 _ENDS = 3
 _NAMELESS = ("<l", "<g", "<s", "<d")

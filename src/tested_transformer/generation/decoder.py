@@ -199,7 +199,7 @@ class Decoder:
         if model.config.positions == "alibi":
             slopes = model.slopes.view(groups, share, 1)
         self.one_bias = (slopes * steps).masked_fill(steps > 0, float("-inf"))
-        self.turns = None
+        self.turns: Tensor | None = None
         if model.config.positions == "rotary":
             cos, sin = model.position_table.to(weight.dtype)
             self.turns = torch.stack(

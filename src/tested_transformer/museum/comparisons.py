@@ -42,7 +42,7 @@ def _answers(
 
 
 def _right(subject: Subject) -> list[_Oracle]:
-    found = [subject.known] if subject.known else subject.oracles()
+    found: list[_Oracle] = [subject.known] if subject.known else [*subject.oracles()]
     if not found:
         raise NotApplicableError("its projections could not all be told: give oracle=")
     return found
