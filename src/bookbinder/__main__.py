@@ -56,8 +56,9 @@ def _page(page: Path, *, watched: bool) -> int:
     if not page.is_file():
         print(f"page: wanted PAGE=docs/..., a page that is there, not {page}")
         return 2
-    from bookbinder.contributing.checking import Checker, warm_up
+    from bookbinder.contributing.checking import Checker
     from bookbinder.contributing.watching import restart, watch
+    from bookbinder.warming import warm_up
 
     warm_up(ROOT)
     checker = Checker(ROOT)

@@ -21,7 +21,13 @@ import pytest
 
 from bookbinder.running.forking import each_in_a_fork
 
-WANTED = ("torch", "mkdocs.config", "bs4", "matplotlib.figure")
+WANTED = (
+    "torch",
+    "torch.fx.experimental.symbolic_shapes",
+    "mkdocs.config",
+    "bs4",
+    "matplotlib.backends.backend_svg",
+)
 OURS = ("bookbinder", "tested_transformer")
 # Hypothesis takes a second to import, and no page asks for it.
 OFF = [f"-pno:{plugin}" for plugin in ("cacheprovider", "hypothesispytest")]

@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 from bookbinder.audit import audit
@@ -19,36 +18,12 @@ from bookbinder.contributing.linting import markdown_problems, spelling_problems
 from bookbinder.contributing.placing import place_problems
 from bookbinder.contributing.remembering import Key, Ran, key_of, moved_to, run
 from bookbinder.evidence import Evidence, evidence_problems
-from bookbinder.names.prose_shapes import frequent_shapes
-from bookbinder.names.resolving import known_names
 from bookbinder.reading.pages import Chain, Page, Problem, load_page
-from bookbinder.reading.rendering import render
-from bookbinder.running.blocks import fresh_state
-from bookbinder.running.figures import draw_as_the_book
 from bookbinder.running.forking import each_in_a_fork
 
-__all__ = ["Checker", "warm_up"]
+__all__ = ["Checker"]
 
-# What takes long to import, and what nearly every page asks for.
-_IMPORTED = (
-    "bookbinder.flows.passes",
-    "bookbinder.names.backticks",
-    "pytest_codeblocks.main",
-    "tested_transformer.plots",
-    "torch",
-)
 _SECONDS = 600.0  # of processor time: a page may train a model
-
-
-def warm_up(root: Path) -> None:
-    """Import and read once what every check would import and read again."""
-    draw_as_the_book()
-    for name in _IMPORTED:
-        import_module(name)
-    with fresh_state():
-        known_names()
-        frequent_shapes()
-        render("```python\nx = 1\n```\n", root)
 
 
 @dataclass

@@ -147,6 +147,7 @@ def _pages(options: argparse.Namespace) -> dict[str, Any]:
     from bookbinder.mutation.judging import Judge, Site, record
     from bookbinder.reading.pages import load_page
     from bookbinder.running.figures import draw_as_the_book
+    from bookbinder.warming import warm_up
 
     draw_as_the_book()
     torch.set_num_threads(1)
@@ -168,8 +169,9 @@ def _pages(options: argparse.Namespace) -> dict[str, Any]:
     if left:
         records = record(read, ROOT, kept=folder / "pages", jobs=options.jobs)
         failed = {name: done.failed for name, done in records.items() if done.failed}
-        judge = Judge(ROOT, records, None if options.no_links else Site(ROOT))
         asked = {slip.page for slip in left} - failed.keys()
+        warm_up(ROOT, (pages[name] for name in sorted(asked)))
+        judge = Judge(ROOT, records, None if options.no_links else Site(ROOT))
         failed |= judge.failing((pages[name] for name in asked), options.jobs)
         for name, why in failed.items():
             print(f"left out, for it fails as it is: {name}: {why}")

@@ -9,6 +9,7 @@ easily another one: it stands in code under the same heading, or in a formula be
 import contextlib
 import re
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 
 from bookbinder.flows.flowcharts import SHAPE
@@ -144,8 +145,14 @@ def _tools(page: Page, root: Path) -> frozenset[str]:
     if page.path.startswith("docs/"):
         return frozenset()
     files = [*(root / "src/bookbinder").rglob("*.py"), root / "Makefile"]
-    text = "\n".join(map(_text, files))
-    return frozenset({*_words(text), *(file.name for file in root.iterdir())})
+    stamps = tuple((file, file.stat().st_mtime_ns) for file in files if file.is_file())
+    return _words_of(stamps) | {file.name for file in root.iterdir()}
+
+
+@lru_cache(maxsize=1)
+def _words_of(files: tuple[tuple[Path, int], ...]) -> frozenset[str]:
+    """Read files once, until one of them is written again."""
+    return _words("\n".join(_text(file) for file, _ in files))
 
 
 def _words(text: str) -> frozenset[str]:

@@ -64,13 +64,13 @@ def nothing_left_behind() -> Generator[None]:
         for owner, held in before:
             now = vars(owner)
             for name, value in held.items():
+                if now.get(name) is value or not isinstance(value, _KINDS):
+                    continue
                 # PyTorch itself wraps the step of an optimizer's class, and keeps the
                 # kind of storage of the default dtype.
                 if getattr(now.get(name), "hooked", False) or name == "Storage":
                     continue
-                if _is_wrapped_by_torch(name, now.get(name)):
-                    continue
-                if now.get(name) is not value and isinstance(value, _KINDS):
+                if not _is_wrapped_by_torch(name, now.get(name)):
                     changed.append(f"{_called(owner)}.{name}")
                     setattr(owner, name, value)
     if changed and not failed:

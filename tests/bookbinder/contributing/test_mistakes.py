@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bookbinder.contributing.checking import Checker, warm_up
+from bookbinder.contributing.checking import Checker
 from bookbinder.reading.parts import Problem
+from bookbinder.warming import warm_up
 
 pytestmark = pytest.mark.slow
 

@@ -6,6 +6,7 @@ from types import ModuleType
 import pytest
 import torch
 
+from bookbinder.copying.source import Library
 from bookbinder.copying.standalone import StandaloneError, standalone
 from bookbinder.reading.listings import find_section
 from bookbinder.reading.pages import load_page
@@ -20,6 +21,9 @@ LISTINGS = sorted(
         if listing.language == "py"
     }
 )
+
+# Read once for all of them, as for the site.
+LIBRARY = Library(ROOT / "src")
 
 
 class Absent:
@@ -51,7 +55,7 @@ def test_every_listing_runs_without_this_package(
     path: str, section: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listing = find_section(ROOT, path, section)
-    text = standalone(listing)
+    text = standalone(listing, LIBRARY)
     assert text.startswith(f"# {path}\n# Copyright (c) ")
     assert "--8<--" not in text
     assert "tested_transformer" not in text.partition("\n")[2]
