@@ -54,12 +54,12 @@ def head_maps(
     _check_labels("titles", titles, weights.shape[0])
     _check_labels("queries", queries, weights.shape[1])
     _check_labels("keys", keys, weights.shape[2])
-    columns = min(4, len(weights))
+    cell = max(0.24, 1.9 / max(len(queries), len(keys)))
+    width, height = cell * len(keys) + 0.5, cell * len(queries) + 0.9
+    # As many side by side as can be read on one page.
+    columns = max(1, min(4, len(weights), int(12 / width)))
     rows = -(-len(weights) // columns)
-    side = max(1.9, 0.24 * max(len(queries), len(keys)))
-    figure = Figure(
-        figsize=(columns * (side + 0.5), rows * (side + 0.9)), layout="constrained"
-    )
+    figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
     for index, (head, title) in enumerate(zip(weights, titles, strict=True)):
         axes = figure.add_subplot(rows, columns, index + 1)
         _draw_map(axes, head, queries if index % columns == 0 else None, keys)
@@ -248,7 +248,11 @@ def _with_axes(
     axes.set_ylabel(y_label, color=INK)
     axes.grid(color=RULE, linewidth=0.6)
     if several:
-        axes.legend(frameon=False, labelcolor=INK)
+        # Above, from the left: who sees a figure in parts sees its names first.
+        legend = axes.legend(
+            loc="lower left", bbox_to_anchor=(0.0, 1.0), frameon=False, labelcolor=INK
+        )
+        figure.set_figheight(figure.get_figheight() + 0.2 * len(legend.texts))
     _quiet(axes)
     figure.patch.set_visible(False)
     return _settled(figure)

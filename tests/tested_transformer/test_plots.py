@@ -95,6 +95,35 @@ def test_curves_draw_their_points():
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
 
 
+@pytest.mark.parametrize("draw", [curves, points])
+def test_names_stand_above_what_they_name_from_the_left(draw):
+    """On a phone a figure is seen from its left edge on."""
+    named = {name: [(1.0, 2.0), (3.0, 4.0)] for name in ("long " * 4, "b", "c", "d")}
+    (axes,) = draw(named, x_label="x", y_label="y").axes
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == [*named]
+    names, plot = legend.get_window_extent(), axes.get_window_extent()
+    assert names.y0 >= plot.y1
+    assert names.x0 == pytest.approx(plot.x0, abs=10)
+    # They take hardly any room from what they name.
+    alone = draw({"a": [(1.0, 2.0), (3.0, 4.0)]}, x_label="x", y_label="y").axes[0]
+    assert plot.height == pytest.approx(alone.get_window_extent().height, rel=0.1)
+
+
+@pytest.mark.parametrize(("keys", "columns"), [(4, 4), (31, 1), (20, 2)])
+def test_maps_stand_side_by_side_as_far_as_they_can_be_read(keys: int, columns: int):
+    weights = torch.rand(4, 5, keys)
+    figure = head_maps(weights, queries=list("abcde"), keys=list("k" * keys))
+    boxes = [axes.get_window_extent() for axes in figure.axes]
+    assert len({round(box.x0) for box in boxes}) == columns
+    assert figure.get_figwidth() <= 12
+    for box in boxes:
+        # Room for a letter; as tall as wide.
+        assert box.width / keys > 0.2 * figure.dpi
+        assert box.width / keys == pytest.approx(box.height / 5, rel=0.02)
+
+
 @pytest.mark.parametrize(
     "draw",
     [
