@@ -29,6 +29,9 @@ _FORMULA = re.compile(r"\$[^$`]+\$")
 # Code in backticks that is more than a letter: t in `alignment[b, t]`.
 _CODE = re.compile(r"`([^`]+)`")
 _COMMAND = re.compile(r"(?:make|python -m|pip install|tested-transformer)\b")
+_CONSTANTS = ("True", "False", "None")
+# What others' projects are called on pages: a slip in one is none of their names.
+_PACKAGES = frozenset({"transformers", "torch", "keras", "flax", "numpy", "jax"})
 # Pages on how to write pages show the marks of one.
 _MARKUP = re.compile(r"```|///|<!--|\$|!\[|# --8<--")
 
@@ -116,11 +119,14 @@ def _letters_by_part(page: Page, root: Path) -> dict[int, frozenset[str]]:
 
 
 def _theirs(text: str, own: frozenset[str]) -> bool:
-    """Tell whether no word of a name is ours, or nearly one of ours."""
-    known = own | known_names()
+    """Tell whether no word of a name is one that everybody knows, or nearly one."""
+    words = _WORD.findall(text)
+    if any(get_close_matches(word, _CONSTANTS, cutoff=0.75) for word in words):
+        return False
+    known = own | known_names() | _PACKAGES
     return not any(
-        get_close_matches(word, known, cutoff=0.85)
-        for word in _WORD.findall(text)
+        word not in _PACKAGES and get_close_matches(word, known, cutoff=0.85)
+        for word in words
         if len(word) > 3
     )
 

@@ -120,6 +120,13 @@ def test_a_name_of_another_project_stands_beside_a_link_to_it() -> None:
     assert problems("See `hparams_of` there.")
     link = "[openai/gpt-2](https://github.com/openai/gpt-2)"
     assert problems(f"See `hparams_of` of {link}.") == []
+    assert problems(f"See `transformers` and {link}.") == []
+
+
+@pytest.mark.parametrize("slip", ["tansformers", "rue", "Ture", "Nonee", "multihed"])
+def test_nearly_a_name_that_all_know_is_none_of_another_project(slip: str) -> None:
+    link = "[openai/gpt-2](https://github.com/openai/gpt-2)"
+    assert problems(f"See `{slip}` of {link}.")
 
 
 def test_what_a_formula_names_a_span_may_name() -> None:
