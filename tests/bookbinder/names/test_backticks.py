@@ -123,7 +123,7 @@ def test_a_name_of_another_project_stands_beside_a_link_to_it() -> None:
     assert problems(f"See `transformers` and {link}.") == []
 
 
-@pytest.mark.parametrize("slip", ["tansformers", "rue", "Ture", "Nonee", "multihed"])
+@pytest.mark.parametrize("slip", ["trnsformers", "rue", "Treu", "Nonee", "multihed"])
 def test_nearly_a_name_that_all_know_is_none_of_another_project(slip: str) -> None:
     link = "[openai/gpt-2](https://github.com/openai/gpt-2)"
     assert problems(f"See `{slip}` of {link}.")
