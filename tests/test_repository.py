@@ -272,6 +272,12 @@ def test_no_file_names_the_host_of_a_package_registry() -> None:
     assert [file for file in files if hosts.search(file.read_bytes())] == []
 
 
+def test_no_picture_lies_about_that_a_block_has_left() -> None:
+    pictures = [file for file in tracked_files() if file.suffix in (".svg", ".png")]
+    assert pictures
+    assert [file for file in pictures if not file.is_relative_to(ROOT / "docs")] == []
+
+
 def test_no_check_is_switched_off_by_a_comment() -> None:
     switch = re.compile(r"#\s*(noqa|ruff:\s*noqa|type:\s*ignore|pyrefly:\s*ignore)")
     code = [file for file in tracked_files() if file.suffix == ".py"]

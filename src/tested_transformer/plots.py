@@ -36,7 +36,7 @@ def head_maps(
     keys: Sequence[str] | None = None,
     titles: Sequence[str] | None = None,
 ) -> Figure:
-    """Draw one heat map a head: row = query, column = key, darker = attends more.
+    """Draw one heat map a head: row = query, column = key, stronger = attends more.
 
     Args:
         weights: The weights of every head for one sequence of the batch.
