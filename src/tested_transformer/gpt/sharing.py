@@ -43,10 +43,10 @@ def with_fewer_keys(model: GPT, num_kv_heads: int) -> GPT:
     for name, tensor in state.items():
         if ".k_proj." in name or ".v_proj." in name:
             state[name] = pool(tensor)
-    with torch.device(model.head_weight.device):
+    with torch.device(model.head_weight.device), torch.random.fork_rng(devices=[]):
         copy = GPT(replace(model.config, num_kv_heads=num_kv_heads))
-    copy.load_state_dict(state)
-    return copy.to(model.head_weight.dtype).train(model.training)
+    copy.to(model.head_weight.dtype).load_state_dict(state)
+    return copy.train(model.training)
 
 
 # --8<-- [end:sharing]

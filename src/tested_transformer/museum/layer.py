@@ -218,9 +218,8 @@ def with_steps(model: GPT, steps: Steps) -> GPT:
             bias=config.bias,
             steps=steps,
         )
-        layer.load_state_dict(before.state_dict())
-        layer = layer.to(before.q_proj.weight).train(before.training)
-        block.register_module("attention", layer)
+        layer.to(before.q_proj.weight).load_state_dict(before.state_dict())
+        block.register_module("attention", layer.train(before.training))
     return model
 
 
