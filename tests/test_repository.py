@@ -93,7 +93,7 @@ TOOLS = {
     "numbers": {"reading"},
     "running": {"reading"},
     "copying": {"reading"},
-    "names": {"reading", "flows"},
+    "names": {"reading", "flows", "formulas"},
     "drawing": {"browser"},
     "wayfinding": {"reading", "names"},
     "hosting": {"reading", "running"},

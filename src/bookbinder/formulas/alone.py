@@ -48,7 +48,8 @@ def _weighs(part: Term) -> bool:
     """Tell what is more than a letter and the sign between it and another."""
     signs = FUNCTIONS | _SIGNS - {"fraction"}
     called = isinstance(part, Named) and part.function.name in signs
-    return called or isinstance(part, Number)
+    divided = isinstance(part, Product) and any(sign == "/" for sign, _ in part.others)
+    return called or divided or isinstance(part, Number)
 
 
 def _letters(term: object) -> Iterator[Symbol]:

@@ -1,4 +1,4 @@
-"""A name in the glossary stands in a section that its entry links to."""
+"""Names and formulas of the glossary stand in sections that their entries link to."""
 
 from pathlib import Path
 
@@ -43,3 +43,17 @@ def test_a_name_that_is_not_is_refused(entry: str, span: str) -> None:
         f"docs/glossary.md:5: `{span}`: no section that this entry links to has it"
     ]
     assert problems(entry, "docs/index.md") == []
+
+
+SCALE = "[The function](chapters/13-fast-paths.md#the-function)"
+MEETING = "[The derivation](chapters/02-square-root.md#the-derivation)"
+
+
+def test_so_does_a_formula_in_the_one_that_comes_next() -> None:
+    right = rf"Times $1 / \sqrt{{d_k}}$: {SCALE}. Why: {MEETING}. As wide as $2 D$."
+    assert problems(right) == []
+    for slip in ("1 / d_k", r"1 / \sqrt{D}", r"2 / \sqrt{d_k}"):
+        assert problems(right.replace(r"1 / \sqrt{d_k}", slip)) == [
+            f"docs/glossary.md:5: ${slip}$: the section that is linked to next "
+            "has it not"
+        ]
