@@ -38,6 +38,7 @@ _PARTS = {
     **{"quarter": 1 / 4, "quarters": 1 / 4, "fifth": 1 / 5, "fifths": 1 / 5},
     **{"sixth": 1 / 6, "sixths": 1 / 6, "eighth": 1 / 8, "eighths": 1 / 8},
     **{"tenth": 1 / 10, "tenths": 1 / 10, "sixteenth": 1 / 16, "hundredth": 1 / 100},
+    **{"thousandth": 1e-3, "millionth": 1e-6, "billionth": 1e-9, "trillionth": 1e-12},
 }
 _TIMES = {
     **{"twice": 2, "thrice": 3, "double": 2, "doubles": 2, "doubled": 2},
@@ -75,7 +76,7 @@ _LITERAL = re.compile(
 )
 _CONSTANT = re.compile(r"\\text\{[^}]*\}|\[[\d.]+em\]|(?P<constant>\d)")
 # "The third row" counts rows, "half precision" is a name: neither states a size.
-_ORDINALS = {"third", "fifth", "sixth", "eighth", "tenth", "sixteenth", "hundredth"}
+_ORDINALS = {word for word in _PARTS if word.endswith(("th", "rd"))}
 _NAME = re.compile(r"[ -]precision\b|/")
 _WORD = re.compile(r"[A-Za-z][A-Za-z]+|[%°×]|\b[A-Za-z]\b")
 _CLAUSE = re.compile(r"[.;:!?](?:\s|$)")

@@ -130,9 +130,12 @@ def same(value: float, number: Number) -> bool:
 
 
 def weight(number: Number) -> int:
-    """Count the digits that could differ; a number in words is as one digit."""
+    """Count the digits that could differ; a number in words is as one digit.
+
+    But for a millionth and the like, for which code has 1e-6.
+    """
     if number.kind == "word":
-        return 1
+        return 3 if number.value < 0.002 else 1
     digits = re.sub(r"e-?\d+$", "", number.text)
     decimals = len(re.sub(r"\D", "", digits.partition(".")[2]))
     return max(len(re.sub(r"\D", "", digits).lstrip("0")), decimals)
