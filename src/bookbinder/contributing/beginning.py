@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import yaml
-from pymdownx.slugs import slugify
 
 from bookbinder.contributing.inserting import ChapterError, with_line
 from bookbinder.contributing.modules import add_module
 from bookbinder.contributing.placing import INDEX, titles
+from bookbinder.names.chapters import chapter_path, slug_of
 from bookbinder.names.links import link_problems
 from bookbinder.numbers.numerals import passages
 from bookbinder.outputs import write_whole
@@ -26,7 +26,6 @@ __all__ = ["TEMPLATE", "begin"]
 TEMPLATE = "docs/chapters/a-chapter-to-copy.md"
 _SETTINGS = "mkdocs.yml"
 _PLAIN = re.compile(r"[\w ,.:;'’?/()-]+")
-_NUMBERED = re.compile(r"(\d\d)-.*\.md")
 _CHAPTER_ENTRY = r"- .*: chapters/\d\d-[\w-]+\.md"
 _CHAPTER_ROW = r"\| \[.*\]\(chapters/\d\d-[\w-]+\.md\) \|.*\|"
 
@@ -50,7 +49,7 @@ def begin(root: Path, name: str, *, question: str = "", module: str = "") -> lis
     _refuse_name(root, name)
     if question:
         _refuse_question(question)
-    path = f"docs/chapters/{_number(root):02}-{_slug(name)}.md"
+    path = chapter_path(name, root)
     text = (root / TEMPLATE).read_text("utf-8")
     usual = _question_of(text)
     new = {path: _chapter(text, name, question or usual)}
@@ -73,9 +72,9 @@ def _refuse_name(root: Path, name: str) -> None:
             f"NAME={name!r}: wanted 3 to 60 characters that begin with a capital"
         )
     for path, title in titles(root).items():
-        if _slug(title) == _slug(name):
+        if slug_of(title) == slug_of(name):
             raise ChapterError(f"NAME={name!r}: {path} has this title, take another")
-    page = read_page(f"# {name}\n\n[{name}](#{_slug(name)})\n", "docs/new.md")
+    page = read_page(f"# {name}\n\n[{name}](#{slug_of(name)})\n", "docs/new.md")
     if link_problems(page, root):
         raise ChapterError(
             f"NAME={name!r}: wanted a word that says what the chapter is about: links "
@@ -103,16 +102,6 @@ def _refuse_words(what: str, words: str) -> None:
             f"{what}={words!r}: a page backs each of its numbers by a run, and nothing "
             f"has run yet: say it without {numbers[0].text!r}, and add it later"
         )
-
-
-def _slug(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", slugify(case="lower")(title, "-")).strip("-")
-
-
-def _number(root: Path) -> int:
-    names = [file.name for file in (root / "docs/chapters").glob("*.md")]
-    found = [int(match[1]) for match in map(_NUMBERED.fullmatch, names) if match]
-    return max(found, default=0) + 1
 
 
 def _question_of(text: str) -> str:

@@ -18,6 +18,7 @@ from bookbinder.reading.prose import links, prose_lines
 __all__ = ["INDEX", "place_problems", "titles"]
 
 INDEX = "docs/index.md"
+_OVERVIEW = "reference/index.md"
 _TITLE = re.compile(r"^# (?P<title>.+)$", re.MULTILINE)
 _NUMBERED = re.compile(r"docs/chapters/(?P<number>\d\d)-[a-z0-9-]+\.md")
 
@@ -53,8 +54,8 @@ def _nowhere(page: Page, title: str, root: Path) -> Iterator[str]:
             "no entry of the navigation leads here: add the line "
             f"'- {title}: {path}' where it belongs under nav in mkdocs.yml"
         )
-    chapter = path.startswith("chapters/")
-    for name in names if chapter else ():
+    named = path.startswith(("chapters/", "reference/")) and path != _OVERVIEW
+    for name in names if named else ():
         if not title.startswith(name):
             yield f"mkdocs.yml calls this page {name!r}: let both begin alike"
 

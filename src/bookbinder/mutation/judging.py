@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bookbinder.audit import audit
+from bookbinder.contributing.placing import place_problems
 from bookbinder.drawing import katex
 from bookbinder.evidence import Evidence, evidence_problems
 from bookbinder.mutation.slips import Slip
@@ -169,6 +170,7 @@ class Judge:
             yield [problem] if problem else []
         yield evidence_problems(page, done.evidence, self.root)
         yield audit(page, self.root)
+        yield place_problems(page, self.root)
         if self.site:
             yield self.site.problems(page, text)
 

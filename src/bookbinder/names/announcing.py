@@ -2,7 +2,8 @@
 
 A heading that spells out a section of a file has it below, and a paragraph that names
 functions of a file, directly above a listing of that file, has them listed. No section
-is listed twice on a page: who has read it is sent back to it.
+is listed twice on a page: who has read it is sent back to it. Marks that prose speaks
+of come in pairs, as in a file.
 """
 
 import ast
@@ -35,7 +36,7 @@ class _Announced:
 
 def listing_problems(page: Page, root: Path) -> list[Problem]:
     """Find listings that are not what the words above them say."""
-    problems: list[Problem] = []
+    problems = [*_unpaired(page)]
     seen: dict[tuple[str, str], int] = {}
     for each in page.listings:
         first = seen.setdefault((each.path, each.section), each.line)
@@ -56,6 +57,15 @@ def listing_problems(page: Page, root: Path) -> list[Problem]:
     return problems
 
 
+def _unpaired(page: Page) -> Iterator[Problem]:
+    """Find marks of prose that begin a section and end another."""
+    text = "\n".join(line for _, line in prose_lines(page))
+    begun, ended = ({*re.findall(rf"\[{m}:([\w-]+)\]", text)} for m in ("start", "end"))
+    for name in sorted(begun ^ ended):
+        line = next(n for n, each in prose_lines(page) if f":{name}]" in each)
+        yield Problem(page.path, line, f"[start:{name}] and [end:{name}] come in pairs")
+
+
 def _unannounced(
     group: _Announced, path: str, listed: set[str], page: Page, root: Path
 ) -> str | None:
@@ -72,6 +82,11 @@ def _unannounced(
     around = _words(f"{heading} {group.paragraph}")
     if spelled and not any(_words(section) <= around for section in listed):
         return f"the heading speaks of {path}:{spelled[0]}, and it is not listed here"
+    title = _words(heading)
+    for section in sorted(listed):
+        words = _words(section)
+        if 1 < len(words) == len(title) and words & title and words != title:
+            return f"the heading is nearly {section}, which is listed here: name it so"
     said = _SPAN.findall(_LINK.sub("", group.paragraph))
     named = {word for span in said for word in re.findall(r"\w+", span)}
     text = "\n".join(section.text for section in shown)

@@ -1,7 +1,9 @@
 """Hold every command that a page shows against what it calls.
 
 A target and a variable of make stand in the Makefile, a module is there and knows its
-words, and `tested-transformer` is asked for its help on the command and its options.
+words, and `tested-transformer` is asked for its help on the command and its options. A
+page that is handed over is there, or is the one that `make chapter` would begin, and
+the port of an address is that of `make serve`.
 """
 
 import contextlib
@@ -12,6 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from bookbinder.names.chapters import chapter_path
 from bookbinder.reading.pages import Page, Problem
 from bookbinder.reading.prose import prose_lines
 
@@ -19,15 +22,32 @@ __all__ = ["command_problems", "wrong_command"]
 
 _COMMAND = "tested-transformer"
 _CLI = "tested_transformer.cli"
+_BEGUN = re.compile(r'make chapter .*?NAME="(?P<name>[^"]+)"')
+_PAGE = re.compile(r"\bPAGE=(\S+\.md)\b")
+_ADDRESS = re.compile(r"\b(?:127\.0\.0\.1|localhost):(?P<port>\d+)")
+_PORT = re.compile(r"\bPORT=(\d+)")
 
 
 def command_problems(page: Page, root: Path) -> list[Problem]:
     """Find commands in the console blocks of a page that nothing answers to."""
-    return [
-        Problem(page.path, number, f"{command}: {reason}")
-        for number, command in _shown(page)
-        if (reason := wrong_command(command, root))
-    ]
+    problems: list[Problem] = []
+    begun = ""
+    for number, command in _shown(page):
+        name = _BEGUN.match(command)
+        begun = chapter_path(name["name"], root) if name else begun
+        handed = _PAGE.search(command)
+        reason = wrong_command(command, root)
+        if handed and not (root / handed[1]).exists() and handed[1] != begun:
+            reason = f"there is no {handed[1]}"
+        if reason:
+            problems.append(Problem(page.path, number, f"{command}: {reason}"))
+    served = re.search(r"^PORT \?= (\d+)$", _text(root / "Makefile"), re.MULTILINE)
+    for number, line in enumerate(page.lines, start=1) if served else ():
+        for address in _ADDRESS.finditer(line):
+            if served and address["port"] not in (served[1], *_PORT.findall(line)):
+                reason = f"{address[0]}: make serve listens on {served[1]}"
+                problems.append(Problem(page.path, number, reason))
+    return problems
 
 
 def _shown(page: Page) -> Iterator[tuple[int, str]]:

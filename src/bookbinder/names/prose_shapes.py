@@ -30,6 +30,10 @@ _THEIRS: dict[_Shape, str] = {
     ("T", "B", "D"): "batch_first",
     ("B * H", "T", "S"): "attn_mask",
 }
+# In a table of arguments: which axis is the last but one.
+_ROLES = {"query": "T", "q": "T", "key": "S", "k": "S", "value": "S", "v": "S"}
+_CELL = re.compile(r"(?<!\\)\|")
+_SIZES = re.compile(r"\(([^()]*, [^()]*)\)")
 _MANY = 5
 _NOTATION = "docs/notation.md"
 
@@ -52,7 +56,29 @@ def prose_shape_problems(page: Page, root: Path) -> list[Problem]:
         if not (known & {shape, cross, wide} or theirs or _is_own(shape)):
             reason = f"({', '.join(shape)}): nothing has this shape"
             problems.append(Problem(page.path, line, reason))
-    return problems
+    return [*problems, *_arguments(page)]
+
+
+def _arguments(page: Page) -> Iterator[Problem]:
+    """Find rows of a table that give arguments other shapes than their names say.
+
+    PyTorch's own layer wants a mask for each sequence and head, not for each sequence.
+    """
+    for number, line in prose_lines(page):
+        if not line.startswith("|"):
+            continue
+        cells = _CELL.split(_plain(line))
+        names = re.findall(r"`(\w+)`", cells[1])
+        for cell in cells[2:]:
+            shapes = [tuple(s.split(", ")) for s in _SIZES.findall(cell)]
+            for name, shape in zip(names, shapes, strict=False):
+                axis = _ROLES.get(name) if len(names) == len(shapes) else None
+                if axis and shape[-2:-1] not in ((), (axis,)):
+                    what = f"({', '.join(shape)}): {name} has {axis} there"
+                    yield Problem(page.path, number, what)
+            if names == ["attn_mask"] and ("B", "T", "S") in shapes:
+                what = "(B, T, S): attn_mask is (T, S) or (B * H, T, S)"
+                yield Problem(page.path, number, what)
 
 
 def _is_own(shape: _Shape) -> bool:

@@ -4,6 +4,9 @@ import ast
 import re
 from collections.abc import Iterator
 
+_TOLERANCES = {"atol", "rtol", "abs_tol", "rel_tol", "abs", "rel"}
+_LOOSEST = 0.1  # for half precision
+
 
 def code_problems(code: str) -> Iterator[tuple[int, str]]:
     """Give each problem of a block with its line; line 0 is the block as a whole."""
@@ -22,6 +25,11 @@ def code_problems(code: str) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Name) and node.id == "__name__":
             reason = "__name__ is not set in a run block, so this would never run"
             yield node.lineno, reason
+        if isinstance(node, ast.keyword) and node.arg in _TOLERANCES:
+            value = node.value.value if isinstance(node.value, ast.Constant) else 0
+            if isinstance(value, int | float) and value > _LOOSEST:
+                reason = f"{node.arg}={value}: within this, wrong numbers are right too"
+                yield node.value.lineno, reason
     if all(_is_idle(node) for node in tree.body):
         yield 0, "this block does nothing when it runs"
 

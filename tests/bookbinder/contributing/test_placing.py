@@ -15,6 +15,7 @@ nav:
   - Part:
       - A chapter: chapters/01-a-chapter.md
       - Another: chapters/02-another.md
+  - text: reference/text.md
 """
 INDEX = "# A book\n\n[A chapter](chapters/01-a-chapter.md)\n"
 
@@ -23,6 +24,7 @@ INDEX = "# A book\n\n[A chapter](chapters/01-a-chapter.md)\n"
 def book(tmp_path: Path) -> Path:
     """A book of two chapters, of which its front page lists one."""
     (tmp_path / "docs/chapters").mkdir(parents=True)
+    (tmp_path / "docs/reference").mkdir()
     (tmp_path / "mkdocs.yml").write_text(NAV)
     (tmp_path / "docs/index.md").write_text(INDEX)
     (tmp_path / "docs/chapters/01-a-chapter.md").write_text("# A chapter\n")
@@ -63,6 +65,11 @@ def test_a_chapter_that_the_front_page_does_not_list_is_told(book: Path) -> None
             "docs/chapters/01-a-chapter.md",
             "# Something else\n",
             "1: mkdocs.yml calls this page 'A chapter': let both begin alike",
+        ),
+        (
+            "docs/reference/text.md",
+            "# tokens\n",
+            "1: mkdocs.yml calls this page 'text': let both begin alike",
         ),
         (
             "docs/chapters/01-a-chapter.md",

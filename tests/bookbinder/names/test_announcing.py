@@ -71,3 +71,21 @@ def test_a_listing_of_something_else_is_refused(
 def test_what_is_in_no_file_is_left_to_the_audit() -> None:
     assert problems("`f` is:\n", listing("src/none.py", "f")) == []
     assert problems("`causal_mask`:\n", listing(MASKS, "none")) == []
+
+
+def test_marks_of_a_section_come_in_pairs() -> None:
+    marks = "It begins at `# --8<-- [start:scores]` and ends at\n`# --8<-- [end:{}]`.\n"
+    assert problems(marks.format("scores")) == []
+    assert problems(marks.format("weights")) == [
+        "3: [start:scores] and [end:scores] come in pairs",
+        "4: [start:weights] and [end:weights] come in pairs",
+    ]
+
+
+def test_a_heading_that_is_nearly_a_name_is_none() -> None:
+    run = listing(MUSEUM, "minus_five")
+    assert problems("## Minus five\n", run) == []
+    assert problems("## Five hundred and minus one\n", run) == []
+    assert problems("## Minus nine\n", run) == [
+        "5: the heading is nearly minus_five, which is listed here: name it so"
+    ]

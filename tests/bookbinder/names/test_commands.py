@@ -54,3 +54,25 @@ def test_a_command_of_something_is_accepted(command: str) -> None:
 )  # fmt: skip
 def test_a_command_of_nothing_is_refused(command: str, reason: str) -> None:
     assert problems(command) == [f"page.md:5: {command}: {reason}"]
+
+
+CHAPTER = 'make chapter QUESTION="Why?" NAME="Attention sinks"'
+
+
+def test_a_page_that_is_handed_over_is_there_or_would_be_begun() -> None:
+    last = max(file.name for file in (ROOT / "docs/chapters").glob("[0-9]*.md"))
+    new = f"docs/chapters/{int(last[:2]) + 1}-attention-sinks.md"
+    assert problems(f"{CHAPTER}\n$ make page PAGE={new}") == []
+    for other in (new, new.replace("sinks", "sink"), f"docs/{last}"):
+        begun = "" if other == new else f"{CHAPTER}\n$ "
+        wanted = f"page.md:{6 if begun else 5}: make page PAGE={other}: "
+        assert problems(f"{begun}make page PAGE={other}") == [
+            f"{wanted}there is no {other}"
+        ]
+
+
+def test_an_address_has_the_port_of_the_server() -> None:
+    assert problems("make serve  # at http://127.0.0.1:8000") == []
+    assert problems("make serve PORT=8123  # at http://localhost:8123/") == []
+    (problem,) = problems("make serve  # at http://127.0.0.1:8080")
+    assert problem == "page.md:5: 127.0.0.1:8080: make serve listens on 8000"

@@ -1,4 +1,4 @@
-"""A table has each of its names once."""
+"""A page has a heading once, and a table a name."""
 
 import pytest
 
@@ -19,3 +19,10 @@ def test_a_name_stands_once(name: str) -> None:
     assert problems(name, "`k`", f"{name} of two", "start", "start") == []
     wrong = f"p.md:7: {name}: line 5 of this table has this name already"
     assert problems(name, "`k`", name) == [wrong]
+
+
+def test_a_heading_stands_once() -> None:
+    text = "# Page\n\n## One\n\n```text\n## One\n```\n\n### Two\n"
+    assert label_problems(read_page(text, "p.md")) == []
+    (problem,) = label_problems(read_page(text + "\n#### One\n", "p.md"))
+    assert str(problem) == "p.md:11: One: line 3 has this heading already"

@@ -69,3 +69,27 @@ def test_notation_does_not_stand_behind_its_own_tables() -> None:
     assert str(problem) == "docs/notation.md:3: (T, D): nothing has this shape"
     run = "\n```python\nassert x.shape == (T, D)\n```\n"
     assert prose_shape_problems(read_page(text + run, "docs/notation.md"), ROOT) == []
+
+
+TABLE = """\
+| argument | shape |
+|---|---|
+| `query`, `key`, `value` | `(..., T, d_k)`, `(..., S, d_k)`, `(..., S, d_v)` |
+| `attn_mask` | `(T, S)` or `(B * H, T, S)` |
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "reason"),
+    [
+        ("(..., S, d_v)", "(..., T, d_v)", "5: (..., T, d_v): value has S there"),
+        ("(..., T, d_k)", "(..., S, d_k)", "5: (..., S, d_k): query has T there"),
+        ("(B * H, T, S)", "(B, T, S)", "6: (B, T, S): attn_mask is "
+         "(T, S) or (B * H, T, S)"),
+    ],
+)  # fmt: skip
+def test_an_argument_has_the_axes_of_its_name(
+    right: str, wrong: str, reason: str
+) -> None:
+    assert problems(TABLE) == []
+    assert problems(TABLE.replace(right, wrong)) == [f"docs/page.md:{reason}"]
