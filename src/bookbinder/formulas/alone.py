@@ -5,6 +5,7 @@ that is held, or of a term of a ``where``, to which a run gives its value; or co
 the page shows computes the same, in the names that Notation gives to letters.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from bookbinder.formulas.fingerprints import print_of, prints_in
@@ -52,6 +53,19 @@ def _weighs(part: Term) -> bool:
     return called or divided or isinstance(part, Number)
 
 
+def _without_their_sign(wholes: Iterable[Term]) -> set[Term]:
+    """Give what stands behind a minus and nowhere else: without it, it is another."""
+    parts = Counter(part for whole in wholes for part in parts_of(whole))
+    return {
+        each.terms[0][1]
+        for each, count in parts.items()
+        if isinstance(each, Sum)
+        and len(each.terms) == 1
+        and each.terms[0][0] < 0
+        and parts[each.terms[0][1]] == count
+    }
+
+
 def _letters(term: object) -> Iterator[Symbol]:
     """Give the letters of a term, without what stands in their indices."""
     if isinstance(term, tuple):
@@ -73,7 +87,9 @@ class Held:
     """
 
     def __init__(self, wholes: Iterable[Term], programs: Iterable[str]) -> None:
+        wholes = [*wholes]
         self._parts = {part for whole in wholes for part in parts_of(whole)}
+        self._parts -= _without_their_sign(wholes)
         self._prints = {print_of(part) for part in self._parts}
         self._prints |= {each for text in programs for each in prints_in(text)}
 

@@ -34,6 +34,9 @@ _THEIRS: dict[_Shape, str] = {
 _ROLES = {"query": "T", "q": "T", "key": "S", "k": "S", "value": "S", "v": "S"}
 _CELL = re.compile(r"(?<!\\)\|")
 _SIZES = re.compile(r"\(([^()]*, [^()]*)\)")
+_PRODUCT = re.compile(rf"[Pp]roducts? of {_SIZES.pattern} by {_SIZES.pattern}")
+_THREE = re.compile(rf"{_SIZES.pattern}, {_SIZES.pattern},? and {_SIZES.pattern}")
+_TIMES = re.compile(r"(?P<rows>[TSDCLBH]) \\times (?P<columns>[TSDCLBH])")
 _MANY = 5
 _NOTATION = "docs/notation.md"
 
@@ -56,7 +59,23 @@ def prose_shape_problems(page: Page, root: Path) -> list[Problem]:
         if not (known & {shape, cross, wide} or theirs or _is_own(shape)):
             reason = f"({', '.join(shape)}): nothing has this shape"
             problems.append(Problem(page.path, line, reason))
-    return [*problems, *_arguments(page)]
+    return [*problems, *_arguments(page), *_together(page)]
+
+
+def _together(page: Page) -> Iterator[Problem]:
+    """Find shapes in a row that do not go together: a product, or q, k and v."""
+    for number, line in prose_lines(page):
+        text = re.sub(r"[$`]", "", _plain(line))
+        for found in _PRODUCT.finditer(text):
+            one, other = (each.split(", ") for each in found.groups())
+            if one[-1] != other[-2]:
+                reason = f"{found[0]}: a product has {one[-1]} in both, inside"
+                yield Problem(page.path, number, reason)
+        for found in _THREE.finditer(text):
+            q, k, v = (each.split(", ") for each in found.groups())
+            if q[-2] == "T" and k[-2:] == ["S", q[-1]] and v[-2] != "S":
+                reason = f"{found[0]}: there are as many values as keys, S"
+                yield Problem(page.path, number, reason)
 
 
 def _arguments(page: Page) -> Iterator[Problem]:
@@ -107,6 +126,8 @@ def _in_prose(page: Page) -> Iterator[tuple[int, _Shape]]:
         # One letter in parentheses is a letter, small ones alone are an arrow.
         if found and "," in text and re.search("[A-Z]", text):
             yield line, tuple(found["sizes"].split(", "))
+        if matrix := _TIMES.fullmatch(text):
+            yield line, (matrix["rows"], matrix["columns"])
 
 
 def _is_of_sizes(shape: re.Match[str]) -> bool:

@@ -197,6 +197,8 @@ def _numbers(text: str) -> Iterator[Number]:
 def _is_only_a_name(match: re.Match[str], bare: str) -> bool:
     word = (match["word"] or "").lower()
     before, after = bare[: match.start()], bare[match.end() :]
+    if before.lower().endswith("every "):
+        return False
     if word in ("half", "double") and _NAME.match(after):
         return True
     if word not in _ORDINALS:

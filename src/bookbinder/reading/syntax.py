@@ -4,6 +4,8 @@ import ast
 import re
 from collections.abc import Iterator
 
+from bookbinder.reading.claims import claim_problems
+
 _TOLERANCES = {"atol", "rtol", "abs_tol", "rel_tol", "abs", "rel"}
 _LOOSEST = 0.1  # for half precision
 
@@ -17,6 +19,7 @@ def code_problems(code: str) -> Iterator[tuple[int, str]]:
     except SyntaxError as error:
         yield error.lineno or 1, f"SyntaxError: {error.msg}"
         return
+    yield from claim_problems(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             for name in _private(node):

@@ -75,3 +75,12 @@ def test_the_value_of_a_term_is_compared_at_its_indices(
 
 def test_where_nothing_runs_nothing_is_asked() -> None:
     assert formula_problems(read_page("It is $A G$.\n", "p.md"), {}, Path()) == []
+
+
+def test_a_minus_belongs_to_what_stands_behind_it(
+    problems: Callable[[str], list[str]],
+) -> None:
+    where = r"<!-- where: p = 1 / d_k; d_k = 5; -p \ln p = 0.321888 -->" + "\n"
+    assert problems(where + r"It is $-p \ln p$, where $\ln p$ is.") == []
+    (problem,) = problems(where + r"It is $p \ln p$.")
+    assert problem.partition(": ")[2].startswith(rf"$p \ln p$: {MISSING}")

@@ -93,3 +93,20 @@ def test_an_argument_has_the_axes_of_its_name(
 ) -> None:
     assert problems(TABLE) == []
     assert problems(TABLE.replace(right, wrong)) == [f"docs/page.md:{reason}"]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "reason"),
+    [
+        ("A product of $(T, D)$ by $(D, 3D)$.", "A product of $(T, D)$ by $(3D, D)$.",
+         "product of (T, D) by (3D, D): a product has D in both, inside"),
+        ("$(T, d)$, $(S, d)$ and $(S, d_v)$.", "$(T, d)$, $(S, d)$ and $(T, d_v)$.",
+         "(T, d), (S, d) and (T, d_v): there are as many values as keys, S"),
+        (r"Weights, $T \times S$.", r"Weights, $S \times T$.",
+         "(S, T): nothing has this shape"),
+    ],
+)  # fmt: skip
+def test_shapes_go_together(right: str, wrong: str, reason: str) -> None:
+    code = "\n\n```python\nx = 1\nprint(x)  # (D, 3D), (3D, D)\n```"
+    assert problems(right + code) == []
+    assert problems(wrong + code) == [f"docs/page.md:3: {reason}"]

@@ -40,6 +40,7 @@ def numbers(text: str) -> list[tuple[str, float]]:
         ("![A map of 9 cells.](../assets/figures/page/3.svg)", [("9", 9)]),
         ("[a link of 5](page-6.md)", [("5", 5)]),
         ("# 11 heads", [("11", 11)]),
+        ("Every eighth name, the eighth name.", [("eighth", 1 / 8)]),
     ],
 )
 def test_numbers_are_read(text: str, wanted: list[tuple[str, float]]) -> None:
