@@ -55,6 +55,12 @@ def test_every_link_of_the_site_leads_somewhere(built: Path) -> None:
     assert wrong == []
 
 
+SIGNATURE = re.compile(
+    r'<div class="[^"]*doc-signature[^"]*">.*?</div>|<td>\s*<code>.*?</code>\s*</td>',
+    re.DOTALL,
+)
+
+
 def test_each_name_of_the_library_stands_in_the_reference(built: Path) -> None:
     for module, names in exports(ROOT).items():
         page = (built / "reference" / module / "index.html").read_text("utf-8")
@@ -65,6 +71,11 @@ def test_each_name_of_the_library_stands_in_the_reference(built: Path) -> None:
         # Every section of a docstring became a table or a heading of one.
         assert not re.search(r"^\s*(?:Args|Returns|Raises|Attributes): \S", text, re.M)
         assert "``" not in text
+        found = "\n".join(SIGNATURE.findall(article))
+        signatures = html.unescape(re.sub(r"<[^>]*>", "", found))
+        # What is public, all strings in quotes of one kind, and the axes among them.
+        assert not re.search(r"(?<![\w.\"])_[A-Za-z]|'", signatures)
+        assert not re.search(r'(?:Bool|Float|Int|Integer)\[Tensor, [^"]', signatures)
         assert ":::" not in text
 
 

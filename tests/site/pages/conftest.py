@@ -37,6 +37,54 @@ COPY = """async () => {
   return copied;
 }"""
 
+# What of a phone's page is set in too little width. A word may end at a hyphen.
+CRAMPED = r"""() => {
+  const found = [];
+  const mark = document.createRange();
+  const textsOf = (element, without) => {
+    const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+    const texts = [];
+    while (walker.nextNode()) texts.push(walker.currentNode);
+    return texts.filter(
+      (text) => text.data.trim() && !text.parentElement.closest(without));
+  };
+  const tops = (text, start, end) => {
+    mark.setStart(text, start);
+    mark.setEnd(text, end);
+    const boxes = [...mark.getClientRects()].filter((box) => box.width > 1);
+    return boxes.map((box) => box.top);
+  };
+  const far = (one, other) => Math.abs(one - other) > 15;
+  for (const heading of document.querySelectorAll("article :is(h1, h2, h3, h4)")) {
+    const texts = textsOf(heading, ".headerlink, .katex");
+    for (const text of texts) {
+      for (const word of text.data.matchAll(/[^\s-]+/g)) {
+        const end = word.index + word[0].length;
+        const [first, ...others] = tops(text, word.index, end);
+        if (others.some((top) => far(top, first))) {
+          found.push(`a heading's word is broken: ${word[0]}`);
+        }
+      }
+    }
+    const link = heading.querySelector(".headerlink");
+    if (!link || !texts.length) continue;
+    const end = texts.at(-1).data.trimEnd().length;
+    const last = tops(texts.at(-1), end - 1, end).at(-1);
+    if (far(link.getBoundingClientRect().top, last)) {
+      found.push(`a link stands below its heading: ${heading.textContent.trim()}`);
+    }
+  }
+  for (const cell of document.querySelectorAll("article td")) {
+    const { width } = cell.getBoundingClientRect();
+    const texts = textsOf(cell, "code, .katex");
+    const words = texts.flatMap((text) => text.data.match(/[a-z]{2,}/gi) ?? []);
+    if (words.length >= 6 && width && width < 110) {
+      found.push(`a cell is ${Math.round(width)} px wide: ${words.join(" ")}`);
+    }
+  }
+  return found;
+}"""
+
 
 @pytest.fixture(scope="module")
 def visit(
@@ -53,7 +101,7 @@ def visit(
     live = 'class="live"' in text
     # All but the last leave the page as it was; that which takes parts out comes last.
     return {
-        "fault": page_problems(opened),
+        "fault": page_problems(opened) + opened.page.evaluate(CRAMPED),
         "weight": [] if live else too_much(weights, budget_of(text)),
         "copy": miscopied(
             opened.page.evaluate(COPY), load_page(ROOT / "docs" / page, ROOT), built

@@ -1,0 +1,56 @@
+"""A Markdown extension that says which cells of a table are prose.
+
+A browser may set a cell as narrow as its longest word, and on a phone it does. The
+style of the site keeps cells of prose wide enough to be read, and the table scrolls;
+columns of names and numbers stay as narrow as they are.
+"""
+
+import re
+from collections.abc import Iterator
+from xml.etree import ElementTree
+
+from markdown import Extension, Markdown
+from markdown.treeprocessors import Treeprocessor
+
+__all__ = ["PROSE", "ProseTreeprocessor", "TableExtension", "makeExtension"]
+
+PROSE = "prose"
+
+# Fewer stand in two lines, of whatever width.
+_FEWEST = 6
+_WORD = re.compile(r"[^\W\d_]{2,}")
+# What is said in these is no word; nor is what Markdown puts in the place of HTML.
+_LEFT_OUT = {"code", "var"}
+_STASHED = re.compile("\x02.*?\x03")
+
+
+class ProseTreeprocessor(Treeprocessor):
+    """Mark the cells of one page."""
+
+    def run(self, root: ElementTree.Element) -> None:
+        """Give each cell of many words its class."""
+        for cell in root.iter("td"):
+            words = _WORD.findall(_STASHED.sub("", " ".join(_texts(cell))))
+            if len(words) >= _FEWEST:
+                cell.set("class", PROSE)
+
+
+def _texts(element: ElementTree.Element) -> Iterator[str]:
+    if element.tag not in _LEFT_OUT:
+        yield element.text or ""
+        for child in element:
+            yield from _texts(child)
+            yield child.tail or ""
+
+
+class TableExtension(Extension):
+    """Mark cells of prose."""
+
+    def extendMarkdown(self, md: Markdown) -> None:
+        """Register behind what is in a line (20) and what links it."""
+        md.treeprocessors.register(ProseTreeprocessor(md), "book-prose", 5)
+
+
+def makeExtension(**kwargs: object) -> TableExtension:
+    """Give the extension to Markdown, which looks for this name."""
+    return TableExtension(**kwargs)
