@@ -1,5 +1,6 @@
 """A reader finds the way: every link, the reference, the tips, the map, the feet."""
 
+import ast
 import html
 import re
 from collections.abc import Iterable, Iterator
@@ -59,6 +60,7 @@ SIGNATURE = re.compile(
     r'<div class="[^"]*doc-signature[^"]*">.*?</div>|<td>\s*<code>.*?</code>\s*</td>',
     re.DOTALL,
 )
+CODE_CELL = re.compile(r"<td[^>]*>\s*<code>(.*?)</code>\s*</td>", re.DOTALL)
 
 
 def test_each_name_of_the_library_stands_in_the_reference(built: Path) -> None:
@@ -76,6 +78,11 @@ def test_each_name_of_the_library_stands_in_the_reference(built: Path) -> None:
         # What is public, all strings in quotes of one kind, and the axes among them.
         assert not re.search(r"(?<![\w.\"])_[A-Za-z]|'", signatures)
         assert not re.search(r'(?:Bool|Float|Int|Integer)\[Tensor, [^"]', signatures)
+        # And no sentence of a docstring stands where a type does.
+        for cell in CODE_CELL.findall(article):
+            ast.parse(
+                html.unescape(re.sub(r"<[^>]*>", "", cell)).strip(" *\n"), mode="eval"
+            )
         assert ":::" not in text
 
 

@@ -20,6 +20,13 @@ from bookbinder.drawing.undrawn import undrawn
 
 _MACRO = re.compile(r"\\[A-Za-z]+")
 _HEADING = re.compile(r"h[1-6]")
+_TAG = re.compile(r"<[^>]*>")
+# Of what KaTeX draws, that which is seen, and where it cuts that in pieces.
+_SHOWN = '<span class="katex-html" aria-hidden="true">'
+_CUT = '</span><span class="katex-base">'
+_BREAK = '</span><wbr><span class="katex-base">'
+_BEHIND_A_RELATION = '<span class="mspace" style="margin-right:0.2778em;"></span>'
+_SHORT, _LONG = 20, 30  # letters: of a phone's line, half and nearly all
 
 
 class FormulaTreeprocessor(Treeprocessor):
@@ -52,12 +59,36 @@ class FormulaTreeprocessor(Treeprocessor):
             reason = "the table of contents cannot show it: use words in a heading"
             return undrawn(f"formula {_short(tex)}: {reason}", tex, inline=True)
         try:
-            return katex.draw(tex, display=display)
+            drawn = katex.draw(tex, display=display)
+            return drawn if display else breakable(drawn)
         except katex.FormulaError as error:
             message = f"formula {_short(tex)}: {error}{_meant(str(error))}"
             return undrawn(message, tex, inline=not display)
         except katex.WorkerError as error:
             raise BuildError(str(error)) from None
+
+
+def breakable(drawn: str) -> str:
+    """Let a line end within a long formula, where it may.
+
+    KaTeX cuts a formula behind each relation and each operator. A line ends behind a
+    relation; behind an operator only where there is none for long. A short formula
+    stays in one piece.
+    """
+    words, mark, formula = drawn.partition(_SHOWN)
+    if len(_TAG.sub("", formula)) <= _SHORT:
+        return drawn
+    runs: list[list[str]] = [[]]
+    for piece in formula.split(_CUT):
+        runs[-1].append(piece)
+        if piece.endswith(_BEHIND_A_RELATION):
+            runs.append([])
+    lines = [
+        (_BREAK if len(_TAG.sub("", _CUT.join(run))) > _LONG else _CUT).join(run)
+        for run in runs
+        if run
+    ]
+    return words + mark + _BREAK.join(lines)
 
 
 def _meant(reason: str) -> str:

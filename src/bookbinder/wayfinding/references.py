@@ -104,9 +104,8 @@ class _Titles(Postprocessor):
                 return title[0]
             anchor = "".join(f"#{name}" for name in next(listings)[:1])
             target = raw_way(self.md, page, _page_of(module)) + anchor
-            return (
-                f'<span class="filename"><a href="{target}">{title["path"]}</a></span>'
-            )
+            path = title["path"].replace("/", "/<wbr>")  # where a line may end
+            return f'<span class="filename"><a href="{target}">{path}</a></span>'
 
         return _TITLE.sub(linked, text)
 

@@ -93,7 +93,7 @@ def gaps(implementation: Implementation, question: Question) -> dict[str, float]
     of the library's layer, converted, must be those of the other's parameters.
 
     Returns:
-        The largest difference: of the output as a fraction of its largest entry, of a
+        The largest difference, of the output as a fraction of its largest entry, of a
         gradient as a fraction of the largest entry that any gradient has. (One of
         them, that of the keys' bias, is zero, and nothing is a fraction of zero.)
 

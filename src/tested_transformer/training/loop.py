@@ -51,7 +51,7 @@ def train(
         stop: Asked after every step; if it says ``True``, the run is saved and ends.
 
     Returns:
-        Where the run stands: at fewer than ``recipe.steps`` if it was stopped.
+        Where the run stands, at fewer than ``recipe.steps`` if it was stopped.
 
     Raises:
         TrainingDivergedError: If a loss is no number, or rose and stayed up.

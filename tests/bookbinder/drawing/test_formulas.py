@@ -186,3 +186,26 @@ def test_the_worker_ends_with_the_program() -> None:
     assert done.stderr == ""
     with pytest.raises(ProcessLookupError):
         os.kill(int(done.stdout), 0)
+
+
+@pytest.mark.parametrize(
+    ("tex", "broken"),
+    [
+        ("a = 1 / (1 + e)", ["a=1/(1+e)"]),
+        ("h_t = q_t + x_t + y_t + z_t + b_t", ["ht​=", "qt​+xt​+yt​+zt​+bt​"]),
+        (
+            " + ".join("abcdefghijklmnopq"),
+            [*(f"{x}+" for x in "abcdefghijklmnop"), "q"],
+        ),
+    ],
+)
+def test_a_line_ends_behind_a_relation_of_a_long_one(
+    tex: str, broken: list[str]
+) -> None:
+    shown = rendered(f"So ${tex}$.").select_one(".katex-html")
+    assert shown
+    for each in shown.select("wbr"):
+        each.insert_before("|")
+    assert shown.get_text().split("|") == broken
+    display = rendered(f"$$\n{tex}\n$$\n")
+    assert not display.select("wbr")

@@ -74,6 +74,11 @@ CRAMPED = r"""() => {
       found.push(`a link stands below its heading: ${heading.textContent.trim()}`);
     }
   }
+  for (const code of document.querySelectorAll("article :is(p, li) code:not(.long)")) {
+    if (code.getClientRects().length > 1) {
+      found.push(`short code is broken: ${code.textContent}`);
+    }
+  }
   for (const cell of document.querySelectorAll("article td")) {
     const { width } = cell.getBoundingClientRect();
     const texts = textsOf(cell, "code, .katex");

@@ -1,8 +1,9 @@
-"""A Markdown extension that says which cells of a table are prose.
+"""A Markdown extension that says what a line may end in: prose, and long code.
 
 A browser may set a cell as narrow as its longest word, and on a phone it does. The
 style of the site keeps cells of prose wide enough to be read, and the table scrolls;
-columns of names and numbers stay as narrow as they are.
+columns of names and numbers stay as narrow as they are. And a shape, an option or a
+short call stays in one line, which a browser would end behind any space or hyphen.
 """
 
 import re
@@ -12,23 +13,28 @@ from xml.etree import ElementTree
 from markdown import Extension, Markdown
 from markdown.treeprocessors import Treeprocessor
 
-__all__ = ["PROSE", "ProseTreeprocessor", "TableExtension", "makeExtension"]
+__all__ = ["LineExtension", "LineTreeprocessor", "makeExtension"]
 
-PROSE = "prose"
+PROSE, LONG = "prose", "long"
 
 # Fewer stand in two lines, of whatever width.
 _FEWEST = 6
+# Of a phone's line, nearly all.
+_MOST = 26
 _WORD = re.compile(r"[^\W\d_]{2,}")
 # What is said in these is no word; nor is what Markdown puts in the place of HTML.
 _LEFT_OUT = {"code", "var"}
 _STASHED = re.compile("\x02.*?\x03")
 
 
-class ProseTreeprocessor(Treeprocessor):
-    """Mark the cells of one page."""
+class LineTreeprocessor(Treeprocessor):
+    """Mark the cells and the code of one page."""
 
     def run(self, root: ElementTree.Element) -> None:
-        """Give each cell of many words its class."""
+        """Give each cell of many words its class, and each long piece of code."""
+        for code in root.iter("code"):
+            if len(code.text or "") > _MOST:
+                code.set("class", LONG)
         for cell in root.iter("td"):
             words = _WORD.findall(_STASHED.sub("", " ".join(_texts(cell))))
             if len(words) >= _FEWEST:
@@ -43,14 +49,14 @@ def _texts(element: ElementTree.Element) -> Iterator[str]:
             yield child.tail or ""
 
 
-class TableExtension(Extension):
-    """Mark cells of prose."""
+class LineExtension(Extension):
+    """Mark cells of prose, and long code."""
 
     def extendMarkdown(self, md: Markdown) -> None:
         """Register behind what is in a line (20) and what links it."""
-        md.treeprocessors.register(ProseTreeprocessor(md), "book-prose", 5)
+        md.treeprocessors.register(LineTreeprocessor(md), "book-lines", 5)
 
 
-def makeExtension(**kwargs: object) -> TableExtension:
+def makeExtension(**kwargs: object) -> LineExtension:
     """Give the extension to Markdown, which looks for this name."""
-    return TableExtension(**kwargs)
+    return LineExtension(**kwargs)
