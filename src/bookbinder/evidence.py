@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bookbinder.formulas.holding import formula_problems
+from bookbinder.names.spoken_numbers import spoken_number_problems
 from bookbinder.names.spoken_shapes import spoken_shape_problems
 from bookbinder.numbers.backing import number_problems
 from bookbinder.reading.bindings import Notes, noted
@@ -16,7 +17,7 @@ from bookbinder.reading.listings import (
     never_executed,
 )
 from bookbinder.reading.pages import Chain, Page, Problem
-from bookbinder.reading.seen import Seen
+from bookbinder.reading.seen import Seen, remarks
 from bookbinder.running.blocks import (
     drawings,
     explain,
@@ -54,7 +55,9 @@ class Evidence:
         with fresh_state() as folder:
             try:
                 with (
-                    recorded_lines(root / "src", asked, first, seen) as lines,
+                    recorded_lines(
+                        root / "src", asked, first, seen, remarks(chain)
+                    ) as lines,
                     noted(self.notes),
                     recorded_scripts(self.idle),
                 ):
@@ -112,4 +115,5 @@ def evidence_problems(page: Page, evidence: Evidence, root: Path) -> list[Proble
     problems += number_problems(page, evidence.notes.values, root)
     problems += formula_problems(page, evidence.notes.terms, root)
     problems += spoken_shape_problems(page, evidence.seen)
+    problems += spoken_number_problems(page, evidence.seen)
     return problems + compare_figures(page, evidence.drawn, root)

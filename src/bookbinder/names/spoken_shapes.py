@@ -1,23 +1,24 @@
 """Hold the shapes in docstrings and comments of runs against what was there.
 
 ``x: (B, T, D). real: (B, T).`` speaks of arguments, ``the weights: (L, H, T, T)`` of
-what comes back, and a comment behind an assignment of what is assigned. A letter is one
-size within a docstring, and that of a variable or a module of its name. A table of
-names and their shapes is held in the same way against the variables of a run.
+what comes back, and a comment behind an assignment of what is assigned: there, and not
+further down. A letter is one size within a docstring, and that of a variable or a
+module of its name. ``(B, S) as (T, S)`` are two readings of something on the line, by
+letters whose sizes are said. A table of names and their shapes is held in the same way
+against the variables of a run.
 """
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bookbinder.flows.flowcharts import SHAPE
 from bookbinder.flows.sizes import SIZES
+from bookbinder.names.spoken_numbers import said_sizes
 from bookbinder.reading.pages import Chain, Page, Problem
 from bookbinder.reading.prose import prose_lines
-from bookbinder.reading.seen import Seen, Shape
+from bookbinder.reading.seen import Remark, Seen, Shape, remarks
 
 __all__ = ["spoken_shape_problems"]
 
@@ -34,11 +35,16 @@ _Mention = tuple[int, list[str], re.Match[str], bool]
 class _Said:
     """Shapes that one docstring or comment speaks of, each with its line and its names.
 
-    Without names it is said of something that comes back, or of any variable.
+    ``line`` is that of the function, or where the statement of the comment ends.
+    Without names it is said of something that comes back, or of any variable;
+    ``sizes`` are those that comments above have said, and ``alike`` asks for one thing
+    with all of the shapes.
     """
 
-    function: int
+    line: int
     shapes: list[_Mention]
+    sizes: _Sizes = field(default_factory=dict[str, int])
+    alike: bool = False
 
 
 def spoken_shape_problems(page: Page, seen: Mapping[int, list[Seen]]) -> list[Problem]:
@@ -52,8 +58,9 @@ def spoken_shape_problems(page: Page, seen: Mapping[int, list[Seen]]) -> list[Pr
     for chain in page.chains:
         ran = seen.get(chain.line, [])
         for said in _said(chain):
-            ends = [each for each in ran if each.line == said.function]
-            reasons = filter(None, (_wrong(said, each) for each in ends))
+            ends = [each for each in ran if each.line == said.line]
+            asked = _unlike if said.alike else _wrong
+            reasons = filter(None, (asked(said, each) for each in ends))
             for line, reason in [*reasons][:1]:
                 problems.append(Problem(page.path, line, reason))
     return [*problems, *_table_problems(page, seen)]
@@ -61,28 +68,31 @@ def spoken_shape_problems(page: Page, seen: Mapping[int, list[Seen]]) -> list[Pr
 
 def _said(chain: Chain) -> Iterator[_Said]:
     """Give all shapes that the code of a chain speaks of."""
-    try:
-        trees = [ast.parse(block.code) for block in chain.blocks]
-    except SyntaxError:
-        return  # That is told as what it is.
-    stored = [name for tree in trees for name in _stored(tree)]
-    for block, tree in zip(chain.blocks, trees, strict=True):
-        functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
-        for node in functions:
-            text = ast.get_docstring(node, clean=False)
-            if text and (shapes := [*_in_docstring(text, block.line, node)]):
+    for block in chain.blocks:
+        try:
+            tree = ast.parse(block.code)
+        except SyntaxError:
+            return  # That is told as what it is.
+        for node in ast.walk(tree):
+            text = isinstance(node, ast.FunctionDef) and ast.get_docstring(node, False)
+            if (
+                isinstance(node, ast.FunctionDef)
+                and text
+                and (shapes := [*_in_docstring(text, block.line, node)])
+            ):
                 yield _Said(block.line + _begin(node), shapes)
-        for line, comment in _comments(block.code):
-            inner = [n for n in functions if n.lineno <= line <= (n.end_lineno or 0)]
-            within = max(inner, key=lambda node: node.lineno, default=None)
-            names = _assigned(within or tree, line)
-            # What is assigned anew below is another thing when the chain ends.
-            if within is None:
-                names = [name for name in names if stored.count(name) < 2]
-            found = _shapes_in(comment)
-            if names and len(found) == 1:
-                begin = block.line + _begin(within) if within else 1
-                yield _Said(begin, [(block.line + line, names, found[0], False)])
+    comments = remarks(chain)
+    for remark in comments:
+        found, names = _shapes_in(remark.text), _assigned(remark)
+        said = said_sizes(remark, comments)
+        if len(found) == 2 and f"{found[0][0]} as {found[1][0]}" in remark.text:
+            those: list[_Mention] = [
+                (remark.line, sorted(remark.named), shape, False) for shape in found
+            ]
+            yield _Said(remark.last, those, said, True)
+        elif names and len(found) == 1:
+            one: list[_Mention] = [(remark.line, names, found[0], False)]
+            yield _Said(remark.last, one, said)
 
 
 def _begin(node: ast.FunctionDef) -> int:
@@ -107,30 +117,23 @@ def _in_docstring(text: str, begin: int, node: ast.FunctionDef) -> Iterator[_Men
         yield line, names, shape, bool(each)
 
 
-def _comments(code: str) -> Iterator[tuple[int, str]]:
-    for token in tokenize.generate_tokens(io.StringIO(code).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
-
-
-def _assigned(tree: ast.AST, line: int) -> list[str]:
+def _assigned(remark: Remark) -> list[str]:
     """Give what is assigned by a statement that ends in a line, if it has one name."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and node.end_lineno == line:
-            return [each.id for each in node.targets if isinstance(each, ast.Name)]
-    return []
+    node = remark.node
+    if not isinstance(node, ast.Assign) or remark.line != remark.last:
+        return []
+    return [each.id for each in node.targets if isinstance(each, ast.Name)]
 
 
-def _stored(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
+def _known(said: _Said, seen: Seen) -> dict[str, int]:
+    # In self-attention there are as many keys as queries, whatever S is elsewhere.
+    known = {name: n for name, n in seen.sizes.items() if name in SIZES.keys() - {"S"}}
+    return known | dict(said.sizes)
 
 
 def _wrong(said: _Said, seen: Seen) -> tuple[int, str] | None:
     """Say what is wrong with a docstring, or with a comment, for one call."""
-    # In self-attention there are as many keys as queries, whatever S is elsewhere.
-    sizes = {name: n for name, n in seen.sizes.items() if name in SIZES.keys() - {"S"}}
+    sizes = _known(said, seen)
     for line, names, shape, each in said.shapes:
         there = [name for name in names if name in seen.values]
         groups = [seen.values[name] for name in there]
@@ -146,6 +149,24 @@ def _wrong(said: _Said, seen: Seen) -> tuple[int, str] | None:
             return line, f"this says {shape[0]}, but {what} is {had} in the run"
         sizes = found or sizes
     return None
+
+
+def _unlike(said: _Said, seen: Seen) -> tuple[int, str] | None:
+    """Say of two shapes why nothing of their line can be read as both."""
+    sizes = _known(said, seen)
+    every = [shape["sizes"].split(", ") for *_, shape, _ in said.shapes]
+    line, names, *_ = said.shapes[0]
+    for letter in (one for letters in every for one in letters):
+        if not letter.isdigit() and letter not in sizes:
+            wanted = f"write {letter} = and its size behind what has it"
+            return line, f"nothing above says which size {letter} has: {wanted}"
+    there = [shape for name in names for shape in seen.values.get(name, [])]
+    for one in there:
+        if all(_fitting(letters, [one], sizes) is not None for letters in every):
+            return None
+    text = " as ".join(shape[0] for *_, shape, _ in said.shapes)
+    had = " or ".join([*dict.fromkeys(map(str, there))][:3]) or "nothing with a shape"
+    return line, f"this says {text}, but on its line is {had} in the run"
 
 
 def _fitting(

@@ -21,7 +21,7 @@ from typing import Any
 
 from bookbinder.reading.bindings import note_code
 from bookbinder.reading.pages import Chain, Page, Problem, split_lines
-from bookbinder.reading.seen import Seen, note_frame
+from bookbinder.reading.seen import Noting, Remark, Seen, note_frame
 from bookbinder.running.halves import Part, offsets
 from bookbinder.running.missing import remedy
 from bookbinder.running.staying import nothing_left_behind, staying
@@ -184,6 +184,7 @@ class _Watched:
     lines: set[int]
     halves: dict[int, list[Part]]
     ends: int = 0
+    noting: Noting | None = None
 
 
 @contextmanager
@@ -192,13 +193,15 @@ def recorded_lines(
     asked: dict[Part, str] | None = None,
     first: dict[tuple[str, int], int] | None = None,
     seen: list[Seen] | None = None,
+    awaited: Sequence[Remark] = (),
 ) -> Generator[set[tuple[str, int]]]:
     """Collect every line that runs in the source files of a folder, and of pages.
 
     A page's own lines are those of the file ``<string>``. Parts of them that are asked
     for are those of ``<string>:`` and the column where they begin. For each line that
     runs, ``first`` gets the line of the page that had it run for the first time, and
-    ``seen`` the shapes that each function of the page had, by its first line.
+    ``seen`` the shapes that each function of the page had, by its first line, and what
+    there was after the lines with a comment that is awaited.
     """
     executed: set[tuple[str, int]] = set()
     # By id: to look a piece of code up by itself is to hash all of it, each time.
@@ -221,11 +224,15 @@ def recorded_lines(
                 if line is not None:
                     first.setdefault(place, line)
             executed.add(place)
-            left = watched[id(frame.f_code)].lines
-            left.discard(frame.f_lineno)
-            frame.f_trace_lines = bool(left)
+            found = watched[id(frame.f_code)]
+            found.lines.discard(frame.f_lineno)
+            if found.noting and not found.noting.step(frame, frame.f_lineno):
+                found.noting = None
+            frame.f_trace_lines = bool(found.lines or found.noting)
         elif event == "return" and seen is not None:
             found = watched[id(frame.f_code)]
+            if found.noting:
+                found.noting.step(frame)
             # What raises an error ends with nothing, and so do many that only print.
             if found.ends > 0 and (
                 argument is not None or found.code.co_name == "<module>"
@@ -244,13 +251,15 @@ def recorded_lines(
             page = wanted and not from_folder
             # Where a function begins nothing runs, unless all of it is on that line.
             lines = lines - {code.co_firstlineno} or lines
-            awaited = offsets(code, asked or {}) if page else {}
+            halves = offsets(code, asked or {}) if page else {}
             ends = _ENDS if page and code.co_name[:2] not in _NAMELESS else 0
-            found = watched[id(code)] = _Watched(code, lines, awaited, ends)
+            found = watched[id(code)] = _Watched(code, lines, halves, ends)
+            if ends and awaited and seen is not None:
+                found.noting = Noting(code, awaited, seen)
         if found.halves:
             frame.f_trace_opcodes = True
             return trace_lines
-        if found.lines:
+        if found.lines or found.noting:
             return trace_lines
         # Each line of a loop would be reported each time.
         frame.f_trace_lines = False

@@ -51,6 +51,25 @@ def first(x, context=None):
 
 first(torch.ones(2, 5, 4))
 first(torch.ones(2, 5, 4), torch.ones(2, 7, 6))
+again = torch.ones(
+    2, 7
+)  # (B, 7)
+again = again[:, :, None]  # (B, 7, 1)
+again = torch.stack([
+    again,  # (B, 7, 1), too
+    again,
+])
+for size in (3, 4):
+    some = torch.ones(B, size)  # (B, 3)
+```
+
+```python
+import torch
+
+wide = torch.ones(3, 3)  # B = S = 3
+rows = torch.ones(3, 2, 3, 4)  # and T = 3
+both = rows @ wide.new_ones(4, 3) + wide  # (B, S) as (T, S)
+turned = wide.mT  # (S, B)
 ```
 
 Below it:
@@ -66,9 +85,9 @@ def problems(right: str, wrong: str) -> list[str]:
     assert PAGE.count(right) == 1, right
     page, evidence = read_page(PAGE.replace(right, wrong), "page.md"), Evidence()
     assert page.problems == []
-    (chain,) = page.chains
-    with evidence.gathered(chain, ROOT):
-        run_chain(chain)
+    for chain in page.chains:
+        with evidence.gathered(chain, ROOT):
+            run_chain(chain)
     return [str(each) for each in spoken_shape_problems(page, evidence.seen)]
 
 
@@ -93,8 +112,17 @@ def test_shapes_that_are_there_are_accepted() -> None:
         # All of its lines run in the first call, which has none.
         ("context: (B, S, C), if", "context: (S, B, C), if",
          "36: this says (S, B, C), but context is (2, 7, 6) in the run"),
-        ("| $(B, T)$ |", "| $(T, B)$ |", "48: (T, B), but real is (2, 5) in the run"),
-        ("| $(B, 1, 1, T)$ |", "| $(B, 1, T, 1)$ |", "49: (B, 1, T, 1), but mask is"),
+        # They are something else when the chain ends.
+        ("# (B, 7)", "# (B, 7, 1)", "44: this says (B, 7, 1), but again is (2, 7) in"),
+        ("# (B, 7, 1)\n", "# (B, 1, 7)\n", "45: this says (B, 1, 7), but again is "),
+        ("# (B, 3)", "# (B, 4)", "51: this says (B, 4), but some is (2, 3) in the ru"),
+        ("# (B, S) as (T, S)", "# (B, S) as (H, S)",
+         "59: nothing above says which size H has: write H = and its size behind what"),
+        ("# (B, S) as (T, S)", "# (B, S) as (T, B, S)",
+         "59: this says (B, S) as (T, B, S), but on its line is (3, 2, 3, 3) or (3, 2"),
+        ("# and T = 3", "# and T = 4", "59: this says (B, S) as (T, S), but on its l"),
+        ("| $(B, T)$ |", "| $(T, B)$ |", "67: (T, B), but real is (2, 5) in the run"),
+        ("| $(B, 1, 1, T)$ |", "| $(B, 1, T, 1)$ |", "68: (B, 1, T, 1), but mask is"),
     ],
 )  # fmt: skip
 def test_another_shape_is_refused(right: str, wrong: str, reason: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from bookbinder.reading.pages import read_page
+from bookbinder.reading.seen import Noted, Seen, remarks
 from bookbinder.running.blocks import (
     SEPARATOR,
     compare,
@@ -17,6 +18,7 @@ from bookbinder.running.blocks import (
     explain,
     fresh_state,
     program,
+    recorded_lines,
     run_chain,
 )
 
@@ -133,3 +135,80 @@ def test_an_error_is_explained_at_the_deepest_line_of_the_page():
     with pytest.raises(KeyError) as caught:
         run_chain(chain)
     assert str(explain(page, chain, caught.value)) == "page.md:3: KeyError: 'key'"
+
+
+COMMENTED = read_page(
+    """\
+```python
+def double(x):
+    if x > 6:
+        x = 2 * x  # twice as much
+        x = 0
+        return x
+    return sum(
+        [
+            x,
+            x,
+        ]
+    )  # below, both
+
+
+for size in (1, 2, 3):
+    numbers = list(
+        range(size)
+    )  # as many
+    size = 10
+numbers = [double(n) for n in range(12)]  # in a comprehension
+last = 5  # at the end
+```
+""",
+    "page.md",
+)
+
+
+def test_what_there_is_after_a_line_with_a_comment_is_kept_a_few_times() -> None:
+    (chain,) = COMMENTED.chains
+    seen: list[Seen] = []
+    with recorded_lines(Path("/nowhere"), {}, {}, seen, remarks(chain)):
+        run_chain(chain)
+        tracer = sys.gettrace()
+    assert tracer is not None
+    noted = [each for each in seen if isinstance(each, Noted)]
+    assert [(each.line, each.numbers) for each in noted] == [
+        # A line of the chain once, when its statement is over, with all integers.
+        (18, {"numbers": [1, 0], "size": [1]}),
+        # One of a function three times, with what it had there.
+        *((12, {"x": [n], "size": [10]}) for n in (0, 1, 2)),
+        *((4, {"x": [2 * n], "size": [10]}) for n in (7, 8, 9)),
+        (20, {"numbers": [12, *range(0, 14, 2), *[0] * 5], "size": [10]}),
+        (21, {"last": [5], "size": [10]}),
+    ]
+
+
+def test_lines_without_a_comment_are_not_traced_for_it() -> None:
+    """Where all has run, or was noted often enough, a function is left alone."""
+    page = read_page(
+        """\
+```python
+import sys
+
+
+def first(x):
+    y = x
+    return sys._getframe().f_trace_lines
+
+
+def second(x):  # a comment here, too
+    y = x  # as it was
+    return sys._getframe().f_trace_lines
+
+
+assert [first(1) for _ in range(9)] == 9 * [False]
+assert [second(1) for _ in range(9)] == 2 * [True] + 7 * [False]
+```
+""",
+        "page.md",
+    )
+    (chain,) = page.chains
+    with recorded_lines(Path("/nowhere"), {}, {}, [], remarks(chain)):
+        run_chain(chain)
