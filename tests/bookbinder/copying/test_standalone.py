@@ -22,6 +22,8 @@ LISTINGS = sorted(
     }
 )
 
+LICENSE, _, HOLDER, *_ = (ROOT / "LICENSE").read_text("utf-8").splitlines()
+
 # Read once for all of them, as for the site.
 LIBRARY = Library(ROOT / "src")
 
@@ -56,7 +58,7 @@ def test_every_listing_runs_without_this_package(
 ) -> None:
     listing = find_section(ROOT, path, section)
     text = standalone(listing, LIBRARY)
-    assert text.startswith(f"# {path}\n# Copyright (c) ")
+    assert text.startswith(f"# {path}\n# {HOLDER}. {LICENSE}: ")
     assert "--8<--" not in text
     assert "tested_transformer" not in text.partition("\n")[2]
     run(text, monkeypatch)
