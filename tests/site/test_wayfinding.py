@@ -149,7 +149,7 @@ FOOT = (ROOT / "theme/partials/comments.html").read_text("utf-8")
 
 
 def foot(repository: str, page: SimpleNamespace) -> str:
-    extra = {"repository": repository, "branch": "main"}
+    extra = {"repository": repository, "branch": "trunk"}
     template = Environment(autoescape=True).from_string(FOOT)
     return template.render(config={"extra": extra}, page=page)
 
@@ -159,7 +159,7 @@ def test_below_each_page_a_fork_is_led_to_its_own_repository() -> None:
     html = foot("https://github.com/someone/book", page)
     edit, report = re.findall(r'href="([^"]*)"', html)
     start = "https://github.com/someone/book"
-    assert edit == f"{start}/edit/main/docs/chapters/06-no-peeking.md"
+    assert edit == f"{start}/edit/trunk/docs/chapters/06-no-peeking.md"
     assert report.replace("&amp;", "&") == (
         f"{start}/issues/new?template=mistake.yml&page=docs/chapters/06-no-peeking.md"
     )
