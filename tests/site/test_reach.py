@@ -213,6 +213,27 @@ def test_nothing_moves_while_a_page_comes(
     assert opened.page.evaluate("noted.moved") == []
 
 
+# What takes longer than a glance to change, and who scrolls there slowly.
+MOVING = """() => {
+  const seconds = (list) => Math.max(...list.split(", ").map(parseFloat));
+  const looks = [...document.querySelectorAll("*")].flatMap((element) =>
+    [null, "::before", "::after"].map((part) => getComputedStyle(element, part)));
+  return [
+    looks.filter((look) => seconds(look.transitionDuration) > 0.01).length,
+    looks.filter((look) => look.animationName !== "none"
+      && seconds(look.animationDuration) > 0.01).length,
+    looks.filter((look) => look.scrollBehavior === "smooth").length,
+  ];
+}"""
+
+
+def test_nothing_moves_for_whoever_asked_for_that(page: Page) -> None:
+    assert page.evaluate(MOVING) == [0, 0, 0]
+    page.emulate_media(reduced_motion="no-preference")
+    assert page.evaluate(MOVING)[0] > 0
+    page.emulate_media(reduced_motion="reduce")
+
+
 @pytest.fixture
 def plain(browser: Browser) -> Iterator[Page]:
     context = browser.new_context(java_script_enabled=False)
