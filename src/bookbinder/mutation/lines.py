@@ -23,10 +23,14 @@ class Line:
 
 
 def cut(lines: list[str]) -> Iterator[Line]:
-    """Give the lines of a page, each with its part and its section."""
+    """Give the lines of a page, each with its part and its section.
+
+    What stands between lines of ``---`` above the page is for the site alone.
+    """
     fence: str | None = None
     in_formula, section = False, ""
-    for number, text in enumerate(lines, start=1):
+    begin = lines.index("---", 1) + 1 if lines[:1] == ["---"] else 0
+    for number, text in enumerate(lines[begin:], start=begin + 1):
         found = _FENCE.match(text)
         if fence is None and text.startswith("## "):
             section = text.removeprefix("## ")

@@ -34,9 +34,11 @@ _THEIRS: dict[_Shape, str] = {
 _ROLES = {"query": "T", "q": "T", "key": "S", "k": "S", "value": "S", "v": "S"}
 _CELL = re.compile(r"(?<!\\)\|")
 _SIZES = re.compile(r"\(([^()]*, [^()]*)\)")
-_PRODUCT = re.compile(rf"[Pp]roducts? of {_SIZES.pattern} by {_SIZES.pattern}")
+_PRODUCT = re.compile(rf"(?i:products?) of {_SIZES.pattern} by {_SIZES.pattern}")
 _THREE = re.compile(rf"{_SIZES.pattern}, {_SIZES.pattern},? and {_SIZES.pattern}")
 _TIMES = re.compile(r"(?P<rows>[TSDCLBH]) \\times (?P<columns>[TSDCLBH])")
+# What a tensor is viewed as is a shape as well.
+_INTO = re.compile(r"^[\w.]*\b(?:view|reshape|expand)(?=\()")
 _MANY = 5
 _NOTATION = "docs/notation.md"
 
@@ -122,7 +124,7 @@ def _in_prose(page: Page) -> Iterator[tuple[int, _Shape]]:
         shapes = (shape for shape in SHAPE.finditer(bare) if _is_of_sizes(shape))
         written += [(number, shape[0]) for shape in shapes]
     for line, text in written:
-        found = SHAPE.fullmatch(text)
+        found = SHAPE.fullmatch(_INTO.sub("", text))
         # One letter in parentheses is a letter, small ones alone are an arrow.
         if found and "," in text and re.search("[A-Z]", text):
             yield line, tuple(found["sizes"].split(", "))

@@ -65,6 +65,13 @@ def test_the_seed_decides():
     assert slips({"a": PAGE}, 30, seed=1) != slips({"a": PAGE}, 30, seed=2)
 
 
+def test_what_is_for_the_site_alone_is_left_as_it_is():
+    text = "---\nboost: 0.5\n---\n\n# A page\n\nWith 64 of them, and 128 more.\n"
+    found = slips({"a": text.split("\n")}, 60, seed=1)
+    assert found
+    assert {slip.line for slip in found} == {7}
+
+
 def test_what_no_slip_touches():
     lines = [slip.line for seed in range(20) for slip in slips({"a": PAGE}, 60, seed)]
     for line in (

@@ -31,6 +31,7 @@ def problems(prose: str) -> list[str]:
         "(T, then B)",  # no shape
         "(B, X)",  # X is no size
         "$(a, b)$",
+        "`x.view(B, H, T, d_k)`",
     ],
 )
 def test_a_shape_of_something_is_accepted(shape: str) -> None:
@@ -102,6 +103,8 @@ def test_an_argument_has_the_axes_of_its_name(
          "product of (T, D) by (3D, D): a product has D in both, inside"),
         ("$(T, d)$, $(S, d)$ and $(S, d_v)$.", "$(T, d)$, $(S, d)$ and $(T, d_v)$.",
          "(T, d), (S, d) and (T, d_v): there are as many values as keys, S"),
+        ("As `view(B, H, T, d_k)`.", "As `view(B, H, d_k, T)`.",
+         "(B, H, d_k, T): nothing has this shape"),
         (r"Weights, $T \times S$.", r"Weights, $S \times T$.",
          "(S, T): nothing has this shape"),
     ],
