@@ -1,15 +1,14 @@
 """A number in a comment behind code is one of that line, or of what it made."""
 
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from bookbinder.evidence import Evidence
 from bookbinder.names.spoken_numbers import spoken_number_problems
 from bookbinder.reading.pages import read_page
-from bookbinder.running.blocks import run_chain
 
-ROOT = Path(__file__).parents[3]
+Problems = Callable[[str, str], list[str]]
 PAGE = """# Numbers
 
 ```python
@@ -68,17 +67,14 @@ B = len(q)  # 2 of them
 """
 
 
-def problems(right: str, wrong: str) -> list[str]:
-    assert PAGE.count(right) == 1, right
-    page, evidence = read_page(PAGE.replace(right, wrong), "page.md"), Evidence()
-    assert page.problems == []
-    for chain in page.chains:
-        with evidence.gathered(chain, ROOT):
-            run_chain(chain)
-    return [str(each) for each in spoken_number_problems(page, evidence.seen)]
+@pytest.fixture
+def problems(slipped: Callable[[str, str], Any]) -> Problems:
+    return lambda right, wrong: [
+        str(p) for p in spoken_number_problems(*slipped(right, wrong))
+    ]
 
 
-def test_numbers_that_are_there_are_accepted() -> None:
+def test_numbers_that_are_there_are_accepted(problems: Problems) -> None:
     assert problems("# Numbers", "# Numbers") == []
 
 
@@ -123,7 +119,9 @@ def test_numbers_that_are_there_are_accepted() -> None:
         ("q = [3, 4]  # B = 2", "q = [3, 4]  # B = 5", "53: this says 5, in this or"),
     ],
 )  # fmt: skip
-def test_another_number_is_refused(right: str, wrong: str, reason: str) -> None:
+def test_another_number_is_refused(
+    right: str, wrong: str, reason: str, problems: Problems
+) -> None:
     (problem,) = problems(right, wrong)
     assert problem.startswith(f"page.md:{reason}"), problem
 

@@ -1,15 +1,13 @@
 """A shape in a docstring or a comment of a run is one that was there."""
 
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from bookbinder.evidence import Evidence
 from bookbinder.names.spoken_shapes import spoken_shape_problems
-from bookbinder.reading.pages import read_page
-from bookbinder.running.blocks import run_chain
 
-ROOT = Path(__file__).parents[3]
+Problems = Callable[[str, str], list[str]]
 PAGE = '''# Shapes
 
 ```python
@@ -81,17 +79,14 @@ Below it:
 '''
 
 
-def problems(right: str, wrong: str) -> list[str]:
-    assert PAGE.count(right) == 1, right
-    page, evidence = read_page(PAGE.replace(right, wrong), "page.md"), Evidence()
-    assert page.problems == []
-    for chain in page.chains:
-        with evidence.gathered(chain, ROOT):
-            run_chain(chain)
-    return [str(each) for each in spoken_shape_problems(page, evidence.seen)]
+@pytest.fixture
+def problems(slipped: Callable[[str, str], Any]) -> Problems:
+    return lambda right, wrong: [
+        str(p) for p in spoken_shape_problems(*slipped(right, wrong))
+    ]
 
 
-def test_shapes_that_are_there_are_accepted() -> None:
+def test_shapes_that_are_there_are_accepted(problems: Problems) -> None:
     assert problems("# Shapes", "# Shapes") == []
 
 
@@ -125,6 +120,8 @@ def test_shapes_that_are_there_are_accepted() -> None:
         ("| $(B, 1, 1, T)$ |", "| $(B, 1, T, 1)$ |", "68: (B, 1, T, 1), but mask is"),
     ],
 )  # fmt: skip
-def test_another_shape_is_refused(right: str, wrong: str, reason: str) -> None:
+def test_another_shape_is_refused(
+    right: str, wrong: str, reason: str, problems: Problems
+) -> None:
     (problem,) = problems(right, wrong)
     assert problem.startswith(f"page.md:{reason}")
