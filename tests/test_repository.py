@@ -93,7 +93,7 @@ TOOLS = {
     "numbers": {"reading"},
     "running": {"reading"},
     "copying": {"reading"},
-    "names": {"reading", "flows", "formulas"},
+    "names": {"reading", "flows", "formulas", "numbers"},
     "drawing": {"browser"},
     "wayfinding": {"reading", "names"},
     "hosting": {"reading", "running"},

@@ -41,13 +41,19 @@ def command_problems(page: Page, root: Path) -> list[Problem]:
             reason = f"there is no {handed[1]}"
         if reason:
             problems.append(Problem(page.path, number, f"{command}: {reason}"))
+    return [*problems, *_other_ports(page, root)]
+
+
+def _other_ports(page: Page, root: Path) -> Iterator[Problem]:
+    """Find addresses on which neither `make serve` listens nor what the line begins."""
     served = re.search(r"^PORT \?= (\d+)$", _text(root / "Makefile"), re.MULTILINE)
-    for number, line in enumerate(page.lines, start=1) if served else ():
+    if served is None:
+        return
+    for number, line in enumerate(page.lines, start=1):
         for address in _ADDRESS.finditer(line):
-            if served and address["port"] not in (served[1], *_PORT.findall(line)):
+            if address["port"] not in (served[1], *_PORT.findall(line)):
                 reason = f"{address[0]}: make serve listens on {served[1]}"
-                problems.append(Problem(page.path, number, reason))
-    return problems
+                yield Problem(page.path, number, reason)
 
 
 def _shown(page: Page) -> Iterator[tuple[int, str]]:

@@ -81,10 +81,7 @@ def _together(page: Page) -> Iterator[Problem]:
 
 
 def _arguments(page: Page) -> Iterator[Problem]:
-    """Find rows of a table that give arguments other shapes than their names say.
-
-    PyTorch's own layer wants a mask for each sequence and head, not for each sequence.
-    """
+    """Find rows of a table that give arguments other shapes than their names say."""
     for number, line in prose_lines(page):
         if not line.startswith("|"):
             continue
@@ -97,9 +94,6 @@ def _arguments(page: Page) -> Iterator[Problem]:
                 if axis and shape[-2:-1] not in ((), (axis,)):
                     what = f"({', '.join(shape)}): {name} has {axis} there"
                     yield Problem(page.path, number, what)
-            if names == ["attn_mask"] and ("B", "T", "S") in shapes:
-                what = "(B, T, S): attn_mask is (T, S) or (B * H, T, S)"
-                yield Problem(page.path, number, what)
 
 
 def _is_own(shape: _Shape) -> bool:

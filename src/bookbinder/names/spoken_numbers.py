@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from bookbinder.flows.flowcharts import SHAPE
 from bookbinder.flows.sizes import SIZES
+from bookbinder.numbers.numerals import COUNTS, PARTS
 from bookbinder.reading.pages import Chain, Page, Problem
 from bookbinder.reading.seen import Noted, Remark, Seen, Shape, remarks
 
@@ -29,21 +30,14 @@ _EQUAL = re.compile(rf"\b(?P<letters>(?:(?:{_LETTER}) = )+)(?P<size>\d+)\b")
 _ARROW = re.compile(r"\b(?P<old>\d+) (?:->|→) (?P<new>\d+)\b")
 _MEANS = re.compile(r"(?P<value>\d+) is [a-z]")
 _LINK = re.compile(r"https?://\S+")
-_SMALL = [
-    *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
-    *("eleven", "twelve"),
-]
-_PARTS = {"half": 2, "third": 3, "quarter": 4, "fifth": 5, "eighth": 8, "tenth": 10}
-_WORDS = {
-    **{word: float(value) for value, word in enumerate(_SMALL, start=1)},
-    **{"twice": 2.0, **{word: 1 / whole for word, whole in _PARTS.items()}},
-}
+_COUNT = "|".join(["one", "twice", *COUNTS])
+_WORDS = {"one": 1.0, "twice": 2.0} | COUNTS | PARTS
 # "The third row" counts rows; GPT-2 is a name, and 3.11.2 a version.
 _NUMBER = re.compile(
     rf"""
     (?<![\w.^])(?<![A-Za-z]-)
     (?P<digits>\d+(?:,\d{{3}})*(?:\.\d+)?(?:e-?\d+)?)(?!\d|[.,]\d)
-    | (?<!-)\b(?P<word>{"|".join(_SMALL)}|twice|half|(?<=\ba\ )(?:{"|".join(_PARTS)}))\b
+    | (?<!-)\b(?P<word>{_COUNT}|half|(?<=\ba\ )(?:{"|".join(PARTS)}))\b
     """,
     re.VERBOSE | re.IGNORECASE,
 )

@@ -29,24 +29,26 @@ _SMALL = [
 _TENS = [
     *("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"),
 ]
-_COUNTS: dict[str, float] = {
+COUNTS: dict[str, float] = {
     **{word: value for value, word in enumerate(_SMALL, start=2)},
     **{word: 10 * value for value, word in enumerate(_TENS, start=2)},
 }
-_PARTS = {
+"""What a word counts, from two on: one is a word like any other."""
+PARTS = {
     **{"half": 1 / 2, "halves": 1 / 2, "third": 1 / 3, "thirds": 1 / 3},
     **{"quarter": 1 / 4, "quarters": 1 / 4, "fifth": 1 / 5, "fifths": 1 / 5},
     **{"sixth": 1 / 6, "sixths": 1 / 6, "eighth": 1 / 8, "eighths": 1 / 8},
     **{"tenth": 1 / 10, "tenths": 1 / 10, "sixteenth": 1 / 16, "hundredth": 1 / 100},
     **{"thousandth": 1e-3, "millionth": 1e-6, "billionth": 1e-9, "trillionth": 1e-12},
 }
+"""What part of a whole a word names."""
 _TIMES = {
     **{"twice": 2, "thrice": 3, "double": 2, "doubles": 2, "doubled": 2},
     **{"doubling": 2, "halve": 1 / 2, "halves": 1 / 2, "halved": 1 / 2},
     **{"halving": 1 / 2, "triple": 3, "triples": 3, "tripled": 3, "tenfold": 10},
     **{"dozen": 12, "quadruple": 4, "quadruples": 4, "quadrupled": 4},
 }
-MULTIPLES = {*_PARTS, *_TIMES}
+MULTIPLES = {*PARTS, *_TIMES}
 """The words that measure, and count nothing: twice, half."""
 _SCALES = {
     **{"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9},
@@ -63,8 +65,8 @@ _NUMBER = re.compile(
       (?: \s (?P<scale> {"|".join(_SCALES)} )\b )?
     | (?P<name> (?<![/\w])[A-Za-z]+-?\d[\w.]*(?<!\.) (?![/\w]) )
     | \b(?P<word> (?:{"|".join(_TENS)})-(?:{"|".join(_SMALL[:8])})
-        | (?:(?:{"|".join(_COUNTS)})[ -])?(?:{"|".join([*_PARTS, *_SCALES])})
-        | {"|".join([*_COUNTS, *_TIMES])} )\b
+        | (?:(?:{"|".join(COUNTS)})[ -])?(?:{"|".join([*PARTS, *_SCALES])})
+        | {"|".join([*COUNTS, *_TIMES])} )\b
     | (?P<sign> [{"".join(_SIGNS)}] )
     """,
     re.VERBOSE | re.IGNORECASE,
@@ -76,7 +78,7 @@ _LITERAL = re.compile(
 )
 _CONSTANT = re.compile(r"\\text\{[^}]*\}|\[[\d.]+em\]|(?P<constant>\d)")
 # "The third row" counts rows, "half precision" is a name: neither states a size.
-_ORDINALS = {word for word in _PARTS if word.endswith(("th", "rd"))}
+_ORDINALS = {word for word in PARTS if word.endswith(("th", "rd"))}
 _NAME = re.compile(r"[ -]precision\b|/")
 _WORD = re.compile(r"[A-Za-z][A-Za-z]+|[%°×]|\b[A-Za-z]\b")
 _CLAUSE = re.compile(r"[.;:!?](?:\s|$)")
@@ -275,7 +277,7 @@ def _read(match: re.Match[str], text: str, bare: str) -> Number:
 
 def _worded(word: str) -> float:
     """Give the value of words: forty-eight, four hundred, two thirds."""
-    known = _COUNTS | _TIMES | _PARTS | _SCALES
+    known = COUNTS | _TIMES | PARTS | _SCALES
     first, *others = re.split(r"[ -]", word)
     if first in _TENS and others and others[0] in _SMALL:
         return known[first] + known[others[0]]

@@ -76,7 +76,6 @@ TABLE = """\
 | argument | shape |
 |---|---|
 | `query`, `key`, `value` | `(..., T, d_k)`, `(..., S, d_k)`, `(..., S, d_v)` |
-| `attn_mask` | `(T, S)` or `(B * H, T, S)` |
 """
 
 
@@ -85,8 +84,6 @@ TABLE = """\
     [
         ("(..., S, d_v)", "(..., T, d_v)", "5: (..., T, d_v): value has S there"),
         ("(..., T, d_k)", "(..., S, d_k)", "5: (..., S, d_k): query has T there"),
-        ("(B * H, T, S)", "(B, T, S)", "6: (B, T, S): attn_mask is "
-         "(T, S) or (B * H, T, S)"),
     ],
 )  # fmt: skip
 def test_an_argument_has_the_axes_of_its_name(
