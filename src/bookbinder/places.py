@@ -193,22 +193,15 @@ def _tell(name: str, reason: str) -> None:
 
 def _reason(place: Place, each: PageChain, library: str) -> str:
     """Run one chain; give what is wrong, or nothing."""
-    import torch
-
     from bookbinder.evidence import Evidence
     from bookbinder.running import blocks as running
     from bookbinder.running.figures import figures_folder, same_drawing
 
     page, chain = each.page, each.chain
-    running.THREADS = place.threads
+    running.THREADS, running.SEED = place.threads, place.seed
     evidence = Evidence()
     try:
         with evidence.gathered(chain, ROOT):
-            if place.seed:
-                torch.manual_seed(place.seed)
-                random.seed(place.seed)
-                if numpy := sys.modules.get("numpy"):
-                    numpy.random.seed(place.seed)
             printed = running.run_chain(chain)
     except Exception as error:
         return str(running.explain(page, chain, error))

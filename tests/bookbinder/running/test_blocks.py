@@ -11,6 +11,7 @@ import torch
 
 from bookbinder.reading.pages import read_page
 from bookbinder.reading.seen import Noted, Seen, remarks
+from bookbinder.running import blocks
 from bookbinder.running.blocks import (
     SEPARATOR,
     compare,
@@ -91,6 +92,18 @@ def test_nothing_a_block_does_reaches_the_next():
         disturb()
     with fresh_state():
         assert observed() == first
+
+
+def test_what_draws_without_a_seed_draws_other_numbers_than_the_outputs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with fresh_state():
+        here = torch.rand(1).item(), random.random()
+    monkeypatch.setattr(blocks, "SEED", 0)  # as in `make outputs`
+    with fresh_state():
+        written = torch.rand(1).item(), random.random()
+    assert here[0] != written[0]
+    assert here[1] != written[1]
 
 
 def disturb_and_fail() -> None:
