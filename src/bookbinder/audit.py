@@ -89,6 +89,7 @@ def _held(page: Page, root: Path) -> list[Problem]:
     from bookbinder.names.messages import message_problems
     from bookbinder.names.prose_shapes import prose_shape_problems
     from bookbinder.names.symbols import symbol_problems
+    from bookbinder.numbers.works import author_problems
 
     return [
         *diagram_problems(page),
@@ -103,6 +104,7 @@ def _held(page: Page, root: Path) -> list[Problem]:
         *label_problems(page),
         *default_problems(page),
         *symbol_problems(page, root),
+        *author_problems(page),
     ]
 
 

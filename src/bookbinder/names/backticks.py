@@ -4,6 +4,7 @@ What stands in backticks is a name: of the page's own code, of the library, of P
 or of PyTorch as installed. Or it is a shape, a file, a command, or something that a
 block of the page shows to the letter. Nothing else may stand there. A single letter is
 easily another one: it stands in code under the same heading, or in a formula beside it.
+What the reference shows of the library, by a name behind ``:::``, is there as well.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from bookbinder.names.confusing import code_by_part, part_of
 from bookbinder.names.resolving import LIBRARY, known_names, wrong_python
 from bookbinder.reading.listings import ListingError, find_section
 from bookbinder.reading.pages import Page, Problem
-from bookbinder.reading.prose import Span, spans
+from bookbinder.reading.prose import Span, prose_lines, spans
 
 __all__ = ["name_problems"]
 
@@ -49,6 +50,12 @@ def name_problems(page: Page, root: Path) -> list[Problem]:
             reason = _wrong(span, page, root, shown, own)
         if reason:
             problems.append(Problem(page.path, span.line, f"`{span.text}`: {reason}"))
+    for number, line in prose_lines(page):
+        # What the reference takes from docstrings, by its name.
+        if line.startswith("::: "):
+            reason = wrong_python(line.removeprefix("::: "), own, frozenset())
+            if reason:
+                problems.append(Problem(page.path, number, f"{line}: {reason}"))
     return problems
 
 

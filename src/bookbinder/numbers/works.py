@@ -1,13 +1,18 @@
-"""Citations: years, sections and titles agree with the one list of works cited.
+"""Citations: names, years and sections agree with the one list of works cited.
 
-The list is ``works.txt`` beside this file. A year stands behind a name or a title,
-the number of a section, table or figure behind the work that it belongs to.
+The list is ``works.txt`` beside this file. Names stand before the title of their work,
+a year behind a name or a title, and the number of a section, table or figure behind the
+work that it belongs to.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from bookbinder.reading.pages import Page, Problem
+from bookbinder.reading.prose import prose_lines
 
 _YEAR = re.compile(r"(?:19|20)\d\d$")
 # Models, formats and projects that have a number in their name.
@@ -18,6 +23,9 @@ COINED = {
 LIST = "src/bookbinder/numbers/works.txt"
 _HEAD = 3  # lines that say what the list is
 _NAME = re.compile(r"[^\W\d_][\w'-]*")
+_CITED = re.compile(
+    r"(?P<names>[^*;:()\d]+?)(?: et al\.)?(?:,? \(?\d{4}\)?)?, \*(?P<title>[^*]+)\*"
+)
 
 
 @dataclass(frozen=True)
@@ -103,3 +111,20 @@ def _last_named(before: str) -> list[Work]:
         if named and "*" not in before[match.start() :]:
             best, found = match.start(), named
     return found
+
+
+def author_problems(page: Page) -> Iterator[Problem]:
+    """Find names before the title of a work that are none of its authors'."""
+    for number, line in prose_lines(page):
+        for cited in _CITED.finditer(line):
+            found = [w for w in works() if w.title.startswith(cited["title"])]
+            known = {name for work in found for name in work.names}
+            authors = re.split(r",? and |, ", cited["names"].strip("-. "))
+            names = [author.split()[-1] for author in authors if author]
+            wrong = [name for name in names if found and name not in known]
+            if wrong:
+                reason = (
+                    f"{wrong[0]} is no author of {cited['title']}: "
+                    f"{LIST} has {', '.join(sorted(known))}"
+                )
+                yield Problem(page.path, number, reason)

@@ -163,3 +163,9 @@ def test_a_mark_of_a_page_is_spelled_as_elsewhere() -> None:
     assert problems("`/// tab | Names` and `/// admonition`.") == []
     (problem,) = problems("`/// tab | Nmaes`.")
     assert problem.endswith("`/// tab | Nmaes`: nothing else says Nmaes: Names?")
+
+
+def test_what_the_reference_shows_is_there() -> None:
+    assert problems("::: tested_transformer.heads") == []
+    (problem,) = problems("::: tested_transformer.mask")
+    assert "::: tested_transformer.mask: nothing has an attribute mask" in problem
