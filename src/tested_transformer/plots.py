@@ -228,7 +228,9 @@ def _draw_map(
     axes.set_aspect("equal")
     axes.invert_yaxis()
     axes.xaxis.tick_top()
-    axes.set_xticks(range(columns), keys, rotation=90, fontsize=8)
+    # What is no wider than a cell stands upright.
+    upright = max(map(len, keys)) <= 2
+    axes.set_xticks(range(columns), keys, rotation=0 if upright else 90, fontsize=8)
     axes.set_yticks(range(rows), queries or [""] * rows, fontsize=8)
     _quiet(axes)
     axes.figure.patch.set_visible(False)

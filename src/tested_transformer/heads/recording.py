@@ -16,7 +16,7 @@ __all__ = ["Recording", "record_heads"]
 class Recording(NamedTuple):
     """What one forward pass computed.
 
-    Args:
+    Attributes:
         logits: (B, T, V).
         weights: Of each layer (B, H, T, T), what each query took of each value.
         outputs: Of each layer (B, H, T, d_k), what each head had gathered, before

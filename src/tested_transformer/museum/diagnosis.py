@@ -20,7 +20,7 @@ __all__ = ["Likely", "likely_exhibits"]
 class Likely(NamedTuple):
     """What a subject computes, though it should not.
 
-    Args:
+    Attributes:
         exhibits: Those that answer as it does.
         whole_only: Whether they do so only for whole sequences without padding, and
             differ from it in pieces, padded, in half precision or while training.

@@ -26,7 +26,7 @@ _ENDINGS = " ,."
 class Agreement(NamedTuple):
     """The character after which a verb shows its number, and what it agrees with.
 
-    Args:
+    Attributes:
         at: The index of the last character that is the same for one and for many: of
             *sees* and *see* the second e, before *is* and *are* the space.
         subject: The index of the first character of the word that the verb agrees with.

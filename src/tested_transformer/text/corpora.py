@@ -58,6 +58,7 @@ _DOWNLOADS = {
 }
 
 CORPORA = ("grammar", "stdlib", *_DOWNLOADS)
+"""The names that `load_corpus` knows; all but the first two are downloaded."""
 
 
 # --8<-- [start:load]

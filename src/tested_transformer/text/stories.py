@@ -100,6 +100,7 @@ def _rules(language: str) -> dict[str, str]:
 
 
 STORY_RULES = Grammar(_rules(_LANGUAGE))
+"""The grammar of the stories; the rule of a whole one is ``"story"``."""
 
 # What can be the subject of a verb to its right, and the words at the head of it.
 _HEADED = {"clause", "subject", "animal", "noun", "name", "pronoun"}
@@ -110,7 +111,7 @@ _MARKS = {",", "."}
 class Word(NamedTuple):
     """A word of the stories, or a mark of punctuation, and the truth about it.
 
-    Args:
+    Attributes:
         text: As it is written, ``"The"`` at the start of a sentence.
         start: The index of its first character in the whole text.
         kind: ``noun``, ``name``, ``pronoun``, ``verb``, ``adjective``, ...; ``mark``
@@ -138,7 +139,7 @@ class Word(NamedTuple):
 class Stories(NamedTuple):
     """Stories, one a line, with their truth.
 
-    Args:
+    Attributes:
         text: What a model is trained on.
         words: The same, word by word; their indices count through the whole text.
         surprisal: Minus the log probability of this very text, in nats: the loss of a
