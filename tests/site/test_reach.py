@@ -213,6 +213,33 @@ def test_nothing_moves_while_a_page_comes(
     assert opened.page.evaluate("noted.moved") == []
 
 
+# How high code is that is not in sight, and how far its frame scrolls; and when it is.
+ROOM = """() => {
+  const codes = [...document.querySelectorAll("pre > code")].filter((code) =>
+    code.checkVisibility());
+  const size = (code) =>
+    [code.firstChild.getBoundingClientRect().height, code.scrollWidth];
+  const before = codes.map(size);
+  for (const code of codes) code.firstChild.style.contentVisibility = "visible";
+  const off = codes.map((code, index) => size(code).map((is, axis) =>
+    Math.abs(is - before[index][axis])));
+  return [codes.length, Math.max(...off.flat())];
+}"""
+
+
+@pytest.mark.parametrize("path", ["chapters/10-order/", "reference/text/"])
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+def test_code_out_of_sight_has_the_room_that_it_takes(
+    width: int, path: str, opened: Window, address: str
+) -> None:
+    opened.open(address + path)
+    opened.resize(width)
+    opened.page.evaluate("book.settled()")
+    blocks, furthest = opened.page.evaluate(ROOM)
+    assert blocks > 3
+    assert furthest <= 2
+
+
 # What takes longer than a glance to change, and who scrolls there slowly.
 MOVING = """() => {
   const seconds = (list) => Math.max(...list.split(", ").map(parseFloat));

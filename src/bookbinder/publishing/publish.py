@@ -14,6 +14,7 @@ from bookbinder.publishing.offline import ARCHIVE, write_archive
 from bookbinder.publishing.passages import Passage, passages
 from bookbinder.publishing.policy import write_headers
 from bookbinder.publishing.records import foundations, fresh_record
+from bookbinder.publishing.sizes import with_sizes
 from bookbinder.publishing.trimming import trim
 from bookbinder.publishing.twins import TWIN, twin, written_out
 from bookbinder.publishing.writing import write_whole
@@ -98,7 +99,8 @@ def _page(
             raise SiteError(f"{leaf.page.path}: {reason}")
         html = html.replace(place, place + verified.as_html(book, records))
     record = records[leaf.source]
-    return with_foot(html, leaf, record, foot(leaf, record, home, extra))
+    html = with_foot(html, leaf, record, foot(leaf, record, home, extra))
+    return with_sizes(html)
 
 
 def _filled(
