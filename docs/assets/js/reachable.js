@@ -5,7 +5,7 @@ const FRAMES = {
   "div.arithmatex": "Formula, scrolls sideways",
   "figure.diagram": "Diagram, scrolls sideways",
   "figure.figure": "Figure, scrolls sideways",
-  ".md-typeset .table": "Table, scrolls sideways",
+  ".md-typeset :is(.table, .md-typeset__scrollwrap)": "Table, scrolls sideways",
 };
 
 function nameFrames() {

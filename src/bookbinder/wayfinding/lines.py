@@ -3,7 +3,8 @@
 A browser may set a cell as narrow as its longest word, and on a phone it does. The
 style of the site keeps cells of prose wide enough to be read, and the table scrolls;
 columns of names and numbers stay as narrow as they are. And a shape, an option or a
-short call stays in one line, which a browser would end behind any space or hyphen.
+short call stays in one line, which a browser would end behind any space or hyphen; a
+name that fits into none may end one behind a dot or an underscore.
 """
 
 import re
@@ -12,6 +13,7 @@ from xml.etree import ElementTree
 
 from markdown import Extension, Markdown
 from markdown.treeprocessors import Treeprocessor
+from markdown.util import AtomicString
 
 __all__ = ["LineExtension", "LineTreeprocessor", "makeExtension"]
 
@@ -22,6 +24,8 @@ _FEWEST = 6
 # Of a phone's line, nearly all.
 _MOST = 26
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_WITH_SPACE = re.compile(r"\S+\s*|\s+")
+_PIECE = re.compile(r"[^._]+[._]*|[._]+")
 # What is said in these is no word; nor is what Markdown puts in the place of HTML.
 _LEFT_OUT = {"code", "var"}
 _STASHED = re.compile("\x02.*?\x03")
@@ -35,10 +39,24 @@ class LineTreeprocessor(Treeprocessor):
         for code in root.iter("code"):
             if len(code.text or "") > _MOST:
                 code.set("class", LONG)
+                _break_words(code)
         for cell in root.iter("td"):
             words = _WORD.findall(_STASHED.sub("", " ".join(_texts(cell))))
             if len(words) >= _FEWEST:
                 cell.set("class", PROSE)
+
+
+def _break_words(code: ElementTree.Element) -> None:
+    """Let a name that is longer than a line end behind a dot or an underscore."""
+    text, code.text = code.text or "", AtomicString("")
+    for word in _WITH_SPACE.findall(text):
+        first, *others = _PIECE.findall(word) if len(word) > _MOST else [word]
+        if len(code):
+            code[-1].tail = AtomicString(f"{code[-1].tail}{first}")
+        else:
+            code.text = AtomicString(f"{code.text}{first}")
+        for other in others:
+            ElementTree.SubElement(code, "wbr").tail = AtomicString(other)
 
 
 def _texts(element: ElementTree.Element) -> Iterator[str]:
