@@ -229,7 +229,7 @@ def _draw_map(
     axes.invert_yaxis()
     axes.xaxis.tick_top()
     # What is no wider than a cell stands upright.
-    upright = max(map(len, keys)) <= 2
+    upright = all(len(key) <= 2 for key in keys)
     axes.set_xticks(range(columns), keys, rotation=0 if upright else 90, fontsize=8)
     axes.set_yticks(range(rows), queries or [""] * rows, fontsize=8)
     _quiet(axes)

@@ -9,9 +9,7 @@ to its place, and what scrolls sideways is known to.
 import re
 from html import unescape
 
-__all__ = ["SIZED", "with_sizes"]
-
-SIZED = "sized"
+__all__ = ["with_sizes"]
 
 _CODE = re.compile(r"(<pre[^>]*>(?:<span></span>)?<code>)(.*?)</code>", re.DOTALL)
 _TAG = re.compile(r"<[^>]*>")
@@ -30,4 +28,4 @@ def _sized(code: re.Match[str]) -> str:
     # The line break behind the last line begins no other.
     lines = unescape(_TAG.sub("", code[2])).removesuffix("\n").split("\n")
     sizes = f"--lines:{len(lines)};--columns:{max(map(len, lines))}"
-    return f'{code[1]}<span class="{SIZED}" style="{sizes}">{code[2]}</span></code>'
+    return f'{code[1]}<span class="sized" style="{sizes}">{code[2]}</span></code>'
