@@ -19,6 +19,7 @@ from bookbinder.reading.listings import (
 from bookbinder.reading.pages import Chain, Page, Problem
 from bookbinder.reading.seen import Seen, remarks
 from bookbinder.running.blocks import (
+    CHECKED,
     drawings,
     explain,
     fresh_state,
@@ -48,11 +49,13 @@ class Evidence:
     seen: dict[int, list[Seen]] = field(default_factory=dict[int, list[Seen]])
 
     @contextmanager
-    def gathered(self, chain: Chain, root: Path) -> Generator[None]:
+    def gathered(
+        self, chain: Chain, root: Path, seed: int = CHECKED
+    ) -> Generator[None]:
         """Give a chain a fresh state, and keep what it leaves behind."""
         asked, first = parts(program(chain)), dict[tuple[str, int], int]()
         lines, seen = set[tuple[str, int]](), list[Seen]()
-        with fresh_state() as folder:
+        with fresh_state(seed) as folder:
             try:
                 with (
                     recorded_lines(

@@ -13,7 +13,7 @@ from bookbinder.reading.pages import (
     load_page,
     split_lines,
 )
-from bookbinder.running.blocks import SEPARATOR, explain, run_chain
+from bookbinder.running.blocks import SEPARATOR, WRITTEN, explain, run_chain
 from bookbinder.running.figures import figures_folder, same_drawing
 
 
@@ -30,7 +30,7 @@ def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:
     evidence, outputs = Evidence(), dict[int, str]()
     for chain in page.chains:
         try:
-            with evidence.gathered(chain, root):
+            with evidence.gathered(chain, root, WRITTEN):
                 printed = run_chain(chain)
         except KeyboardInterrupt:
             raise

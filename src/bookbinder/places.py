@@ -198,10 +198,10 @@ def _reason(place: Place, each: PageChain, library: str) -> str:
     from bookbinder.running.figures import figures_folder, same_drawing
 
     page, chain = each.page, each.chain
-    running.THREADS, running.SEED = place.threads, place.seed
+    running.THREADS = place.threads
     evidence = Evidence()
     try:
-        with evidence.gathered(chain, ROOT):
+        with evidence.gathered(chain, ROOT, place.seed):
             printed = running.run_chain(chain)
     except Exception as error:
         return str(running.explain(page, chain, error))

@@ -30,8 +30,9 @@ SEPARATOR = "\x1d"
 _MARK = f"__import__('sys').stdout.write({SEPARATOR!r})"
 # Tensors on pages are small: more threads only wait for each other on a busy machine.
 THREADS: int = 1
-# What draws without a seed of its own: the tests have another one, and see it.
-SEED: int = 0
+# Outputs are written with one seed and checked with another: what draws without a seed
+# of its own differs.
+WRITTEN, CHECKED = 0, 1
 # How often is kept what a function of a page had when it ended; of others, never.
 _ENDS = 3
 _NAMELESS = ("<l", "<g", "<s", "<d")
@@ -122,7 +123,7 @@ def run_chain(chain: Chain) -> str:
 
 
 @contextmanager
-def fresh_state() -> Generator[Path]:
+def fresh_state(seed: int = CHECKED) -> Generator[Path]:
     """Give a block the state of a newly started interpreter, and an empty folder.
 
     What a block may change for the next one is reset before and put back after:
@@ -140,11 +141,11 @@ def fresh_state() -> Generator[Path]:
     environment, path, here = dict(os.environ), [*sys.path], Path.cwd()
     checked = jaxtyping.config.jaxtyping_disable
     with tempfile.TemporaryDirectory() as folder:
-        _reset_torch(torch)
-        random.seed(SEED)
+        _reset_torch(torch, seed)
+        random.seed(seed)
         numpy = sys.modules.get("numpy")
         if numpy:
-            numpy.random.seed(SEED)
+            numpy.random.seed(seed)
         matplotlib = sys.modules.get("matplotlib")
         if matplotlib:
             matplotlib.rc_file_defaults()
@@ -159,11 +160,11 @@ def fresh_state() -> Generator[Path]:
             os.environ.update(environment)
             sys.path[:] = path
             jaxtyping.config.update("jaxtyping_disable", checked)
-            _reset_torch(torch)
+            _reset_torch(torch, seed)
 
 
-def _reset_torch(torch: Any) -> None:
-    torch.manual_seed(SEED)
+def _reset_torch(torch: Any, seed: int) -> None:
+    torch.manual_seed(seed)
     torch.set_printoptions(profile="default")
     torch.set_default_dtype(torch.float32)
     torch.set_default_device(None)

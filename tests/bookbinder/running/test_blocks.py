@@ -11,9 +11,9 @@ import torch
 
 from bookbinder.reading.pages import read_page
 from bookbinder.reading.seen import Noted, Seen, remarks
-from bookbinder.running import blocks
 from bookbinder.running.blocks import (
     SEPARATOR,
+    WRITTEN,
     compare,
     expected,
     explain,
@@ -94,13 +94,10 @@ def test_nothing_a_block_does_reaches_the_next():
         assert observed() == first
 
 
-def test_what_draws_without_a_seed_draws_other_numbers_than_the_outputs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_draws_without_a_seed_draws_other_numbers_than_the_outputs() -> None:
     with fresh_state():
         here = torch.rand(1).item(), random.random()
-    monkeypatch.setattr(blocks, "SEED", 0)  # as in `make outputs`
-    with fresh_state():
+    with fresh_state(WRITTEN):
         written = torch.rand(1).item(), random.random()
     assert here[0] != written[0]
     assert here[1] != written[1]
