@@ -63,7 +63,7 @@ def head_maps(
     for index, (head, title) in enumerate(zip(weights, titles, strict=True)):
         axes = figure.add_subplot(rows, columns, index + 1)
         _draw_map(axes, head, queries if index % columns == 0 else None, keys)
-        axes.set_title(title, color=INK, fontsize=9)
+        axes.set_title(title, color=INK, fontsize=10)
     return _settled(figure)
 
 
@@ -144,8 +144,10 @@ def curves(
         axes.plot(xs, ys, style, color=color, label=name, linewidth=1.8)
     if log_x:
         axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter("{x:g}")
     if log_y:
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
     return _with_axes(figure, axes, x_label, y_label, several=len(lines) > 1)
 
 
@@ -225,13 +227,18 @@ def _draw_map(
         vmin=0.0,
         vmax=1.0,
     )
+    # A faint cell is seen where it begins and ends, and which row it belongs to.
+    for between in range(1, rows):
+        axes.axhline(between - 0.5, color=RULE, linewidth=0.5)
+    for between in range(1, columns):
+        axes.axvline(between - 0.5, color=RULE, linewidth=0.5)
     axes.set_aspect("equal")
     axes.invert_yaxis()
     axes.xaxis.tick_top()
     # What is no wider than a cell stands upright.
     upright = all(len(key) <= 2 for key in keys)
-    axes.set_xticks(range(columns), keys, rotation=0 if upright else 90, fontsize=8)
-    axes.set_yticks(range(rows), queries or [""] * rows, fontsize=8)
+    axes.set_xticks(range(columns), keys, rotation=0 if upright else 90, fontsize=10)
+    axes.set_yticks(range(rows), queries or [""] * rows, fontsize=10)
     _quiet(axes)
     axes.figure.patch.set_visible(False)
 

@@ -95,6 +95,27 @@ def test_curves_draw_their_points():
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
 
 
+def test_logarithmic_axes_are_labeled_with_the_numbers_that_are_drawn():
+    line = [(256.0, 0.5), (512.0, 40.0), (1024.0, 3000.0)]
+    figure = curves({"a": line}, x_label="T", y_label="ms", log_x=True, log_y=True)
+    (axes,) = figure.axes
+    below, beside = (
+        [label.get_text() for label in labels]
+        for labels in (axes.get_xticklabels(), axes.get_yticklabels())
+    )
+    assert {"256", "512", "1024"} <= {*below}
+    assert {"1", "10", "100", "1000"} <= {*beside}
+
+
+def test_a_line_sets_each_cell_off_from_the_next():
+    (axes,) = weight_map(torch.full((2, 3), 0.1), queries="ab", keys="xyz").axes
+    ends = [line.get_xydata().tolist() for line in axes.get_lines()]
+    # Along an axis a line goes from side to side, from 0 to 1 of its length.
+    across = {y for (left, y), (right, _) in ends if (left, right) == (0, 1)}
+    down = {x for (x, low), (_, high) in ends if (low, high) == (0, 1)}
+    assert (len(ends), across, down) == (3, {0.5}, {0.5, 1.5})
+
+
 @pytest.mark.parametrize("draw", [curves, points])
 def test_names_stand_above_what_they_name_from_the_left(draw):
     """On a phone a figure is seen from its left edge on."""
