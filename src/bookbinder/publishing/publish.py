@@ -14,6 +14,7 @@ from bookbinder.publishing.offline import ARCHIVE, write_archive
 from bookbinder.publishing.passages import Passage, passages
 from bookbinder.publishing.policy import write_headers
 from bookbinder.publishing.records import foundations, fresh_record
+from bookbinder.publishing.shapes import with_whole_shapes
 from bookbinder.publishing.sizes import with_sizes
 from bookbinder.publishing.trimming import trim
 from bookbinder.publishing.twins import TWIN, twin, written_out
@@ -100,7 +101,7 @@ def _page(
         html = html.replace(place, place + verified.as_html(book, records))
     record = records[leaf.source]
     html = with_foot(html, leaf, record, foot(leaf, record, home, extra))
-    return with_sizes(html)
+    return with_sizes(with_whole_shapes(html))
 
 
 def _filled(
