@@ -109,10 +109,11 @@ def penalize_repetition(
 def draw(
     probabilities: Float[Tensor, "B V"], generators: list[torch.Generator]
 ) -> Int[Tensor, "B"]:
-    """Draw one token for each row: a race in which token v waits Exp(p_v) seconds.
+    """Draw one token for each row: a race, in which the likely wait less.
 
-    The first to arrive wins. Of exponential waiting times with rates p, that is token
-    v with probability p_v; a token with probability 0 never arrives.
+    The waiting time of a token is exponential, its rate the token's probability, and
+    the first to arrive wins: each token with its probability. One with probability 0
+    never arrives.
 
     Args:
         probabilities: How likely each token is; each row sums to one.
