@@ -183,18 +183,15 @@ def test_the_index_comes_when_a_reader_turns_to_the_search(
     expect(dialog).to_have_attribute("aria-label", "Search")
 
 
-def in_pieces(
-    self: SimpleHTTPRequestHandler, source: BinaryIO, outputfile: BinaryIO
-) -> None:
-    """Send a page as a slow line may: its first table stops after a row."""
-    content = source.read()
-    cut = content.find(b"</tr>", content.find(b"<tbody>"))
-    outputfile.write(content[:cut])
-    time.sleep(0.5)
-    outputfile.write(content[cut:])
+# Where a slow line may stop: in a table, or before the last links of a short page.
+STOPS = {
+    "notation/": (b"<tbody>", b"</tr>"),
+    "reference/text/": (b"<tbody>", b"</tr>"),
+    "reference/cli/": (b"<footer", b'<div class="md-footer-meta'),
+}
 
 
-@pytest.mark.parametrize("path", ["notation/", "reference/text/"])
+@pytest.mark.parametrize("path", STOPS)
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])
 def test_nothing_moves_while_a_page_comes(
     width: int,
@@ -203,6 +200,13 @@ def test_nothing_moves_while_a_page_comes(
     address: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def in_pieces(self: object, source: BinaryIO, outputfile: BinaryIO) -> None:
+        content, (part, stop) = source.read(), STOPS[path]
+        cut = content.index(stop, content.index(part))
+        outputfile.write(content[:cut])
+        time.sleep(0.5)
+        outputfile.write(content[cut:])
+
     opened.open(address + path)
     opened.resize(width)
     monkeypatch.setattr(SimpleHTTPRequestHandler, "copyfile", in_pieces)

@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 from safetensors.torch import load_file
 from torch import Tensor
 
+from bookbinder.browser.browsing import DESKTOP, NOTING, PHONE
 from tested_transformer.generation import generate, sampling_probabilities
 from tested_transformer.gpt import GPT, GPTConfig
 
@@ -501,6 +502,21 @@ def test_nothing_moves_for_whoever_asked_for_that(
         page.get_by_role("button", name="Stop").click()
         written = len(page.locator(".live textarea").input_value())
         expect(page.locator(".strip span")).to_have_count(written)
+    finally:
+        context.close()
+
+
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+def test_nothing_moves_when_the_model_comes(
+    width: int, browser: Browser, address: str
+) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    try:
+        context.add_init_script(NOTING)
+        page = context.new_page()
+        opened(page, address)
+        page.wait_for_timeout(200)
+        assert page.evaluate("noted.moved") == []
     finally:
         context.close()
 

@@ -91,8 +91,7 @@ window.book = (() => {
   async function shifts() {
     await settled();
     const { shift, moved } = window.noted;
-    // What acts is drawn as its parts come, on the page that a reader went to for it.
-    return shift && !document.querySelector(".live") ? [`what was shown moved by ${shift.toFixed(4)}: ${[...new Set(moved)].join("; ")}`] : [];
+    return shift ? [`what was shown moved by ${shift.toFixed(4)}: ${[...new Set(moved)].join("; ")}`] : [];
   }
 
   async function width() {

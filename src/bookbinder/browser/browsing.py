@@ -6,9 +6,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response
+from playwright.sync_api import (
+    Browser,
+    CDPSession,
+    ConsoleMessage,
+    Page,
+    Request,
+    Response,
+)
 
-__all__ = ["DESKTOP", "PALETTES", "PHONE", "Window", "page_problems", "window"]
+__all__ = [
+    "DESKTOP",
+    "NOTING",
+    "PALETTES",
+    "PHONE",
+    "Window",
+    "page_problems",
+    "window",
+]
 
 CHECKS = Path(__file__).with_suffix(".js")
 
@@ -18,7 +33,7 @@ PALETTES = ("light", "dark")
 _HEIGHT = 900
 
 # Notes, from the first moment of a page, what cannot be asked for later.
-_NOTING = """
+NOTING = """
 window.noted = { violations: [], shift: 0, moved: [] };
 addEventListener("securitypolicyviolation", (event) =>
   noted.violations.push(
@@ -43,6 +58,7 @@ class Window:
     """
 
     page: Page
+    devtools: CDPSession
     complaints: list[str] = field(default_factory=list[str])
     asked: set[str] = field(default_factory=set[str])
     host: str = ""
@@ -61,7 +77,9 @@ class Window:
         self.page.evaluate("book.settled()")
 
     def resize(self, width: int) -> None:
-        """Make it a phone's, or a desktop's."""
+        """Make it a phone's, whose scroll bars take no place, or a desktop's."""
+        hidden = {"hidden": width == PHONE}
+        self.devtools.send("Emulation.setScrollbarsHidden", hidden)
         self.page.set_viewport_size({"width": width, "height": _HEIGHT})
 
     def _on_console(self, message: ConsoleMessage) -> None:
@@ -104,8 +122,9 @@ def window(browser: Browser) -> Generator[Window]:
     try:
         # A machine may be busy; a page that does not come at all fails all the same.
         context.set_default_navigation_timeout(120_000)
-        context.add_init_script(_NOTING)
-        opened = Window(context.new_page())
+        context.add_init_script(NOTING)
+        page = context.new_page()
+        opened = Window(page, context.new_cdp_session(page))
         opened.listen()
         yield opened
     finally:

@@ -58,7 +58,12 @@ def chromium() -> Generator[Browser]:
         # Chromium refuses to sandbox itself for root, as in a container.
         arguments.append("--no-sandbox")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=arguments)
+        browser = playwright.chromium.launch(
+            executable_path=executable,
+            args=arguments,
+            # A desktop shows them, beside what they scroll.
+            ignore_default_args=["--hide-scrollbars"],
+        )
         try:
             yield browser
         finally:
