@@ -4,7 +4,8 @@ A browser may set a cell as narrow as its longest word, and on a phone it does. 
 style of the site keeps cells of prose wide enough to be read, and the table scrolls;
 columns of names and numbers stay as narrow as they are. And a shape, an option or a
 short call stays in one line, which a browser would end behind any space or hyphen; a
-name that fits into none may end one behind a dot or an underscore.
+name that fits into none may end one behind a dot or an underscore, a path behind a
+slash.
 """
 
 import re
@@ -25,7 +26,8 @@ _FEWEST = 6
 _MOST = 26
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _WITH_SPACE = re.compile(r"\S+\s*|\s+")
-_PIECE = re.compile(r"[^._]+[._]*|[._]+")
+_OF_A_PATH = re.compile(r"[^/]+/*|/+")
+_OF_A_NAME = re.compile(r"^[._]*[^._]+[._]*|[^._]+[._]*|[._]+")
 # What is said in these is no word; nor is what Markdown puts in the place of HTML.
 _LEFT_OUT = {"code", "var"}
 _STASHED = re.compile("\x02.*?\x03")
@@ -47,10 +49,11 @@ class LineTreeprocessor(Treeprocessor):
 
 
 def _break_words(code: ElementTree.Element) -> None:
-    """Let a name that is longer than a line end behind a dot or an underscore."""
+    """Let a name longer than a line end at a dot, an underscore, or a path's slash."""
     text, code.text = code.text or "", AtomicString("")
     for word in _WITH_SPACE.findall(text):
-        first, *others = _PIECE.findall(word) if len(word) > _MOST else [word]
+        pieces = _OF_A_PATH if "/" in word else _OF_A_NAME
+        first, *others = pieces.findall(word) if len(word) > _MOST else [word]
         if len(code):
             code[-1].tail = AtomicString(f"{code[-1].tail}{first}")
         else:

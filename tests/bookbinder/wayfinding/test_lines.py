@@ -11,6 +11,8 @@ import pytest
          "torch.|nn.|functional.|scaled_|dot_|product_|attention"),
         ("a < b and an_even_longer_name_than_a_line(x)",
          "a &lt; b and an_|even_|longer_|name_|than_|a_|line(x)"),
+        (".github/workflows/comment.yml", ".github/|workflows/|comment.yml"),
+        ("...a_name_longer_than_a_phone", "...a_|name_|longer_|than_|a_|phone"),
         ("weights.sum(-1), then torch.ones", "weights.sum(-1), then torch.ones"),
     ],
 )  # fmt: skip
