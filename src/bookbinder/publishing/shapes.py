@@ -9,7 +9,8 @@ import re
 __all__ = ["with_whole_shapes"]
 
 _TYPE = re.compile(r"<td>\s*<code>(?:(?!</code>).)*</code>", re.DOTALL)
-_QUOTED = re.compile(r"&#34;[^&<>]*&#34;|&quot;[^&<>]*&quot;")
+# Tags as well, for what they quote is not shown.
+_PIECE = re.compile(r"<[^>]*>|&#34;[^&<>]*&#34;|&quot;[^&<>]*&quot;")
 
 
 def with_whole_shapes(page: str) -> str:
@@ -18,8 +19,9 @@ def with_whole_shapes(page: str) -> str:
     Args:
         page: The HTML of the page.
     """
-    return _TYPE.sub(lambda cell: _QUOTED.sub(_whole, cell[0]), page)
+    return _TYPE.sub(lambda cell: _PIECE.sub(_whole, cell[0]), page)
 
 
-def _whole(quoted: re.Match[str]) -> str:
-    return f'<span class="whole">{quoted[0]}</span>'
+def _whole(piece: re.Match[str]) -> str:
+    tag = piece[0].startswith("<")
+    return piece[0] if tag else f'<span class="whole">{piece[0]}</span>'

@@ -21,6 +21,7 @@ def test_what_a_type_quotes_is_wrapped() -> None:
         "<p><code>print(&#34;a b&#34;)</code></p>",
         "<td>\n<code>int</code> or &#34;a word&#34; of prose\n</td>",
         '<td><code><span title="torch.Tensor">Tensor</span></code></td>',
+        '<td><code><a title="&lt;i class=&#34;a&#34;&gt;">Error</a></code></td>',
     ],
 )
 def test_all_else_stays_as_it_is(page: str) -> None:
