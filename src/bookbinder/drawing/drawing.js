@@ -22,7 +22,7 @@ window.drawDiagram = async (source, palette) => {
     securityLevel: "strict",
     deterministicIds: true,
     htmlLabels: false,
-    flowchart: { htmlLabels: false, curve: "basis", padding: 10, nodeSpacing: 30, rankSpacing: 34, subGraphTitleMargin: { top: 4, bottom: 10 } },
+    flowchart: { htmlLabels: false, curve: "basis", padding: 10, nodeSpacing: 30, rankSpacing: 34, wrappingWidth: 320, subGraphTitleMargin: { top: 4, bottom: 10 } },
     sequence: { mirrorActors: false, useMaxWidth: true, actorFontFamily: font, messageFontFamily: font, noteFontFamily: font },
     theme: "base",
     fontFamily: font,
