@@ -6,7 +6,7 @@ from http.server import SimpleHTTPRequestHandler
 from typing import BinaryIO
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from bookbinder.browser.browsing import DESKTOP, PHONE, Window
 from bookbinder.browser.weighing import DRAWN, PLAIN, Budget, budget_of, too_much
@@ -215,6 +215,20 @@ def test_nothing_moves_while_a_page_comes(
     opened.page.wait_for_function("() => document.fonts.status === 'loaded'")
     opened.page.wait_for_timeout(200)
     assert opened.page.evaluate("noted.moved") == []
+
+
+def test_nothing_moves_when_the_theme_wakes(opened: Window, address: str) -> None:
+    """A short page is shown before its scripts run, and stays as it was."""
+
+    def later(route: Route) -> None:
+        time.sleep(0.5)
+        route.continue_()
+
+    opened.page.route("**/bundle*.js", later)
+    opened.open(f"{address}reference/cli/?asleep")
+    assert opened.page.evaluate("document.documentElement.matches('.js')")
+    assert opened.page.evaluate("noted.moved") == []
+    opened.page.unroute("**/bundle*.js")
 
 
 # How high code is that is not in sight, and how far its frame scrolls; and when it is.
