@@ -147,7 +147,8 @@ def curves(
         axes.xaxis.set_major_formatter("{x:g}")
     if log_y:
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter("{x:g}")
+        if axes.get_ylim()[1] < 1e6:  # beyond, powers of ten are easier to read
+            axes.yaxis.set_major_formatter("{x:g}")
     return _with_axes(figure, axes, x_label, y_label, several=len(lines) > 1)
 
 

@@ -27,7 +27,9 @@ _MOST = 26
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _WITH_SPACE = re.compile(r"\S+\s*|\s+")
 _OF_A_PATH = re.compile(r"[^/]+/*|/+")
-_OF_A_NAME = re.compile(r"^[._]*[^._]+[._]*|[^._]+[._]*|[._]+")
+_OF_A_NAME = re.compile(r"^(?:[^._]{,2}[._]+)?[^._]+[._]*|[^._]+[._]*|[._]+")
+# Few short terms in brackets, such as a shape.
+_TUPLE = re.compile(r"[(\[]-?[\w.*]{1,6}(?:, -?[\w.*]{1,6}){1,4}[)\]]")
 # What is said in these is no word; nor is what Markdown puts in the place of HTML.
 _LEFT_OUT = {"code", "var"}
 _STASHED = re.compile("\x02.*?\x03")
@@ -37,15 +39,26 @@ class LineTreeprocessor(Treeprocessor):
     """Mark the cells and the code of one page."""
 
     def run(self, root: ElementTree.Element) -> None:
-        """Give each cell of many words its class, and each long piece of code."""
+        """Mark cells of many words and long code, and hold tuples together."""
         for code in root.iter("code"):
             if len(code.text or "") > _MOST:
                 code.set("class", LONG)
                 _break_words(code)
+        for element in root.iter():
+            if element.tag not in _LEFT_OUT:
+                element.text = _held_together(element.text)
+            element.tail = _held_together(element.tail)
         for cell in root.iter("td"):
             words = _WORD.findall(_STASHED.sub("", " ".join(_texts(cell))))
             if len(words) >= _FEWEST:
                 cell.set("class", PROSE)
+
+
+def _held_together(text: str | None) -> str | None:
+    """Let no line end within a tuple of short terms, such as a shape in prose."""
+    if text is None or isinstance(text, AtomicString):
+        return text
+    return _TUPLE.sub(lambda found: found[0].replace(" ", "\u00a0"), text)
 
 
 def _break_words(code: ElementTree.Element) -> None:

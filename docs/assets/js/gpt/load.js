@@ -3,7 +3,7 @@
 import { GPT, readSafetensors } from "./engine.js";
 
 export const MODELS = {
-  grammar: { title: "stories made by a grammar", scored: true, text: "Bako is a small dog. Nilo is a shy mouse. The dog that Nilo " },
+  grammar: { title: "made-up stories", scored: true, text: "Bako is a small dog. Nilo is a shy mouse. The dog that Nilo " },
   shakespeare: { title: "verse, letter by letter", scored: false, text: "ROMEO:\nWhat light is " },
 };
 
