@@ -31,7 +31,9 @@ def as_html(book: Book, records: Records) -> str:
     )
     *totals, _ = _total(records)
     sums = "".join(f"<td{_RIGHT}>{total}</td>" for total in totals)
-    head = "".join(f"<th>{name}</th>" for name in _HEAD)
+    first, *counted, last = _HEAD
+    names = "".join(f"<th{_RIGHT}>{name}</th>" for name in counted)
+    head = f"<th>{first}</th>{names}<th>{last}</th>"
     return (
         '<section class="published">'
         f"<p>{_summary(book, records)}</p>"
