@@ -183,15 +183,15 @@ def test_the_index_comes_when_a_reader_turns_to_the_search(
     expect(dialog).to_have_attribute("aria-label", "Search")
 
 
-# Where a slow line may stop: in a table, or before the last links of a short page.
-STOPS = {
+# Where a slow line may pause: in a table, or before the last links of a short page.
+PAUSES = {
     "notation/": (b"<tbody>", b"</tr>"),
     "reference/text/": (b"<tbody>", b"</tr>"),
     "reference/cli/": (b"<footer", b'<div class="md-footer-meta'),
 }
 
 
-@pytest.mark.parametrize("path", STOPS)
+@pytest.mark.parametrize("path", PAUSES)
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])
 def test_nothing_moves_while_a_page_comes(
     width: int,
@@ -201,7 +201,7 @@ def test_nothing_moves_while_a_page_comes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def in_pieces(self: object, source: BinaryIO, outputfile: BinaryIO) -> None:
-        content, (part, stop) = source.read(), STOPS[path]
+        content, (part, stop) = source.read(), PAUSES[path]
         cut = content.index(stop, content.index(part))
         outputfile.write(content[:cut])
         time.sleep(0.5)

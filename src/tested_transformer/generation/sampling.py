@@ -111,9 +111,8 @@ def draw(
 ) -> Int[Tensor, "B"]:
     """Draw one token for each row: a race, in which the likely wait less.
 
-    The waiting time of a token is exponential, its rate the token's probability, and
-    the first to arrive wins: each token with its probability. One with probability 0
-    never arrives.
+    Waiting times are exponential, with the probabilities as their rates. So each token
+    arrives first with its own; a token with probability 0 never arrives.
 
     Args:
         probabilities: How likely each token is; each row sums to one.
