@@ -226,9 +226,9 @@ def test_nothing_moves_when_the_theme_wakes(opened: Window, address: str) -> Non
 
     opened.page.route("**/bundle*.js", later)
     opened.open(f"{address}reference/cli/?asleep")
+    opened.page.unroute("**/bundle*.js")
     assert opened.page.evaluate("document.documentElement.matches('.js')")
     assert opened.page.evaluate("noted.moved") == []
-    opened.page.unroute("**/bundle*.js")
 
 
 # How high code is that is not in sight, and how far its frame scrolls; and when it is.
