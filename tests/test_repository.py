@@ -148,7 +148,7 @@ def test_imports_follow_the_arrows(name: str) -> None:
         ("attention", "from .masks import causal_mask"),
         ("multihead", "from . import masks"),
         ("attention", "import bookbinder"),
-        ("cli", "from bookbinder.reading.pages import load_page"),
+        ("cli", "from bookbinder.page import load_page"),
         ("attention", "import matplotlib.pyplot as plt"),
         ("attention", "import numpy as np"),
         ("microgpt", "import torch"),

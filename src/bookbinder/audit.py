@@ -10,11 +10,11 @@ from pathlib import Path, PurePosixPath
 
 from bs4 import BeautifulSoup, Tag
 
-from bookbinder.reading.chaining import chain_problems
-from bookbinder.reading.inert import INERT_LANGUAGES
-from bookbinder.reading.listings import ListingError, find_section
-from bookbinder.reading.pages import Page, Problem
-from bookbinder.reading.rendering import Shown, render, shown_code
+from bookbinder.listings import ListingError, find_section
+from bookbinder.names import name_problems
+from bookbinder.numbers import number_problems
+from bookbinder.page import INERT_LANGUAGES, Page, Problem
+from bookbinder.rendering import Shown, render, shown_code
 
 # Nothing in the repository makes these, so nothing can check them.
 _FOREIGN = ("img", "iframe", "object", "embed", "video", "audio", "script", "style")
@@ -43,9 +43,8 @@ _LEFTOVERS = {
 
 
 def audit(page: Page, root: Path) -> list[Problem]:
-    """Give every problem of a page that can be seen without running it."""
-    problems = {*page.unbound, *_audited(page, root)}
-    return sorted(problems, key=lambda problem: problem.line)
+    """Return every problem of a page that can be seen without running it."""
+    return sorted(set(_audited(page, root)), key=lambda problem: problem.line)
 
 
 def _audited(page: Page, root: Path) -> list[Problem]:
@@ -71,41 +70,11 @@ def _audited(page: Page, root: Path) -> list[Problem]:
     problems += _images(page, html)
     problems += _disguises(page, html)
     problems += _leftovers(page, html)
-    return [*problems, *chain_problems(page), *_held(page, root)]
+    # Diagrams ask PyTorch, which is imported where it is first needed.
+    from bookbinder.diagrams.passes import diagram_problems
 
-
-def _held(page: Page, root: Path) -> list[Problem]:
-    """Hold diagrams, shapes, names, links and symbols against what they stand for."""
-    # They ask PyTorch, which is imported where it is first needed.
-    from bookbinder.flows.passes import diagram_problems
-    from bookbinder.names.announcing import listing_problems
-    from bookbinder.names.backticks import name_problems
-    from bookbinder.names.commands import command_problems
-    from bookbinder.names.confusing import confusion_problems
-    from bookbinder.names.defaults import default_problems
-    from bookbinder.names.entries import entry_problems
-    from bookbinder.names.labels import label_problems
-    from bookbinder.names.links import link_problems
-    from bookbinder.names.messages import message_problems
-    from bookbinder.names.prose_shapes import prose_shape_problems
-    from bookbinder.names.symbols import symbol_problems
-    from bookbinder.numbers.works import author_problems
-
-    return [
-        *diagram_problems(page),
-        *prose_shape_problems(page, root),
-        *listing_problems(page, root),
-        *name_problems(page, root),
-        *confusion_problems(page, root),
-        *command_problems(page, root),
-        *entry_problems(page, root),
-        *link_problems(page, root),
-        *message_problems(page, root),
-        *label_problems(page),
-        *default_problems(page),
-        *symbol_problems(page, root),
-        *author_problems(page),
-    ]
+    problems += [*diagram_problems(page), *name_problems(page, root)]
+    return [*problems, *number_problems(page, root)]
 
 
 def _compare_code(

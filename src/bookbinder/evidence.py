@@ -1,122 +1,108 @@
 """What the blocks of a page leave behind: lines that ran, pictures that were drawn."""
 
-from collections.abc import Generator
+import contextlib
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bookbinder.formulas.holding import formula_problems
-from bookbinder.names.spoken_numbers import spoken_number_problems
-from bookbinder.names.spoken_shapes import spoken_shape_problems
-from bookbinder.numbers.backing import number_problems
-from bookbinder.reading.bindings import Notes, noted
-from bookbinder.reading.listings import (
+from bookbinder.listings import (
     ListingError,
     find_section,
     idle_statements,
     never_executed,
 )
-from bookbinder.reading.pages import Chain, Page, Problem
-from bookbinder.reading.seen import Seen, remarks
-from bookbinder.running.blocks import (
-    CHECKED,
-    drawings,
-    explain,
-    fresh_state,
-    program,
-    recorded_lines,
-    run_chain,
-)
+from bookbinder.page import Chain, Page, Problem
+from bookbinder.running.blocks import explain, program, run_chain
 from bookbinder.running.figures import compare_figures
-from bookbinder.running.halves import parts
+from bookbinder.running.lines import PAGE, Lines, recorded_lines
 from bookbinder.running.scripts import Idle, never_run, recorded_scripts
+from bookbinder.running.state import CHECKED, fresh_state
+
+__all__ = ["Evidence", "evidence_problems"]
 
 
 @dataclass
 class Evidence:
-    """All that the chains of one page have done so far."""
+    """All that the chains of one page have done so far.
 
+    ``lines`` has every line that ran, with the line of the page that first ran it;
+    ``drawn`` the pictures, by name; ``idle`` what of a script never ran.
+    """
+
+    page: Page
+    root: Path
     chains: set[int] = field(default_factory=set[int])
-    lines: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
-    # For each line that ran, the line of the page that had it run first.
-    first: dict[tuple[str, int], int] = field(
-        default_factory=dict[tuple[str, int], int]
-    )
+    lines: Lines = field(default_factory=Lines)
     drawn: dict[str, str] = field(default_factory=dict[str, str])
     idle: Idle = field(default_factory=Idle)
-    notes: Notes = field(default_factory=Notes)
-    # By the first line of a chain, what its functions had when they first ran.
-    seen: dict[int, list[Seen]] = field(default_factory=dict[int, list[Seen]])
 
     @contextmanager
-    def gathered(
-        self, chain: Chain, root: Path, seed: int = CHECKED
-    ) -> Generator[None]:
-        """Give a chain a fresh state, and keep what it leaves behind."""
-        asked, first = parts(program(chain)), dict[tuple[str, int], int]()
-        lines, seen = set[tuple[str, int]](), list[Seen]()
+    def gathered(self, chain: Chain, seed: int = CHECKED) -> Generator[None]:
+        """Run what is inside in a fresh state, and keep what it leaves behind."""
+        files = {str(self.root / listing.path) for listing in self.page.listings}
+        lines = Lines()
         with fresh_state(seed) as folder:
             try:
-                with (
-                    recorded_lines(
-                        root / "src", asked, first, seen, remarks(chain)
-                    ) as lines,
-                    noted(self.notes),
-                    recorded_scripts(self.idle),
-                ):
+                with recorded_lines(files) as lines, recorded_scripts(self.idle):
                     yield
             finally:
                 self.chains.add(chain.line)
-                self.lines |= lines
-                self.seen[chain.line] = seen
-                for place, line in first.items():
-                    self.first[place] = min(line, self.first.get(place, line))
-                self.drawn |= drawings(folder)
+                for place, line in lines.items():
+                    self.lines[place] = min(line, self.lines.get(place, line))
+                self.drawn |= _drawings(folder)
 
 
-def evidence_problems(page: Page, evidence: Evidence, root: Path) -> list[Problem]:
-    """Find what a page shows, lists, pictures or counts without having run it."""
-    problems: list[Problem] = []
+def _drawings(folder: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for file in sorted(folder.glob("*.svg")):
+        with contextlib.suppress(UnicodeDecodeError):
+            found[file.name] = file.read_text(encoding="utf-8")
+    return found
+
+
+def evidence_problems(evidence: Evidence) -> list[Problem]:
+    """Return what a page shows, lists or pictures without having run it.
+
+    Chains that have not run yet, because a test run has not selected them, run here.
+    """
+    page = evidence.page
     for chain in page.chains:
         if chain.line not in evidence.chains:
             try:
-                with evidence.gathered(chain, root):
+                with evidence.gathered(chain):
                     run_chain(chain)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
                 return [explain(page, chain, error)]
-        problems += [
-            Problem(page.path, line, "this line never runs: run it, or take it out")
-            for line in idle_statements(
-                program(chain), "<string>", evidence.lines, everywhere=True
-            )
-        ]
-        problems += [
-            Problem(page.path, part[0], what)
-            for part, what in parts(program(chain)).items()
-            if (f"<string>:{part[1]}", part[0]) not in evidence.lines
-        ]
-    for listing in page.listings:
+    problems = [*_idle_code(evidence), *_idle_listings(evidence)]
+    return problems + compare_figures(page, evidence.drawn, evidence.root)
+
+
+def _idle_code(evidence: Evidence) -> Iterator[Problem]:
+    for chain in evidence.page.chains:
+        for line in idle_statements(
+            program(chain), PAGE, evidence.lines.keys(), everywhere=True
+        ):
+            reason = "this line never runs: run it, or take it out"
+            yield Problem(evidence.page.path, line, reason)
+
+
+def _idle_listings(evidence: Evidence) -> Iterator[Problem]:
+    for listing in evidence.page.listings:
         try:
-            section = find_section(root, listing.path, listing.section)
+            section = find_section(evidence.root, listing.path, listing.section)
         except ListingError:
             continue  # The audit has said so.
-        problems += [
-            Problem(
-                page.path,
-                listing.line,
+        idle = (
+            never_run(section, evidence.idle)
+            if listing.language == "js"
+            else never_executed(section, evidence.lines.keys())
+        )
+        for line in idle:
+            reason = (
                 f"lists {listing.path}:{line}, but no block of this page executes it: "
-                "run it here, or list a smaller section",
+                "run it here, or list a smaller section"
             )
-            for line in (
-                never_run(section, evidence.idle)
-                if listing.language == "js"
-                else never_executed(section, evidence.lines)
-            )
-        ]
-    problems += number_problems(page, evidence.notes.values, root)
-    problems += formula_problems(page, evidence.notes.terms, root)
-    problems += spoken_shape_problems(page, evidence.seen)
-    problems += spoken_number_problems(page, evidence.seen)
-    return problems + compare_figures(page, evidence.drawn, root)
+            yield Problem(evidence.page.path, listing.line, reason)

@@ -1,24 +1,121 @@
-"""Bring the outputs and pictures of pages up to date, and show what changed."""
+"""Compare outputs as numbers, and bring those of a page up to date.
+
+The text between numbers, integers, truth values, shapes, nan and inf must be equal. A
+number with a decimal part or an exponent agrees within a unit of its last printed
+digit, or within the tolerance that its output declares.
+"""
 
 import difflib
-import os
-import tempfile
+import re
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from bookbinder.evidence import Evidence
-from bookbinder.reading.pages import (
+from bookbinder.page import (
     EXPECTED,
+    Chain,
     Page,
     Problem,
+    Tolerance,
     load_page,
     split_lines,
 )
-from bookbinder.running.blocks import SEPARATOR, WRITTEN, explain, run_chain
+from bookbinder.running.blocks import SEPARATOR, explain, run_chain
 from bookbinder.running.figures import figures_folder, same_drawing
+from bookbinder.running.state import WRITTEN
+from bookbinder.writing import write_whole
+
+__all__ = ["agrees", "compare", "refresh", "wide_tolerances"]
+
+# A number of its own: not the 2 of conv2d, of 10.1.1 or of v2.
+_DECIMAL = re.compile(
+    r"(?<![\w.])[-+]?(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+)(?![\w.]*\w)"
+)
+_WIDE = 0.1
+
+
+def agrees(shown: str, printed: str, tolerance: Tolerance) -> bool:
+    """Tell whether a line that a page shows is what a run has printed."""
+    if shown == printed:
+        return True
+    ours, theirs = _DECIMAL.findall(shown), _DECIMAL.findall(printed)
+    return _text(shown) == _text(printed) and all(
+        _near(one, other, tolerance) for one, other in zip(ours, theirs, strict=True)
+    )
+
+
+def _text(line: str) -> list[str]:
+    """Return what stands between the numbers; a wider number takes room from spaces."""
+    return [" ".join(part.split()) for part in _DECIMAL.split(line)]
+
+
+def _near(shown: str, printed: str, tolerance: Tolerance) -> bool:
+    one, other = float(shown), float(printed)
+    difference, largest = abs(one - other), max(abs(one), abs(other))
+    unit = max(_unit(shown), _unit(printed))
+    # A unit is a decimal fraction, and the difference of two of them is not exact.
+    return (
+        difference <= unit * 1.000001
+        or difference <= tolerance.within * largest
+        or largest < tolerance.below
+    )
+
+
+def _unit(number: str) -> float:
+    """Return one unit of the last printed digit: 0.01 for 1.25, 1e-7 for 3e-07."""
+    digits, _, exponent = number.partition("e")
+    return float(f"1e{int(exponent or 0) - len(digits.partition('.')[2])}")
+
+
+def compare(page: Page, chain: Chain, printed: str) -> Problem | None:
+    """Return the first line on which the page shows what the run did not print."""
+    for block, got in zip(chain.blocks, printed.split(SEPARATOR), strict=False):
+        if not block.output:
+            if got:
+                first = split_lines(got)[0]
+                reason = f"prints {first!r}, but the page shows no output: make outputs"
+                return Problem(page.path, block.line, reason)
+            continue
+        shown, ran = split_lines(block.output.text), split_lines(got)
+        for offset in range(max(len(shown), len(ran))):
+            page_line, run_line = _at(shown, offset), _at(ran, offset)
+            if (
+                page_line is None
+                or run_line is None
+                or not agrees(page_line, run_line, block.output.tolerance)
+            ):
+                reason = (
+                    f"the page shows {_quote(page_line)}, the run gives "
+                    f"{_quote(run_line)}: make outputs"
+                )
+                return Problem(page.path, block.output.line + 1 + offset, reason)
+        if got and not got.endswith("\n"):
+            reason = "the output does not end with a line break"
+            return Problem(page.path, block.line, reason)
+    return None
+
+
+def _at(lines: Sequence[str], offset: int) -> str | None:
+    return lines[offset] if offset < len(lines) else None
+
+
+def _quote(line: str | None) -> str:
+    return "nothing" if line is None else repr(line)
+
+
+def wide_tolerances(page: Page) -> list[Problem]:
+    """Return the outputs that declare a tolerance above 10 %, for a reviewer to see."""
+    return [
+        Problem(page.path, output.tolerance.line, f"within {output.tolerance.within:.0%}")
+        for output in (block.output for block in page.blocks)
+        if output and output.tolerance.within > _WIDE
+    ]
 
 
 def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:
     """Rewrite the outputs of one page from a run, whole or not at all.
+
+    An output that agrees with the run stays as it is written.
 
     Returns:
         The difference made, empty if there is none, and the problems met; with a
@@ -27,10 +124,10 @@ def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:
     page = load_page(file, root)
     if page.problems:
         return "", page.problems
-    evidence, outputs = Evidence(), dict[int, str]()
+    evidence, outputs = Evidence(page, root), dict[int, str]()
     for chain in page.chains:
         try:
-            with evidence.gathered(chain, root, WRITTEN):
+            with evidence.gathered(chain, WRITTEN):
                 printed = run_chain(chain)
         except KeyboardInterrupt:
             raise
@@ -41,10 +138,8 @@ def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:
             if reason:
                 return "", [Problem(page.path, block.line, reason)]
             outputs[block.line] = output
-    before, after = (
-        "".join(f"{line}\n" for line in page.lines),
-        _rewritten(page, outputs),
-    )
+    before = "".join(f"{line}\n" for line in page.lines)
+    after = _rewritten(page, outputs)
     if load_page(file, root).lines != page.lines:
         return "", [
             Problem(page.path, 1, "the page was edited while it ran: run again")
@@ -78,11 +173,24 @@ def _rewritten(page: Page, outputs: dict[int, str]) -> str:
         if block.output:
             first = block.output.line
             last = first + block.output.text.count("\n")
-            lines[first:last] = [printed]
+            lines[first:last] = [
+                _kept(block.output.text, printed, block.output.tolerance)
+            ]
         elif printed:
             fence = f"\n{EXPECTED}\n```text\n{printed}```\n"
             lines.insert(block.end, fence)
     return "".join(lines)
+
+
+def _kept(shown: str, printed: str, tolerance: Tolerance) -> str:
+    """Return what was printed, but each line that agrees as it was written."""
+    before, after = split_lines(shown), split_lines(printed)
+    if len(before) != len(after):
+        return printed
+    return "".join(
+        f"{old if agrees(old, new, tolerance) else new}\n"
+        for old, new in zip(before, after, strict=True)
+    )
 
 
 def _draw(page: Page, drawn: dict[str, str], root: Path) -> list[str]:
@@ -94,17 +202,7 @@ def _draw(page: Page, drawn: dict[str, str], root: Path) -> list[str]:
         file = folder / name
         if file.is_file() and same_drawing(file.read_text("utf-8"), drawn[name]):
             continue
-        folder.mkdir(parents=True, exist_ok=True)
         write_whole(file, drawn[name])
         changed.append(f"{folder.relative_to(root).as_posix()}/{name}")
     return changed
 
-
-def write_whole(file: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    with tempfile.NamedTemporaryFile(
-        "w", dir=file.parent, suffix=".part", delete=False, encoding="utf-8"
-    ) as part:
-        part.write(text)
-    os.chmod(part.name, 0o644)
-    os.replace(part.name, file)

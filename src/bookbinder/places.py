@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from bookbinder.reading.pages import Chain, Page, load_page
+from bookbinder.page import Chain, Page, load_page
 
 __all__ = ["DIFFERENCES", "Place", "main", "run_in"]
 

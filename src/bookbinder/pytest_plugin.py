@@ -1,9 +1,12 @@
 """Bind the pages to pytest: pytest-codeblocks runs them, this plugin watches.
 
 For each page there are three kinds of tests: the audit, one test for each chain of
-blocks (run and compared by pytest-codeblocks), and the evidence, which asks whether
-the blocks executed what the page lists and drew what it shows. When all of them have
-passed, the run leaves a record of the page, which the finished site shows.
+blocks (run by pytest-codeblocks), and the evidence, which asks whether the blocks
+executed what the page lists and drew what it shows. When all of them have passed, the
+run leaves a record of the page, which the finished site shows.
+
+Two things of pytest-codeblocks are replaced: how a file is read into blocks, and how
+an output is compared (``ExpectedText``).
 """
 
 from collections.abc import Generator, Iterable
@@ -16,26 +19,22 @@ from pytest_codeblocks.main import CodeBlock
 
 from bookbinder.audit import audit
 from bookbinder.evidence import Evidence, evidence_problems
+from bookbinder.outputs import compare
+from bookbinder.page import Chain, Page, Problem, load_page
 from bookbinder.publishing.records import (
     foundations,
     make_record,
     record_file,
     write_record,
 )
-from bookbinder.reading.pages import Chain, Page, Problem, load_page
-from bookbinder.running import blocks as running
+from bookbinder.running.blocks import explain, program
 from bookbinder.running.figures import draw_as_the_book
 from bookbinder.running.shape_checks import check_shapes
-from bookbinder.running.staying import LeftBehindError
+from bookbinder.running.state import LeftBehindError
 
 _evidence = pytest.StashKey[dict[Path, Evidence]]()
 _passed = pytest.StashKey[dict[Path, set[str]]]()
 _standing_on = pytest.StashKey[str]()
-
-
-def evidence_of(config: pytest.Config) -> dict[Path, Evidence]:
-    """Give what the blocks of each page have done so far in this test run."""
-    return config.stash[_evidence]
 
 
 class PageError(Exception):
@@ -60,15 +59,44 @@ def pytest_configure(config: pytest.Config) -> None:
     codeblocks.extract_from_file = extract_from_file
 
 
+class ExpectedText(str):
+    """What a chain must print: pytest-codeblocks asks whether a run printed another.
+
+    Numbers are compared as numbers, and the first line that differs is named.
+    """
+
+    def __new__(cls, page: Page, chain: Chain) -> "ExpectedText":
+        """Keep the page, for its lines and tolerances."""
+        text = super().__new__(cls, "the outputs of the page")
+        text.page, text.chain = page, chain
+        return text
+
+    page: Page
+    chain: Chain
+
+    def __ne__(self, printed: object) -> bool:
+        """Compare what was printed with the outputs of the page.
+
+        Raises:
+            PageError: If it is another; the message names the line.
+        """
+        problem = compare(self.page, self.chain, str(printed))
+        if problem:
+            raise PageError(str(problem))
+        return False
+
+    __hash__ = str.__hash__
+
+
 class ChainBlock(CodeBlock):
     """A chain of blocks, as pytest-codeblocks takes it: one program, one output."""
 
     def __init__(self, page: Page, chain: Chain) -> None:
         super().__init__(
-            code=running.program(chain),
+            code=program(chain),
             lineno=chain.line,
             syntax="python",
-            expected_output=running.expected(chain),
+            expected_output=ExpectedText(page, chain),
         )
         self.page, self.chain = page, chain
 
@@ -83,10 +111,10 @@ def pytest_collect_file(
 
 
 class PageFile(pytest.File):
-    """The tests of a page besides its blocks."""
+    """What is asked of a page as a whole."""
 
     def collect(self) -> Iterable[pytest.Item]:
-        """Give the audit and the evidence."""
+        """Return the audit and the evidence."""
         stash = self.config.stash
         if _standing_on not in stash:
             # Before anything runs: what changes meanwhile was not what ran.
@@ -98,13 +126,13 @@ class PageFile(pytest.File):
 class PageItem(pytest.Item):
     """A test of a whole page, which fails with all its problems at once."""
 
-    def problems(self, page: Page) -> list[Problem]:
-        """Give what is wrong."""
+    def problems(self) -> list[Problem]:
+        """Return what is wrong."""
         raise NotImplementedError
 
     def runtest(self) -> None:
         """Fail if there is any problem."""
-        problems = self.problems(load_page(self.path, self.config.rootpath))
+        problems = self.problems()
         if problems:
             raise PageError("\n".join(map(str, problems)))
 
@@ -122,18 +150,25 @@ class PageItem(pytest.Item):
 class AuditItem(PageItem):
     """Everything shown is run, compared, or out of src."""
 
-    def problems(self, page: Page) -> list[Problem]:
+    def problems(self) -> list[Problem]:
         """Audit the page."""
-        return audit(page, self.config.rootpath)
+        root = self.config.rootpath
+        return audit(load_page(self.path, root), root)
 
 
 class EvidenceItem(PageItem):
     """Everything listed was executed, everything pictured was drawn."""
 
-    def problems(self, page: Page) -> list[Problem]:
+    def problems(self) -> list[Problem]:
         """Ask what the blocks left behind; run those that were not selected."""
-        seen = evidence_of(self.config).setdefault(self.path, Evidence())
-        return evidence_problems(page, seen, self.config.rootpath)
+        page = load_page(self.path, self.config.rootpath)
+        return evidence_problems(_evidence_of(self, page))
+
+
+def _evidence_of(item: pytest.Item, page: Page) -> Evidence:
+    """Return what the blocks of a page have done so far in this test run."""
+    known = item.config.stash[_evidence]
+    return known.setdefault(item.path, Evidence(page, item.config.rootpath))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -161,16 +196,18 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     block = getattr(item, "obj", None)
     if not isinstance(block, ChainBlock):
         return (yield)
-    page, chain = block.page, block.chain
-    seen = evidence_of(item.config).setdefault(item.path, Evidence())
     try:
-        with seen.gathered(chain, item.config.rootpath):
+        with _evidence_of(item, block.page).gathered(block.chain):
             return (yield)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, PageError):
         raise
     except BaseException as error:
-        # A block that skips itself must not pass for one that ran.
-        raise PageError(str(_problem(page, chain, error))) from None
+        # pytest-codeblocks raises an error of its own from that of the block. A block
+        # that skips itself must not pass for one that ran.
+        of_the_block = isinstance(error, Exception) and error.__context__
+        cause = error if isinstance(error, LeftBehindError) else of_the_block or error
+        problem = explain(block.page, block.chain, cause)
+        raise PageError(str(problem)) from None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -182,8 +219,8 @@ def pytest_runtest_makereport(
     The evidence comes last, and is asked of the whole page.
     """
     report = yield
-    of_a_page = isinstance(item, PageItem)
     root, passed = item.config.rootpath, item.config.stash[_passed]
+    of_a_page = isinstance(item, PageItem)
     if not of_a_page and not isinstance(getattr(item, "obj", None), ChainBlock):
         return report
     if not item.path.is_relative_to(root):
@@ -197,21 +234,8 @@ def pytest_runtest_makereport(
         if isinstance(item, EvidenceItem):
             page = load_page(item.path, root)
             if {"audit", *(f"line {chain.line}" for chain in page.chains)} <= names:
-                first = evidence_of(item.config)[item.path].first
+                first = _evidence_of(item, page).lines
                 standing_on = item.config.stash[_standing_on]
                 record = make_record(page, first, root, standing_on)
                 write_record(root, page, record)
     return report
-
-
-def _problem(page: Page, chain: Chain, error: BaseException) -> Problem:
-    """Find what pytest-codeblocks wrapped: an error of the block, or its output."""
-    if not isinstance(error, Exception) or isinstance(error, LeftBehindError):
-        return running.explain(page, chain, error)
-    if error.__context__ is not None:
-        return running.explain(page, chain, error.__context__)
-    _, _, printed = str(error).partition(
-        f"{running.expected(chain)}```\nbut got\n```\n"
-    )
-    problem = running.compare(page, chain, printed.removesuffix("```"))
-    return problem or Problem(page.path, chain.line, str(error))

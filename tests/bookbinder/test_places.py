@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bookbinder.places import ELSEWHERE, PageChain, run_in
-from bookbinder.reading.pages import load_page, read_page
+from bookbinder.page import load_page, read_page
 
 pytestmark = pytest.mark.slow
 

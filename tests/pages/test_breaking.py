@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bookbinder.reading.pages import load_page
+from bookbinder.page import load_page
 
 pytestmark = pytest.mark.slow
 

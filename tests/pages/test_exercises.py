@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bookbinder.contributing.exercising import exercise_problems
-from bookbinder.reading.pages import load_page
+from bookbinder.page import load_page
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "docs/chapters").glob("*.md"))

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from playwright.sync_api import Browser
 
-from bookbinder.reading.pages import load_page
+from bookbinder.page import load_page
 from bookbinder.running.blocks import program
 
 ROOT = Path(__file__).parents[2]

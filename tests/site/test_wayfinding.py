@@ -14,7 +14,7 @@ from jinja2 import Environment
 from mkdocs.config import load_config
 from playwright.sync_api import Browser, expect
 
-from bookbinder.reading.pages import load_page
+from bookbinder.page import load_page
 from bookbinder.reading.prose import links
 from bookbinder.wayfinding.appearances import exports, pages_of
 from bookbinder.wayfinding.glossary import terms_of

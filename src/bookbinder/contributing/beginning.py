@@ -19,7 +19,7 @@ from bookbinder.names.chapters import chapter_path, slug_of
 from bookbinder.names.links import link_problems
 from bookbinder.numbers.numerals import passages
 from bookbinder.outputs import write_whole
-from bookbinder.reading.pages import read_page, split_lines
+from bookbinder.page import read_page, split_lines
 
 __all__ = ["TEMPLATE", "begin"]
 

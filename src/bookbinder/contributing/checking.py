@@ -18,7 +18,7 @@ from bookbinder.contributing.linting import markdown_problems, spelling_problems
 from bookbinder.contributing.placing import place_problems
 from bookbinder.contributing.remembering import Key, Ran, key_of, moved_to, run
 from bookbinder.evidence import Evidence, evidence_problems
-from bookbinder.reading.pages import Chain, Page, Problem, load_page
+from bookbinder.page import Chain, Page, Problem, load_page
 from bookbinder.running.forking import each_in_a_fork
 
 __all__ = ["Checker"]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from bookbinder.reading.pages import Page, Problem
+from bookbinder.page import Page, Problem
 from bookbinder.reading.prose import prose_lines
 
 __all__ = ["exercise_problems"]

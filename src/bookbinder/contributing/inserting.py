@@ -2,7 +2,7 @@
 
 import re
 
-from bookbinder.reading.pages import split_lines
+from bookbinder.page import split_lines
 
 __all__ = ["ChapterError", "with_line"]
 

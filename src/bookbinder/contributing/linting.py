@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from bookbinder.drawing.katex import node
-from bookbinder.reading.parts import Problem
+from bookbinder.page import Problem
 
 __all__ = ["markdown_problems", "spelling_problems"]
 

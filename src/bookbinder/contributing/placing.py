@@ -12,7 +12,7 @@ from typing import Any
 
 from mkdocs.config import load_config
 
-from bookbinder.reading.pages import Page, Problem, load_page
+from bookbinder.page import Page, Problem, load_page
 from bookbinder.reading.prose import links, prose_lines
 
 __all__ = ["INDEX", "place_problems", "titles"]

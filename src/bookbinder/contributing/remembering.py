@@ -16,8 +16,8 @@ from pathlib import Path
 
 from bookbinder.evidence import Evidence
 from bookbinder.reading.bindings import Notes, note_code
-from bookbinder.reading.pages import Chain, Page, Problem
-from bookbinder.reading.parts import Block
+from bookbinder.page import Chain, Page, Problem
+from bookbinder.page import Block
 from bookbinder.running.blocks import compare, explain, run_chain
 
 __all__ = ["Key", "Ran", "key_of", "moved_to", "run"]

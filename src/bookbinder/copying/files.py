@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 
 from bookbinder.copying.source import Library
 from bookbinder.copying.standalone import standalone
-from bookbinder.reading.listings import Section, find_section
-from bookbinder.reading.pages import Page, load_page
+from bookbinder.listings import Section, find_section
+from bookbinder.page import Page, load_page
 
 __all__ = ["FOLDER", "MarkupError", "file_of", "write_standalone_files"]
 

@@ -20,7 +20,7 @@ from bookbinder.copying.source import (
     StandaloneError,
     bound_names,
 )
-from bookbinder.reading.listings import Section
+from bookbinder.listings import Section
 
 __all__ = ["StandaloneError", "standalone"]
 

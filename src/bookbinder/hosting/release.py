@@ -13,7 +13,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-from bookbinder.reading.pages import load_page
+from bookbinder.page import load_page
 from bookbinder.running.blocks import SEPARATOR, expected, program
 
 __all__ = ["ReleaseError", "build", "check_contents", "check_tag", "main", "try_out"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from bookbinder.reading.pages import Page, load_page
+from bookbinder.page import Page, load_page
 
 __all__ = ["Book", "Leaf", "load_book"]
 

@@ -16,8 +16,8 @@ from bookbinder.publishing.addresses import Addresses
 from bookbinder.publishing.book import Book, Leaf
 from bookbinder.publishing.passages import Passage, linked
 from bookbinder.publishing.twins import place_in_site
-from bookbinder.publishing.writing import write_whole
-from bookbinder.reading.pages import Block, Page
+from bookbinder.writing import write_whole
+from bookbinder.page import Block, Page
 from bookbinder.running.figures import figures_folder
 
 __all__ = ["ANEW", "NOTEBOOK", "SETUP", "gather_notebooks", "notebook", "notebook_name"]

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from bookbinder.publishing.writing import write_whole
+from bookbinder.writing import write_whole
 
 __all__ = ["ARCHIVE", "archive", "from_disk"]
 

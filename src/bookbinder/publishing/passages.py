@@ -11,8 +11,8 @@ from pathlib import Path
 
 import yaml
 
-from bookbinder.reading.listings import find_section
-from bookbinder.reading.pages import Page
+from bookbinder.listings import find_section
+from bookbinder.page import Page
 
 __all__ = ["Passage", "linked", "passages"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 
-from bookbinder.publishing.writing import write_whole
+from bookbinder.writing import write_whole
 
 __all__ = ["HEADERS", "policy", "write_headers"]
 

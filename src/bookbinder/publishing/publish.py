@@ -18,7 +18,7 @@ from bookbinder.publishing.shapes import with_whole_shapes
 from bookbinder.publishing.sizes import with_sizes
 from bookbinder.publishing.trimming import trim
 from bookbinder.publishing.twins import TWIN, twin, written_out
-from bookbinder.publishing.writing import write_whole
+from bookbinder.writing import write_whole
 
 __all__ = ["PDF", "publish"]
 

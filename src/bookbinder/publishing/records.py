@@ -17,9 +17,9 @@ from itertools import pairwise
 from pathlib import Path
 from platform import python_version
 
-from bookbinder.publishing.writing import write_whole
-from bookbinder.reading.listings import Section, find_section, idle_statements
-from bookbinder.reading.pages import Page
+from bookbinder.writing import write_whole
+from bookbinder.listings import Section, find_section, idle_statements
+from bookbinder.page import Page
 
 __all__ = [
     "Quoted",

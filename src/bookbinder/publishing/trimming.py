@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 from bookbinder.drawing.katex import node
-from bookbinder.publishing.writing import write_whole
+from bookbinder.writing import write_whole
 
 __all__ = ["TrimmingError", "trim", "trimmed"]
 

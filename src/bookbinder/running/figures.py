@@ -8,7 +8,7 @@ import os
 import re
 from pathlib import Path, PurePosixPath
 
-from bookbinder.reading.pages import Page, Problem
+from bookbinder.page import Page, Problem
 
 _NUMBER = re.compile(r"(?<![\w#.])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w.])")
 _TEXT = re.compile(r"(?<=>)[^<>]*[^<>\s][^<>]*(?=<)")

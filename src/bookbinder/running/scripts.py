@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from bookbinder.reading.listings import Section
+from bookbinder.listings import Section
 
 Idle = dict[str, set[int]]
 """For each script that was loaded, the places of the characters that never ran."""

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from mkdocs.utils import meta
 
-from bookbinder.names.links import anchors_of
-from bookbinder.reading.listings import ListingError, find_section
-from bookbinder.reading.pages import Page, read_page
+from bookbinder.listings import ListingError, find_section
+from bookbinder.page import Page, read_page
 
 __all__ = ["Appearances", "appearances_in", "exports", "module_of", "pages_of"]
 
@@ -100,7 +99,7 @@ def appearances_in(text: str, root: Path) -> Appearances:
 @lru_cache(maxsize=256)
 def _read(text: str, root: Path, changed: int) -> Appearances:
     page = read_page(text, "")
-    anchors = anchors_of(text)
+    anchors = page.anchors()
     offered = _exports(root, changed)
     found = Appearances(title=anchors.get("", "").replace("`", ""))
     headings = [*_headings(page, anchors)]

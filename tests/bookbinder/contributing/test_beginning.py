@@ -11,7 +11,7 @@ import pytest
 from bookbinder.contributing.beginning import TEMPLATE, begin
 from bookbinder.contributing.inserting import ChapterError
 from bookbinder.names.links import link_problems
-from bookbinder.reading.pages import load_page
+from bookbinder.page import load_page
 
 ROOT = Path(__file__).parents[3]
 TAKEN = ("index.md", "chapters/06-no-peeking.md", "chapters/a-chapter-to-copy.md")

@@ -3,7 +3,7 @@
 import pytest
 
 from bookbinder.contributing.exercising import exercise_problems
-from bookbinder.reading.pages import read_page
+from bookbinder.page import read_page
 
 RIGHT = "right\nno sum\nno mean\nno sum"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bookbinder.contributing.checking import Checker
-from bookbinder.reading.parts import Problem
+from bookbinder.page import Problem
 from bookbinder.warming import warm_up
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bookbinder.contributing.placing import place_problems, titles
-from bookbinder.reading.pages import load_page
+from bookbinder.page import load_page
 
 ROOT = Path(__file__).parents[3]
 NAV = """\

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bookbinder.contributing.remembering import Ran, key_of, moved_to, run
-from bookbinder.reading.pages import Chain, Page, read_page
+from bookbinder.page import Chain, Page, read_page
 
 ROOT = Path(__file__).parents[3]
 PAGE = """\

@@ -9,7 +9,7 @@ import pytest
 
 from bookbinder.contributing.checking import Checker
 from bookbinder.contributing.watching import watch
-from bookbinder.reading.parts import Problem
+from bookbinder.page import Problem
 
 
 class Saving(Checker):

@@ -8,8 +8,8 @@ import torch
 
 from bookbinder.copying.source import Library
 from bookbinder.copying.standalone import StandaloneError, standalone
-from bookbinder.reading.listings import find_section
-from bookbinder.reading.pages import load_page
+from bookbinder.listings import find_section
+from bookbinder.page import load_page
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))

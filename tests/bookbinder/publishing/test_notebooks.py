@@ -11,7 +11,7 @@ from bookbinder.publishing.addresses import Addresses
 from bookbinder.publishing.book import Leaf, load_book
 from bookbinder.publishing.notebooks import ANEW, SETUP, notebook, notebook_name
 from bookbinder.publishing.passages import passages
-from bookbinder.reading.pages import Block
+from bookbinder.page import Block
 
 ROOT = Path(__file__).parents[3]
 BOOK = load_book(ROOT)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from bookbinder.publishing.passages import linked, passages
-from bookbinder.reading.pages import load_page, read_page
+from bookbinder.page import load_page, read_page
 
 ROOT = Path(__file__).parents[3]
 

@@ -10,7 +10,7 @@ from bookbinder.publishing.addresses import Addresses
 from bookbinder.publishing.feet import SiteError
 from bookbinder.publishing.publish import publish
 from bookbinder.publishing.records import foundations, make_record, write_record
-from bookbinder.reading.pages import load_page
+from bookbinder.page import load_page
 
 HOME = Addresses("https://me.github.io/book/", "https://github.com/me/book")
 

@@ -14,7 +14,7 @@ from bookbinder.publishing.records import (
     record_file,
     write_record,
 )
-from bookbinder.reading.pages import Page, load_page
+from bookbinder.page import Page, load_page
 from bookbinder.running.blocks import run_chain
 
 

@@ -6,7 +6,7 @@ from bookbinder.publishing.addresses import Addresses
 from bookbinder.publishing.book import load_book
 from bookbinder.publishing.passages import passages
 from bookbinder.publishing.twins import summary_of, twin, written_out
-from bookbinder.reading.pages import read_page
+from bookbinder.page import read_page
 
 
 def test_links_of_a_twin_lead_to_twins(root: Path) -> None:

@@ -9,7 +9,7 @@ import jaxtyping
 import pytest
 import torch
 
-from bookbinder.reading.pages import read_page
+from bookbinder.page import read_page
 from bookbinder.reading.seen import Noted, Seen, remarks
 from bookbinder.running.blocks import (
     SEPARATOR,

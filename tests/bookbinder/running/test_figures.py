@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bookbinder.reading.pages import read_page
+from bookbinder.page import read_page
 from bookbinder.running.blocks import fresh_state
 from bookbinder.running.figures import compare_figures, same_drawing
 from tested_transformer.plots import head_maps, weight_map

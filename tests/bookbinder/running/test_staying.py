@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from bookbinder.evidence import Evidence, evidence_problems
-from bookbinder.reading.pages import read_page
+from bookbinder.page import read_page
 from bookbinder.running.staying import LeftBehindError, nothing_left_behind, staying
 
 

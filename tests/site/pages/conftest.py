@@ -14,8 +14,8 @@ from bookbinder.browser.accessibility import barriers
 from bookbinder.browser.browsing import Window, page_problems
 from bookbinder.browser.weighing import budget_of, too_much, weight
 from bookbinder.copying.files import file_of
-from bookbinder.reading.listings import find_section
-from bookbinder.reading.pages import Page, load_page
+from bookbinder.listings import find_section
+from bookbinder.page import Page, load_page
 
 ROOT = Path(__file__).parents[3]
 

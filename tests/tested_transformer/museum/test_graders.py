@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bookbinder.reading.pages import load_page
+from bookbinder.page import load_page
 from bookbinder.running.blocks import fresh_state
 from tested_transformer.masks import causal_mask
 from tested_transformer.museum import EXHIBITS, ExchangeableAttention, Steps

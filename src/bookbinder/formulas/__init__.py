@@ -1,1 +1,0 @@
-"""Compute the formulas of a page from the values of its runs."""

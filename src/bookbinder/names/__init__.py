@@ -1,1 +1,0 @@
-"""Hold names, commands, links, listings, letters and shapes to what there is."""

@@ -1,1 +1,0 @@
-"""Ask what stands behind each number that a reader meets."""

@@ -1,0 +1,514 @@
+"""Read a page: one pass over its Markdown, whose parts everyone else asks for.
+
+A page has three forms of code and nothing else: a run block, the output of a run
+block, and a listing out of ``src``. The reader is strict, because whatever it passed
+over would be shown and never run. What it refuses, it refuses with a line.
+"""
+
+import ast
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pymdownx.slugs import slugify
+
+__all__ = [
+    "CONTINUES",
+    "EXPECTED",
+    "INERT_LANGUAGES",
+    "Block",
+    "Chain",
+    "Fence",
+    "Image",
+    "Listing",
+    "Output",
+    "Page",
+    "Problem",
+    "Quote",
+    "Tolerance",
+    "load_page",
+    "read_page",
+    "split_lines",
+]
+
+CONTINUES = "<!--pytest-codeblocks:cont-->"
+EXPECTED = "<!--pytest-codeblocks:expected-output-->"
+# Shown and never run; none of them may look like Python.
+INERT_LANGUAGES = frozenset(
+    {"console", "json", "live", "markdown", "mermaid", "toml", "yaml"}
+)
+
+_FENCE = re.compile(
+    r"^(?P<lead>[\s>]*(?:[-*+]\s+|\d+[.)]\s+)*)(?P<ticks>`{3,}|~{3,})(?P<info>[^`]*)$"
+)
+_HEADING = re.compile(r"#{1,6} (?P<text>.+?)(?: #+)?")
+_MARKS = re.compile(r"[`*]|\]\([^)]*\)|\[")
+_TITLE = re.compile(r'^(?P<language>py|js) title="(?P<title>[^"]*)"$')
+_INCLUDE = re.compile(r'^--8<-- "(?P<path>[^":]+):(?P<section>[^":]+)"$')
+_SNIPPET = re.compile(r"-+8<-+")
+_HTML = re.compile(r"</?[a-zA-Z][\w-]*(?=[\s/>]|$)")
+_IMAGE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<target>[^)\s]*)[^)]*\)")
+# What no one sees, and what would let a page show one thing and run another.
+_INVISIBLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069]"
+)
+_CODE_SPAN = re.compile(r"(?<!\\)(`+)(?!`)(?P<text>.*?)(?<!`)\1(?!`)")
+_LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]*)\)")
+_DISPLAY = re.compile(r"\$\$(?P<tex>.*?)\$\$", re.DOTALL)
+_INLINE = re.compile(r"(?<![\\$])\$(?P<tex>[^$\n]+)\$")
+_TOLERANCE = re.compile(
+    r"<!-- (?:within (?P<within>\d+(?:\.\d+)?)%)?(?P<both>, )?"
+    r"(?:below (?P<below>\d(?:\.\d+)?e-\d+))? -->"
+)
+_PYTHON = re.compile(
+    r"^\s*(>>> |import \w|from [\w.]+ import |def \w+\(|class \w+[(:]|print\()",
+    re.MULTILINE,
+)
+_COMMAND = re.compile(r"\$ \S|\s*$")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something on a page that a reader should not be shown."""
+
+    path: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        """Print as editors and terminals like it: ``page.md:line: reason``."""
+        return f"{self.path}:{self.line}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A fenced block; ``line`` and ``end`` are those of its two fences."""
+
+    info: str
+    text: str
+    line: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far the decimal numbers of an output may lie from those of a run.
+
+    Args:
+        within: A share of the number, 0.05 for ``<!-- within 5% -->``.
+        below: A bound of errors, as in ``<!-- below 1e-6 -->``: below it all agree.
+        line: The line of the comment.
+    """
+
+    within: float = 0.0
+    below: float = 0.0
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Output:
+    """The text that a run block must print; ``line`` is that of its fence."""
+
+    text: str
+    line: int
+    tolerance: Tolerance = Tolerance()
+
+
+@dataclass
+class Block:
+    """A run block; ``line`` is that of its fence."""
+
+    code: str
+    line: int
+    output: Output | None = None
+
+    @property
+    def end(self) -> int:
+        """The line of the closing fence."""
+        return self.line + self.code.count("\n") + 1
+
+
+@dataclass
+class Chain:
+    """Run blocks that share one namespace, each going on from the one before."""
+
+    blocks: list[Block]
+
+    @property
+    def line(self) -> int:
+        """Where the chain begins."""
+        return self.blocks[0].line
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A listing: one section of a source file."""
+
+    path: str
+    section: str
+    line: int
+
+    @property
+    def language(self) -> str:
+        """The language it is shown in, ``py`` or ``js``: the file's ending."""
+        return self.path.rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class Image:
+    """A picture that the page shows."""
+
+    alt: str
+    target: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Quote:
+    """A code span, a formula or the text of a link; ``target`` is where that leads."""
+
+    text: str
+    line: int
+    target: str = ""
+
+
+@dataclass
+class Page:
+    """All that the rest needs to know of one page.
+
+    ``prose`` is what stands outside fences and comments, as (line, text); ``meta`` is
+    the front matter.
+    """
+
+    path: str
+    lines: list[str]
+    meta: dict[str, Any] = field(default_factory=dict[str, Any])
+    fences: list[Fence] = field(default_factory=list[Fence])
+    prose: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    chains: list[Chain] = field(default_factory=list[Chain])
+    listings: list[Listing] = field(default_factory=list[Listing])
+    images: list[Image] = field(default_factory=list[Image])
+    refused: list[Problem] = field(default_factory=list[Problem])
+
+    @property
+    def blocks(self) -> list[Block]:
+        """Every run block, in the order of the page."""
+        return [block for chain in self.chains for block in chain.blocks]
+
+    # Found when somebody asks: not all who read a page want its blocks compiled.
+    @cached_property
+    def problems(self) -> list[Problem]:
+        """All that would not be run, or not be understood."""
+        in_blocks = [
+            Problem(self.path, block.line + line, reason)
+            for block in self.blocks
+            for line, reason in _code_problems(block.code)
+        ]
+        return sorted([*self.refused, *in_blocks], key=lambda problem: problem.line)
+
+    def refuse(self, line: int, reason: str) -> None:
+        """Note a problem at a line of this page."""
+        self.refused.append(Problem(self.path, line, reason))
+
+    def anchors(self) -> dict[str, str]:
+        """Return the headings by their anchors; the title's is empty."""
+        found: dict[str, str] = {}
+        slug = slugify(case="lower")
+        for _, line in self.prose:
+            heading = _HEADING.fullmatch(line)
+            if not heading:
+                continue
+            words = _MARKS.sub("", heading["text"])
+            found.setdefault("", words)
+            name, again = slug(words, "-"), 0
+            while (anchor := f"{name}_{again}" if again else name) in found:
+                again += 1
+            found[anchor] = words
+        return found
+
+    def code_spans(self) -> Iterator[Quote]:
+        """Return everything in backticks in the prose."""
+        for number, line in self.prose:
+            for found in _CODE_SPAN.finditer(line):
+                yield Quote(found["text"].strip(), number)
+
+    def links(self) -> Iterator[Quote]:
+        """Return every link of the prose."""
+        for number, line in self.prose:
+            # A span may show Markdown, and is none; its length is kept, and its text.
+            bare = _CODE_SPAN.sub(lambda s: re.sub(r"[\[\]()]", " ", s[0]), line)
+            for found in _LINK.finditer(bare):
+                text = line[found.start("text") : found.end("text")]
+                yield Quote(text, number, found["target"])
+
+    def formulas(self) -> Iterator[Quote]:
+        """Return the TeX of every formula, in a line of its own or within one."""
+        lines = dict(self.prose)
+        text = "\n".join(
+            _CODE_SPAN.sub(lambda span: " " * len(span[0]), lines.get(number, ""))
+            for number in range(1, len(self.lines) + 1)
+        )
+        for pattern in (_DISPLAY, _INLINE):
+            for found in pattern.finditer(text):
+                yield Quote(found["tex"], text.count("\n", 0, found.start()) + 1)
+            text = pattern.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+
+
+def split_lines(text: str) -> list[str]:
+    """Split at line feeds alone, as Markdown, Python and editors count lines."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def load_page(file: Path, root: Path) -> Page:
+    """Read a page from its file; its name is kept relative to ``root``."""
+    path = file.relative_to(root) if file.is_relative_to(root) else Path(file.name)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        page = Page(path.as_posix(), [])
+        page.refuse(1, f"this page is not UTF-8: {error}")
+        return page
+    return read_page(text, path.as_posix())
+
+
+def read_page(text: str, path: str) -> Page:
+    """Read a page from its text, noting every form that would not be run."""
+    page = Page(path, split_lines(text))
+    if text.startswith("\ufeff"):
+        page.refuse(1, "the file begins with a byte order mark: save it without")
+    for number, line in enumerate(page.lines, start=1):
+        if found := _INVISIBLE.search(line):
+            page.refuse(number, f"an invisible character, {found[0]!r}: take it out")
+    index = _read_meta(page)
+    markers: list[tuple[str, int]] = []  # the comments that wait for their fence
+    while index < len(page.lines):
+        line, number = page.lines[index], index + 1
+        index += 1
+        fence = _FENCE.match(line)
+        if fence:
+            last = _closing(page.lines, index, fence)
+            if last is None:
+                page.refuse(number, "this fence is never closed")
+                break
+            body = "".join(f"{inner}\n" for inner in page.lines[index:last])
+            _read_fence(page, fence, body, number, markers)
+            page.fences.append(Fence(fence["info"].strip(), body, number, last + 1))
+            markers, index = [], last + 1
+        elif line in (CONTINUES, EXPECTED) or _TOLERANCE.fullmatch(line):
+            markers.append((line, number))
+        else:
+            page.prose.append((number, line))
+            if line.strip():
+                _refuse_markers(page, markers)
+                markers = []
+                _read_prose(page, line, number)
+    _refuse_markers(page, markers)
+    _pair_callouts(page)
+    return page
+
+
+def _read_meta(page: Page) -> int:
+    """Read the front matter; return how many lines it has."""
+    if page.lines[:1] != ["---"] or "---" not in page.lines[1:]:
+        return 0
+    last = page.lines.index("---", 1)
+    try:
+        page.meta = yaml.safe_load("\n".join(page.lines[1:last])) or {}
+    except yaml.YAMLError as error:
+        page.refuse(1, f"front matter that is not YAML: {' '.join(str(error).split())}")
+    return last + 1
+
+
+def _closing(lines: list[str], start: int, fence: re.Match[str]) -> int | None:
+    """Find the line that closes a fence: the same ticks, behind the same lead."""
+    for index in range(start, len(lines)):
+        if lines[index].strip("> \t") == fence["ticks"]:
+            return index
+    return None
+
+
+def _refuse_markers(page: Page, markers: list[tuple[str, int]]) -> None:
+    for marker, number in markers:
+        page.refuse(number, f"no fence follows the marker {marker}")
+
+
+def _read_prose(page: Page, line: str, number: int) -> None:
+    """Read a line outside any fence."""
+    bare = _CODE_SPAN.sub("", line)
+    if "<!--" in bare:
+        page.refuse(
+            number,
+            "this comment is no marker, alone on its line and spelled so: "
+            f"{CONTINUES}, {EXPECTED}, <!-- within 5% -->, <!-- below 1e-6 -->",
+        )
+    if _SNIPPET.search(bare):
+        page.refuse(number, "an include outside a listing: use ```py title=…")
+    if _HTML.search(_INLINE.sub("", bare)):
+        page.refuse(number, "raw HTML, which nothing checks: write it in Markdown")
+    images = [Image(m["alt"], m["target"], number) for m in _IMAGE.finditer(bare)]
+    if len(images) != bare.count("!["):
+        page.refuse(number, "a picture is written on one line: ![what it shows](path)")
+    page.images.extend(images)
+
+
+def _pair_callouts(page: Page) -> None:
+    """Ask that each ``/// kind`` has the ``///`` that ends it."""
+    opened: list[tuple[int, str]] = []
+    for number, line in page.prose:
+        if not line.startswith("///"):
+            continue
+        slashes = line[: len(line) - len(line.lstrip("/"))]
+        if line.rstrip() != slashes:
+            opened.append((number, slashes))
+        elif opened and opened[-1][1] == slashes:
+            opened.pop()
+        else:
+            page.refuse(number, f"{slashes} ends no call-out or tab")
+    for number, slashes in opened:
+        page.refuse(number, f"no {slashes} ends this call-out or tab")
+
+
+def _read_fence(
+    page: Page,
+    fence: re.Match[str],
+    body: str,
+    number: int,
+    markers: list[tuple[str, int]],
+) -> None:
+    info = fence["info"].strip()
+    if fence["lead"] or fence["ticks"][0] == "~":
+        page.refuse(
+            number, "a fence must be of backticks at column 0, or it is not run"
+        )
+        return
+    language = info.split()[0] if info else ""
+    if language not in ("py", "js") and _SNIPPET.search(body):
+        page.refuse(number, "an include outside a listing: use ```py title=…")
+    for marker, line in markers:
+        if marker == CONTINUES and info != "python":
+            page.refuse(line, "cont must stand before a ```python block")
+        if marker == EXPECTED and info != "text":
+            page.refuse(line, "expected-output must stand before a ```text block")
+        if marker not in (CONTINUES, EXPECTED) and info != "text":
+            page.refuse(line, "a tolerance stands above the marker of an output")
+    given = dict(markers)
+    if info == "python":
+        _read_run(page, body, number, CONTINUES in given)
+    elif info == "text":
+        _read_output(page, body, number, given)
+    elif language in ("py", "js"):
+        _read_listing(page, info, body, number)
+    elif info in INERT_LANGUAGES:
+        reason = _inert_problem(info, body)
+        if reason:
+            page.refuse(number, reason)
+    else:
+        page.refuse(
+            number,
+            f"```{info} is none of the forms of a page, so nothing checks it; they "
+            f"are ```python (run), ```text (an output), ```py title=… (a listing) "
+            f"and, shown only, {', '.join(sorted(INERT_LANGUAGES))}",
+        )
+
+
+def _read_run(page: Page, code: str, number: int, continues: bool) -> None:
+    block = Block(code, number)
+    if continues and not page.chains:
+        page.refuse(number, "cont, but there is no block before to go on from")
+    if continues and page.chains:
+        page.chains[-1].blocks.append(block)
+    else:
+        page.chains.append(Chain([block]))
+
+
+def _read_output(page: Page, text: str, number: int, markers: dict[str, int]) -> None:
+    tolerance = Tolerance()
+    for marker, line in markers.items():
+        found = _TOLERANCE.fullmatch(marker)
+        if found:
+            within, below = float(found["within"] or 0), float(found["below"] or 0)
+            if bool(found["both"]) != bool(within and below):
+                page.refuse(line, "wanted <!-- within 5%, below 1e-6 --> or one of both")
+            tolerance = Tolerance(within / 100, below, line)
+    if EXPECTED not in markers:
+        page.refuse(
+            number, f"this output is compared with nothing: put {EXPECTED} here"
+        )
+    elif not page.chains:
+        page.refuse(number, "an output, but there is no run block before it")
+    elif page.chains[-1].blocks[-1].output:
+        page.refuse(number, "the run block before it has an output already")
+    else:
+        page.chains[-1].blocks[-1].output = Output(text, number, tolerance)
+
+
+def _read_listing(page: Page, info: str, body: str, number: int) -> None:
+    title = _TITLE.match(info)
+    include = _INCLUDE.match(body.rstrip("\n"))
+    if not title:
+        page.refuse(number, 'a listing begins ```py title="src/…/module.py"')
+    elif not include:
+        page.refuse(
+            number,
+            f"a listing holds one line and no code of its own: "
+            f'--8<-- "{title["title"]}:section"',
+        )
+    elif include["path"] != title["title"]:
+        page.refuse(
+            number, f"the title says {title['title']}, the include {include['path']}"
+        )
+    elif not include["path"].endswith(f".{title['language']}"):
+        page.refuse(number, f"{include['path']} is no file of .{title['language']}")
+    else:
+        page.listings.append(Listing(include["path"], include["section"], number))
+
+
+def _inert_problem(language: str, text: str) -> str | None:
+    """Say what is wrong with a block that nothing runs, or nothing.
+
+    Python in disguise is refused: it would be read as code that has run. Data must
+    at least parse.
+    """
+    if _PYTHON.search(text):
+        return f"this is Python, shown as {language} and never run: use ```python"
+    if language == "console" and not all(map(_COMMAND.match, text.splitlines())):
+        return "a console block holds commands, each after $: an output must have run"
+    try:
+        if language == "json":
+            json.loads(text)
+        elif language == "toml":
+            tomllib.loads(text)
+        elif language == "yaml":
+            yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError) as error:
+        return f"this is not {language}: {' '.join(str(error).split())}"
+    return None
+
+
+def _code_problems(code: str) -> Iterator[tuple[int, str]]:
+    """Return each problem of a block with its line; line 0 is the block as a whole."""
+    try:
+        tree = ast.parse(code)
+        # Some errors, as a return outside a function, show when it is compiled.
+        compile(code, "<string>", "exec")
+    except SyntaxError as error:
+        yield error.lineno or 1, f"SyntaxError: {error.msg}"
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == "__name__":
+            reason = "__name__ is not set in a run block, so this would never run"
+            yield node.lineno, reason
+    if all(_is_idle(node) for node in tree.body):
+        yield 0, "this block does nothing when it runs"
+
+
+def _is_idle(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Pass) or (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    )

@@ -1,1 +1,0 @@
-"""Read a page: its blocks, listings, prose, and what it looks like as HTML."""

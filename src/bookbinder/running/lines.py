@@ -1,0 +1,80 @@
+"""Which lines of a page's code, and of the files that it lists, have run."""
+
+import sys
+import threading
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+__all__ = ["PAGE", "Lines", "recorded_lines"]
+
+# The name under which pytest-codeblocks runs a block.
+PAGE = "<string>"
+
+Lines = dict[tuple[str, int], int]
+"""For each line that ran, as (file, line), the line of the page that first ran it."""
+
+
+@contextmanager
+def recorded_lines(files: Collection[str]) -> Generator[Lines]:
+    """Record every line that runs of a page, and of source files.
+
+    A piece of code of which everything has run is not watched any longer, and of other
+    files nothing is: what trains is not slowed down.
+
+    Args:
+        files: The source files, as their code names them.
+    """
+    lines: Lines = {}
+    missing: dict[int, set[int]] = {}
+    kept: list[Any] = []  # An id belongs to a living object alone.
+
+    def trace_lines(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line":
+            place = frame.f_code.co_filename, frame.f_lineno
+            if place not in lines and (asking := _asking_line(frame)):
+                lines[place] = asking
+            left = missing[id(frame.f_code)]
+            left.discard(frame.f_lineno)
+            frame.f_trace_lines = bool(left)
+        return trace_lines
+
+    def trace_calls(frame: FrameType, _event: str, _: Any) -> Any:
+        code = frame.f_code
+        left = missing.get(id(code))
+        if left is None:
+            wanted = code.co_filename in files or is_of_a_page(frame)
+            left = {line for *_, line in code.co_lines() if line} if wanted else set()
+            # Where a function begins nothing runs, unless all of it is on that line.
+            left = left - {code.co_firstlineno} or left
+            missing[id(code)] = left
+            kept.append(code)
+        if left:
+            return trace_lines
+        frame.f_trace_lines = False  # A frame may be traced again, line by line.
+        return None
+
+    before = sys.gettrace()
+    threading.settrace(trace_calls)
+    sys.settrace(trace_calls)
+    try:
+        yield lines
+    finally:
+        sys.settrace(before)
+        threading.settrace(before)
+
+
+def is_of_a_page(frame: FrameType) -> bool:
+    """Tell a block's own code from what else is named <string>, as dataclasses are."""
+    return frame.f_code.co_filename == PAGE and "__MODULE__" in frame.f_globals
+
+
+def _asking_line(frame: FrameType) -> int | None:
+    """Return the line of the page from which a frame was called, in whatever steps."""
+    asking: FrameType | None = frame
+    while asking is not None:
+        if asking.f_code.co_name == "<module>" and is_of_a_page(asking):
+            return asking.f_lineno
+        asking = asking.f_back
+    return None

@@ -1,0 +1,174 @@
+"""The state that a block starts from, and what it may not do to the blocks after it.
+
+A block that ended the process would end the test run with it, and look as if it had
+passed. A function that a block replaces in a module stays replaced for every block
+after it: a block that patches has to put back.
+"""
+
+import builtins
+import math
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any, NoReturn
+
+__all__ = ["CHECKED", "WRITTEN", "LeftBehindError", "fresh_state", "nothing_left_behind"]
+
+# Outputs are written with one seed and checked with another: what draws without a seed
+# of its own differs.
+WRITTEN, CHECKED = 0, int(os.environ.get("BOOK_SEED", "1"))
+# Tensors on pages are small: more threads only wait for each other on a busy machine.
+THREADS = int(os.environ.get("BOOK_THREADS", "1"))
+
+_WAYS_OUT = ("_exit", "abort", "execv", "execve", "fork", "forkpty")
+_WATCHED = ("torch.nn", "torch.optim", "tested_transformer")
+_KINDS = (FunctionType, BuiltinFunctionType, type, property, staticmethod, classmethod)
+
+
+class LeftBehindError(Exception):
+    """A block has replaced something that is not its own."""
+
+
+@contextmanager
+def fresh_state(seed: int = CHECKED) -> Generator[Path]:
+    """Set up the state of a newly started interpreter, in an empty folder.
+
+    What a block may change for the next one is reset before and put back after:
+    seeds, print options, default dtype and device, threads, autograd, the
+    environment, the import path, the working folder. What a block has replaced in a
+    module is put back and refused. Shape checks are off, so that a block meets the
+    errors that a reader would meet.
+
+    Raises:
+        LeftBehindError: If a block has replaced a function or a class.
+    """
+    import jaxtyping
+    import torch
+
+    environment, path, here = dict(os.environ), [*sys.path], Path.cwd()
+    checked = jaxtyping.config.jaxtyping_disable
+    with tempfile.TemporaryDirectory() as folder:
+        _reset_torch(torch, seed)
+        random.seed(seed)
+        if numpy := sys.modules.get("numpy"):
+            numpy.random.seed(seed)
+        if matplotlib := sys.modules.get("matplotlib"):
+            matplotlib.rc_file_defaults()
+        jaxtyping.config.update("jaxtyping_disable", True)
+        os.chdir(folder)
+        try:
+            with _no_way_out(), nothing_left_behind():
+                yield Path(folder)
+        finally:
+            os.chdir(here)
+            os.environ.clear()
+            os.environ.update(environment)
+            sys.path[:] = path
+            jaxtyping.config.update("jaxtyping_disable", checked)
+            _reset_torch(torch, seed)
+
+
+def _reset_torch(torch: Any, seed: int) -> None:
+    torch.manual_seed(seed)
+    torch.set_printoptions(profile="default")
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.set_num_threads(THREADS)
+    torch.set_grad_enabled(True)
+    # Setting it again imports a compiler, four seconds.
+    if torch.are_deterministic_algorithms_enabled():
+        torch.use_deterministic_algorithms(False)
+    torch.set_float32_matmul_precision("highest")
+
+
+@contextmanager
+def _no_way_out() -> Generator[None]:
+    """Refuse what would end or double the process."""
+
+    def leave(*_: object) -> NoReturn:
+        raise RuntimeError("a block may not leave the run")
+
+    before = {name: getattr(os, name) for name in _WAYS_OUT if hasattr(os, name)}
+    for name in before:
+        setattr(os, name, leave)
+    try:
+        yield
+    finally:
+        for name, function in before.items():
+            setattr(os, name, function)
+
+
+@contextmanager
+def nothing_left_behind() -> Generator[None]:
+    """Put back what a block has replaced in modules and classes, and refuse it.
+
+    Raises:
+        LeftBehindError: If there is anything; the message names it.
+    """
+    before = [(owner, dict(vars(owner))) for owner in _owners()]
+    failed = True
+    try:
+        yield
+        failed = False
+    finally:
+        changed: list[str] = []
+        for owner, held in before:
+            now = vars(owner)
+            for name, value in held.items():
+                if now.get(name) is value or not isinstance(value, _KINDS):
+                    continue
+                if not _is_torchs_own(name, now.get(name)):
+                    changed.append(f"{_path_of(owner)}.{name}")
+                    setattr(owner, name, value)
+    if changed and not failed:
+        raise LeftBehindError(
+            f"this leaves {', '.join(changed)} replaced for every block after it: put "
+            "back what you patch"
+        )
+
+
+def _is_torchs_own(name: str, value: object) -> bool:
+    """Tell what PyTorch itself replaces: wrapped steps, storages, compiled functions."""
+    import torch
+
+    if getattr(value, "hooked", False) or name == "Storage":
+        return True
+    file = getattr(getattr(value, "__code__", None), "co_filename", "")
+    same = getattr(value, "__name__", "") == name
+    ours = not file.startswith(os.path.dirname(torch.__file__))
+    return not ours and (same or name in ("__init__", "__setstate__"))
+
+
+def _owners() -> Iterator[ModuleType | type]:
+    """Return the modules that blocks work with, and the classes that they define."""
+    import torch
+
+    yield torch.Tensor
+    yield from (builtins, math, os, random, time, torch)
+    loaded: dict[str, object] = {**sys.modules}  # not all of them need be modules
+    for name, module in loaded.items():
+        if name.startswith(_WATCHED) and isinstance(module, ModuleType):
+            yield module
+            yield from _classes(module)
+
+
+@cache
+def _classes(module: ModuleType) -> list[type]:
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    ]
+
+
+def _path_of(owner: ModuleType | type) -> str:
+    if isinstance(owner, ModuleType):
+        return owner.__name__
+    return f"{owner.__module__}.{owner.__qualname__}"

@@ -1,0 +1,125 @@
+"""Sections are found by their marks; their statements are known by their lines."""
+
+from pathlib import Path
+
+import pytest
+
+from bookbinder.listings import ListingError, find_section, never_executed
+from bookbinder.running.blocks import recorded_lines
+
+SOURCE = '''\
+"""A module."""
+# --8<-- [start:outer]
+LIMIT = 3
+
+
+# --8<-- [start:inner]
+def clip(
+    x,
+    low=0,
+):
+    """Keep a number inside its limits."""
+    if x > LIMIT:
+        return (
+            LIMIT
+        )
+    for _ in range(1):
+        with open(__file__):
+            x = max(
+                x,
+                low,
+            )
+    try:
+        return x
+    finally:
+        del x
+    # --8<-- [end:inner]
+# --8<-- [end:outer]
+    # --8<-- [start:loose]
+# --8<-- [start:twice]
+# --8<-- [end:twice]
+# --8<-- [start:twice]
+# --8<-- [end:backwards]
+# --8<-- [start:backwards]
+'''
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "module.py").write_text(SOURCE)
+    return tmp_path
+
+
+def test_a_section_is_what_lies_between_its_marks(root: Path):
+    section = find_section(root, "src/module.py", "outer")
+    assert section.text.startswith("LIMIT = 3\n\n\ndef clip(")
+    assert section.text.endswith("        del x")
+    assert "--8<--" not in section.text
+    lines = SOURCE.splitlines()
+    assert lines[section.first - 1] == "LIMIT = 3"
+    assert lines[section.last - 1].strip() == "# --8<-- [end:inner]"
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "message"),
+    [
+        ("src/none.py", "outer", "src/none.py is not a Python file under src/"),
+        ("src", "outer", "src is not a Python file under src/"),
+        (
+            "src/module.py",
+            "missing",
+            "src/module.py has no section 'missing'; "
+            "it has backwards, inner, loose, outer, twice",
+        ),
+        (
+            "src/module.py",
+            "loose",
+            "section 'loose' of src/module.py must have one start and one end after "
+            "it; starts at [28], ends at []",
+        ),
+        (
+            "src/module.py",
+            "twice",
+            "section 'twice' of src/module.py must have one start and one end after "
+            "it; starts at [29, 31], ends at [30]",
+        ),
+        (
+            "src/module.py",
+            "backwards",
+            "section 'backwards' of src/module.py must have one start and one end "
+            "after it; starts at [33], ends at [32]",
+        ),
+    ],
+)
+def test_a_listing_of_nothing_says_why(root: Path, path: str, name: str, message: str):
+    with pytest.raises(ListingError) as caught:
+        find_section(root, path, name)
+    assert str(caught.value) == message
+
+
+def run(root: Path, *calls: str) -> list[int]:
+    """Import the module, make the calls, and ask what has not run."""
+    file = root / "src" / "module.py"
+    namespace: dict[str, object] = {"__file__": str(file)}
+    with recorded_lines(root / "src") as executed:
+        exec(compile(SOURCE, str(file), "exec"), namespace)
+        for call in calls:
+            exec(call, namespace)
+    return never_executed(find_section(root, "src/module.py", "outer"), executed)
+
+
+def test_importing_executes_nothing_inside_functions(root: Path):
+    assert run(root) == [12, 13, 16, 17, 18, 23, 25]
+
+
+def test_each_branch_counts_by_itself(root: Path):
+    assert run(root, "clip(1)") == [13]
+    assert run(root, "clip(9)") == [16, 17, 18, 23, 25]
+    assert run(root, "clip(1)", "clip(9)") == []
+
+
+def test_lines_of_other_folders_are_not_recorded(root: Path):
+    with recorded_lines(root / "elsewhere") as executed:
+        exec(compile("x = 1", str(root / "src" / "module.py"), "exec"))
+    assert executed == set()

@@ -1,0 +1,53 @@
+"""What is read back of a page is what its author wrote, and what went wrong."""
+
+from pathlib import Path
+
+from bookbinder.rendering import render, shown_code
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = r"""# A page
+
+A root, $\sqrt{2}$, and beside it $\nonsense$, which is no formula.
+
+$$
+x < y
+$$
+
+```python
+print("<span>", 1 < 2)  # a comment
+```
+
+```mermaid
+flowchart LR
+    accTitle: One step
+    accDescr: From A to B.
+    A["new to this test"] --> B["never drawn"]
+```
+"""
+
+
+def test_of_a_drawing_its_frame_is_left_and_of_a_mistake_all() -> None:
+    html = render(PAGE, ROOT)
+    formulas = html.select(".arithmatex")
+    assert [each.name for each in formulas] == ["var", "var", "div"]
+    right, wrong, block = formulas
+    assert (right.get_text(), block.get_text()) == ("", "")
+    (error,) = html.select(".book-error")
+    assert error in wrong.find_all(True)
+    assert r"\nonsense" in error.get_text()
+    assert len(html.select("[data-undrawn]")) == 1
+
+
+def test_code_is_read_as_it_was_written() -> None:
+    (code,) = (s for s in shown_code(render(PAGE, ROOT)) if s.language == "python")
+    assert code.text == 'print("<span>", 1 < 2)  # a comment\n'
+    assert not render(PAGE, ROOT).select("pre span")
+
+
+def test_a_figure_keeps_its_place() -> None:
+    page = ROOT / "docs/chapters/03-attention-by-hand.md"
+    html = render(page.read_text("utf-8"), ROOT)
+    drawings = html.select("figure svg")
+    assert len(drawings) == 3
+    assert not [part for svg in drawings for part in svg.find_all(True)]
+    assert all(svg.get("aria-label") or svg.get("aria-labelledby") for svg in drawings)
