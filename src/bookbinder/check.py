@@ -9,10 +9,10 @@ from pathlib import Path
 from bookbinder.audit import audit
 from bookbinder.evidence import Evidence, evidence_problems
 from bookbinder.outputs import compare
-from bookbinder.page import Problem, load_page
+from bookbinder.page import Page, Problem, load_page
 from bookbinder.running.blocks import explain, run_chain
 
-__all__ = ["check", "watch"]
+__all__ = ["check", "page_problems", "watch"]
 
 _MARKDOWNLINT = "node_modules/markdownlint-cli2/markdownlint-cli2-bin.mjs"
 
@@ -28,30 +28,30 @@ def check(file: Path, root: Path) -> list[str]:
             [folder / "node", _MARKDOWNLINT, "--no-globs", name],
         )
     ]
-    page = load_page(file, root)
-    problems = audit(page, root)
-    evidence = Evidence(page, root)
-    for chain in [] if page.problems else page.chains:
-        try:
-            with evidence.gathered(chain):
-                printed = run_chain(chain)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            problems.append(explain(page, chain, error))
-        else:
-            problems += _maybe(compare(page, chain, printed))
-    if not problems:
-        problems = evidence_problems(evidence)
-    found = [str(problem) for problem in problems]
+    found = [str(problem) for problem in page_problems(load_page(file, root), root)]
     for linter in linters:
         told = [stream for stream in linter.communicate() if stream]
         found += [line for line in "".join(told).splitlines() if f"{name}:" in line]
     return found
 
 
-def _maybe(problem: Problem | None) -> list[Problem]:
-    return [problem] if problem else []
+def page_problems(page: Page, root: Path) -> list[Problem]:
+    """Audit a page, run it, and ask what its blocks left behind."""
+    problems = audit(page, root)
+    if page.problems:
+        return problems
+    evidence = Evidence(page, root)
+    for chain in page.chains:
+        try:
+            with evidence.gathered(chain):
+                printed = run_chain(chain)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            return [*problems, explain(page, chain, error)]
+        different = compare(page, chain, printed)
+        problems += [different] if different else []
+    return [*problems, *evidence_problems(evidence)]
 
 
 def watch(file: Path) -> None:

@@ -344,7 +344,7 @@ def _read_prose(page: Page, line: str, number: int) -> None:
     if "<!--" in bare:
         page.refuse(
             number,
-            "this comment is no marker, alone on its line and spelled so: "
+            "this comment is not a marker, alone on its line and spelled so: "
             f"{CONTINUES}, {EXPECTED}, <!-- within 5% -->, <!-- below 1e-6 -->",
         )
     if _SNIPPET.search(bare):
