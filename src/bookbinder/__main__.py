@@ -1,7 +1,8 @@
 """``python -m bookbinder``: what a contributor calls, through make.
 
 ``outputs [PAGE ...]`` renews outputs and pictures, ``page PAGE`` checks one page,
-``chapter NAME`` begins one and ``tolerances`` lists the wide ones. What takes long to import is imported where it is needed.
+``chapter NAME`` begins one and ``tolerances`` lists the wide ones. What takes long to
+import is imported where it is needed.
 """
 
 import argparse

@@ -32,8 +32,10 @@ def test_a_chapter_gets_its_page_its_entry_and_its_row(book: Path) -> None:
     nav = yaml.safe_load((book / "mkdocs.yml").read_text())["nav"]
     path = "chapters/02-sinks-a-second-look.md"
     assert nav[0]["I"][1] == {"Sinks: a second look": path}
-    assert (book / "docs/index.md").read_text().endswith(
-        f"| [Sinks: a second look]({path}) | Where do heads look? |\n"
+    assert (
+        (book / "docs/index.md")
+        .read_text()
+        .endswith(f"| [Sinks: a second look]({path}) | Where do heads look? |\n")
     )
 
 

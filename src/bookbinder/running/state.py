@@ -19,7 +19,13 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
-__all__ = ["CHECKED", "WRITTEN", "LeftBehindError", "fresh_state", "nothing_left_behind"]
+__all__ = [
+    "CHECKED",
+    "WRITTEN",
+    "LeftBehindError",
+    "fresh_state",
+    "nothing_left_behind",
+]
 
 # Outputs are written with one seed and checked with another: what draws without a seed
 # of its own differs.
