@@ -1,4 +1,4 @@
-"""Broken pages are refused with their line and reason; right ones, and words, are not."""
+"""Broken pages are refused with their line and reason; right ones are not."""
 
 import re
 import subprocess

@@ -141,7 +141,7 @@ def nothing_left_behind() -> Generator[None]:
 
 
 def _is_torchs_own(name: str, value: object) -> bool:
-    """Tell what PyTorch itself replaces: wrapped steps, storages, compiled functions."""
+    """Tell what PyTorch itself replaces: steps, storages, compiled functions."""
     import torch
 
     if getattr(value, "hooked", False) or name == "Storage":
