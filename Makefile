@@ -25,8 +25,8 @@ help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 setup: ## make or renew .venv, node_modules and the assets; at once if nothing changed
-	@command -v "$(PYTHON)" >/dev/null || { echo "setup: Python 3.11 or later is wanted, and there is no $(PYTHON): install it, or name yours in make PYTHON=..." >&2; exit 1; }
-	@"$(PYTHON)" src/bookbinder/installation/bootstrap.py $(MAKECMDGOALS)
+	@"$(PYTHON)" -c "import sys; sys.exit(sys.version_info < (3, 11))" 2>/dev/null || { echo "setup: Python 3.11 or later is needed, and $(PYTHON) is not one: install it, or name yours, as in make PYTHON=python3.12" >&2; exit 1; }
+	@"$(PYTHON)" -I src/bookbinder/environment.py
 
 serve: setup ## read the book at http://127.0.0.1:8000 (PORT=), live while you write
 	@$(run) -c "import socket; socket.create_server(('127.0.0.1', $(PORT)))" 2>/dev/null || { echo "serve: port $(PORT) cannot be had: name another, make serve PORT=..." >&2; exit 1; }
