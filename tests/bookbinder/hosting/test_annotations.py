@@ -20,9 +20,10 @@ MATCHER = Path(__file__).resolve().parents[3] / ".github" / "annotations.json"
             ("docs/a.md", "7", "error MD018 No space"),
         ),
         ("FAILED docs/a.md::line 24 - docs/a.md:35: the page shows", None),
+        ("E       AssertionError: docs/a.md:1: no", ("docs/a.md", "1", "no")),
         ("tests/test_a.py:3: AssertionError", None),
     ],
-    ids=["pytest", "codespell", "markdownlint", "summary", "Python"],
+    ids=["pytest", "codespell", "markdownlint", "summary", "assert", "Python"],
 )
 def test_what_is_said_of_a_page_is_shown_at_its_line(
     line: str, found: tuple[str, str, str] | None
