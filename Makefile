@@ -62,7 +62,7 @@ figures: setup ## measure anew what takes longer than a page, some minutes, and 
 models: setup ## train the models that the book ships from scratch, half an hour
 	@$(run) -m benchmarks.models
 
-diagrams: setup ## draw the diagrams that are new; show what changed
+diagrams: setup ## draw the diagrams that are new, delete those left over
 	@$(run) -m bookbinder.drawing
 
 # The whole is resumed where it was stopped. A sample is told, and not written down.
