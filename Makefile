@@ -61,7 +61,7 @@ figures: setup ## measure anew what takes longer than a page, some minutes, and 
 models: setup ## train the models that the book ships from scratch, half an hour
 	@$(run) -m benchmarks.models
 
-diagrams: setup ## draw the diagrams that are new; show what changed
+diagrams: setup ## draw the diagrams that are new, delete those left over
 	@$(run) -m bookbinder.drawing
 
 # It goes on where it was stopped. To read those that nobody noticed: mutmut browse.
