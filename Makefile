@@ -6,7 +6,6 @@ PORT ?= 8000
 PAGE ?=
 WATCH ?=
 export QUESTION ?=
-export MODULE ?=
 PDF ?=
 NOTEBOOKS ?=
 SAMPLE ?=
@@ -42,8 +41,8 @@ test-fast: setup ## run what takes a minute or two: tooling, attention, the mode
 
 # What is named on the command line reaches the recipe in the environment, quotes and all;
 # what happens to be called NAME there does not count.
-chapter: setup ## begin a chapter: make chapter NAME="Attention sinks"; QUESTION=, MODULE=
-	@$(run) -m bookbinder chapter $(if $(findstring command,$(origin NAME)),"$$NAME","") --question "$$QUESTION" --module "$$MODULE"
+chapter: setup ## begin a chapter: make chapter NAME="Attention sinks"; QUESTION=
+	@$(run) -m bookbinder chapter $(if $(findstring command,$(origin NAME)),"$$NAME","") --question "$$QUESTION"
 
 page: setup ## say what is wrong with PAGE=docs/chapters/...; WATCH=1: each time it is saved
 	@$(run) -m bookbinder page "$(PAGE)" $(if $(WATCH),--watch)

@@ -1,24 +1,20 @@
-"""What binds the book to its library: no page shows what has not run.
+"""What binds the book to its library: what a page shows has run.
 
-`audit` and `evidence` judge a page, before and after its blocks ran; `outputs` mends
-it, `places` runs it elsewhere; `pytest_plugin` and `__main__` call these. They build on
-folders, one idea each:
+A page goes one way, and each step is a module or a folder:
 
-- `installation` makes what the book needs on this machine. It uses nothing but the
-  standard library, for nothing is installed yet.
-- `reading` takes a page apart: blocks, chains, listings, prose, and its HTML.
-- `running` runs blocks, and sees what of them never ran, what they drew, and what they
-  left behind.
-- `numbers`, `formulas`, `names` and `flows` ask what stands behind the numbers, the
-  formulas, the names and the diagrams that a reader meets.
-- `drawing` turns formulas, diagrams, figures and the live model into parts of the site,
-  by Markdown extensions; `browser` looks at the built site.
-- `wayfinding` links terms to the glossary, and chapters and the reference to one
-  another, and gives the search what a page says.
-- `copying` makes files of listings that run alone.
-- `publishing` finishes the built site: notebooks, Markdown, one archive, a printed
-  book, and at each page's foot what verified it.
-- `mutation` is the proof: it breaks library and pages, and counts who notices.
-- `contributing` begins a chapter, and tells what is wrong with a page.
-- `hosting` is what the workflows of a public host call.
+1. scan: `page` reads a page's Markdown once, for everyone; `listings` finds sections of
+   source files.
+2. form: `rendering` turns the page into the site's HTML, and `audit` asks that all that
+   is shown there is known; `names` resolves what is ours, `numbers` finds the strong
+   numbers of the prose, `diagrams` compares shapes with a traced pass.
+3. run: `running` runs the blocks, each in a fresh state; `outputs` compares what they
+   print, as numbers, and writes it.
+4. evidence: `evidence` asks what ran, and which figures were drawn.
+5. build: `drawing` makes formulas, diagrams and figures part of the site; `wayfinding`
+   links terms, chapters and the reference.
+6. publish: `publishing` adds what readers take away, and what verified each page.
+
+`pytest_plugin` binds these to pytest and pytest-codeblocks. `check` and `chapter` are a
+contributor's, `elsewhere` runs it all under other settings, `hosting` is called by the
+workflows, and `installation` makes `.venv`.
 """

@@ -1,11 +1,13 @@
 """``python -m bookbinder``: what a contributor calls, through make.
 
-``outputs [PAGE ...]`` renews outputs and pictures, ``page PAGE`` checks one page and
-``chapter NAME`` begins one. What takes long to import is imported where it is needed.
+``outputs [PAGE ...]`` renews outputs and pictures, ``page PAGE`` checks one page,
+``chapter NAME`` begins one and ``tolerances`` lists the wide ones. What takes long to
+import is imported where it is needed.
 """
 
 import argparse
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,13 +25,15 @@ def main(arguments: list[str] | None = None) -> int:
     chapter = commands.add_parser("chapter", help="begin a chapter")
     chapter.add_argument("name", metavar="NAME", help="its title")
     chapter.add_argument("--question", default="", help="what it answers")
-    chapter.add_argument("--module", default="", help="a new module of the library")
+    commands.add_parser("tolerances", help="list the outputs with one above 10 %")
     options = parser.parse_args(arguments)
     if options.command == "outputs":
         return _outputs(options.pages)
     if options.command == "page":
         return _page(options.page.resolve(), watched=options.watch)
-    return _chapter(options.name, options.question, options.module)
+    if options.command == "tolerances":
+        return _tolerances()
+    return _chapter(options.name, options.question)
 
 
 def _outputs(pages: list[Path]) -> int:
@@ -56,35 +60,38 @@ def _page(page: Path, *, watched: bool) -> int:
     if not page.is_file():
         print(f"page: wanted PAGE=docs/..., a page that is there, not {page}")
         return 2
-    from bookbinder.contributing.checking import Checker
-    from bookbinder.contributing.watching import restart, watch
-    from bookbinder.warming import warm_up
+    from bookbinder.check import check, watch
+    from bookbinder.running.figures import draw_as_the_book
 
-    warm_up(ROOT)
-    checker = Checker(ROOT)
     if watched:
-        try:
-            watch(page, checker, sys.stdout, again=restart)
-        except KeyboardInterrupt:
-            return 0
-    problems = checker.check(page)
-    for problem in problems:
-        print(problem)
-    if not problems:
-        print(f"{page.name}: nothing is wrong")
+        with suppress(KeyboardInterrupt):
+            watch(page)
+        return 0
+    draw_as_the_book()
+    problems = check(page, ROOT)
+    print(*problems or [f"{page.name}: nothing is wrong"], sep="\n")
     return int(bool(problems))
 
 
-def _chapter(name: str, question: str, module: str) -> int:
-    from bookbinder.contributing.beginning import ChapterError, begin
+def _chapter(name: str, question: str) -> int:
+    from bookbinder.chapter import ChapterError, begin
 
     try:
-        written = begin(ROOT, name, question=question, module=module)
+        written = begin(ROOT, name, question=question)
     except ChapterError as error:
         print(f"chapter: {error}", file=sys.stderr)
         return 1
-    for line in written:
-        print(line)
+    print(*written, sep="\n")
+    return 0
+
+
+def _tolerances() -> int:
+    from bookbinder.outputs import wide_tolerances
+    from bookbinder.page import load_page
+
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        for problem in wide_tolerances(load_page(page, ROOT)):
+            print(problem)
     return 0
 
 

@@ -80,7 +80,7 @@ def find_section(root: Path, path: str, name: str) -> Section:
 
 
 def never_executed(section: Section, executed: Executed) -> list[int]:
-    """Give the first line of each listed statement that has not run.
+    """Return the first line of each listed statement that has not run.
 
     Only statements inside functions count: the others run when the module is
     imported, whatever the page does. A statement over several lines has run when
@@ -97,7 +97,7 @@ def never_executed(section: Section, executed: Executed) -> list[int]:
 def idle_statements(
     source: str, file: str, executed: Executed, *, everywhere: bool = False
 ) -> list[int]:
-    """Give the first line of each statement that has not run.
+    """Return the first line of each statement that has not run.
 
     Args:
         source: The code.
@@ -114,7 +114,7 @@ def idle_statements(
 
 
 def _statements(tree: ast.Module, everywhere: bool) -> Iterator[tuple[int, int]]:
-    """Give the lines, first and last, of every statement, or of those in functions."""
+    """Return the lines, first and last, of every statement, or of those in functions."""
     for outer in ast.walk(tree):
         function = isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef)
         if function or (everywhere and outer is tree):

@@ -112,7 +112,9 @@ def _unresolved_path(text: str) -> str | None:
         path = f"{path}.{name}"
         if not hasattr(found, name) and hasattr(found, "__path__") and find_spec(path):
             import_module(path)
-        if not hasattr(found, name) and name not in getattr(found, "__annotations__", ""):
+        if not hasattr(found, name) and name not in getattr(
+            found, "__annotations__", ""
+        ):
             return f"there is no {path}{_near(name, {*dir(found)})}"
         found = getattr(found, name, None)
     return None
@@ -121,7 +123,9 @@ def _unresolved_path(text: str) -> str | None:
 def _unresolved_argument(text: str) -> str | None:
     """Ask a function of the library for the keyword arguments it is shown with."""
     try:
-        call = ast.parse(text.replace("=)", "=...)").replace("…", "..."), mode="eval").body
+        call = ast.parse(
+            text.replace("=)", "=...)").replace("…", "..."), mode="eval"
+        ).body
     except SyntaxError:
         return None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):

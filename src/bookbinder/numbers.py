@@ -35,7 +35,7 @@ _NUMBER = re.compile(
 # What stands before a version, and before a part of a paper or a book.
 _NAMED = re.compile(
     r"\b(?:PyTorch|Python|torch|CUDA|version|sections?|chapters?|figures?|tables?|"
-    r"equations?|eq\.|pages?|footnote|listing|algorithm|appendix|port|issue)"
+    r"equations?|eq\.|pages?|footnote|listing|algorithm|appendix|port|issue|CC BY)"
     r"(?:\s[\d., and]+)?\s*$",
     re.IGNORECASE,
 )

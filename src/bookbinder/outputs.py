@@ -106,7 +106,9 @@ def _quote(line: str | None) -> str:
 def wide_tolerances(page: Page) -> list[Problem]:
     """Return the outputs that declare a tolerance above 10 %, for a reviewer to see."""
     return [
-        Problem(page.path, output.tolerance.line, f"within {output.tolerance.within:.0%}")
+        Problem(
+            page.path, output.tolerance.line, f"within {output.tolerance.within:.0%}"
+        )
         for output in (block.output for block in page.blocks)
         if output and output.tolerance.within > _WIDE
     ]
@@ -205,4 +207,3 @@ def _draw(page: Page, drawn: dict[str, str], root: Path) -> list[str]:
         write_whole(file, drawn[name])
         changed.append(f"{folder.relative_to(root).as_posix()}/{name}")
     return changed
-

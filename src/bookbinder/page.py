@@ -344,7 +344,7 @@ def _read_prose(page: Page, line: str, number: int) -> None:
     if "<!--" in bare:
         page.refuse(
             number,
-            "this comment is no marker, alone on its line and spelled so: "
+            "this comment is not a marker, alone on its line and spelled so: "
             f"{CONTINUES}, {EXPECTED}, <!-- within 5% -->, <!-- below 1e-6 -->",
         )
     if _SNIPPET.search(bare):
@@ -434,7 +434,9 @@ def _read_output(page: Page, text: str, number: int, markers: dict[str, int]) ->
         if found:
             within, below = float(found["within"] or 0), float(found["below"] or 0)
             if bool(found["both"]) != bool(within and below):
-                page.refuse(line, "wanted <!-- within 5%, below 1e-6 --> or one of both")
+                page.refuse(
+                    line, "wanted <!-- within 5%, below 1e-6 --> or one of both"
+                )
             tolerance = Tolerance(within / 100, below, line)
     if EXPECTED not in markers:
         page.refuse(

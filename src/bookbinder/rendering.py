@@ -69,7 +69,7 @@ def render(text: str, root: Path) -> BeautifulSoup:
 
 
 def shown_code(page: BeautifulSoup) -> list[Shown]:
-    """Give every block of preformatted text, with the language it is shown in."""
+    """Return every block of preformatted text, with the language it is shown in."""
     return [Shown(_language(pre), pre.get_text()) for pre in page.find_all("pre")]
 
 

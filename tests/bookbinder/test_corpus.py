@@ -1,4 +1,4 @@
-"""Every broken page is refused with its line and reason, and no right one is."""
+"""Broken pages are refused with their line and reason; right ones are not."""
 
 import re
 import subprocess
@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+from bookbinder.check import page_problems
+from bookbinder.page import read_page
 
 ROOT = Path(__file__).parents[2]
-REPORT = re.compile(r"^(?P<page>[\w-]+)\.md:(?P<line>\d+): (?P<reason>.*)$")
-FAILURE = re.compile(r"^(?:FAILED|ERROR) \S*?(?P<page>[\w-]+)\.md")
 
 
-def read_corpus(name: str) -> dict[str, str]:
-    """Give the pages of a corpus by what they are about."""
+def corpus(name: str) -> dict[str, str]:
+    """Return the pages of a corpus by what they are about."""
     text = Path(__file__).with_name(name).read_text(encoding="utf-8")
     return dict(
         part.split("\n", maxsplit=1)
@@ -25,52 +24,65 @@ def read_corpus(name: str) -> dict[str, str]:
 
 BROKEN = {
     title: text.split("\n", maxsplit=1)
-    for title, text in read_corpus("broken_pages.txt").items()
+    for title, text in corpus("broken_pages.txt").items()
 }
-RIGHT = read_corpus("right_pages.txt")
+RIGHT = corpus("right_pages.txt")
+SENTENCES = (
+    Path(__file__).with_name("innocent_sentences.txt").read_text("utf-8").splitlines()
+)
 
 
-def stem(title: str) -> str:
-    return re.sub(r"\W+", "-", title.lower()).strip("-")
-
-
-@pytest.fixture(scope="module")
-def reports(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> dict[str, list[tuple[int, str]]]:
-    """Check all pages as a contributor does, and read what is reported for each."""
-    folder = tmp_path_factory.mktemp("corpus")
-    pages = {title: text for title, (_, text) in BROKEN.items()} | RIGHT
-    for title, text in pages.items():
-        (folder / f"{stem(title)}.md").write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "--rootdir=."]
-    command += ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
-    command += ["--tb=short", str(folder)]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert run.returncode == 1, run.stdout + run.stderr
-    reports: dict[str, list[tuple[int, str]]] = {stem(title): [] for title in pages}
-    for line in run.stdout.splitlines():
-        if found := REPORT.match(line):
-            reports[found["page"]].append((int(found["line"]), found["reason"]))
-        elif found := FAILURE.search(line):
-            reports[found["page"]].append((0, line))
-    return reports
+def problems(text: str, title: str = "page") -> list[str]:
+    """Return ``line: reason`` for each problem."""
+    stem = re.sub(r"\W+", "-", title.lower()).strip("-")
+    found = page_problems(read_page(text, f"docs/chapters/{stem}.md"), ROOT)
+    return [f"{each.line}: {each.reason}" for each in found]
 
 
 @pytest.mark.parametrize("title", BROKEN)
-def test_a_broken_page_is_refused(title: str, reports):
-    line, _, words = BROKEN[title][0].partition(": ")
-    assert any(
-        number == int(line) and words in reason
-        for number, reason in reports[stem(title)]
-    ), f"wanted {line}: … {words} …; reported {reports[stem(title)]}"
+def test_a_broken_page_is_refused(title: str) -> None:
+    wanted, text = BROKEN[title]
+    line, _, words = wanted.partition(": ")
+    found = problems(text, title)
+    told = [each for each in found if each.startswith(f"{line}: ")]
+    assert any(words in each for each in told), found
 
 
 @pytest.mark.parametrize("title", RIGHT)
-def test_a_right_page_is_accepted(title: str, reports):
-    assert reports[stem(title)] == []
+def test_a_right_page_is_accepted(title: str) -> None:
+    assert problems(RIGHT[title], title) == []
 
 
-def test_the_corpus_is_large_enough():
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_an_ordinary_sentence_is_accepted(sentence: str) -> None:
+    assert problems(f"# Title\n\n## A heading\n\n{sentence}\n\n## A heading\n") == []
+
+
+def test_the_corpora_are_large_enough() -> None:
     assert len(BROKEN) >= 60
-    assert len({stem(title) for title in [*BROKEN, *RIGHT]}) == len(BROKEN) + len(RIGHT)
+    assert len(set(SENTENCES)) >= 100
+
+
+# Each of these is told by another of the tests that a page has.
+SEEN = (
+    "a digit that is wrong",
+    "an error in the middle of a block",
+    "py where python is meant",
+    "a picture that no block draws",
+)
+
+
+def test_a_test_run_tells_what_is_wrong_and_where(tmp_path: Path) -> None:
+    for number, title in enumerate(SEEN):
+        (tmp_path / f"page{number}.md").write_text(BROKEN[title][1], "utf-8")
+    (tmp_path / "right.md").write_text(RIGHT["tables"], "utf-8")
+    command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "--rootdir=."]
+    command += ["-p", "no:cacheprovider", "--tb=short", str(tmp_path)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 1, run.stdout + run.stderr
+    for number, title in enumerate(SEEN):
+        line, _, words = BROKEN[title][0].partition(": ")
+        assert re.search(
+            rf"^page{number}\.md:{line}: .*{re.escape(words)}", run.stdout, re.M
+        ), run.stdout
+    assert "right.md:" not in run.stdout

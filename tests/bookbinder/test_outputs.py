@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bookbinder.outputs import refresh
+from bookbinder.outputs import agrees, refresh, wide_tolerances
+from bookbinder.page import Tolerance, read_page
 
 DRIFTED = """\
 # Page
@@ -147,3 +148,74 @@ def test_pictures_are_kept_where_the_page_shows_them(tmp_path: Path):
     kept = tmp_path / "docs" / "assets" / "figures" / "page" / "x.svg"
     assert kept.read_text() == "<svg><g/></svg>"
     assert refresh(page, tmp_path) == ("", [])
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed"),
+    [
+        ("loss 1.234", "loss 1.235"),
+        ("tensor([1., 0.])", "tensor([1.0000, 0.0000])"),
+        ("[-0.0000, 0.5]", "[0.0000, 0.5]"),
+        ("error 3.0e-07", "error 3.1e-07"),
+        ("a  9.99 b", "a 10.00 b"),  # a wider number takes room from the spaces
+        ("nan inf True 3", "nan inf True 3"),
+    ],
+)
+def test_numbers_agree_to_a_unit_of_the_last_digit(shown: str, printed: str):
+    assert agrees(shown, printed, Tolerance())
+    assert agrees(printed, shown, Tolerance())
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed"),
+    [
+        ("loss 1.234", "loss 1.236"),
+        ("loss 1.234", "lost 1.234"),
+        ("12 heads", "13 heads"),
+        ("(2, 3)", "(3, 2)"),
+        ("True", "False"),
+        ("nan", "0.0"),
+        ("inf", "1e38"),
+        ("1.5", "2"),  # an integer is no decimal
+        ("3e-07", "3e-06"),
+        ("0.5", "-0.5"),
+        ("conv2.5d", "conv2.6d"),
+        ("torch 2.13.0", "torch 2.13.1"),
+    ],
+)
+def test_all_else_must_be_equal(shown: str, printed: str):
+    assert not agrees(shown, printed, Tolerance())
+    assert not agrees(printed, shown, Tolerance())
+
+
+def test_a_tolerance_is_a_share_of_the_number():
+    assert agrees("at 10: 2.00", "at 10: 2.09", Tolerance(within=0.05))
+    assert not agrees("at 10: 2.00", "at 10: 2.11", Tolerance(within=0.05))
+    assert not agrees("at 10: 2.00", "at 11: 2.00", Tolerance(within=0.05))
+
+
+def test_errors_below_their_bound_agree():
+    assert agrees("3.1e-07 0.25", "0.0e+00 0.25", Tolerance(below=1e-6))
+    assert not agrees("3.1e-07 0.25", "2.0e-06 0.25", Tolerance(below=1e-6))
+    assert not agrees("3.1e-07 0.25", "3.1e-07 0.27", Tolerance(below=1e-6))
+
+
+def test_an_output_that_agrees_stays_as_it_is_written(tmp_path: Path):
+    page = tmp_path / "page.md"
+    text = (
+        "```python\nprint(1.24)\nprint(7)\n```\n\n<!-- within 5% -->\n"
+        "<!--pytest-codeblocks:expected-output-->\n```text\n1.25\n{}\n```\n"
+    )
+    page.write_text(text.format("8"))
+    assert refresh(page, tmp_path)[1] == []
+    assert page.read_text() == text.format("7")
+
+
+def test_wide_tolerances_are_listed():
+    text = (
+        "```python\nprint(1.5)\n```\n\n<!-- within {}% -->\n"
+        "<!--pytest-codeblocks:expected-output-->\n```text\n1.5\n```\n"
+    )
+    assert wide_tolerances(read_page(text.format(10), "page.md")) == []
+    (wide,) = wide_tolerances(read_page(text.format(25), "page.md"))
+    assert str(wide) == "page.md:5: within 25%"

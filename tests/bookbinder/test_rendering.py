@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bookbinder.rendering import render, shown_code
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = r"""# A page
 
 A root, $\sqrt{2}$, and beside it $\nonsense$, which is no formula.

@@ -24,7 +24,7 @@ def draw_as_the_book() -> None:
 
 
 def figures_folder(page: Page, root: Path) -> Path:
-    """Give the folder in which the pictures of a page lie."""
+    """Return the folder in which the pictures of a page lie."""
     return root / "docs" / "assets" / "figures" / PurePosixPath(page.path).stem
 
 

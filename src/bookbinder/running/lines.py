@@ -33,8 +33,8 @@ def recorded_lines(files: Collection[str]) -> Generator[Lines]:
     def trace_lines(frame: FrameType, event: str, _: Any) -> Any:
         if event == "line":
             place = frame.f_code.co_filename, frame.f_lineno
-            if place not in lines and (asking := _asking_line(frame)):
-                lines[place] = asking
+            if place not in lines:
+                lines[place] = _asking_line(frame)
             left = missing[id(frame.f_code)]
             left.discard(frame.f_lineno)
             frame.f_trace_lines = bool(left)
@@ -70,11 +70,14 @@ def is_of_a_page(frame: FrameType) -> bool:
     return frame.f_code.co_filename == PAGE and "__MODULE__" in frame.f_globals
 
 
-def _asking_line(frame: FrameType) -> int | None:
-    """Return the line of the page from which a frame was called, in whatever steps."""
+def _asking_line(frame: FrameType) -> int:
+    """Return the line of the page that called a frame, in whatever steps.
+
+    What a thread calls was called by nothing that it knows of: 0.
+    """
     asking: FrameType | None = frame
     while asking is not None:
         if asking.f_code.co_name == "<module>" and is_of_a_page(asking):
             return asking.f_lineno
         asking = asking.f_back
-    return None
+    return 0

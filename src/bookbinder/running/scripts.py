@@ -47,7 +47,7 @@ def recorded_scripts(idle: Idle) -> Generator[None]:
 
 
 def idle_places(functions: list[dict[str, Any]]) -> set[int]:
-    """Give the characters that never ran, from V8's counts.
+    """Return the characters that never ran, from V8's counts.
 
     Its ranges lie within one another, and the innermost is right.
     """
@@ -63,7 +63,7 @@ def idle_places(functions: list[dict[str, Any]]) -> set[int]:
 
 
 def never_run(section: Section, idle: Idle) -> list[int]:
-    """Give the first line of each part of a section that has not run."""
+    """Return the first line of each part of a section that has not run."""
     file = str(section.file.resolve())
     if file not in idle:
         return [section.first]

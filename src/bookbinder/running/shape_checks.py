@@ -32,7 +32,7 @@ def check_shapes() -> None:
 
 
 def modules_with_shapes() -> list[str]:
-    """Give the names of the modules of the library that import from jaxtyping."""
+    """Return the names of the modules of the library that import from jaxtyping."""
     files = (_SOURCE / "tested_transformer").rglob("*.py")
     return sorted(
         ".".join(file.relative_to(_SOURCE).with_suffix("").parts)

@@ -19,7 +19,13 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
-__all__ = ["CHECKED", "WRITTEN", "LeftBehindError", "fresh_state", "nothing_left_behind"]
+__all__ = [
+    "CHECKED",
+    "WRITTEN",
+    "LeftBehindError",
+    "fresh_state",
+    "nothing_left_behind",
+]
 
 # Outputs are written with one seed and checked with another: what draws without a seed
 # of its own differs.
@@ -135,7 +141,7 @@ def nothing_left_behind() -> Generator[None]:
 
 
 def _is_torchs_own(name: str, value: object) -> bool:
-    """Tell what PyTorch itself replaces: wrapped steps, storages, compiled functions."""
+    """Tell what PyTorch itself replaces: steps, storages, compiled functions."""
     import torch
 
     if getattr(value, "hooked", False) or name == "Storage":

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from bookbinder.page import read_page
-from bookbinder.running.blocks import fresh_state
 from bookbinder.running.figures import compare_figures, same_drawing
+from bookbinder.running.state import fresh_state
 from tested_transformer.plots import head_maps, weight_map
 
 PAGE = read_page(

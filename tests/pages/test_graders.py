@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from bookbinder.page import load_page
-from bookbinder.running.blocks import fresh_state
+from bookbinder.running.state import fresh_state
 from tested_transformer.masks import causal_mask
 from tested_transformer.museum import EXHIBITS, ExchangeableAttention, Steps
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 LAYER = ExchangeableAttention(d_model=8, num_heads=2)
 ALLOWING = {name: e.function for name, e in EXHIBITS.items() if e.step == "allow"}
 

@@ -1,0 +1,98 @@
+"""Begin a chapter: a copy of the page that shows what a chapter is made of.
+
+Its entry in the navigation and its row in the list of chapters are written with it, all
+of it or nothing. What is written passes every test at once.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import yaml
+from pymdownx.slugs import slugify
+
+from bookbinder.page import split_lines
+from bookbinder.writing import write_whole
+
+__all__ = ["TEMPLATE", "ChapterError", "begin"]
+
+TEMPLATE = "docs/chapters/a-chapter-to-copy.md"
+_NUMBERED = re.compile(r"(\d\d)-[\w-]+\.md")
+_ENTRY = r"- .*: chapters/\d\d-[\w-]+\.md"
+_ROW = r"\| \[.*\]\(chapters/\d\d-[\w-]+\.md\) \|.*\|"
+# What Markdown or YAML would read as a mark of theirs.
+_MARKS = re.compile(r"[\[\]`*_#|<>$\\]")
+
+
+class ChapterError(ValueError):
+    """A chapter cannot be begun so; the message says what came, and what was wanted."""
+
+
+def begin(root: Path, name: str, *, question: str = "") -> list[str]:
+    """Write a new chapter, all of it or nothing.
+
+    Args:
+        root: The repository.
+        name: Its title.
+        question: What it answers; that of the page that is copied, if it is empty.
+
+    Returns:
+        What was written, and what to do next, in lines.
+
+    Raises:
+        ChapterError: If a chapter cannot be called so; nothing is written then.
+    """
+    name, question = " ".join(name.split()), " ".join(question.split())
+    slug = _slug(name)
+    if not slug:
+        raise ChapterError('wanted a title: make chapter NAME="Attention sinks"')
+    for what, words in (("NAME", name), ("QUESTION", question)):
+        if found := _MARKS.search(words):
+            raise ChapterError(f"{what}={words!r}: wanted words, without {found[0]}")
+    files = [file.name for file in (root / "docs/chapters").glob("*.md")]
+    for file in files:
+        if re.sub(r"^\d\d-", "", file) == f"{slug}.md":
+            raise ChapterError(f"NAME={name!r}: docs/chapters/{file} is called so")
+    numbers = [int(found[1]) for found in map(_NUMBERED.fullmatch, files) if found]
+    path = f"chapters/{max(numbers, default=0) + 1:02}-{slug}.md"
+    _, _, usual, *rest = split_lines((root / TEMPLATE).read_text("utf-8"))
+    question = question or usual
+    new = {
+        f"docs/{path}": "\n".join([f"# {name}", "", question, *rest]) + "\n",
+        "mkdocs.yml": _with_line(root, "mkdocs.yml", _ENTRY, _entry(name, path)),
+        "docs/index.md": _with_line(
+            root, "docs/index.md", _ROW, f"| [{name}]({path}) | {question} |"
+        ),
+    }
+    for file, text in new.items():
+        write_whole(root / file, text)
+    return [
+        f"made docs/{path}",
+        "changed mkdocs.yml and docs/index.md, where it stands last: move its lines",
+        f"next: make serve, and write; then make outputs PAGE=docs/{path}",
+        f"and make page PAGE=docs/{path}",
+    ]
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", slugify(case="lower")(title, "-")).strip("-")
+
+
+def _entry(name: str, path: str) -> str:
+    """Write an entry of the navigation; a title that YAML would misread is quoted."""
+    try:
+        plain = yaml.safe_load(f"{name}: {path}") == {name: path}
+    except yaml.YAMLError:
+        plain = False
+    return f"- {name if plain else json.dumps(name)}: {path}"
+
+
+def _with_line(root: Path, path: str, like: str, line: str) -> str:
+    """Put a line behind the last of its kind, as far to the right."""
+    lines = split_lines((root / path).read_text("utf-8"))
+    kind = re.compile(rf"(?P<indent> *){like}")
+    for index in range(len(lines) - 1, -1, -1):
+        if found := kind.fullmatch(lines[index]):
+            lines.insert(index + 1, found["indent"] + line)
+            return "\n".join(lines) + "\n"
+    raise ChapterError(f"{path}: wanted a line like {like}, to add one behind it")

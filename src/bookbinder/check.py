@@ -1,0 +1,67 @@
+"""Say all that is wrong with one page: what a contributor asks with ``make page``."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bookbinder.audit import audit
+from bookbinder.evidence import Evidence, evidence_problems
+from bookbinder.outputs import compare
+from bookbinder.page import Page, Problem, load_page
+from bookbinder.running.blocks import explain, run_chain
+
+__all__ = ["check", "page_problems", "watch"]
+
+_MARKDOWNLINT = "node_modules/markdownlint-cli2/markdownlint-cli2-bin.mjs"
+
+
+def check(file: Path, root: Path) -> list[str]:
+    """Return every problem of a page, as ``page.md:line: reason``."""
+    name = file.relative_to(root).as_posix() if file.is_relative_to(root) else str(file)
+    folder = Path(sys.executable).parent
+    linters = [
+        subprocess.Popen(command, cwd=root, text=True, stdout=-1, stderr=-1)
+        for command in (
+            [folder / "codespell", name],
+            [folder / "node", _MARKDOWNLINT, "--no-globs", name],
+        )
+    ]
+    found = [str(problem) for problem in page_problems(load_page(file, root), root)]
+    for linter in linters:
+        told = [stream for stream in linter.communicate() if stream]
+        found += [line for line in "".join(told).splitlines() if f"{name}:" in line]
+    return found
+
+
+def page_problems(page: Page, root: Path) -> list[Problem]:
+    """Audit a page, run it, and ask what its blocks left behind."""
+    problems = audit(page, root)
+    if page.problems:
+        return problems
+    evidence = Evidence(page, root)
+    for chain in page.chains:
+        try:
+            with evidence.gathered(chain):
+                printed = run_chain(chain)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            return [*problems, explain(page, chain, error)]
+        different = compare(page, chain, printed)
+        problems += [different] if different else []
+    return [*problems, *evidence_problems(evidence)]
+
+
+def watch(file: Path) -> None:
+    """Check a page each time that it is saved, until the keyboard interrupts."""
+    saved = 0.0
+    while True:
+        now = file.stat().st_mtime if file.exists() else saved
+        if now != saved:
+            saved = now
+            # A fresh interpreter: the library may have been edited as well.
+            command = [sys.executable, "-m", "bookbinder", "page", str(file)]
+            subprocess.run(command, env=os.environ, check=False)
+        time.sleep(0.3)

@@ -1,0 +1,143 @@
+"""Each block starts as in a new interpreter, and leaves it as it was."""
+
+import builtins
+import os
+import random
+import sys
+from pathlib import Path
+
+import jaxtyping
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bookbinder.running.state import (
+    WRITTEN,
+    LeftBehindError,
+    fresh_state,
+    nothing_left_behind,
+)
+
+
+def observed() -> dict[str, object]:
+    """Look at everything that one block could change for the next."""
+    return {
+        "seed": torch.initial_seed(),
+        "random": (random.random(), torch.rand(1).item()),
+        "dtype": torch.get_default_dtype(),
+        "device": torch.get_default_device(),
+        "threads": torch.get_num_threads(),
+        "gradients": torch.is_grad_enabled(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "precision": torch.get_float32_matmul_precision(),
+        "printed": str(torch.tensor([1 / 3, 1e9])),
+        "environment": os.environ.get("BOOK"),
+        "path": [*sys.path],
+        "files": os.listdir(),
+        "checked": jaxtyping.config.jaxtyping_disable,
+    }
+
+
+def disturb() -> None:
+    torch.manual_seed(7)
+    random.seed(7)
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_device("meta")
+    torch.set_num_threads(2)
+    torch.set_grad_enabled(False)
+    torch.use_deterministic_algorithms(True)
+    torch.set_float32_matmul_precision("medium")
+    torch.set_printoptions(precision=1, sci_mode=True)
+    os.environ["BOOK"] = "open"
+    sys.path.insert(0, "nowhere")
+    Path("left.txt").write_text("behind")
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def test_nothing_a_block_does_reaches_the_next():
+    with fresh_state():
+        first = observed()
+        disturb()
+    with fresh_state():
+        assert observed() == first
+
+
+def test_what_draws_without_a_seed_draws_other_numbers_than_the_outputs() -> None:
+    with fresh_state():
+        here = torch.rand(1).item(), random.random()
+    with fresh_state(WRITTEN):
+        written = torch.rand(1).item(), random.random()
+    assert here[0] != written[0]
+    assert here[1] != written[1]
+
+
+def disturb_and_fail() -> None:
+    with fresh_state():
+        disturb()
+        raise ZeroDivisionError
+
+
+def test_nothing_a_block_does_reaches_the_other_tests():
+    before, here = dict(os.environ), Path.cwd()
+    with pytest.raises(ZeroDivisionError):
+        disturb_and_fail()
+    assert (dict(os.environ), Path.cwd()) == (before, here)
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.is_grad_enabled()
+    assert not jaxtyping.config.jaxtyping_disable
+
+
+@pytest.mark.parametrize("way", ["_exit", "abort", "fork", "execv"])
+def test_there_is_no_way_out(way: str):
+    before = getattr(os, way)
+    with fresh_state(), pytest.raises(RuntimeError, match=r"^a block may not leave"):
+        getattr(os, way)(0)
+    assert getattr(os, way) is before
+
+
+def test_what_is_replaced_is_named_and_put_back():
+    forward, length = torch.nn.Linear.forward, builtins.len
+
+    def replace() -> None:
+        with nothing_left_behind():
+            torch.nn.Linear.forward = lambda self, x: x
+            builtins.len = lambda x: 0
+
+    with pytest.raises(LeftBehindError) as refused:
+        replace()
+    assert str(refused.value) == (
+        "this leaves builtins.len, torch.nn.modules.linear.Linear.forward replaced for "
+        "every block after it: put back what you patch"
+    )
+    assert torch.nn.Linear.forward is forward
+    assert len is builtins.len is length
+
+
+def test_an_error_of_the_block_comes_first():
+    softmax = torch.softmax
+
+    def fail() -> None:
+        with nothing_left_behind():
+            torch.softmax = None
+            raise KeyError("first")
+
+    with pytest.raises(KeyError, match="first"):
+        fail()
+    assert torch.softmax is softmax
+
+
+def test_who_puts_back_may_replace():
+    with nothing_left_behind():
+        kept = torch.nn.Linear.forward
+        torch.nn.Linear.forward = lambda self, x: x
+        torch.nn.Linear.forward = kept
+
+
+def test_another_function_of_pytorch_is_refused_too():
+    before = F.softmax
+    with (
+        pytest.raises(LeftBehindError, match=r"functional\.softmax replaced"),
+        nothing_left_behind(),
+    ):
+        F.softmax = F.log_softmax
+    assert F.softmax is before

@@ -1,0 +1,62 @@
+"""A chapter is begun whole or not at all, and is right as it was begun."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bookbinder.chapter import TEMPLATE, ChapterError, begin
+from bookbinder.check import page_problems
+from bookbinder.page import load_page
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    for name in (TEMPLATE, "docs/chapters/01-one.md", "mkdocs.yml", "docs/index.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / TEMPLATE, tmp_path / TEMPLATE)
+    (tmp_path / "docs/chapters/01-one.md").write_text("# One\n")
+    (tmp_path / "docs/index.md").write_text("| [One](chapters/01-one.md) | Why? |\n")
+    nav = "nav:\n  - I:\n      - One: chapters/01-one.md\n  - End: end.md\n"
+    (tmp_path / "mkdocs.yml").write_text(nav)
+    return tmp_path
+
+
+def test_a_chapter_gets_its_page_its_entry_and_its_row(book: Path) -> None:
+    begin(book, "Sinks: a second look", question="Where do heads look?")
+    page = (book / "docs/chapters/02-sinks-a-second-look.md").read_text()
+    assert page.startswith("# Sinks: a second look\n\nWhere do heads look?\n\n")
+    nav = yaml.safe_load((book / "mkdocs.yml").read_text())["nav"]
+    path = "chapters/02-sinks-a-second-look.md"
+    assert nav[0]["I"][1] == {"Sinks: a second look": path}
+    assert (
+        (book / "docs/index.md")
+        .read_text()
+        .endswith(f"| [Sinks: a second look]({path}) | Where do heads look? |\n")
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("", 'wanted a title: make chapter NAME="Attention sinks"'),
+        ("One", "NAME='One': docs/chapters/01-one.md is called so"),
+        ("A `b`", "NAME='A `b`': wanted words, without `"),
+    ],
+)
+def test_nothing_is_written_for_a_title_that_cannot_be(
+    book: Path, name: str, told: str
+) -> None:
+    before = {file: file.read_bytes() for file in book.rglob("*") if file.is_file()}
+    with pytest.raises(ChapterError) as refused:
+        begin(book, name)
+    assert str(refused.value) == told
+    assert before == {f: f.read_bytes() for f in book.rglob("*") if f.is_file()}
+
+
+def test_the_page_that_is_copied_is_right() -> None:
+    page = load_page(ROOT / TEMPLATE, ROOT)
+    assert page_problems(page, ROOT) == []

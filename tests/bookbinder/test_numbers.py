@@ -1,0 +1,84 @@
+"""Strong numbers are found in what the page has run, to the digits shown."""
+
+from pathlib import Path
+
+import pytest
+
+from bookbinder.numbers import number_problems
+from bookbinder.page import read_page
+
+RUN = """\
+# Title
+
+## Here
+
+{prose}
+
+```python
+print(0.5342, 98304, 12.5)
+```
+
+<!--pytest-codeblocks:expected-output-->
+```text
+0.5342 98304 12.5
+```
+
+## There
+
+```python
+steps = 1_500
+```
+
+Nothing.
+"""
+
+
+def unbacked(prose: str, front: str = "", root: Path = Path()) -> list[str]:
+    page = read_page(front + RUN.format(prose=prose), "page.md")
+    return [each.reason.partition(" stands")[0] for each in number_problems(page, root)]
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "The loss is 0.5342, or 0.53, or 53 %, or 53.4 %.",
+        "That is 98,304 of them, 98304 in all, and 12.5 each.",
+        "| loss | 0.534 |",
+        "In 2017, with PyTorch 2.13 and Python 3.11, in section 3.25, three of 8.",
+        "They [report 28.4 and 512](https://example.com) of their own.",
+        "The code `x = 1.25` and the formula $x = 1.25$ are not prose.",
+        "GPT-2 has 124M parameters, and arXiv:1706.03762 is a paper; so is #38094.",
+        "A slip of 2 or 3 of 10 is small: 0.5, 0.1.",
+    ],
+)
+def test_these_are_backed_or_nobody_asks(prose: str) -> None:
+    assert unbacked(prose) == []
+
+
+@pytest.mark.parametrize(
+    ("prose", "number"),
+    [
+        ("The loss is 0.5343.", "0.5343"),
+        ("The loss is 0.54.", "0.54"),
+        ("That is 54 %.", "54 %"),
+        ("That is 98,305 of them.", "98,305"),
+        ("| loss | 0.535 |", "0.535"),
+        ("It takes 1,500 steps.", "1,500"),  # under another heading
+        ("A figure (0.71) in brackets.", "0.71"),
+    ],
+)
+def test_these_stand_nowhere(prose: str, number: str) -> None:
+    assert unbacked(prose) == [number]
+
+
+def test_a_part_that_runs_nothing_looks_at_the_whole_page() -> None:
+    text = RUN.format(prose="") + "\n## Questions\n\nIt is 0.53, after 1,500 steps.\n"
+    assert list(number_problems(read_page(text, "page.md"), Path())) == []
+
+
+def test_front_matter_lists_the_rest_and_names_records(tmp_path: Path) -> None:
+    prose = "The largest is 65,504, and it took 48.25 s."
+    assert unbacked(prose) == ["65,504", "48.25"]
+    (tmp_path / "run.json").write_text('{"seconds": 48.2468}')
+    front = '---\nnumbers:\n  "65,504": by IEEE 754\nrecords: [run.json]\n---\n\n'
+    assert unbacked(prose, front, tmp_path) == []
