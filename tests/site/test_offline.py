@@ -32,7 +32,7 @@ def test_every_link_of_every_page_names_a_file_that_is_there(unpacked: Path) -> 
 
 
 @pytest.mark.browser
-def test_a_page_opens_from_a_disk_and_leads_on(
+def test_a_page_opens_from_a_disk_leads_on_and_searches(
     unpacked: Path, browser: Browser
 ) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 900})
@@ -49,6 +49,11 @@ def test_a_page_opens_from_a_disk_and_leads_on(
         page.locator(".md-footer__link--next").click()
         page.wait_for_url("**/07-padding/index.html")
         assert page.locator("h1").inner_text().startswith("Padding")
+        page.locator(".md-search__input").click()
+        page.keyboard.type("key_padding_mask")
+        page.locator(".md-search-result__link").first.click(timeout=20_000)
+        page.wait_for_url("file://*/**/index.html?h=*")
+        assert "key_padding_mask" in page.locator("article").inner_text()
     finally:
         page.close()
     assert problems == []

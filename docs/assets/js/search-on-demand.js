@@ -32,11 +32,22 @@
 
   const NativeWorker = Worker;
 
+  // No page from a disk may start a worker that is a file. There the file is a script,
+  // whose function the worker is made of: see src/bookbinder/publishing/offline.py.
+  async function start(address, ...rest) {
+    if (location.protocol !== "file:") return new NativeWorker(address, ...rest);
+    const script = Object.assign(document.createElement("script"), { src: address });
+    document.head.append(script);
+    await new Promise((loaded) => script.addEventListener("load", loaded));
+    const code = new Blob([`(${window.__worker})()`], { type: "text/javascript" });
+    return new NativeWorker(URL.createObjectURL(code), ...rest);
+  }
+
   window.Worker = class extends EventTarget {
     constructor(...given) {
       super();
-      this.started = wanted.then(() => {
-        const worker = new NativeWorker(...given);
+      this.started = wanted.then(async () => {
+        const worker = await start(...given);
         worker.onmessage = ({ data }) => this.dispatchEvent(new MessageEvent("message", { data }));
         return worker;
       });

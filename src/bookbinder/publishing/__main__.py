@@ -9,7 +9,7 @@ from bookbinder.publishing.notebooks import gather_notebooks
 from bookbinder.publishing.publish import publish
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main() -> None:
     """Run the command line; the exit status is 1 if the site cannot be finished."""
     parser = argparse.ArgumentParser(
         prog="python -m bookbinder.publishing", description=__doc__
@@ -19,17 +19,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--notebooks", type=Path, metavar="FOLDER", help="gather the notebooks here"
     )
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     root = Path(__file__).resolve().parents[3]
     try:
-        publish(options.site, root, archive=True, pdf=options.pdf)
+        book = load_book(root)
+        publish(options.site, root, book, archive=True, pdf=options.pdf)
         if options.notebooks:
-            gather_notebooks(options.site, load_book(root), options.notebooks)
+            gather_notebooks(options.site, book, options.notebooks)
     except (ValueError, RuntimeError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,7 +1,8 @@
-"""The pages of the book, in the order of its navigation, and their places."""
+"""The pages of the book in the order of its navigation, and where the book lives."""
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -10,9 +11,10 @@ import yaml
 
 from bookbinder.page import Page, load_page
 
-__all__ = ["Book", "Leaf", "load_book"]
+__all__ = ["Book", "Leaf", "folder_of", "load_book"]
 
-_HEADING = re.compile(r"^# (?P<title>.+)$")
+# It is written into commands and pages, so it has no quotes, blanks or the like.
+_ADDRESS = re.compile(r"https?://[\w.:/~%@+-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Leaf:
     """A page of the book.
 
     Args:
-        title: As the navigation has it, or the page's own.
+        title: As the navigation has it.
         part: The part of the book that it stands in, "" if in none.
         page: What the page's file says.
     """
@@ -44,63 +46,71 @@ class Leaf:
         """One word for the page, which no other page has: 06-no-peeking."""
         return self.folder.replace("/", "-").removeprefix("chapters-") or "index"
 
+    @property
+    def up(self) -> str:
+        """The way from the page's folder to the top of the site: ../../."""
+        return "../" * len(PurePosixPath(self.folder).parts)
+
     def file(self, site: Path) -> Path:
-        """The page's HTML in a built site."""
+        """Return the page's HTML in a built site."""
         return site / self.folder / "index.html"
 
 
 @dataclass(frozen=True)
 class Book:
-    """What the site is made of: its name, what it is about, its pages."""
+    """What the site is made of; ``site`` and ``repository`` are addresses, or ""."""
 
     name: str
     summary: str
     license: str
     leaves: tuple[Leaf, ...]
+    site: str = ""
+    repository: str = ""
 
 
 def folder_of(source: str) -> str:
-    """Give the folder of the site that a page's file, from ``docs``, is built into."""
+    """Return the folder of the site that a page's file, from ``docs``, becomes."""
     path = PurePosixPath(source).with_suffix("")
     folder = path.parent if path.name == "index" else path
     return "" if folder == PurePosixPath() else folder.as_posix()
 
 
-def load_book(root: Path) -> Book:
-    """Read the configuration of the site, and every page of it."""
+def load_book(root: Path, environment: Mapping[str, str] = os.environ) -> Book:
+    """Read the configuration of the site, and every page of its navigation.
+
+    The addresses come from ``SITE_URL`` and ``REPO_URL``, so that a fork's book leads
+    to the fork. A book that was built at home has neither, and leads nowhere.
+
+    Raises:
+        ValueError: If one of the two is no address.
+    """
     text = (root / "mkdocs.yml").read_text("utf-8")
     config: dict[str, Any] = yaml.load(text, Loader=_Loader)
-    leaves: list[Leaf] = []
-    listed = dict[str, tuple[str, str]]()
-    for part, title, source in _entries(config.get("nav", []), ""):
-        listed.setdefault(source, (part, title))
-    for file in (root / "docs").rglob("*.md"):
-        source = file.relative_to(root / "docs").as_posix()
-        # A page that is written to be found, and in no list, comes last.
-        part, title = listed.get(source, ("", ""))
-        page = load_page(file, root)
-        leaves.append(Leaf(title or _own_title(page), part, page))
-    order = [*listed]
-    leaves.sort(
-        key=lambda leaf: (
-            order.index(leaf.source) if leaf.source in listed else len(order),
-            leaf.source,
-        )
-    )
+    leaves = [
+        Leaf(title, part, load_page(root / "docs" / source, root))
+        for part, title, source in _entries(config["nav"], "")
+    ]
+    site, repository = (_address(environment, n) for n in ("SITE_URL", "REPO_URL"))
     return Book(
-        name=config["site_name"],
-        summary=config.get("site_description", ""),
-        license=config.get("copyright", ""),
-        leaves=tuple(leaves),
+        config["site_name"],
+        config["site_description"],
+        config["copyright"],
+        tuple(leaves),
+        f"{site}/" if site else "",
+        repository,
     )
+
+
+def _address(environment: Mapping[str, str], name: str) -> str:
+    url = environment.get(name, "").strip().rstrip("/")
+    if url and not _ADDRESS.fullmatch(url):
+        raise ValueError(f"{name}={url}: wanted an address, https://...")
+    return url
 
 
 def _entries(nav: Any, part: str) -> Iterator[tuple[str, str, str]]:
-    """Give part, title and file of each page that the navigation lists."""
+    """Return part, title and file of each page that the navigation lists."""
     for entry in nav:
-        if isinstance(entry, str):
-            yield part, "", entry
-            continue
         for title, below in entry.items():
             if isinstance(below, str):
                 yield part, title, below
@@ -108,17 +118,12 @@ def _entries(nav: Any, part: str) -> Iterator[tuple[str, str, str]]:
                 yield from _entries(below, title)
 
 
-def _own_title(page: Page) -> str:
-    found = (_HEADING.match(line) for line in page.lines)
-    return next((each["title"] for each in found if each), page.path)
-
-
 class _Loader(yaml.SafeLoader):
     """Read a configuration, leaving out what an engine would look up or import."""
 
 
 def _nothing(loader: yaml.Loader, suffix: str, node: yaml.Node) -> None:
-    """Give nothing for a value that is not written out."""
+    """Return nothing for a value that is not written out."""
 
 
 _Loader.add_multi_constructor("", _nothing)

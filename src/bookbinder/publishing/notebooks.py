@@ -6,49 +6,41 @@ namespace: the tests run it without what came before.
 """
 
 import ast
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import quote, urlsplit
 
-from bookbinder.publishing.addresses import Addresses
-from bookbinder.publishing.book import Book, Leaf
-from bookbinder.publishing.passages import Passage, linked
-from bookbinder.publishing.twins import place_in_site
-from bookbinder.writing import write_whole
+import nbformat
+from nbformat.v4 import (
+    new_code_cell,
+    new_markdown_cell,
+    new_notebook,
+    new_output,
+)
+
 from bookbinder.page import Block, Page
+from bookbinder.publishing.book import Book, Leaf
+from bookbinder.publishing.twins import Passage, linked, place_in_site
 from bookbinder.running.figures import figures_folder
+from bookbinder.writing import write_whole
 
-__all__ = ["ANEW", "NOTEBOOK", "SETUP", "gather_notebooks", "notebook", "notebook_name"]
+__all__ = ["ANEW", "NOTEBOOK", "SETUP", "colab_address", "gather_notebooks", "notebook"]
 
 NOTEBOOK = "notebook.ipynb"
-
 # Tags, by which the cells that are not on the page can be told.
 SETUP, ANEW = "setup", "starts-anew"
 
-_RESET = "%reset -f"
 _PACKAGE = "tested_transformer"
-# What a page may import beside the library, and how it is asked for.
-_EXTRAS = {
-    "matplotlib": "plots",
-    f"{_PACKAGE}.plots": "plots",
-    "jax": "jax",
-    "flax": "jax",
-    "tokenizers": "bpe",
-}
+# What comes with the library, and what a module of it wants besides.
+_INSTALLED = {_PACKAGE, "torch", "jaxtyping", "safetensors", "rich"}
+_WANTS = {f"{_PACKAGE}.plots": "matplotlib"}
 _CHECKOUT = "tested-transformer-book"
-
-Cell = dict[str, Any]
-
-
-def notebook_name(leaf: Leaf) -> str:
-    """Give the path of a page's notebook on the branch of notebooks."""
-    return f"{leaf.folder or 'index'}.ipynb"
 
 
 def notebook(
-    leaf: Leaf, parts: list[Passage], book: Book, home: Addresses, root: Path, ref: str
+    leaf: Leaf, parts: list[Passage], book: Book, root: Path, ref: str = ""
 ) -> str:
     """Write the notebook of a page.
 
@@ -56,29 +48,30 @@ def notebook(
         leaf: The page.
         parts: Its passages.
         book: The book that it is from.
-        home: Where the book lives.
         root: The repository.
         ref: The commit to install the library from, "" for the newest.
     """
-    cells = [_setup(leaf.page, home, ref), *_cells(leaf, parts, home, root)]
-    where = f"[{book.name}]({home.site})" if home.site else book.name
-    cells.append(_prose(f"*From {where}. {book.license}*"))
+    setup = new_code_cell(_setup(leaf.page, book, ref), metadata={"tags": [SETUP]})
+    where = f"[{book.name}]({book.site})" if book.site else book.name
+    end = new_markdown_cell(f"*From {where}. {book.license}*")
+    cells: list[Any] = [setup, *_cells(leaf, parts, book, root), end]
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
-    content = {
-        "cells": cells,
-        "metadata": {
-            "kernelspec": {
-                "display_name": "Python 3",
-                "language": "python",
-                "name": "python3",
-            },
-            "language_info": {"name": "python"},
-        },
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
-    return json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    python = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    metadata = {"kernelspec": python, "language_info": {"name": "python"}}
+    return nbformat.writes(new_notebook(cells=cells, metadata=metadata)) + "\n"
+
+
+def colab_address(leaf: Leaf, book: Book) -> str:
+    """Return the address that opens a notebook in Colab, which reads GitHub alone.
+
+    The workflow of the site writes the notebooks to a branch of that name.
+    """
+    parts = urlsplit(book.repository)
+    if parts.netloc != "github.com":
+        return ""
+    path = f"{parts.path.strip('/')}/blob/notebooks/{quote(_on_branch(leaf))}"
+    return f"https://colab.research.google.com/github/{path}"
 
 
 def gather_notebooks(site: Path, book: Book, folder: Path) -> None:
@@ -86,145 +79,103 @@ def gather_notebooks(site: Path, book: Book, folder: Path) -> None:
     for leaf in book.leaves:
         if leaf.page.blocks:
             content = (leaf.file(site).parent / NOTEBOOK).read_bytes()
-            write_whole(folder / notebook_name(leaf), content)
+            write_whole(folder / _on_branch(leaf), content)
 
 
-def _cells(
-    leaf: Leaf, parts: list[Passage], home: Addresses, root: Path
-) -> Iterator[Cell]:
-    """Give the cells of a page, prose joined to what it stands beside."""
-    page = leaf.page
-    blocks = {block.line: block for block in page.blocks}
-    anew = {chain.line for chain in page.chains[1:]}
-    drawings = _drawings(page, root)
+def _on_branch(leaf: Leaf) -> str:
+    return f"{leaf.folder or 'index'}.ipynb"
+
+
+def _cells(leaf: Leaf, parts: list[Passage], book: Book, root: Path) -> Iterator[Any]:
+    """Return the cells of a page, prose joined to what it stands beside."""
+    blocks = {block.line: block for block in leaf.page.blocks}
+    anew = {chain.line for chain in leaf.page.chains[1:]}
+    drawings = _drawings(leaf.page, root)
 
     def address(target: str) -> str:
-        place, _, fragment = target.partition("#")
+        path, mark, fragment = target.partition("#")
         if "://" in target:
             return target
-        if not home.site or not place:
-            # Headings of a notebook have other anchors, or none.
-            return ""
-        where = f"{home.site}{place_in_site(leaf, place)}"
-        return f"{where}#{fragment}" if fragment else where
+        if not book.site or not path:
+            return ""  # Headings of a notebook have other anchors, or none.
+        return f"{book.site}{place_in_site(leaf, path)}{mark}{fragment}"
 
     prose: list[str] = []
-    for part in parts:
-        if part.kind == "run":
+    for part in [*parts, None]:
+        if part is None or part.kind == "run":
             if prose:
-                yield _prose("\n\n".join(prose))
+                yield new_markdown_cell("\n\n".join(prose))
             prose = []
-            block = blocks[part.line]
+        if part is None or part.kind == "output":
+            continue
+        if part.kind == "run":
             if part.line in anew:
-                yield _code(_RESET, tags=[ANEW])
-            yield _code(block.code, outputs=_outputs(block, drawings))
+                yield new_code_cell("%reset -f", metadata={"tags": [ANEW]})
+            block = blocks[part.line]
+            outputs = [*_outputs(block), *drawings.get(part.line, [])]
+            yield new_code_cell(block.code.removesuffix("\n"), outputs=outputs)
         elif part.kind == "prose":
-            text = linked(_without_pictures(part.text), address)
-            prose += [text] if text.strip() else []
-        elif part.kind == "shown":
-            prose.append(part.markdown())
-    if prose:
-        yield _prose("\n\n".join(prose))
+            # Pictures stand with the blocks that draw them.
+            lines = [each for each in part.text.split("\n") if each[:2] != "!["]
+            text = linked("\n".join(lines).strip("\n"), address)
+            prose += [text] if text else []
+        else:
+            prose.append(part.text)
 
 
-def _setup(page: Page, home: Addresses, ref: str) -> Cell:
+def _outputs(block: Block) -> list[Any]:
+    return [new_output("stream", text=block.output.text)] if block.output else []
+
+
+def _drawings(page: Page, root: Path) -> dict[int, list[Any]]:
+    """Return the pictures that each block draws, by the block's line."""
+    drawings: dict[int, list[Any]] = {}
+    for image in page.images:
+        name = PurePosixPath(image.target).name
+        above = [block for block in page.blocks if block.line < image.line]
+        naming = [block for block in page.blocks if f'"{name}"' in block.code]
+        block = [*above, *naming][-1]
+        drawing = (figures_folder(page, root) / name).read_text("utf-8")
+        # A cell shows an element, not a document: no prolog.
+        svg = drawing[drawing.index("<svg") :]
+        data = {"image/svg+xml": svg, "text/plain": image.alt}
+        output = new_output("display_data", data=data)
+        drawings.setdefault(block.line, []).append(output)
+    return drawings
+
+
+def _setup(page: Page, book: Book, ref: str) -> str:
     """Write the cell that installs what the page imports.
 
     A page that reads results or models out of the repository gets a copy of that, too.
     """
-    extras, packages = _imports(page)
-    wanted = f"[{','.join(extras)}]" if extras else ""
-    if not home.repository:
-        lines = [
-            "# This copy of the book does not know where its repository is. In a clone",
-            f'# of it, install the library: pip install ".{wanted}"',
-        ]
-        lines += [f"%pip install --quiet {' '.join(packages)}"] if packages else []
-        return _code("\n".join(lines), tags=[SETUP])
-    url = f"git+{home.repository}" + (f"@{ref}" if ref else "")
-    library = f'"tested-transformer{wanted} @ {url}"'
-    lines = [" ".join(["%pip install --quiet", library, *packages])]
+    packages = " ".join(_packages(page))
+    if not book.repository:
+        return (
+            "# This copy of the book does not know where its repository is. In a clone"
+            f"\n# of it, install the library: pip install . {packages}".rstrip()
+        )
+    at = f"@{ref}" if ref else ""
+    library = f'"tested-transformer @ git+{book.repository}{at}"'
+    lines = [f"%pip install --quiet {library} {packages}".rstrip()]
     if any("__file__" in block.code for block in page.blocks):
         checkout = f" && git -C {_CHECKOUT} checkout --quiet {ref}" if ref else ""
         lines += [
             "# This page reads results that the repository keeps.",
-            f"!git clone --quiet {home.repository} {_CHECKOUT}{checkout}",
+            f"!git clone --quiet {book.repository} {_CHECKOUT}{checkout}",
             f'__import__("sys").path.insert(0, "{_CHECKOUT}/src")',
         ]
-    return _code("\n".join(lines), tags=[SETUP])
+    return "\n".join(lines)
 
 
-def _imports(page: Page) -> tuple[list[str], list[str]]:
-    """Give the extras of the library, and the other packages, that a page imports."""
-    extras: set[str] = set()
-    packages: set[str] = set()
-    importing = (block for block in page.blocks if "import" in block.code)
-    for block in importing:
+def _packages(page: Page) -> list[str]:
+    """Return the packages that a page imports and that do not come with the library."""
+    names: set[str] = set()
+    for block in page.blocks:
         for node in ast.walk(ast.parse(block.code)):
-            names: list[str] = []
             if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                names = [node.module]
-            for name in names:
-                top = name.partition(".")[0]
-                extra = _EXTRAS.get(name) or _EXTRAS.get(top)
-                known = {_PACKAGE, "torch", "jaxtyping", "safetensors", "rich"}
-                if extra:
-                    extras.add(extra)
-                elif top not in known | sys.stdlib_module_names:
-                    packages.add(top.replace("_", "-"))
-    return sorted(extras), sorted(packages)
-
-
-def _drawings(page: Page, root: Path) -> dict[int, list[tuple[str, str]]]:
-    """Give for each block the pictures it draws, each as its text and its SVG."""
-    drawings: dict[int, list[tuple[str, str]]] = {}
-    for image in page.images:
-        name = PurePosixPath(image.target).name
-        file = figures_folder(page, root) / name
-        above = [block for block in page.blocks if block.line < image.line]
-        naming = [block for block in page.blocks if f'"{name}"' in block.code]
-        block = [*above, *naming][-1]
-        drawing = file.read_text("utf-8")
-        # A cell shows an element, not a document: no prolog.
-        svg = drawing[drawing.index("<svg") :]
-        drawings.setdefault(block.line, []).append((image.alt, svg))
-    return drawings
-
-
-def _outputs(block: Block, drawings: dict[int, list[tuple[str, str]]]) -> list[Cell]:
-    outputs: list[Cell] = []
-    if block.output:
-        text = _lines(block.output.text)
-        outputs.append({"name": "stdout", "output_type": "stream", "text": text})
-    for alt, svg in drawings.get(block.line, []):
-        data = {"image/svg+xml": _lines(svg), "text/plain": _lines(alt)}
-        outputs.append({"data": data, "metadata": {}, "output_type": "display_data"})
-    return outputs
-
-
-def _without_pictures(text: str) -> str:
-    """Leave out the lines of pictures: they stand with the blocks that draw them."""
-    lines = (line for line in text.split("\n") if not line.startswith("!["))
-    return "\n".join(lines).strip("\n")
-
-
-def _prose(text: str) -> Cell:
-    return {"cell_type": "markdown", "metadata": {}, "source": _lines(text)}
-
-
-def _code(
-    code: str, *, tags: list[str] | None = None, outputs: list[Cell] | None = None
-) -> Cell:
-    return {
-        "cell_type": "code",
-        "execution_count": None,
-        "metadata": {"tags": tags} if tags else {},
-        "outputs": outputs or [],
-        "source": _lines(code.removesuffix("\n")),
-    }
-
-
-def _lines(text: str) -> list[str]:
-    return text.splitlines(keepends=True)
+                names.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                names.add(node.module or "")
+    tops = {_WANTS.get(name, name.partition(".")[0]) for name in names}
+    return sorted(tops - _INSTALLED - sys.stdlib_module_names)

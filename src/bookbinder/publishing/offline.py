@@ -1,17 +1,20 @@
-"""The whole site as one archive, which reads from a disk as it does from a server.
+"""The whole site as one archive, which reads and is searched from a disk.
 
 A browser that opens a file is given a folder where a link names one, so links name the
-page in it. Files are sorted and bear one date: the same site makes the same archive.
+page in it; and it lets no page read another file but as a script, so the index of the
+search and the script that reads it become such. Files are sorted and bear one date: the
+same site makes the same archive.
 """
 
+import json
 import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from bookbinder.writing import write_whole
+from bookbinder.publishing.book import Book
 
-__all__ = ["ARCHIVE", "archive", "from_disk"]
+__all__ = ["ARCHIVE", "from_disk", "write_archive"]
 
 ARCHIVE = "tested-transformer-book.zip"
 
@@ -28,40 +31,27 @@ _OFFERS = re.compile(r',? <a href="[\w-]+\.(?:zip|pdf)">[^<]*</a>')
 _LEFT_OUT = ("404.html", "sitemap.xml", "sitemap.xml.gz", "_headers")
 
 _READ_ME = """\
-{name}
+{book.name}
 
-Open index.html. Everything but two things works from a disk: the search, and the
-model that runs in chapter 20, want the pages served. Any static server does:
+Open index.html. Everything works from a disk but the model that runs in chapter 20: it
+wants the pages served. Any static server does:
 
     python -m http.server --bind 127.0.0.1 8000
 
 and then http://127.0.0.1:8000 in a browser.
 
-{license}
+{book.license}
 """
 
 
-def archive(site: Path, name: str, license: str) -> bytes:
-    """Put a finished site into an archive.
-
-    Args:
-        site: The folder of the site.
-        name: The name of the book.
-        license: The terms that it comes under.
-    """
-    from io import BytesIO
-
-    buffer = BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
-        for path, data in [
-            *_files(site),
-            ("read-me.txt", _READ_ME.format(name=name, license=license).encode()),
-        ]:
+def write_archive(site: Path, book: Book) -> None:
+    """Put a finished site into an archive beside its home page."""
+    read_me = _READ_ME.format(book=book).encode()
+    with zipfile.ZipFile(site / ARCHIVE, "w", compresslevel=9) as packed:
+        for path, data in [*_files(site), ("read-me.txt", read_me)]:
             entry = zipfile.ZipInfo(f"{_TOP}/{path}", _DATE)
             entry.external_attr = 0o100644 << 16
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            packed.writestr(entry, data)
-    return buffer.getvalue()
+            packed.writestr(entry, data, zipfile.ZIP_DEFLATED)
 
 
 def _files(site: Path) -> Iterator[tuple[str, bytes]]:
@@ -72,10 +62,22 @@ def _files(site: Path) -> Iterator[tuple[str, bytes]]:
         data = file.read_bytes()
         if file.suffix == ".html":
             data = _OFFERS.sub("", from_disk(data.decode())).encode()
-        yield path, data
-        if path == "search/search_index.json":
+        elif path == "search/search_index.json":
+            index = json.loads(data)
+            for entry in index["docs"]:
+                folder, mark, anchor = entry["location"].partition("#")
+                entry["location"] = f"{folder}index.html{mark}{anchor}"
+            data = json.dumps(index, ensure_ascii=False).encode()
             # The theme asks for this one where it may not read the other.
             yield "search/search_index.js", b"var __index = " + data
+        elif path.startswith("assets/javascripts/workers/") and file.suffix == ".js":
+            # docs/assets/js/search-on-demand.js makes a worker of it in a page.
+            data = (
+                b"function __worker() {"
+                + data
+                + b"\n}\nif (!self.document) __worker();"
+            )
+        yield path, data
 
 
 def from_disk(html: str) -> str:
@@ -88,8 +90,3 @@ def from_disk(html: str) -> str:
         return link["start"] + (f"{path}index.html" if path.endswith("/") else path)
 
     return _HREF.sub(named, _PRELOAD.sub("", html))
-
-
-def write_archive(site: Path, name: str, license: str) -> None:
-    """Put the archive of a site beside its home page."""
-    write_whole(site / ARCHIVE, archive(site, name, license))

@@ -20,10 +20,10 @@ __all__ = ["one_document", "print_book"]
 STYLE = Path(__file__).with_name("print.css")
 
 _ARTICLE = re.compile(r"<article\b[^>]*>(?P<inside>.*)</article>", re.DOTALL)
-_STYLESHEETS = re.compile(r'<link rel="stylesheet" href="(?P<path>[^"]+)">')
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_PERMALINK = re.compile(r'<a class="headerlink".*?</a>', re.DOTALL)
-_SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
+_STYLESHEETS = re.compile(r'<link rel="stylesheet" href="(?P<path>[^":]+)">')
+_USELESS = re.compile(
+    r'<!--.*?-->|<a class="headerlink".*?</a>|<script\b.*?</script>', re.DOTALL
+)
 # Where an element is named, and where it is spoken of by its name.
 _NAMED = re.compile(
     r'(?P<start>\s(?:id|for|name|aria-labelledby|aria-describedby|xlink:href|href)=")'
@@ -31,6 +31,7 @@ _NAMED = re.compile(
 )
 _PAINTED = re.compile(r"url\(#(?P<name>[^)]+)\)")
 
+_EDGE = "18mm"
 _FOOTER = (
     '<div style="width: 100%; text-align: center; font: 8pt sans-serif; color: #555">'
     '<span class="pageNumber"></span></div>'
@@ -38,36 +39,26 @@ _FOOTER = (
 
 
 def print_book(site: Path, book: Book) -> bytes:
-    """Print a built site.
-
-    Args:
-        site: The folder of the site.
-        book: The book, in whose order it is printed.
+    """Print a built site in the order of the book.
 
     Raises:
         NoChromiumError: If there is no browser to print it.
     """
     # Beside the site's own files, so that its stylesheets and fonts are found.
     with TemporaryDirectory(dir=site, prefix="print-") as folder:
-        document = Path(folder) / "index.html"
-        document.write_text(one_document(site, book), "utf-8")
+        Path(folder, "index.html").write_text(one_document(site, book), "utf-8")
         shutil.copy(STYLE, folder)
         with served(site) as address, chromium() as browser:
             # Nothing on paper acts, and what a page says without scripts is printed.
             page = browser.new_context(java_script_enabled=False).new_page()
-            page.goto(f"{address}{document.parent.name}/", wait_until="load")
+            page.goto(f"{address}{Path(folder).name}/", wait_until="load")
             return page.pdf(
                 format="A4",
                 print_background=True,
                 display_header_footer=True,
                 header_template="<span></span>",
                 footer_template=_FOOTER,
-                margin={
-                    "top": "18mm",
-                    "bottom": "20mm",
-                    "left": "18mm",
-                    "right": "18mm",
-                },
+                margin={"top": _EDGE, "bottom": _EDGE, "left": _EDGE, "right": _EDGE},
                 outline=True,
                 tagged=True,
             )
@@ -75,20 +66,16 @@ def print_book(site: Path, book: Book) -> bytes:
 
 def one_document(site: Path, book: Book) -> str:
     """Put the pages of a built site into one HTML document, one folder below it."""
-    home = (site / "index.html").read_text("utf-8")
     styles = dict.fromkeys(
-        posixpath.join("..", posixpath.normpath(posixpath.join(leaf.folder, path)))
+        posixpath.normpath(posixpath.join("..", leaf.folder, path))
         for leaf in book.leaves
         for path in _STYLESHEETS.findall(leaf.file(site).read_text("utf-8"))
-        if "://" not in path
     )
-    links = "".join(f'<link rel="stylesheet" href="{path}">' for path in styles)
+    links = [f'<link rel="stylesheet" href="{path}">' for path in [*styles, STYLE.name]]
     articles = "".join(_article(leaf, book, site) for leaf in book.leaves)
-    language = re.search(r'<html lang="([^"]+)"', home)
     return (
-        f'<!doctype html><html lang="{language[1] if language else "en"}"><head>'
-        f'<meta charset="utf-8"><title>{escape(book.name)}</title>{links}'
-        f'<link rel="stylesheet" href="{STYLE.name}"></head>'
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f"<title>{escape(book.name)}</title>{''.join(links)}</head>"
         '<body dir="ltr" data-md-color-scheme="default">'
         f"{_contents(book)}{articles}</body></html>"
     )
@@ -111,27 +98,22 @@ def _contents(book: Book) -> str:
 
 
 def _article(leaf: Leaf, book: Book, site: Path) -> str:
+    """Return a page's article, its names and links made those of one document."""
     found = _ARTICLE.search(leaf.file(site).read_text("utf-8"))
-    inside = found["inside"] if found else ""
-    for useless in (_COMMENT, _PERMALINK, _SCRIPT):
-        inside = useless.sub("", inside)
+    inside = _USELESS.sub("", found["inside"] if found else "")
     inside = inside.replace("<details", "<details open")
     places = {other.folder: other.name for other in book.leaves}
 
-    def renamed(value: str, link: bool) -> str:
-        if not link:
-            return " ".join(f"{leaf.name}--{name}" for name in value.split())
-        if "://" in value:
-            return value
-        path, _, fragment = value.partition("#")
-        folder = posixpath.normpath(posixpath.join(leaf.folder, path)) if path else None
-        name = leaf.name if folder is None else places.get(folder.lstrip("."))
-        if name is None:
-            return value  # a file of the site
-        return f"#{name}--{fragment}" if fragment else f"#{name}"
-
     def named(found: re.Match[str]) -> str:
-        value = renamed(found["value"], "href" in found["start"])
+        value = found["value"]
+        if "href" not in found["start"]:
+            value = " ".join(f"{leaf.name}--{name}" for name in value.split())
+        elif "://" not in value:
+            path, mark, fragment = value.partition("#")
+            folder = posixpath.normpath(posixpath.join(leaf.folder, path or "."))
+            # What is no page is a file of the site.
+            if name := places.get(folder.removeprefix(".")):
+                value = f"#{name}--{fragment}" if mark else f"#{name}"
         return f'{found["start"]}{value}"'
 
     inside = _NAMED.sub(named, inside)

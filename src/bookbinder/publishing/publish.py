@@ -1,35 +1,37 @@
-"""Add to a built site all that a reader takes away from it."""
+"""Add to a built site all that a reader takes away from it, in this order."""
 
-import os
-from html import escape
+from collections.abc import Mapping
 from pathlib import Path
 
-from bookbinder.copying.files import write_standalone_files
-from bookbinder.publishing import verified
-from bookbinder.publishing.addresses import Addresses
+import markdown
+
 from bookbinder.publishing.book import Book, Leaf, load_book
-from bookbinder.publishing.feet import SiteError, foot, with_foot
+from bookbinder.publishing.code_blocks import SiteError, with_code_blocks
+from bookbinder.publishing.foot import CHECKED, foot
+from bookbinder.publishing.headers import write_headers
 from bookbinder.publishing.notebooks import NOTEBOOK, notebook
 from bookbinder.publishing.offline import ARCHIVE, write_archive
-from bookbinder.publishing.passages import Passage, passages
-from bookbinder.publishing.policy import write_headers
-from bookbinder.publishing.records import foundations, fresh_record
-from bookbinder.publishing.shapes import with_whole_shapes
-from bookbinder.publishing.sizes import with_sizes
+from bookbinder.publishing.records import Record, foundations, fresh_record
+from bookbinder.publishing.standalone import write_standalone_files
 from bookbinder.publishing.trimming import trim
-from bookbinder.publishing.twins import TWIN, twin, written_out
+from bookbinder.publishing.twins import TWIN, llms, passages, twin
 from bookbinder.writing import write_whole
 
-__all__ = ["PDF", "publish"]
+__all__ = ["PLACE", "publish"]
 
 INDEX = "llms.txt"
 PDF = "tested-transformer-book.pdf"
+# In place of this paragraph the page about checks has the records of the build.
+PLACE = "The records of this build stand here once the site is published."
+
+Records = Mapping[str, Record | None]
+"""The fresh record of each page, by the page's file."""
 
 
 def publish(
     site: Path,
     root: Path,
-    home: Addresses | None = None,
+    book: Book | None = None,
     *,
     archive: bool = False,
     pdf: bool = False,
@@ -39,37 +41,36 @@ def publish(
     Args:
         site: The folder of the site.
         root: The repository that it was built from.
-        home: Where the book lives; as the environment says, unless it is given.
+        book: Its pages and addresses; those of the repository, unless they are given.
         archive: Whether to put the whole into an archive, too.
         pdf: Whether to print the whole, too, which wants Chromium.
 
     Raises:
         SiteError: If the site is not that of these pages.
     """
-    home = home or Addresses.from_environment(os.environ)
-    book = load_book(root)
+    book = book or load_book(root)
     standing_on = foundations(root)
     records = {
         leaf.source: fresh_record(root, leaf.page, standing_on) for leaf in book.leaves
     }
     parts = {leaf.source: list(passages(leaf.page, root)) for leaf in book.leaves}
-    pages = {
-        leaf.source: _page(leaf, book, site, records, home, _whole(leaf, archive, pdf))
-        for leaf in book.leaves
-    }
-    for leaf in book.leaves:
-        record = records[leaf.source]
-        folder = leaf.file(site).parent
-        passed = _filled(leaf, parts[leaf.source], book, records)
-        write_whole(folder / TWIN, twin(leaf, passed))
+    table = _table(book, records)
+    offers = [("as Markdown", INDEX)]
+    offers += [("to read offline", ARCHIVE)] if archive else []
+    offers += [("to print", PDF)] if pdf else []
+    # All of them before any is written: an error leaves the site as it was.
+    pages = [_page(leaf, book, site, records, table, offers) for leaf in book.leaves]
+    for leaf, html in zip(book.leaves, pages, strict=True):
+        folder, passed = leaf.file(site).parent, parts[leaf.source]
+        write_whole(folder / TWIN, twin(leaf, passed).replace(PLACE, table))
         if leaf.page.blocks:
+            record = records[leaf.source]
             # What a run has verified is installed as it was then.
             ref = record.commit if record and not record.changed else ""
-            content = notebook(leaf, parts[leaf.source], book, home, root, ref)
-            write_whole(folder / NOTEBOOK, content)
-        write_whole(leaf.file(site), pages[leaf.source])
-    write_whole(site / INDEX, written_out(book, parts, home))
-    write_standalone_files(site, root)
+            write_whole(folder / NOTEBOOK, notebook(leaf, passed, book, root, ref))
+        write_whole(leaf.file(site), html)
+    write_whole(site / INDEX, llms(book, parts))
+    write_standalone_files(site, root, book)
     if pdf:
         # It asks for a browser, which not everyone has.
         from bookbinder.publishing.printing import print_book
@@ -78,51 +79,50 @@ def publish(
     trim(site)
     write_headers(site)
     if archive:
-        write_archive(site, book.name, book.license)
+        write_archive(site, book)
 
 
 def _page(
     leaf: Leaf,
     book: Book,
     site: Path,
-    records: verified.Records,
-    home: Addresses,
-    extra: str,
+    records: Records,
+    table: str,
+    offers: list[tuple[str, str]],
 ) -> str:
-    file = leaf.file(site)
+    """Return the HTML of a page with all that is put into it."""
+    file, where = leaf.file(site), leaf.page.path
     if not file.is_file():
-        raise SiteError(f"{leaf.page.path}: the site has no {file}: build it anew")
-    html = file.read_text("utf-8")
-    if leaf.source == verified.PAGE:
-        place = f"<p>{escape(verified.BEFORE)}</p>"
-        if html.count(place) != 1:
-            reason = f"wanted once, as a paragraph: {verified.BEFORE}"
-            raise SiteError(f"{leaf.page.path}: {reason}")
-        html = html.replace(place, place + verified.as_html(book, records))
+        raise SiteError(f"{where}: the site has no {file}: build it anew")
+    before, end, after = file.read_text("utf-8").partition("</article>")
+    if not end or " foot" in after.partition("</footer>")[0]:
+        raise SiteError(f"{where}: wanted a page without a foot: build the site anew")
+    if leaf.source == CHECKED:
+        made = markdown.markdown(table, extensions=["tables"])
+        # In a frame, as the theme/ gives one to every table of a page.
+        made = made.replace("<table>", '<div class="table"><table>')
+        made = made.replace("</table>", "</table></div>")
+        made = f'<section class="published">{made}</section>'
+        before = before.replace(f"<p>{PLACE}</p>", made)
     record = records[leaf.source]
-    html = with_foot(html, leaf, record, foot(leaf, record, home, extra))
-    return with_sizes(with_whole_shapes(html))
+    links = ", ".join(f'<a href="{name}">{words}</a>' for words, name in offers)
+    whole = "" if leaf.folder else f"<p>The whole book to take away: {links}.</p>"
+    html = with_code_blocks(before, leaf, record)
+    return f"{html}{end}{foot(leaf, record, book, whole)}{after}"
 
 
-def _filled(
-    leaf: Leaf, parts: list[Passage], book: Book, records: verified.Records
-) -> list[Passage]:
-    """Give the passages of a page, the table of this build in its place."""
-    if leaf.source != verified.PAGE:
-        return parts
-    filled = f"{verified.BEFORE}\n\n{verified.as_markdown(book, records)}"
-    return [
-        Passage(p.kind, p.text.replace(verified.BEFORE, filled), p.line) for p in parts
+def _table(book: Book, records: Records) -> str:
+    """Return the records of a build as a table, for the page about checks."""
+    found = [record for record in records.values() if record]
+    lines = [
+        f"{len(found)} of {len(book.leaves)} pages are verified in this build.",
+        "",
+        "| page | blocks run | outputs compared | source lines | verified |",
+        "|---|---:|---:|---:|---|",
     ]
-
-
-def _whole(leaf: Leaf, archive: bool, pdf: bool) -> str:
-    """Say on the home page how to take the whole book away."""
-    if leaf.folder:
-        return ""
-    links = [f'<a href="{INDEX}">as Markdown</a>']
-    if archive:
-        links.append(f'<a href="{ARCHIVE}">to read offline</a>')
-    if pdf:
-        links.append(f'<a href="{PDF}">to print</a>')
-    return f"<p>The whole book to take away: {', '.join(links)}.</p>"
+    for leaf in book.leaves:
+        if leaf.page.blocks and (record := records[leaf.source]):
+            link = f"[{leaf.title}](../{leaf.folder})"
+            numbers = f"{record.blocks} | {record.outputs} | {record.lines}"
+            lines.append(f"| {link} | {numbers} | {record.date} |")
+    return "\n".join(lines if found else lines[:1])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bookbinder.publishing import verified
+from bookbinder.publishing.publish import PLACE
 
 CHAPTER = """\
 ---
@@ -14,7 +14,6 @@ search:
 
 # Sums
 
-<!-- given: "two numbers": a sum has two sides -->
 How do you add two numbers? Ask the [home page](../index.md#why), or read [on](#more).
 
 ```python
@@ -57,6 +56,7 @@ import math
 print(math.pi > 3)
 ```
 
+<!-- within 5% -->
 <!--pytest-codeblocks:expected-output-->
 ```text
 True
@@ -106,7 +106,7 @@ nav:
   - Home: index.md
   - I. Sums:
       - Sums: chapters/01-sums.md
-  - Verified: verified.md
+  - Checked: how-this-book-is-checked.md
 markdown_extensions:
   - toc:
       slugify: !!python/object/apply:pymdownx.slugs.slugify
@@ -135,7 +135,8 @@ ARTICLE = """\
     if a &lt; 0:
         a = -a
         return b - a
-    return a + b</code></pre></div>
+    return a + b
+</code></pre></div>
 <div class="language-python highlight"><pre><code>add(-1, 5)</code></pre></div>
 <h2 id="more">More</h2>
 <figure><svg aria-labelledby="t"><title id="t">Sum</title><path id="p"/>\
@@ -143,6 +144,15 @@ ARTICLE = """\
 <div class="language-python highlight"><pre><code>math.pi</code></pre></div>
 <details class="solution"><summary>Solution</summary></details>
 """
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    """Write files into a folder."""
+    for name, text in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8")
+    return folder
 
 
 @pytest.fixture
@@ -153,15 +163,11 @@ def root(tmp_path: Path) -> Path:
         "constraints.txt": "torch==2.13.0\n",
         "src/tested_transformer/adding.py": LIBRARY,
         "docs/index.md": HOME,
-        "docs/verified.md": f"# Verified\n\nWho says so?\n\n{verified.BEFORE}\n",
+        "docs/how-this-book-is-checked.md": f"# Checked\n\nWho says so?\n\n{PLACE}\n",
         "docs/chapters/01-sums.md": CHAPTER,
         "docs/assets/figures/01-sums/total.svg": SVG,
     }
-    for name, text in files.items():
-        file = tmp_path / "repository" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, "utf-8")
-    return tmp_path / "repository"
+    return write(tmp_path / "repository", files)
 
 
 @pytest.fixture
@@ -169,17 +175,11 @@ def site(tmp_path: Path) -> Path:
     """What an engine made of it."""
     articles = {
         "": '<h1 id="the-book">The Book</h1><h2 id="why">Why</h2>',
-        "chapters/01-sums": ARTICLE,
-        "verified": f"<h1>Verified</h1><p>{verified.BEFORE}</p>",
+        "chapters/01-sums/": ARTICLE,
+        "how-this-book-is-checked/": f"<h1>Checked</h1><p>{PLACE}</p>",
     }
-    folder = tmp_path / "site"
+    files = {"404.html": "gone", "assets/book.css": "p { color: red; }\n"}
     for name, article in articles.items():
-        file = folder / name / "index.html"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        up = "../" * (name.count("/") + 1 if name else 0)
-        html = PAGE.format(title=name, up=up, article=article)
-        file.write_text(html, "utf-8")
-    (folder / "404.html").write_text("gone", "utf-8")
-    (folder / "assets").mkdir()
-    (folder / "assets" / "book.css").write_text("p { color: red; }\n", "utf-8")
-    return folder
+        up = "../" * name.count("/")
+        files[f"{name}index.html"] = PAGE.format(title=name, up=up, article=article)
+    return write(tmp_path / "site", files)

@@ -1,27 +1,31 @@
+import re
 from pathlib import Path
+
+import pytest
 
 from bookbinder.publishing.book import load_book
 
-ROOT = Path(__file__).parents[3]
-
 
 def test_pages_come_in_the_order_of_the_navigation(root: Path) -> None:
-    (root / "docs" / "apart.md").write_text("# Apart\n", "utf-8")
-    book = load_book(root)
+    book = load_book(root, {})
     assert [
-        (leaf.part, leaf.title, leaf.folder, leaf.name) for leaf in book.leaves
+        (leaf.part, leaf.title, leaf.folder, leaf.name, leaf.up) for leaf in book.leaves
     ] == [
-        ("", "Home", "", "index"),
-        ("I. Sums", "Sums", "chapters/01-sums", "01-sums"),
-        ("", "Verified", "verified", "verified"),
-        ("", "Apart", "apart", "apart"),
+        ("", "Home", "", "index", ""),
+        ("I. Sums", "Sums", "chapters/01-sums", "01-sums", "../../"),
+        *[("", "Checked", *["how-this-book-is-checked"] * 2, "../")],
     ]
     assert (book.name, book.license) == ("The Book", "Free.")
+    assert (book.site, book.repository) == ("", "")
 
 
-def test_every_page_of_the_book_is_there_once() -> None:
-    sources = [leaf.source for leaf in load_book(ROOT).leaves]
-    files = {file.relative_to(ROOT / "docs") for file in (ROOT / "docs").rglob("*.md")}
-    assert sorted(sources) == sorted(file.as_posix() for file in files)
-    names = [leaf.name for leaf in load_book(ROOT).leaves]
-    assert len(set(names)) == len(names)
+def test_a_fork_leads_to_the_fork(root: Path) -> None:
+    addresses = {"SITE_URL": "https://me.org/book/", "REPO_URL": "https://me.org/r"}
+    book = load_book(root, addresses)
+    assert (book.site, book.repository) == ("https://me.org/book/", "https://me.org/r")
+
+
+@pytest.mark.parametrize("url", ["me/book", "javascript://x", 'https://a.org/"b'])
+def test_what_is_no_address_is_refused(url: str, root: Path) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"REPO_URL={url}: wanted an add")):
+        load_book(root, {"REPO_URL": url})

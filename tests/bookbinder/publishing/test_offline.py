@@ -1,26 +1,24 @@
-import io
+import json
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from bookbinder.publishing.offline import ARCHIVE, archive, from_disk, write_archive
+from bookbinder.publishing.book import load_book
+from bookbinder.publishing.offline import ARCHIVE, from_disk, write_archive
 
 
 @pytest.mark.parametrize(
     ("link", "named"),
     [
-        ('<a href="../02-root/">', '<a href="../02-root/index.html">'),
         ('<a href="../02-root/#why">', '<a href="../02-root/index.html#why">'),
         ('<a href="chapters/01/">', '<a href="chapters/01/index.html">'),
         ('<a class="x" href="..">', '<a class="x" href="../index.html">'),
         ('<a href="." title="home">', '<a href="./index.html" title="home">'),
-        ('<link rel="preload" href="a.woff2" as="font" crossorigin>', ""),
-        ('<a href="../../">', '<a href="../../index.html">'),
-        ('<a href="../..">', '<a href="../../index.html">'),
         ('<a href="../..#why">', '<a href="../../index.html#why">'),
-        ('<link rel="next" href="../b/">', '<link rel="next" href="../b/index.html">'),
         ('<a href="../?q=1">', '<a href="../index.html?q=1">'),
+        ('<link rel="next" href="../b/">', '<link rel="next" href="../b/index.html">'),
+        ('<link rel="preload" href="a.woff2" as="font" crossorigin>', ""),
         *[
             (same, same)
             for same in (
@@ -37,48 +35,45 @@ def test_a_link_names_what_a_browser_finds_on_a_disk(link: str, named: str) -> N
     assert from_disk(link) == named
 
 
-def test_an_archive_is_the_site_and_a_word_on_how_to_read_it(site: Path) -> None:
-    packed = zipfile.ZipFile(io.BytesIO(archive(site, "The Book", "Free.")))
-    assert packed.testzip() is None
-    names = packed.namelist()
-    assert names == [
-        f"tested-transformer-book/{name}"
-        for name in (
-            "assets/book.css",
-            "chapters/01-sums/index.html",
-            "index.html",
-            "verified/index.html",
-            "read-me.txt",
-        )
-    ]
-    chapter = packed.read(names[1]).decode()
-    assert '<a href="../../index.html#why">' in chapter
-    assert "The Book" in packed.read(names[-1]).decode()
-
-
-def test_the_same_site_makes_the_same_archive(site: Path, tmp_path: Path) -> None:
-    once = archive(site, "The Book", "Free.")
-    for file in sorted(site.rglob("*"), reverse=True):
-        if file.is_file():
-            file.write_bytes(file.read_bytes())
-            file.chmod(0o600)
-    write_archive(site, "The Book", "Free.")
-    write_archive(site, "The Book", "Free.")
-    assert (site / ARCHIVE).read_bytes() == once
-
-
-def test_from_a_disk_the_search_has_its_index_as_a_script(site: Path) -> None:
-    (site / "search").mkdir()
-    (site / "search" / "search_index.json").write_text('{"docs": []}', "utf-8")
-    packed = zipfile.ZipFile(io.BytesIO(archive(site, "The Book", "Free.")))
-    script = packed.read("tested-transformer-book/search/search_index.js")
-    assert script == b'var __index = {"docs": []}'
-
-
-def test_the_archive_does_not_offer_what_it_does_not_hold(site: Path) -> None:
-    home = site / "index.html"
+def test_an_archive_is_the_site_made_to_be_read_from_a_disk(
+    root: Path, site: Path
+) -> None:
+    book, home = load_book(root, {}), site / "index.html"
     offers = ' <a href="llms.txt">a</a>, <a href="x.zip">b</a>, <a href="x.pdf">c</a>.'
     home.write_text(f"<p>The whole:{offers}</p>", "utf-8")
-    packed = zipfile.ZipFile(io.BytesIO(archive(site, "The Book", "Free.")))
-    text = packed.read("tested-transformer-book/index.html").decode()
-    assert text == '<p>The whole: <a href="llms.txt">a</a>.</p>'
+    index, worker = "search/search_index.json", "assets/javascripts/workers/search.js"
+    for file, text in (
+        (index, '{"docs": [{"location": ""}, {"location": "a/#b"}]}'),
+        (worker, "go()"),
+    ):
+        (site / file).parent.mkdir(parents=True)
+        (site / file).write_text(text, "utf-8")
+    write_archive(site, book)
+    once = (site / ARCHIVE).read_bytes()
+    home.chmod(0o600)
+    write_archive(site, book)
+    assert (site / ARCHIVE).read_bytes() == once
+    with zipfile.ZipFile(site / ARCHIVE) as packed:
+        assert packed.testzip() is None
+        files = {
+            name.removeprefix("tested-transformer-book/"): packed.read(name).decode()
+            for name in packed.namelist()
+        }
+    assert [*files] == [
+        "assets/book.css",
+        worker,
+        "chapters/01-sums/index.html",
+        "how-this-book-is-checked/index.html",
+        "index.html",
+        "search/search_index.js",
+        index,
+        "read-me.txt",
+    ]
+    assert '<a href="../../index.html#why">' in files["chapters/01-sums/index.html"]
+    # It is not offered what it does not hold.
+    assert files["index.html"] == '<p>The whole: <a href="llms.txt">a</a>.</p>'
+    places = [each["location"] for each in json.loads(files[index])["docs"]]
+    assert places == ["index.html", "a/index.html#b"]
+    assert files["search/search_index.js"] == f"var __index = {files[index]}"
+    assert files[worker].startswith("function __worker() {go()\n}\n")
+    assert "The Book" in files["read-me.txt"]

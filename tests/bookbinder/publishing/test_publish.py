@@ -1,22 +1,22 @@
 """All of it together, on the small site."""
 
 import re
-import zipfile
 from pathlib import Path
 
 import pytest
 
-from bookbinder.publishing.addresses import Addresses
-from bookbinder.publishing.feet import SiteError
-from bookbinder.publishing.publish import publish
-from bookbinder.publishing.records import foundations, make_record, write_record
 from bookbinder.page import load_page
+from bookbinder.publishing.book import load_book
+from bookbinder.publishing.code_blocks import SiteError
+from bookbinder.publishing.foot import CHECKED
+from bookbinder.publishing.publish import PLACE, publish
+from bookbinder.publishing.records import foundations, make_record, write_record
 
-HOME = Addresses("https://me.github.io/book/", "https://github.com/me/book")
+ROOT = Path(__file__).parents[3]
 
 
 def test_every_page_gets_what_belongs_beside_it(root: Path, site: Path) -> None:
-    publish(site, root, HOME, archive=True)
+    publish(site, root, load_book(root, {}), archive=True)
     made = sorted(
         file.relative_to(site).as_posix()
         for file in site.rglob("*")
@@ -26,59 +26,54 @@ def test_every_page_gets_what_belongs_beside_it(root: Path, site: Path) -> None:
         "_headers",
         "chapters/01-sums/index.md",
         "chapters/01-sums/notebook.ipynb",
+        "how-this-book-is-checked/index.md",
         "index.md",
         "listings/tested_transformer/adding-add.py",
         "llms.txt",
         "tested-transformer-book.zip",
-        "verified/index.md",
     ]
-    for page in ("index.html", "chapters/01-sums/index.html", "verified/index.html"):
-        text = (site / page).read_text("utf-8")
+    for page in ("", "chapters/01-sums", "how-this-book-is-checked"):
+        text = (site / page / "index.html").read_text("utf-8")
         assert text.count("Not verified</a> in this build.") == 1, page
         links = re.findall(r'href="([^":#]*)"', text.partition("</article>")[2])
         assert links
-        assert [
-            link for link in links if not (site / page).parent.joinpath(link).exists()
-        ] == [], page
-    with zipfile.ZipFile(site / "tested-transformer-book.zip") as packed:
-        home = packed.read("tested-transformer-book/index.html").decode()
+        assert [link for link in links if not (site / page / link).exists()] == []
+    home = (site / "index.html").read_text("utf-8")
     assert "The whole book to take away:" in home
 
 
-def test_a_page_that_was_verified_says_so_everywhere(root: Path, site: Path) -> None:
+def test_the_page_about_checks_has_the_records(root: Path, site: Path) -> None:
     page = load_page(root / "docs" / "chapters" / "01-sums.md", root)
     write_record(root, page, make_record(page, {}, root, foundations(root)))
-    publish(site, root, HOME)
+    publish(site, root, load_book(root, {}))
     chapter = (site / "chapters" / "01-sums" / "index.html").read_text("utf-8")
     assert "3 blocks run, 2 outputs compared, 6 source lines listed" in chapter
     assert "Not verified" in (site / "index.html").read_text("utf-8")
-    table = (site / "verified" / "index.html").read_text("utf-8")
-    cells = [re.sub("<[^>]*>", " ", row).split() for row in table.split("<tr>")]
-    assert ["Sums", "3", "2", "6"] in [row[:4] for row in cells]
-    assert not [row for row in cells if row[:1] == ["Home"]]
-    assert ["together", "3", "2", "6"] in [row[:4] for row in cells]
-    assert "1 of 3 pages verified, with PyTorch" in table
-    twin = (site / "verified" / "index.md").read_text("utf-8")
-    assert "| [Sums](../chapters/01-sums/index.md) | 3 | 2 | 6 |" in twin
-    assert "Home" not in twin
+    folder = site / CHECKED.removesuffix(".md")
+    text = (folder / "index.html").read_text("utf-8")
+    cells = [re.sub("<[^>]*>", " ", row).split()[:4] for row in text.split("<tr>")]
+    assert ["Sums", "3", "2", "6"] in cells
+    assert '<a href="../chapters/01-sums">' in text
+    assert "1 of 3 pages are verified in this build." in text
+    twin = (folder / "index.md").read_text("utf-8")
+    assert "| [Sums](../chapters/01-sums) | 3 | 2 | 6 |" in twin
+    assert PLACE not in text + twin
+    assert (ROOT / "docs" / CHECKED).read_text("utf-8").count(f"\n\n{PLACE}\n") == 1
 
 
-def test_a_site_is_published_once(root: Path, site: Path) -> None:
-    publish(site, root, HOME)
+def test_a_site_is_published_once_and_whole(root: Path, site: Path) -> None:
+    publish(site, root, load_book(root, {}))
     before = {file: file.read_bytes() for file in site.rglob("*") if file.is_file()}
-    with pytest.raises(SiteError, match="the site has its feet already"):
-        publish(site, root, HOME)
+    with pytest.raises(SiteError, match="wanted a page without a foot: build the site"):
+        publish(site, root, load_book(root, {}))
     assert before == {file: file.read_bytes() for file in before}
 
 
-def test_a_page_that_was_not_built_is_named(root: Path, site: Path) -> None:
-    (root / "docs" / "new.md").write_text("# New\n", "utf-8")
-    with pytest.raises(SiteError, match=r"docs/new\.md: the site has no .*index\.html"):
-        publish(site, root, HOME)
-
-
-def test_a_page_of_records_without_its_place_is_refused(root: Path, site: Path) -> None:
-    file = site / "verified" / "index.html"
-    file.write_text(file.read_text("utf-8").replace("are set out", "stand"), "utf-8")
-    with pytest.raises(SiteError, match=r"verified\.md: wanted once, as a paragraph"):
-        publish(site, root, HOME)
+def test_a_page_that_was_not_built_leaves_the_site_alone(
+    root: Path, site: Path
+) -> None:
+    (site / CHECKED.removesuffix(".md") / "index.html").unlink()
+    before = {file: file.read_bytes() for file in site.rglob("*") if file.is_file()}
+    with pytest.raises(SiteError, match=r"checked\.md: the site has no .*index\.html"):
+        publish(site, root, load_book(root, {}))
+    assert before == {file: file.read_bytes() for file in before}

@@ -2,53 +2,85 @@ from pathlib import Path
 
 import pytest
 
-from bookbinder.publishing.addresses import Addresses
+from bookbinder.page import load_page, read_page
 from bookbinder.publishing.book import load_book
-from bookbinder.publishing.passages import passages
-from bookbinder.publishing.twins import summary_of, twin, written_out
-from bookbinder.page import read_page
+from bookbinder.publishing.twins import linked, llms, passages, twin
+
+ROOT = Path(__file__).parents[3]
 
 
-def test_links_of_a_twin_lead_to_twins(root: Path) -> None:
-    leaf = load_book(root).leaves[1]
+def test_a_twin_is_the_page_as_plain_markdown(root: Path) -> None:
+    leaf = load_book(root, {}).leaves[1]
+    assert leaf.page.problems == []
     text = twin(leaf, list(passages(leaf.page, root)))
-    assert "Ask the [home page](../../index.md#why), or read [on](#more)." in text
-    assert "[elsewhere](https://example.org/x)" in text
+    for hidden in ("boost", "<!--", "%%", "///", "--8<--", "open: False"):
+        assert hidden not in text
+    assert text.startswith("# Sums\n\nHow do you add two numbers? Ask")
+    assert 'A["a: (B)"] --> C["c: (B)"]' in text
+    assert (
+        "**Solution**\n\nSee `[a](b)` and $[x](y)$, or [elsewhere](https://ex" in text
+    )
+    assert (
+        "From `src/tested_transformer/adding.py`:\n\n```python\ndef add(a, b):\n"
+        '    """Add two numbers."""\n    if a < 0:\n' in text
+    )
+    # Links lead to twins.
+    assert "the [home page](../../index.md#why), or read [on](#more)." in text
     assert "](../../assets/figures/01-sums/total.svg)" in text
-    assert "See `[a](b)` and $[x](y)$" in text
 
 
-def test_links_of_the_home_page_need_no_way_up(root: Path) -> None:
-    leaf = load_book(root).leaves[0]
-    text = twin(leaf, list(passages(leaf.page, root)))
-    assert "| [Sums](chapters/01-sums/index.md) | What is a sum? |" in text
+def test_a_reference_shows_the_source_of_its_module(root: Path) -> None:
+    text = (
+        "# Adding\n\n::: tested_transformer.adding\n    options: {}\n\nThat is all.\n"
+    )
+    heading, module, rest = passages(read_page(text, "a.md"), root)
+    assert (heading.text, rest.text) == ("# Adding", "That is all.")
+    assert module.text.startswith(
+        "From `src/tested_transformer/adding.py`:\n\n```python"
+    )
 
 
-@pytest.mark.parametrize("site", ["", "https://example.org/book/"])
-def test_one_file_leads_to_all_pages(root: Path, site: str) -> None:
-    book = load_book(root)
+def test_a_fence_in_a_fence_stays_inside(root: Path) -> None:
+    text = "````markdown\n```text\nx\n```\n````"
+    (shown,) = passages(read_page(f"{text}\n", "a.md"), root)
+    assert shown.text == text
+
+
+def test_links_lead_elsewhere_and_what_only_looks_like_one_stays() -> None:
+    text = "[`a[0]`](x.md) and ![two\nlines](y.svg), `[a](b)`, $[x](y)$, [no](-)"
+    assert linked(text, lambda to: "" if to == "-" else to.upper()) == (
+        "[`a[0]`](X.MD) and ![two\nlines](Y.SVG), `[a](b)`, $[x](y)$, no"
+    )
+
+
+def test_one_file_leads_to_all_pages(root: Path) -> None:
+    site = "https://example.org/book/"
+    book = load_book(root, {"SITE_URL": site})
     parts = {leaf.source: list(passages(leaf.page, root)) for leaf in book.leaves}
-    assert written_out(book, parts, Addresses(site=site)) == (
-        "# The Book\n\n> A book of sums & little else.\n\n"
-        "Every link leads to a page as Markdown, its listings written out. Each block"
-        " of Python has run, and the text block behind it is what it printed.\n\n"
-        "Free.\n\n"
-        "## I. Sums\n\n"
+    text = llms(book, parts)
+    assert text.startswith(
+        "# The Book\n\n> A book of sums & little else.\n\nEvery link"
+    )
+    assert text.endswith(
+        "\n\nFree.\n\n## I. Sums\n\n"
         f"- [Sums]({site}chapters/01-sums/index.md): What is a sum?\n\n"
         "## Beside the chapters\n\n"
         f"- [Home]({site}index.md): A book of sums.\n"
-        f"- [Verified]({site}verified/index.md): Who says so?\n"
+        f"- [Checked]({site}how-this-book-is-checked/index.md): Who says so?\n"
     )
 
 
 @pytest.mark.parametrize(
-    ("text", "summary"),
-    [
-        ("# A\n\nOne [two](x.md)\nthree? Four.\n", "One two three?"),
-        ("# A\n\n| a |\n|---|\n\n*B* is 0.5 c. D.\n", "*B* is 0.5 c."),
-        ("# A\n\nno end\n", "no end"),
-        ("# A\n", ""),
-    ],
+    "file", sorted((ROOT / "docs").rglob("*.md")), ids=lambda file: file.name
 )
-def test_a_summary_is_the_first_sentence(text: str, summary: str, root: Path) -> None:
-    assert summary_of(list(passages(read_page(text, "a.md"), root))) == summary
+def test_nothing_of_a_page_of_the_book_is_lost(file: Path) -> None:
+    page = load_page(file, ROOT)
+    parts = list(passages(page, ROOT))
+    runs = [part.line for part in parts if part.kind == "run"]
+    assert runs == [block.line for block in page.blocks]
+    text = "\n".join(part.text for part in parts)
+    wanted = [block.code for block in page.blocks]
+    wanted += [block.output.text for block in page.blocks if block.output]
+    wanted += [f"From `{listing.path}`" for listing in page.listings]
+    wanted += [line for _, line in page.prose if line.startswith("## ")]
+    assert [each for each in wanted if each.strip("\n") not in text] == []

@@ -13,9 +13,9 @@ import pytest
 from bookbinder.browser.accessibility import barriers
 from bookbinder.browser.browsing import Window, page_problems
 from bookbinder.browser.weighing import budget_of, too_much, weight
-from bookbinder.copying.files import file_of
 from bookbinder.listings import find_section
 from bookbinder.page import Page, load_page
+from bookbinder.publishing.standalone import file_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -141,7 +141,7 @@ def offers(page: Page, built: Path) -> Iterator[Offer]:
             yield block.line, (said, "\n".join(codes[: before + 1]))
     for listing in page.listings:
         if listing.language == "py":
-            file = built / file_of(listing.path, listing.section)
+            file = built / file_of(listing)
             offer = ("Copied with all it needs", file.read_text("utf-8"))
         else:
             section = find_section(ROOT, listing.path, listing.section)

@@ -6,24 +6,25 @@ from types import ModuleType
 import pytest
 import torch
 
-from bookbinder.copying.source import Library
-from bookbinder.copying.standalone import StandaloneError, standalone
 from bookbinder.listings import find_section
-from bookbinder.page import load_page
+from bookbinder.page import Listing, load_page
+from bookbinder.publishing.standalone import (
+    Library,
+    StandaloneError,
+    file_of,
+    standalone,
+)
 
-ROOT = Path(__file__).resolve().parents[3]
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
+ROOT = Path(__file__).parents[3]
 LISTINGS = sorted(
     {
         (listing.path, listing.section)
-        for page in PAGES
+        for page in (ROOT / "docs").rglob("*.md")
         for listing in load_page(page, ROOT).listings
         if listing.language == "py"
     }
 )
-
 LICENSE, _, HOLDER, *_ = (ROOT / "LICENSE").read_text("utf-8").splitlines()
-
 # Read once for all of them, as for the site.
 LIBRARY = Library(ROOT / "src")
 
@@ -56,8 +57,7 @@ def run(text: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_every_listing_runs_without_this_package(
     path: str, section: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listing = find_section(ROOT, path, section)
-    text = standalone(listing, LIBRARY)
+    text = standalone(find_section(ROOT, path, section), LIBRARY)
     assert text.startswith(f"# {path}\n# {HOLDER}. {LICENSE}: ")
     assert "--8<--" not in text
     assert "tested_transformer" not in text.partition("\n")[2]
@@ -73,103 +73,108 @@ def test_what_is_copied_computes_what_the_library_computes(
     x = torch.randn(2, 5, 12)
     ours = MultiHeadAttention(d_model=12, num_heads=3)
     wanted = ours(x, causal=True)
-    path = "src/tested_transformer/multihead.py"
-    copied = run(standalone(find_section(ROOT, path, "forward")), monkeypatch)
+    section = find_section(ROOT, "src/tested_transformer/multihead.py", "forward")
+    copied = run(standalone(section, LIBRARY), monkeypatch)
     theirs = copied.MultiHeadAttention(d_model=12, num_heads=3)
     assert type(theirs) is not type(ours)
     theirs.load_state_dict(ours.state_dict())
     assert torch.equal(theirs(x, causal=True), wanted)
 
 
-def library(folder: Path, **modules: str) -> Path:
-    """Make a small library; its pages would list the section ``here`` of ``a``."""
+def copied(folder: Path, here: str, **modules: str) -> str:
+    """Copy the section ``here`` that ends ``a``, a module of a small library."""
     home = folder / "src" / "tested_transformer"
     home.mkdir(parents=True)
+    above = modules.pop("a")
+    modules["a"] = f"{above}# --8<-- [start:here]\n{here}\n# --8<-- [end:here]\n"
     for name, source in {"__init__": "", **modules}.items():
         (home / f"{name}.py").write_text(source)
-    return folder
-
-
-def here(code: str) -> str:
-    return f"# --8<-- [start:here]\n{code}\n# --8<-- [end:here]\n"
+    section = find_section(folder, "src/tested_transformer/a.py", "here")
+    return standalone(section, Library(folder / "src")).partition("stays.\n")[2]
 
 
 def test_what_is_needed_comes_along_and_nothing_else(tmp_path: Path) -> None:
-    root = library(
+    text = copied(
         tmp_path,
+        'class Here(Base):\n    def f(self, x: Float[Tensor, "B T"]) -> float:\n'
+        "        return half(_check(x)) * _SCALE * math.pi",
         a="import math\nimport torch\nfrom jaxtyping import Float\n"
         "from torch import Tensor\nfrom tested_transformer.b import half, Base\n"
         "_LIMIT = 3\n# Why it is so.\n_SCALE = 2.0\n\n\ndef unused(): ...\n\n\n"
-        + here(
-            'class Here(Base):\n    def f(self, x: Float[Tensor, "B T"]) -> float:\n'
-            "        return half(_check(x)) * _SCALE * math.pi"
-        )
-        + "\n\ndef _check(x):\n    return x\n",
+        "def _check(x):\n    return x\n\n\n",
         b="from tested_transformer.c import two\n\n\ndef _check(x):\n    return x\n\n\n"
         "def half(x):\n    return _check(x) / two()\n\n\nclass Base: ...\n",
         c="def two():\n    return 2\n",
     )
-    listing = find_section(root, "src/tested_transformer/a.py", "here")
-    assert standalone(listing).partition("stays.\n")[2] == (
+    assert text == (
         "\nimport math\n\nfrom torch import Tensor\n\n\n"
         "def two():\n    return 2\n\n\n"
         "def _check_of_b(x):\n    return x\n\n\n"
         "def half(x):\n    return _check_of_b(x) / two()\n\n\n"
         "class Base: ...\n\n\n"
         "# Why it is so.\n_SCALE = 2.0\n\n\n"
+        "def _check(x):\n    return x\n\n\n"
         "class Here(Base):\n    def f(self, x: Tensor) -> float:\n"
-        "        return half(_check(x)) * _SCALE * math.pi\n\n\n"
-        "def _check(x):\n    return x\n"
+        "        return half(_check(x)) * _SCALE * math.pi\n"
     )
 
 
 def test_a_name_of_two_things_is_changed_wherever_it_is_meant(tmp_path: Path) -> None:
-    root = library(
+    text = copied(
         tmp_path,
-        a="from tested_transformer.b import f\n\n\ndef g(): ...\n\n\n"
-        + here("def h():\n    return f() + g()"),
+        "def h():\n    return f() + g()",
+        a="from tested_transformer.b import f\n\n\ndef g(): ...\n\n\n",
         b="from tested_transformer.c import g\n\n\ndef f():\n    return g()\n",
         c="def g():\n    return 2\n",
     )
-    listing = find_section(root, "src/tested_transformer/a.py", "here")
-    assert standalone(listing).partition("stays.\n")[2].strip() == (
-        "def g_of_c():\n    return 2\n\n\n"
-        "def f():\n    return g_of_c()\n\n\n"
-        "def g(): ...\n\n\n"
-        "def h():\n    return f() + g()"
-    )
+    assert text.split() == [
+        "def",
+        "g_of_c():",
+        "return",
+        "2",
+        "def",
+        "f():",
+        "return",
+        "g_of_c()",
+        "def",
+        "g():",
+        "...",
+        "def",
+        "h():",
+        "return",
+        "f()",
+        "+",
+        "g()",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("modules", "message"),
+    ("here", "a", "b", "message"),
     [
         (
-            {
-                "a": "from tested_transformer.b import f as g\n"
-                + here("def h():\n    return g()"),
-                "b": "def f(): ...\n",
-            },
+            "def h():\n    return g()",
+            "from tested_transformer.b import f as g\n",
+            "def f(): ...\n",
             "tested_transformer.a imports g under another name",
         ),
         (
-            {
-                "a": "from math import e\nfrom tested_transformer.b import f\n"
-                + here("def h():\n    return f() + e"),
-                "b": "from cmath import e\ndef f():\n    return e\n",
-            },
+            "def h():\n    return f() + e",
+            "from math import e\nfrom tested_transformer.b import f\n",
+            "from cmath import e\ndef f():\n    return e\n",
             "e is imported from two places",
         ),
-        (
-            {"a": "import math\n" + here("import cmath")},
-            "src/tested_transformer/a.py defines nothing in this section",
-        ),
+        ("import cmath", "", "", "a.py defines nothing in this section"),
     ],
 )
 def test_what_would_come_out_wrong_is_refused(
-    modules: dict[str, str], message: str, tmp_path: Path
+    here: str, a: str, b: str, message: str, tmp_path: Path
 ) -> None:
-    root = library(tmp_path, **modules)
-    listing = find_section(root, "src/tested_transformer/a.py", "here")
-    with pytest.raises(StandaloneError) as caught:
-        standalone(listing)
-    assert str(caught.value) == message
+    with pytest.raises(StandaloneError, match=message):
+        copied(tmp_path, here, a=a, b=b)
+
+
+def test_files_of_modules_in_folders_have_a_name_of_their_own() -> None:
+    assert file_of(Listing("src/tested_transformer/gpt/model.py", "step", 1)) == (
+        "listings/tested_transformer/gpt/model-step.py"
+    )
+    assert file_of(Listing("docs/assets/js/copy.js", "step", 1)) == ""

@@ -1,1 +1,0 @@
-"""What a reader takes away from a page: code that runs elsewhere too."""

@@ -1,0 +1,74 @@
+"""Say in the site's headers what its pages may do: run its own files, and nothing else.
+
+Netlify, Cloudflare Pages and others send what ``_headers`` says; the tests serve the
+site under the same. The theme writes a few scripts into its pages: each is allowed by
+the hash of its text, so that no other can stand in its place.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+
+from bs4 import BeautifulSoup
+
+from bookbinder.writing import write_whole
+
+__all__ = ["HEADERS", "policy", "write_headers"]
+
+HEADERS = "_headers"
+
+# Found by their tags, read by a parser: to parse all of a page takes long.
+_SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
+# What else is written into a page as a script is data, which no browser runs.
+_RUNS = (None, "", "module", "text/javascript")
+
+
+def write_headers(site: Path) -> None:
+    """Write the headers of a site, when nothing is added to its pages any more."""
+    pages = (file.read_text("utf-8") for file in site.rglob("*.html"))
+    # The script of Zensical, whose index is called so, adds a style for its search.
+    adds_style = (site / "search.json").exists()
+    lines = [
+        "/*",
+        f"  Content-Security-Policy: {policy(pages, adds_style=adds_style)}",
+        "  X-Content-Type-Options: nosniff",
+        "",
+    ]
+    write_whole(site / HEADERS, "\n".join(lines))
+
+
+def policy(pages: Iterable[str], *, adds_style: bool = False) -> str:
+    """Return the strictest policy under which pages do all that they do.
+
+    Args:
+        pages: The HTML of each.
+        adds_style: Whether a script of the theme adds a style to its pages.
+    """
+    written = {script for page in pages for script in _SCRIPT.findall(page)}
+    hashes = {
+        b64encode(sha256(tag.get_text().encode()).digest()).decode()
+        for tag in BeautifulSoup("".join(written), "html.parser").find_all("script")
+        if not tag.has_attr("src") and tag.get("type") in _RUNS
+    }
+    return "; ".join(
+        [
+            "default-src 'none'",
+            " ".join(["script-src 'self'", *(f"'sha256-{h}'" for h in sorted(hashes))]),
+            f"style-src 'self'{' ' + _INLINE if adds_style else ''}",
+            # KaTeX and the pictures place their parts by such attributes, by the
+            # thousand; they can neither act nor ask for anything.
+            f"style-src-attr {_INLINE}",
+            "img-src 'self' data:",
+            "font-src 'self'",
+            "connect-src 'self'",
+            "worker-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        ]
+    )
+
+
+_INLINE = "'unsafe-inline'"
