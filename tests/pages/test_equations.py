@@ -8,6 +8,8 @@ changes an equation on a page changes it here, too, and sees whether it is true.
 import copy
 import math
 from collections.abc import Callable
+from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -98,18 +100,26 @@ unit_q, unit_k, P = q / q.norm(), k / k.norm(), torch.eye(T).double()[[3, 0, 4, 
 
 # What a tile of three keys leaves; the four others are the next tile.
 m, m_new = max(e[:3]), max(e)
+W, U = drawn(d_v, D), drawn(T, D)
+u = U / U.norm()
 ell, o = sum((e[:3] - m).exp()), (e[:3] - m).exp() @ V[:3]
 
-# The gradients, in a direction U, of all that one head computes.
-W, U = drawn(d_v, D).requires_grad_(), drawn(T, D)
-u = U / U.norm()
-leaves = [each.clone().requires_grad_() for each in (Q, K, V)]
-scores = attention_scores(*leaves[:2])
-weights = attention_weights(scores)
-Z = weights @ leaves[2]
-W_bar, Z_bar, A_bar, E_bar, Q_bar, K_bar, V_bar = torch.autograd.grad(
-    Z @ W, (W, Z, weights, scores, *leaves), U
-)
+
+@cache
+def bars() -> dict[str, Tensor]:
+    """Return the gradients, in the direction U, of all that one head computes."""
+    leaves = [each.clone().requires_grad_() for each in (Q, K, V, W)]
+    scores = attention_scores(*leaves[:2])
+    weights = attention_weights(scores)
+    output = weights @ leaves[2]
+    every = (*leaves, scores, weights, output)
+    gradients = torch.autograd.grad(output @ leaves[3], every, U)
+    return dict(zip("QKVWEAZ", gradients, strict=True))
+
+
+def bar(name: str) -> Tensor:
+    return bars()[name]
+
 
 # Every outcome of six lopsided coins, of mean 0 and variance 1, and its chance.
 coins = torch.cartesian_prod(*[row(-(2**0.5), 0.5**0.5)] * 2 * d_k)
@@ -134,16 +144,19 @@ W_Q, W_K, W_V = (
     for part in (layer.q_proj, layer.k_proj, layer.v_proj)
 )
 W_O = layer.o_proj.weight.T.split(d_k)
-head = through(layer.o_proj, lambda: layer(X[None]))[0][0].split(d_k, dim=-1)
 cross = made(MultiHeadAttention(d_model=D, num_heads=1, d_context=13, bias=False))
 Q_C = X @ cross.q_proj.weight.T
 K_C, V_C = C @ cross.k_proj.weight.T, C @ cross.v_proj.weight.T
 four: dict[str, Any] = {"num_heads": 4, "num_kv_heads": 2, "head_dim": d_k}
 shared = made(MultiHeadAttention(d_model=D, bias=False, **four))
-head_4 = through(shared.o_proj, lambda: shared(X[None]))[0][0].split(d_k, dim=-1)
 Q_4, K_2, V_2 = (
     part(X).split(d_k, dim=-1) for part in (shared.q_proj, shared.k_proj, shared.v_proj)
 )
+
+
+def head(layer: Any = layer) -> tuple[Tensor, ...]:
+    return through(layer.o_proj, lambda: layer(X[None]))[0][0].split(d_k, dim=-1)
+
 
 # What stands between layers of attention.
 after, before = (made(blocks.AddNorm(d_model=D, norm_first=f)) for f in (False, True))
@@ -161,11 +174,17 @@ count, block = blocks.count_parameters, blocks.DecoderBlock(**wide, num_heads=H)
 sizes = {**wide, "vocab_size": vocab, "max_seq_len": 23, "num_heads": H, "bias": False}
 model = made(gpt.GPT(gpt.GPTConfig(**sizes, num_layers=2)))
 x, y, (one, two) = tensor([[3, 1, 4, 1, 5]]), tensor([[1, 4, 1, 5, 9]]), model.blocks
-X_0, X_1, X_2 = (through(part, lambda: model(x))[0] for part in (one, two, model.norm))
-Y_1, Y_2 = (through(part.feed_forward_norm, lambda: model(x))[0] for part in (one, two))
 W_E, W_P = model.token_embedding.weight, model.position_embedding.weight
-gates, R, Z_h = drawn(H), drawn(H, T, d_k), heads.record_heads(model, x).outputs[0][0]
+gates, R = drawn(H), drawn(H, T, d_k)
 W_O1 = one.attention.o_proj.weight.T.split(d_k)
+
+
+def x_l(layer: int) -> Tensor:
+    return through((one, two, model.norm)[layer], lambda: model(x))[0]
+
+
+def y_l(layer: int) -> Tensor:
+    return through(model.blocks[layer - 1].feed_forward_norm, lambda: model(x))[0]
 
 
 def loss(model: Any = model) -> Tensor:
@@ -193,14 +212,17 @@ both: dict[str, Any] = {"num_encoder_layers": 1, "num_decoder_layers": 1}
 config = encoder_decoder.EncoderDecoderConfig(**sizes, **both)
 translator = made(encoder_decoder.EncoderDecoder(config))
 words, french = translator.token_embedding.weight, torch.arange(S)[None]
-read, wrote = (
-    through(stack[0], lambda: translator(french, x))
-    for stack in (translator.encoder, translator.decoder)
-)
 encoder = blocks.EncoderBlock(d_model=D, num_heads=H)
 peeking = made(nn.Sequential(nn.Embedding(D, D), encoder))
 text = tensor([3, 1, 4, 1, 5, 2])
-honest = training.honest_loss(peeking, text, seq_len=T)
+
+
+def translate() -> Tensor:
+    return translator(french, x)
+
+
+def honest() -> training.HonestLoss:
+    return training.honest_loss(peeking, text, seq_len=T)
 
 
 def f(length: int) -> Tensor:
@@ -217,12 +239,17 @@ def turned(arrow: Tensor, t: int) -> Tensor:
     return positions.rotate(arrow[None].float(), angles)[0]
 
 
-# A cache that is filled step by step; another, of 16 bits a number.
-room = LayerCache(*torch.empty(2, 1, 1, T, d_k).double())
-kept = [room.append(key, -key) for key in K[:T, None, None, None]]
-steps = [fused_attention(Q[None, None, t : t + 1], *kept[t])[0, 0, 0] for t in range(T)]
+# A cache of 16 bits a number, and one that is filled step by step.
 shape = {"num_layers": 2, "batch_size": 5, "num_kv_heads": 3, "head_dim": d_v}
 nbytes = KVCache(**shape, max_length=S, dtype=torch.float16).nbytes
+
+
+def steps() -> Tensor:
+    room = LayerCache(*torch.empty(2, 1, 1, T, d_k).double())
+    kept = [room.append(key, -key) for key in K[:T, None, None, None]]
+    queries = Q[:, None, None, None]
+    return torch.cat([fused_attention(queries[t], *kept[t]) for t in range(T)])[:, 0, 0]
+
 
 # Scores of words, their ranks; chances, and counts of draws.
 z, tau, chances = drawn(vocab), 0.7, row(0.5, 0.25, 0.15, 0.07, 0.03)
@@ -245,15 +272,22 @@ def slopes(f: Callable[..., microgpt.Scalar], *values: float) -> list[float]:
     return [number.grad for number in numbers]
 
 
-attended = microgpt.attend(scalars(q), [*map(scalars, K)], [*map(scalars, V)])
-micro_o = [number.value for number in attended[0]]
+def adam(steps: int) -> SimpleNamespace:
+    """Return the mean, the mean square and the weight after some steps."""
+    weight = microgpt.Scalar(0.3)
+    optimizer = microgpt.Adam([weight], beta1=0.8, beta2=0.7)
+    for weight.grad in (0.5, -0.2, 0.9)[:steps]:
+        optimizer.step(0.1)
+    (m,), (v,) = optimizer.means, optimizer.squares
+    return SimpleNamespace(m=m, v=v, w=weight.value)
+
+
+def micro_attended() -> list[float]:
+    output, _ = microgpt.attend(scalars(q), [*map(scalars, K)], [*map(scalars, V)])
+    return [number.value for number in output]
+
+
 micro = microgpt.MicroGPT(vocab_size=vocab, d_model=D, num_heads=H, max_seq_len=S)
-weight, states = microgpt.Scalar(0.3), []
-adam = microgpt.Adam([weight], beta1=0.8, beta2=0.7)
-for weight.grad in (0.5, -0.2, 0.9):
-    adam.step(0.1)
-    states.append((adam.means[0], adam.squares[0], weight.value))
-(m_2, v_2, w_2), (m_3, v_3, w_3) = states[1:]
 
 
 # fmt: off
@@ -316,15 +350,15 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
         r"d_k = D / H": lambda: (layer.head_dim, D / H),
         r"\text{head}_h = \operatorname{softmax}\!\left("
         r"\frac{(X W^Q_h)(X W^K_h)^\top}{\sqrt{d_k}}\right) X W^V_h": lambda: (
-            torch.stack(head), table(lambda h: softmax(
+            torch.stack(head()), table(lambda h: softmax(
                 (X @ W_Q[h]) @ (X @ W_K[h]).T / d_k**0.5) @ X @ W_V[h], H)),
         r"\text{output} = \begin{bmatrix} \text{head}_0 & \text{head}_1 & \cdots"
         r" & \text{head}_{H-1} \end{bmatrix} W^O": lambda: (
-            layer(X[None])[0], torch.cat(head, dim=1) @ torch.cat(W_O)),
+            layer(X[None])[0], torch.cat(head(), dim=1) @ torch.cat(W_O)),
         r"\begin{bmatrix} \text{head}_0 & \cdots & \text{head}_{H-1} \end{bmatrix}"
         r" W^O = \sum_{h=0}^{H-1} \text{head}_h\, W^O_h": lambda: (
-            layer(X[None])[0], torch.cat(head, dim=1) @ torch.cat(W_O),
-            sum(head[h] @ W_O[h] for h in range(H))),
+            layer(X[None])[0], torch.cat(head(), dim=1) @ torch.cat(W_O),
+            sum(head()[h] @ W_O[h] for h in range(H))),
         r"4D^2 + 4D": lambda: (
             count(MultiHeadAttention(d_model=D, num_heads=H)), 4 * D**2 + 4 * D),
     },
@@ -341,10 +375,10 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             lambda: (attention(Q, K, V, causal=True)[1],
                      M * E.exp() / (M * E.exp()).sum(-1, keepdim=True)),
         r"L_\text{usual} = -\frac1T \sum_{t=0}^{T-1}"
-        r" \ln f_t(x_0 \ldots x_{T-1})[x_{t+1}]": lambda: (tensor(honest.full),
+        r" \ln f_t(x_0 \ldots x_{T-1})[x_{t+1}]": lambda: (tensor(honest().full),
             -1 / T * sum(f(T)[t, text[t + 1]].log() for t in range(T))),
         r"L_\text{honest} = -\frac1T \sum_{t=0}^{T-1}"
-        r" \ln f_t(x_0 \ldots x_{t})[x_{t+1}]": lambda: (tensor(honest.prefix),
+        r" \ln f_t(x_0 \ldots x_{t})[x_{t+1}]": lambda: (tensor(honest().prefix),
             -1 / T * sum(f(t + 1)[t, text[t + 1]].log() for t in range(T))),
     },
     "padding": {
@@ -370,9 +404,10 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
         r"\text{pre-norm: } X + \operatorname{part}\bigl(\operatorname{N}(X)\bigr)":
             lambda: (before(X[None], plain)[0], X + plain(before.norm(X))),
         r"X_t = \sqrt{D}\, W^E[\text{token}_t] + P_t": lambda: (
-            read[0][0], table(lambda t: D**0.5 * words[french[0, t]] + waves[t], S)),
+            through(translator.encoder[0], translate)[0][0],
+            table(lambda t: D**0.5 * words[french[0, t]] + waves[t], S)),
         r"\text{logits} = Y\, (W^E)^\top": lambda: (
-            translator(french, x), wrote[1] @ words.T),
+            translate(), through(translator.decoder[0], translate)[1] @ words.T),
         r"\sqrt{D/2}": lambda: (waves[5].norm(), (D / 2) ** 0.5),
     },
     "order": {
@@ -403,12 +438,12 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
     },
     "blocks": {
         r"Y = X + \operatorname{attention}(\operatorname{N}(X))": lambda: (
-            Y_2, X_1 + two.attention(two.attention_norm(X_1), causal=True)),
+            y_l(2), x_l(1) + two.attention(two.attention_norm(x_l(1)), causal=True)),
         r"\text{output} = Y + \operatorname{feedforward}(\operatorname{N}'(Y))":
-            lambda: (X_2, Y_2 + two.feed_forward(two.feed_forward_norm(Y_2))),
+            lambda: (x_l(2), y_l(2) + two.feed_forward(two.feed_forward_norm(y_l(2)))),
         r"X_L = X_0 + \sum_{l=1}^{L}"
         r" \left( \text{attention's}_l + \text{feed-forward's}_l \right)": lambda: (
-            X_2, X_0 + sum(through(part, lambda: model(x))[1] for part in (
+            x_l(2), x_l(0) + sum(through(part, lambda: model(x))[1] for part in (
                 one.attention, one.feed_forward, two.attention, two.feed_forward))),
         r"\operatorname{layer}(x) = g \odot \frac{x - \bar x}"
         r"{\sqrt{\frac1D \sum_i (x_i - \bar x)^2 + \epsilon}} + b": lambda: (
@@ -468,27 +503,31 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
         r" \frac{\partial L}{\partial z} \cdot \frac{\partial z}{\partial x}": lambda: (
             slopes(lambda x, y: x * y * x.exp(), 0.7, 1.3)[0],
             math.exp(0.7) * 1.3 + 0.7 * 1.3 * math.exp(0.7)),
-        r"o = \sum_s a_s\, v_s": lambda: (micro_o, sum(a[s] * V[s] for s in range(S))),
+        r"o = \sum_s a_s\, v_s": lambda: (
+            micro_attended(), sum(a[s] * V[s] for s in range(S))),
         r"m &\leftarrow m + (1 - \beta_1)(g - m)": lambda: (
-            m_3, m_2 + (1 - 0.8) * (0.9 - m_2)),
+            adam(3).m, adam(2).m + (1 - 0.8) * (0.9 - adam(2).m)),
         r"v &\leftarrow v + (1 - \beta_2)(g^2 - v)": lambda: (
-            v_3, v_2 + (1 - 0.7) * (0.9**2 - v_2)),
+            adam(3).v, adam(2).v + (1 - 0.7) * (0.9**2 - adam(2).v)),
         r"w &\leftarrow w - \eta \, \frac{m / (1 - \beta_1^t)}"
-        r"{\sqrt{v / (1 - \beta_2^t)} + 10^{-8}}": lambda: (w_3, w_2 - 0.1 * (
-            m_3 / (1 - 0.8**3)) / (math.sqrt(v_3 / (1 - 0.7**3)) + 1e-8)),
+        r"{\sqrt{v / (1 - \beta_2^t)} + 10^{-8}}": lambda: (
+            adam(3).w, adam(2).w - 0.1 * (adam(3).m / (1 - 0.8**3))
+            / (math.sqrt(adam(3).v / (1 - 0.7**3)) + 1e-8)),
         r"12D^2 + DV": lambda: (
             len(micro.parameters()) - (vocab + S) * D, 12 * D**2 + D * vocab),
     },
     "mini-gpt": {
-        r"X_0 = W^E[\text{tokens}] + W^P": lambda: (X_0[0], W_E[x[0]] + W_P[:T]),
+        r"X_0 = W^E[\text{tokens}] + W^P": lambda: (x_l(0)[0], W_E[x[0]] + W_P[:T]),
         r"Y_l &= X_{l-1}"
         r" + \operatorname{attention}_l\!\left(\operatorname{N}(X_{l-1})\right)":
-            lambda: (Y_2, X_1 + two.attention(two.attention_norm(X_1), causal=True)),
+            lambda: (
+                y_l(1), x_l(0) + one.attention(one.attention_norm(x_l(0)), causal=True)
+            ),
         r"X_l &= Y_l"
         r" + \operatorname{feedforward}_l\!\left(\operatorname{N}(Y_l)\right)":
-            lambda: (X_1, Y_1 + one.feed_forward(one.feed_forward_norm(Y_1))),
+            lambda: (x_l(1), y_l(1) + one.feed_forward(one.feed_forward_norm(y_l(1)))),
         r"\text{logits} = \operatorname{N}(X_L)\, (W^E)^\top": lambda: (
-            model(x), model.norm(X_2) @ W_E.T),
+            model(x), model.norm(x_l(2)) @ W_E.T),
     },
     "training": {
         r"a X + b\, X X^\top X + c\, (X X^\top)^2 X": lambda: (
@@ -498,7 +537,7 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
     "the-cache": {
         r"\text{head}_t = \operatorname{softmax}\!\left(\frac{q_t"
         r" K_{0 \ldots t}^\top}{\sqrt{d_k}}\right) V_{0 \ldots t}": lambda: (
-            torch.stack(steps), table(lambda t: softmax(
+            steps(), table(lambda t: softmax(
                 Q[t] @ K[:t + 1].T / d_k**0.5) @ -K[:t + 1], T)),
         r"\text{bytes} = 2 \cdot L \cdot H_\text{kv} \cdot d_k \cdot S \cdot B"
         r" \cdot \text{bytes of a number}": lambda: (
@@ -510,7 +549,7 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             table(lambda h: h * 2 // 4, 4)),
         r"\text{head}_h = \operatorname{softmax}\!\left("
         r"\frac{Q_h K_{g(h)}^\top}{\sqrt{d_k}}\right) V_{g(h)}": lambda: (
-            torch.stack(head_4), table(lambda h: softmax(
+            torch.stack(head(shared)), table(lambda h: softmax(
                 Q_4[h] @ K_2[h * 2 // 4].T / d_k**0.5) @ V_2[h * 2 // 4], 4)),
         r"2 \, L \, H_\text{kv} \, d_k": lambda: (
             nbytes / (S * 5 * 2), 2 * 2 * 3 * d_v),
@@ -543,8 +582,9 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             1 / 3 * sum(A[t, s] for t, s in marked.nonzero())),
         r"\text{output} = \sum_{h}"
         r" \bigl( g_h \, A_h V_h + (1 - g_h) \, R_h \bigr) W^O_h": lambda: (
-            gated_output(), sum((gates[h] * Z_h[h] + (1 - gates[h]) * R[h])
-                @ W_O1[h] for h in range(H))),
+            gated_output(), sum(
+                (gates[h] * heads.record_heads(model, x).outputs[0][0, h]
+                 + (1 - gates[h]) * R[h]) @ W_O1[h] for h in range(H))),
     },
     "pruning": {
         r"\Delta_h = L(g \text{ with } g_h = 0) - L(\text{all } g = 1)": lambda: (
@@ -557,17 +597,17 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             count(model) - count(heads.prune_heads(model, [(0, 1)])), 4 * D * d_k),
     },
     "five-implementations": {
-        r"\bar W^O_h &= Z^\top U": lambda: (W_bar, (A @ V).T @ U),
-        r"\bar Z &= U W_h^{O\top}": lambda: (Z_bar, U @ W.T),
-        r"\bar V &= A^\top \bar Z": lambda: (V_bar, A.T @ Z_bar),
-        r"\bar A &= \bar Z V^\top": lambda: (A_bar, Z_bar @ V.T),
+        r"\bar W^O_h &= Z^\top U": lambda: (bar("W"), (A @ V).T @ U),
+        r"\bar Z &= U W_h^{O\top}": lambda: (bar("Z"), U @ W.T),
+        r"\bar V &= A^\top \bar Z": lambda: (bar("V"), A.T @ bar("Z")),
+        r"\bar A &= \bar Z V^\top": lambda: (bar("A"), bar("Z") @ V.T),
         r"\bar e_{ts} &= a_{ts} \Big( \bar a_{ts} - \sum_j a_{tj}\, \bar a_{tj} \Big)":
-            lambda: (E_bar, table(
-                lambda t, s: A[t, s] * (A_bar[t, s] - A[t] @ A_bar[t]), T, S)),
+            lambda: (bar("E"), table(
+                lambda t, s: A[t, s] * (bar("A")[t, s] - A[t] @ bar("A")[t]), T, S)),
         r"\bar Q &= \bar E K / \sqrt{d_k}": lambda: (
-            Q_bar, E_bar @ K / d_k**0.5),
+            bar("Q"), bar("E") @ K / d_k**0.5),
         r"\bar K &= \bar E^\top Q / \sqrt{d_k}": lambda: (
-            K_bar, E_bar.T @ Q / d_k**0.5),
+            bar("K"), bar("E").T @ Q / d_k**0.5),
     },
     "a-chapter-to-copy": {
         r"\text{distance}_t = \sum_s a_{ts} \, (t - s)": lambda: (
