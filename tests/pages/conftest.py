@@ -8,15 +8,9 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+from bookbinder.page import load_page
 
-# Code is no formula: neither between fences nor between backticks.
-CODE = re.compile(r"^ *(`{3,}|~{3,}).*?^ *\1|`[^`\n]+`", re.MULTILINE | re.DOTALL)
-# A dollar before a space, or after one, is money.
-MATH = re.compile(
-    r"\$\$(?P<display>.+?)\$\$|(?<!\\)\$(?!\s)(?P<inline>[^$]+?)(?<![\s\\])\$",
-    re.DOTALL,
-)
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 # One formula may hold several equations: this stands before one of them, and after.
 BREAK = r"\\q?quad|\\\\(?:\[[^]]*\])?|\\(?:begin|end)\{aligned\}|,|&(?![=\\])"
@@ -30,15 +24,7 @@ def folded(text: str) -> str:
 @cache
 def formulas(page: Path) -> list[tuple[int, str]]:
     """Return each formula of a page, its white space folded, with its line."""
-    text = page.read_text("utf-8")
-    text = CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
-    return [
-        (
-            text.count("\n", 0, math.start()) + 1,
-            folded(math["display"] or math["inline"]),
-        )
-        for math in MATH.finditer(text)
-    ]
+    return [(f.line, folded(f.text)) for f in load_page(page, DOCS).formulas()]
 
 
 @cache
