@@ -14,7 +14,7 @@ MATCHER = Path(__file__).resolve().parents[3] / ".github" / "annotations.json"
             "docs/a-b.md:35: the page shows '1'",
             ("docs/a-b.md", "35", "the page shows '1'"),
         ),
-        ("README.md:9: teh ==> the", ("README.md", "9", "teh ==> the")),
+        ("README.md:9: xqz ==> the", ("README.md", "9", "xqz ==> the")),
         (
             "docs/a.md:7:1 error MD018 No space",
             ("docs/a.md", "7", "error MD018 No space"),
