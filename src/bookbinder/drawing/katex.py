@@ -46,7 +46,8 @@ def draw(tex: str, *, display: bool) -> str:
     except OSError:
         line = ""
     if not line:
-        # Node has told why, on the standard error.
+        # Node has told why, on the standard error; the next formula starts another.
+        _worker.cache_clear()
         raise WorkerError(f"KaTeX stopped with status {worker.wait()}")
     answer: dict[str, str] = json.loads(line)
     if "error" in answer:

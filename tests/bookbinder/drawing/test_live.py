@@ -45,8 +45,8 @@ def test_a_place_a_script_and_a_stylesheet() -> None:
             "docs/assets/css/ has no file ../assets/css/gone.css",
         ),
         (
-            yaml.safe_dump({**RIGHT, "script": "../../src/bookbinder/a.js"}),
-            "docs/assets/js/ has no file ../../src/bookbinder/a.js",
+            yaml.safe_dump({**RIGHT, "script": "../assets/css/watch.css"}),
+            "docs/assets/js/ has no file ../assets/css/watch.css",
         ),
     ],
 )
