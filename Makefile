@@ -20,7 +20,7 @@ node := PATH="$(CURDIR)/.venv/bin:$$PATH" npm_config_update_notifier=false npm_c
 # Material announces its successor at each start; whoever works here has read it.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help setup serve test test-fast chapter page outputs figures models diagrams mutants places site lint lint-code lint-types lint-prose lint-workflows changes dist test-newest hooks format clean
+.PHONY: help setup serve test test-fast chapter page outputs figures models diagrams mutants elsewhere site lint lint-code lint-types lint-prose lint-workflows changes dist test-newest hooks format clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -69,8 +69,8 @@ diagrams: setup ## draw the diagrams that are new; show what changed
 mutants: setup ## break the library and the pages, and count who notices: 40 minutes; SAMPLE=, SEED=
 	@$(run) -m bookbinder.mutation --seed $(SEED) $(if $(SAMPLE),--sample $(SAMPLE))
 
-places: setup ## run every block elsewhere: alone, from a wheel, other threads and seed; SAMPLE=
-	@$(run) -m bookbinder.places --seed $(SEED) $(if $(SAMPLE),--sample $(SAMPLE)) $(PAGE)
+elsewhere: setup ## run pages and training as on other machines: threads, precision, seed; PAGE=
+	@$(run) -m bookbinder.elsewhere $(workers) $(PAGE)
 
 site: setup ## build the site, strictly, into site/, all there is to take away with it; PDF=1
 	@$(run) -m mkdocs build --strict

@@ -1,8 +1,8 @@
 """What binds the book to its library: no page shows what has not run.
 
 `audit` and `evidence` judge a page, before and after its blocks ran; `outputs` mends
-it, `places` runs it elsewhere; `pytest_plugin` and `__main__` call these. They build on
-folders, one idea each:
+it, `elsewhere` runs it as if on other machines; `pytest_plugin` and `__main__` call
+these. They build on folders, one idea each:
 
 - `installation` makes what the book needs on this machine. It uses nothing but the
   standard library, for nothing is installed yet.
