@@ -102,12 +102,12 @@ changes: site ## list the pages that read differently than at BASE=, and how muc
 	@git worktree remove --force .cache/before
 	@$(run) -m bookbinder.hosting.changes compare .cache/changes/before site .cache/changes/changes.json
 
-dist: setup ## build the package, install it into an empty environment, run the README there
+dist: setup ## build the package, install it into an empty environment, try the README there
 	@$(run) -m bookbinder.hosting.release $(if $(TAG),--tag "$(TAG)")
 
 test-newest: setup ## run everything with the newest PyTorch there is; changes .venv
 	@$(run) -m pip install --quiet --upgrade torch
-	@$(run) -m pytest --deselect tests/test_repository.py::test_every_package_that_is_used_is_pinned_and_is_the_one_installed
+	@$(run) -m pytest $(workers) --deselect tests/test_repository.py::test_every_package_that_is_used_is_pinned_and_is_the_one_installed
 
 hooks: setup ## let git run make lint before each commit
 	@.venv/bin/pre-commit install

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 __all__ = ["PATHS", "SETTINGS", "main", "pytest_configure"]
 
@@ -40,7 +41,7 @@ def pytest_configure() -> None:
 
         has = {"bf16": True, "fp32": False}[wanted]
         can = {**torch.cpu.get_capabilities(), "amx_bf16": has, "avx512_bf16": has}
-        torch.cpu.get_capabilities = can.copy
+        patch.object(torch.cpu, "get_capabilities", can.copy).start()
 
 
 def main(words: list[str]) -> int:

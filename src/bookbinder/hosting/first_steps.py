@@ -14,6 +14,7 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 __all__ = ["main"]
 
@@ -27,7 +28,8 @@ EXTRAS = {
 
 def main(readme: str, *hidden: str) -> None:
     """Run the example and the commands, draw a picture, and ask for what is missing."""
-    sys.modules.update(dict.fromkeys(hidden))  # None in the place of a module hides it
+    modules: dict[str, Any] = dict.fromkeys(hidden)
+    sys.modules.update(modules)  # None in the place of a module hides it
     text = Path(readme).read_text("utf-8")
     found = re.search(r"```python\n(.*?)```.*?```text\n(.*?)```", text, re.DOTALL)
     assert found, "the README has no example with an output"
