@@ -19,7 +19,7 @@ node := PATH="$(CURDIR)/.venv/bin:$$PATH" npm_config_update_notifier=false npm_c
 # Material announces its successor at each start; whoever works here has read it.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help setup serve test test-fast chapter page outputs figures models diagrams mutants places site lint lint-code lint-types lint-prose lint-workflows changes dist test-newest hooks format clean
+.PHONY: help setup serve test test-fast chapter page outputs figures models diagrams mutants elsewhere site lint lint-code lint-types lint-prose lint-workflows changes dist test-newest hooks format clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -70,8 +70,8 @@ mutants: setup ## break the core of the library, and list what its tests miss: 2
 	@$(run) -m mutmut run $(if $(MODULE),"tested_transformer.$(MODULE).*")
 	@$(run) -m mutmut results
 
-places: setup ## run every block elsewhere: alone, from a wheel, other threads and seed; SAMPLE=
-	@$(run) -m bookbinder.places --seed $(SEED) $(if $(SAMPLE),--sample $(SAMPLE)) $(PAGE)
+elsewhere: setup ## run pages and training as on other machines: threads, precision, seed; PAGE=
+	@$(run) -m bookbinder.elsewhere $(workers) $(PAGE)
 
 site: setup ## build the site, strictly, into site/, all there is to take away with it; PDF=1
 	@$(run) -m mkdocs build --strict
@@ -103,12 +103,12 @@ changes: site ## list the pages that read differently than at BASE=: words new, 
 	@git worktree remove --force .cache/before
 	@$(run) -m bookbinder.hosting.changes compare .cache/changes/before site | tee .cache/changes/changes.txt
 
-dist: setup ## build the package, install it into an empty environment, run the README there
+dist: setup ## build the package, install it into an empty environment, try the README there
 	@$(run) -m bookbinder.hosting.release $(if $(TAG),--tag "$(TAG)")
 
 test-newest: setup ## run everything with the newest PyTorch there is; changes .venv
 	@$(run) -m pip install --quiet --upgrade torch
-	@$(run) -m pytest --deselect tests/test_repository.py::test_every_package_that_is_used_is_pinned_and_is_the_one_installed
+	@$(run) -m pytest $(workers) --deselect tests/test_repository.py::test_every_package_that_is_used_is_pinned_and_is_the_one_installed
 
 hooks: setup ## let git run make lint before each commit
 	@.venv/bin/pre-commit install

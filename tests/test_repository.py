@@ -45,7 +45,7 @@ ARROWS = {
     "implementations": {"masks", "multihead", "interchange", "microgpt"},
     "museum": {"attention", "masks", "cache", "gpt", "training"},
 }
-ARROWS["cli"] = ARROWS["__init__"] = set(ARROWS)
+ARROWS["cli"] = ARROWS["__init__"] = {*ARROWS, "__version__"}
 
 # What each may import from outside, beside the standard library.
 PACKAGES = {name: {"torch", "jaxtyping"} for name in ARROWS}

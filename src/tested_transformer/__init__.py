@@ -19,6 +19,7 @@ from tested_transformer.masks import (
 )
 from tested_transformer.multihead import MultiHeadAttention, merge_heads, split_heads
 
+__version__ = "0.1.0"
 __all__ = [
     "MultiHeadAttention",
     "attention_scores",

@@ -1,16 +1,22 @@
 """The pictures of the book: attention as heat maps, and curves.
 
 Every function returns a matplotlib figure, to show in a notebook or save to a file.
-Needs matplotlib: install ``tested-transformer[plots]``.
+Needs matplotlib: ``pip install "tested-transformer[plots]"``.
 """
 
 from collections.abc import Mapping, Sequence
 
 from jaxtyping import Bool, Float
-from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, to_rgba
-from matplotlib.figure import Figure
 from torch import Tensor
+
+try:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import LinearSegmentedColormap, to_rgba
+    from matplotlib.figure import Figure
+except ImportError as error:
+    raise ImportError(
+        'plots need matplotlib: pip install "tested-transformer[plots]"'
+    ) from error
 
 __all__ = ["curves", "head_maps", "marks", "points", "weight_map"]
 

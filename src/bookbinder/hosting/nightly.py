@@ -1,4 +1,4 @@
-"""Open an issue for what the night's tests found: the pages, the lines, the reasons.
+"""Open an issue for what the night's tests found, or add to the one that is open.
 
 Standard library only: it runs where nothing is installed, with the right to open
 issues, and with logs as all it knows of the tests.
@@ -12,57 +12,42 @@ from pathlib import Path
 
 __all__ = ["found_in", "main", "report"]
 
-# What the tests say of a page, and how pytest names what failed.
-_ON_PAGE = re.compile(r"^(?:E\s+)?((?:docs/)?[\w/-]+\.md:\d+: .+)$", re.MULTILINE)
-_FAILED = re.compile(r"^((?:FAILED|ERROR) \S.*)$", re.MULTILINE)
-_MOST = 60
+# What is said of a page, how pytest names a test, and the table of make elsewhere.
+_FOUND = re.compile(
+    r"^(?:E\s+)?((?:docs/)?[\w/-]+\.md:\d+: .+|(?:FAILED|ERROR) \S.*"
+    r"|[\w-]+ +\d+ (?:failed|errors?).*)",
+    re.MULTILINE,
+)
 
 
 def found_in(log: str) -> list[str]:
-    """Give each ``page.md:line: reason`` of a log once, or else the tests that failed.
-
-    Where there is neither, the run broke before or beside the tests: its last lines.
-    """
-    for pattern in (_ON_PAGE, _FAILED):
-        found = dict.fromkeys(line.strip()[:300] for line in pattern.findall(log))
-        if found:
-            return list(found)[:_MOST]
-    return log.strip().splitlines()[-20:]
+    """Return each line of a log that names a page or a test, once; or else its end."""
+    found = dict.fromkeys(line[:300] for line in _FOUND.findall(log))
+    return [*found][:60] or log.strip().splitlines()[-20:]
 
 
 def report(logs: dict[str, str], run: str) -> str:
-    """Write the text of the issue.
-
-    Args:
-        logs: For each kind of run that failed, what it printed.
-        run: The address of the run.
-    """
+    """Return the text of the issue: for each log its lines, as an indented block."""
     parts = [f"[The night's run]({run}) found:"]
     for name, log in sorted(logs.items()):
-        # A fence longer than any in the log, so that nothing in it ends the block.
-        longest = max(map(len, re.findall(r"`+", log)), default=2)
-        fence = "`" * (max(longest, 2) + 1)
-        lines = "\n".join(found_in(log))
-        parts.append(f"## {name}\n\n{fence}text\n{lines}\n{fence}")
+        lines = "\n".join(f"    {line}" for line in found_in(log))
+        parts.append(f"## {name}\n\n{lines}")
     return "\n\n".join(parts) + "\n"
 
 
-def main(arguments: list[str]) -> int:
-    """Open the issue for the logs in a folder; add to the one that is open already."""
-    (folder,) = arguments
+def main(folder: str) -> None:
+    """Open the issue for the logs in a folder."""
     logs = {file.stem: file.read_text("utf-8") for file in Path(folder).glob("*.log")}
     title = f"The night's tests: {', '.join(sorted(logs)) or 'no log'}"
-    text = report(logs, os.environ["RUN_URL"])
     search = ["gh", "issue", "list", "--state", "open", "--json", "number,title"]
     search += ["--jq", f'.[] | select(.title == "{title}") | .number']
-    done = subprocess.run(search, check=True, capture_output=True, text=True)
-    there = done.stdout.split()
+    there = subprocess.check_output(search, text=True).split()
     command = ["comment", there[0]] if there else ["create", "--title", title]
+    text = report(logs, os.environ["RUN_URL"])
     subprocess.run(
         ["gh", "issue", *command, "--body-file", "-"], input=text, text=True, check=True
     )
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1])

@@ -1,125 +1,77 @@
-"""Build the package, and try it as a stranger would: installed alone, somewhere else.
+"""``make dist``: build the package, and try it installed alone, as a stranger would.
 
-The wheel holds the library and nothing of the book. It is installed into an empty
-environment, and the first block of the README is run there, away from the repository,
-with its output compared.
+pip puts the wheel into an empty environment, first alone and then with the extra for
+plots, and ``first_steps.py`` does there what the README shows.
 """
 
 import argparse
 import subprocess
 import sys
 import tempfile
-import tomllib
-import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bookbinder.page import load_page
-from bookbinder.running.blocks import SEPARATOR, expected, program
+from tested_transformer import __version__
 
-__all__ = ["ReleaseError", "build", "check_contents", "check_tag", "main", "try_out"]
+__all__ = ["ROOT", "main", "take_first_steps"]
 
-_LIBRARY = "tested_transformer"
-
-
-class ReleaseError(Exception):
-    """What is wrong with the package, in one line."""
+ROOT = Path(__file__).resolve().parents[3]
 
 
-def check_tag(tag: str, version: str) -> None:
-    """Hold the tag to the version in ``pyproject.toml``.
-
-    Raises:
-        ReleaseError: If they differ.
-    """
-    if tag and tag != f"v{version}":
-        raise ReleaseError(f"the tag is {tag}, the version in pyproject.toml {version}")
-
-
-def build(root: Path, out: Path) -> Path:
-    """Build the wheel and the archive of the sources.
+def take_first_steps(
+    python: Sequence[str | Path], *hidden: str, env: Mapping[str, str] | None = None
+) -> str:
+    """Run ``first_steps.py`` with another Python, in an empty folder.
 
     Args:
-        root: The repository.
-        out: The folder that they are written to.
+        python: The other Python, with its options.
+        hidden: Packages that it shall not find.
+        env: Its environment.
 
     Returns:
-        The wheel.
+        Where its library is, which version, and without which extras.
 
     Raises:
-        ReleaseError: If they cannot be built.
+        RuntimeError: If anything fails, or warns.
     """
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out)]
-    done = subprocess.run([*command, str(root)], capture_output=True, text=True)
-    if done.returncode:
-        raise ReleaseError(f"the build failed: {(done.stdout + done.stderr)[-500:]}")
-    (wheel,) = out.glob("*.whl")
-    return wheel
-
-
-def check_contents(wheel: Path) -> None:
-    """Ask that a wheel holds the library alone, with its types.
-
-    Raises:
-        ReleaseError: If it holds anything else, or lacks ``py.typed``.
-    """
-    with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-    folders = {name.partition("/")[0] for name in names}
-    strange = sorted(f for f in folders - {_LIBRARY} if not f.endswith(".dist-info"))
-    if strange:
-        raise ReleaseError(f"{wheel.name} holds {', '.join(strange)} too")
-    if f"{_LIBRARY}/py.typed" not in names:
-        raise ReleaseError(f"{wheel.name} lacks {_LIBRARY}/py.typed")
-
-
-def try_out(python: Path, readme: Path) -> None:
-    """Run the first chain of a page with another Python, away from the repository.
-
-    Raises:
-        ReleaseError: If it fails, or prints anything but what the page shows.
-    """
-    chain = load_page(readme, readme.parent).chains[0]
-    with tempfile.TemporaryDirectory() as elsewhere:
-        file = Path(elsewhere, "example.py")
-        file.write_text(program(chain), "utf-8")
+    steps = Path(__file__).with_name("first_steps.py")
+    command = [*python, "-P", "-W", "error", steps, ROOT / "README.md", *hidden]
+    with tempfile.TemporaryDirectory() as empty:
         done = subprocess.run(
-            [python, "-I", "-W", "error", file.name],
-            cwd=elsewhere,
-            capture_output=True,
-            text=True,
+            command, cwd=empty, env=env, capture_output=True, text=True
         )
     if done.returncode:
-        raise ReleaseError(f"{readme.name} fails when installed: {done.stderr[-500:]}")
-    if done.stdout != expected(chain):
-        printed = done.stdout.replace(SEPARATOR, "")
-        raise ReleaseError(f"{readme.name} prints something else: {printed!r}")
+        raise RuntimeError(f"the first steps fail:\n{done.stdout}{done.stderr}"[-3000:])
+    return done.stdout.splitlines()[-1]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Build, look inside, install into an empty environment, run the README."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Build the wheel and the archive of the sources, install the wheel, and try it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tag", default="", help="a tag that the version has to match")
-    parser.add_argument("--out", type=Path, default=Path("dist"))
+    parser.add_argument("--tag", help="a tag that has to name the version")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist")
     options = parser.parse_args(arguments)
-    root = Path(__file__).resolve().parents[3]
-    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-    try:
-        check_tag(options.tag, project["version"])
-        wheel = build(root, options.out)
-        check_contents(wheel)
-        with tempfile.TemporaryDirectory() as empty:
-            subprocess.run([sys.executable, "-m", "venv", empty], check=True)
-            python = Path(empty, "bin", "python")
-            subprocess.run(
-                [python, "-m", "pip", "install", "--quiet", wheel], check=True
-            )
-            try_out(python, root / "README.md")
-    except ReleaseError as error:
-        print(f"release: {error}", file=sys.stderr)
-        return 1
-    print(f"{wheel.name}: installed alone, the README runs")
-    return 0
+    if options.tag and options.tag != f"v{__version__}":
+        sys.exit(f"the tag is {options.tag}, the version {__version__}")
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", options.out]
+    subprocess.run([*build, ROOT], check=True, stdout=subprocess.DEVNULL)
+    (wheel,) = options.out.glob(f"*-{__version__}-*.whl")
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        python = Path(folder, "bin", "python")
+        for wanted, missing in (
+            (wheel, "plots jax bpe"),
+            (f"{wheel}[plots]", "jax bpe"),
+        ):
+            install = [python, "-m", "pip", "install", "--quiet", wanted]
+            subprocess.run(install, check=True)
+            told = take_first_steps([python, "-I"])
+            if not told.endswith(f"{__version__} without {missing}"):
+                sys.exit(f"{wanted} misses something else: {told}")
+            print(told)
+        command = Path(folder, "bin", "tested-transformer")
+        subprocess.run([command, "--version"], check=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -11,11 +11,11 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib.metadata import version
 from typing import NoReturn
 
 import torch
 
+from tested_transformer import __version__
 from tested_transformer.cli.evaluate import add_evaluate
 from tested_transformer.cli.generate import add_generate
 from tested_transformer.cli.heads import add_heads
@@ -86,9 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "--version", action="version", version=f"{NAME} {version(NAME)}"
-    )
+    parser.add_argument("--version", action="version", version=f"{NAME} {__version__}")
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=_Parser
     )

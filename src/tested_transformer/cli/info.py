@@ -5,11 +5,11 @@ import json
 import platform
 from collections import Counter
 from dataclasses import asdict
-from importlib.metadata import version
 from typing import Any
 
 import torch
 
+from tested_transformer import __version__
 from tested_transformer.checkpoints import Checkpoint
 from tested_transformer.cli.display import printable
 from tested_transformer.cli.options import Commands
@@ -79,7 +79,7 @@ def _of_machine() -> dict[str, Any]:
     if torch.backends.mps.is_available():
         devices["mps"] = "Apple"
     return {
-        "tested_transformer": version("tested-transformer"),
+        "tested_transformer": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "devices": devices,

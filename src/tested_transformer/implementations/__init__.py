@@ -2,9 +2,9 @@
 
 Each file is one way, with the same two functions beside it: ``convert`` lays the
 weights of this library's ``MultiHeadAttention`` out as that way wants them, ``prepare``
-makes ready to answer a ``Question``. ``per_head`` wants NumPy, and ``flax_dense`` and
-``flax_layer`` want JAX and Flax, which ``pip install .[jax]`` brings; these three are
-imported by whoever calls them, and not here.
+makes ready to answer a ``Question``. ``per_head`` computes in NumPy alone;
+``flax_dense`` and ``flax_layer`` need JAX and Flax, which come with
+``pip install "tested-transformer[jax]"``. Whoever calls one of these three imports it.
 """
 
 from tested_transformer.implementations.question import (

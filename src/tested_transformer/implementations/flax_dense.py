@@ -3,14 +3,20 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import torch
-from flax import linen as nn
-from flax.traverse_util import unflatten_dict
 from jaxtyping import Float
 
 from tested_transformer.implementations.question import Parameters, Question, Step
+
+try:
+    import jax
+    import jax.numpy as jnp
+    from flax import linen as nn
+    from flax.traverse_util import unflatten_dict
+except ImportError as error:
+    raise ImportError(
+        'flax_dense needs JAX and Flax: pip install "tested-transformer[jax]"'
+    ) from error
 
 __all__ = ["DenseAttention", "by_vjp", "convert", "prepare"]
 

@@ -2,9 +2,14 @@
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-from flax import nnx
+try:
+    import jax
+    import jax.numpy as jnp
+    from flax import nnx
+except ImportError as error:
+    raise ImportError(
+        'flax_layer needs JAX and Flax: pip install "tested-transformer[jax]"'
+    ) from error
 
 from tested_transformer.implementations.flax_dense import by_vjp
 from tested_transformer.implementations.question import Parameters, Question, Step

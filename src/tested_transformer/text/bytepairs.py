@@ -1,6 +1,6 @@
 """Tokens of several characters: byte-pair encoding, by the ``tokenizers`` package.
 
-The package is an extra: ``pip install tested-transformer[bpe]``.
+The package is an extra: ``pip install "tested-transformer[bpe]"``.
 """
 
 import json
@@ -125,6 +125,6 @@ def _package() -> Any:
     except ImportError:
         raise ImportError(
             "byte pairs need the package tokenizers: "
-            "pip install 'tested-transformer[bpe]'"
+            'pip install "tested-transformer[bpe]"'
         ) from None
     return tokenizers

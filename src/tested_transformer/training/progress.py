@@ -15,7 +15,8 @@ class Validation:
         loss: The mean loss over all of the validation text.
         prefix: The honest loss: at some positions, each from its prefix alone.
         full: The loss at the same positions, from one pass over all of the window.
-        gap: The largest difference of the two at any one position.
+        gap: The largest difference of the two at any one position. Like them it is
+            measured without autocast, whatever the run trains in; ``loss`` is not.
     """
 
     step: int

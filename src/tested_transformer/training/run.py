@@ -4,7 +4,6 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -221,15 +220,20 @@ class Run:
 
     def evaluate(self, tokens: Tensor) -> None:
         """Measure the loss of a text, and whether it is honest."""
-        settings: dict[str, Any] = {
-            "seq_len": self.seq_len,
-            "precision": self.precision,
-        }
         sizes = {"seq_len": self.seq_len, "vocab_size": self.model.config.vocab_size}
-        side_by_side = windows_that_fit(**sizes, at_most=64)
-        drawn = windows_that_fit(**sizes, at_most=16)
-        loss = evaluate(self.model, tokens, batch_size=side_by_side, **settings)
-        honest = honest_loss(self.model, tokens, num_windows=drawn, **settings)
+        loss = evaluate(
+            self.model,
+            tokens,
+            seq_len=self.seq_len,
+            batch_size=windows_that_fit(**sizes, at_most=64),
+            precision=self.precision,
+        )
+        honest = honest_loss(
+            self.model,
+            tokens,
+            seq_len=self.seq_len,
+            num_windows=windows_that_fit(**sizes, at_most=16),
+        )
         self.found = Validation(self.step, loss, honest.prefix, honest.full, honest.gap)
         self.state.validations.append(self.found)
 

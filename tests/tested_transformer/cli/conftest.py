@@ -16,6 +16,8 @@ PLAY = "\nto be, or not to be: that is the question.\n" * 11
 TINY = [
     *("--layers", "2", "--heads", "3", "--width", "12", "--context", "7"),
     *("--batch", "5", "--sample", "4", "--steps", "6", "--eval-every", "3"),
+    # What is left out would depend on the processor.
+    *("--precision", "fp32"),
 ]
 
 

@@ -4,13 +4,13 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tested_transformer import __version__
 from tested_transformer.cli import command as module
 from tested_transformer.cli import evaluate, generate, heads, info, train
 from tested_transformer.cli.options import (
@@ -37,9 +37,7 @@ def test_without_a_command_there_is_help(command: Command) -> None:
     assert (ended.status, ended.err) == (0, "")
     for name in ("train", "generate", "evaluate", "heads", "info"):
         assert re.search(rf"^    {name} +\w", ended.out, re.MULTILINE)
-    assert command("--version").out == (
-        f"tested-transformer {version('tested-transformer')}\n"
-    )
+    assert command("--version").out == (f"tested-transformer {__version__}\n")
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_without_the_package_its_extra_is_named(monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(
             ImportError,
             match=r"^byte pairs need the package tokenizers: "
-            r"pip install 'tested-transformer\[bpe\]'$",
+            r'pip install "tested-transformer\[bpe\]"$',
         ):
             make()
 

@@ -88,6 +88,21 @@ def test_a_causal_model_is_honest(make_model: Callable[..., GPT], tokens: Tensor
     assert honest_loss(model, tokens, seed=1) != honest
 
 
+def test_an_honest_model_that_trains_in_bfloat16_is_found_honest(
+    make_model: Callable[..., GPT], tokens: Tensor
+):
+    # Wide enough that bfloat16 rounds a prefix and the whole window differently.
+    model = make_model(d_model=48, max_seq_len=32)
+    run = Run(model, tokens, Recipe(steps=200, precision="bf16"))
+    for _ in range(30):
+        run.change_parameters()
+    run.evaluate(tokens)
+    assert run.found.gap < 1e-5
+    # The loss itself is that of the training, rounding included.
+    assert run.found.loss == evaluate(run.model, tokens, precision="bf16")
+    assert run.found.loss != evaluate(run.model, tokens)
+
+
 def test_the_honest_loss_by_hand(make_model: Callable[..., GPT], tokens: Tensor):
     # One window fits, and all of its positions are drawn.
     model, tokens = make_model().eval(), tokens[:6]

@@ -1,0 +1,72 @@
+"""``python -m bookbinder.elsewhere``: run pages and tests as if on other machines.
+
+Each setting lets this machine behave like one that a reader may have. What passes here
+and fails there asks for more than it should: for the last digit of a sum, or for one
+processor's rounding. Name settings and paths to run only these; options are pytest's.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from unittest.mock import patch
+
+__all__ = ["PATHS", "SETTINGS", "main", "pytest_configure"]
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS: dict[str, dict[str, str]] = {
+    # Instructions that PyTorch and oneDNN may not use.
+    "avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2"},
+    "scalar": {"ATEN_CPU_CAPABILITY": "default"},
+    # The first name is read by tests, the second by pages.
+    "threads-1": {"OMP_NUM_THREADS": "1", "BOOK_THREADS": "1"},
+    "threads-2": {"OMP_NUM_THREADS": "2", "BOOK_THREADS": "2"},
+    "threads-4": {"OMP_NUM_THREADS": "4", "BOOK_THREADS": "4"},
+    "bf16": {"BOOK_AUTO_PRECISION": "bf16"},
+    "fp32": {"BOOK_AUTO_PRECISION": "fp32"},
+    "seed": {"BOOK_SEED": "20171"},
+}
+FOLDERS = ("training", "cli", "checkpoints", "generation", "text")
+PATHS = ["docs/chapters", *(f"tests/tested_transformer/{name}" for name in FOLDERS)]
+
+
+def pytest_configure() -> None:
+    """Let ``precision="auto"`` choose what BOOK_AUTO_PRECISION says, on a CPU.
+
+    The CPU answers as if it had instructions for bfloat16, or none. This holds in the
+    process of the tests, not in those that they start.
+    """
+    if wanted := os.environ.get("BOOK_AUTO_PRECISION"):
+        import torch
+
+        has = {"bf16": True, "fp32": False}[wanted]
+        can = {**torch.cpu.get_capabilities(), "amx_bf16": has, "avx512_bf16": has}
+        patch.object(torch.cpu, "get_capabilities", can.copy).start()
+
+
+def main(words: list[str]) -> int:
+    """Run pytest under each setting, and print a table; return 1 if anything fails."""
+    names = [word for word in words if word in SETTINGS] or [*SETTINGS]
+    rest = [word for word in words if word not in SETTINGS]
+    if all(word.startswith("-") for word in rest):
+        rest += PATHS
+    # This module is a plugin, too: that of pytest_configure.
+    command = [sys.executable, "-m", "pytest", "-p", "bookbinder.elsewhere", *rest]
+    table: list[str] = []
+    status = 0
+    for name in names:
+        print(f"{name}: {SETTINGS[name]}", flush=True)
+        env = {**os.environ, **SETTINGS[name]}
+        done = subprocess.run(
+            command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True
+        )
+        if done.returncode:
+            status = 1
+            print(done.stdout, flush=True)
+        table.append(f"{name:<10} {done.stdout.rstrip().splitlines()[-1].strip('= ')}")
+    print("", *table, sep="\n")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,36 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from bookbinder.elsewhere import PATHS, ROOT, main
+
+TEST = """
+import os
+
+def test_machine():
+    assert os.environ.get("BOOK_THREADS") != "4"
+    import torch
+    from tested_transformer.training import choose_precision
+    chosen = choose_precision(torch.device("cpu"))
+    assert chosen == os.environ["BOOK_AUTO_PRECISION"]
+"""
+
+
+def test_each_setting_reaches_the_tests_and_what_fails_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "test_machine.py"
+    file.write_text(TEST)
+    assert main(["bf16", "fp32", "threads-4", str(file), "-q"]) == 1
+    told = capfd.readouterr().out
+    assert re.findall(r"^([a-z0-9-]+) +1 (\w+) in", told, re.MULTILINE) == [
+        ("bf16", "passed"),
+        ("fp32", "passed"),
+        ("threads-4", "failed"),
+    ]
+    assert "AssertionError: assert '4' != '4'" in told
+
+
+def test_the_paths_are_there() -> None:
+    assert [path for path in PATHS if not (ROOT / path).is_dir()] == []
