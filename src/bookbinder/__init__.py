@@ -16,5 +16,5 @@ A page goes one way, and each step is a module or a folder:
 
 `pytest_plugin` binds these to pytest and pytest-codeblocks. `check` and `chapter` are a
 contributor's, `elsewhere` runs it all under other settings, `hosting` is called by the
-workflows, and `installation` makes `.venv`.
+workflows, and `environment` makes `.venv`.
 """

@@ -1,20 +1,35 @@
-"""Each exercise of each chapter has what an exercise needs.
+"""Each chapter has exercises, each with a grader that refuses wrong answers.
 
-A chapter is held to it by ``make page`` as well; what the check refuses is in
-``tests/bookbinder/contributing/test_exercising.py``.
+What a grader says is an output of its page, compared when the page runs. Here it is
+counted: whoever breaks the grader so that it lets an answer pass loses a line.
 """
 
+import re
 from pathlib import Path
 
 import pytest
 
-from bookbinder.contributing.exercising import exercise_problems
 from bookbinder.page import load_page
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "docs/chapters").glob("*.md"))
+GRADER = re.compile(r"\b(?:check|grade)_\w+\(")
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.stem)
 def test_each_exercise_refuses_three_wrong_answers(chapter: Path) -> None:
-    assert exercise_problems(load_page(chapter, ROOT)) == []
+    page = load_page(chapter, ROOT)
+    headings = [(n, line) for n, line in page.prose if re.match(r"##+ ", line)]
+    start = next((n for n, line in headings if line == "## Exercises"), None)
+    assert start, f"{page.path}:1: no heading ## Exercises"
+    end = next((n for n, line in headings if n > start and line[2] == " "), 10**6)
+    begins = [n for n, _ in headings if start < n < end]
+    assert begins, f"{page.path}:{start}: no exercise, which begins with ###"
+    for first, last in zip(begins, [*begins[1:], end], strict=True):
+        blocks = [block for block in page.blocks if first < block.line < last]
+        code = "".join(block.code for block in blocks)
+        assert GRADER.search(code), f"{page.path}:{first}: no check_... or grade_..."
+        outputs = [block.output.text for block in blocks if block.output]
+        said = "".join(outputs).splitlines()
+        refused = {line for line in said if line not in ("right", "correct")}
+        assert len(refused) >= 3, f"{page.path}:{first}: refuses {len(refused)} answers"

@@ -1,1 +1,1 @@
-"""Compare diagrams with the passes of tensors that they draw."""
+"""Compare the shapes that diagrams draw with the tensors of a pass."""

@@ -19,10 +19,16 @@ from bookbinder.drawing.palette import PALETTE
 from bookbinder.drawing.svg import unique_ids
 from bookbinder.drawing.undrawn import previewing, undrawn
 
+__all__ = [
+    *("DRAWINGS", "DRAWING_SCRIPT", "ROOT"),
+    *("diagram_problem", "drawing", "format_diagram"),
+]
+
 ROOT = Path(__file__).resolve().parents[3]
 DRAWING_SCRIPT = Path(__file__).with_name("drawing.js")
+# Of the book in the current folder.
+DRAWINGS = Path("docs", "assets", "diagrams")
 
-_SPOKEN = ("accTitle", "accDescr")
 _COMMENT = re.compile(r"^[ \t]*%%.*\n", re.MULTILINE)
 
 
@@ -35,15 +41,13 @@ def format_diagram(
     **kwargs: Any,
 ) -> str:
     """Turn a mermaid fence into its drawing, as superfences wants it."""
-    problem = diagram_problem(source)
-    if problem:
+    if problem := diagram_problem(source):
         return undrawn(f"diagram {problem}", source)
-    name = diagram_name(source)
-    file = drawings_folder() / f"{name}.svg"
+    file = drawing(source)
     if file.is_file():
         svg = file.read_text(encoding="utf-8").strip()
         earlier = map(str, md.htmlStash.rawHtmlBlocks)
-        svg = unique_ids(svg, f"diagram-{name[:8]}", earlier)
+        svg = unique_ids(svg, f"diagram-{file.stem[:8]}", earlier)
         return f'<figure class="diagram" data-search-exclude>{svg}</figure>'
     if previewing():
         # mkdocs-mermaid2-plugin finds it by its class and has the browser draw it.
@@ -51,28 +55,25 @@ def format_diagram(
     return undrawn("diagram not drawn: run make diagrams", source)
 
 
-def drawings_folder() -> Path:
-    """Give the folder of drawings, of the book in the current folder."""
-    return Path("docs", "assets", "diagrams")
-
-
 def diagram_problem(source: str) -> str | None:
-    """Say what a diagram lacks for those who cannot see it, or nothing."""
-    for name in _SPOKEN:
+    """Say why a diagram cannot be drawn, or cannot be heard, or nothing."""
+    if not re.search(r"^\s*flowchart\b", source, re.MULTILINE):
+        return "is no flowchart, the one kind that is drawn in the book's colors"
+    for name in ("accTitle", "accDescr"):
         said = rf"^\s*{name}[ \t]*(?::[ \t]*\S|{{\s*[^\s}}])"
         if not re.search(said, source, re.MULTILINE):
             return f"has no {name}, which screen readers read out"
     return None
 
 
-def diagram_name(source: str) -> str:
-    """Hash what a drawing depends on: its source, how it is drawn, and by what.
+def drawing(source: str) -> Path:
+    """Return the file of a drawing, named by a hash of its source and how it is drawn.
 
     Comments are left out: the pass behind a diagram changes nothing of its drawing.
     """
     digest = hashlib.sha256(_how_drawn())
     digest.update(_COMMENT.sub("", source).strip().encode())
-    return digest.hexdigest()[:16]
+    return DRAWINGS / f"{digest.hexdigest()[:16]}.svg"
 
 
 @cache

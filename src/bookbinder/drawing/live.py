@@ -13,13 +13,11 @@ from markdown import Markdown
 
 from bookbinder.drawing.undrawn import undrawn
 
-ENTRIES = {
-    "name": "by which the script finds its place",
-    "label": "which screen readers read out",
-    "script": "its address, from the page's file, under assets/js/",
-    "style": "its stylesheet, under assets/css/",
-    "without": "what is said where it does not run",
-}
+__all__ = ["format_live"]
+
+# By name the script finds its place; label is read out by screen readers; script and
+# style are files of the book; without is said where the script does not run.
+_ENTRIES = ("name", "label", "script", "style", "without")
 
 
 def format_live(
@@ -31,40 +29,24 @@ def format_live(
     **kwargs: Any,
 ) -> str:
     """Turn a live fence into a place, a script and a stylesheet, for superfences."""
-    problem = live_problem(source)
-    if problem:
-        return undrawn(f"live part {problem}", source)
-    entries = {
-        name: html.escape(str(value), quote=True)
-        for name, value in yaml.safe_load(source).items()
-    }
+    try:
+        given = yaml.safe_load(source)
+    except yaml.YAMLError:
+        given = None
+    whole = isinstance(given, dict) and given.keys() == {*_ENTRIES}
+    if not whole or not all(given.values()):
+        return undrawn(f"live part is not {': …, '.join(_ENTRIES)}: …", source)
+    name, label, script, style, without = (
+        html.escape(str(given[entry])) for entry in _ENTRIES
+    )
+    for path, folder in ((script, "assets/js/"), (style, "assets/css/")):
+        inside = path.replace("../", "")
+        if not inside.startswith(folder) or not Path("docs", inside).is_file():
+            return undrawn(f"live part: docs/{folder} has no file {path}", source)
     # A page is a folder in the site: its files lie one step further up.
     return (
-        f'<div><link rel="stylesheet" href="../{entries["style"]}">'
-        f'<section class="live" data-live="{entries["name"]}" data-search-exclude '
-        f'aria-label="{entries["label"]}">'
-        f'<p class="without">{entries["without"]}</p></section>'
-        f'<script type="module" src="../{entries["script"]}"></script></div>'
+        f'<div><link rel="stylesheet" href="../{style}">'
+        f'<section class="live" data-live="{name}" data-search-exclude '
+        f'aria-label="{label}"><p class="without">{without}</p></section>'
+        f'<script type="module" src="../{script}"></script></div>'
     )
-
-
-def live_problem(source: str) -> str | None:
-    """Say what a live part lacks, or nothing."""
-    try:
-        entries = yaml.safe_load(source)
-    except yaml.YAMLError as error:
-        return f"is not YAML: {' '.join(str(error).split())}"
-    if not isinstance(entries, dict):
-        return f"is made of entries: {', '.join(ENTRIES)}"
-    for name, what in ENTRIES.items():
-        if not str(entries.get(name) or "").strip():
-            return f"has no {name}, {what}"
-    unknown = [str(name) for name in entries if name not in ENTRIES]
-    if unknown:
-        return f"has an unknown entry, {unknown[0]}"
-    for name, folder in (("script", "assets/js/"), ("style", "assets/css/")):
-        path = str(entries[name])
-        inside = path.replace("../", "").startswith(folder)
-        if not inside or not Path("docs", path.replace("../", "")).is_file():
-            return f"names {path}, and docs/{folder} has no such file"
-    return None

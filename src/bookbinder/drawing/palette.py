@@ -6,6 +6,8 @@ stylesheet, ``docs/assets/css/book.css``, which gives it a light and a dark valu
 
 import re
 
+__all__ = ["PALETTE", "recolor"]
+
 PALETTE = {
     "#1b1f24": "--book-ink",
     "#6b7280": "--book-muted",

@@ -7,11 +7,14 @@ line all the same, so the source is looked up in the pages.
 
 import html
 import os
-import re
 from pathlib import Path
 
 from mkdocs.exceptions import BuildError
 from pymdownx.superfences import SuperFencesException
+
+from bookbinder.page import load_page
+
+__all__ = ["UndrawnError", "previewing", "undrawn"]
 
 
 class UndrawnError(BuildError, SuperFencesException):
@@ -39,30 +42,25 @@ def undrawn(message: str, source: str, *, inline: bool = False) -> str:
         UndrawnError: Unless this is a preview.
     """
     if not previewing():
-        lines = [f"{place}: {message}" for place in places(source)]
+        lines = [f"{place}: {message}" for place in _places(source)]
         raise UndrawnError("\n".join(lines) or f"docs: {message}")
     tag = "span" if inline else "div"
-    quoted = html.escape(source, quote=True).replace("\n", "&#10;")
-    return (
-        f'<{tag} class="book-error" data-source="{quoted}">{html.escape(message)}'
-        f"</{tag}>"
-    )
+    quoted = html.escape(source).replace("\n", "&#10;")
+    box = f'<{tag} class="book-error" data-source="{quoted}">'
+    return f"{box}{html.escape(message)}</{tag}>"
 
 
-def places(source: str, docs: Path = Path("docs")) -> list[str]:
-    """Find every place in the pages, as ``page.md:line``, that holds a source.
-
-    A word of TeX may stand in prose as well, so a source between dollars or parens is
-    looked for first. The first line that matches wins over the white space in it.
-    """
-    words = r"\s+".join(map(re.escape, source.split()))
-    for pattern in (rf"(?:\$|\\[(\[])\s*{words}\s*(?:\$|\\[)\]])", words):
-        found = [
-            f"{page.as_posix()}:{text.count(chr(10), 0, match.start()) + 1}"
-            for page in sorted(docs.rglob("*.md"))
-            for text in (page.read_text(encoding="utf-8"),)
-            for match in re.finditer(pattern, text)
-        ]
-        if found or not words:
-            return found
-    return []
+def _places(source: str) -> list[str]:
+    """Find every place in the pages, as ``page.md:line``, that holds a source."""
+    wanted = source.split()
+    return [
+        f"{page.path}:{line}"
+        for file in sorted(Path("docs").rglob("*.md"))
+        for page in (load_page(file, Path()),)
+        for line, text in (
+            *((formula.line, formula.text) for formula in page.formulas()),
+            *((fence.line, fence.text) for fence in page.fences),
+            *((image.line, image.target) for image in page.images),
+        )
+        if text.split() == wanted
+    ]

@@ -1,248 +1,94 @@
-"""Tell which pages a change alters for a reader, and say so on the pull request.
+"""List the pages that read differently after a change, for its pull request.
 
-Two halves, run in two places. ``compare`` runs where the pull request's own code runs,
-which may be anyone's: it compares two built sites and leaves one file of names and
-numbers. ``comment`` runs with the right to write a comment: it believes nothing in that
-file but page names of one form, and numbers. Standard library only, so that the second
-half needs nothing installed.
+``compare`` runs where the pull request's own code runs, which may be anyone's: it
+prints a line for each page. ``comment`` runs where comments can be written: it makes a
+table of those lines, and takes nothing but names of pages and numbers. It needs the
+standard library alone, so that nothing is installed there.
 """
 
 import difflib
-import json
-import os
 import re
-import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from html.parser import HTMLParser
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-__all__ = ["Change", "body", "changes_from", "compare", "main", "pull_request_of"]
+__all__ = ["comment", "compare", "main"]
 
-_MARK = "<!-- the pages that this changes -->"
-_PAGE = re.compile(r"[a-z0-9][a-z0-9-]*(/[a-z0-9][a-z0-9-]*)*/?")
-_MOST = 100
-_BLOCKS = {"p", "li", "pre", "tr", "h1", "h2", "h3", "h4", "summary", "figcaption"}
-
-
-@dataclass(frozen=True)
-class Change:
-    """A page that a reader would find changed.
-
-    Args:
-        page: Its address below the site's, ``chapters/06-no-peeking``; "" for the home
-            page.
-        added: Lines of its text that are new.
-        removed: Lines of its text that are gone.
-        before: Whether it was there before.
-        after: Whether it is there now.
-    """
-
-    page: str
-    added: int
-    removed: int
-    before: bool = True
-    after: bool = True
+# What a line may hold: a page, how many of its words are new, how many are gone.
+_LINE = re.compile(r"([A-Za-z0-9][\w./-]{0,99}) (\d{1,7}) (\d{1,7})", re.ASCII)
+# What stands in an article and nobody wrote: which run verified the page.
+_MADE = ".ran, .published"
 
 
-# What stands in an article and nobody wrote: it says which run verified the page.
-_MADE = {"ran", "published"}
-
-
-class _Text(HTMLParser):
-    """Gather the text of a page's article, and where its pictures lie."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inside = self.listing = False
-        self.made = ""
-        self.lines = [""]
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if _MADE.intersection((dict(attrs).get("class") or "").split()):
-            self.made = tag
-        if tag == "article":
-            self.inside = True
-        elif tag in _BLOCKS:
-            self.lines.append("")
-            self.listing = tag == "pre"
-        if tag == "img" and self.inside:
-            self.lines[-1] += f" [{dict(attrs).get('alt') or ''}]"
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == self.made:
-            self.made = ""
-        if tag == "article":
-            self.inside = False
-        elif tag in _BLOCKS:
-            self.lines.append("")
-
-    def handle_data(self, data: str) -> None:
-        if self.inside and not self.made:
-            # Only in a listing does a new line in the source mean one to the reader.
-            first, *rest = data.split("\n") if self.listing else [data]
-            self.lines[-1] += first
-            self.lines += rest
-
-
-def _lines(page: Path) -> list[str]:
-    if not page.is_file():
-        return []
-    reader = _Text()
-    reader.feed(page.read_text("utf-8"))
-    return [line for line in (" ".join(line.split()) for line in reader.lines) if line]
-
-
-def compare(before: Path, after: Path) -> list[Change]:
-    """Compare two built sites as a reader sees them: the text of each page.
+def compare(before: Path, after: Path) -> Iterator[str]:
+    """Compare two built sites as a reader sees them, word by word.
 
     Args:
         before: The folder of the one.
         after: The folder of the other.
 
-    Returns:
-        A change for each page whose text differs, in the order of their names.
+    Yields:
+        A line for each page that reads differently.
     """
-    names = {
-        page.parent.relative_to(site).as_posix()
+    pages = {
+        page.relative_to(site)
         for site in (before, after)
         for page in site.rglob("index.html")
     }
-    changes: list[Change] = []
-    for name in sorted(names):
-        old, new = (_lines(site / name / "index.html") for site in (before, after))
-        if old == new:
-            continue
-        steps = [line[0] for line in difflib.ndiff(old, new)]
-        page = "" if name == "." else name
-        changes.append(
-            Change(page, steps.count("+"), steps.count("-"), bool(old), bool(new))
-        )
-    return changes
+    for page in sorted(pages):
+        old, new = _words(before / page), _words(after / page)
+        if old != new:
+            same = difflib.SequenceMatcher(None, old, new).get_matching_blocks()
+            kept = sum(block.size for block in same)
+            name = page.parent.as_posix() if page.parent.name else "home"
+            yield f"{name} {len(new) - kept} {len(old) - kept}"
 
 
-def changes_from(text: str) -> list[Change]:
-    """Read what ``compare`` left, from somebody who may not mean well.
+def _words(page: Path) -> list[str]:
+    from bs4 import BeautifulSoup
+
+    if not page.is_file():
+        return []
+    article = BeautifulSoup(page.read_text("utf-8"), "html.parser").article
+    if article is None:
+        return []
+    for made in article.select(_MADE):
+        made.decompose()
+    for image in article("img"):
+        image.replace_with(f" {image.get('alt', '')} ")
+    return article.get_text(" ").split()
+
+
+def comment(lines: Iterable[str]) -> str:
+    """Write the comment, from lines that anyone may have written.
 
     Raises:
-        ValueError: If it holds anything but the names of pages, numbers, and truths.
+        ValueError: If a line holds anything but a name and two numbers.
     """
-    found: Any = json.loads(text)
-    if not isinstance(found, list) or len(found) > _MOST:
-        raise ValueError(f"wanted a list of at most {_MOST} changes")
-    changes: list[Change] = []
-    for each in found:
-        match each:
-            case {
-                "page": str(page),
-                "added": int(added),
-                "removed": int(removed),
-                "before": bool(before),
-                "after": bool(after),
-            } if len(each) == 5 and (not page or _PAGE.fullmatch(page)):
-                changes.append(Change(page, added, removed, before, after))
-            case _:
-                raise ValueError(f"no change of a page: {str(each)[:200]!r}")
-    return changes
+    rows: list[str] = []
+    for line in lines:
+        found = _LINE.fullmatch(line)
+        if not found:
+            raise ValueError(f"not a page and two numbers: {line[:200]!r}")
+        page, added, removed = found.groups()
+        rows.append(f"| `{page}` | {added} | {removed} |\n")
+    if not rows:
+        return "No page reads differently.\n"
+    head = "| page | words that are new | words that are gone |\n|---|---|---|\n"
+    return f"These pages read differently:\n\n{head}{''.join(rows)}"
 
 
-def body(changes: list[Change], *, site: str, check: str) -> str:
-    """Write the comment.
-
-    Args:
-        changes: What to tell.
-        site: The address of the published site, "" if there is none.
-        check: The address of the run that built the new one.
-    """
-    if not changes:
-        return f"{_MARK}\nNo page reads differently.\n"
-    rows = ["| page | before | after |", "|---|---|---|"]
-    for change in changes:
-        name = change.page or "Home"
-        address = f"{site.rstrip('/')}/{change.page}".rstrip("/") + "/"
-        before = (f"[as published]({address})" if site else "") if change.before else ""
-        before = before or ("there" if change.before else "not there")
-        after = f"+{change.added} −{change.removed} lines" if change.after else "gone"
-        rows.append(f"| `{name}` | {before} | {after} |")
-    table = "\n".join(rows)
-    return (
-        f"{_MARK}\nThis changes what a reader sees on these pages:\n\n{table}\n\n"
-        f"To read them as they will be: *preview*, at the foot of [the check]({check}),"
-        " is the whole site; unpack it and run `python3 -m http.server` in it.\n"
-    )
-
-
-def pull_request_of(pulls: list[dict[str, Any]], sha: str) -> int | None:
-    """Find the pull request whose newest commit was checked.
-
-    It is asked of the host, not of the file: whoever wrote the file could name any.
-    """
-    numbers = [pull["number"] for pull in pulls if pull["head"]["sha"] == sha]
-    return int(numbers[0]) if numbers else None
-
-
-def _gh(*arguments: str, send: str | None = None) -> Any:
-    done = subprocess.run(
-        ["gh", "api", *arguments], input=send, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise SystemExit(f"gh api {arguments[0]}: {done.stderr.strip()}")
-    return json.loads(done.stdout or "null")
-
-
-def _comment(file: Path, gh: Callable[..., Any] = _gh) -> str:
-    """Write the comment on the host, or write the old one anew; say what was done."""
-    changes = changes_from(file.read_text("utf-8"))
-    environ = os.environ
-    repository = f"repos/{environ['GH_REPO']}"
-    head = f"{environ['HEAD_OWNER']}:{environ['HEAD_BRANCH']}"
-    query = ("--method", "GET", "-f", "state=open", "-f", f"head={head}")
-    number = pull_request_of(gh(f"{repository}/pulls", *query), environ["HEAD_SHA"])
-    if number is None:
-        return "the pull request has moved on: nothing to say"
-    pages = gh(repository).get("has_pages")
-    site = gh(f"{repository}/pages")["html_url"] if pages else ""
-    text = json.dumps({"body": body(changes, site=site, check=environ["CHECK_URL"])})
-    thread = f"{repository}/issues/{number}/comments"
-    # Only our own, or anyone could have their comment written over by the mark.
-    ours = [
-        comment["id"]
-        for comment in gh(thread, "--method", "GET", "-f", "per_page=100")
-        if comment["user"]["type"] == "Bot" and comment["body"].startswith(_MARK)
-    ]
-    if ours:
-        where = f"{repository}/issues/comments/{ours[0]}"
-        gh(where, "--method", "PATCH", "--input", "-", send=text)
-        return f"wrote the comment on #{number} anew"
-    gh(thread, "--method", "POST", "--input", "-", send=text)
-    return f"commented on #{number}"
-
-
-def main(arguments: list[str]) -> int:
-    """Run one half: ``compare BEFORE AFTER OUT`` or ``comment FILE``."""
+def main(arguments: list[str]) -> None:
+    """Print what ``compare BEFORE AFTER`` or ``comment FILE`` finds."""
     match arguments:
-        case ["compare", before, after, out]:
-            changes = compare(Path(before), Path(after))
-            file = Path(out)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps([asdict(c) for c in changes], indent=1), "utf-8")
-            for change in changes:
-                name = change.page or "Home"
-                print(f"{name}: +{change.added} −{change.removed} lines")
-            print(f"{len(changes)} pages read differently")
-        case ["comment", file_name]:
-            try:
-                print(_comment(Path(file_name)))
-            except ValueError as error:
-                print(f"changes: {error}", file=sys.stderr)
-                return 1
+        case ["compare", before, after]:
+            print(*compare(Path(before), Path(after)), sep="\n")
+        case ["comment", file]:
+            lines = Path(file).read_text("utf-8").split("\n")
+            print(comment(line for line in lines if line), end="")
         case _:
-            print("usage: changes.py compare BEFORE AFTER OUT | comment FILE")
-            return 2
-    return 0
+            sys.exit("usage: changes.py compare BEFORE AFTER | comment FILE")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -1,0 +1,156 @@
+"""Put pictures into the page itself.
+
+A picture behind ``<img>`` cannot see the page's palette and font; inlined, it follows
+both. Only the figures that pages draw, under ``assets/figures/``, are inlined.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from xml.etree import ElementTree
+
+from markdown.treeprocessors import Treeprocessor
+
+from bookbinder.drawing.palette import recolor
+from bookbinder.drawing.svg import unique_ids
+from bookbinder.drawing.undrawn import undrawn
+
+__all__ = ["FigureTreeprocessor"]
+
+_FIGURES = "assets/figures/"
+_POINTS_TO_PIXELS = 4 / 3
+_MARGIN = 6.0
+
+# No smaller is a figure than this, and than its smallest letters may be.
+_LEAST_SCALE = 0.65
+_LEAST_LETTERS = 9.1
+
+# matplotlib leaves the room that its own font needs, which is wider than the page's:
+# small letters may be an eighth larger, up to this many points, and the figure smaller.
+# The longest word may reach a little further all the same, with letters this wide.
+_SMALL = 9.0
+_ROOM = 9 / 8
+_WIDTH = 0.6
+
+# All that a picture of data is made of: nothing that acts.
+_SHAPES = (
+    *("svg", "g", "defs", "clipPath", "use", "title", "desc", "text", "tspan"),
+    *("path", "rect", "line", "circle", "ellipse", "polygon", "polyline"),
+)
+
+# The page's own font is used: what matplotlib names is only on the machine it ran on.
+_FONT = re.compile(r"font:\s*(?P<rest>[^;]*?)(?P<size>[\d.]+)px[^;]*")
+_SIZE = re.compile(r"font-size: ([\d.]+)px")
+_FAMILY = re.compile(r"font-family:[^;]*;?\s*")
+_NAMESPACE = re.compile(r"\{[^}]*\}")
+
+
+class FigureError(ValueError):
+    """A figure that cannot be put into a page; the message is the reason."""
+
+
+class FigureTreeprocessor(Treeprocessor):
+    """Replace the images that are figures of the book."""
+
+    def run(self, root: ElementTree.Element) -> None:
+        """Inline every figure of a page."""
+        for parent in root.iter():
+            for image in parent.findall("img"):
+                if _FIGURES in image.get("src", ""):
+                    placeholder = self.md.htmlStash.store(self._drawn(image))
+                    text = f"{parent.text or ''}{image.tail or ''}".strip()
+                    image.tag, image.text = "span", placeholder
+                    if len(parent) == 1 and not text:
+                        # The paragraph becomes the picture, which cannot stand in one.
+                        parent.remove(image)
+                        parent.text = placeholder
+
+    def _drawn(self, image: ElementTree.Element) -> str:
+        source, alt = image.get("src", ""), image.get("alt", "").strip()
+        image.attrib.clear()
+        name = source.partition(_FIGURES)[2]
+        earlier = map(str, self.md.htmlStash.rawHtmlBlocks)
+        try:
+            return _inlined(Path("docs", _FIGURES, name), alt, earlier)
+        except (ElementTree.ParseError, ValueError) as error:
+            return undrawn(f"figure {name}: {error}", source)
+
+
+def _inlined(file: Path, alt: str, earlier: Iterable[str]) -> str:
+    """Turn an SVG file that matplotlib wrote into a part of a page."""
+    if not alt:
+        raise FigureError("it has no text alternative: ![what it shows](…)")
+    if not file.is_file():
+        raise FigureError("there is no such file: make outputs")
+    root = ElementTree.fromstring(file.read_text(encoding="utf-8"))
+    _clean(root)
+    natural, least = _fit(root)
+    root.set("style", f"--natural: {natural:.0f}px; --least: {least:.0f}px")
+    root.set("role", "img")
+    root.set("aria-label", alt)
+    svg = ElementTree.tostring(root, encoding="unicode")
+    svg = unique_ids(svg, f"figure-{file.stem}", earlier)
+    return f'<figure class="figure" data-search-exclude>{svg}</figure>'
+
+
+def _clean(root: ElementTree.Element) -> None:
+    """Leave what is drawn, in the page's colors: no metadata, no styles of its own."""
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag.endswith(("}metadata", "}style")):
+                parent.remove(child)
+    # All that the style of matplotlib says, of every element; from the root it comes
+    # down to each.
+    root.set("stroke-linejoin", "round")
+    root.set("stroke-linecap", "butt")
+    for element in root.iter():
+        # Without the name spaces, which HTML neither needs nor reads.
+        element.tag = _NAMESPACE.sub("", element.tag)
+        if element.tag not in _SHAPES:
+            reason = f"it holds <{element.tag}>: only shapes and text are kept"
+            raise FigureError(reason)
+        given, element.attrib = element.attrib, {}
+        for name, value in given.items():
+            name = _NAMESPACE.sub("", name)
+            away = name == "href" and not value.startswith("#")
+            if name.startswith("on") or away or re.search(r"url\((?!#)", value):
+                reason = f"{name}={value!r} acts or reaches out of the picture"
+                raise FigureError(reason)
+            if name == "style":
+                value = _FAMILY.sub("", _FONT.sub(_font, value))
+            element.set(name, recolor(value))
+
+
+def _font(match: re.Match[str]) -> str:
+    weight = "; font-weight: bold" if "bold" in match["rest"] else ""
+    slant = "; font-style: italic" if "italic" in match["rest"] else ""
+    return f"font-size: {match['size']}px{weight}{slant}"
+
+
+def _fit(root: ElementTree.Element) -> tuple[float, float]:
+    """Make small letters larger, and the frame wider.
+
+    matplotlib lays out in its own font. In the page's, a label may be a little larger.
+
+    Returns:
+        The natural width in pixels, and the least one for the letters to be read.
+    """
+    further, least_letters = 0.0, math.inf
+    for text in root.iter("text"):
+        style = text.get("style", "")
+        if found := _SIZE.search(style):
+            size = float(found[1])
+            larger = max(size, min(_SMALL, size * _ROOM))
+            text.set("style", _SIZE.sub(f"font-size: {larger:g}px", style))
+            letters = len("".join(text.itertext()))
+            further = max(further, (larger - size) * _WIDTH * letters)
+            least_letters = min(least_letters, larger * _POINTS_TO_PIXELS)
+    margin = _MARGIN + further
+    left, top, width, height = map(float, root.get("viewBox", "0 0 0 0").split())
+    frame = (left - margin, top - margin, width + 2 * margin, height + 2 * margin)
+    root.set("viewBox", " ".join(f"{each:g}" for each in frame))
+    root.attrib.pop("width", None)
+    root.attrib.pop("height", None)
+    natural = frame[2] * _POINTS_TO_PIXELS
+    return natural, natural * max(_LEAST_SCALE, _LEAST_LETTERS / least_letters)

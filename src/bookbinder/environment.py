@@ -1,0 +1,129 @@
+"""Make what the book needs on this machine, and again only what has changed.
+
+Python packages go into ``.venv``, front-end packages into ``node_modules``, and what
+the site serves of those into ``docs/assets/vendor``. ``make`` starts this file before
+anything is installed, so it uses the standard library alone.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from subprocess import DEVNULL, PIPE, STDOUT
+
+__all__ = ["SetupError", "main", "set_up"]
+
+ROOT = Path(__file__).resolve().parents[2]
+LOG = ".cache/setup.log"
+# Lies in the folder that it speaks of, and says what that was made from.
+STAMP = ".made-from"
+INSTALL = ("-m", "pip", "install", "--progress-bar=off", "-c", "constraints.txt")
+# Every browser that KaTeX supports reads woff2.
+OTHER_FONTS = re.compile(r',url\([^)]*\.(?:woff|ttf)\) format\("\w+"\)')
+# What the last lines of pip, npm and venv do not say.
+REASONS = {
+    r"ensurepip is not|No module named '?(?:venv|ensurepip)": (
+        "Python's venv module is missing: on Debian or Ubuntu, apt install "
+        "python{}.{}-venv".format(*sys.version_info)
+    ),
+    r"NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|ProxyError"
+    r"|ENOTFOUND|EAI_AGAIN|ECONN|ETIMEDOUT|Network is unreachable": (
+        "no network: the package index does not answer (a proxy? set HTTPS_PROXY)"
+    ),
+}
+
+
+class SetupError(Exception):
+    """What went wrong, and what to do about it."""
+
+
+def set_up(root: Path, *, named: bool = False) -> None:
+    """Do what is left to do in a copy of the repository.
+
+    Args:
+        root: The folder of the repository.
+        named: Whether the user named this Python, so that another's ``.venv`` goes.
+
+    Raises:
+        SetupError: If a program fails.
+    """
+    venv, modules = root / ".venv", root / "node_modules"
+    python, vendor = venv / "bin" / "python", root / "docs/assets/vendor"
+    packages = _stamp(root, "pyproject.toml", "constraints.txt")
+    ours = "src/bookbinder/environment.py"
+    front_end = _stamp(root, "package.json", "package-lock.json", ours)
+    # An environment cannot be moved: its scripts name the folder that it was made in.
+    kept = python.exists() and _read(venv / STAMP).startswith(f"{root}\n")
+    version = "version = {}.{}.".format(*sys.version_info)
+    kept = kept and not (named and version not in _read(venv / "pyvenv.cfg"))
+    if not kept or _read(venv / STAMP) != packages:
+        print("setup: Python packages into .venv: 2.3 GB, some minutes", flush=True)
+        if not kept:
+            _run(root, sys.executable, "-m", "venv", "--clear", ".venv")
+        # If pip is interrupted, the environment is kept, and pip is run again.
+        (venv / STAMP).write_text(f"{root}\n", "utf-8")
+        # The pip that comes with Python may be too old to know --group.
+        _run(root, python, *INSTALL, "--upgrade", "pip")
+        _run(root, python, *INSTALL, "-e", ".[plots,bpe,jax]", "--group", "dev")
+        (venv / STAMP).write_text(packages, "utf-8")
+    if _read(modules / STAMP) != front_end or not vendor.is_dir():
+        print("setup: front-end packages into node_modules: 0.2 GB", flush=True)
+        # npm removes the folder first, and the stamp with it.
+        _run(root, venv / "bin" / "npm", "ci", "--loglevel=error")
+        _copy_assets(modules, vendor)
+        (modules / STAMP).write_text(front_end, "utf-8")
+
+
+def _stamp(root: Path, *names: str) -> str:
+    digest = hashlib.sha256(b"".join((root / name).read_bytes() for name in names))
+    return f"{root}\n{digest.hexdigest()}\n"
+
+
+def _read(file: Path) -> str:
+    return file.read_text("utf-8") if file.is_file() else ""
+
+
+def _run(root: Path, *command: str | Path) -> None:
+    done = subprocess.run(command, cwd=root, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
+    said = done.stdout.decode(errors="replace")
+    (root / LOG).write_text(said, "utf-8")
+    if done.returncode:
+        known = [line for sign, line in REASONS.items() if re.search(sign, said)]
+        last = [line.strip() for line in said.splitlines() if line.strip()][-3:]
+        raise SetupError(f"{(known or [' / '.join(last)])[0]} (all of it: {LOG})")
+
+
+def _copy_assets(modules: Path, vendor: Path) -> None:
+    shutil.rmtree(vendor, ignore_errors=True)
+    css = (modules / "katex/dist/katex.min.css").read_text("utf-8")
+    (vendor / "katex/fonts").mkdir(parents=True)
+    (vendor / "katex/katex.min.css").write_text(OTHER_FONTS.sub("", css), "utf-8")
+    for font in (modules / "katex/dist/fonts").glob("*.woff2"):
+        shutil.copy(font, vendor / "katex/fonts")
+    # For a diagram that is not drawn yet, in a preview; no published page has it.
+    (vendor / "mermaid").mkdir()
+    shutil.copy(modules / "mermaid/dist/mermaid.min.js", vendor / "mermaid")
+
+
+def main() -> int:
+    """Set up the repository that this file is in; return the exit status."""
+    try:
+        (ROOT / LOG).parent.mkdir(exist_ok=True)
+        with (ROOT / LOG).open("a") as lock:
+            # Two terminals may want it at once; the second waits for the first.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # make hands PYTHON on only where the user has named one.
+            set_up(ROOT, named="PYTHON" in os.environ)
+    except (SetupError, OSError, KeyboardInterrupt) as error:
+        line = str(error) or "interrupted: the next make goes on from here"
+        print(f"setup: {line}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

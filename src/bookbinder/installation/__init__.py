@@ -1,1 +1,0 @@
-"""The setup, from what the standard library has: nothing is installed yet."""

@@ -1,0 +1,101 @@
+"""The setup with programs that only pretend; a fresh clone tries the real ones."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from bookbinder import environment
+from bookbinder.environment import SetupError, set_up
+
+CSS = 'src:url(A.woff2) format("woff2"),url(A.woff) format("woff")'
+ALL = ["venv", "pip", "packages", "npm"]
+
+
+class Copy:
+    """A copy of the repository, and what its setup ran."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.ran, self.broken = root, list[str](), ""
+        (root / "src/bookbinder").mkdir(parents=True)
+        names = "pyproject.toml constraints.txt package.json package-lock.json"
+        for name in [*names.split(), "src/bookbinder/environment.py"]:
+            (root / name).touch()
+
+    def pretend(self, root: Path, *command: str | Path) -> None:
+        words = " ".join(map(str, command))
+        signs = {"-m venv": "venv", "--upgrade pip": "pip", "-e .": "packages"}
+        name = next((name for sign, name in signs.items() if sign in words), "npm")
+        self.ran.append(name)
+        if name == self.broken:
+            raise SetupError("cut off")
+        if name == "venv":
+            (root / ".venv/bin").mkdir(parents=True, exist_ok=True)
+            (root / ".venv/bin/python").touch()
+            (root / ".venv/pyvenv.cfg").write_text("version = 3.1.0\n")
+        if name == "npm":
+            shutil.rmtree(root / "node_modules", ignore_errors=True)
+            files = {"katex/dist/katex.min.css": CSS, "katex/dist/fonts/A.woff2": ""}
+            for file, text in {**files, "mermaid/dist/mermaid.min.js": ""}.items():
+                (root / "node_modules" / file).parent.mkdir(parents=True)
+                (root / "node_modules" / file).write_text(text)
+
+    def set_up(self, *, named: bool = False) -> list[str]:
+        self.ran = []
+        set_up(self.root, named=named)
+        return self.ran
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copy:
+    copy = Copy(tmp_path / "a folder with spaces")
+    monkeypatch.setattr(environment, "_run", copy.pretend)
+    return copy
+
+
+def test_only_what_has_changed_is_made_again(copy: Copy) -> None:
+    assert copy.set_up() == ALL
+    vendor = copy.root / "docs/assets/vendor"
+    css = (vendor / "katex/katex.min.css").read_text()
+    assert css == 'src:url(A.woff2) format("woff2")'
+    assert copy.set_up() == []
+    (copy.root / "constraints.txt").write_text("torch==9")
+    assert copy.set_up() == ["pip", "packages"]
+    (copy.root / "package-lock.json").write_text("{}")
+    assert copy.set_up() == ["npm"]
+    shutil.rmtree(vendor)
+    assert copy.set_up() == ["npm"]
+    (copy.root / ".venv/bin/python").unlink()
+    assert copy.set_up() == ["venv", "pip", "packages"]
+    assert copy.set_up(named=True) == ["venv", "pip", "packages"]
+    copy.root = copy.root.rename(copy.root.with_name("moved"))
+    assert copy.set_up() == ALL
+
+
+@pytest.mark.parametrize("program", ALL)
+def test_what_was_interrupted_is_taken_up_again(copy: Copy, program: str) -> None:
+    copy.broken = program
+    with pytest.raises(SetupError, match="cut off"):
+        copy.set_up()
+    copy.broken = ""
+    place = ALL.index(program)
+    assert copy.set_up() == ALL[place if program != "packages" else 1 :]
+    assert copy.set_up() == []
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        ("WARNING: NameResolutionError\nERROR: no torch", "no network: "),
+        ("ensurepip is not\navailable", "Python's venv module is missing: "),
+        ("1\n\n2\n3\n4\n", "2 / 3 / 4 (all of it: .cache/setup.log)"),
+    ],
+)
+def test_what_failed_is_told_in_a_line(tmp_path: Path, said: str, line: str) -> None:
+    (tmp_path / ".cache").mkdir()
+    program = f"import sys; sys.exit({said!r})"
+    with pytest.raises(SetupError) as told:
+        environment._run(tmp_path, sys.executable, "-c", program)
+    assert str(told.value).startswith(line)
+    assert (tmp_path / ".cache/setup.log").read_text().startswith(said)

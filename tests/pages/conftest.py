@@ -1,0 +1,71 @@
+"""What tests of pages may ask for: the formulas that stand on a page."""
+
+import difflib
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+# Code is no formula: neither between fences nor between backticks.
+CODE = re.compile(r"^ *(`{3,}|~{3,}).*?^ *\1|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+# A dollar before a space, or after one, is money.
+MATH = re.compile(
+    r"\$\$(?P<display>.+?)\$\$|(?<!\\)\$(?!\s)(?P<inline>[^$]+?)(?<![\s\\])\$",
+    re.DOTALL,
+)
+
+# One formula may hold several equations: this stands before one of them, and after.
+BREAK = r"\\q?quad|\\\\(?:\[[^]]*\])?|\\(?:begin|end)\{aligned\}|,|&(?![=\\])"
+BEFORE, AFTER = rf"(?:^|{BREAK})\s*", rf"\s*[.,]?\s*(?:$|{BREAK})"
+
+
+def folded(text: str) -> str:
+    return " ".join(text.split())
+
+
+@cache
+def formulas(page: Path) -> list[tuple[int, str]]:
+    """Return each formula of a page, its white space folded, with its line."""
+    text = page.read_text("utf-8")
+    text = CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
+    return [
+        (
+            text.count("\n", 0, math.start()) + 1,
+            folded(math["display"] or math["inline"]),
+        )
+        for math in MATH.finditer(text)
+    ]
+
+
+@cache
+def pages() -> dict[str, Path]:
+    """Return each page by its name, which has no number: chapters may move."""
+    files = [*DOCS.glob("*.md"), *DOCS.glob("chapters/*.md")]
+    return {re.sub(r"^\d+-", "", file.stem): file for file in files}
+
+
+@pytest.fixture(scope="session")
+def find_formula() -> Callable[[str, str], None]:
+    """Offer a search for a formula, to the letter, on the page of that name."""
+
+    def find(name: str, formula: str) -> None:
+        assert name in pages(), f"no page is called {name}: {', '.join(pages())}"
+        there = formulas(pages()[name])
+        wanted = re.compile(BEFORE + re.escape(folded(formula)) + AFTER)
+        if any(wanted.search(text) for _, text in there):
+            return
+        where = f"{pages()[name].relative_to(DOCS.parent)} has no formula\n  {formula}"
+        parts = {
+            folded(part): line
+            for line, text in there
+            for part in [text, *re.split(BREAK, text)]
+        }
+        near = difflib.get_close_matches(folded(formula), parts, n=1, cutoff=0.0)
+        hints = [f"nearest, in line {parts[part]}:\n  {part}" for part in near]
+        pytest.fail("\n".join([where, *hints]), pytrace=False)
+
+    return find
