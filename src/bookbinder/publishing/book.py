@@ -19,13 +19,7 @@ _ADDRESS = re.compile(r"https?://[\w.:/~%@+-]+", re.ASCII)
 
 @dataclass(frozen=True)
 class Leaf:
-    """A page of the book.
-
-    Args:
-        title: As the navigation has it.
-        part: The part of the book that it stands in, "" if in none.
-        page: What the page's file says.
-    """
+    """A page of the book, with its title and its part as the navigation has them."""
 
     title: str
     part: str

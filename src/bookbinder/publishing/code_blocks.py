@@ -28,12 +28,7 @@ class SiteError(ValueError):
 
 
 def with_code_blocks(html: str, leaf: Leaf, record: Record | None) -> str:
-    """Finish the code of a page.
-
-    Args:
-        html: The page, as the engine built it.
-        leaf: The page, as it was written.
-        record: What a run found of it, if there is a fresh one.
+    """Finish the code of a page, as the engine built it.
 
     Raises:
         SiteError: If the page shows other blocks or listings than it was written with.

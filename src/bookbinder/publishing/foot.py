@@ -15,14 +15,7 @@ CHECKED = "how-this-book-is-checked.md"
 
 
 def foot(leaf: Leaf, record: Record | None, book: Book, extra: str = "") -> str:
-    """Write the foot of a page.
-
-    Args:
-        leaf: The page.
-        record: What a run found of it, if there is a fresh one.
-        book: The book, which knows where it lives.
-        extra: Another paragraph, as HTML.
-    """
+    """Write the foot of a page, as HTML, and an extra paragraph behind it."""
     links = [f'<a href="{TWIN}">Markdown</a>']
     if leaf.page.blocks:
         name = f"{leaf.name}.ipynb"
@@ -38,13 +31,7 @@ def foot(leaf: Leaf, record: Record | None, book: Book, extra: str = "") -> str:
 
 
 def verified_words(record: Record | None, book: Book, more: str) -> str:
-    """Say in HTML what was verified, by what and when, or that nothing was.
-
-    Args:
-        record: What a run found of the page, if there is a fresh one.
-        book: The book, which knows where it lives.
-        more: Where it says how the book is checked.
-    """
+    """Say what was verified, by what and when, or that nothing was; link to more."""
     if record is None:
         return (
             f'<strong><a href="{more}/">Not verified</a> in this build.</strong> No'

@@ -13,12 +13,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import nbformat
-from nbformat.v4 import (
-    new_code_cell,
-    new_markdown_cell,
-    new_notebook,
-    new_output,
-)
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from bookbinder.page import Block, Page
 from bookbinder.publishing.book import Book, Leaf
@@ -42,15 +37,7 @@ _CHECKOUT = "tested-transformer-book"
 def notebook(
     leaf: Leaf, parts: list[Passage], book: Book, root: Path, ref: str = ""
 ) -> str:
-    """Write the notebook of a page.
-
-    Args:
-        leaf: The page.
-        parts: Its passages.
-        book: The book that it is from.
-        root: The repository.
-        ref: The commit to install the library from, "" for the newest.
-    """
+    """Write the notebook of a page, which installs the library from the commit ref."""
     setup = new_code_cell(_setup(leaf.page, book, ref), metadata={"tags": [SETUP]})
     where = f"[{book.name}]({book.site})" if book.site else book.name
     end = new_markdown_cell(f"*From {where}. {book.license}*")

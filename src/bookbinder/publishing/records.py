@@ -40,17 +40,9 @@ _FOUNDATIONS = (
 class Record:
     """What was found of a page, by what, and when.
 
-    Args:
-        digest: Of the page's text and of what it stands on.
-        blocks: How many blocks ran.
-        outputs: How many outputs were compared.
-        lines: How many lines of source the page lists.
-        first_run_by: For each listing, the numbers of the blocks that ran it first.
-        torch: The version of PyTorch.
-        python: The version of Python.
-        date: The day, as 2026-11-21, in UTC.
-        commit: The commit that the tree was at, "" if it is in no repository.
-        changed: Whether the tree differed from that commit.
+    ``lines`` are those of the listings; ``first_run_by`` has, for each listing, the
+    numbers of the blocks that ran it first. ``commit`` is "" outside a repository, and
+    ``changed`` tells whether the tree differed from it.
     """
 
     digest: str
@@ -71,13 +63,7 @@ def record_file(root: Path, path: str) -> Path:
 
 
 def fresh_record(root: Path, page: Page, standing_on: str) -> Record | None:
-    """Read a page's record, if it is of this text and of what it stands on.
-
-    Args:
-        root: The repository.
-        page: The page.
-        standing_on: The digest of what all pages stand on, from ``foundations``.
-    """
+    """Read a page's record, if it is of this text and of what it stands on."""
     try:
         record = Record(**json.loads(record_file(root, page.path).read_text("utf-8")))
     except (OSError, ValueError, TypeError):
@@ -92,8 +78,7 @@ def make_record(
 
     Args:
         page: The page.
-        first: For each line of a source file, as (file, line), the line of the page
-            from which it was run first.
+        first: The line of the page that first ran each line of source, (file, line).
         root: The repository.
         standing_on: What ``foundations`` returned before the run.
     """

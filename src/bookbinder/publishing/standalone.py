@@ -64,20 +64,11 @@ class _Import:
 
     module: str
     name: str
-    as_name: str
+    words: str
 
     @property
     def ours(self) -> bool:
         return self.module.partition(".")[0] == _PACKAGE
-
-    @property
-    def words(self) -> str:
-        what = self.name or self.module
-        return (
-            what
-            if self.as_name in (what, what.partition(".")[0])
-            else (f"{what} as {self.as_name}")
-        )
 
 
 @dataclass
@@ -91,11 +82,7 @@ class _Module:
 
 
 class Library:
-    """All modules of the library, read when they are first asked for.
-
-    Args:
-        source: The folder that the package lies in.
-    """
+    """All modules of the library below a folder, read when they are asked for."""
 
     def __init__(self, source: Path) -> None:
         self.source = source
@@ -109,7 +96,7 @@ class Library:
             source = _SHAPE.sub(r"\1", file.read_text("utf-8"))
             module = self.modules[name] = _Module(name, source.splitlines())
             for node in ast.parse(source).body:
-                module.imports |= {taken.as_name: taken for taken in _imports(node)}
+                module.imports |= dict(_imports(node))
                 for bound in _bound_names(node):
                     module.definitions.setdefault(bound, node)
         return self.modules[name]
@@ -151,14 +138,16 @@ class _Definition:
         return self.node.end_lineno or self.node.lineno
 
 
-def _imports(node: ast.stmt) -> Iterator[_Import]:
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            top = alias.name.partition(".")[0]
-            yield _Import(alias.name, "", alias.asname or top)
-    elif isinstance(node, ast.ImportFrom):
-        for alias in node.names:
-            yield _Import(node.module or "", alias.name, alias.asname or alias.name)
+def _imports(node: ast.stmt) -> Iterator[tuple[str, _Import]]:
+    """Return what a statement imports, by the name that it gives it."""
+    for alias in getattr(node, "names", []):
+        words = ast.unparse(alias)
+        if isinstance(node, ast.Import):
+            name = alias.asname or alias.name.partition(".")[0]
+            yield name, _Import(alias.name, "", words)
+        elif isinstance(node, ast.ImportFrom):
+            name = alias.asname or alias.name
+            yield name, _Import(node.module or "", alias.name, words)
 
 
 def _bound_names(node: ast.stmt) -> Iterator[str]:
@@ -173,7 +162,7 @@ def _bound_names(node: ast.stmt) -> Iterator[str]:
         case ast.Try(body=body) | ast.If(body=body):
             for inner in body:
                 yield from _bound_names(inner)
-                yield from (taken.as_name for taken in _imports(inner))
+                yield from dict(_imports(inner))
         case _:
             pass
 

@@ -30,12 +30,9 @@ _SENTENCE = re.compile(r".*?[.?!](?=\s|$)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Passage:
-    """A piece of a page as plain Markdown.
+    """A piece of a page as plain Markdown: "prose", "run", "output", or "shown".
 
-    Args:
-        kind: "prose", "run", "output", or "shown" for every other fence.
-        text: The Markdown.
-        line: The line of the fence, 0 for prose.
+    ``line`` is that of a fence.
     """
 
     kind: str
@@ -113,10 +110,7 @@ def _block(code: str, language: str) -> str:
 def linked(text: str, address: Callable[[str], str]) -> str:
     """Lead the links and pictures of some prose elsewhere.
 
-    Args:
-        text: The prose.
-        address: Returns for each target the new one; for "" the words stay, and the
-            link goes.
+    ``address`` returns the new target of each; for "" the words stay, the link goes.
     """
     # Code and formulas may look like links; their length is kept.
     bare = _SPAN.sub(lambda span: re.sub(r"[\[\]()]", " ", span[0]), text)
@@ -159,12 +153,7 @@ def twin(leaf: Leaf, parts: list[Passage]) -> str:
 
 
 def llms(book: Book, parts: dict[str, list[Passage]]) -> str:
-    """Write ``llms.txt``: what the book is, and where each page is as Markdown.
-
-    Args:
-        book: The book.
-        parts: The passages of each page, by the page's file.
-    """
+    """Write ``llms.txt``: what the book is, and where each page is as Markdown."""
     # The home page says of each chapter which question it answers.
     home = next(leaf for leaf in book.leaves if not leaf.folder)
     rows = filter(None, map(_ROW.fullmatch, home.page.lines))
