@@ -61,9 +61,9 @@ def test_nothing_may_be_missing(name: str) -> None:
         ),
         (
             yaml.safe_dump(
-                {**RIGHT, "script": "../../src/bookbinder/browser/browsing.js"}
+                {**RIGHT, "script": "../../src/bookbinder/drawing/drawing.js"}
             ),
-            "names ../../src/bookbinder/browser/browsing.js, "
+            "names ../../src/bookbinder/drawing/drawing.js, "
             "and docs/assets/js/ has no such file",
         ),
     ],
