@@ -6,13 +6,33 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Page
 
-from bookbinder.browser.browsing import Window, window
-from bookbinder.browser.chromium import HOW_TO_GET, chromium, find_chromium
+from bookbinder.browser.chromium import HOW_TO_GET, find_chromium, launch_options
 from bookbinder.browser.serving import served
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    p.relative_to(ROOT / "docs").as_posix() for p in ROOT.glob("docs/**/*.md")
+)
+# On every change these are opened in a browser, one of each kind; each night, all.
+A_FEW = [
+    "index.md",
+    "which-attention.md",
+    "chapters/18-fewer-keys.md",
+    "chapters/20-watch-it-think.md",
+    "reference/attention.md",
+]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what asks for an ``opened_page`` on a few pages, or on all of the book."""
+    if "opened_page" in metafunc.fixturenames:
+        pages = PAGES if os.environ.get("BOOK_ALL_PAGES") else A_FEW
+        metafunc.parametrize("opened_page", pages)
 
 
 @pytest.fixture(scope="session")
@@ -56,29 +76,55 @@ def build(site: Path, root: Path) -> None:
 
 
 @pytest.fixture(scope="session")
+def html(built: Path) -> dict[str, str]:
+    """Read every page of the built site, by its address: the home page's is empty."""
+    return {
+        ""
+        if file.parent == built
+        else f"{file.parent.relative_to(built).as_posix()}/": (file.read_text("utf-8"))
+        for file in sorted(built.rglob("index.html"))
+    }
+
+
+@pytest.fixture(scope="session")
 def address(built: Path) -> Iterator[str]:
     """Serve the built site."""
     with served(built) as url:
         yield url
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what needs a browser where there is none, in one line for all of them."""
-    if item.get_closest_marker("browser") and find_chromium() is None:
+@pytest.fixture(scope="session")
+def browser_type_launch_args() -> dict[str, Any]:
+    """Tell pytest-playwright which browser to start, with no way to other machines."""
+    if find_chromium() is None:
         if os.environ.get("CI"):
             pytest.fail(HOW_TO_GET, pytrace=False)
         pytest.skip(HOW_TO_GET)
+    return launch_options()
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """Start Chromium, with no way to any other machine."""
-    with chromium() as started:
-        yield started
+def browser_context_args() -> dict[str, Any]:
+    """Open pages on a desktop, for somebody who wants nothing to move and may copy."""
+    return {
+        "viewport": {"width": 1440, "height": 900},
+        "reduced_motion": "reduce",
+        "permissions": ["clipboard-read", "clipboard-write"],
+    }
 
 
-@pytest.fixture(scope="module")
-def opened(browser: Browser) -> Iterator[Window]:
-    """Keep one window open, for one page after another."""
-    with window(browser) as one:
-        yield one
+@pytest.fixture
+def complaints(page: Page) -> list[str]:
+    """Note what a page complains of, and what it asks for and does not get.
+
+    No other machine can be reached: what is asked of one fails.
+    """
+    said: list[str] = []
+    page.on("console", lambda m: said.append(m.text) if m.type in NOISE else None)
+    page.on("pageerror", lambda error: said.append(f"script error: {error}"))
+    page.on("requestfailed", lambda asked: said.append(f"failed: {asked.url}"))
+    page.add_init_script(path=Path(__file__).with_name("looking.js"))
+    return said
+
+
+NOISE = ("error", "warning")

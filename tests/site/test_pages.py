@@ -1,113 +1,183 @@
-"""The site as a whole: its files, its search, and what its pages let one copy."""
+"""Pages in a browser: a few on every change, all of them each night."""
 
-import json
+import gzip
+import os
 import re
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
-from random import Random
+from typing import Literal
+from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page as Tab
 
-from bookbinder.page import load_page
-from bookbinder.running.blocks import program
+from bookbinder.browser.serving import served
+from bookbinder.copying.files import file_of
+from bookbinder.listings import find_section
+from bookbinder.page import Page, load_page
+
+pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
-PAGES = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+# Axe asks for targets of 24 pixels only when it is told to; and it would read every
+# style sheet beforehand, for a rule about phones that are turned.
+AXE = {
+    "resultTypes": ["violations"],
+    "preload": False,
+    "rules": {"target-size": {"enabled": True}},
+}
+# What the same page may get wrong in another palette, or on another screen.
+OF_LOOKS = ["color-contrast", "link-in-text-block", "target-size"]
+View = tuple[int, Literal["light", "dark"]]
+VIEWS: list[View] = [(360, "dark"), (1440, "light")]
+if ALL := bool(os.environ.get("BOOK_ALL_PAGES")):
+    VIEWS += [(360, "light"), (1440, "dark")]
+# KiB and requests, gzipped, when a page is first opened.
+DRAWN, PLAIN = (220, 22), (75, 12)
 
 
-def url_of(page: str) -> str:
-    folder = page.removesuffix(".md").removesuffix("index")
-    return f"{folder}/" if folder and not folder.endswith("/") else folder
+def problems(tab: Tab) -> list[str]:
+    """Return what a reader would find wrong with the page that is open."""
+    found: list[str] = []
+    tab.evaluate("document.querySelectorAll('details').forEach((e) => e.open = true)")
+    for width in (1440, 360):
+        look(tab, width)
+        # What only a narrow screen does to words is told of the narrow one.
+        for what in ("wide", "pictures", "cramped")[: 3 if width == 360 else 2]:
+            wrong: list[str] = tab.evaluate(f"looking.{what}()")
+            found += [f"at {width} px: {each}" for each in wrong]
+    tab.evaluate("looking.thin()")
+    for width, palette in VIEWS:
+        look(tab, width, palette)
+        all_rules = ALL or width == VIEWS[0][0]
+        options = AXE if all_rules else AXE | {"runOnly": OF_LOOKS}
+        for violation in Axe().run(tab, options=options).response["violations"]:
+            html = violation["nodes"][0]["html"][:120]
+            found.append(f"{palette}, at {width} px: {violation['id']}: {html}")
+    return found
 
 
-def html_files(built: Path) -> dict[str, str]:
-    return {
-        file.relative_to(built).as_posix(): file.read_text(encoding="utf-8")
-        for file in built.rglob("*.html")
-    }
+def look(tab: Tab, width: int, palette: Literal["light", "dark"] = "light") -> None:
+    tab.set_viewport_size({"width": width, "height": 900})
+    tab.emulate_media(color_scheme=palette)
+    tab.evaluate("looking.settled()")
 
 
-CHAINS = [
-    (page, number)
-    for page in PAGES
-    for number in range(len(load_page(DOCS / page, ROOT).chains))
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("page", "number"), Random(8).sample(CHAINS, 2))
-def test_what_is_copied_last_runs_where_nothing_else_is(
-    page: str, number: int, tmp_path: Path
+def test_a_page_is_found_without_fault(
+    opened_page: str, page: Tab, complaints: list[str], address: str, built: Path
 ) -> None:
-    """Each chain runs as a test of its page; here a few run as a reader's file."""
-    chain = load_page(DOCS / page, ROOT).chains[number]
-    file = tmp_path / "copied.py"
-    file.write_text("\n".join(block.code for block in chain.blocks), "utf-8")
-    command = [sys.executable, str(file)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    outputs = [block.output.text for block in chain.blocks if block.output]
-    assert done.stdout == "".join(outputs)
+    asked: set[str] = set()
+    page.on("request", lambda request: asked.add(urlsplit(request.url).path))
+    folder = opened_page.removesuffix(".md").removesuffix("index").strip("/")
+    page.goto(f"{address}{folder}/" if folder else address)
+    found: list[str] = page.evaluate("looking.settled()")
+    found += beyond_budget(asked, built, (built / folder / "index.html"))
+    copied = page.evaluate(COPY)
+    source = load_page(ROOT / "docs" / opened_page, ROOT)
+    assert copied == [offer for _, offer in sorted(offers(source, built))]
+    assert found + problems(page) + complaints == []
 
 
-def test_what_is_copied_is_the_program_that_the_tests_run() -> None:
-    for page in PAGES:
-        for chain in load_page(DOCS / page, ROOT).chains:
-            lines = program(chain).split("\n")
-            for block in chain.blocks:  # where the tests tell the outputs apart
-                lines[block.end - 1] = ""
-            copied = "\n".join(block.code for block in chain.blocks).split("\n")
-            assert [line for line in copied if line] == [line for line in lines if line]
+def beyond_budget(asked: set[str], built: Path, file: Path) -> list[str]:
+    """Weigh what was asked for as a static host sends it; a live model comes on top."""
+    html = file.read_text("utf-8")
+    if 'class="live"' in html:
+        return []
+    drawn = re.search(r'class="(?:arithmatex|diagram|figure)"', html)
+    kib, requests = DRAWN if drawn else PLAIN
+    sizes: dict[str, int] = {}
+    for path in asked:
+        at = built / path.strip("/")
+        content = (at / "index.html" if at.is_dir() else at).read_bytes()
+        packed = at.suffix in (".woff2", ".png")
+        sizes[path] = len(content if packed else gzip.compress(content, 6))
+    weight = sum(sizes.values()) / 1024
+    over = weight > kib or len(sizes) > requests
+    return [f"{weight:.0f} KiB of {kib}, {len(sizes)} of {requests}"] if over else []
 
 
-def test_every_html_file_is_a_page_that_is_opened(built: Path) -> None:
-    assert html_files(built).keys() == {
-        "404.html",
-        *(f"{url_of(page)}index.html" for page in PAGES),
+# Presses every button, as its label says when it has copied.
+COPY = """async () => {
+  const copied = [];
+  for (const button of document.querySelectorAll("article button.copy")) {
+    const label = button.textContent;
+    button.click();
+    const patience = performance.now() + 10000;
+    while (button.textContent === label && performance.now() < patience) {
+      await new Promise((later) => setTimeout(later));
     }
+    copied.push([button.textContent, await navigator.clipboard.readText()]);
+  }
+  return copied;
+}"""
 
 
-@pytest.mark.browser
-def test_search_finds_words_of_a_page(address: str, browser: Browser) -> None:
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    try:
-        page.goto(address)
-        # The theme has taken hold of the page once it has set this.
-        page.wait_for_function("() => window.component$")
-        page.locator(".md-search__input").click()
-        page.keyboard.type("transformer")
-        page.locator(".md-search-result__link").first.wait_for(timeout=20_000)
-        dialog = page.locator(".md-search[role=dialog]")
-        assert dialog.get_attribute("aria-label") == "Search"
-    finally:
-        page.close()
+def offers(page: Page, built: Path) -> Iterator[tuple[int, list[str]]]:
+    """Return what each button has to say and to copy, by the line of its block."""
+    for chain in page.chains:
+        codes = [block.code for block in chain.blocks]
+        for before, block in enumerate(chain.blocks):
+            blocks = "the block" if before == 1 else f"the {before} blocks"
+            said = f"Copied with {blocks} before" if before else "Copied"
+            yield block.line, [said, "\n".join(codes[: before + 1])]
+    for listing in page.listings:
+        if listing.language == "py":
+            file = built / file_of(listing.path, listing.section)
+            yield listing.line, ["Copied with all it needs", file.read_text("utf-8")]
+        else:
+            section = find_section(ROOT, listing.path, listing.section)
+            yield listing.line, ["Copied", section.text + "\n"]
+    for fence in page.fences:
+        if fence.info == "console":
+            typed = (line for line in fence.text.splitlines() if line.startswith("$ "))
+            yield fence.line, ["Copied", "".join(f"{line[2:]}\n" for line in typed)]
+        elif fence.info in ("toml", "yaml", "json"):
+            yield fence.line, ["Copied", fence.text]
 
 
-def test_search_leaves_formulas_and_pictures_out(built: Path) -> None:
-    index = json.loads((built / "search" / "search_index.json").read_text("utf-8"))
-    texts = [entry["title"] + entry["text"] for entry in index["docs"]]
-    assert any("attention" in text for text in texts)
-    prose = [re.sub("<code>.*?</code>", "", text, flags=re.DOTALL) for text in texts]
-    assert not [text for text in prose if "\\" in text]
-    drawn = [
-        (name, tag)
-        for name, html in html_files(built).items()
-        for tag in re.findall(r'<(?:var|div|figure) class="[^>]*>', html)
-        if re.search(r'class="(?:arithmatex|diagram|figure)"', tag)
-    ]
-    assert len(drawn) > 100
-    assert not [(name, tag) for name, tag in drawn if "data-search-exclude" not in tag]
+# A page without fault, and what is wrong with it once it has these, and how it is told.
+RIGHT = """<!doctype html><html lang="en"><head><title>Right</title>
+<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">
+<style>body {background:#fff; color:#111} a {color:inherit}
+@media (prefers-color-scheme: dark) {body {background:#111; color:#eee}}</style></head>
+<body><main><article><h1 id="top">Right</h1><p>All is <a href="#top">well</a>.</p>
+</article></main></body></html>"""
+FAULTS = """<p>moves</p>
+<script>setTimeout(() => document.querySelector("h1").style.marginTop = "90px", 50)
+console.warn("hm")</script><script>throw new Error("boom")</script>
+<script src="gone.js"></script><script src="https://example.org/x.js"></script>
+<p style="width:500px">wide</p>
+<div style="overflow:hidden"><p style="width:500px">hidden</p></div>
+<h2 style="width:4em; overflow-wrap:anywhere">Unbreakableword</h2>
+<p style="width:4em"><code>short = code</code></p>
+<table><tr><td style="width:5px">a few words in so very narrow a cell</tr></table>
+<figure><svg role="img" aria-label="A" viewBox="0 0 90 20" width="90">
+<text x="80" y="14">label</text>
+<text x="2" y="14" font-size="6">tiny</text></svg></figure>
+<button></button><img src="data:,"><p style="color:#555">dim</p>
+<p style="color:#999">pale</p><nav style="font-size:9px; line-height:1">
+<a href="#top">one</a><br><a href="#top">two</a></nav>"""
+TOLD = """moved by 0.|hm|script error: boom|404|failed: https://example.org/x.js
+at 360 px: the page scrolls|at 360 px: sticks out: <p style="width:500px">wide
+at 360 px: sticks out: <p style="width:500px">hidden|word is broken: Unbreakableword
+short code is broken: short = code|a cell is|cut off: label|too small to read: tiny
+at 360 px: button-name|at 360 px: image-alt|target-size
+dark, at 360 px: color-contrast|light, at 1440 px: color-contrast"""
 
 
-def test_the_site_holds_all_that_its_pages_ask_for_and_no_mermaid(built: Path) -> None:
-    assert not list(built.rglob("*mermaid*"))
-    for name, html in html_files(built).items():
-        # One such word would have mkdocs-mermaid2-plugin parse and rewrite the page.
-        assert "mermaid" not in html, name
-        for tag in re.findall(r"<(?:script|img|link|iframe)\b[^>]*>", html):
-            assert not re.search(r'(?:src|href)="?(?:https?:)?//', tag), (
-                f"{name}: {tag}"
-            )
+def test_each_fault_of_a_page_is_told(
+    page: Tab, complaints: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "right.html").write_text(RIGHT, "utf-8")
+    wrong = RIGHT.replace("</article>", f"{FAULTS}</article>")
+    (tmp_path / "wrong.html").write_text(wrong, "utf-8")
+    with served(tmp_path) as url:
+        page.goto(f"{url}right.html")
+        assert page.evaluate("looking.settled()") + problems(page) + complaints == []
+        page.goto(f"{url}wrong.html")
+        page.wait_for_timeout(200)
+        moved: list[str] = page.evaluate("looking.settled()")
+        found = moved + problems(page) + complaints
+    wanted = TOLD.replace("\n", "|").split("|")
+    assert [each for each in wanted if not any(each in one for one in found)] == []

@@ -1,1 +1,1 @@
-"""Find Chromium, and look at the built site in it."""
+"""Chromium, and a server of a built site to open in it."""

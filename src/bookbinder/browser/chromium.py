@@ -1,12 +1,21 @@
-"""Find the browser that draws diagrams and opens the finished site in tests."""
+"""Find and open Chromium, which draws diagrams, prints the book and tests the site."""
 
 import os
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
+
+__all__ = [
+    "HOW_TO_GET",
+    "NoChromiumError",
+    "chromium",
+    "find_chromium",
+    "launch_options",
+]
 
 HOW_TO_GET = (
     "Chromium is wanted: apt-get install chromium, or CHROMIUM=/path/to/chromium"
@@ -32,7 +41,7 @@ class NoChromiumError(RuntimeError):
 
 
 def find_chromium() -> str | None:
-    """Give the path of Chromium, or of a browser made from it, if there is one."""
+    """Return the path of Chromium, or of a browser made from it, if there is one."""
     wanted = os.environ.get("CHROMIUM")
     if wanted:
         return shutil.which(wanted)
@@ -40,12 +49,11 @@ def find_chromium() -> str | None:
     return next(found, str(_MAC) if _MAC.is_file() else None)
 
 
-@contextmanager
-def chromium() -> Generator[Browser]:
-    """Start a browser that can reach this machine and no other.
+def launch_options() -> dict[str, Any]:
+    """Return what Playwright needs to start a browser that reaches this machine alone.
 
     Raises:
-        NoChromiumError: If there is none.
+        NoChromiumError: If there is no browser.
     """
     executable = find_chromium()
     if executable is None:
@@ -57,13 +65,24 @@ def chromium() -> Generator[Browser]:
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         # Chromium refuses to sandbox itself for root, as in a container.
         arguments.append("--no-sandbox")
+    return {
+        "executable_path": executable,
+        "args": arguments,
+        # A desktop shows them, beside what they scroll.
+        "ignore_default_args": ["--hide-scrollbars"],
+    }
+
+
+@contextmanager
+def chromium() -> Generator[Browser]:
+    """Start a browser that can reach this machine and no other.
+
+    Raises:
+        NoChromiumError: If there is none.
+    """
+    options = launch_options()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=executable,
-            args=arguments,
-            # A desktop shows them, beside what they scroll.
-            ignore_default_args=["--hide-scrollbars"],
-        )
+        browser = playwright.chromium.launch(**options)
         try:
             yield browser
         finally:

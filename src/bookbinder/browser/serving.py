@@ -28,7 +28,7 @@ class _Handler(SimpleHTTPRequestHandler):
 
 @contextmanager
 def served(folder: Path) -> Generator[str]:
-    """Serve a folder on this machine alone; give its address, with a slash.
+    """Serve a folder on this machine alone; return its address, with a slash.
 
     Each file comes with the headers that the site's ``_headers`` gives for all.
     """

@@ -1,0 +1,91 @@
+"""All pages of the finished site, read without a browser."""
+
+import re
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+# What is drawn, shown as code, or for scripts alone; none has its own kind within it.
+NO_PROSE = re.compile(
+    r"<!--.*?-->|<(var|div|figure)\b[^>]*\sdata-search-exclude\b.*?</\1>"
+    r"|<(pre|code|svg|script|style|noscript)\b.*?</\2>",
+    re.DOTALL,
+)
+LEFT = {
+    "TeX": r"\$|\\[([\])]|\\[a-zA-Z]{2,}",
+    "a diagram": r"\b(?:flowchart|graph) (?:LR|TD|TB)\b|\baccTitle\b|-->|==>",
+    "Markdown": r"```|^\s*///|--8<--|\]\(|\*\*",
+}
+NOT_DRAWN = re.compile(r'class="?[^">]*(?:book-error|katex-error|mermaid)|data-undrawn')
+FROM_ELSEWHERE = re.compile(
+    r'<(?:script|img|link|iframe)\b[^>]*?\s(?:src|href)="?(?:https?:)?//[^">]*'
+)
+
+
+def faults(page: str) -> list[str]:
+    """Return what is wrong with a page, as far as its HTML tells."""
+    found = FROM_ELSEWHERE.findall(page) + NOT_DRAWN.findall(page)
+    ids = Counter(re.findall(r'\sid="?([^" >]+)', page))
+    found += [f"twice: {name}" for name, times in ids.items() if times > 1]
+    if not re.search(r"<html\b[^>]* lang=", page) or "<main" not in page:
+        found.append("no language, or no main part")
+    article = page[page.index("<article") : page.index("</article>")]
+    levels = [int(level) for level in re.findall(r"<h([1-6])\b", article)]
+    if levels.count(1) != 1 or any(b > a + 1 for a, b in pairwise(levels)):
+        found.append(f"not one h1, or a level skipped: {levels}")
+    pictures = re.findall(r"<figure\b[^>]*>\s*<svg\b[^>]*>", article)
+    found += [f"no name: {tag}" for tag in pictures if not NAMED.search(tag)]
+    found += [tag for tag in re.findall(r"<img\b[^>]*>", page) if " alt=" not in tag]
+    text = re.sub(r"<title>|</?\w[^>]*>", "", NO_PROSE.sub("", article))
+    title = page[page.index("<title>") : page.index("</title>")]
+    for what, pattern in LEFT.items():
+        left = re.search(rf".{{,15}}(?:{pattern}).{{,15}}", title + text, re.MULTILINE)
+        found += [f"{what} is left: {left[0]}"] if left else []
+    return found
+
+
+NAMED = re.compile(r'role="?img\b[^>]*\saria-label|aria-label[^>]*\srole="?img')
+
+
+def test_every_page_is_there_and_without_fault(html: dict[str, str]) -> None:
+    pages = {p.relative_to(DOCS).with_suffix("").as_posix() for p in DOCS.rglob("*.md")}
+    folders = {re.sub(r"(^|/)index$", r"\1", page).strip("/") for page in pages}
+    assert {address.strip("/") for address in html} == folders
+    wrong = {address: faults(page) for address, page in html.items()}
+    assert {address: found for address, found in wrong.items() if found} == {}
+
+
+RIGHT = """<html lang="en"><title>A page</title><main><article><h1 id="a">A</h1>
+<figure class="figure"><svg role="img" aria-label="A"></svg></figure>
+<p>Costs <code>$5</code>.</p></article></main>"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (' lang="en"', "", "no language"),
+        ("<main>", "", "no main part"),
+        ("<p>", '<p id="a">', "twice: a"),
+        ("<p>", "<h3>B</h3><p>", "a level skipped"),
+        ("<p>", "<h1>B</h1><p>", "not one h1"),
+        ("<p>", '<p><img src="a.png">', "a.png"),
+        (' aria-label="A"', "", "no name"),
+        ("<p>", '<script src="https://example.org/x.js"></script><p>', "example"),
+        ("<p>", '<p class="book-error">', "book-error"),
+        ("<p>", "<p>where $x is", "TeX is left"),
+        ("A page", r"\(d_k\)", "TeX is left"),
+        ("<p>", "<p>flowchart LR ", "a diagram is left"),
+        ("<p>", "<p>**bold", "Markdown is left"),
+    ],
+)
+def test_a_fault_is_told(old: str, new: str, told: str) -> None:
+    assert faults(RIGHT) == []
+    assert any(told in fault for fault in faults(RIGHT.replace(old, new)))
+
+
+def test_the_site_ships_no_mermaid(built: Path) -> None:
+    assert not list(built.rglob("*mermaid*"))
