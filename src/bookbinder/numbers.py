@@ -41,6 +41,8 @@ _NAMED = re.compile(
 )
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _SHOWN = re.compile(r"(?<![\w.])\d[\d_]*(?:\.\d+)?(?:e[-+]?\d+)?")
+# As f"{number:,}" prints it, beside which the parts of (1,024) are read as well.
+_GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\w,])")
 
 
 def number_problems(page: Page, root: Path) -> Iterator[Problem]:
@@ -111,4 +113,5 @@ def _run(page: Page, heads: list[int], part: int, root: Path) -> frozenset[float
 
 @lru_cache(maxsize=64)
 def _values(text: str) -> frozenset[float]:
-    return frozenset(float(n.replace("_", "")) for n in _SHOWN.findall(text))
+    found = [*_SHOWN.findall(text), *_GROUPED.findall(text)]
+    return frozenset(float(re.sub("[_,]", "", number)) for number in found)

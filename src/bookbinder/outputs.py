@@ -52,7 +52,9 @@ def _text(line: str) -> list[str]:
 def _near(shown: str, printed: str, tolerance: Tolerance) -> bool:
     one, other = float(shown), float(printed)
     difference, largest = abs(one - other), max(abs(one), abs(other))
-    unit = max(_unit(shown), _unit(printed))
+    # The unit of 1e-01 would let it agree with an error of 6e-08.
+    pick = min if "e" in shown + printed else max
+    unit = pick(_unit(shown), _unit(printed))
     # A unit is a decimal fraction, and the difference of two of them is not exact.
     return (
         difference <= unit * 1.000001
@@ -62,8 +64,13 @@ def _near(shown: str, printed: str, tolerance: Tolerance) -> bool:
 
 
 def _unit(number: str) -> float:
-    """Return one unit of the last printed digit: 0.01 for 1.25, 1e-7 for 3e-07."""
+    """Return a unit of the last printed digit: 0.01 for 1.25, 1e-7 for 3e-07.
+
+    A zero with an exponent, 0e+00, has no unit: nothing but its bound says how small.
+    """
     digits, _, exponent = number.partition("e")
+    if exponent and not float(digits):
+        return 0.0
     return float(f"1e{int(exponent or 0) - len(digits.partition('.')[2])}")
 
 

@@ -15,12 +15,12 @@ RUN = """\
 {prose}
 
 ```python
-print(0.5342, 98304, 12.5)
+print(0.5342, 98304, 12.5, f"{{2**20:,}}")
 ```
 
 <!--pytest-codeblocks:expected-output-->
 ```text
-0.5342 98304 12.5
+0.5342 98304 12.5 1,048,576
 ```
 
 ## There
@@ -43,6 +43,7 @@ def unbacked(prose: str, front: str = "", root: Path = Path()) -> list[str]:
     [
         "The loss is 0.5342, or 0.53, or 53 %, or 53.4 %.",
         "That is 98,304 of them, 98304 in all, and 12.5 each.",
+        "Printed in groups it is 1,048,576, or 1048576.",
         "| loss | 0.534 |",
         "In 2017, with PyTorch 2.13 and Python 3.11, in section 3.25, three of 8.",
         "They [report 28.4 and 512](https://example.com) of their own.",

@@ -157,6 +157,7 @@ def test_pictures_are_kept_where_the_page_shows_them(tmp_path: Path):
         ("tensor([1., 0.])", "tensor([1.0000, 0.0000])"),
         ("[-0.0000, 0.5]", "[0.0000, 0.5]"),
         ("error 3.0e-07", "error 3.1e-07"),
+        ("error 9e-08", "error 1e-07"),
         ("a  9.99 b", "a 10.00 b"),  # a wider number takes room from the spaces
         ("nan inf True 3", "nan inf True 3"),
     ],
@@ -178,6 +179,8 @@ def test_numbers_agree_to_a_unit_of_the_last_digit(shown: str, printed: str):
         ("inf", "1e38"),
         ("1.5", "2"),  # an integer is no decimal
         ("3e-07", "3e-06"),
+        ("6e-08", "1e-01"),
+        ("0e+00", "3e-01"),
         ("0.5", "-0.5"),
         ("conv2.5d", "conv2.6d"),
         ("torch 2.13.0", "torch 2.13.1"),
@@ -196,6 +199,7 @@ def test_a_tolerance_is_a_share_of_the_number():
 
 def test_errors_below_their_bound_agree():
     assert agrees("3.1e-07 0.25", "0.0e+00 0.25", Tolerance(below=1e-6))
+    assert not agrees("0e+00", "1e-01", Tolerance(below=1e-6))
     assert not agrees("3.1e-07 0.25", "2.0e-06 0.25", Tolerance(below=1e-6))
     assert not agrees("3.1e-07 0.25", "3.1e-07 0.27", Tolerance(below=1e-6))
 
