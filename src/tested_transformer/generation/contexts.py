@@ -15,8 +15,9 @@ def fit(tokens: Sequence[int], max_seq_len: int) -> list[int]:
 
     A sequence that has outgrown ``max_seq_len`` is read anew from its last
     ``max_seq_len / 2`` tokens, at positions that start from 0. The cache can then grow
-    for as many tokens again; to drop one token at a time would mean to read the whole
-    context anew for each, because every position would move.
+    for as many tokens again. If one token were dropped at a time, the whole context
+    would be read anew for each: those that stay have read the one that goes, and with
+    absolute positions each would move.
     """
     if len(tokens) <= max_seq_len:
         return list(tokens)
