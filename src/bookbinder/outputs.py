@@ -52,12 +52,11 @@ def _text(line: str) -> list[str]:
 def _near(shown: str, printed: str, tolerance: Tolerance) -> bool:
     one, other = float(shown), float(printed)
     difference, largest = abs(one - other), max(abs(one), abs(other))
-    # The unit of 1e-01 would let it agree with an error of 6e-08.
-    pick = min if "e" in shown + printed else max
-    unit = pick(_unit(shown), _unit(printed))
-    # A unit is a decimal fraction, and the difference of two of them is not exact.
+    # The finer one: 1. is no unit for 1.6000, and 1e-01 none for an error of 6e-08.
+    unit = min(_unit(shown), _unit(printed))
+    # Beside it, what is left of a difference of two decimal fractions.
     return (
-        difference <= unit * 1.000001
+        difference <= unit * 1.000001 + largest * 1e-12
         or difference <= tolerance.within * largest
         or largest < tolerance.below
     )

@@ -157,6 +157,7 @@ def test_pictures_are_kept_where_the_page_shows_them(tmp_path: Path):
         ("tensor([1., 0.])", "tensor([1.0000, 0.0000])"),
         ("[-0.0000, 0.5]", "[0.0000, 0.5]"),
         ("error 3.0e-07", "error 3.1e-07"),
+        ("0.3", "0.30000000000000004"),
         ("error 9e-08", "error 1e-07"),
         ("a  9.99 b", "a 10.00 b"),  # a wider number takes room from the spaces
         ("nan inf True 3", "nan inf True 3"),
@@ -179,6 +180,10 @@ def test_numbers_agree_to_a_unit_of_the_last_digit(shown: str, printed: str):
         ("inf", "1e38"),
         ("1.5", "2"),  # an integer is no decimal
         ("3e-07", "3e-06"),
+        ("1e-01", "6e-08"),
+        ("1e+00", "0e+00"),
+        ("[1.]", "[1.6000]"),
+        ("0.33", "0.3333"),
         ("6e-08", "1e-01"),
         ("0e+00", "3e-01"),
         ("0.5", "-0.5"),
