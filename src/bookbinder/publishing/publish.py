@@ -114,15 +114,14 @@ def _page(
 def _table(book: Book, records: Records) -> str:
     """Return the records of a build as a table, for the page about checks."""
     found = [record for record in records.values() if record]
-    lines = [
-        f"{len(found)} of {len(book.leaves)} pages are verified in this build.",
-        "",
-        "| page | blocks run | outputs compared | source lines | verified |",
-        "|---|---:|---:|---:|---|",
-    ]
+    said = f"{len(found)} of {len(book.leaves)} pages are verified in this build."
+    rows: list[str] = []
     for leaf in book.leaves:
         if leaf.page.blocks and (record := records[leaf.source]):
             link = f"[{leaf.title}](../{leaf.folder})"
             numbers = f"{record.blocks} | {record.outputs} | {record.lines}"
-            lines.append(f"| {link} | {numbers} | {record.date} |")
-    return "\n".join(lines if found else lines[:1])
+            rows.append(f"| {link} | {numbers} | {record.date} |")
+    head = "| page | blocks run | outputs compared | source lines | verified |"
+    return (
+        "\n".join([said, "", head, "|---|---:|---:|---:|---|", *rows]) if rows else said
+    )
