@@ -72,12 +72,14 @@ def unresolved_command(text: str, root: Path) -> str | None:
 def _unresolved_target(words: list[str], root: Path) -> str | None:
     makefile = (root / "Makefile").read_text("utf-8")
     targets = set(re.findall(r"^([a-z][\w-]*):", makefile, re.MULTILINE))
+    # make hands what it is given on to the programs that it starts.
+    read = makefile + (root / "mkdocs.yml").read_text("utf-8")
     for word in words:
         name, equals, _ = word.partition("=")
         if not equals and word not in targets:
             return f"the Makefile has no {word}{_near(word, targets)}"
-        if equals and not re.search(rf"\b{re.escape(name)}\b", makefile):
-            return f"the Makefile has no variable {name}"
+        if equals and not re.search(rf"\b{re.escape(name)}\b", read):
+            return f"neither the Makefile nor mkdocs.yml reads {name}"
     return None
 
 
