@@ -29,10 +29,12 @@ AXE = {
 }
 # What the same page may get wrong in another palette, or on another screen.
 OF_LOOKS = ["color-contrast", "link-in-text-block", "target-size"]
+# One of 360 pixels, and the scroll bar that a desktop's browser has.
+PHONE = 375
 View = tuple[int, Literal["light", "dark"]]
-VIEWS: list[View] = [(360, "dark"), (1440, "light")]
+VIEWS: list[View] = [(PHONE, "dark"), (1440, "light")]
 if ALL := bool(os.environ.get("BOOK_ALL_PAGES")):
-    VIEWS += [(360, "light"), (1440, "dark")]
+    VIEWS += [(PHONE, "light"), (1440, "dark")]
 # KiB and requests, gzipped, when a page is first opened.
 DRAWN, PLAIN = (220, 22), (75, 12)
 
@@ -41,10 +43,10 @@ def problems(tab: Tab) -> list[str]:
     """Return what a reader would find wrong with the page that is open."""
     found: list[str] = []
     tab.evaluate("document.querySelectorAll('details').forEach((e) => e.open = true)")
-    for width in (1440, 360):
+    for width in (1440, PHONE):
         look(tab, width)
         # What only a narrow screen does to words is told of the narrow one.
-        for what in ("wide", "pictures", "cramped")[: 3 if width == 360 else 2]:
+        for what in ("wide", "pictures", "cramped")[: 3 if width == PHONE else 2]:
             wrong: list[str] = tab.evaluate(f"looking.{what}()")
             found += [f"at {width} px: {each}" for each in wrong]
     tab.evaluate("looking.thin()")
@@ -159,11 +161,11 @@ console.warn("hm")</script><script>throw new Error("boom")</script>
 <p style="color:#999">pale</p><nav style="font-size:9px; line-height:1">
 <a href="#top">one</a><br><a href="#top">two</a></nav>"""
 TOLD = """moved by 0.|hm|script error: boom|404|failed: https://example.org/x.js
-at 360 px: the page scrolls|at 360 px: sticks out: <p style="width:500px">wide
-at 360 px: sticks out: <p style="width:500px">hidden|word is broken: Unbreakableword
+at 375 px: the page scrolls|at 375 px: sticks out: <p style="width:500px">wide
+at 375 px: sticks out: <p style="width:500px">hidden|word is broken: Unbreakableword
 short code is broken: short = code|a cell is|cut off: label|too small to read: tiny
-at 360 px: button-name|at 360 px: image-alt|target-size
-dark, at 360 px: color-contrast|light, at 1440 px: color-contrast"""
+at 375 px: button-name|at 375 px: image-alt|target-size
+dark, at 375 px: color-contrast|light, at 1440 px: color-contrast"""
 
 
 def test_each_fault_of_a_page_is_told(

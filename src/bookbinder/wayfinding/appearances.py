@@ -6,21 +6,21 @@ listings shows lines of it, and uses it if one of its runs imports it.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
-from mkdocs.utils import meta
-
 from bookbinder.listings import ListingError, find_section
-from bookbinder.page import Page, read_page
+from bookbinder.page import Listing, read_page
 
-__all__ = ["Appearances", "appearances_in", "exports", "module_of", "pages_of"]
+__all__ = ["PACKAGE", "Appearances", "appearances_in", "exports", "pages_of"]
 
 PACKAGE = "tested_transformer"
-_HOME = f"src/{PACKAGE}/"
-_REFERENCE = "reference/"
+
+_LISTED = re.compile(r"^__all__ = (\[.*?\])", re.MULTILINE | re.DOTALL)
+_IMPORT = re.compile(rf"^from {PACKAGE}\.?(\w*)[\w.]* import (\([^)]*\)|.*)", re.M)
 
 
 @dataclass
@@ -31,160 +31,89 @@ class Appearances:
         title: The title of the page.
         listed: For each name that it lists, the heading above the first listing.
         used: The names that its runs import.
-        listings: For each listing of a module, in their order, the names it shows.
+        listings: For each listing its module, and the first name it shows, if any.
     """
 
     title: str = ""
     listed: dict[str, str] = field(default_factory=dict[str, str])
     used: set[str] = field(default_factory=set[str])
-    listings: list[list[str]] = field(default_factory=list[list[str]])
+    listings: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
 
-def exports(root: Path) -> dict[str, frozenset[str]]:
-    """Give what each module of the library lists as its own, by the module's name."""
-    return _exports(root, _changed(root))
-
-
-def _changed(root: Path) -> int:
-    """Tell one state of the library from the next, while the book is served."""
-    return max(file.stat().st_mtime_ns for file in (root / _HOME).rglob("*.py"))
-
-
-@cache
-def _exports(root: Path, changed: int) -> dict[str, frozenset[str]]:
-    library = root / _HOME
-    files = [*library.glob("*.py"), *library.glob("*/__init__.py")]
-    return {
-        name: frozenset(_listed(file))
-        for file in sorted(files)
-        for name in [module_of(file.relative_to(root).as_posix())]
-        if name
+def exports(root: Path) -> dict[str, list[str]]:
+    """Return what each module of the library lists, by the name of the module."""
+    home = root / "src" / PACKAGE
+    modules = {file.stem: file for file in home.glob("[!_]*.py")}
+    modules |= {file.parent.name: file for file in home.glob("*/__init__.py")}
+    found = {
+        name: _LISTED.search(modules[name].read_text()) for name in sorted(modules)
     }
-
-
-def module_of(path: str) -> str:
-    """Give the module that a source file belongs to; a folder of files is one."""
-    inside = path.removeprefix(_HOME).removesuffix(".py").split("/")[0]
-    return "" if inside == "__init__" or not path.startswith(_HOME) else inside
-
-
-def _listed(file: Path) -> list[str]:
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
-        match node:
-            case ast.Assign(targets=[ast.Name("__all__")], value=value):
-                return list(ast.literal_eval(value))
-            case _:
-                pass
-    return []
+    return {name: ast.literal_eval(m[1]) for name, m in found.items() if m}
 
 
 def pages_of(root: Path) -> dict[str, Appearances]:
-    """Give what every page of the book shows, by its path within docs."""
+    """Return what every page of the book shows, by its path within docs."""
     docs = root / "docs"
-    return {
-        path: appearances_in(file.read_text(encoding="utf-8"), root)
-        for file in sorted(docs.rglob("*.md"))
-        for path in [file.relative_to(docs).as_posix()]
-        if not path.startswith(_REFERENCE)
-    }
+    paths = sorted(file.relative_to(docs).as_posix() for file in docs.rglob("*.md"))
+    chapters = [path for path in paths if not path.startswith("reference/")]
+    return {path: appearances_in(path, root) for path in chapters}
 
 
-def appearances_in(text: str, root: Path) -> Appearances:
-    """Read one page."""
-    text, _ = meta.get_data(text)
-    return _read(text.strip("\n"), root, _changed(root))
-
-
-# Each page is asked for twice in a build: for itself, and for the reference.
-@lru_cache(maxsize=256)
-def _read(text: str, root: Path, changed: int) -> Appearances:
-    page = read_page(text, "")
+def appearances_in(path: str, root: Path) -> Appearances:
+    """Return what the page at a path within docs shows."""
+    offered = exports(root)
+    page = read_page((root / "docs" / path).read_text("utf-8"), path)
     anchors = page.anchors()
-    offered = _exports(root, changed)
-    found = Appearances(title=anchors.get("", "").replace("`", ""))
-    headings = [*_headings(page, anchors)]
+    found = Appearances(title=anchors.pop("", ""))
+    lines = [number for number, line in page.prose if line.startswith("#")]
+    headings = [*zip(lines, anchors, strict=False)]
     for listing in page.listings:
-        module = module_of(listing.path)
-        if not module:
-            continue
-        names = [
-            f"{PACKAGE}.{module}.{name}"
-            for name in _shown(root, listing.path, listing.section)
-            if name in offered.get(module, ())
-        ]
-        found.listings.append(names)
-        above = [anchor for line, anchor in headings if line < listing.line]
-        for name in names:
-            found.listed.setdefault(name, above[-1] if above else "")
-    for block in page.blocks:
-        found.used |= {*_imported(block.code, offered, _gathered(root, changed))}
+        _, package, module, *_ = [*listing.path.removesuffix(".py").split("/"), "", ""]
+        if package == PACKAGE and module in offered:
+            shown = _shown(root, listing)
+            names = [f"{PACKAGE}.{module}.{n}" for n in shown if n in offered[module]]
+            found.listings.append((module, names[0] if names else ""))
+            above = ["", *(anchor for line, anchor in headings if line < listing.line)]
+            for name in names:
+                found.listed.setdefault(name, above[-1])
+    init = (root / "src" / PACKAGE / "__init__.py").read_text("utf-8")
+    gathered = {name: module for module, name in _imported(init)}
+    for module, name in _imported("\n".join(block.code for block in page.blocks)):
+        module = module or gathered.get(name, "")
+        if name in offered.get(module, []):
+            found.used.add(f"{PACKAGE}.{module}.{name}")
     return found
 
 
-def _headings(page: Page, anchors: dict[str, str]) -> Iterator[tuple[int, str]]:
-    """Give the line and the anchor of each heading, in their order."""
-    names = [anchor for anchor in anchors if anchor]
-    inside = False
-    for number, line in enumerate(page.lines, start=1):
-        if line.startswith("```"):
-            inside = not inside
-        elif line.startswith("#") and not inside and names:
-            yield number, names.pop(0)
+def _imported(code: str) -> Iterator[tuple[str, str]]:
+    """Return the module, if it is said, and the name of what is imported."""
+    for module, names in _IMPORT.findall(code):
+        yield from ((module, name) for name in re.findall(r"\w+", names))
 
 
-def _shown(root: Path, path: str, section: str) -> list[str]:
-    """Give the names at the top of a source file of which a section shows lines."""
+def _shown(root: Path, listing: Listing) -> list[str]:
+    """Return the names at the top of a source file of which a listing shows lines."""
     try:
-        lines = find_section(root, path, section)
+        section = find_section(root, listing.path, listing.section)
     except ListingError:
         return []  # The audit says so.
-    tree = ast.parse(lines.file.read_text(encoding="utf-8"))
-    return [
-        name
-        for node in tree.body
-        for name in _defined(node)
-        if node.lineno <= lines.last and (node.end_lineno or 0) >= lines.first
-    ]
+    names: list[str] = []
+    for node in _statements(section.file, section.file.stat().st_mtime_ns):
+        if node.lineno <= section.last and (node.end_lineno or 0) >= section.first:
+            match node:
+                case (
+                    ast.FunctionDef(name)
+                    | ast.ClassDef(name)
+                    | ast.Assign(targets=[ast.Name(name)])
+                    | ast.AnnAssign(target=ast.Name(name))
+                ):
+                    names.append(name)
+                case _:
+                    pass
+    return names
 
 
-def _defined(node: ast.stmt) -> list[str]:
-    match node:
-        case ast.FunctionDef(name) | ast.ClassDef(name):
-            return [name]
-        case (
-            ast.Assign(targets=[ast.Name(name)]) | ast.AnnAssign(target=ast.Name(name))
-        ):
-            return [name]
-        case _:
-            return []
-
-
-def _imported(
-    code: str, offered: dict[str, frozenset[str]], gathered: dict[str, str]
-) -> Iterator[str]:
-    """Give the full names of what is imported; what no module offers has none."""
-    if PACKAGE not in code:
-        return  # Most blocks go on from others, and to parse them takes its time.
-    try:
-        tree = ast.parse(code)
-    except SyntaxError:
-        return  # The audit says so.
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            package, *path = node.module.split(".")
-            for name in [alias.name for alias in node.names]:
-                module = path[0] if path else gathered.get(name, "")
-                if package == PACKAGE and name in offered.get(module, ()):
-                    yield f"{PACKAGE}.{module}.{name}"
-
-
-@cache
-def _gathered(root: Path, changed: int) -> dict[str, str]:
-    """Give the module of each name that the package itself offers."""
-    tree = ast.parse((root / _HOME / "__init__.py").read_text(encoding="utf-8"))
-    return {
-        alias.name: node.module.split(".")[1]
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom) and node.module
-        for alias in node.names
-    }
+# A file has many sections; and it changes while the book is served.
+@lru_cache(maxsize=256)
+def _statements(file: Path, changed: int) -> list[ast.stmt]:
+    return ast.parse(file.read_text("utf-8")).body

@@ -1,99 +1,156 @@
-"""The terms of the glossary, read from its page: there is no second list.
+"""A Markdown extension that lets a reader look a term up where it stands.
 
-What a tip says of a term is the first sentence of its entry, in plain text. Words that
-the book also uses in their everyday sense are named in the front matter of the page,
-as ``everyday``: no machine can tell which sense is meant, so they get no tips.
+The first time that a section uses a term of the glossary, in a paragraph or a list, the
+term becomes a link to its entry, and its title is the first sentence of the entry: the
+theme shows that as a tip, to the pointer and to the keyboard, and a touch follows the
+link. (An ``<abbr>`` is out of reach for both.) The pages that explain a term have no
+link, nor has a word that the front matter of the glossary calls everyday.
 """
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree.ElementTree import Element, SubElement
 
+from markdown import Extension, Markdown
+from markdown.treeprocessors import Treeprocessor
 from mkdocs.utils import meta
 from pymdownx.slugs import slugify
 
-__all__ = ["GLOSSARY", "GlossaryError", "Term", "read_glossary", "terms_of"]
+from bookbinder.wayfinding.whereabouts import current_page, way
+
+__all__ = ["GLOSSARY", "Term", "read_glossary"]
 
 GLOSSARY = "glossary.md"
 
-_LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#]*)[^)]*\)")
 _ENTRY = re.compile(r"^## (?P<name>.+)$", re.MULTILINE)
-_COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
-# A sentence ends at a stop before a capital; there is none inside a term or a formula.
-_SENTENCE = re.compile(r"(?P<first>.+?)(?<!vs)\.(?= [A-Z\[]|$)")
+_LINK = re.compile(r"\]\((?:[^)\s#]*/)?(?P<file>[^)\s#/]*)")
+# A colon before a link leads on to the chapter; the tip leads to the entry. A sentence
+# ends at a stop before a capital; there is none inside a term or a formula.
+_SENTENCE = re.compile(
+    r"(?P<first>.+?)(?<!vs)(?::? \[[^]]*\]\([^)]*\))?\.(?= [A-Z\[]|$)"
+)
 # What a formula's words become in plain text. The glossary needs no others.
-_PLAIN = [
-    (re.compile(r"\\text\{(\w+)\}|\{(\w+)\}"), r"\1\2"),
-    (re.compile(r"\\sqrt\s*\{?([\w\\]+)\}?"), r"√\1"),
-    (re.compile(r"\\infty"), "∞"),
-    (re.compile(r"(?<![\w)])-(?=[\d∞])"), "−"),
-]
-
-
-class GlossaryError(ValueError):
-    """An entry that no tip can be made of; the message names it."""
+_PLAIN = {
+    r"[`*$]": "",
+    r"\\text\{(\w+)\}": r"\1",
+    r"\\sqrt\s*\{?(\w+)\}?": r"√\1",
+    r"\\infty": "∞",
+    r"(?<![\w)])-(?=[\d∞])": "−",
+    r"[{}]": "",
+}
+# What introduces a term in bold print says itself what it means.
+_LEFT_OUT = {"a", "code", "pre", "strong", "var", "h1", "h2", "h3", "h4", "h5", "h6"}
 
 
 @dataclass(frozen=True)
 class Term:
-    """A term, what a tip says of it, its anchor, and the pages that explain it."""
+    """A term: what a tip says, the anchor of its entry, the pages that explain it."""
 
     name: str
     tip: str
     anchor: str
-    explained: frozenset[str]
+    pages: frozenset[str]
+
+    @property
+    def forms(self) -> list[str]:
+        """The term in one and in many."""
+        name = self.name.lower()
+        many = f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+        return [name] if name.endswith("s") else [name, many]
 
 
-def terms_of(docs: Path) -> tuple[Term, ...]:
-    """Give the terms of a book that get tips; none where there is no glossary."""
-    file = docs / GLOSSARY
-    if not file.is_file():
-        return ()
-    return read_glossary(file.read_text(encoding="utf-8"))
-
-
-def read_glossary(text: str) -> tuple[Term, ...]:
-    """Read the terms out of the page's text.
+def read_glossary(text: str) -> list[Term]:
+    """Return the terms of a glossary that get tips.
 
     Raises:
-        GlossaryError: If an entry begins with no plain sentence, or if a word that is
-            said to be an everyday one is no entry.
+        ValueError: If the first sentence of an entry does not stand in plain text.
     """
     text, front = meta.get_data(text)
-    everyday: set[str] = {*front.get("everyday", ())}
-    slug = slugify(case="lower")
     _, *parts = _ENTRY.split(text)
-    entries = dict(zip(parts[::2], parts[1::2], strict=True))
-    if unknown := everyday - entries.keys():
-        raise GlossaryError(f"no entry is called {', '.join(sorted(unknown))}")
-    return tuple(
-        Term(
-            name=name,
-            tip=_tip(name, body),
-            anchor=slug(name, "-"),
-            explained=frozenset(target for _, target in _LINK.findall(body)),
-        )
-        for name, body in entries.items()
-        if name not in everyday
-    )
+    slug = slugify(case="lower")
+    return [
+        Term(name, _tip(name, body), slug(name, "-"), frozenset(_LINK.findall(body)))
+        for name, body in zip(parts[::2], parts[1::2], strict=True)
+        if name not in front.get("everyday", ())
+    ]
 
 
 def _tip(name: str, body: str) -> str:
-    """Give the first sentence of an entry, without marks."""
-    # A colon before a link leads on to the chapter; the tip leads to the entry.
-    entry = re.sub(r":? \[[^\]]*\]\([^)]*\)(?=\.)", "", _COMMENT.sub("", body).strip())
-    found = _SENTENCE.match(entry.partition("\n\n")[0])
-    if not found or "](" in found["first"]:
-        raise GlossaryError(f"{name}: its first sentence has to stand without a link")
-    plain = re.sub(r"\$([^$]+)\$", _plain_formula, found["first"])
-    plain = re.sub(r"[`*]", "", plain)
-    if "\\" in plain:
-        raise GlossaryError(f"{name}: a tip cannot show the formula in {plain!r}")
+    """Return the first sentence of an entry, without marks."""
+    found = _SENTENCE.match(" ".join(body.split()))
+    plain = found["first"] if found else "]("
+    for pattern, instead in _PLAIN.items():
+        plain = re.sub(pattern, instead, plain)
+    if re.search(r"\]\(|\\", plain):
+        raise ValueError(f"{name}: no tip can show the first sentence of its entry")
     return f"{plain}."
 
 
-def _plain_formula(formula: re.Match[str]) -> str:
-    text = formula[1]
-    for pattern, plain in _PLAIN:
-        text = pattern.sub(plain, text)
-    return text
+class _Terms(Treeprocessor):
+    """Links the terms of one page."""
+
+    def run(self, root: Element) -> None:
+        page, file = current_page(self.md), Path("docs", GLOSSARY)
+        if page in ("", GLOSSARY) or page.startswith("reference/") or not file.exists():
+            return
+        here = page.rpartition("/")[2]
+        terms = [
+            t for t in read_glossary(file.read_text("utf-8")) if here not in t.pages
+        ]
+        self.terms = {form: term for term in terms for form in term.forms}
+        words = "|".join(map(re.escape, sorted(self.terms, key=len, reverse=True)))
+        self.pattern = re.compile(rf"(?<![\w-])(?:{words})(?![\w-])", re.IGNORECASE)
+        self.glossary = way(page, GLOSSARY)
+        self.seen: set[Term] = set()
+        self._walk(root, prose=False)
+
+    def _walk(self, element: Element, *, prose: bool) -> None:
+        if element.tag in ("h1", "h2"):
+            self.seen.clear()
+        if element.tag in _LEFT_OUT:
+            return
+        prose = prose or element.tag in ("p", "li", "dd")
+        children = list(element)
+        element[:] = []
+        if prose:
+            self._link(element, None)
+        for child in children:
+            self._walk(child, prose=prose)
+            element.append(child)
+            if prose:
+                self._link(element, child)
+
+    def _link(self, parent: Element, last: Element | None) -> None:
+        """Link the terms of the text behind an element, or at the parent's start."""
+        text, start = (parent.text if last is None else last.tail) or "", 0
+        for found in self.pattern.finditer(text):
+            term = self.terms[found[0].lower()]
+            if term not in self.seen:
+                self.seen.add(term)
+                _say(parent, last, text[start : found.start()])
+                target = f"{self.glossary}#{term.anchor}"
+                last = SubElement(parent, "a", {"class": "term", "href": target})
+                last.set("title", term.tip)
+                last.text, start = found[0], found.end()
+        _say(parent, last, text[start:])
+
+
+def _say(parent: Element, last: Element | None, text: str) -> None:
+    if last is None:
+        parent.text = text
+    else:
+        last.tail = text
+
+
+class TermExtension(Extension):
+    """Link terms to the glossary."""
+
+    def extendMarkdown(self, md: Markdown) -> None:
+        """Register behind formulas and figures, before MkDocs turns links (0)."""
+        md.treeprocessors.register(_Terms(md), "book-terms", 12)
+
+
+def makeExtension(**kwargs: object) -> TermExtension:
+    """Return the extension to Markdown, which looks for this name."""
+    return TermExtension(**kwargs)

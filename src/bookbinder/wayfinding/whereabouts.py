@@ -6,55 +6,32 @@ with the context that it hands to extensions.
 """
 
 import posixpath
-from typing import Protocol, cast
+from operator import attrgetter
 
 from markdown import Markdown
 
-__all__ = ["address", "current_page", "raw_way", "way"]
+__all__ = ["built_way", "current_page", "way"]
+
+_ZENSICAL = "rendering_context"
 
 
-class _File(Protocol):
-    src_uri: str
-
-
-class _LinkTurner(Protocol):
-    file: _File
-
-
-class _ZensicalPage(Protocol):
-    path: str
-
-
-class _Context(Protocol):
-    page: _ZensicalPage
-
-
-def current_page(md: Markdown) -> str | None:
-    """Give the page's path within docs; None where no site is built, as in an audit."""
-    if "relpath" in md.treeprocessors:
-        return cast(_LinkTurner, md.treeprocessors["relpath"]).file.src_uri
-    if "rendering_context" in md.preprocessors:
-        return cast(_Context, md.preprocessors["rendering_context"]).page.path
-    return None
+def current_page(md: Markdown) -> str:
+    """Return the page's path within docs; an empty one where no site is built."""
+    for traces in (md.treeprocessors, md.preprocessors):
+        for name, path in (("relpath", "file.src_uri"), (_ZENSICAL, "page.path")):
+            if name in traces:
+                return str(attrgetter(path)(traces[name]))
+    return ""
 
 
 def way(page: str, target: str) -> str:
-    """Give the link from one source file to another, as a page would write it."""
+    """Return the link from one source file to another, as a page would write it."""
     return posixpath.relpath(target, posixpath.dirname(page))
 
 
-def raw_way(md: Markdown, page: str, target: str) -> str:
-    """Give the link for finished HTML: Zensical turns those too, MkDocs does not."""
-    if "rendering_context" in md.preprocessors:
+def built_way(md: Markdown, page: str, target: str) -> str:
+    """Return the link for finished HTML: Zensical turns those too, MkDocs does not."""
+    if _ZENSICAL in md.preprocessors:
         return way(page, target)
-    return address(page, target)
-
-
-def address(page: str, target: str) -> str:
-    """Give the link from one built page to another, as a browser takes it."""
-    return posixpath.relpath(_folder(target), _folder(page)) + "/"
-
-
-def _folder(page: str) -> str:
-    folder, _, name = page.removesuffix(".md").rpartition("/")
-    return folder or "." if name == "index" else posixpath.join(folder, name)
+    start = page.removesuffix(".md").removesuffix("index") or "."
+    return posixpath.relpath(target.removesuffix(".md"), start) + "/"

@@ -1,64 +1,133 @@
-"""What a tip says is the first sentence of the glossary's entry."""
+"""Terms become links the first time that a section uses them, and nowhere else."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from bs4 import BeautifulSoup
+from markdown import Markdown
+from zensical.extensions.context import ContextExtension, Page
 
-from bookbinder.wayfinding.glossary import GlossaryError, read_glossary, terms_of
+from bookbinder.wayfinding.glossary import TermExtension, read_glossary
 
 DOCS = Path(__file__).parents[3] / "docs"
 
-ENTRIES = """---
+GLOSSARY = """---
 everyday: [Block]
 ---
 
 # Glossary
 
-## Head width
+## Mask
 
-<!-- constants: 1 -->
-Features of a head, $d_k$ and `head_dim`; *not* of $H_\\text{kv}$. See
-[Why](chapters/04.md#why). Also: *d_head*.
+Which query may attend to which key. See [The mask](chapters/06.md#the-mask).
 
-## Pruning
+## Causal mask
 
-Taking heads out, at $1 / \\sqrt{d_k}$ or $-\\infty$: [Pruning](chapters/22.md).
+A mask of $H_\\text{kv}$, `head_dim`; *not* of $-\\infty$: [The mask](chapters/07.md).
+
+## Query
+
+What a token looks for, at $1 / \\sqrt{d_k}$ vs. a key.
+
+## Vocabulary
+
+All tokens that a model knows. Also: *words*.
 
 ## Block
 
 Whatever [this](x.md) says.
 """
+MASK = ("../glossary.md#mask", "Which query may attend to which key.")
+CAUSAL = ("../glossary.md#causal-mask", "A mask of H_kv, head_dim; not of −∞.")
+QUERY = ("../glossary.md#query", "What a token looks for, at 1 / √d_k vs. a key.")
+
+Linked = Callable[..., BeautifulSoup]
 
 
-def test_a_term_has_its_first_sentence_in_plain_text() -> None:
-    width, pruning = read_glossary(ENTRIES)
-    assert (width.name, width.anchor) == ("Head width", "head-width")
-    assert width.tip == "Features of a head, d_k and head_dim; not of H_kv."
-    assert width.explained == {"chapters/04.md"}
-    assert pruning.tip == "Taking heads out, at 1 / √d_k or −∞."
+@pytest.fixture
+def linked(made: Linked) -> Linked:
+    Path("docs/glossary.md").write_text(GLOSSARY, "utf-8")
+    return lambda text, page="chapters/01.md": made(text, TermExtension(), page)
+
+
+def links(soup: BeautifulSoup) -> list[tuple[str, str, str]]:
+    return [
+        (link.get_text(), str(link["href"]), str(link["title"]))
+        for link in soup.select("a.term")
+    ]
+
+
+def test_the_first_use_in_a_section_is_linked_and_nothing_is_lost(
+    linked: Linked,
+) -> None:
+    text = (
+        "One mask, *masks*, Causal mask.\n\n- a query\n\n## A mask\n\nA mask, a block."
+    )
+    soup = linked(text)
+    assert links(soup) == [
+        ("mask", *MASK),
+        ("Causal mask", *CAUSAL),
+        ("query", *QUERY),
+        ("mask", *MASK),
+    ]
+    assert soup.get_text() == linked(text, "none.md").get_text()
+
+
+def test_many_are_one_term_and_parts_of_words_are_none(linked: Linked) -> None:
+    soup = linked("Vocabularies, unmasked, mask-like, the queries; masks.")
+    assert [text for text, *_ in links(soup)] == ["Vocabularies", "queries", "masks"]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "reason"),
+    "text",
     [
-        ("[Block]", "[Brick]", "no entry is called Brick"),
-        ("everyday: [Block]", "title: x", "Block: its first sentence has to stand"),
-        ("\\sqrt{d_k}", "\\frac{1}{2}", "Pruning: a tip cannot show the formula"),
+        "`mask`",
+        "[the mask](x.md)",
+        "**mask**",
+        "### A mask",
+        "| mask |\n|---|\n| mask |",
+        "    mask",
     ],
 )
-def test_an_entry_without_a_tip_is_refused(old: str, new: str, reason: str) -> None:
-    assert old in ENTRIES
-    with pytest.raises(GlossaryError, match=reason):
-        read_glossary(ENTRIES.replace(old, new))
+def test_code_links_headings_tables_and_bold_print_are_left_alone(
+    text: str, linked: Linked
+) -> None:
+    assert links(linked(text)) == []
 
 
-def test_the_book_s_own_tips_are_short_and_lead_to_pages_that_are_there() -> None:
-    terms = terms_of(DOCS)
+@pytest.mark.parametrize(
+    ("page", "wanted"),
+    [
+        ("index.md", ["glossary.md#mask", "glossary.md#query"]),
+        ("chapters/06.md", ["../glossary.md#query"]),
+        ("reference/masks.md", []),
+        ("none.md", []),
+    ],
+)
+def test_the_page_that_explains_a_term_does_not_link_it(
+    page: str, wanted: list[str], linked: Linked
+) -> None:
+    found = links(linked("A mask and a query.", page))
+    assert [target for _, target, _ in found] == wanted
+
+
+@pytest.mark.usefixtures("linked")
+def test_zensical_says_in_its_own_way_which_page_it_is() -> None:
+    context = ContextExtension(page=Page(url="", path="chapters/01.md"), config={})
+    md = Markdown(extensions=[context, TermExtension()])
+    assert 'href="../glossary.md#mask"' in md.convert("A mask.")
+
+
+@pytest.mark.parametrize("entry", ["[This](x.md) is.", "At $\\frac{1}{2}$.", "No stop"])
+def test_an_entry_without_a_plain_sentence_is_refused(entry: str) -> None:
+    with pytest.raises(ValueError, match="Mask: no tip can show the first sentence"):
+        read_glossary(f"# Glossary\n\n## Mask\n\n{entry}\n")
+
+
+def test_the_book_s_own_tips_are_short_and_name_pages_that_are_there() -> None:
+    terms = read_glossary((DOCS / "glossary.md").read_text("utf-8"))
     assert len(terms) > 50
     assert [term.name for term in terms if not 20 < len(term.tip) < 160] == []
-    targets = {path for term in terms for path in term.explained}
-    assert [path for path in sorted(targets) if not (DOCS / path).is_file()] == []
-
-
-def test_a_book_without_a_glossary_has_no_terms(tmp_path: Path) -> None:
-    assert terms_of(tmp_path) == ()
+    files = {file.name for file in DOCS.rglob("*.md")} | {""}
+    assert {page for term in terms for page in term.pages} - files == set()

@@ -1,81 +1,133 @@
-"""Names in backticks and titles of listings lead to the reference."""
+"""Chapters lead to the reference, and the reference to the chapters."""
 
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from bs4 import BeautifulSoup
-from markdown import Markdown
-from markdown.treeprocessors import Treeprocessor
 
+from bookbinder.wayfinding.appearances import appearances_in, exports, pages_of
+from bookbinder.wayfinding.entries import appearance_line
 from bookbinder.wayfinding.references import ReferenceExtension
 
-ROOT = Path(__file__).parents[3]
-CAUSAL = "reference/masks.md#tested_transformer.masks.causal_mask"
+MASKS = '''"""Masks."""
 
-RUN = "```python\nfrom tested_transformer import causal_mask\n```\n\n"
-LISTING = """```py title="src/tested_transformer/masks.py"
---8<-- "src/tested_transformer/masks.py:causal"
+__all__ = ["LIMIT", "Window", "causal"]
+
+LIMIT = 5
+
+
+def causal():
+    # --8<-- [start:inside]
+    return 1
+    # --8<-- [end:inside]
+
+
+class Window:
+    # --8<-- [start:method]
+    def width(self):
+        return _two()
+    # --8<-- [end:method]
+
+
+# --8<-- [start:private]
+def _two():
+    return 2
+# --8<-- [end:private]
+'''
+
+RUN = """```python
+from tested_transformer import causal
+from tested_transformer.gpt import (
+    GPT,
+    Unlisted,
+)
+from elsewhere.masks import Window
 ```
+
 """
+LISTING = """```py title="src/tested_transformer/masks.py"
+--8<-- "src/tested_transformer/masks.py:{}"
+```
+
+"""
+PAGE = (
+    f"# On `masks`\n\n{RUN}## First\n\n{LISTING}{LISTING}## First\n\n{LISTING}".replace(
+        "{}", "method", 1
+    )
+    .replace("{}", "private", 1)
+    .replace("{}", "inside", 1)
+)
+CAUSAL = "tested_transformer.masks.causal"
+
+Linked = Callable[..., BeautifulSoup]
 
 
-class _Page(Treeprocessor):
-    """What MkDocs leaves in the converter of a page."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__()
-        self.file = SimpleNamespace(src_uri=path)
-
-
-def made(text: str, page: str = "index.md") -> BeautifulSoup:
-    extensions = ["pymdownx.highlight", "pymdownx.superfences", "pymdownx.snippets"]
-    md = Markdown(extensions=[*extensions, ReferenceExtension()])
-    md.treeprocessors.register(_Page(page), "relpath", 0)
-    return BeautifulSoup(md.convert(text), "html.parser")
-
-
-@pytest.fixture(autouse=True)
-def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+@pytest.fixture
+def linked(made: Linked, tmp_path: Path) -> Linked:
+    library = tmp_path / "src/tested_transformer"
+    (library / "gpt").mkdir(parents=True)
+    for file, text in {
+        "__init__.py": "from tested_transformer.masks import causal\n\n__all__ = []\n",
+        "masks.py": MASKS,
+        "gpt/__init__.py": '__all__ = ["GPT"]\n',
+        "gpt/model.py": '__all__ = ["Unlisted"]\n',
+    }.items():
+        (library / file).write_text(text, "utf-8")
+    return lambda text, page="index.md": made(text, ReferenceExtension(), page)
 
 
 def names(soup: BeautifulSoup) -> list[tuple[str, str]]:
     return [(link.get_text(), str(link["href"])) for link in soup.select("a.name")]
 
 
-def test_a_name_that_the_page_imports_is_linked_once_a_section() -> None:
-    text = RUN + "`causal_mask`, `causal_mask`.\n\n## Again\n\n*So `causal_mask(3)`!*"
-    soup = made(text)
-    assert names(soup) == [("causal_mask", CAUSAL), ("causal_mask(3)", CAUSAL)]
-    assert [p.get_text() for p in soup.select("p")] == [
-        "causal_mask, causal_mask.",
-        "So causal_mask(3)!",
-    ]
+def test_a_page_lists_what_it_shows_lines_of_and_uses_what_it_imports(
+    linked: Linked, tmp_path: Path
+) -> None:
+    linked(PAGE, "one.md")
+    linked(PAGE, "reference/masks.md")
+    assert exports(tmp_path) == {"gpt": ["GPT"], "masks": ["LIMIT", "Window", "causal"]}
+    shown = appearances_in("one.md", tmp_path)
+    window = "tested_transformer.masks.Window"
+    assert shown.title == "On masks"
+    assert shown.listed == {window: "first", CAUSAL: "first_1"}
+    assert shown.listings == [("masks", window), ("masks", ""), ("masks", CAUSAL)]
+    assert shown.used == {CAUSAL, "tested_transformer.gpt.GPT"}
+    pages = pages_of(tmp_path)
+    assert [*pages] == ["one.md"]
+    line = appearance_line(CAUSAL, pages)
+    assert line == "**In the book**: listed in [On masks](../one.md#first_1)."
+    line = appearance_line("tested_transformer.gpt.GPT", pages)
+    assert line == "**In the book**: used in [On masks](../one.md)."
+    assert appearance_line("tested_transformer.masks.LIMIT", pages) == ""
+
+
+def test_a_name_that_the_page_imports_is_linked_once_a_section(linked: Linked) -> None:
+    soup = linked(RUN + "`causal`, `causal`.\n\n## Again\n\n*So `causal(3)`!*")
+    target = f"reference/masks.md#{CAUSAL}"
+    assert names(soup) == [("causal", target), ("causal(3)", target)]
+    texts = [p.get_text() for p in soup.select("p")]
+    assert texts == ["causal, causal.", "So causal(3)!"]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "`causal_mask`",  # a name that this page has nothing to do with
-        RUN + "`padding_mask`",
-        RUN + "[`causal_mask`](x.md)",
-        RUN + "## `causal_mask`",
+        "`causal`",  # a name that this page has nothing to do with
+        RUN + "`LIMIT`",
+        RUN + "[`causal`](x.md)",
+        RUN + "## `causal`",
     ],
 )
-def test_other_names_are_left_alone(text: str) -> None:
-    assert names(made(text)) == []
+def test_other_names_are_left_alone(text: str, linked: Linked) -> None:
+    assert names(linked(text)) == []
 
 
-def test_the_title_of_a_listing_leads_to_what_it_shows() -> None:
-    soup = made(LISTING + "\n`causal_mask`", "chapters/06.md")
+def test_the_title_of_a_listing_leads_to_what_it_shows(linked: Linked) -> None:
+    listing = LISTING.format("inside")
+    soup = linked(f"{listing}`causal`", "chapters/06.md")
     (title,) = soup.select("span.filename > a")
     assert title.get_text() == "src/tested_transformer/masks.py"
-    assert title["href"] == (
-        "../../reference/masks/#tested_transformer.masks.causal_mask"
-    )
-    assert names(soup) == [("causal_mask", "../" + CAUSAL)]
-
-
-def test_the_reference_does_not_lead_to_itself() -> None:
-    assert names(made(RUN + "`causal_mask`", "reference/masks.md")) == []
+    assert title["href"] == f"../../reference/masks/#{CAUSAL}"
+    assert names(soup) == [("causal", f"../reference/masks.md#{CAUSAL}")]
+    assert names(linked(RUN + "`causal`", "reference/masks.md")) == []

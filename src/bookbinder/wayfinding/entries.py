@@ -1,0 +1,102 @@
+"""A Griffe extension: what mkdocstrings says of each name of the library.
+
+Below its docstring stands in which chapters it is listed and used. A signature is that
+of the source, with the axes of tensors in quotes; a private alias gives way to what it
+stands for, and a value made of private names to an ellipsis, as in a stub.
+"""
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+from griffe import Attribute, Docstring, Extension, Function, Module
+
+from bookbinder.wayfinding.appearances import (
+    PACKAGE,
+    Appearances,
+    exports,
+    pages_of,
+)
+from bookbinder.wayfinding.whereabouts import way
+
+__all__ = ["EntryExtension", "appearance_line"]
+
+_PRIVATE = re.compile(r"(?<![\w.\"])_[A-Za-z]\w*")
+# A class that is named before it is there.
+_AHEAD = re.compile(r'"([A-Z][a-z]\w+)"')
+
+
+class EntryExtension(Extension):
+    """Write the entries of the reference."""
+
+    def on_function_instance(self, *, node: Any, func: Function, **kwargs: Any) -> None:
+        """Write the types and the defaults of a function as its source does."""
+        if isinstance(node, ast.FunctionDef) and func.path.startswith(PACKAGE):
+            func.returns = _type(node.returns, func)
+            for argument in ast.walk(node.args):
+                if isinstance(argument, ast.arg):
+                    parameter = func.parameters[argument.arg]
+                    parameter.annotation = _type(argument.annotation, func)
+                    parameter.default = _value(parameter.default)
+
+    def on_attribute_instance(
+        self, *, node: Any, attr: Attribute, **kwargs: Any
+    ) -> None:
+        """Write the type and the value of an attribute as its source does."""
+        if attr.path.startswith(PACKAGE) and attr.name[0] != "_":
+            written = getattr(node, "returns", None) or getattr(
+                node, "annotation", None
+            )
+            attr.annotation = _type(written, attr) if written else attr.annotation
+            attr.value = _value(attr.value)
+
+    def on_package(self, *, pkg: Module, **kwargs: Any) -> None:
+        """Say in which chapters each name stands, once all are loaded."""
+        if pkg.path != PACKAGE:
+            return
+        root = Path.cwd()
+        pages = pages_of(root)
+        for module, names in exports(root).items():
+            for name in names:
+                member = pkg[module][name]
+                target = member.final_target if member.is_alias else member
+                target.docstring = target.docstring or Docstring("", parent=target)
+                line = appearance_line(f"{PACKAGE}.{module}.{name}", pages)
+                target.docstring.value = f"{target.docstring.value}\n\n{line}".strip()
+
+
+def _type(node: ast.expr | None, owner: Function | Attribute) -> str | None:
+    def meant(alias: re.Match[str]) -> str:
+        stood_for = getattr(owner.module.members.get(alias[0]), "value", None)
+        # A type variable is a call, and stands for nothing else.
+        known = stood_for is not None and "(" not in str(stood_for)
+        return str(stood_for).replace("'", '"') if known else alias[0]
+
+    if node is None:
+        return None
+    return _PRIVATE.sub(meant, _AHEAD.sub(r"\1", ast.unparse(node).replace("'", '"')))
+
+
+def _value(value: Any) -> Any:
+    said = str(value).replace("'", '"')
+    if value is None or said.startswith("field("):  # that Griffe reads later
+        return value
+    return "..." if _PRIVATE.search(said) else said
+
+
+def appearance_line(name: str, pages: dict[str, Appearances]) -> str:
+    """Say where a name stands in the book, in Markdown; nothing if nowhere."""
+    listed: list[str] = []
+    used: list[str] = []
+    for path, shown in pages.items():
+        target = way("reference/module.md", path)
+        if anchor := shown.listed.get(name):
+            listed.append(f"[{shown.title}]({target}#{anchor})")
+        elif name in {*shown.listed, *shown.used}:
+            (listed if name in shown.listed else used).append(
+                f"[{shown.title}]({target})"
+            )
+    ways = {"listed": listed, "used": used}
+    parts = [f"{how} in {', '.join(links)}" for how, links in ways.items() if links]
+    return f"**In the book**: {'; '.join(parts)}." if parts else ""
