@@ -13,9 +13,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page as Tab
 
 from bookbinder.browser.serving import served
-from bookbinder.copying.files import file_of
 from bookbinder.listings import find_section
 from bookbinder.page import Page, load_page
+from bookbinder.publishing.standalone import file_of
 
 pytestmark = pytest.mark.browser
 
@@ -125,7 +125,7 @@ def offers(page: Page, built: Path) -> Iterator[tuple[int, list[str]]]:
             yield block.line, [said, "\n".join(codes[: before + 1])]
     for listing in page.listings:
         if listing.language == "py":
-            file = built / file_of(listing.path, listing.section)
+            file = built / file_of(listing)
             yield listing.line, ["Copied with all it needs", file.read_text("utf-8")]
         else:
             section = find_section(ROOT, listing.path, listing.section)
