@@ -2,74 +2,67 @@
 
 import argparse
 import contextlib
-import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from benchmarks.attention_layer import measure_attention
-from benchmarks.attention_scaling import measure_scaling
-from benchmarks.contenders import Contender
-from benchmarks.cost import measure_cost
-from benchmarks.generation_speed import measure_generation
-from benchmarks.gpu import measure_gpu
-from benchmarks.implementations import measure_implementations
-from benchmarks.masks import measure_masks
-from benchmarks.museum import measure_museum
-from benchmarks.ours import contestants, racers
-from benchmarks.peers import MinGPT, NanoGPT, Raschka, RaschkaFast, TransformersGPT2
-from benchmarks.printing import lines
-from benchmarks.race import measure_race
-from benchmarks.stamp import stamp
-from benchmarks.training_step import measure_training_step
-from benchmarks.worth import measure_worth
+from benchmarks.printing import lines, outdated_lines
+from benchmarks.stamp import RESULTS, stamp, write_record
 
 KINDS = (
-    *("train", "loss", "worth", "generate", "attention", "scaling", "cost", "gpu"),
-    *("masks", "implementations", "museum"),
+    *("train", "loss", "worth", "text", "generate", "attention", "scaling", "cost"),
+    *("gpu", "masks", "implementations", "museum"),
 )
+BESIDE_PEERS = ("train", "loss", "generate", "attention", "gpu")
 
 
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure the library beside other implementations, in one run. "
-        "What is not given is not measured.",
+        description="Measure the library, beside other implementations where they are "
+        "given, and make the record of that name anew.",
         epilog="train: one training step. loss: seconds of training to a loss. "
-        "worth: the loss without each choice. generate: tokens a second. attention: "
-        "the layer, time and memory. scaling: attention against length. cost: a step "
-        "against each size. gpu: all that wants one. masks: how others read one. "
-        "implementations: ways to write attention. museum: the loss with each bug.",
+        "worth: the loss without each choice. text: losses and samples of small "
+        "models. generate: tokens a second. attention: the layer, time and memory. "
+        "scaling: attention against length. cost: a step against each size. gpu: all "
+        "that wants one. masks: how others read one. implementations: ways to write "
+        "attention. museum: the loss with each bug. outdated: which records were made "
+        "by code that has changed since.",
     )
-    made.add_argument("kind", choices=KINDS, help="what to measure")
+    made.add_argument("kind", choices=(*KINDS, "outdated"), help="what to measure")
     for flag, what in (
         ("--nanogpt", "a checkout of karpathy/nanoGPT"),
         ("--mingpt", "a checkout of karpathy/minGPT"),
         ("--llms-from-scratch", "a checkout of rasbt/LLMs-from-scratch"),
         ("--shakespeare", "tiny Shakespeare, as a text file"),
-        ("--out", "the JSON file to write"),
+        ("--out", "the JSON file to write; benchmarks/results/KIND.json by default"),
     ):
         made.add_argument(flag, type=Path, metavar="PATH", help=what)
     made.add_argument("--threads", type=int, default=2, help="for PyTorch; default 2")
     made.add_argument("--compiled", action="store_true", help="torch.compile, too")
-    made.add_argument("--quick", action="store_true", help="only try it out")
+    made.add_argument(
+        "--quick", action="store_true", help="only try it out; writes to --out alone"
+    )
     made.add_argument(
         "--only", default="", metavar="NAME", help="loss: ours with this in their name"
     )
     return made
 
 
-def peers(options: argparse.Namespace) -> tuple[list[Contender], dict[str, str]]:
+def load_peers(options: argparse.Namespace) -> tuple[list[Any], dict[str, str]]:
     """Load the peers that can be had, and say which version each is.
 
     Raises:
         ValueError: If a path is not that of such a checkout.
     """
-    found: list[Contender] = []
+    from benchmarks.peers import MinGPT, NanoGPT, Raschka, RaschkaFast, TransformersGPT2
+
+    found: list[Any] = []
     if options.nanogpt:
         found.append(NanoGPT(options.nanogpt))
     if options.mingpt:
@@ -104,77 +97,110 @@ def read_text(path: Path | None) -> tuple[str, Tensor]:
     return text, torch.tensor([number[character] for character in text])
 
 
-def measure(options: argparse.Namespace, found: list[Contender]) -> dict:
-    """Measure what was asked for."""
+def measure(options: argparse.Namespace, found: list[Any]) -> Any:
+    """Measure what was asked for.
+
+    Each kind imports what it needs and no more: the stamp names what was imported.
+    """
     quick = options.quick
+    match options.kind:
+        case "train":
+            from benchmarks.ours import contestants
+            from benchmarks.training_step import measure_training_step
 
-    def training() -> dict:
-        tokens = read_text(options.shakespeare)[1]
-        contenders = [*found, *contestants()]
-        return measure_training_step(
-            contenders, tokens, quick=quick, compiled=options.compiled
-        )
+            tokens = read_text(options.shakespeare)[1]
+            return measure_training_step(
+                [*found, *contestants()], tokens, quick=quick, compiled=options.compiled
+            )
+        case "loss":
+            from benchmarks.ours import racers
+            from benchmarks.race import measure_race
 
-    def race() -> dict:
-        text, tokens = read_text(options.shakespeare)
-        where = {"nanogpt": options.nanogpt, "threads": options.threads}
-        some = [each for each in racers() if options.only in each.contender.name]
-        return measure_race(some, text, tokens, quick=quick, **where)
+            some = [each for each in racers() if options.only in each.contender.name]
+            text, tokens = read_text(options.shakespeare)
+            where = {"nanogpt": options.nanogpt, "threads": options.threads}
+            return measure_race(some, text, tokens, quick=quick, **where)
+        case "generate":
+            from benchmarks.generation_speed import measure_generation
+            from benchmarks.ours import contestants
 
-    def generation() -> dict:
-        without_copies = [peer for peer in found if not isinstance(peer, RaschkaFast)]
-        return measure_generation(
-            [*without_copies, *contestants()],
-            count=40 if quick else 500,
-            threads=range(1, options.threads + 1),
-            quick=quick,
-        )
+            copies = "LLMs-from-scratch, fast"  # generates as the other one does
+            return measure_generation(
+                [*(peer for peer in found if peer.name != copies), *contestants()],
+                count=40 if quick else 500,
+                threads=range(1, options.threads + 1),
+                quick=quick,
+            )
+        case "attention":
+            from benchmarks.attention_layer import measure_attention
 
-    measures: dict[str, Callable[[], dict]] = {
-        "train": training,
-        "loss": race,
-        "generate": generation,
-        "attention": lambda: measure_attention(
-            raschka=options.llms_from_scratch, quick=quick
-        ),
-        "scaling": lambda: measure_scaling(quick=quick),
-        "cost": lambda: measure_cost(read_text(options.shakespeare)[1], quick=quick),
-        "gpu": lambda: measure_gpu(
-            found, *read_text(options.shakespeare), nanogpt=options.nanogpt, quick=quick
-        ),
-        "masks": measure_masks,
-        "museum": lambda: measure_museum(
-            read_text(options.shakespeare)[1], quick=quick
-        ),
-        "implementations": lambda: measure_implementations(quick=quick),
-        "worth": lambda: measure_worth(read_text(options.shakespeare)[1], quick=quick),
-    }
-    return measures[options.kind]()
+            return measure_attention(raschka=options.llms_from_scratch, quick=quick)
+        case "gpu":
+            from benchmarks.gpu import measure_gpu
+
+            text, tokens = read_text(options.shakespeare)
+            return measure_gpu(
+                found, text, tokens, nanogpt=options.nanogpt, quick=quick
+            )
+        case "scaling":
+            from benchmarks.attention_scaling import measure_scaling
+
+            return measure_scaling(quick=quick)
+        case "cost":
+            from benchmarks.cost import measure_cost
+
+            return measure_cost(read_text(options.shakespeare)[1], quick=quick)
+        case "worth":
+            from benchmarks.worth import measure_worth
+
+            return measure_worth(read_text(options.shakespeare)[1], quick=quick)
+        case "text":
+            from benchmarks.writing import measure_writing
+
+            return measure_writing(quick=quick)
+        case "masks":
+            from benchmarks.masks import measure_masks
+
+            return measure_masks()
+        case "implementations":
+            from benchmarks.implementations import measure_implementations
+
+            return measure_implementations(quick=quick)
+        case _:
+            from benchmarks.museum import measure_museum
+
+            return measure_museum(read_text(options.shakespeare)[1], quick=quick)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print, and write the JSON."""
+    """Measure, print, and write the record."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     made = parser()
     options = made.parse_args(arguments)
+    if options.kind == "outdated":
+        print("\n".join(outdated_lines()))
+        return
     if options.threads < 1:
         made.error(f"--threads={options.threads} must be positive")
     if options.out and not options.out.parent.is_dir():
         made.error(f"--out={options.out}: there is no such folder")
     torch.set_num_threads(options.threads)
     try:
-        found, versions = peers(options)
-        report = {
-            "kind": options.kind,
-            "quick": options.quick,
-            "stamp": stamp(arguments, threads=options.threads, peers=versions),
-            "results": measure(options, found),
-        }
+        beside = options.kind in BESIDE_PEERS
+        found, versions = load_peers(options) if beside else ([], {})
+        results = measure(options, found)
     except ValueError as error:
         made.error(str(error))
-    print("\n".join(lines(report)))
-    if options.out:
-        options.out.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+    made_with = stamp(arguments, threads=options.threads, peers=versions)
+    record = {
+        "kind": options.kind,
+        "quick": options.quick,
+        "stamp": made_with,
+        "results": results,
+    }
+    print("\n".join(lines(record)))
+    if options.out or not options.quick:
+        write_record(options.out or RESULTS / f"{options.kind}.json", record)
 
 
 if __name__ == "__main__":

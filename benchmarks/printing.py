@@ -1,17 +1,35 @@
 """What a report says, in lines that fit a terminal."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
-__all__ = ["lines"]
+from benchmarks.stamp import RESULTS, changed_modules
+
+__all__ = ["lines", "outdated_lines"]
+
+
+def outdated_lines(folder: Path = RESULTS) -> Iterator[str]:
+    """Return a line for each record: when it was made, and what has changed since."""
+    for file in sorted(folder.glob("*.json")):
+        record = json.loads(file.read_text("utf-8"))
+        stamp = record["stamp"]
+        made = f"{file.stem:16} {stamp['date'][:10]}"
+        if "modules" not in stamp:
+            yield f"{made}  does not name its modules"
+            continue
+        changed, total = changed_modules(record), len(stamp["modules"])
+        told = f"{len(changed)} of {total} modules have changed: {', '.join(changed)}"
+        yield f"{made}  {told if changed else 'up to date'}"
 
 
 def lines(report: dict) -> Iterator[str]:
-    """Give the lines of a report: where it was taken, then what was found."""
+    """Return the lines of a report: where it was taken, then what was found."""
     stamp = report["stamp"]
-    dirty = " and changes" if stamp["dirty"] else ""
-    yield f"{report['kind']}: {stamp['date']}, commit {stamp['commit'][:10]}{dirty}"
+    yield f"{report['kind']}: {stamp['date']}, commit {stamp['commit'][:10]}"
     yield (
-        f"{stamp['device']}; {stamp['cpu']}; {stamp['threads']} threads of "
+        f"{stamp['device']}; {stamp['cpu']}, {stamp['instructions']}; "
+        f"{stamp['threads']} threads of "
         f"{stamp['cores']} cores; torch {stamp['torch']}"
     )
     for peer, version in stamp["peers"].items():

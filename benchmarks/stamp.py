@@ -1,5 +1,11 @@
-"""Where, when and with what a measurement was taken."""
+"""Records: what was found, where and when it was measured, and by which code.
 
+A record is a file in ``benchmarks/results``. Its stamp has a hash of every module of
+this repository that took part, so that anyone can ask whether the code that a page
+shows is still the code that was measured: ``python -m benchmarks outdated``.
+"""
+
+import json
 import platform
 import subprocess
 import sys
@@ -7,16 +13,34 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import torch
 
-__all__ = ["commit", "dirty", "fingerprint", "shown_command", "stamp"]
+__all__ = [
+    "RESULTS",
+    "changed_modules",
+    "commit",
+    "dirty",
+    "fingerprint",
+    "modules_used",
+    "read_record",
+    "shown_command",
+    "stamp",
+    "write_record",
+]
 
 ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+
+# They ask, stamp and print; what is found does not depend on them.
+_FRAME = {"benchmarks/__main__.py", "benchmarks/stamp.py", "benchmarks/printing.py"}
 
 
-def stamp(arguments: Sequence[str], *, threads: int, peers: dict[str, str]) -> dict:
-    """Describe this run.
+def stamp(
+    arguments: Sequence[str], *, threads: int, peers: dict[str, str]
+) -> dict[str, Any]:
+    """Describe a run, when it is over and every module that it needs is loaded.
 
     Args:
         arguments: What stood on the command line.
@@ -28,29 +52,62 @@ def stamp(arguments: Sequence[str], *, threads: int, peers: dict[str, str]) -> d
         "command": shown_command(arguments),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(),
-        "dirty": dirty(),
         "device": torch.cuda.get_device_name() if on_gpu else "cpu",
         "cpu": _cpu_model(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
         "cores": torch.multiprocessing.cpu_count(),
         "threads": threads,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "peers": peers,
+        "modules": modules_used(),
     }
 
 
+def modules_used() -> dict[str, str]:
+    """Return a hash of each module of this repository that has been imported."""
+    files = [getattr(module, "__file__", None) for module in [*sys.modules.values()]]
+    paths = {Path(file).resolve() for file in files if file}
+    used = sorted(
+        path.relative_to(ROOT).as_posix()
+        for path in paths
+        if path.is_relative_to(ROOT / "src" / "tested_transformer")
+        or path.is_relative_to(ROOT / "benchmarks")
+    )
+    return {name: fingerprint(ROOT / name) for name in used if name not in _FRAME}
+
+
+def changed_modules(record: dict[str, Any]) -> list[str]:
+    """Return the modules that are not, or no longer, what a record was made with."""
+    return [
+        name
+        for name, hashed in record["stamp"]["modules"].items()
+        if not (ROOT / name).is_file() or fingerprint(ROOT / name) != hashed
+    ]
+
+
+def read_record(name: str) -> dict[str, Any]:
+    """Read the record of that name, such as ``loss``."""
+    return json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+
+
+def write_record(file: Path, record: dict[str, Any]) -> None:
+    """Write a record."""
+    file.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
+
+
 def commit() -> str:
-    """Name the commit that is checked out."""
+    """Return the commit that is checked out."""
     return _git("rev-parse", "HEAD") or "unknown"
 
 
 def dirty() -> bool:
-    """Say whether that commit is not what runs; pages may be at work."""
+    """Tell whether more than that commit runs; pages may be at work."""
     return bool(_git("status", "--porcelain", "--", "src", "benchmarks"))
 
 
 def shown_command(arguments: Sequence[str]) -> str:
-    """Write the command as anyone could give it: with PATH for each path."""
+    """Return the command as anyone could give it: with PATH for each path."""
     shown: list[str] = []
     for argument in arguments:
         name, equals, value = argument.partition("=")
@@ -60,7 +117,7 @@ def shown_command(arguments: Sequence[str]) -> str:
 
 
 def fingerprint(*files: Path) -> str:
-    """Name what is in ``files``, so that another can see if theirs is the same."""
+    """Return a hash of what is in ``files``."""
     digest = sha256()
     for file in files:
         digest.update(file.read_bytes())

@@ -1,0 +1,116 @@
+"""What training does to a small model, seed by seed: losses, and what it writes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.ours import FAST
+from tested_transformer.generation import generate
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.text import CharTokenizer, Corpus, load_corpus, split
+from tested_transformer.training import Recipe, evaluate, train
+
+__all__ = ["OneTooFar", "measure_writing"]
+
+# The model and the text that the chapter trains on, and the command's own sizes.
+CHAPTER = {"max_seq_len": 64, "d_model": 64, "num_heads": 4, "num_layers": 2}
+COMMAND = {"max_seq_len": 64, "d_model": 128, "num_heads": 4, "num_layers": 4}
+SHOWN_AFTER = (0, 20, 100, 1000)
+
+
+class OneTooFar(nn.Module):
+    """Attention that may look one position ahead.
+
+    Args:
+        attention: A layer whose mask is replaced.
+    """
+
+    def __init__(self, attention: nn.Module) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, x: Tensor, **how: Any) -> Tensor:
+        """Attend, one too far."""
+        length = x.shape[1]
+        mask = torch.ones(length, length, device=x.device).tril(1).bool()
+        return self.attention(x, **{**how, "causal": False, "mask": mask})
+
+
+def measure_writing(
+    *, seeds: Sequence[int] = (0, 1, 2, 3, 4), quick: bool = False
+) -> dict[str, Any]:
+    """Train the chapter's models with some seeds, and a larger one that writes.
+
+    Args:
+        seeds: Of weights and batches.
+        quick: Only try this program out.
+    """
+    if quick:
+        seeds = seeds[:1]
+    corpus = load_corpus("grammar", num_characters=200_000)
+    recipes = {
+        "plain": Recipe.plain(steps=110, lr=3e-3, warmup=11, precision="fp32"),
+        "fast": Recipe.fast(steps=110, precision="fp32"),
+        "leaky": Recipe.fast(steps=50, precision="fp32"),
+    }
+    losses = {
+        name: [_losses(name, corpus, recipe, seed, quick=quick) for seed in seeds]
+        for name, recipe in recipes.items()
+    }
+    return {"losses": losses, "written": _written(load_corpus("grammar"), quick=quick)}
+
+
+def _losses(
+    name: str, corpus: Corpus, recipe: Recipe, seed: int, *, quick: bool
+) -> dict[str, Any]:
+    tokenizer, training, validation = _texts(corpus, 0.98)
+    torch.manual_seed(seed)
+    choices = {} if name == "plain" else FAST
+    model = GPT(GPTConfig(vocab_size=tokenizer.vocab_size, **CHAPTER, **choices))
+    if name == "leaky":
+        for block in model.blocks:
+            block.attention = OneTooFar(block.attention)
+    changes = {"seed": seed, **({"steps": 2, "warmup": 0} if quick else {})}
+    recipe = Recipe.from_dict(recipe.to_dict() | changes)
+    found = train(model, training, recipe, validation=validation).validations[-1]
+    return {
+        "seed": seed,
+        "steps": found.step,
+        "loss": round(found.loss, 4),
+        "full": round(found.full, 4),
+        "honest": round(found.prefix, 4),
+        "gap": float(f"{found.gap:.1e}"),
+    }
+
+
+def _written(corpus: Corpus, *, quick: bool) -> list[dict[str, Any]]:
+    """Train one model of the command's sizes, and let it write on the way."""
+    tokenizer, training, validation = _texts(corpus, 0.9)
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(vocab_size=tokenizer.vocab_size, **COMMAND, **FAST))
+    wanted = SHOWN_AFTER[:2] if quick else SHOWN_AFTER
+    recipe = Recipe.fast(steps=wanted[-1], precision="fp32")
+    found: list[dict[str, Any]] = []
+
+    def look(step: int) -> None:
+        if step not in wanted:
+            return
+        prompt = tokenizer.encode("The ")
+        settings = {"max_new_tokens": 72, "temperature": 0.8, "seed": 0}
+        (tokens,) = generate(model, [prompt], **settings)
+        loss = evaluate(model, validation)
+        text = tokenizer.decode([*prompt, *tokens])
+        found.append({"step": step, "loss": round(loss, 4), "text": text})
+
+    look(0)
+    train(model, training, recipe, on_step=lambda progress: look(progress.step))
+    return found
+
+
+def _texts(corpus: Corpus, share: float) -> tuple[CharTokenizer, Tensor, Tensor]:
+    """Return a tokenizer, what is trained on and what is held out."""
+    tokenizer = CharTokenizer.from_text(corpus.text)
+    training, held_out = split(torch.tensor(tokenizer.encode(corpus.text)), share)
+    return tokenizer, training, held_out
