@@ -468,7 +468,12 @@ def _read_listing(page: Page, info: str, body: str, number: int) -> None:
     elif not include["path"].endswith(f".{title['language']}"):
         page.refuse(number, f"{include['path']} is no file of .{title['language']}")
     else:
-        page.listings.append(Listing(include["path"], include["section"], number))
+        listing = Listing(include["path"], include["section"], number)
+        for other in page.listings:
+            # Mostly a slip of one section for another of the same file.
+            if (other.path, other.section) == (listing.path, listing.section):
+                page.refuse(number, f"the listing in line {other.line} shows this, too")
+        page.listings.append(listing)
 
 
 def _inert_problem(language: str, text: str) -> str | None:
