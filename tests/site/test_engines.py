@@ -148,35 +148,3 @@ def test_what_the_other_engine_made_is_published(
     page = (site / "chapters/07-padding/index.html").read_text("utf-8")
     assert 'id="block-1"' in page
     assert "This page to take away: " in page
-
-
-RIGHT = """<body><article><h1>Page</h1><p>Two words <a href="../x/#y">more</a>.</p>
-<pre><span>x</span> = 1\n</pre><span class="katex">x</span>
-<figure class="diagram"></figure><figure class="figure"></figure>
-<section class="live"></section><p class="ran">by block 1</p></article></body>"""
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "what"),
-    [
-        ("Two words", "Two word", {"text"}),
-        ("x</span> = 1", "x</span> = 2", {"text", "listings"}),
-        ("../x/#y", "../x/#z", {"links"}),
-        ("../x/#y", "x/#y", {"links"}),
-        ("../x/#y", "../../book/x/#y", set[str]()),  # the same page
-        ('class="katex"', "", {"formulas"}),
-        ('<figure class="diagram">', "<figure>", {"diagrams"}),
-        ('<figure class="figure">', "<figure>", {"figures"}),
-        ('class="live"', "", {"live"}),
-        ("by block 1", "by block 2", set[str]()),
-    ],
-)
-def test_what_one_engine_loses_is_seen(old: str, new: str, what: set[str]) -> None:
-    assert old in RIGHT
-    one = read(RIGHT, "book/page/")
-    two = read(RIGHT.replace(old, new), "book/page/")
-    assert what == {
-        field.name
-        for field in fields(Page)
-        if getattr(one, field.name) != getattr(two, field.name)
-    }

@@ -103,7 +103,8 @@ class _Terms(Treeprocessor):
         self.pattern = re.compile(rf"(?<![\w-])(?:{words})(?![\w-])", re.IGNORECASE)
         self.glossary = way(page, GLOSSARY)
         self.seen: set[Term] = set()
-        self._walk(root, prose=False)
+        if terms:
+            self._walk(root, prose=False)
 
     def _walk(self, element: Element, *, prose: bool) -> None:
         if element.tag in ("h1", "h2"):

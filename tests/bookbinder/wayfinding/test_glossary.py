@@ -112,6 +112,11 @@ def test_the_page_that_explains_a_term_does_not_link_it(
     assert [target for _, target, _ in found] == wanted
 
 
+def test_a_glossary_without_terms_links_none(linked: Linked) -> None:
+    Path("docs/glossary.md").write_text("# Glossary\n", "utf-8")
+    assert links(linked("A mask.")) == []
+
+
 @pytest.mark.usefixtures("linked")
 def test_zensical_says_in_its_own_way_which_page_it_is() -> None:
     context = ContextExtension(page=Page(url="", path="chapters/01.md"), config={})

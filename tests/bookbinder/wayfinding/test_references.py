@@ -51,13 +51,8 @@ LISTING = """```py title="src/tested_transformer/masks.py"
 ```
 
 """
-PAGE = (
-    f"# On `masks`\n\n{RUN}## First\n\n{LISTING}{LISTING}## First\n\n{LISTING}".replace(
-        "{}", "method", 1
-    )
-    .replace("{}", "private", 1)
-    .replace("{}", "inside", 1)
-)
+FIRST, SECOND, THIRD = map(LISTING.format, ("inside", "private", "method"))
+PAGE = f"# On `masks`\n\n{RUN}## First\n\n{FIRST}{SECOND}## First\n\n{THIRD}"
 CAUSAL = "tested_transformer.masks.causal"
 
 Linked = Callable[..., BeautifulSoup]
@@ -90,13 +85,13 @@ def test_a_page_lists_what_it_shows_lines_of_and_uses_what_it_imports(
     shown = appearances_in("one.md", tmp_path)
     window = "tested_transformer.masks.Window"
     assert shown.title == "On masks"
-    assert shown.listed == {window: "first", CAUSAL: "first_1"}
-    assert shown.listings == [("masks", window), ("masks", ""), ("masks", CAUSAL)]
+    assert shown.listed == {CAUSAL: "first", window: "first_1"}
+    assert shown.listings == [("masks", CAUSAL), ("masks", ""), ("masks", window)]
     assert shown.used == {CAUSAL, "tested_transformer.gpt.GPT"}
     pages = pages_of(tmp_path)
     assert [*pages] == ["one.md"]
     line = appearance_line(CAUSAL, pages)
-    assert line == "**In the book**: listed in [On masks](../one.md#first_1)."
+    assert line == "**In the book**: listed in [On masks](../one.md#first)."
     line = appearance_line("tested_transformer.gpt.GPT", pages)
     assert line == "**In the book**: used in [On masks](../one.md)."
     assert appearance_line("tested_transformer.masks.LIMIT", pages) == ""
@@ -130,4 +125,6 @@ def test_the_title_of_a_listing_leads_to_what_it_shows(linked: Linked) -> None:
     assert title.get_text() == "src/tested_transformer/masks.py"
     assert title["href"] == f"../../reference/masks/#{CAUSAL}"
     assert names(soup) == [("causal", f"../reference/masks.md#{CAUSAL}")]
+    (title,) = linked(listing, "index.md").select("span.filename > a")
+    assert title["href"] == f"reference/masks/#{CAUSAL}"
     assert names(linked(RUN + "`causal`", "reference/masks.md")) == []
