@@ -26,7 +26,7 @@ def main() -> None:
         publish(options.site, root, book, archive=True, pdf=options.pdf)
         if options.notebooks:
             gather_notebooks(options.site, book, options.notebooks)
-    except (ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         sys.exit(str(error))
 
 

@@ -6,7 +6,6 @@ from html import escape
 from bookbinder.publishing.book import Book, Leaf
 from bookbinder.publishing.notebooks import NOTEBOOK, colab_address
 from bookbinder.publishing.records import Record
-from bookbinder.publishing.twins import TWIN
 
 __all__ = ["CHECKED", "foot", "verified_words"]
 
@@ -16,7 +15,7 @@ CHECKED = "how-this-book-is-checked.md"
 
 def foot(leaf: Leaf, record: Record | None, book: Book, extra: str = "") -> str:
     """Write the foot of a page, as HTML, and an extra paragraph behind it."""
-    links = [f'<a href="{TWIN}">Markdown</a>']
+    links = [f'<a href="{leaf.up}{leaf.source}">Markdown</a>']
     if leaf.page.blocks:
         name = f"{leaf.name}.ipynb"
         links.append(f'<a href="{NOTEBOOK}" download="{name}">notebook</a>')

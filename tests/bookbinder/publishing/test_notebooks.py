@@ -83,9 +83,11 @@ def test_the_first_cell_installs_what_the_page_imports_and_reads() -> None:
         cell = json.loads(written(LEAVES[name], "abc"))["cells"][0]
         return "".join(cell["source"]).split("\n")
 
-    library = '%pip install --quiet "tested-transformer @ git+https://me.org/r@abc"'
-    assert first("06-no-peeking") == [f"{library} matplotlib"]
-    assert first("23-five-implementations")[0].startswith(f"{library} flax jax ")
+    library = (
+        '%pip install --quiet "tested-transformer[plots] @ git+https://me.org/r@abc"'
+    )
+    assert first("06-no-peeking") == [library]
+    assert first("23-five-implementations")[0] == f"{library} flax jax"
     checkout = "tested-transformer-book"
     assert first("22-pruning")[1:] == [
         "# This page reads results that the repository keeps.",
