@@ -5,8 +5,8 @@ like the page. A chain of blocks that starts anew stands behind a cell that empt
 namespace: the tests run it without what came before.
 """
 
-import ast
 import posixpath
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -22,12 +22,12 @@ from bookbinder.publishing.twins import Passage
 from bookbinder.running.figures import figures_folder
 from bookbinder.writing import write_whole
 
-__all__ = ["ANEW", "NOTEBOOK", "SETUP", "colab_address", "gather_notebooks", "notebook"]
+__all__ = ["ANEW", "SETUP", "colab_address", "gather_notebooks", "notebook"]
 
-NOTEBOOK = "notebook.ipynb"
 # Tags, by which the cells that are not on the page can be told.
 SETUP, ANEW = "setup", "starts-anew"
 
+_IMPORT = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
 # What comes with the library and its extra for pictures.
 _INSTALLED = {
     *("tested_transformer", "torch", "numpy", "jaxtyping", "safetensors", "rich"),
@@ -59,20 +59,16 @@ def colab_address(leaf: Leaf, book: Book) -> str:
     parts = urlsplit(book.repository)
     if parts.netloc != "github.com":
         return ""
-    path = f"{parts.path.strip('/')}/blob/notebooks/{quote(_on_branch(leaf))}"
+    path = f"{parts.path.strip('/')}/blob/notebooks/{quote(leaf.notebook)}"
     return f"https://colab.research.google.com/github/{path}"
 
 
 def gather_notebooks(site: Path, book: Book, folder: Path) -> None:
-    """Copy the notebooks of a published site to where the branch has them."""
+    """Copy the notebooks of a published site for the branch, in the same folders."""
     for leaf in book.leaves:
         if leaf.page.blocks:
-            content = (leaf.file(site).parent / NOTEBOOK).read_bytes()
-            write_whole(folder / _on_branch(leaf), content)
-
-
-def _on_branch(leaf: Leaf) -> str:
-    return f"{leaf.folder or 'index'}.ipynb"
+            content = (site / leaf.notebook).read_bytes()
+            write_whole(folder / leaf.notebook, content)
 
 
 def _cells(leaf: Leaf, parts: list[Passage], book: Book, root: Path) -> Iterator[Any]:
@@ -167,12 +163,5 @@ def _setup(page: Page, book: Book, ref: str) -> str:
 
 def _packages(page: Page) -> list[str]:
     """Return the packages that a page imports and that do not come with the library."""
-    names: set[str] = set()
-    for block in page.blocks:
-        for node in ast.walk(ast.parse(block.code)):
-            if isinstance(node, ast.Import):
-                names.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                names.add(node.module or "")
-    tops = {name.partition(".")[0] for name in names}
-    return sorted(tops - _INSTALLED - sys.stdlib_module_names)
+    code = "\n".join(block.code for block in page.blocks)
+    return sorted({*_IMPORT.findall(code)} - _INSTALLED - sys.stdlib_module_names)

@@ -9,7 +9,7 @@ from bookbinder.publishing.book import Book, Leaf
 from bookbinder.publishing.code_blocks import with_code_blocks
 from bookbinder.publishing.foot import CHECKED, foot
 from bookbinder.publishing.headers import write_headers
-from bookbinder.publishing.notebooks import NOTEBOOK, notebook
+from bookbinder.publishing.notebooks import notebook
 from bookbinder.publishing.offline import ARCHIVE, write_archive
 from bookbinder.publishing.records import Record, foundations, fresh_record
 from bookbinder.publishing.standalone import write_standalone_files
@@ -28,21 +28,13 @@ Records = Mapping[str, Record | None]
 """The fresh record of each page, by the page's file."""
 
 
-def publish(
-    site: Path,
-    root: Path,
-    book: Book,
-    *,
-    archive: bool = False,
-    pdf: bool = False,
-) -> None:
+def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
     """Write twins, notebooks, feet and the rest into a site that was just built.
 
     Args:
         site: The folder of the site.
         root: The repository that it was built from.
         book: Its pages and addresses.
-        archive: Whether to put the whole into an archive, too.
         pdf: Whether to print the whole, too, which wants Chromium.
 
     Raises:
@@ -55,8 +47,7 @@ def publish(
     }
     parts = {leaf.source: list(passages(leaf.page, root)) for leaf in book.leaves}
     table = _table(book, records)
-    offers = [("as Markdown", INDEX)]
-    offers += [("to read offline", ARCHIVE)] if archive else []
+    offers = [("as Markdown", INDEX), ("to read offline", ARCHIVE)]
     offers += [("to print", PDF)] if pdf else []
     # All of them before any is written: an error leaves the site as it was.
     pages = [_page(leaf, book, site, records, table, offers) for leaf in book.leaves]
@@ -68,7 +59,7 @@ def publish(
             # What a run has verified is installed as it was then.
             ref = record.commit if record and not record.changed else ""
             text = notebook(leaf, passed, book, root, ref)
-            write_whole(leaf.file(site).with_name(NOTEBOOK), text)
+            write_whole(site / leaf.notebook, text)
         write_whole(leaf.file(site), html)
     write_whole(site / INDEX, llms(book, parts))
     write_standalone_files(site, root, book)
@@ -79,8 +70,7 @@ def publish(
         write_whole(site / PDF, print_book(site, book))
     trim(site)
     write_headers(site)
-    if archive:
-        write_archive(site, book)
+    write_archive(site, book)
 
 
 def _page(

@@ -20,7 +20,6 @@ from bookbinder.writing import write_whole
 
 __all__ = [
     "Library",
-    "StandaloneError",
     "file_of",
     "standalone",
     "write_standalone_files",
@@ -34,10 +33,6 @@ _NOTICE = (
     "# Copyright (c) 2026 The Tested Transformer contributors. MIT License: free to\n"
     "# use, change and share, as long as this notice stays.\n\n"
 )
-
-
-class StandaloneError(ValueError):
-    """A listing that cannot be taken out of the library; the message says why."""
 
 
 def write_standalone_files(site: Path, root: Path, book: Book) -> None:
@@ -116,7 +111,7 @@ class Library:
         found = self.names(module).get(name)
         if isinstance(found, _Import) and found.ours:
             if found.name != name:
-                raise StandaloneError(f"{module} imports {name} under another name")
+                raise ValueError(f"{module} imports {name} under another name")
             return self.find(found.module, name)
         return found  # None is Python's own, or the function's.
 
@@ -129,13 +124,12 @@ def _imports(node: ast.Import | ast.ImportFrom) -> dict[str, _Import]:
     """Return what a statement imports, by the name that it gives it."""
     found: dict[str, _Import] = {}
     for alias in node.names:
-        words = ast.unparse(alias)
         if isinstance(node, ast.ImportFrom):
-            taken = _Import(node.module or "", alias.name, words)
-            found[alias.asname or alias.name] = taken
+            module, name = node.module or "", alias.name
         else:
-            name = alias.asname or alias.name.partition(".")[0]
-            found[name] = _Import(alias.name, "", words)
+            module, name = alias.name, ""
+        bound = alias.asname or name or module.partition(".")[0]
+        found[bound] = _Import(module, name, ast.unparse(alias))
     return found
 
 
@@ -178,7 +172,7 @@ def standalone(section: Section, library: Library) -> str:
     """Write what a section lists as one file that runs without this package.
 
     Raises:
-        StandaloneError: If two modules import one name from two places, or one imports
+        ValueError: If two modules import one name from two places, or one imports
             in a way that is not followed.
     """
     parts = section.file.relative_to(library.source).with_suffix("").parts
@@ -191,7 +185,7 @@ def standalone(section: Section, library: Library) -> str:
         and found.last >= section.first
     ]
     if not waiting:
-        raise StandaloneError(f"{section.path} defines nothing in this section")
+        raise ValueError(f"{section.path} defines nothing in this section")
     needed: set[_Definition] = set()
     outside: dict[str, _Import] = {}
     while waiting:
@@ -204,7 +198,7 @@ def standalone(section: Section, library: Library) -> str:
             if isinstance(found, _Definition):
                 waiting.append(found)
             elif found and outside.setdefault(name, found) != found:
-                raise StandaloneError(f"{name} is imported from two places")
+                raise ValueError(f"{name} is imported from two places")
     placed = sorted(needed, key=library.place)
     new = _new_names(placed, home, outside)
     top = _NOTICE.format(path=section.path) + _header([*outside.values()])
