@@ -120,16 +120,18 @@ def test_what_is_needed_comes_along_and_nothing_else(tmp_path: Path) -> None:
 def test_a_name_of_two_things_is_changed_wherever_it_is_meant(tmp_path: Path) -> None:
     text = copied(
         tmp_path,
-        "def h():\n    return f() + g()",
-        a="from tested_transformer.b import f\n\n\ndef g(): ...\n\n\n",
-        b="from tested_transformer.c import g\n\n\ndef f():\n    return g()\n",
-        c="def g():\n    return 2\n",
+        "def h():\n    return f() + g() + e",
+        a="from math import e\nfrom tested_transformer.b import f\ndef g(): ...\n",
+        b="from tested_transformer.c import g\ndef f():\n    return g().g\n",
+        c="e = 3\ndef g():\n    return e\n",
     )
     assert text == (
-        "\n\n\n\ndef g_of_c():\n    return 2\n\n\n"
-        "def f():\n    return g_of_c()\n\n\n"
+        "\nfrom math import e\n\n\n"
+        "e_of_c = 3\n\n\n"
+        "def g_of_c():\n    return e_of_c\n\n\n"
+        "def f():\n    return g_of_c().g\n\n\n"
         "def g(): ...\n\n\n"
-        "def h():\n    return f() + g()\n"
+        "def h():\n    return f() + g() + e\n"
     )
 
 
