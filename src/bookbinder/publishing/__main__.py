@@ -23,10 +23,10 @@ def main() -> None:
     root = Path(__file__).resolve().parents[3]
     try:
         book = load_book(root)
-        publish(options.site, root, book, archive=True, pdf=options.pdf)
+        publish(options.site, root, book, pdf=options.pdf)
         if options.notebooks:
             gather_notebooks(options.site, book, options.notebooks)
-    except (ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         sys.exit(str(error))
 
 

@@ -31,6 +31,11 @@ class Leaf:
         return self.page.path.removeprefix("docs/")
 
     @property
+    def notebook(self) -> str:
+        """Where the site has the page's notebook: chapters/06-no-peeking.ipynb."""
+        return self.source.removesuffix(".md") + ".ipynb"
+
+    @property
     def folder(self) -> str:
         """The page's folder in the site, "" for the home page."""
         return folder_of(self.source)
@@ -116,8 +121,7 @@ class _Loader(yaml.SafeLoader):
     """Read a configuration, leaving out what an engine would look up or import."""
 
 
-def _nothing(loader: yaml.Loader, suffix: str, node: yaml.Node) -> None:
-    """Return nothing for a value that is not written out."""
+def _nothing(loader: yaml.Loader, suffix: str, node: yaml.Node) -> None: ...
 
 
 _Loader.add_multi_constructor("", _nothing)

@@ -12,7 +12,7 @@ from bookbinder.publishing.book import Leaf
 from bookbinder.publishing.records import Record
 from bookbinder.publishing.standalone import file_of
 
-__all__ = ["SiteError", "with_code_blocks"]
+__all__ = ["with_code_blocks"]
 
 _RUN = re.compile(r'<div class="language-python highlight">')
 _LISTING = re.compile(
@@ -23,20 +23,16 @@ _CODE = re.compile(r"(<pre[^>]*>(?:<span></span>)?<code>)(.*?)</code>", re.DOTAL
 _SHAPE = re.compile(r"&#34;[^&<>]+&#34;(?=\])")
 
 
-class SiteError(ValueError):
-    """A built page that is not what its Markdown makes; the message says how."""
-
-
 def with_code_blocks(html: str, leaf: Leaf, record: Record | None) -> str:
     """Finish the code of a page, as the engine built it.
 
     Raises:
-        SiteError: If the page shows other blocks or listings than it was written with.
+        ValueError: If the page shows other blocks or listings than it was written with.
     """
     page = leaf.page
     shown = len(_RUN.findall(html)), len(_LISTING.findall(html))
     if shown != (len(page.blocks), len(page.listings)):
-        raise SiteError(
+        raise ValueError(
             f"{page.path}: the site shows {shown[0]} blocks and {shown[1]} listings, "
             f"the page has {len(page.blocks)} and {len(page.listings)}: build it anew"
         )

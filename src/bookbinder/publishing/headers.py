@@ -19,6 +19,14 @@ __all__ = ["HEADERS", "policy", "write_headers"]
 
 HEADERS = "_headers"
 
+# KaTeX and the pictures place their parts by attributes of style, by the thousand; they
+# can neither act nor ask for anything.
+_POLICY = (
+    "default-src 'none'; script-src 'self'{scripts}; style-src 'self'{styles}; "
+    "style-src-attr 'unsafe-inline'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
 # Found by their tags, read by a parser: to parse all of a page takes long.
 _SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
 # What else is written into a page as a script is data, which no browser runs.
@@ -52,23 +60,7 @@ def policy(pages: Iterable[str], *, adds_style: bool = False) -> str:
         for tag in BeautifulSoup("".join(written), "html.parser").find_all("script")
         if not tag.has_attr("src") and tag.get("type") in _RUNS
     }
-    return "; ".join(
-        [
-            "default-src 'none'",
-            " ".join(["script-src 'self'", *(f"'sha256-{h}'" for h in sorted(hashes))]),
-            f"style-src 'self'{' ' + _INLINE if adds_style else ''}",
-            # KaTeX and the pictures place their parts by such attributes, by the
-            # thousand; they can neither act nor ask for anything.
-            f"style-src-attr {_INLINE}",
-            "img-src 'self' data:",
-            "font-src 'self'",
-            "connect-src 'self'",
-            "worker-src 'self'",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "frame-ancestors 'none'",
-        ]
+    return _POLICY.format(
+        scripts="".join(f" 'sha256-{found}'" for found in sorted(hashes)),
+        styles=" 'unsafe-inline'" if adds_style else "",
     )
-
-
-_INLINE = "'unsafe-inline'"

@@ -5,7 +5,8 @@ like the page. A chain of blocks that starts anew stands behind a cell that empt
 namespace: the tests run it without what came before.
 """
 
-import ast
+import posixpath
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -15,22 +16,23 @@ from urllib.parse import quote, urlsplit
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from bookbinder.page import Block, Page
-from bookbinder.publishing.book import Book, Leaf
-from bookbinder.publishing.twins import Passage, linked, place_in_site
+from bookbinder.page import Page
+from bookbinder.publishing.book import Book, Leaf, folder_of
+from bookbinder.publishing.twins import Passage
 from bookbinder.running.figures import figures_folder
 from bookbinder.writing import write_whole
 
-__all__ = ["ANEW", "NOTEBOOK", "SETUP", "colab_address", "gather_notebooks", "notebook"]
+__all__ = ["ANEW", "SETUP", "colab_address", "gather_notebooks", "notebook"]
 
-NOTEBOOK = "notebook.ipynb"
 # Tags, by which the cells that are not on the page can be told.
 SETUP, ANEW = "setup", "starts-anew"
 
-_PACKAGE = "tested_transformer"
-# What comes with the library, and what a module of it wants besides.
-_INSTALLED = {_PACKAGE, "torch", "jaxtyping", "safetensors", "rich"}
-_WANTS = {f"{_PACKAGE}.plots": "matplotlib"}
+_IMPORT = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
+# What comes with the library and its extra for pictures.
+_INSTALLED = {
+    *("tested_transformer", "torch", "numpy", "jaxtyping", "safetensors", "rich"),
+    "matplotlib",
+}
 _CHECKOUT = "tested-transformer-book"
 
 
@@ -57,61 +59,65 @@ def colab_address(leaf: Leaf, book: Book) -> str:
     parts = urlsplit(book.repository)
     if parts.netloc != "github.com":
         return ""
-    path = f"{parts.path.strip('/')}/blob/notebooks/{quote(_on_branch(leaf))}"
+    path = f"{parts.path.strip('/')}/blob/notebooks/{quote(leaf.notebook)}"
     return f"https://colab.research.google.com/github/{path}"
 
 
 def gather_notebooks(site: Path, book: Book, folder: Path) -> None:
-    """Copy the notebooks of a published site to where the branch has them."""
+    """Copy the notebooks of a published site for the branch, in the same folders."""
     for leaf in book.leaves:
         if leaf.page.blocks:
-            content = (leaf.file(site).parent / NOTEBOOK).read_bytes()
-            write_whole(folder / _on_branch(leaf), content)
-
-
-def _on_branch(leaf: Leaf) -> str:
-    return f"{leaf.folder or 'index'}.ipynb"
+            content = (site / leaf.notebook).read_bytes()
+            write_whole(folder / leaf.notebook, content)
 
 
 def _cells(leaf: Leaf, parts: list[Passage], book: Book, root: Path) -> Iterator[Any]:
     """Return the cells of a page, prose joined to what it stands beside."""
-    blocks = {block.line: block for block in leaf.page.blocks}
-    anew = {chain.line for chain in leaf.page.chains[1:]}
-    drawings = _drawings(leaf.page, root)
-
-    def address(target: str) -> str:
-        path, mark, fragment = target.partition("#")
-        if "://" in target:
-            return target
-        if not book.site or not path:
-            return ""  # Headings of a notebook have other anchors, or none.
-        return f"{book.site}{place_in_site(leaf, path)}{mark}{fragment}"
-
+    page = leaf.page
+    anew = {chain.line for chain in page.chains[1:]}
+    drawings = _drawings(page, root)
     prose: list[str] = []
-    for part in [*parts, None]:
-        if part is None or part.kind == "run":
+    runs = {block.line: block for block in page.blocks}
+    for part in parts:
+        if part.kind == "run":
             if prose:
                 yield new_markdown_cell("\n\n".join(prose))
             prose = []
-        if part is None or part.kind == "output":
-            continue
-        if part.kind == "run":
             if part.line in anew:
                 yield new_code_cell("%reset -f", metadata={"tags": [ANEW]})
-            block = blocks[part.line]
-            outputs = [*_outputs(block), *drawings.get(part.line, [])]
+            block = runs[part.line]
+            outputs = drawings.get(part.line, [])
+            if block.output:
+                outputs = [new_output("stream", text=block.output.text), *outputs]
             yield new_code_cell(block.code.removesuffix("\n"), outputs=outputs)
         elif part.kind == "prose":
-            # Pictures stand with the blocks that draw them.
-            lines = [each for each in part.text.split("\n") if each[:2] != "!["]
-            text = linked("\n".join(lines).strip("\n"), address)
-            prose += [text] if text else []
-        else:
+            if text := _linked(part.text, leaf, book):
+                prose.append(text)
+        elif part.kind == "shown":
             prose.append(part.text)
+    if prose:
+        yield new_markdown_cell("\n\n".join(prose))
 
 
-def _outputs(block: Block) -> list[Any]:
-    return [new_output("stream", text=block.output.text)] if block.output else []
+def _linked(prose: str, leaf: Leaf, book: Book) -> str:
+    """Lead the links of some prose to the site, or nowhere if it has no address.
+
+    Pictures are left out: they stand with the blocks that draw them.
+    """
+    text = "\n".join(line for line in prose.split("\n") if not line.startswith("!["))
+    for link in leaf.page.links():
+        path, mark, fragment = link.target.partition("#")
+        if "://" in path:
+            continue
+        words = link.text
+        if book.site and path:  # Headings of a notebook have other anchors, or none.
+            folder = posixpath.dirname(leaf.source)
+            target = posixpath.normpath(posixpath.join(folder, path))
+            if target.endswith(".md"):
+                target = f"{folder_of(target)}/".lstrip("/")
+            words = f"[{words}]({book.site}{target}{mark}{fragment})"
+        text = text.replace(f"[{link.text}]({link.target})", words)
+    return text.strip("\n")
 
 
 def _drawings(page: Page, root: Path) -> dict[int, list[Any]]:
@@ -140,10 +146,10 @@ def _setup(page: Page, book: Book, ref: str) -> str:
     if not book.repository:
         return (
             "# This copy of the book does not know where its repository is. In a clone"
-            f"\n# of it, install the library: pip install . {packages}".rstrip()
-        )
+            f'\n# of it, install the library: pip install ".[plots]" {packages}'
+        ).rstrip()
     at = f"@{ref}" if ref else ""
-    library = f'"tested-transformer @ git+{book.repository}{at}"'
+    library = f'"tested-transformer[plots] @ git+{book.repository}{at}"'
     lines = [f"%pip install --quiet {library} {packages}".rstrip()]
     if any("__file__" in block.code for block in page.blocks):
         checkout = f" && git -C {_CHECKOUT} checkout --quiet {ref}" if ref else ""
@@ -157,12 +163,5 @@ def _setup(page: Page, book: Book, ref: str) -> str:
 
 def _packages(page: Page) -> list[str]:
     """Return the packages that a page imports and that do not come with the library."""
-    names: set[str] = set()
-    for block in page.blocks:
-        for node in ast.walk(ast.parse(block.code)):
-            if isinstance(node, ast.Import):
-                names.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                names.add(node.module or "")
-    tops = {_WANTS.get(name, name.partition(".")[0]) for name in names}
-    return sorted(tops - _INSTALLED - sys.stdlib_module_names)
+    code = "\n".join(block.code for block in page.blocks)
+    return sorted({*_IMPORT.findall(code)} - _INSTALLED - sys.stdlib_module_names)

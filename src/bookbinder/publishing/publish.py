@@ -5,16 +5,16 @@ from pathlib import Path
 
 import markdown
 
-from bookbinder.publishing.book import Book, Leaf, load_book
-from bookbinder.publishing.code_blocks import SiteError, with_code_blocks
+from bookbinder.publishing.book import Book, Leaf
+from bookbinder.publishing.code_blocks import with_code_blocks
 from bookbinder.publishing.foot import CHECKED, foot
 from bookbinder.publishing.headers import write_headers
-from bookbinder.publishing.notebooks import NOTEBOOK, notebook
+from bookbinder.publishing.notebooks import notebook
 from bookbinder.publishing.offline import ARCHIVE, write_archive
 from bookbinder.publishing.records import Record, foundations, fresh_record
 from bookbinder.publishing.standalone import write_standalone_files
 from bookbinder.publishing.trimming import trim
-from bookbinder.publishing.twins import TWIN, llms, passages, twin
+from bookbinder.publishing.twins import llms, passages, twin
 from bookbinder.writing import write_whole
 
 __all__ = ["PLACE", "publish"]
@@ -28,46 +28,38 @@ Records = Mapping[str, Record | None]
 """The fresh record of each page, by the page's file."""
 
 
-def publish(
-    site: Path,
-    root: Path,
-    book: Book | None = None,
-    *,
-    archive: bool = False,
-    pdf: bool = False,
-) -> None:
+def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
     """Write twins, notebooks, feet and the rest into a site that was just built.
 
     Args:
         site: The folder of the site.
         root: The repository that it was built from.
-        book: Its pages and addresses; those of the repository, unless they are given.
-        archive: Whether to put the whole into an archive, too.
+        book: Its pages and addresses.
         pdf: Whether to print the whole, too, which wants Chromium.
 
     Raises:
-        SiteError: If the site is not that of these pages.
+        ValueError: If the site is not that of these pages, or was finished before.
+        FileNotFoundError: If it lacks one of them.
     """
-    book = book or load_book(root)
     standing_on = foundations(root)
     records = {
         leaf.source: fresh_record(root, leaf.page, standing_on) for leaf in book.leaves
     }
     parts = {leaf.source: list(passages(leaf.page, root)) for leaf in book.leaves}
     table = _table(book, records)
-    offers = [("as Markdown", INDEX)]
-    offers += [("to read offline", ARCHIVE)] if archive else []
+    offers = [("as Markdown", INDEX), ("to read offline", ARCHIVE)]
     offers += [("to print", PDF)] if pdf else []
     # All of them before any is written: an error leaves the site as it was.
     pages = [_page(leaf, book, site, records, table, offers) for leaf in book.leaves]
     for leaf, html in zip(book.leaves, pages, strict=True):
-        folder, passed = leaf.file(site).parent, parts[leaf.source]
-        write_whole(folder / TWIN, twin(leaf, passed).replace(PLACE, table))
+        passed = parts[leaf.source]
+        write_whole(site / leaf.source, twin(passed).replace(PLACE, table))
         if leaf.page.blocks:
             record = records[leaf.source]
             # What a run has verified is installed as it was then.
             ref = record.commit if record and not record.changed else ""
-            write_whole(folder / NOTEBOOK, notebook(leaf, passed, book, root, ref))
+            text = notebook(leaf, passed, book, root, ref)
+            write_whole(site / leaf.notebook, text)
         write_whole(leaf.file(site), html)
     write_whole(site / INDEX, llms(book, parts))
     write_standalone_files(site, root, book)
@@ -78,8 +70,7 @@ def publish(
         write_whole(site / PDF, print_book(site, book))
     trim(site)
     write_headers(site)
-    if archive:
-        write_archive(site, book)
+    write_archive(site, book)
 
 
 def _page(
@@ -91,12 +82,7 @@ def _page(
     offers: list[tuple[str, str]],
 ) -> str:
     """Return the HTML of a page with all that is put into it."""
-    file, where = leaf.file(site), leaf.page.path
-    if not file.is_file():
-        raise SiteError(f"{where}: the site has no {file}: build it anew")
-    before, end, after = file.read_text("utf-8").partition("</article>")
-    if not end or " foot" in after.partition("</footer>")[0]:
-        raise SiteError(f"{where}: wanted a page without a foot: build the site anew")
+    before, end, after = leaf.file(site).read_text("utf-8").partition("</article>")
     if leaf.source == CHECKED:
         made = markdown.markdown(table, extensions=["tables"])
         # In a frame, as the theme/ gives one to every table of a page.

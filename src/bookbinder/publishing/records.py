@@ -16,8 +16,8 @@ from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
 
-from bookbinder.listings import find_section, never_executed
-from bookbinder.page import Listing, Page
+from bookbinder.listings import Section, find_section, never_executed
+from bookbinder.page import Page
 from bookbinder.writing import write_whole
 
 __all__ = [
@@ -89,7 +89,7 @@ def make_record(
         blocks=len(page.blocks),
         outputs=sum(block.output is not None for block in page.blocks),
         lines=sum(len(section.text.strip("\n").split("\n")) for section in sections),
-        first_run_by=[_first_run_by(each, page, first, root) for each in page.listings],
+        first_run_by=[_first_run_by(each, page, first) for each in sections],
         torch=version("torch"),
         python=python_version(),
         date=datetime.now(UTC).date().isoformat(),
@@ -105,20 +105,21 @@ def write_record(root: Path, page: Page, record: Record) -> None:
 
 
 def _first_run_by(
-    listing: Listing, page: Page, first: Mapping[tuple[str, int], int], root: Path
+    section: Section, page: Page, first: Mapping[tuple[str, int], int]
 ) -> list[int]:
-    """Return the blocks that first ran a statement within the functions of a listing.
+    """Return the blocks that first ran a statement within the functions of a section.
 
     What stands outside of them runs when the module is imported, by whomever.
     """
-    if listing.language != "py":
+    if section.file.suffix != ".py":
         return []
-    section = find_section(root, listing.path, listing.section)
-    places = ((str(section.file), n) for n in never_executed(section, frozenset()))
-    asked = {first[place] for place in places if place in first}
-    return sorted(
-        {sum(block.end < line for block in page.blocks) + 1 for line in asked}
-    )
+    inside = never_executed(section, frozenset())
+    asked = {first.get((str(section.file), line), 0) for line in inside}
+    return [
+        number
+        for number, block in enumerate(page.blocks, start=1)
+        if any(block.line < line <= block.end for line in asked)
+    ]
 
 
 def _digest(page: Page, standing_on: str) -> str:
@@ -140,17 +141,15 @@ def foundations(root: Path) -> str:
 @cache
 def _commit(root: Path) -> tuple[str, bool]:
     """Return the commit that a tree is at, and whether it differs from it."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(root), *arguments]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-        except (OSError, subprocess.CalledProcessError):
-            return ""
-        return done.stdout.strip()
-
     # A folder without a repository may lie inside another's.
-    top = git("rev-parse", "--show-toplevel")
-    if not top or Path(top).resolve() != root.resolve():
+    if not (root / ".git").exists():
         return "", False
-    return git("rev-parse", "HEAD"), bool(git("status", "--porcelain"))
+    git = ["git", "-C", str(root)]
+    try:
+        commit, changes = (
+            subprocess.run([*git, *asked], capture_output=True, text=True, check=True)
+            for asked in (["rev-parse", "HEAD"], ["status", "--porcelain"])
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "", False
+    return commit.stdout.strip(), bool(changes.stdout)

@@ -11,7 +11,7 @@ from tested_transformer.implementations.question import Parameters, Question, St
 try:
     import jax
     import jax.numpy as jnp
-    from flax import linen as nn
+    from flax import linen
     from flax.traverse_util import unflatten_dict
 except ImportError as error:
     raise ImportError(
@@ -22,7 +22,7 @@ __all__ = ["DenseAttention", "by_vjp", "convert", "prepare"]
 
 
 # --8<-- [start:module]
-class DenseAttention(nn.Module):
+class DenseAttention(linen.Module):
     """Queries, keys and values side by side *within each head*.
 
     Attributes:
@@ -35,23 +35,23 @@ class DenseAttention(nn.Module):
     causal: bool = False
     dropout: float = 0.0
 
-    @nn.compact
+    @linen.compact
     def __call__(
         self, x: Float[jax.Array, "B T D"], *, deterministic: bool = True
     ) -> Float[jax.Array, "B T D"]:
         """Attend. While training, ``apply`` wants a key named ``dropout``."""
         batch, length, width = x.shape
-        qkv = nn.Dense(3 * width, name="qkv_proj")(x)
+        qkv = linen.Dense(3 * width, name="qkv_proj")(x)
         qkv = qkv.reshape(batch, length, self.num_heads, -1).transpose(0, 2, 1, 3)
         q, k, v = jnp.split(qkv, 3, axis=-1)
         scores = q @ k.swapaxes(-2, -1) / q.shape[-1] ** 0.5
         if self.causal:
             past = jnp.tril(jnp.ones((length, length), bool))
             scores = jnp.where(past, scores, -jnp.inf)
-        weights = nn.softmax(scores, axis=-1)
-        weights = nn.Dropout(self.dropout)(weights, deterministic=deterministic)
+        weights = linen.softmax(scores, axis=-1)
+        weights = linen.Dropout(self.dropout)(weights, deterministic=deterministic)
         merged = (weights @ v).transpose(0, 2, 1, 3).reshape(batch, length, width)
-        return nn.Dense(width, name="o_proj")(merged)
+        return linen.Dense(width, name="o_proj")(merged)
 
 
 # --8<-- [end:module]

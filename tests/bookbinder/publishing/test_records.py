@@ -75,12 +75,12 @@ def test_a_record_of_something_else_is_none(name: str, page: Page, root: Path) -
     assert fresh_record(root, again, foundations(root)) is None
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "null"])
-def test_a_file_that_is_no_record_is_none(text: str, page: Page, root: Path) -> None:
+def test_a_file_that_is_no_record_is_none(page: Page, root: Path) -> None:
     file = record_file(root, page.path)
     file.parent.mkdir(parents=True)
-    file.write_text(text, "utf-8")
-    assert fresh_record(root, page, foundations(root)) is None
+    for text in ("", "{}", "[]", "null"):
+        file.write_text(text, "utf-8")
+        assert fresh_record(root, page, foundations(root)) is None
 
 
 @pytest.mark.slow
