@@ -7,6 +7,7 @@ line all the same, so the source is looked up in the pages.
 
 import html
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from mkdocs.exceptions import BuildError
@@ -50,17 +51,12 @@ def undrawn(message: str, source: str, *, inline: bool = False) -> str:
     return f"{box}{html.escape(message)}</{tag}>"
 
 
-def _places(source: str) -> list[str]:
+def _places(source: str) -> Iterator[str]:
     """Find every place in the pages, as ``page.md:line``, that holds a source."""
-    wanted = source.split()
-    return [
-        f"{page.path}:{line}"
-        for file in sorted(Path("docs").rglob("*.md"))
-        for page in (load_page(file, Path()),)
-        for line, text in (
-            *((formula.line, formula.text) for formula in page.formulas()),
-            *((fence.line, fence.text) for fence in page.fences),
-            *((image.line, image.target) for image in page.images),
-        )
-        if text.split() == wanted
-    ]
+    for file in sorted(Path("docs").rglob("*.md")):
+        page = load_page(file, Path())
+        drawn = [(part.line, part.text) for part in (*page.formulas(), *page.fences)]
+        drawn += [(image.line, image.target) for image in page.images]
+        for line, text in drawn:
+            if text.split() == source.split():
+                yield f"{page.path}:{line}"
