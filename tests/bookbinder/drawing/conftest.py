@@ -8,19 +8,17 @@ from bs4 import BeautifulSoup
 from markdown import Markdown
 
 from bookbinder.drawing.diagrams import format_diagram
-from bookbinder.writing import write_whole
 
 Render = Callable[[str], BeautifulSoup]
 
 
 @pytest.fixture
 def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Render:
-    """Return a function that renders the page of an otherwise empty book."""
+    """Return a function that renders a page, in an empty book."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("BOOKBINDER_PREVIEW", raising=False)
 
     def render(text: str) -> BeautifulSoup:
-        write_whole(Path("docs/chapters/page.md"), text)
         fence = {"name": "mermaid", "class": "mermaid", "format": format_diagram}
         markdown = Markdown(
             extensions=[
