@@ -109,8 +109,8 @@ def _copy_assets(modules: Path, vendor: Path) -> None:
     shutil.copy(modules / "mermaid/dist/mermaid.min.js", vendor / "mermaid")
 
 
-def main() -> int:
-    """Set up the repository that this file is in; return the exit status."""
+def main() -> None:
+    """Set up the repository that this file is in."""
     try:
         (ROOT / LOG).parent.mkdir(exist_ok=True)
         with (ROOT / LOG).open("a") as lock:
@@ -120,10 +120,8 @@ def main() -> int:
             set_up(ROOT, named="PYTHON" in os.environ)
     except (SetupError, OSError, KeyboardInterrupt) as error:
         line = str(error) or "interrupted: the next make goes on from here"
-        print(f"setup: {line}", file=sys.stderr)
-        return 1
-    return 0
+        sys.exit(f"setup: {line}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

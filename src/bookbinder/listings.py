@@ -114,7 +114,7 @@ def idle_statements(
 
 
 def _statements(tree: ast.Module, everywhere: bool) -> Iterator[tuple[int, int]]:
-    """Return the lines, first and last, of every statement, or of those in functions."""
+    """Return the first and last line of every statement, or of those in functions."""
     for outer in ast.walk(tree):
         function = isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef)
         if function or (everywhere and outer is tree):

@@ -8,6 +8,7 @@ import pytest
 
 from bookbinder import environment
 from bookbinder.environment import SetupError, set_up
+from bookbinder.writing import write_whole
 
 CSS = 'src:url(A.woff2) format("woff2"),url(A.woff) format("woff")'
 ALL = ["venv", "pip", "packages", "npm"]
@@ -18,10 +19,9 @@ class Copy:
 
     def __init__(self, root: Path) -> None:
         self.root, self.ran, self.broken = root, list[str](), ""
-        (root / "src/bookbinder").mkdir(parents=True)
         names = "pyproject.toml constraints.txt package.json package-lock.json"
         for name in [*names.split(), "src/bookbinder/environment.py"]:
-            (root / name).touch()
+            write_whole(root / name, "")
 
     def pretend(self, root: Path, *command: str | Path) -> None:
         words = " ".join(map(str, command))
@@ -31,15 +31,14 @@ class Copy:
         if name == self.broken:
             raise SetupError("cut off")
         if name == "venv":
-            (root / ".venv/bin").mkdir(parents=True, exist_ok=True)
-            (root / ".venv/bin/python").touch()
-            (root / ".venv/pyvenv.cfg").write_text("version = 3.1.0\n")
+            write_whole(root / ".venv/bin/python", "")
+            write_whole(root / ".venv/pyvenv.cfg", "version = 3.1.0\n")
         if name == "npm":
-            shutil.rmtree(root / "node_modules", ignore_errors=True)
-            files = {"katex/dist/katex.min.css": CSS, "katex/dist/fonts/A.woff2": ""}
-            for file, text in {**files, "mermaid/dist/mermaid.min.js": ""}.items():
-                (root / "node_modules" / file).parent.mkdir(parents=True)
-                (root / "node_modules" / file).write_text(text)
+            modules = root / "node_modules"
+            shutil.rmtree(modules, ignore_errors=True)
+            write_whole(modules / "katex/dist/katex.min.css", CSS)
+            write_whole(modules / "katex/dist/fonts/A.woff2", "")
+            write_whole(modules / "mermaid/dist/mermaid.min.js", "")
 
     def set_up(self, *, named: bool = False) -> list[str]:
         self.ran = []

@@ -1,5 +1,6 @@
 """Sections are found by their marks; their statements are known by their lines."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -66,36 +67,15 @@ def test_a_section_is_what_lies_between_its_marks(root: Path):
     [
         ("src/none.py", "outer", "src/none.py is not a Python file under src/"),
         ("src", "outer", "src is not a Python file under src/"),
-        (
-            "src/module.py",
-            "missing",
-            "src/module.py has no section 'missing'; "
-            "it has backwards, inner, loose, outer, twice",
-        ),
-        (
-            "src/module.py",
-            "loose",
-            "section 'loose' of src/module.py must have one start and one end after "
-            "it; starts at [28], ends at []",
-        ),
-        (
-            "src/module.py",
-            "twice",
-            "section 'twice' of src/module.py must have one start and one end after "
-            "it; starts at [29, 31], ends at [30]",
-        ),
-        (
-            "src/module.py",
-            "backwards",
-            "section 'backwards' of src/module.py must have one start and one end "
-            "after it; starts at [33], ends at [32]",
-        ),
+        ("src/module.py", "missing", "it has backwards, inner, loose, outer, twice"),
+        ("src/module.py", "loose", "starts at [28], ends at []"),
+        ("src/module.py", "twice", "starts at [29, 31], ends at [30]"),
+        ("src/module.py", "backwards", "starts at [33], ends at [32]"),
     ],
 )
 def test_a_listing_of_nothing_says_why(root: Path, path: str, name: str, message: str):
-    with pytest.raises(ListingError) as caught:
+    with pytest.raises(ListingError, match=re.escape(message)):
         find_section(root, path, name)
-    assert str(caught.value) == message
 
 
 def run(root: Path, *calls: str) -> list[int]:

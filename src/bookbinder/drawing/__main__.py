@@ -21,7 +21,7 @@ from bookbinder.drawing.diagrams import (
     diagram_problem,
     drawing,
 )
-from bookbinder.drawing.palette import PALETTE
+from bookbinder.drawing.svg import PALETTE
 from bookbinder.page import load_page
 from bookbinder.writing import write_whole
 
@@ -76,8 +76,8 @@ def _measuring_font() -> str:
 def new_and_old() -> tuple[dict[Path, tuple[str, str]], list[Path]]:
     """Return the drawings that are wanted and not there, and those left over.
 
-    The first are given with their places and sources. The pages are those of the book
-    in the current folder.
+    The first come with their places and sources. The pages are those of the book in the
+    current folder.
     """
     wanted = {
         drawing(fence.text): (f"{file.as_posix()}:{fence.line}", fence.text)
@@ -93,30 +93,25 @@ def new_and_old() -> tuple[dict[Path, tuple[str, str]], list[Path]]:
 def main() -> int:
     """Run the command; the exit status is 1 if a diagram is left undrawn."""
     new, old = new_and_old()
-    try:
-        well = _draw_all(new) if new else True
-    except NoChromiumError as error:
-        print(f"{error}; or leave it to the pull request's check", file=sys.stderr)
-        return 1
+    failed = False
+    if new:
+        with chromium() as browser:
+            draw = drawing_by(browser)
+            for file, (place, source) in new.items():
+                try:
+                    write_whole(file, draw(source))
+                    print(f"{place}: drawn as {file}")
+                except DrawingError as error:
+                    print(f"{place}: diagram {error}")
+                    failed = True
     for file in old:
         file.unlink()
         print(f"deleted {file}: no page has it")
-    return 0 if well else 1
-
-
-def _draw_all(new: dict[Path, tuple[str, str]]) -> bool:
-    well = True
-    with chromium() as browser:
-        draw = drawing_by(browser)
-        for file, (place, source) in new.items():
-            try:
-                write_whole(file, draw(source))
-                print(f"{place}: drawn as {file}")
-            except DrawingError as error:
-                print(f"{place}: diagram {error}")
-                well = False
-    return well
+    return int(failed)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except NoChromiumError as error:
+        sys.exit(f"{error}; or leave it to the pull request's check")

@@ -15,8 +15,7 @@ from typing import Any
 
 from markdown import Markdown
 
-from bookbinder.drawing.palette import PALETTE
-from bookbinder.drawing.svg import unique_ids
+from bookbinder.drawing.svg import PALETTE, unique_ids
 from bookbinder.drawing.undrawn import previewing, undrawn
 
 __all__ = [
@@ -33,12 +32,7 @@ _COMMENT = re.compile(r"^[ \t]*%%.*\n", re.MULTILINE)
 
 
 def format_diagram(
-    source: str,
-    language: str,
-    class_name: str,
-    options: dict[str, Any],
-    md: Markdown,
-    **kwargs: Any,
+    source: str, language: str, class_name: str, options: Any, md: Markdown, **_: Any
 ) -> str:
     """Turn a mermaid fence into its drawing, as superfences wants it."""
     if problem := diagram_problem(source):
@@ -46,8 +40,7 @@ def format_diagram(
     file = drawing(source)
     if file.is_file():
         svg = file.read_text(encoding="utf-8").strip()
-        earlier = map(str, md.htmlStash.rawHtmlBlocks)
-        svg = unique_ids(svg, f"diagram-{file.stem[:8]}", earlier)
+        svg = unique_ids(svg, f"diagram-{file.stem[:8]}", md.htmlStash.rawHtmlBlocks)
         return f'<figure class="diagram" data-search-exclude>{svg}</figure>'
     if previewing():
         # mkdocs-mermaid2-plugin finds it by its class and has the browser draw it.
@@ -79,9 +72,6 @@ def drawing(source: str) -> Path:
 @cache
 def _how_drawn() -> bytes:
     package = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))
-    parts = [
-        package["dependencies"]["mermaid"],
-        DRAWING_SCRIPT.read_text(encoding="utf-8"),
-        json.dumps(PALETTE),
-    ]
-    return "\0".join(parts).encode()
+    mermaid = package["dependencies"]["mermaid"]
+    script = DRAWING_SCRIPT.read_text(encoding="utf-8")
+    return "\0".join([mermaid, script, json.dumps(PALETTE)]).encode()

@@ -1,7 +1,7 @@
-"""Put pictures into the page itself.
+"""Put the figures of ``assets/figures/`` into the page itself.
 
 A picture behind ``<img>`` cannot see the page's palette and font; inlined, it follows
-both. Only the figures that pages draw, under ``assets/figures/``, are inlined.
+both.
 """
 
 import math
@@ -12,8 +12,7 @@ from xml.etree import ElementTree
 
 from markdown.treeprocessors import Treeprocessor
 
-from bookbinder.drawing.palette import recolor
-from bookbinder.drawing.svg import unique_ids
+from bookbinder.drawing.svg import recolor, unique_ids
 from bookbinder.drawing.undrawn import undrawn
 
 __all__ = ["FigureTreeprocessor"]
@@ -22,32 +21,28 @@ _FIGURES = "assets/figures/"
 _POINTS_TO_PIXELS = 4 / 3
 _MARGIN = 6.0
 
-# No smaller is a figure than this, and than its smallest letters may be.
+# A figure may shrink to this share of its width, and until its smallest letters have
+# this many pixels.
 _LEAST_SCALE = 0.65
 _LEAST_LETTERS = 9.1
 
 # matplotlib leaves the room that its own font needs, which is wider than the page's:
-# small letters may be an eighth larger, up to this many points, and the figure smaller.
-# The longest word may reach a little further all the same, with letters this wide.
+# letters below so many points may be an eighth larger. The longest word may still reach
+# a little further, with letters this wide.
 _SMALL = 9.0
 _ROOM = 9 / 8
 _WIDTH = 0.6
 
-# All that a picture of data is made of: nothing that acts.
+# All that a picture of data is made of: no pixels, and nothing that acts.
 _SHAPES = (
     *("svg", "g", "defs", "clipPath", "use", "title", "desc", "text", "tspan"),
     *("path", "rect", "line", "circle", "ellipse", "polygon", "polyline"),
 )
 
-# The page's own font is used: what matplotlib names is only on the machine it ran on.
-_FONT = re.compile(r"font:\s*(?P<rest>[^;]*?)(?P<size>[\d.]+)px[^;]*")
 _SIZE = re.compile(r"font-size: ([\d.]+)px")
+# The page's own font is used: what matplotlib names is only on the machine it ran on.
 _FAMILY = re.compile(r"font-family:[^;]*;?\s*")
 _NAMESPACE = re.compile(r"\{[^}]*\}")
-
-
-class FigureError(ValueError):
-    """A figure that cannot be put into a page; the message is the reason."""
 
 
 class FigureTreeprocessor(Treeprocessor):
@@ -60,6 +55,7 @@ class FigureTreeprocessor(Treeprocessor):
                 if _FIGURES in image.get("src", ""):
                     placeholder = self.md.htmlStash.store(self._drawn(image))
                     text = f"{parent.text or ''}{image.tail or ''}".strip()
+                    image.attrib.clear()
                     image.tag, image.text = "span", placeholder
                     if len(parent) == 1 and not text:
                         # The paragraph becomes the picture, which cannot stand in one.
@@ -68,21 +64,20 @@ class FigureTreeprocessor(Treeprocessor):
 
     def _drawn(self, image: ElementTree.Element) -> str:
         source, alt = image.get("src", ""), image.get("alt", "").strip()
-        image.attrib.clear()
         name = source.partition(_FIGURES)[2]
-        earlier = map(str, self.md.htmlStash.rawHtmlBlocks)
         try:
-            return _inlined(Path("docs", _FIGURES, name), alt, earlier)
+            file = Path("docs", _FIGURES, name)
+            return _inlined(file, alt, self.md.htmlStash.rawHtmlBlocks)
         except (ElementTree.ParseError, ValueError) as error:
             return undrawn(f"figure {name}: {error}", source)
 
 
-def _inlined(file: Path, alt: str, earlier: Iterable[str]) -> str:
+def _inlined(file: Path, alt: str, earlier: Iterable[object]) -> str:
     """Turn an SVG file that matplotlib wrote into a part of a page."""
     if not alt:
-        raise FigureError("it has no text alternative: ![what it shows](…)")
+        raise ValueError("it has no text alternative: ![what it shows](…)")
     if not file.is_file():
-        raise FigureError("there is no such file: make outputs")
+        raise ValueError("there is no such file: make outputs")
     root = ElementTree.fromstring(file.read_text(encoding="utf-8"))
     _clean(root)
     natural, least = _fit(root)
@@ -100,41 +95,28 @@ def _clean(root: ElementTree.Element) -> None:
         for child in list(parent):
             if child.tag.endswith(("}metadata", "}style")):
                 parent.remove(child)
-    # All that the style of matplotlib says, of every element; from the root it comes
-    # down to each.
+    # matplotlib's style sheet says this of every element; each inherits it as well.
     root.set("stroke-linejoin", "round")
     root.set("stroke-linecap", "butt")
     for element in root.iter():
-        # Without the name spaces, which HTML neither needs nor reads.
+        # HTML neither needs nor reads the name spaces.
         element.tag = _NAMESPACE.sub("", element.tag)
         if element.tag not in _SHAPES:
-            reason = f"it holds <{element.tag}>: only shapes and text are kept"
-            raise FigureError(reason)
+            raise ValueError(f"it holds <{element.tag}>: only shapes and text are kept")
         given, element.attrib = element.attrib, {}
         for name, value in given.items():
             name = _NAMESPACE.sub("", name)
             away = name == "href" and not value.startswith("#")
-            if name.startswith("on") or away or re.search(r"url\((?!#)", value):
-                reason = f"{name}={value!r} acts or reaches out of the picture"
-                raise FigureError(reason)
-            if name == "style":
-                value = _FAMILY.sub("", _FONT.sub(_font, value))
-            element.set(name, recolor(value))
-
-
-def _font(match: re.Match[str]) -> str:
-    weight = "; font-weight: bold" if "bold" in match["rest"] else ""
-    slant = "; font-style: italic" if "italic" in match["rest"] else ""
-    return f"font-size: {match['size']}px{weight}{slant}"
+            if name.startswith("on") or away:
+                raise ValueError(f"{name}={value!r} acts or reaches out of the picture")
+            element.set(name, recolor(_FAMILY.sub("", value)))
 
 
 def _fit(root: ElementTree.Element) -> tuple[float, float]:
     """Make small letters larger, and the frame wider.
 
-    matplotlib lays out in its own font. In the page's, a label may be a little larger.
-
     Returns:
-        The natural width in pixels, and the least one for the letters to be read.
+        The natural width in pixels, and the least one at which letters can be read.
     """
     further, least_letters = 0.0, math.inf
     for text in root.iter("text"):

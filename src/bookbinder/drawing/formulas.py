@@ -9,7 +9,6 @@ import re
 from xml.etree import ElementTree
 
 from markdown.treeprocessors import Treeprocessor
-from mkdocs.exceptions import BuildError
 
 from bookbinder.drawing import katex
 from bookbinder.drawing.undrawn import undrawn
@@ -32,10 +31,10 @@ class FormulaTreeprocessor(Treeprocessor):
     def run(self, root: ElementTree.Element) -> None:
         """Draw every formula of a page, in its order."""
         headings = [el for el in root.iter() if _HEADING.fullmatch(str(el.tag))]
-        in_headings = {id(el) for heading in headings for el in heading.iter()}
+        in_headings = {el for heading in headings for el in heading.iter()}
         for element in root.iter():
             if element.get("class") == "arithmatex":
-                drawn = _drawn(element, in_heading=id(element) in in_headings)
+                drawn = _drawn(element, in_heading=element in in_headings)
                 element.text = self.md.htmlStash.store(drawn)
                 element.set("data-search-exclude", "")
                 if element.tag == "span":
@@ -55,11 +54,8 @@ def _drawn(element: ElementTree.Element, *, in_heading: bool) -> str:
             raise katex.FormulaError(reason)
         drawn = katex.draw(tex, display=display)
     except katex.FormulaError as error:
-        line = " ".join(tex.split())
-        line = line if len(line) <= 60 else f"{line[:59]}…"
+        line = " ".join(tex.split())[:60]
         return undrawn(f"formula {line}: {error}", tex, inline=not display)
-    except katex.WorkerError as error:
-        raise BuildError(str(error)) from None
     return drawn if display else _breakable(drawn)
 
 

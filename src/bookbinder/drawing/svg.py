@@ -1,14 +1,43 @@
-"""SVG pictures as parts of a page: ids that are unique on it."""
+"""What makes an SVG picture a part of a page: the page's colors, and its own ids.
+
+Whatever is drawn is drawn in the colors of the palette. On a page each becomes a
+variable of ``docs/assets/css/book.css``, which gives it a light and a dark value.
+"""
 
 import re
 from collections.abc import Iterable
 
-__all__ = ["unique_ids"]
+__all__ = ["PALETTE", "recolor", "unique_ids"]
 
+PALETTE = {
+    "#1b1f24": "--book-ink",
+    "#6b7280": "--book-muted",
+    "#3557c2": "--book-accent",
+    "#c2562e": "--book-warm",
+    "#ffffff": "--book-paper",
+    "#d0d4dc": "--book-rule",
+}
+
+_COLOR = re.compile(r"(?<!url\()#[0-9a-fA-F]{3,8}\b|\b(?:rgb|hsl)a?\([^)]*\)")
 _NAMES = re.compile(r'\bid="|\burl\(#|\bhref="#|\baria-(?:labelledby|describedby)="')
 
 
-def unique_ids(svg: str, stem: str, earlier: Iterable[str]) -> str:
+def recolor(value: str) -> str:
+    """Replace each color in an attribute by its variable.
+
+    Raises:
+        ValueError: If a color is none of the palette.
+    """
+    for color in _COLOR.findall(value):
+        if color.lower() not in PALETTE:
+            raise ValueError(
+                f"{color} is none of the book's colors: draw with a function of "
+                f"tested_transformer.plots, or take one of {', '.join(PALETTE)}"
+            )
+    return _COLOR.sub(lambda color: f"var({PALETTE[color[0].lower()]})", value)
+
+
+def unique_ids(svg: str, stem: str, earlier: Iterable[object]) -> str:
     """Prefix every id of a picture, so that no other picture on the page has it.
 
     Args:
@@ -16,6 +45,6 @@ def unique_ids(svg: str, stem: str, earlier: Iterable[str]) -> str:
         stem: What the ids are to begin with.
         earlier: What is on the page already; the same picture may be among it.
     """
-    copies = sum(f'id="{stem}-' in other for other in earlier)
+    copies = sum(f'id="{stem}-' in str(other) for other in earlier)
     prefix = f"{stem}-{copies + 1}-" if copies else f"{stem}-"
     return _NAMES.sub(lambda name: name[0] + prefix, svg)

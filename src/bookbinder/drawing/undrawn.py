@@ -1,24 +1,21 @@
 """What could not be drawn: an error in a release, a box on the page in a preview.
 
 Formulas, diagrams and figures are drawn while a page is turned into HTML, by Markdown
-extensions that are not told which page it is. An error has to name the page and the
-line all the same, so the source is looked up in the pages.
+extensions that are not told which page it is. MkDocs names the page, and the audit,
+which reads the boxes, its line.
 """
 
 import html
 import os
-from pathlib import Path
 
 from mkdocs.exceptions import BuildError
 from pymdownx.superfences import SuperFencesException
-
-from bookbinder.page import load_page
 
 __all__ = ["UndrawnError", "previewing", "undrawn"]
 
 
 class UndrawnError(BuildError, SuperFencesException):
-    """Something on a page cannot be drawn; the message begins ``page.md:line:``.
+    """Something on a page cannot be drawn; the message says what, and why.
 
     MkDocs prints a ``BuildError`` without a traceback, and superfences lets only its
     own exception pass.
@@ -42,25 +39,8 @@ def undrawn(message: str, source: str, *, inline: bool = False) -> str:
         UndrawnError: Unless this is a preview.
     """
     if not previewing():
-        lines = [f"{place}: {message}" for place in _places(source)]
-        raise UndrawnError("\n".join(lines) or f"docs: {message}")
+        raise UndrawnError(message)
     tag = "span" if inline else "div"
     quoted = html.escape(source).replace("\n", "&#10;")
     box = f'<{tag} class="book-error" data-source="{quoted}">'
     return f"{box}{html.escape(message)}</{tag}>"
-
-
-def _places(source: str) -> list[str]:
-    """Find every place in the pages, as ``page.md:line``, that holds a source."""
-    wanted = source.split()
-    return [
-        f"{page.path}:{line}"
-        for file in sorted(Path("docs").rglob("*.md"))
-        for page in (load_page(file, Path()),)
-        for line, text in (
-            *((formula.line, formula.text) for formula in page.formulas()),
-            *((fence.line, fence.text) for fence in page.fences),
-            *((image.line, image.target) for image in page.images),
-        )
-        if text.split() == wanted
-    ]

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-__all__ = ["comment", "compare", "main"]
+__all__ = ["comment", "compare"]
 
 # What a line may hold: a page, how many of its words are new, how many are gone.
 _LINE = re.compile(r"([A-Za-z0-9][\w./-]{0,99}) (\d{1,7}) (\d{1,7})", re.ASCII)
@@ -21,15 +21,7 @@ _MADE = ".ran, .published"
 
 
 def compare(before: Path, after: Path) -> Iterator[str]:
-    """Compare two built sites as a reader sees them, word by word.
-
-    Args:
-        before: The folder of the one.
-        after: The folder of the other.
-
-    Yields:
-        A line for each page that reads differently.
-    """
+    """Yield a line for each page of two built sites that reads differently."""
     pages = {
         page.relative_to(site)
         for site in (before, after)
@@ -47,9 +39,8 @@ def compare(before: Path, after: Path) -> Iterator[str]:
 def _words(page: Path) -> list[str]:
     from bs4 import BeautifulSoup
 
-    if not page.is_file():
-        return []
-    article = BeautifulSoup(page.read_text("utf-8"), "html.parser").article
+    text = page.read_text("utf-8") if page.is_file() else ""
+    article = BeautifulSoup(text, "html.parser").article
     if article is None:
         return []
     for made in article.select(_MADE):
@@ -60,7 +51,7 @@ def _words(page: Path) -> list[str]:
 
 
 def comment(lines: Iterable[str]) -> str:
-    """Write the comment, from lines that anyone may have written.
+    """Return the comment, from lines that anyone may have written.
 
     Raises:
         ValueError: If a line holds anything but a name and two numbers.
@@ -70,17 +61,15 @@ def comment(lines: Iterable[str]) -> str:
         found = _LINE.fullmatch(line)
         if not found:
             raise ValueError(f"not a page and two numbers: {line[:200]!r}")
-        page, added, removed = found.groups()
-        rows.append(f"| `{page}` | {added} | {removed} |\n")
+        rows.append("| `{}` | {} | {} |\n".format(*found.groups()))
     if not rows:
         return "No page reads differently.\n"
     head = "| page | words that are new | words that are gone |\n|---|---|---|\n"
     return f"These pages read differently:\n\n{head}{''.join(rows)}"
 
 
-def main(arguments: list[str]) -> None:
-    """Print what ``compare BEFORE AFTER`` or ``comment FILE`` finds."""
-    match arguments:
+if __name__ == "__main__":
+    match sys.argv[1:]:
         case ["compare", before, after]:
             print(*compare(Path(before), Path(after)), sep="\n")
         case ["comment", file]:
@@ -88,7 +77,3 @@ def main(arguments: list[str]) -> None:
             print(comment(line for line in lines if line), end="")
         case _:
             sys.exit("usage: changes.py compare BEFORE AFTER | comment FILE")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -16,8 +16,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-__all__ = ["main"]
-
 # For a model that trains in a moment.
 TINY = "--steps 2 --layers 1 --heads 2 --width 8 --context 8 --characters 9000"
 EXTRAS = {

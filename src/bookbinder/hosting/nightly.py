@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["found_in", "main", "report"]
+__all__ = ["found_in", "report"]
 
 # What is said of a page, how pytest names a test, and the table of make elsewhere.
 _FOUND = re.compile(
@@ -35,19 +35,14 @@ def report(logs: dict[str, str], run: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def main(folder: str) -> None:
-    """Open the issue for the logs in a folder."""
-    logs = {file.stem: file.read_text("utf-8") for file in Path(folder).glob("*.log")}
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    logs = {file.stem: file.read_text("utf-8") for file in folder.glob("*.log")}
     title = f"The night's tests: {', '.join(sorted(logs)) or 'no log'}"
     search = ["gh", "issue", "list", "--state", "open", "--json", "number,title"]
     search += ["--jq", f'.[] | select(.title == "{title}") | .number']
     there = subprocess.check_output(search, text=True).split()
     command = ["comment", there[0]] if there else ["create", "--title", title]
+    command = ["gh", "issue", *command, "--body-file", "-"]
     text = report(logs, os.environ["RUN_URL"])
-    subprocess.run(
-        ["gh", "issue", *command, "--body-file", "-"], input=text, text=True, check=True
-    )
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+    subprocess.run(command, input=text, text=True, check=True)

@@ -49,27 +49,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Build the wheel and the archive of the sources, install the wheel, and try it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tag", help="a tag that has to name the version")
-    parser.add_argument("--out", type=Path, default=ROOT / "dist")
     options = parser.parse_args(arguments)
     if options.tag and options.tag != f"v{__version__}":
         sys.exit(f"the tag is {options.tag}, the version {__version__}")
-    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", options.out]
-    subprocess.run([*build, ROOT], check=True, stdout=subprocess.DEVNULL)
-    (wheel,) = options.out.glob(f"*-{__version__}-*.whl")
+    out = ROOT / "dist"
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT]
+    subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
+    (wheel,) = out.glob(f"*-{__version__}-*.whl")
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         python = Path(folder, "bin", "python")
-        for wanted, missing in (
-            (wheel, "plots jax bpe"),
-            (f"{wheel}[plots]", "jax bpe"),
-        ):
-            install = [python, "-m", "pip", "install", "--quiet", wanted]
+        for extra, missing in (("", "plots jax bpe"), ("[plots]", "jax bpe")):
+            install = [python, "-m", "pip", "install", "--quiet", f"{wheel}{extra}"]
             subprocess.run(install, check=True)
             told = take_first_steps([python, "-I"])
             if not told.endswith(f"{__version__} without {missing}"):
-                sys.exit(f"{wanted} misses something else: {told}")
+                sys.exit(f"{wheel}{extra} misses something else: {told}")
             print(told)
-        command = Path(folder, "bin", "tested-transformer")
+        command = python.with_name("tested-transformer")
         subprocess.run([command, "--version"], check=True)
 
 

@@ -32,8 +32,8 @@ def compare_figures(page: Page, drawn: dict[str, str], root: Path) -> list[Probl
     """Hold the pictures that a page shows against those that its blocks drew."""
     problems: list[Problem] = []
     folder = figures_folder(page, root)
-    lines = {PurePosixPath(image.target).name: image.line for image in page.images}
-    for name, line in lines.items():
+    shown = {PurePosixPath(image.target).name: image.line for image in page.images}
+    for name, line in shown.items():
         file = folder / name
         if name not in drawn:
             reason = f"no block of this page draws {name}"
@@ -44,12 +44,11 @@ def compare_figures(page: Page, drawn: dict[str, str], root: Path) -> list[Probl
         else:
             continue
         problems.append(Problem(page.path, line, reason))
-    for name in drawn.keys() - lines.keys():
+    for name in drawn.keys() - shown.keys():
         line = next((b.line for b in page.blocks if name in b.code), 1)
         reason = f"a block draws {name}, but the page does not show it"
         problems.append(Problem(page.path, line, reason))
-    kept = {file.name for file in folder.glob("*")} if folder.is_dir() else set[str]()
-    for name in kept - lines.keys():
+    for name in {file.name for file in folder.glob("*")} - shown.keys():
         reason = f"{name} is kept, but the page does not show it: delete it"
         problems.append(Problem(page.path, 1, reason))
     return problems

@@ -11,6 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -27,16 +28,13 @@ def recorded_scripts(idle: Idle) -> Generator[None]:
     Args:
         idle: What no run has reached so far; it is brought up to date at the end.
     """
-    before = os.environ.get("NODE_V8_COVERAGE")
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["NODE_V8_COVERAGE"] = folder
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        patch.dict(os.environ, NODE_V8_COVERAGE=folder),
+    ):
         try:
             yield
         finally:
-            if before is None:
-                os.environ.pop("NODE_V8_COVERAGE", None)
-            else:
-                os.environ["NODE_V8_COVERAGE"] = before
             for report in sorted(Path(folder).glob("*.json")):
                 for script in json.loads(report.read_text("utf-8"))["result"]:
                     url = urlsplit(script["url"])

@@ -1,22 +1,22 @@
 """Diagrams are drawn once, kept by what they say, and read back without a browser."""
 
 import re
-from collections.abc import Generator
+import runpy
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup
-from markdown import Markdown
-from playwright.sync_api import Browser
 
 from bookbinder.browser.chromium import HOW_TO_GET
 from bookbinder.drawing import __main__ as command
 from bookbinder.drawing import diagrams
-from bookbinder.drawing.diagrams import drawing, format_diagram
+from bookbinder.drawing.diagrams import drawing
 from bookbinder.drawing.undrawn import UndrawnError
 from bookbinder.writing import write_whole
 
+Render = Callable[[str], BeautifulSoup]
 FLOW = """flowchart LR
 accTitle: A flow
 accDescr: A goes to B.
@@ -30,64 +30,44 @@ DRAWN = (
 PAGE = Path("docs/chapters/page.md")
 
 
-@pytest.fixture(autouse=True)
-def _book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("BOOKBINDER_PREVIEW", raising=False)
+def fences(*sources: str) -> str:
+    return "One.\n\n" + "\n".join(f"```mermaid\n{each}\n```\n" for each in sources)
 
 
-def write(*sources: str) -> str:
-    text = "One.\n\n" + "\n".join(f"```mermaid\n{source}\n```\n" for source in sources)
-    write_whole(PAGE, text)
-    return text
-
-
-def rendered(*sources: str) -> BeautifulSoup:
-    fence = {"name": "mermaid", "class": "mermaid", "format": format_diagram}
-    markdown = Markdown(
-        extensions=["pymdownx.superfences"],
-        extension_configs={"pymdownx.superfences": {"custom_fences": [fence]}},
-    )
-    return BeautifulSoup(markdown.convert(write(*sources)), "html.parser")
-
-
-def test_drawn_diagrams_are_put_into_the_page_with_ids_of_their_own() -> None:
+def test_drawn_diagrams_are_put_into_the_page_with_ids_of_their_own(
+    rendered: Render,
+) -> None:
     write_whole(drawing(FLOW), DRAWN)
     write_whole(drawing(OTHER), DRAWN)
-    page = rendered(FLOW, OTHER, FLOW)
-    assert len(page.select("figure.diagram[data-search-exclude] > svg")) == 3
+    page = rendered(fences(FLOW, OTHER, FLOW))
+    drawn = page.select("figure.diagram[data-search-exclude] > svg")
+    assert len(drawn) == 3
     assert "mermaid" not in str(page)
-    ids = [str(element["id"]) for element in page.select("[id]")]
-    assert len(ids) == len(set(ids)) == 6
-    for svg in page.find_all("svg"):
-        title, marker, path = svg.find("title"), svg.find("marker"), svg.find("path")
-        assert title
-        assert marker
-        assert path
-        assert svg["aria-labelledby"] == title["id"]
-        assert path["marker-end"] == f"url(#{marker['id']})"
+    assert len({str(element["id"]) for element in page.select("[id]")}) == 6
+    for svg in drawn:
+        assert svg.select_one(f"#{svg['aria-labelledby']}")
+        (path,) = svg("path")
+        assert svg.select_one(str(path["marker-end"])[4:-1])
 
 
-def test_a_changed_diagram_is_an_undrawn_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_diagram_is_an_undrawn_one(
+    rendered: Render, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_whole(drawing(FLOW), DRAWN)
     assert drawing(f"\n{FLOW}\n".replace("rand", "zeros")) == drawing(FLOW)
-    assert drawing(OTHER) != drawing(FLOW)
-    with pytest.raises(UndrawnError) as caught:
-        rendered(FLOW, OTHER)
-    assert str(caught.value) == f"{PAGE}:11: diagram not drawn: run make diagrams"
+    with pytest.raises(UndrawnError, match="diagram not drawn: run make diagrams"):
+        rendered(fences(FLOW, OTHER))
     monkeypatch.setenv("BOOKBINDER_PREVIEW", "1")
-    left = rendered(FLOW, OTHER).select_one("div.mermaid[data-undrawn]")
-    assert left
-    assert left.get_text() == OTHER
+    left = rendered(fences(FLOW, OTHER)).select("div.mermaid[data-undrawn]")
+    assert [each.get_text() for each in left] == [OTHER]
 
 
 def test_another_way_of_drawing_is_another_drawing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = drawing(FLOW)
-    script = tmp_path / "drawing.js"
-    script.write_text("another", encoding="utf-8")
-    monkeypatch.setattr(diagrams, "DRAWING_SCRIPT", script)
+    write_whole(tmp_path / "drawing.js", "another")
+    monkeypatch.setattr(diagrams, "DRAWING_SCRIPT", tmp_path / "drawing.js")
     monkeypatch.setattr(diagrams, "_how_drawn", diagrams._how_drawn.__wrapped__)
     assert drawing(FLOW) != before
 
@@ -101,37 +81,39 @@ def test_another_way_of_drawing_is_another_drawing(
     ],
 )
 def test_a_diagram_is_a_flowchart_and_says_what_it_shows(
-    right: str, wrong: str, reason: str, monkeypatch: pytest.MonkeyPatch
+    right: str,
+    wrong: str,
+    reason: str,
+    rendered: Render,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slip = re.sub(right, wrong, FLOW)
-    with pytest.raises(UndrawnError, match=rf"page\.md:3: diagram {reason}"):
-        rendered(slip)
+    with pytest.raises(UndrawnError, match=f"diagram {reason}"):
+        rendered(fences(slip))
     monkeypatch.setenv("BOOKBINDER_PREVIEW", "1")
-    box = rendered(slip).select_one("div.book-error")
-    assert box
+    (box,) = rendered(fences(slip)).select("div.book-error")
     assert reason in box.get_text()
     assert str(box["data-source"]).strip() == slip
 
 
 def test_what_is_new_is_drawn_and_what_is_left_over_deleted(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     @contextmanager
     def chromium() -> Generator[None]:
         yield
 
-    def drawing_by(_: Browser) -> command.Draw:
-        def draw(source: str) -> str:
-            if source.strip() == OTHER:
-                return DRAWN
-            raise command.DrawingError("cannot be drawn")
+    def draw(source: str) -> str:
+        if source.strip() == OTHER:
+            return DRAWN
+        raise command.DrawingError("cannot be drawn")
 
-        return draw
-
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(command, "chromium", chromium)
-    monkeypatch.setattr(command, "drawing_by", drawing_by)
-    broken = f"{FLOW} -->"
-    write(FLOW, OTHER, broken, OTHER)
+    monkeypatch.setattr(command, "drawing_by", lambda _: draw)
+    write_whole(PAGE, fences(FLOW, OTHER, f"{FLOW} -->", OTHER))
     write_whole(drawing(FLOW), DRAWN)
     write_whole(drawing("left over"), DRAWN)
     assert command.main() == 1
@@ -141,19 +123,19 @@ def test_what_is_new_is_drawn_and_what_is_left_over_deleted(
         f"deleted {drawing('left over')}: no page has it",
     ]
     assert drawing(OTHER).read_text("utf-8") == DRAWN
-    write(FLOW, OTHER)
+    write_whole(PAGE, fences(FLOW, OTHER))
     assert command.new_and_old() == ({}, [])
     assert command.main() == 0
 
 
 def test_without_a_browser_the_line_says_how_to_get_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CHROMIUM", "/nowhere/chromium")
-    write(FLOW)
-    assert command.main() == 1
-    said = capsys.readouterr().err.strip()
-    assert said == f"{HOW_TO_GET}; or leave it to the pull request's check"
+    write_whole(PAGE, fences(FLOW))
+    with pytest.raises(SystemExit, match=f"{HOW_TO_GET}; or leave it to the pull req"):
+        runpy.run_path(str(command.__file__), run_name="__main__")
 
 
 def test_the_diagrams_of_this_book_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 import pytest
 import yaml
 from bs4 import BeautifulSoup
-from markdown import Markdown
 
 from bookbinder.drawing.live import format_live
 from bookbinder.drawing.undrawn import UndrawnError
@@ -18,39 +17,23 @@ RIGHT = {
 
 
 def test_a_place_a_script_and_a_stylesheet() -> None:
-    html = format_live(yaml.safe_dump(RIGHT), "live", "", {}, Markdown())
-    page = BeautifulSoup(html, "html.parser")
-    section, script, style = page.section, page.script, page.link
-    assert section
-    assert script
-    assert style
-    assert section["data-live"] == "watch"
-    assert section["aria-label"] == 'A "GPT" at work'
-    assert section.get_text() == "1 < 2"
+    page = BeautifulSoup(format_live(yaml.safe_dump(RIGHT)), "html.parser")
+    assert page.select_one('section[data-live="watch"][aria-label*="GPT"]')
+    assert page.get_text() == "1 < 2"
     # From chapters/page/index.html to assets/.
-    assert script["type"] == "module"
-    assert script["src"] == "../../assets/js/gpt/watch.js"
-    assert style["href"] == "../../assets/css/watch.css"
+    assert page.select_one('script[type=module][src^="../../assets/js/gpt/watch."]')
+    assert page.select_one('link[href="../../assets/css/watch.css"]')
 
 
 @pytest.mark.parametrize(
-    ("source", "reason"),
-    [
-        ("a: [", "is not name: …, label: …, script: …, style: …, without: …"),
-        ("words", "is not name: …"),
-        (yaml.safe_dump({**RIGHT, "label": ""}), "is not name: …"),
-        (yaml.safe_dump({**RIGHT, "onclick": "x"}), "is not name: …"),
-        (
-            yaml.safe_dump({**RIGHT, "style": "../assets/css/gone.css"}),
-            "docs/assets/css/ has no file ../assets/css/gone.css",
-        ),
-        (
-            yaml.safe_dump({**RIGHT, "script": "../assets/css/watch.css"}),
-            "docs/assets/js/ has no file ../assets/css/watch.css",
-        ),
-    ],
+    "source", ["a: [", "words", "name: watch", yaml.safe_dump({**RIGHT, "label": None})]
 )
-def test_what_is_wrong_is_said(source: str, reason: str) -> None:
-    with pytest.raises(UndrawnError) as caught:
-        format_live(source, "live", "", {}, Markdown())
-    assert reason in str(caught.value)
+def test_what_lacks_an_entry_is_refused(source: str) -> None:
+    with pytest.raises(UndrawnError, match="is not name: …, label: …, script: …, "):
+        format_live(source)
+
+
+@pytest.mark.parametrize("path", ["gone.css", "../assets/js/gpt/watch.js"])
+def test_a_file_that_is_not_there_is_refused(path: str) -> None:
+    with pytest.raises(UndrawnError, match=f"docs/assets/css/ has no file {path}"):
+        format_live(yaml.safe_dump({**RIGHT, "style": path}))

