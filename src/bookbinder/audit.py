@@ -16,9 +16,6 @@ from bookbinder.numbers import number_problems
 from bookbinder.page import INERT_LANGUAGES, Page, Problem
 from bookbinder.rendering import Shown, render, shown_code
 
-# Nothing in the repository makes these, so nothing can check them.
-_FOREIGN = ("img", "iframe", "object", "embed", "video", "audio", "script", "style")
-
 # Words without which no picture is described.
 _ENOUGH = 8
 
@@ -68,7 +65,10 @@ def _audited(page: Page, root: Path) -> list[Problem]:
     shown = shown_code(html)
     problems += _compare_code(page, shown, expected_listings)
     problems += _images(page, html)
-    problems += _disguises(page, html)
+    for element in html.select("[hidden], div[style], details[style]"):
+        line = _find(page, element.get_text())
+        reason = "this is hidden or styled: a page shows things as they are"
+        problems.append(Problem(page.path, line, reason))
     problems += _leftovers(page, html)
     # Diagrams ask PyTorch, which is imported where it is first needed.
     from bookbinder.diagrams.passes import diagram_problems
@@ -168,32 +168,6 @@ def _images(page: Page, html: BeautifulSoup) -> list[Problem]:
     if not problems and shown < len(page.images):
         reason = "a picture is written here and not shown"
         problems.append(Problem(page.path, page.images[0].line, reason))
-    if not problems:
-        for element in html.find_all(_FOREIGN):
-            # A live fence takes scripts of this repository, and no others.
-            if element.name == "script" and element.find_previous(
-                "section", class_="live"
-            ):
-                continue
-            line = _find(page, f"<{element.name}")
-            reason = f"<{element.name}>: nothing in the repository made this"
-            problems.append(Problem(page.path, line, reason))
-    return problems
-
-
-def _disguises(page: Page, html: BeautifulSoup) -> list[Problem]:
-    """Refuse what a page hides from a reader, or shows as what it is not."""
-    problems: list[Problem] = []
-    for element in html.select("[hidden], [style]"):
-        # Columns of a table are aligned, and drawings are drawn, by styles.
-        drawn = element.name in ("td", "th", "svg") or any(
-            parent.name == "svg" or "arithmatex" in parent.get_attribute_list("class")
-            for parent in element.parents
-        )
-        if not drawn:
-            line = _find(page, element.get_text())
-            reason = "this is hidden or styled: a page shows things as they are"
-            problems.append(Problem(page.path, line, reason))
     return problems
 
 

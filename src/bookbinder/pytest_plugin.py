@@ -20,7 +20,7 @@ from pytest_codeblocks.main import CodeBlock
 from bookbinder.audit import audit
 from bookbinder.evidence import Evidence, evidence_problems
 from bookbinder.outputs import compare
-from bookbinder.page import Chain, Page, Problem, load_page
+from bookbinder.page import Chain, Page, load_page
 from bookbinder.publishing.records import (
     foundations,
     make_record,
@@ -119,20 +119,26 @@ class PageFile(pytest.File):
         if _standing_on not in stash:
             # Before anything runs: what changes meanwhile was not what ran.
             stash[_standing_on] = foundations(self.config.rootpath)
-        yield AuditItem.from_parent(self, name="audit")
-        yield EvidenceItem.from_parent(self, name="evidence")
+        yield PageItem.from_parent(self, name="audit")
+        yield PageItem.from_parent(self, name="evidence")
 
 
 class PageItem(pytest.Item):
-    """A test of a whole page, which fails with all its problems at once."""
+    """A test of a whole page, which fails with all its problems at once.
 
-    def problems(self) -> list[Problem]:
-        """Return what is wrong."""
-        raise NotImplementedError
+    The audit asks that all that is shown is known, and the evidence what the blocks
+    left behind; it runs those that were not selected.
+    """
 
     def runtest(self) -> None:
         """Fail if there is any problem."""
-        problems = self.problems()
+        root = self.config.rootpath
+        page = load_page(self.path, root)
+        problems = (
+            audit(page, root)
+            if self.name == "audit"
+            else evidence_problems(_evidence_of(self, page))
+        )
         if problems:
             raise PageError("\n".join(map(str, problems)))
 
@@ -147,24 +153,6 @@ class PageItem(pytest.Item):
         return self.path, 0, f"{self.path.name}: {self.name}"
 
 
-class AuditItem(PageItem):
-    """Everything shown is run, compared, or out of src."""
-
-    def problems(self) -> list[Problem]:
-        """Audit the page."""
-        root = self.config.rootpath
-        return audit(load_page(self.path, root), root)
-
-
-class EvidenceItem(PageItem):
-    """Everything listed was executed, everything pictured was drawn."""
-
-    def problems(self) -> list[Problem]:
-        """Ask what the blocks left behind; run those that were not selected."""
-        page = load_page(self.path, self.config.rootpath)
-        return evidence_problems(_evidence_of(self, page))
-
-
 def _evidence_of(item: pytest.Item, page: Page) -> Evidence:
     """Return what the blocks of a page have done so far in this test run."""
     known = item.config.stash[_evidence]
@@ -173,21 +161,14 @@ def _evidence_of(item: pytest.Item, page: Page) -> Evidence:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the audit of a page before its blocks, and the evidence behind them."""
-    first: dict[Path, int] = {}
-    last: dict[Path, int] = {}
-    for index, item in enumerate(items):
-        first.setdefault(item.path, index)
-        last[item.path] = index
+    paths = dict.fromkeys(item.path for item in items)
+    files = {path: number for number, path in enumerate(paths)}
 
-    def place(indexed: tuple[int, pytest.Item]) -> float:
-        index, item = indexed
-        if isinstance(item, AuditItem):
-            return first[item.path] - 0.5
-        if isinstance(item, EvidenceItem):
-            return last[item.path] + 0.5
-        return index
+    def place(item: pytest.Item) -> tuple[int, int]:
+        of_page = isinstance(item, PageItem)
+        return files[item.path], of_page and (-1 if item.name == "audit" else 1)
 
-    items[:] = [item for _, item in sorted(enumerate(items), key=place)]
+    items.sort(key=place)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -231,7 +212,7 @@ def pytest_runtest_makereport(
         record_file(root, page.path).unlink(missing_ok=True)
     elif call.when == "call":
         names.add(item.name)
-        if isinstance(item, EvidenceItem):
+        if of_a_page and item.name == "evidence":
             page = load_page(item.path, root)
             if {"audit", *(f"line {chain.line}" for chain in page.chains)} <= names:
                 first = _evidence_of(item, page).lines
