@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from bookbinder.listings import ListingError, find_section, never_executed
+from bookbinder.listings import (
+    ListingError,
+    find_section,
+    idle_statements,
+    never_executed,
+)
 from bookbinder.running.lines import recorded_lines
 
 SOURCE = '''\
@@ -90,10 +95,19 @@ def run(root: Path, *calls: str) -> list[int]:
 
 
 def test_importing_executes_nothing_inside_functions(root: Path):
-    assert run(root) == [12, 13, 16, 17, 18, 23, 25]
+    inside = [12, 13, 16, 17, 18, 23, 25]
+    assert run(root) == inside
+    section = find_section(root, "src/module.py", "outer")
+    assert never_executed(section, set()) == inside
 
 
 def test_each_branch_counts_by_itself(root: Path):
     assert run(root, "clip(1)") == [13]
     assert run(root, "clip(9)") == [16, 17, 18, 23, 25]
     assert run(root, "clip(1)", "clip(9)") == []
+
+
+def test_a_statement_has_run_where_any_of_its_lines_has():
+    executed = {("a.py", 2)}
+    code = "call(\n    1,\n)\nnever()\n"
+    assert idle_statements(code, "a.py", executed, everywhere=True) == [4]

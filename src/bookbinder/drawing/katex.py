@@ -3,7 +3,6 @@
 import atexit
 import json
 import subprocess
-import sys
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -21,8 +20,7 @@ class FormulaError(ValueError):
 
 def node() -> Path:
     """Return the Node that came into this environment with a Python package."""
-    folder = Path(ROOT_DIR)
-    return folder / "node.exe" if sys.platform == "win32" else folder / "bin" / "node"
+    return Path(ROOT_DIR, "bin", "node")
 
 
 @lru_cache(maxsize=4096)

@@ -119,10 +119,8 @@ def nothing_left_behind() -> Generator[None]:
         LeftBehindError: If there is anything; the message names it.
     """
     before = [(owner, dict(vars(owner))) for owner in _owners()]
-    failed = True
     try:
         yield
-        failed = False
     finally:
         changed: list[str] = []
         for owner, held in before:
@@ -133,7 +131,7 @@ def nothing_left_behind() -> Generator[None]:
                 if not _is_torchs_own(name, now.get(name)):
                     changed.append(f"{_path_of(owner)}.{name}")
                     setattr(owner, name, value)
-    if changed and not failed:
+    if changed:
         raise LeftBehindError(
             f"this leaves {', '.join(changed)} replaced for every block after it: put "
             "back what you patch"
