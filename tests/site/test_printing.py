@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from bookbinder.page import read_page
 from bookbinder.publishing.book import Book, Leaf
 from bookbinder.publishing.printing import print_book
-from bookbinder.page import read_page
 
 PAGE = """<!doctype html><html lang="en"><head></head><body><nav>not this</nav>
 <article><h1 id="top">{title}</h1><p><a href="{link}">on</a></p></article>
