@@ -1,8 +1,5 @@
 """Every way to write attention is measured, and the file holds them all."""
 
-import json
-from pathlib import Path
-
 import pytest
 from benchmarks.implementations import (
     NAMES,
@@ -11,8 +8,7 @@ from benchmarks.implementations import (
     measure_implementations,
     question,
 )
-
-FILE = Path(__file__).parents[2] / "benchmarks" / "results" / "implementations.json"
+from benchmarks.stamp import read_record
 
 
 def test_what_is_asked_is_what_all_can_answer() -> None:
@@ -40,8 +36,7 @@ def test_all_take_turns_at_each_size() -> None:
 
 
 def test_the_file_holds_what_the_program_measures() -> None:
-    report = json.loads(FILE.read_text("utf-8"))
-    assert (report["kind"], report["quick"]) == ("implementations", False)
+    report = read_record("implementations")
     for label, size in SIZES.items():
         found = report["results"][label]
         assert found["size"] == vars(size)

@@ -1,15 +1,12 @@
 """What the file on masks says of the libraries at hand, asked again."""
 
-import json
-from pathlib import Path
-
 import pytest
 from benchmarks.mask_questions import EMPTY_ATTEND, QUESTIONS, answer, row
 from benchmarks.masks import installed_rows
 from benchmarks.masks_elsewhere import have
+from benchmarks.stamp import read_record
 
-FILE = Path(__file__).parents[2] / "benchmarks" / "results" / "masks.json"
-REPORT = json.loads(FILE.read_text("utf-8"))
+REPORT = read_record("masks")
 
 
 @pytest.mark.usefixtures("as_a_caller")

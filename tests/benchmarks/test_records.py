@@ -1,0 +1,57 @@
+"""Records say where, when, with what and by which code they were made."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from benchmarks import stamp as stamps
+from benchmarks.__main__ import KINDS
+from benchmarks.printing import lines, outdated_lines
+from benchmarks.stamp import RESULTS, changed_modules, read_record, shown_command, stamp
+
+MEASURED = [kind for kind in KINDS if (RESULTS / f"{kind}.json").is_file()]
+
+
+@pytest.mark.parametrize("kind", MEASURED)
+def test_a_record_is_stamped(kind: str) -> None:
+    record = read_record(kind)
+    assert (record["kind"], record["quick"]) == (kind, False)
+    made = record["stamp"]
+    assert made["command"].startswith(f"python -m benchmarks {kind}")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", made["date"])
+    assert {"cpu", "instructions", "threads", "python", "torch"} <= made.keys()
+    assert any(name.startswith("src/tested_transformer/") for name in made["modules"])
+    assert "\n".join(lines(record)).startswith(f"{kind}: {made['date']}")
+
+
+def test_a_stamp_names_the_modules_that_were_imported() -> None:
+    made = stamp(["text", "--out", "/a/b.json"], threads=3, peers={"minGPT": "1"})
+    assert json.loads(json.dumps(made)) == made
+    assert made["command"] == "python -m benchmarks text --out PATH"
+    assert made["modules"]["src/tested_transformer/attention.py"].startswith("sha256:")
+    assert changed_modules({"stamp": made}) == []
+
+
+def test_a_command_is_shown_without_paths() -> None:
+    arguments = ["loss", "--out=/a/b.json", "--mingpt", "../c", "--threads", "2"]
+    shown = "python -m benchmarks loss --out=PATH --mingpt PATH --threads 2"
+    assert shown_command(arguments) == shown
+
+
+def test_a_changed_module_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("kept", "edited"):
+        (tmp_path / name).write_text("1")
+    monkeypatch.setattr(stamps, "ROOT", tmp_path)
+    modules = {
+        name: stamps.fingerprint(tmp_path / "kept")
+        for name in ("kept", "edited", "gone")
+    }
+    record = {"stamp": {"date": "2026-11-21T00:00:00", "modules": modules}}
+    stamps.write_record(tmp_path / "loss.json", record)
+    assert changed_modules(record) == ["gone"]
+    (tmp_path / "edited").write_text("2")
+    (told,) = outdated_lines(tmp_path)
+    assert told.endswith("2 of 3 modules have changed: edited, gone")

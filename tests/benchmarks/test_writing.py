@@ -1,0 +1,12 @@
+"""The small models of the chapter on training: what leaks is told, and texts differ."""
+
+from benchmarks.writing import measure_writing
+
+
+def test_only_the_leaky_model_has_a_gap() -> None:
+    found = measure_writing(seeds=(3,), quick=True)
+    gaps = {name: run["gap"] for name, (run,) in found["losses"].items()}
+    assert max(gaps["plain"], gaps["fast"]) < 1e-4 < 0.01 < gaps["leaky"]
+    before, after = found["written"]
+    assert before["loss"] > after["loss"]
+    assert before["text"] != after["text"]
