@@ -12,6 +12,9 @@ import pytest
 # than one only wait for each other. The processes that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Each night all is tested; on a change, what is likely to notice it.
+NIGHTLY = bool(os.environ.get("BOOK_NIGHTLY"))
+
 # A machine may be busy, and a test that fails must fail again: no deadline, no chance.
 hypothesis.settings.register_profile("book", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("book")
@@ -20,7 +23,11 @@ hypothesis.settings.load_profile("book")
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Let several workers begin with what takes long, so that none idles at the end."""
+    """Leave out what runs each night; let several workers begin with what takes long."""
+    if not NIGHTLY:
+        tonight = [item for item in items if item.get_closest_marker("nightly")]
+        items[:] = [item for item in items if item not in tonight]
+        config.hook.pytest_deselected(items=tonight)
     if not hasattr(config, "workerinput"):
         return
     marks = ("browser", "slow")

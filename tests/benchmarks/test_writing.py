@@ -1,8 +1,11 @@
 """The small models of the chapter on training: what leaks is told, and texts differ."""
 
+import pytest
+
 from benchmarks.writing import measure_writing
 
 
+@pytest.mark.nightly
 def test_only_the_leaky_model_has_a_gap() -> None:
     found = measure_writing(seeds=(3,), quick=True)
     gaps = {name: run["gap"] for name, (run,) in found["losses"].items()}

@@ -17,6 +17,7 @@ def test_machine():
 """
 
 
+@pytest.mark.nightly
 def test_each_setting_reaches_the_tests_and_what_fails_is_told(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,7 +31,7 @@ A_FEW = [
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run what asks for an ``opened_page`` on a few pages, or on all of the book."""
     if "opened_page" in metafunc.fixturenames:
-        pages = PAGES if os.environ.get("BOOK_ALL_PAGES") else A_FEW
+        pages = PAGES if os.environ.get("BOOK_NIGHTLY") else A_FEW
         metafunc.parametrize("opened_page", pages)
 
 

@@ -22,7 +22,7 @@ from bookbinder.publishing.publish import publish
 
 pytestmark = pytest.mark.slow
 
-ALL = bool(os.environ.get("BOOK_ALL_PAGES"))
+ALL = bool(os.environ.get("BOOK_NIGHTLY"))
 A_FEW = [
     "index.md",
     "glossary.md",

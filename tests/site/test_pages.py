@@ -33,7 +33,7 @@ OF_LOOKS = ["color-contrast", "link-in-text-block", "target-size"]
 PHONE = 375
 View = tuple[int, Literal["light", "dark"]]
 VIEWS: list[View] = [(PHONE, "dark"), (1440, "light")]
-if ALL := bool(os.environ.get("BOOK_ALL_PAGES")):
+if ALL := bool(os.environ.get("BOOK_NIGHTLY")):
     VIEWS += [(PHONE, "light"), (1440, "dark")]
 # KiB and requests, gzipped, when a page is first opened; 35 and 17 KiB are the theme's
 # own script and style.

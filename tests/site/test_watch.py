@@ -99,9 +99,7 @@ def live(page: Page, address: str) -> Page:
 
 
 # Both are read by one engine: the larger one each night.
-@pytest.mark.parametrize(
-    "name", NAMES if os.environ.get("BOOK_ALL_PAGES") else NAMES[:1]
-)
+@pytest.mark.parametrize("name", NAMES if os.environ.get("BOOK_NIGHTLY") else NAMES[:1])
 def test_it_reads_and_writes_as_pytorch_does(
     name: str, page: Page, address: str
 ) -> None:

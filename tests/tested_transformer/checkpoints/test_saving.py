@@ -194,7 +194,7 @@ def test_what_may_fill_the_disk_is_removed_before_more_is_written(
     assert steps[:2] == ["remove model.unfinished", "sync model.unfinished"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_killed_at_any_line_leaves_the_one_or_the_other(tmp_path: Path) -> None:
     """SIGKILL before each line of saving, one process after the other."""
     found = in_a_process_that_kills("at_each_line", tmp_path)
