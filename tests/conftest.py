@@ -23,7 +23,7 @@ hypothesis.settings.load_profile("book")
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Leave out what runs each night; let several workers begin with what takes long."""
+    """Leave out what runs each night, and let workers begin with what takes long."""
     if not NIGHTLY:
         tonight = [item for item in items if item.get_closest_marker("nightly")]
         items[:] = [item for item in items if item not in tonight]

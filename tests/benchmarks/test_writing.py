@@ -1,7 +1,6 @@
-"""The small models of the chapter on training: what leaks is told, and texts differ."""
+"""The small models of the chapter on training: leaks are told, and texts differ."""
 
 import pytest
-
 from benchmarks.writing import measure_writing
 
 
