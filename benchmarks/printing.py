@@ -19,7 +19,8 @@ def outdated_lines(folder: Path = RESULTS) -> Iterator[str]:
             yield f"{made}  does not name its modules"
             continue
         changed, total = changed_modules(record), len(stamp["modules"])
-        told = f"{len(changed)} of {total} modules have changed: {', '.join(changed)}"
+        names = ", ".join(changed[:3]) + (", ..." if len(changed) > 3 else "")
+        told = f"{len(changed)} of {total} modules have changed: {names}"
         yield f"{made}  {told if changed else 'up to date'}"
 
 

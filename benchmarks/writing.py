@@ -47,9 +47,9 @@ def measure_writing(
         seeds: Of weights and batches.
         quick: Only try this program out.
     """
-    if quick:
-        seeds = seeds[:1]
-    corpus = load_corpus("grammar", num_characters=200_000)
+    seeds = seeds[:1] if quick else seeds
+    short, long = (20_000, 20_000) if quick else (200_000, 1_000_000)
+    corpus = load_corpus("grammar", num_characters=short)
     recipes = {
         "plain": Recipe.plain(steps=110, lr=3e-3, warmup=11, precision="fp32"),
         "fast": Recipe.fast(steps=110, precision="fp32"),
@@ -59,7 +59,8 @@ def measure_writing(
         name: [_losses(name, corpus, recipe, seed, quick=quick) for seed in seeds]
         for name, recipe in recipes.items()
     }
-    return {"losses": losses, "written": _written(load_corpus("grammar"), quick=quick)}
+    corpus = load_corpus("grammar", num_characters=long)
+    return {"losses": losses, "written": _written(corpus, quick=quick)}
 
 
 def _losses(

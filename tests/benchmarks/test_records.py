@@ -10,6 +10,8 @@ from benchmarks.__main__ import KINDS
 from benchmarks.printing import lines, outdated_lines
 from benchmarks.stamp import RESULTS, changed_modules, read_record, shown_command, stamp
 
+import tested_transformer
+
 MEASURED = [kind for kind in KINDS if (RESULTS / f"{kind}.json").is_file()]
 
 
@@ -29,7 +31,8 @@ def test_a_stamp_names_the_modules_that_were_imported() -> None:
     made = stamp(["text", "--out", "/a/b.json"], threads=3, peers={"minGPT": "1"})
     assert json.loads(json.dumps(made)) == made
     assert made["command"] == "python -m benchmarks text --out PATH"
-    assert made["modules"]["src/tested_transformer/attention.py"].startswith("sha256:")
+    used = f"src/{tested_transformer.__name__}/attention.py"
+    assert made["modules"][used].startswith("sha256:")
     assert changed_modules({"stamp": made}) == []
 
 
