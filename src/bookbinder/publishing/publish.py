@@ -1,6 +1,6 @@
 """Add to a built site all that a reader takes away from it, in this order."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import markdown
@@ -46,14 +46,15 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
         leaf.source: fresh_record(root, leaf.page, standing_on) for leaf in book.leaves
     }
     parts = {leaf.source: list(passages(leaf.page, root)) for leaf in book.leaves}
-    table = _table(book, records)
     offers = [("as Markdown", INDEX), ("to read offline", ARCHIVE)]
     offers += [("to print", PDF)] if pdf else []
     # All of them before any is written: an error leaves the site as it was.
-    pages = [_page(leaf, book, site, records, table, offers) for leaf in book.leaves]
+    table = _table(book, records, lambda leaf: leaf.source)
+    pages = [_page(leaf, book, site, records, offers) for leaf in book.leaves]
     for leaf, html in zip(book.leaves, pages, strict=True):
         passed = parts[leaf.source]
-        write_whole(site / leaf.source, twin(passed).replace(PLACE, table))
+        text = twin(passed).replace(PLACE, table)
+        write_whole(site / leaf.source, text)
         if leaf.page.blocks:
             record = records[leaf.source]
             # What a run has verified is installed as it was then.
@@ -78,12 +79,14 @@ def _page(
     book: Book,
     site: Path,
     records: Records,
-    table: str,
     offers: list[tuple[str, str]],
 ) -> str:
     """Return the HTML of a page with all that is put into it."""
     before, end, after = leaf.file(site).read_text("utf-8").partition("</article>")
     if leaf.source == CHECKED:
+        table = _table(
+            book, records, lambda leaf: f"../{leaf.folder}".rstrip("/") + "/"
+        )
         made = markdown.markdown(table, extensions=["tables"])
         # In a frame, as the theme/ gives one to every table of a page.
         made = made.replace("<table>", '<div class="table"><table>')
@@ -97,14 +100,20 @@ def _page(
     return f"{html}{end}{foot(leaf, record, book, whole)}{after}"
 
 
-def _table(book: Book, records: Records) -> str:
-    """Return the records of a build as a table, for the page about checks."""
+def _table(book: Book, records: Records, way: Callable[[Leaf], str]) -> str:
+    """Return the records of a build as a table, for the page about checks.
+
+    Args:
+        book: The pages.
+        records: What was found of each.
+        way: Gives the link to a page: a twin leads to twins, and a page to pages.
+    """
     found = [record for record in records.values() if record]
     said = f"{len(found)} of {len(book.leaves)} pages are verified in this build."
     rows: list[str] = []
     for leaf in book.leaves:
         if leaf.page.blocks and (record := records[leaf.source]):
-            link = f"[{leaf.title}](../{leaf.folder})"
+            link = f"[{leaf.title}]({way(leaf)})"
             numbers = f"{record.blocks} | {record.outputs} | {record.lines}"
             rows.append(f"| {link} | {numbers} | {record.date} |")
     head = "| page | blocks run | outputs compared | source lines | verified |"
