@@ -48,7 +48,7 @@ def main(words: list[str]) -> int:
     """Run pytest under each setting, and print a table; return 1 if anything fails."""
     names = [word for word in words if word in SETTINGS] or [*SETTINGS]
     rest = [word for word in words if word not in SETTINGS]
-    if all(word.startswith("-") for word in rest):
+    if not any((ROOT / word.partition("::")[0]).exists() for word in rest):
         rest += PATHS
     # This module is a plugin, too: that of pytest_configure.
     command = [sys.executable, "-m", "pytest", "-p", "bookbinder.elsewhere", *rest]

@@ -1,4 +1,5 @@
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -33,5 +34,20 @@ def test_each_setting_reaches_the_tests_and_what_fails_is_told(
     assert "AssertionError: assert '4' != '4'" in told
 
 
-def test_the_paths_are_there() -> None:
+def test_options_alone_run_the_pages_and_what_trains(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert [path for path in PATHS if not (ROOT / path).is_dir()] == []
+    told: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        told.append(command)
+        return subprocess.CompletedProcess(command, 0, "1 passed")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert main(["seed", "-n", "logical"]) == 0
+    assert main(["seed", "-n", "2", "docs/index.md::audit"]) == 0
+    assert [command[5:] for command in told] == [
+        ["-n", "logical", *PATHS],
+        ["-n", "2", "docs/index.md::audit"],
+    ]
