@@ -28,9 +28,12 @@ _TEXT = (
 _LEFTOVERS = {
     "a fence": re.compile(r"```|~~~"),
     "a formula": re.compile(r"\$(?!\d)|\\\(|\\\[|\\[a-z]+\{"),
-    "a call-out or tab": re.compile(r"^///", re.MULTILINE),
+    # As others write them: !!! note, ??? note, > [!NOTE].
+    "a call-out or tab, /// note | Title": re.compile(
+        r"^(?:///|!!!|\?\?\?) |^\[!\w+\]", re.MULTILINE
+    ),
     "a link": re.compile(r"\]\(|\]\[(?!\d)"),
-    "a footnote": re.compile(r"\[\^"),
+    "a footnote, which this book has none of": re.compile(r"\[\^"),
     "an include": re.compile(r"--8<--"),
     "a comment": re.compile(r"<!--"),
     "a heading": re.compile(r"^#{1,6} ", re.MULTILINE),

@@ -1,4 +1,4 @@
-"""Resolve what a page names of this project: library, commands, make targets, files.
+"""Resolve what a page names of this project: library, commands, files, headings.
 
 Only what is plainly ours is asked for: a path that begins with ``tested_transformer``,
 the arguments of a function of the library, ``make`` and ``tested-transformer`` with
@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bookbinder.page import Page, Problem
+from bookbinder.page import Page, Problem, load_page
 
 __all__ = ["name_problems", "unresolved_command"]
 
@@ -41,6 +41,26 @@ def name_problems(page: Page, root: Path) -> Iterator[Problem]:
         reason = _unresolved(text, root)
         if reason:
             yield Problem(page.path, number, f"`{text}`: {reason}")
+    for link in page.links():
+        if page.path.startswith("docs/") and ":" not in link.target:
+            reason = _unresolved_link(link.target, page, root)
+            if reason:
+                yield Problem(page.path, link.line, f"{link.target}: {reason}")
+
+
+def _unresolved_link(target: str, page: Page, root: Path) -> str | None:
+    """Ask whether a link within the book leads to a page, and to a heading of it."""
+    path, _, anchor = target.partition("#")
+    file = (root / page.path).parent / path if path else root / page.path
+    if path and not file.exists():
+        near = get_close_matches(file.name, [f.name for f in file.parent.glob("*.md")])
+        return f"there is no such page{f': {near[0]}?' if near else ''}"
+    # The text of this page may be another than the file has.
+    other = load_page(file, root) if path else page
+    if not anchor or file.suffix != ".md" or file.parent.name == "reference":
+        return None
+    known = {*other.anchors()}
+    return None if anchor in known else f"no such heading{_near(anchor, known)}"
 
 
 def _unresolved(text: str, root: Path) -> str | None:
