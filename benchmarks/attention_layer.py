@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.measuring import in_turns, peak_memory, ratio, slope
-from tested_transformer import MultiHeadAttention, scaled_dot_product_attention
+from tested_transformer import MultiHeadAttention, attention_with_weights
 
 __all__ = ["attention_call", "measure_attention", "names"]
 
@@ -49,7 +49,7 @@ def attention_call(
         parameters: list[Tensor] = []
 
         def layer(x: Tensor) -> Tensor:
-            return scaled_dot_product_attention(*x, causal=True)[0]
+            return attention_with_weights(*x, causal=True)[0]
 
     else:
         x = torch.randn(batch, length, width, requires_grad=backward)

@@ -21,7 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from benchmarks.measuring import Times, peak_memory, slope
-from tested_transformer import scaled_dot_product_attention
+from tested_transformer import attention_with_weights
 
 __all__ = ["PATHS", "attend", "error_of", "inputs", "measure_scaling", "summary"]
 
@@ -35,7 +35,7 @@ SKIPPED = {("FlexAttention, compiled", 2048)}
 
 
 def _open(q: Tensor, k: Tensor, v: Tensor) -> Callable[[], object]:
-    return lambda: scaled_dot_product_attention(q, k, v)
+    return lambda: attention_with_weights(q, k, v)
 
 
 def _sdpa(backend: SDPBackend) -> Callable[..., Callable[[], object]]:
@@ -127,7 +127,7 @@ def error_of(path: str, length: int, given: object) -> float | None:
     if not isinstance(given, Tensor | tuple) or path.startswith("nn."):
         return None
     q, k, v = inputs(length).double()
-    exact, _ = scaled_dot_product_attention(q[..., :64, :], k, v)
+    exact, _ = attention_with_weights(q[..., :64, :], k, v)
     output = given[0] if isinstance(given, tuple) else given
     return (output[..., :64, :] - exact).abs().max().item()
 

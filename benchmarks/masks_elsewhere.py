@@ -21,9 +21,9 @@ from benchmarks.mask_questions import (
     row,
 )
 from tested_transformer import (
+    attention_with_weights,
     causal_mask,
     padding_mask,
-    scaled_dot_product_attention,
 )
 
 __all__ = ["conversions", "have", "other_rows"]
@@ -137,7 +137,7 @@ def conversions() -> dict[str, dict]:
     """Hand a mask of this library to those of the others that are installed."""
     mask = causal_mask(3) & padding_mask(torch.tensor([2, 3]))
     x = torch.arange(24.0).sin().view(2, 3, 4)
-    ours, _ = scaled_dot_product_attention(
+    ours, _ = attention_with_weights(
         torch.zeros(2, 1, 3, 4), x[:, None], x[:, None], mask=mask
     )
     found: dict[str, dict] = {}

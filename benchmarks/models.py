@@ -24,9 +24,19 @@ from tested_transformer.checkpoints import (
     ship_model,
 )
 from tested_transformer.cli import main as command
+from tested_transformer.data import (
+    Tokenizer,
+    agreements,
+    load_corpus,
+    name_target,
+    split,
+    subject_target,
+    tokenizer_from_dict,
+    write_stories,
+)
 from tested_transformer.generation import generate
 from tested_transformer.gpt import GPT
-from tested_transformer.heads import (
+from tested_transformer.interpret import (
     delimiter_target,
     first_token_target,
     head_scores,
@@ -36,16 +46,6 @@ from tested_transformer.heads import (
     repeated_tokens,
     same_token_target,
     uniform_score,
-)
-from tested_transformer.text import (
-    Tokenizer,
-    agreements,
-    load_corpus,
-    name_target,
-    split,
-    subject_target,
-    tokenizer_from_dict,
-    write_stories,
 )
 from tested_transformer.training import evaluate, honest_loss
 

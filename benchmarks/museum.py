@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from tested_transformer.checking import EXHIBITS, Steps, with_steps
 from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.museum import EXHIBITS, Steps, with_steps
 from tested_transformer.training import (
     Recipe,
     evaluate,

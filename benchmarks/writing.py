@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.ours import FAST
+from tested_transformer.data import CharTokenizer, Corpus, load_corpus, split
 from tested_transformer.generation import generate
 from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.text import CharTokenizer, Corpus, load_corpus, split
 from tested_transformer.training import Recipe, evaluate, train
 
 __all__ = ["OneTooFar", "measure_writing"]

@@ -1,37 +1,174 @@
 """Transformer attention in PyTorch, as The Tested Transformer teaches it.
 
-One module holds one idea; the book has a chapter for each of them.
+One module holds one idea; the book has a chapter for each of them. What most programs
+need can be taken from here; a module is imported when the first of its names is used.
 """
 
-from tested_transformer.attention import (
-    attention_scores,
-    attention_weights,
-    fused_attention,
-    scaled_dot_product_attention,
-)
-from tested_transformer.masks import (
-    causal_mask,
-    from_additive,
-    padding_mask,
-    sliding_window_mask,
-    to_additive,
-    token_mask,
-)
-from tested_transformer.multihead import MultiHeadAttention, merge_heads, split_heads
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from tested_transformer import _moved
+
+if TYPE_CHECKING:  # what an editor knows; below, what Python does
+    from tested_transformer.attention import (
+        attention_scores,
+        attention_weights,
+        attention_with_weights,
+        fused_attention,
+    )
+    from tested_transformer.cache import (
+        KVCache,
+    )
+    from tested_transformer.checking import (
+        assert_causal,
+        check_attention,
+    )
+    from tested_transformer.checkpoints import (
+        load_checkpoint,
+        load_gpt2,
+        save_checkpoint,
+    )
+    from tested_transformer.data import (
+        load_corpus,
+    )
+    from tested_transformer.encoder_decoder import (
+        EncoderDecoder,
+        EncoderDecoderConfig,
+    )
+    from tested_transformer.experts import (
+        MixtureOfExperts,
+    )
+    from tested_transformer.generation import (
+        generate,
+        stream,
+    )
+    from tested_transformer.gpt import (
+        GPT,
+        DecoderBlock,
+        GPTConfig,
+    )
+    from tested_transformer.interchange import (
+        from_torch,
+        to_torch,
+    )
+    from tested_transformer.interpret import (
+        record_heads,
+    )
+    from tested_transformer.layers import (
+        FeedForward,
+    )
+    from tested_transformer.masks import (
+        causal_mask,
+        from_additive,
+        padding_mask,
+        sliding_window_mask,
+        to_additive,
+        token_mask,
+    )
+    from tested_transformer.multihead import (
+        MultiHeadAttention,
+        merge_heads,
+        split_heads,
+    )
+    from tested_transformer.positions import (
+        alibi_bias,
+        rotary_table,
+        rotate,
+        sinusoidal_positions,
+    )
+    from tested_transformer.training import (
+        Recipe,
+        honest_loss,
+        train,
+    )
+
+__version__ = "0.2.0"
+
+# Where each name is at home.
+_HOMES = {
+    "attention": [
+        "attention_scores",
+        "attention_weights",
+        "attention_with_weights",
+        "fused_attention",
+    ],
+    "masks": [
+        "causal_mask",
+        "from_additive",
+        "padding_mask",
+        "sliding_window_mask",
+        "to_additive",
+        "token_mask",
+    ],
+    "positions": ["alibi_bias", "rotary_table", "rotate", "sinusoidal_positions"],
+    "cache": ["KVCache"],
+    "multihead": ["MultiHeadAttention", "merge_heads", "split_heads"],
+    "interchange": ["from_torch", "to_torch"],
+    "layers": ["FeedForward"],
+    "experts": ["MixtureOfExperts"],
+    "gpt": ["DecoderBlock", "GPT", "GPTConfig"],
+    "encoder_decoder": ["EncoderDecoder", "EncoderDecoderConfig"],
+    "data": ["load_corpus"],
+    "training": ["Recipe", "honest_loss", "train"],
+    "checkpoints": ["load_checkpoint", "load_gpt2", "save_checkpoint"],
+    "generation": ["generate", "stream"],
+    "interpret": ["record_heads"],
+    "checking": ["assert_causal", "check_attention"],
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
 __all__ = [
+    "GPT",
+    "DecoderBlock",
+    "EncoderDecoder",
+    "EncoderDecoderConfig",
+    "FeedForward",
+    "GPTConfig",
+    "KVCache",
+    "MixtureOfExperts",
     "MultiHeadAttention",
+    "Recipe",
+    "alibi_bias",
+    "assert_causal",
     "attention_scores",
     "attention_weights",
+    "attention_with_weights",
     "causal_mask",
+    "check_attention",
     "from_additive",
+    "from_torch",
     "fused_attention",
+    "generate",
+    "honest_loss",
+    "load_checkpoint",
+    "load_corpus",
+    "load_gpt2",
     "merge_heads",
     "padding_mask",
-    "scaled_dot_product_attention",
+    "record_heads",
+    "rotary_table",
+    "rotate",
+    "save_checkpoint",
+    "sinusoidal_positions",
     "sliding_window_mask",
     "split_heads",
+    "stream",
     "to_additive",
+    "to_torch",
     "token_mask",
+    "train",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import the module that a name is at home in."""
+    if name in _HOME_OF:
+        module = import_module(f"{__name__}.{_HOME_OF[name]}")
+        globals()[name] = getattr(module, name)
+        return globals()[name]
+    return _moved.find(__name__, name)
+
+
+def __dir__() -> list[str]:
+    """List what can be taken from here, imported or not."""
+    return sorted({*globals(), *__all__})

@@ -1,6 +1,6 @@
 """Scaled dot-product attention, in the open and fused.
 
-``scaled_dot_product_attention`` is written to be read: three lines, one for each
+``attention_with_weights`` is written to be read: three lines, one for each
 step. It is the reference that every faster path of this library is tested against.
 """
 
@@ -14,8 +14,8 @@ from tested_transformer.masks import causal_mask
 __all__ = [
     "attention_scores",
     "attention_weights",
+    "attention_with_weights",
     "fused_attention",
-    "scaled_dot_product_attention",
 ]
 
 
@@ -77,7 +77,7 @@ def attention_weights(
 
 
 # --8<-- [start:attention]
-def scaled_dot_product_attention(
+def attention_with_weights(
     q: Float[Tensor, "*batch T d_k"],
     k: Float[Tensor, "*batch S d_k"],
     v: Float[Tensor, "*batch S d_v"],
@@ -134,7 +134,7 @@ def fused_attention(
     score_bias: Float[Tensor, "..."] | None = None,
     dropout_p: float = 0.0,
 ) -> Float[Tensor, "*batch T d_v"]:
-    """Give the output of ``scaled_dot_product_attention`` without its weights.
+    """Give the output of ``attention_with_weights`` without its weights.
 
     PyTorch's fused kernels do without the (T, S) table of weights, which saves time
     and, where no mask of that shape is needed, memory. Arguments and errors are those
@@ -178,6 +178,13 @@ def fused_attention(
 
 
 # --8<-- [end:fused]
+
+
+def __getattr__(name: str) -> object:
+    # Until the release after next, for the name that attention_with_weights had.
+    from tested_transformer._moved import find
+
+    return find(__name__, name)
 
 
 def _with_causal(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from tested_transformer.attention import fused_attention, scaled_dot_product_attention
+from tested_transformer.attention import attention_with_weights, fused_attention
 from tested_transformer.cache import LayerCache
 from tested_transformer.positions import rotate
 
@@ -161,7 +161,7 @@ class MultiHeadAttention(nn.Module):
         }
         if self.fused and not return_weights:
             return self.o_proj(merge_heads(fused_attention(q, k, v, **how)))
-        heads, weights = scaled_dot_product_attention(q, k, v, **how)
+        heads, weights = attention_with_weights(q, k, v, **how)
         output = self.o_proj(merge_heads(heads))
         return (output, weights) if return_weights else output
 

@@ -21,24 +21,26 @@ from torch.distributions import Categorical
 from torch.utils.flop_counter import FlopCounterMode
 
 from tested_transformer import (
-    blocks,
     encoder_decoder,
     generation,
     gpt,
-    heads,
     interchange,
+    interpret,
     masks,
-    microgpt,
     positions,
     training,
 )
 from tested_transformer.attention import (
     attention_scores,
     attention_weights,
+    attention_with_weights as attention,
     fused_attention,
 )
-from tested_transformer.attention import scaled_dot_product_attention as attention
+from tested_transformer.book import microgpt
 from tested_transformer.cache import KVCache, LayerCache
+from tested_transformer.experts import MixtureOfExperts, count_parameters
+from tested_transformer.gpt import DecoderBlock
+from tested_transformer.layers import AddNorm, FeedForward, make_norm
 from tested_transformer.multihead import MultiHeadAttention
 
 Sides = tuple[Any, ...]
@@ -159,16 +161,16 @@ def head(layer: Any = layer) -> tuple[Tensor, ...]:
 
 
 # What stands between layers of attention.
-after, before = (made(blocks.AddNorm(d_model=D, norm_first=f)) for f in (False, True))
-layer_norm, rms_norm = (made(blocks.make_norm(norm, D)) for norm in ("layer", "rms"))
+after, before = (made(AddNorm(d_model=D, norm_first=f)) for f in (False, True))
+layer_norm, rms_norm = (made(make_norm(norm, D)) for norm in ("layer", "rms"))
 wide: dict[str, Any] = {"d_model": D, "d_ff": d_ff}
-plain = made(blocks.FeedForward(**wide, bias=False, activation="relu"))
-gated = made(blocks.FeedForward(**wide, bias=False, activation="swiglu"))
+plain = made(FeedForward(**wide, bias=False, activation="relu"))
+gated = made(FeedForward(**wide, bias=False, activation="swiglu"))
 up, gate, down = gated.up.weight.T, gated.gate.weight.T, gated.down.weight.T
-mixture = made(blocks.MixtureOfExperts(**wide, num_experts=5)).float()
+mixture = made(MixtureOfExperts(**wide, num_experts=5)).float()
 p = softmax(X @ mixture.router.weight.double().T)
 top, picked = p.topk(2)
-count, block = blocks.count_parameters, blocks.DecoderBlock(**wide, num_heads=H)
+count, block = count_parameters, DecoderBlock(**wide, num_heads=H)
 
 # A GPT of two blocks, and what travels through it.
 sizes = {**wide, "vocab_size": vocab, "max_seq_len": 23, "num_heads": H, "bias": False}
@@ -197,7 +199,7 @@ def straight_loss() -> Tensor:
 
 
 def gated_output() -> Tensor:
-    with heads.gated_heads(model, [gates, torch.ones(H)], instead=[R[None]] * 2):
+    with interpret.gated_heads(model, [gates, torch.ones(H)], instead=[R[None]] * 2):
         return through(one.attention, lambda: model(x))[1][0]
 
 
@@ -212,7 +214,7 @@ both: dict[str, Any] = {"num_encoder_layers": 1, "num_decoder_layers": 1}
 config = encoder_decoder.EncoderDecoderConfig(**sizes, **both)
 translator = made(encoder_decoder.EncoderDecoder(config))
 words, french = translator.token_embedding.weight, torch.arange(S)[None]
-encoder = blocks.EncoderBlock(d_model=D, num_heads=H)
+encoder = encoder_decoder.EncoderBlock(d_model=D, num_heads=H)
 peeking = made(nn.Sequential(nn.Embedding(D, D), encoder))
 text = tensor([3, 1, 4, 1, 5, 2])
 
@@ -461,7 +463,7 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
         r"2 D d_\text{ff} + d_\text{ff} + D": lambda: (
             count(block.feed_forward), 2 * D * d_ff + d_ff + D),
         r"3 D d_\text{ff} + 2 d_\text{ff} + D": lambda: (
-            count(blocks.FeedForward(**wide, activation="swiglu")),
+            count(FeedForward(**wide, activation="swiglu")),
             3 * D * d_ff + 2 * d_ff + D),
         r"p = \operatorname{softmax}(x W_\text{router})": lambda: (
             mixture.route(X.float())[0], softmax(X @ mixture.router.weight.double().T)),
@@ -578,23 +580,23 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
     "what-heads-do": {
         r"\text{score} = \frac{1}{n} \sum_{t=0}^{T-1}"
         r" \sum_{s=0}^{S-1} m_{ts} \, a_{ts}": lambda: (
-            heads.head_scores([A[None, None]], marked[None])[0, 0],
+            interpret.head_scores([A[None, None]], marked[None])[0, 0],
             1 / 3 * sum(A[t, s] for t, s in marked.nonzero())),
         r"\text{output} = \sum_{h}"
         r" \bigl( g_h \, A_h V_h + (1 - g_h) \, R_h \bigr) W^O_h": lambda: (
             gated_output(), sum(
-                (gates[h] * heads.record_heads(model, x).outputs[0][0, h]
+                (gates[h] * interpret.record_heads(model, x).outputs[0][0, h]
                  + (1 - gates[h]) * R[h]) @ W_O1[h] for h in range(H))),
     },
     "pruning": {
         r"\Delta_h = L(g \text{ with } g_h = 0) - L(\text{all } g = 1)": lambda: (
-            heads.loss_changes(model, loss)[1],
+            interpret.loss_changes(model, loss)[1],
             table(lambda h: loss(without(h)) - loss(), H)),
         r"\Delta_h = - \frac{\partial L}{\partial g_h}": lambda: (
-            heads.loss_changes(model, lambda: straight_loss()[0])[1],
-            -heads.gate_slopes(model, straight_loss, num_sequences=1)[1][0]),
+            interpret.loss_changes(model, lambda: straight_loss()[0])[1],
+            -interpret.gate_slopes(model, straight_loss, num_sequences=1)[1][0]),
         r"4 \, D \, d_k": lambda: (
-            count(model) - count(heads.prune_heads(model, [(0, 1)])), 4 * D * d_k),
+            count(model) - count(interpret.prune_heads(model, [(0, 1)])), 4 * D * d_k),
     },
     "five-implementations": {
         r"\bar W^O_h &= Z^\top U": lambda: (bar("W"), (A @ V).T @ U),

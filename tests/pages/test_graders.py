@@ -14,8 +14,8 @@ from torch import Tensor
 
 from bookbinder.page import load_page
 from bookbinder.running.state import fresh_state
+from tested_transformer.checking import EXHIBITS, ExchangeableAttention, Steps
 from tested_transformer.masks import causal_mask
-from tested_transformer.museum import EXHIBITS, ExchangeableAttention, Steps
 
 ROOT = Path(__file__).parents[2]
 LAYER = ExchangeableAttention(d_model=8, num_heads=2)

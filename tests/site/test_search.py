@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 # Functions, arguments, errors and symptoms, other names of things, symbols.
 WANTED = {
     "causal_mask": "reference/masks/",
-    "scaled_dot_product_attention": "reference/attention/",
+    "attention_with_weights": "reference/attention/",
     "GPTConfig": "reference/gpt/",
     "generate": "reference/generation/",
     "nn.MultiheadAttention": "chapters/12-nn-multiheadattention/",

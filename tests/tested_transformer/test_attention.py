@@ -5,16 +5,15 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tested_transformer.attention import (
     attention_scores,
     attention_weights,
+    attention_with_weights,
     fused_attention,
-    scaled_dot_product_attention,
 )
 from tested_transformer.masks import causal_mask, padding_mask
 
@@ -112,7 +111,7 @@ def test_three_tokens_on_paper():
     q = torch.tensor([[2.0, 0.0, 0.0, 0.0]])
     k = torch.tensor([[0.0] * 4, [math.log(2)] + [0.0] * 3, [math.log(5)] + [0.0] * 3])
     v = torch.tensor([[8.0, 0.0], [0.0, 8.0], [16.0, -8.0]])
-    output, weights = scaled_dot_product_attention(q, k, v)
+    output, weights = attention_with_weights(q, k, v)
     torch.testing.assert_close(weights, torch.tensor([[0.125, 0.25, 0.625]]))
     torch.testing.assert_close(output, torch.tensor([[11.0, -3.0]]))
 
@@ -121,7 +120,7 @@ def test_three_tokens_on_paper():
 def test_the_open_attention_does_the_arithmetic(mask_name: str):
     q, k, v = (x.detach() for x in sequences(d_v=D_V, dtype=torch.float64))
     mask = MASKS[mask_name](T, S)
-    output, _ = scaled_dot_product_attention(q, k, v, mask=mask)
+    output, _ = attention_with_weights(q, k, v, mask=mask)
     allowed = torch.ones(B, H, T, S, dtype=torch.bool)
     allowed = allowed if mask is None else allowed & mask
     for b in range(B):
@@ -138,7 +137,7 @@ def test_fused_is_the_open_attention(
 ):
     inputs = sequences(t=t, s=s, dtype=dtype)
     mask = MASKS[mask_name](t, s)
-    opened = scaled_dot_product_attention(*inputs, mask=mask)[0]
+    opened = attention_with_weights(*inputs, mask=mask)[0]
     fused = fused_attention(*inputs, mask=mask)
     assert_same(
         output_and_gradients(fused, inputs),
@@ -151,7 +150,7 @@ def test_fused_is_the_open_attention(
 def test_the_open_attention_is_pytorchs(mask_name: str):
     inputs = sequences(d_v=D_V)
     mask = MASKS[mask_name](T, S)
-    ours = scaled_dot_product_attention(*inputs, mask=mask)[0]
+    ours = attention_with_weights(*inputs, mask=mask)[0]
     theirs = F.scaled_dot_product_attention(*inputs, attn_mask=mask)
     assert_same(
         output_and_gradients(ours, inputs), output_and_gradients(theirs, inputs)
@@ -162,14 +161,14 @@ def test_the_open_attention_is_pytorchs(mask_name: str):
 @pytest.mark.parametrize("mask_name", ["none", "padding", "some keys"])
 @pytest.mark.parametrize(
     "attend",
-    [scaled_dot_product_attention, fused_attention, fused_without_a_kernel],
+    [attention_with_weights, fused_attention, fused_without_a_kernel],
 )
 def test_causal_is_short_for_the_causal_mask(attend, mask_name: str, t: int, s: int):
     inputs = sequences(t=t, s=s)
     mask = MASKS[mask_name](t, s)
     short = attend(*inputs, mask=mask, causal=True)
     both = causal_mask(t, s) if mask is None else causal_mask(t, s) & mask
-    long = scaled_dot_product_attention(*inputs, mask=both)[0]
+    long = attention_with_weights(*inputs, mask=both)[0]
     short = short[0] if isinstance(short, tuple) else short
     assert_same(output_and_gradients(short, inputs), output_and_gradients(long, inputs))
 
@@ -178,14 +177,14 @@ def test_causal_is_short_for_the_causal_mask(attend, mask_name: str, t: int, s: 
 @pytest.mark.parametrize("causal", [False, True])
 def test_no_scale_turns_the_mask_around(causal: bool, scale: float | None):
     inputs = sequences(t=S, s=S)
-    opened = scaled_dot_product_attention(*inputs, causal=causal, scale=scale)[0]
+    opened = attention_with_weights(*inputs, causal=causal, scale=scale)[0]
     fused = fused_attention(*inputs, causal=causal, scale=scale)
     assert_same(
         output_and_gradients(fused, inputs), output_and_gradients(opened, inputs)
     )
 
 
-@pytest.mark.parametrize("attend", [scaled_dot_product_attention, fused_attention])
+@pytest.mark.parametrize("attend", [attention_with_weights, fused_attention])
 def test_the_causal_mask_is_made_where_the_queries_are(attend):
     inputs = sequences()
     with torch.device("meta"):
@@ -201,14 +200,14 @@ def test_gradients_are_those_of_finite_differences():
     mask = some_keys(2, 3)
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        return scaled_dot_product_attention(q, k, v, mask=mask)
+        return attention_with_weights(q, k, v, mask=mask)
 
     assert torch.autograd.gradcheck(attend, inputs, fast_mode=True)
 
 
 @pytest.mark.parametrize(
     "attend",
-    [scaled_dot_product_attention, fused_attention, fused_without_a_kernel],
+    [attention_with_weights, fused_attention, fused_without_a_kernel],
 )
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_a_query_with_nothing_to_attend_to_gives_zeros(attend, dtype: torch.dtype):
@@ -261,7 +260,7 @@ def test_scale_multiplies_the_dot_products():
     q, k, v = sequences()
     torch.testing.assert_close(attention_scores(q, k, scale=1.0), q @ k.mT)
     torch.testing.assert_close(attention_scores(q, k), q @ k.mT / D_K**0.5)
-    for attend in (scaled_dot_product_attention, fused_attention):
+    for attend in (attention_with_weights, fused_attention):
         uniform = attend(q, k, v, scale=0.0)
         uniform = uniform[0] if isinstance(uniform, tuple) else uniform
         mean = v.mean(dim=-2, keepdim=True).expand_as(uniform)
@@ -270,14 +269,14 @@ def test_scale_multiplies_the_dot_products():
 
 def test_weights_are_returned_before_dropout():
     q, k, v = sequences()
-    dropped, weights = scaled_dot_product_attention(q, k, v, dropout_p=0.5)
-    kept, expected = scaled_dot_product_attention(q, k, v)
+    dropped, weights = attention_with_weights(q, k, v, dropout_p=0.5)
+    kept, expected = attention_with_weights(q, k, v)
     torch.testing.assert_close(weights, expected)
     assert not torch.allclose(dropped, kept)
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("attend", [scaled_dot_product_attention, fused_attention])
+@pytest.mark.parametrize("attend", [attention_with_weights, fused_attention])
 def test_dropout_keeps_the_expected_output(attend, masked: bool):
     # One query, equal weights, unit values: the output counts the weights kept.
     q, k, v = torch.zeros(4000, 1, 1), torch.zeros(4000, 9, 1), torch.ones(4000, 9, 1)
@@ -293,7 +292,7 @@ def test_dropout_keeps_the_expected_output(attend, masked: bool):
     assert abs(output.mean().item() - 1.0) < 0.016
 
 
-@pytest.mark.parametrize("attend", [scaled_dot_product_attention, fused_attention])
+@pytest.mark.parametrize("attend", [attention_with_weights, fused_attention])
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -383,10 +382,8 @@ def test_a_single_causal_query_sees_every_key(num_keys: int):
         torch.randn(2, num_keys, 5),
     )
     fused = fused_attention(q, k, v, causal=True)
-    torch.testing.assert_close(
-        fused, scaled_dot_product_attention(q, k, v, causal=True)[0]
-    )
-    torch.testing.assert_close(fused, scaled_dot_product_attention(q, k, v)[0])
+    torch.testing.assert_close(fused, attention_with_weights(q, k, v, causal=True)[0])
+    torch.testing.assert_close(fused, attention_with_weights(q, k, v)[0])
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -406,7 +403,7 @@ def test_a_bias_is_added_to_the_scores_on_both_paths(causal: bool, masked: bool)
     full = scores.gt(-torch.inf).any(-1, keepdim=True)
     expected = torch.where(full, scores.masked_fill(~full, 0).softmax(-1), 0) @ v
     direction = torch.randn_like(expected)
-    opened, _ = scaled_dot_product_attention(q, k, v, **call)
+    opened, _ = attention_with_weights(q, k, v, **call)
     for output in (opened, fused_attention(q, k, v, **call)):
         torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-5)
         for one, other in zip(
@@ -420,7 +417,7 @@ def test_a_bias_is_added_to_the_scores_on_both_paths(causal: bool, masked: bool)
 
 
 @pytest.mark.usefixtures("as_a_caller")
-@pytest.mark.parametrize("path", [scaled_dot_product_attention, fused_attention])
+@pytest.mark.parametrize("path", [attention_with_weights, fused_attention])
 def test_a_bias_that_does_not_fit_is_named(path):
     q, k, v = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 7, 4), torch.randn(2, 3, 7, 6)
     message = r"^score_bias is \(3, 5, 7\) but must be \(T, S\) or \(B, H, T, S\)"
@@ -457,7 +454,7 @@ def test_no_kernel_is_handed_a_row_with_nothing_to_attend_to(
     (mask,) = handed
     allowed = mask if mask.dtype == torch.bool else mask > -torch.inf
     assert allowed.any(dim=-1).all()
-    torch.testing.assert_close(output, scaled_dot_product_attention(q, k, v, **call)[0])
+    torch.testing.assert_close(output, attention_with_weights(q, k, v, **call)[0])
 
 
 @pytest.mark.parametrize("axes", [(), (B,), (B, H), (B, H, 1)])
@@ -501,5 +498,5 @@ def test_no_mask_is_made_that_a_kernel_can_do_without(
     monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
     output = fused_attention(q, k, v, **options)
     assert seen == [(asked == "causal", asked == "mask")]
-    open_output, _ = scaled_dot_product_attention(q, k, v, **options)
+    open_output, _ = attention_with_weights(q, k, v, **options)
     torch.testing.assert_close(output, open_output, rtol=1e-5, atol=1e-5)

@@ -3,8 +3,7 @@ import re
 import jaxtyping
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tested_transformer.attention import attention_weights
 from tested_transformer.masks import (

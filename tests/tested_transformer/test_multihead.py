@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor, nn
 
 from tested_transformer import multihead
@@ -148,7 +147,7 @@ def test_the_switch_chooses_the_path(monkeypatch: pytest.MonkeyPatch):
 
         return call
 
-    for name in ("fused_attention", "scaled_dot_product_attention"):
+    for name in ("fused_attention", "attention_with_weights"):
         monkeypatch.setattr(multihead, name, watched(name, getattr(multihead, name)))
     x = torch.randn(B, T, D)
     for fused in (True, False):
@@ -156,8 +155,8 @@ def test_the_switch_chooses_the_path(monkeypatch: pytest.MonkeyPatch):
     MultiHeadAttention(d_model=D, num_heads=H)(x, return_weights=True)
     assert taken == [
         "fused_attention",
-        "scaled_dot_product_attention",
-        "scaled_dot_product_attention",
+        "attention_with_weights",
+        "attention_with_weights",
     ]
 
 

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
-from playwright.sync_api import Browser
-from playwright.sync_api import Error as PlaywrightError
+from playwright.sync_api import Browser, Error as PlaywrightError
 
 from bookbinder.browser.chromium import NoChromiumError, chromium
 from bookbinder.drawing.diagrams import (

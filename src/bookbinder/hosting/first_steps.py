@@ -19,8 +19,8 @@ from typing import Any
 # For a model that trains in a moment.
 TINY = "--steps 2 --layers 1 --heads 2 --width 8 --context 8 --characters 9000"
 EXTRAS = {
-    "plots": "tested_transformer.plots",
-    "jax": "tested_transformer.implementations.flax_layer",
+    "plots": "tested_transformer.book.plots",
+    "jax": "tested_transformer.book.implementations.flax_layer",
 }
 
 
@@ -58,7 +58,7 @@ def main(readme: str, *hidden: str) -> None:
     if find_spec("matplotlib"):
         import torch
 
-        plots = import_module("tested_transformer.plots")
+        plots = import_module("tested_transformer.book.plots")
         weights = torch.eye(3).expand(2, 3, 3)
         plots.head_maps(weights, queries=["a", "b", "c"]).savefig("heads.svg")
     library = import_module("tested_transformer")

@@ -12,8 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from tested_transformer.training import Progress as Step
-from tested_transformer.training import Validation
+from tested_transformer.training import Progress as Step, Validation
 
 __all__ = [
     "Display",

@@ -18,7 +18,7 @@ from tested_transformer.cli.options import (
 )
 from tested_transformer.cli.plans import text_of
 from tested_transformer.cli.sources import Source, load_source
-from tested_transformer.text import Corpus, load_corpus, split
+from tested_transformer.data import Corpus, load_corpus, split
 from tested_transformer.training import (
     choose_precision,
     evaluate,

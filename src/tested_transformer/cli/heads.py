@@ -19,8 +19,18 @@ from tested_transformer.cli.options import (
     check_at_least,
 )
 from tested_transformer.cli.sources import Source, load_source
+from tested_transformer.data import (
+    CharTokenizer,
+    Stories,
+    Tokenizer,
+    agreements,
+    load_corpus,
+    name_target,
+    subject_target,
+    write_stories,
+)
 from tested_transformer.gpt import GPT
-from tested_transformer.heads import (
+from tested_transformer.interpret import (
     delimiter_target,
     first_token_target,
     head_scores,
@@ -30,16 +40,6 @@ from tested_transformer.heads import (
     repeated_tokens,
     same_token_target,
     uniform_score,
-)
-from tested_transformer.text import (
-    CharTokenizer,
-    Stories,
-    Tokenizer,
-    agreements,
-    load_corpus,
-    name_target,
-    subject_target,
-    write_stories,
 )
 
 __all__ = ["OPTIONS", "add_heads", "run"]

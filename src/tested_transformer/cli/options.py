@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from tested_transformer.blocks import ACTIVATIONS, NORMS
 from tested_transformer.gpt import POSITIONS
+from tested_transformer.layers import ACTIVATIONS, NORMS
 
 __all__ = [
     "DEVICE",

@@ -17,8 +17,7 @@ from tested_transformer.checkpoints import (
     load_checkpoint,
 )
 from tested_transformer.cli.options import MODEL, TEXT, TRAINING, given
-from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.text import (
+from tested_transformer.data import (
     CORPORA,
     CharTokenizer,
     Corpus,
@@ -29,6 +28,7 @@ from tested_transformer.text import (
     split,
     tokenizer_from_dict,
 )
+from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import Recipe, TrainingState, World
 
 __all__ = ["MODELS", "RECIPES", "Plan", "make_plan", "resume_plan", "text_of"]

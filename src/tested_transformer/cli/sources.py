@@ -17,8 +17,8 @@ from tested_transformer.checkpoints import (
     load_shipped,
 )
 from tested_transformer.checkpoints.shipping import CARD
+from tested_transformer.data import BytePairTokenizer, Tokenizer, tokenizer_from_dict
 from tested_transformer.gpt import GPT
-from tested_transformer.text import BytePairTokenizer, Tokenizer, tokenizer_from_dict
 
 __all__ = ["HUB_NAMES", "RUNS", "Source", "find_checkpoint", "load_source"]
 

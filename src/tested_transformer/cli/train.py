@@ -30,8 +30,8 @@ from tested_transformer.cli.plans import (
 )
 from tested_transformer.cli.stopping import StopRequest
 from tested_transformer.cli.writing import default_prompt, write
+from tested_transformer.data import CORPORA, split
 from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.text import CORPORA, split
 from tested_transformer.training import (
     TrainingDivergedError,
     TrainingState,

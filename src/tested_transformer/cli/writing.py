@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from tested_transformer.data import Tokenizer
 from tested_transformer.generation import TextWatch, stream
 from tested_transformer.gpt import GPT
-from tested_transformer.text import Tokenizer
 
 __all__ = ["default_prompt", "write"]
 

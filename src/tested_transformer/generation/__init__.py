@@ -4,7 +4,7 @@ It knows token ids and nothing of text.
 """
 
 from tested_transformer.generation.contexts import fit, pad_left
-from tested_transformer.generation.decoder import Decoder
+from tested_transformer.generation.fast.decoder import Decoder
 from tested_transformer.generation.generating import generate, stream
 from tested_transformer.generation.readers import CachedReader, WholeReader
 from tested_transformer.generation.sampling import (

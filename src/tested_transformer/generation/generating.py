@@ -8,8 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tested_transformer.generation.contexts import fit
-from tested_transformer.generation.decoder import Decoder
-from tested_transformer.generation.packing import PackingError
+from tested_transformer.generation.fast.decoder import Decoder
+from tested_transformer.generation.fast.packing import PackingError
 from tested_transformer.generation.readers import CachedReader, Reader, WholeReader
 from tested_transformer.generation.sampling import (
     check_sampling,

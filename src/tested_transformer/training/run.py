@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from tested_transformer.data import batch_at
 from tested_transformer.gpt import GPT
-from tested_transformer.text import batch_at
 from tested_transformer.training.devices import (
     autocast,
     choose_precision,

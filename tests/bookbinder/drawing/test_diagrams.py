@@ -10,8 +10,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from bookbinder.browser.chromium import HOW_TO_GET
-from bookbinder.drawing import __main__ as command
-from bookbinder.drawing import diagrams
+from bookbinder.drawing import __main__ as command, diagrams
 from bookbinder.drawing.diagrams import drawing
 from bookbinder.drawing.undrawn import UndrawnError
 from bookbinder.writing import write_whole

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tested_transformer.checkpoints import CheckpointError
-from tested_transformer.checkpoints import manifest as module
+from tested_transformer.checkpoints import CheckpointError, manifest as module
 from tested_transformer.checkpoints.manifest import Manifest, tensor_file
 from tested_transformer.checkpoints.tensors import FileRecord
 from tested_transformer.gpt import GPTConfig

@@ -11,8 +11,14 @@ import pytest
 import torch
 
 from tested_transformer import __version__
-from tested_transformer.cli import command as module
-from tested_transformer.cli import evaluate, generate, heads, info, train
+from tested_transformer.cli import (
+    command as module,
+    evaluate,
+    generate,
+    heads,
+    info,
+    train,
+)
 from tested_transformer.cli.options import (
     DEVICE,
     MODEL,

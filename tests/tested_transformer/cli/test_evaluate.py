@@ -9,7 +9,7 @@ import torch
 
 from tested_transformer.checkpoints import load_checkpoint
 from tested_transformer.cli import evaluate as module
-from tested_transformer.text import CharTokenizer, split, tokenizer_from_dict
+from tested_transformer.data import CharTokenizer, split, tokenizer_from_dict
 from tested_transformer.training import HonestLoss, evaluate
 
 Command = Callable[..., Any]

@@ -13,7 +13,14 @@ from tested_transformer.checkpoints import (
     ship_model,
 )
 from tested_transformer.cli import heads as module
-from tested_transformer.heads import (
+from tested_transformer.data import (
+    CharTokenizer,
+    agreements,
+    name_target,
+    subject_target,
+    write_stories,
+)
+from tested_transformer.interpret import (
     delimiter_target,
     first_token_target,
     head_scores,
@@ -24,13 +31,6 @@ from tested_transformer.heads import (
     repeated_tokens,
     same_token_target,
     uniform_score,
-)
-from tested_transformer.text import (
-    CharTokenizer,
-    agreements,
-    name_target,
-    subject_target,
-    write_stories,
 )
 
 Command = Callable[..., Any]

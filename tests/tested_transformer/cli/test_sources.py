@@ -16,8 +16,8 @@ from tested_transformer.checkpoints import (
 )
 from tested_transformer.cli import sources
 from tested_transformer.cli.sources import find_checkpoint, load_source
+from tested_transformer.data import bpe_tokenizer
 from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.text import bpe_tokenizer
 
 CPU = torch.device("cpu")
 

@@ -4,8 +4,8 @@ import pytest
 
 from tested_transformer.cli import writing
 from tested_transformer.cli.writing import default_prompt, write
+from tested_transformer.data import CharTokenizer
 from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.text import CharTokenizer
 
 LETTERS = CharTokenizer("abcdef")
 

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from tested_transformer import causal_mask, padding_mask
-from tested_transformer.blocks import count_parameters
 from tested_transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from tested_transformer.experts import count_parameters
 
 B, S, T, V = 2, 7, 5, 13
 CONFIG = EncoderDecoderConfig(

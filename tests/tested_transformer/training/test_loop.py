@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tested_transformer.data import batch_at
 from tested_transformer.gpt import GPT
-from tested_transformer.text import batch_at
 from tested_transformer.training import (
     Progress,
     Recipe,

@@ -1,0 +1,1 @@
+"""What the book alone uses: the museum, the implementations, microgpt, the plots."""

@@ -1,0 +1,144 @@
+"""Self-attention in Flax, as JAX courses write it: one ``Dense`` packs three."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Float
+
+from tested_transformer.book.implementations.question import Parameters, Question, Step
+
+try:
+    import jax
+    import jax.numpy as jnp
+    from flax import linen
+    from flax.traverse_util import unflatten_dict
+except ImportError as error:
+    raise ImportError(
+        'flax_dense needs JAX and Flax: pip install "tested-transformer[jax]"'
+    ) from error
+
+__all__ = ["DenseAttention", "by_vjp", "convert", "prepare"]
+
+
+# --8<-- [start:module]
+class DenseAttention(linen.Module):
+    """Queries, keys and values side by side *within each head*.
+
+    Attributes:
+        num_heads: How many heads there are.
+        causal: Whether no position may attend to a later one.
+        dropout: The probability of dropping a weight, unless ``deterministic``.
+    """
+
+    num_heads: int
+    causal: bool = False
+    dropout: float = 0.0
+
+    @linen.compact
+    def __call__(
+        self, x: Float[jax.Array, "B T D"], *, deterministic: bool = True
+    ) -> Float[jax.Array, "B T D"]:
+        """Attend. While training, ``apply`` wants a key named ``dropout``."""
+        batch, length, width = x.shape
+        qkv = linen.Dense(3 * width, name="qkv_proj")(x)
+        qkv = qkv.reshape(batch, length, self.num_heads, -1).transpose(0, 2, 1, 3)
+        q, k, v = jnp.split(qkv, 3, axis=-1)
+        scores = q @ k.swapaxes(-2, -1) / q.shape[-1] ** 0.5
+        if self.causal:
+            past = jnp.tril(jnp.ones((length, length), bool))
+            scores = jnp.where(past, scores, -jnp.inf)
+        weights = linen.softmax(scores, axis=-1)
+        weights = linen.Dropout(self.dropout)(weights, deterministic=deterministic)
+        merged = (weights @ v).transpose(0, 2, 1, 3).reshape(batch, length, width)
+        return linen.Dense(width, name="o_proj")(merged)
+
+
+# --8<-- [end:module]
+
+
+# --8<-- [start:convert]
+def convert(weights: Parameters, num_heads: int) -> Parameters:
+    """Lay q, k and v of head 0 side by side, then those of head 1; turn matrices."""
+    converted: Parameters = {}
+    for theirs, part in (("kernel", "weight"), ("bias", "bias")):
+        heads = [
+            weights[f"{name}_proj.{part}"].unflatten(0, (num_heads, -1))
+            for name in "qkv"
+        ]
+        # (H, 3, d_k, ...): cut by heads first, and by q, k, v within each.
+        rows = torch.stack(heads, dim=1).flatten(0, 2)
+        converted[f"qkv_proj.{theirs}"] = rows.T if part == "weight" else rows
+    converted["o_proj.kernel"] = weights["o_proj.weight"].T
+    converted["o_proj.bias"] = weights["o_proj.bias"]
+    return converted
+
+
+# --8<-- [end:convert]
+
+
+# --8<-- [start:prepare]
+def prepare(question: Question) -> Step:
+    """Ask for self-attention, the only one there is here.
+
+    Raises:
+        ValueError: If the question has a context.
+    """
+    if question.context is not None:
+        raise ValueError("DenseAttention does self-attention and nothing else")
+    num_heads = question.layer.num_heads
+    module = DenseAttention(num_heads, causal=question.causal)
+
+    def call(parameters: Any, x: jax.Array, context: jax.Array | None) -> Any:
+        return module.apply({"params": parameters}, x)
+
+    return by_vjp(call, convert(question.weights, num_heads), question)
+
+
+# --8<-- [end:prepare]
+
+
+# --8<-- [start:vjp]
+def by_vjp(
+    call: Callable[[Any, jax.Array, jax.Array | None], jax.Array],
+    parameters: Parameters,
+    question: Question,
+) -> Step:
+    """Make the step of an implementation in JAX, compiled as one piece by ``jax.jit``.
+
+    Args:
+        call: Gives the output for parameters, nested as their names say, ``x`` and
+            ``context``.
+        parameters: The converted weights.
+        question: What is asked.
+    """
+    in_doubles = question.x.dtype == torch.float64
+
+    def work(leaves: Any, direction: jax.Array) -> tuple[jax.Array, Any]:
+        def output_of(leaves: Any) -> jax.Array:
+            parameters = unflatten_dict(leaves["parameters"], sep=".")
+            return call(parameters, leaves["x"], leaves.get("context"))
+
+        output, pull_back = jax.vjp(output_of, leaves)
+        return output, pull_back(direction)[0]
+
+    # JAX makes everything a float32, unless it is told otherwise.
+    with jax.enable_x64(in_doubles):
+        arrays = jax.tree.map(_array, {**question.inputs, "parameters": parameters})
+        direction, compiled = _array(question.direction), jax.jit(work)
+
+    def step() -> tuple[jax.Array, dict[str, Any]]:
+        with jax.enable_x64(in_doubles):
+            output, gradients = jax.block_until_ready(compiled(arrays, direction))
+        return output, gradients.pop("parameters") | gradients
+
+    return step
+
+
+def _array(tensor: torch.Tensor) -> jax.Array:
+    # NumPy knows no bfloat16; every bfloat16 is a float.
+    numbers = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+    return jnp.asarray(numbers.numpy(), str(tensor.dtype).removeprefix("torch."))
+
+
+# --8<-- [end:vjp]

@@ -1,0 +1,56 @@
+"""Flax's own layer, ``nnx.MultiHeadAttention``."""
+
+from typing import Any
+
+try:
+    import jax
+    import jax.numpy as jnp
+    from flax import nnx
+except ImportError as error:
+    raise ImportError(
+        'flax_layer needs JAX and Flax: pip install "tested-transformer[jax]"'
+    ) from error
+
+from tested_transformer.book.implementations.flax_dense import by_vjp
+from tested_transformer.book.implementations.question import Parameters, Question, Step
+
+__all__ = ["convert", "prepare"]
+
+
+# --8<-- [start:convert]
+def convert(weights: Parameters, num_heads: int) -> Parameters:
+    """Turn the matrices, and give heads an axis of their own."""
+    converted: Parameters = {}
+    for name, ours in (("query", "q"), ("key", "k"), ("value", "v")):
+        matrix, bias = weights[f"{ours}_proj.weight"].T, weights[f"{ours}_proj.bias"]
+        converted[f"{name}.kernel"] = matrix.unflatten(1, (num_heads, -1))
+        converted[f"{name}.bias"] = bias.unflatten(0, (num_heads, -1))
+    converted["out.kernel"] = weights["o_proj.weight"].T.unflatten(0, (num_heads, -1))
+    converted["out.bias"] = weights["o_proj.bias"]
+    return converted
+
+
+# --8<-- [end:convert]
+
+
+# --8<-- [start:prepare]
+def prepare(question: Question) -> Step:
+    """Take the layer apart into what it computes and the numbers it computes with."""
+    num_heads, d_model = question.layer.num_heads, question.x.shape[-1]
+
+    def make() -> nnx.MultiHeadAttention:
+        return nnx.MultiHeadAttention(
+            num_heads, d_model, decode=False, keep_rngs=False, rngs=nnx.Rngs(0)
+        )
+
+    # Its first weights, which nobody wants, are never drawn.
+    graph, _ = nnx.split(nnx.eval_shape(make))
+    mask = None if question.mask is None else jnp.asarray(question.mask.numpy())
+
+    def call(parameters: Any, x: jax.Array, context: jax.Array | None) -> jax.Array:
+        return nnx.merge(graph, nnx.State(parameters))(x, context, mask=mask)
+
+    return by_vjp(call, convert(question.weights, num_heads), question)
+
+
+# --8<-- [end:prepare]

@@ -1,0 +1,70 @@
+"""The kill matrix: which check catches which exhibit."""
+
+from collections.abc import Iterable, Mapping
+
+import torch
+
+from tested_transformer.checking.checks import CHECKS
+from tested_transformer.checking.exhibits.exhibit import Exhibit
+from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
+from tested_transformer.checking.subject import make_subject
+
+__all__ = ["alone", "exhibit_layer", "kill_matrix", "redundant"]
+
+
+def exhibit_layer(steps: Steps) -> ExchangeableAttention:
+    """Make a small layer of given steps, with grouped heads and dropout."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        layer = ExchangeableAttention(
+            d_model=20, num_heads=4, num_kv_heads=2, dropout=0.1, steps=steps
+        )
+    for each in layer.parameters():
+        # Wider than usual, so that scores are not all near 0.
+        each.data.mul_(3)
+    return layer
+
+
+# --8<-- [start:matrix]
+def kill_matrix(exhibits: Iterable[Exhibit]) -> dict[str, dict[str, bool]]:
+    """Put every check to every exhibit; ``True`` where the check catches it."""
+    caught: dict[str, dict[str, bool]] = {}
+    for exhibit in exhibits:
+        subject = make_subject(exhibit_layer(exhibit.steps))
+        quiet = subject.without_dropout()
+        caught[exhibit.name] = {
+            name: check(subject if name == "modes" else quiet) is not None
+            for name, check in CHECKS.items()
+        }
+    return caught
+
+
+# --8<-- [end:matrix]
+
+
+# --8<-- [start:alone]
+def alone(matrix: Mapping[str, Mapping[str, bool]]) -> dict[str, list[str]]:
+    """Give for each check the exhibits that no other check catches."""
+    found: dict[str, list[str]] = {name: [] for name in CHECKS}
+    for exhibit, row in matrix.items():
+        catching = [name for name, caught in row.items() if caught]
+        if len(catching) == 1:
+            found[catching[0]].append(exhibit)
+    return found
+
+
+def redundant(matrix: Mapping[str, Mapping[str, bool]]) -> list[tuple[str, str]]:
+    """Give the pairs of checks of which the second catches all the first does."""
+    sets = {
+        name: {exhibit for exhibit, row in matrix.items() if row[name]}
+        for name in CHECKS
+    }
+    return [
+        (one, other)
+        for one in sets
+        for other in sets
+        if one != other and sets[one] <= sets[other]
+    ]
+
+
+# --8<-- [end:alone]

@@ -1,0 +1,27 @@
+"""Is your attention right? Checks of any attention, and the bugs they know by name."""
+
+from tested_transformer.checking.checking import assert_causal, check_attention
+from tested_transformer.checking.checks import CHECKS
+from tested_transformer.checking.exhibits import (
+    EXHIBITS,
+    ExchangeableAttention,
+    Exhibit,
+    Publication,
+    Steps,
+    with_steps,
+)
+from tested_transformer.checking.report import Report, Verdict
+
+__all__ = [
+    "CHECKS",
+    "EXHIBITS",
+    "ExchangeableAttention",
+    "Exhibit",
+    "Publication",
+    "Report",
+    "Steps",
+    "Verdict",
+    "assert_causal",
+    "check_attention",
+    "with_steps",
+]

@@ -1,0 +1,166 @@
+"""Check an attention that somebody else wrote."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tested_transformer.checking.asking import NotApplicableError, sample
+from tested_transformer.checking.checks import CHECKS
+from tested_transformer.checking.diagnosis import Likely, likely_exhibits
+from tested_transformer.checking.report import Report, Verdict
+from tested_transformer.checking.subject import Subject, make_subject
+
+__all__ = ["assert_causal", "check_attention", "judge"]
+
+_Pieces = Callable[[Any, Tensor, Sequence[int]], Tensor]
+
+
+# --8<-- [start:check]
+def check_attention(
+    attention: Callable[..., Any],
+    *,
+    style: str | None = None,
+    d_model: int | None = None,
+    num_heads: int | None = None,
+    dtype: torch.dtype | None = None,
+    oracle: Callable[[Tensor], Tensor] | None = None,
+    pieces: _Pieces | None = None,
+    skip: Collection[str] = (),
+) -> Report:
+    """Ask an attention all that ``CHECKS`` knows to ask.
+
+    It may be a function of queries, keys and values, or a layer of features. What is
+    handed over is copied, not changed.
+
+    Args:
+        attention: The function or module.
+        style: How to call it; by default told from the names of its arguments.
+            ``ours``: ``f(q, k, v, mask=, causal=)`` or ``layer(x, mask=, causal=)``,
+            a mask being ``True`` where a query may attend. A function gets heads,
+            (B, H, T, d_k); a module with projections may also take (x, x, x).
+            ``sdpa``: the same with ``attn_mask=`` and ``is_causal=``.
+            ``mha``: ``layer(q, k, v, attn_mask=, key_padding_mask=)``, a mask being
+            ``True`` where a key is ignored.
+            ``causal``: ``layer(x)``, which is causal by itself.
+        d_model: The width of the features, where it cannot be told.
+        num_heads: The number of heads, where it cannot be told.
+        dtype: The type to check in; float64 for what can be moved to it.
+        oracle: What the layer should compute, as a function of the features alone. By
+            default it is attention in the open with the layer's weights, if its
+            projections have a name that is known.
+        pieces: Reads features in pieces of given sizes, with the layer's cache, called
+            as ``pieces(layer, x, sizes)``; known for the styles ``ours`` and ``mha``
+            and for functions.
+        skip: Names of checks to leave out: ``permutation`` for a layer that adds
+            positions itself.
+
+    Raises:
+        TypeError: If it cannot be called, its style cannot be told, or it returns
+            something that is no tensor.
+        ValueError: If it cannot be called with what its style says, gives another
+            shape, writes into what it is given, or gives two outputs for one input.
+    """
+    unknown = set(skip) - set(CHECKS)
+    if unknown:
+        raise ValueError(f"skip={sorted(unknown)} are no checks: {', '.join(CHECKS)}")
+    subject = make_subject(
+        attention,
+        style=style,
+        d_model=d_model,
+        num_heads=num_heads,
+        dtype=dtype,
+        known=oracle,
+        pieces=pieces,
+    )
+    return judge(subject, [name for name in CHECKS if name not in skip])
+
+
+# --8<-- [end:check]
+
+
+# --8<-- [start:judge]
+def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
+    """Put the named checks to a subject, and look for its like among the exhibits."""
+    quiet = subject.without_dropout()
+    _refuse_chance(quiet)
+    verdicts: list[Verdict] = []
+    for name in names:
+        try:
+            # Whether dropout stays out of the way while evaluating is the question.
+            reason = CHECKS[name](subject if name == "modes" else quiet)
+        except NotApplicableError as error:
+            verdicts.append(Verdict(name, None, str(error)))
+        else:
+            verdicts.append(Verdict(name, reason is None, reason or ""))
+    failed = any(each.passed is False for each in verdicts)
+    likely = likely_exhibits(subject) if failed else Likely()
+    return Report(subject.name, subject.style, tuple(verdicts), *likely)
+
+
+# --8<-- [end:judge]
+
+
+def _refuse_chance(subject: Subject) -> None:
+    """Refuse what gives two outputs for one input: no check could tell why."""
+    x = sample(subject)
+    for mode in (subject, subject.without_dropout(training=True)):
+        outputs: list[Tensor] = []
+        for seed in (7, 8):
+            torch.manual_seed(seed)
+            outputs.append(mode.run(x))
+        if not torch.equal(outputs[0].nan_to_num(), outputs[1].nan_to_num()):
+            raise ValueError(
+                f"{subject.name} gives two outputs for one input: switch its dropout "
+                "off, or whatever else it draws by chance"
+            )
+
+
+# --8<-- [start:assert_causal]
+def assert_causal(
+    attention: Callable[..., Any],
+    *,
+    style: str | None = None,
+    d_model: int | None = None,
+    vocab_size: int | None = None,
+) -> None:
+    """Raise an ``AssertionError`` if an attention, or a whole model, sees the future.
+
+    It is asked while training and while evaluating, with scores of all sizes.
+
+    Args:
+        attention: As for ``check_attention``; or with ``vocab_size`` a model that gives
+            logits (B, T, V) for tokens (B, T).
+        style: As for ``check_attention``.
+        d_model: As for ``check_attention``.
+        vocab_size: V, for a model of tokens.
+
+    Raises:
+        AssertionError: If something later changes something earlier.
+    """
+    if vocab_size is not None:
+        attention = _Embedded(attention, vocab_size)
+        style, d_model = "causal", vocab_size
+    subject = make_subject(attention, style=style, d_model=d_model)
+    names = ["leak", "prefix", "modes"]
+    if vocab_size is None:
+        names.insert(2, "huge scores")
+    report = judge(subject, names)
+    assert report.passed, str(report)
+
+
+# --8<-- [end:assert_causal]
+
+
+class _Embedded(nn.Module):
+    """A model of tokens as a layer of features: which token, is which is largest."""
+
+    def __init__(self, model: Callable[..., Any], vocab_size: int) -> None:
+        super().__init__()
+        self.model = model
+        self.vocab_size = vocab_size
+        self.__name__ = getattr(model, "__name__", type(model).__name__)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x.argmax(dim=-1))

@@ -1,0 +1,99 @@
+"""What an exhibit is: a step of attention gone wrong, and where it was published."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tested_transformer.checking.exhibits.layer import Steps
+
+__all__ = ["Exhibit", "Publication", "exhibit", "file", "issue", "pull"]
+
+
+@dataclass(frozen=True)
+class Publication:
+    """Where a bug was published.
+
+    Args:
+        project: The repository, ``owner/name``.
+        place: Which of its threads, ``issues/7`` or ``pull/7``, or a file of it.
+        when: The year of a thread and how it stands, such as ``2024, closed``; nothing
+            for a file.
+    """
+
+    project: str
+    place: str
+    when: str = ""
+
+    @property
+    def url(self) -> str:
+        """The address of the thread; of a file, that of the repository."""
+        thread = f"/{self.place}" if self.when else ""
+        return f"https://github.com/{self.project}{thread}"
+
+    def __str__(self) -> str:
+        which = self.place.rpartition("/")[2]
+        return f"{self.project} " + (f"#{which} ({self.when})" if self.when else which)
+
+
+def issue(project: str, number: int, when: str) -> Publication:
+    """Point to an issue."""
+    return Publication(project, f"issues/{number}", when)
+
+
+def pull(project: str, number: int, when: str) -> Publication:
+    """Point to a pull request, which most often repairs what it describes."""
+    return Publication(project, f"pull/{number}", when)
+
+
+def file(project: str, path: str) -> Publication:
+    """Point to a file."""
+    return Publication(project, path)
+
+
+# --8<-- [start:exhibit]
+@dataclass(frozen=True, kw_only=True)
+class Exhibit:
+    """One bug: the step of ``Steps`` that it replaces, and where it was published.
+
+    Args:
+        function: The step with the bug in it. Its docstring says what is wrong.
+        step: The name of the step.
+        published: Where it was found, if that is known.
+        settings: What a layer needs to have for the bug to matter.
+    """
+
+    function: Callable[..., Any]
+    step: str
+    published: tuple[Publication, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What it is called here, and the anchor under which the book shows it."""
+        return self.function.__name__.replace("_", "-")
+
+    @property
+    def mistake(self) -> str:
+        """What is wrong, in a sentence."""
+        return " ".join((self.function.__doc__ or "").split())
+
+    @property
+    def steps(self) -> Steps:
+        """The steps of attention with this one exchanged."""
+        return replace(Steps(), **{self.step: self.function})
+
+
+# --8<-- [end:exhibit]
+
+
+def exhibit(
+    step: str, *published: Publication, **settings: Any
+) -> Callable[[Callable[..., Any]], Exhibit]:
+    """Make an exhibit of the function that follows."""
+
+    def made(function: Callable[..., Any]) -> Exhibit:
+        return Exhibit(
+            function=function, step=step, published=published, settings=settings
+        )
+
+    return made

@@ -1,0 +1,179 @@
+"""Exhibits: the scale, the layout of heads, the projections, and dropout."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tested_transformer.checking.exhibits.exhibit import exhibit, issue, pull
+from tested_transformer.checking.exhibits.layer import ExchangeableAttention
+from tested_transformer.masks import causal_mask
+
+__all__ = [
+    "attention_across_batch",
+    "block_summaries",
+    "dropout_while_evaluating",
+    "keys_for_values",
+    "merge_without_transpose",
+    "no_output_projection",
+    "no_scale",
+    "scale_upside_down",
+    "scaled_by_width",
+    "split_without_transpose",
+    "tiled_keys",
+]
+
+
+@exhibit(
+    "score",
+    issue("delzac/cntkx", 10, "2020, closed"),
+    issue("ethen8181/machine-learning", 13, "2021, closed"),
+)
+# --8<-- [start:no_scale]
+def no_scale(q: Tensor, k: Tensor) -> Tensor:
+    """The scores are not divided by the root of the head's width."""
+    return q @ k.mT
+
+
+# --8<-- [end:no_scale]
+
+
+@exhibit(
+    "score",
+    issue("lucidrains/vit-pytorch", 65, "2021, closed"),
+    issue("aladdinpersson/Machine-Learning-Collection", 65, "2021, open"),
+    pull("karpathy/ng-video-lecture", 6, "2023, merged"),
+)
+# --8<-- [start:scaled_by_width]
+def scaled_by_width(q: Tensor, k: Tensor) -> Tensor:
+    """The scores are divided by the root of the model's width, not of the head's."""
+    d_model = q.shape[1] * q.shape[-1]
+    return q @ k.mT * d_model**-0.5
+
+
+# --8<-- [end:scaled_by_width]
+
+
+@exhibit("score", issue("esceptico/perceiver-io", 9, "2021, closed"))
+# --8<-- [start:scale_upside_down]
+def scale_upside_down(q: Tensor, k: Tensor) -> Tensor:
+    """The scores are multiplied by the root of the head's width."""
+    scale = q.shape[-1] ** -0.5
+    return q @ k.mT / scale
+
+
+# --8<-- [end:scale_upside_down]
+
+
+@exhibit("split", issue("reczoo/FuxiCTR", 30, "2022, closed"))
+# --8<-- [start:split_without_transpose]
+def split_without_transpose(x: Tensor, num_heads: int) -> Tensor:
+    """Features are split by a reshape without the transpose, so rows mix tokens."""
+    return x.reshape(x.shape[0], num_heads, x.shape[1], -1)
+
+
+# --8<-- [end:split_without_transpose]
+
+
+@exhibit("merge", pull("jsbaan/transformer-from-scratch", 6, "2026, merged"))
+# --8<-- [start:merge_without_transpose]
+def merge_without_transpose(heads: Tensor) -> Tensor:
+    """Heads are merged by a reshape without the transpose, so rows mix tokens."""
+    return heads.reshape(heads.shape[0], heads.shape[2], -1)
+
+
+# --8<-- [end:merge_without_transpose]
+
+
+@exhibit(
+    "share",
+    pull("apple/axlearn", 842, "2024, merged"),
+    pull("onnx/onnx", 7274, "2025, open"),
+    pull("ekzhang/jax-js", 180, "2026, merged"),
+    num_kv_heads=2,
+)
+# --8<-- [start:tiled_keys]
+def tiled_keys(heads: Tensor, copies: int) -> Tensor:
+    """Shared keys are tiled, so that heads read those of another group."""
+    return heads.repeat(1, copies, 1, 1)
+
+
+# --8<-- [end:tiled_keys]
+
+
+@exhibit("attend", issue("aipixel/AEMatter", 3, "2023, closed"))
+# --8<-- [start:attention_across_batch]
+def attention_across_batch(
+    layer: ExchangeableAttention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
+) -> tuple[Tensor, None]:
+    """Batch and time are exchanged: a token reads its place in other sequences."""
+    q, k, v = (each.transpose(0, 2) for each in (q, k, v))
+    across = None if mask is None else causal_mask(q.shape[-2], device=layer.device)
+    weights = layer.steps.weigh(layer.steps.score(q, k), across)
+    weights = layer.steps.drop(weights, layer.dropout, layer.training)
+    return (weights @ v).transpose(0, 2), None
+
+
+# --8<-- [end:attention_across_batch]
+
+
+@exhibit(
+    "mix",
+    issue("Kyubyong/transformer", 117, "2019, open"),
+    issue("jwallbridge/translob", 4, "2021, open"),
+)
+# --8<-- [start:no_output_projection]
+def no_output_projection(layer: ExchangeableAttention, heads: Tensor) -> Tensor:
+    """The last projection is missing: nothing mixes the heads."""
+    return heads
+
+
+# --8<-- [end:no_output_projection]
+
+
+@exhibit(
+    "project", issue("fchollet/deep-learning-with-python-notebooks", 267, "2025, open")
+)
+# --8<-- [start:keys_for_values]
+def keys_for_values(
+    layer: ExchangeableAttention, x: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One projection serves as keys and as values."""
+    k = layer.k_proj(x)
+    return layer.q_proj(x), k, k
+
+
+# --8<-- [end:keys_for_values]
+
+
+@exhibit(
+    "project",
+    issue("karpathy/nanochat", 844, "2026, open"),
+    pull("karpathy/nanochat", 845, "2026, open"),
+)
+# --8<-- [start:block_summaries]
+def block_summaries(
+    layer: ExchangeableAttention, x: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Each block's mean is added to all its positions, and goes around the mask."""
+    blocks = x.split(4, dim=1)
+    x = torch.cat([block + block.mean(dim=1, keepdim=True) for block in blocks], dim=1)
+    return layer.q_proj(x), layer.k_proj(x), layer.v_proj(x)
+
+
+# --8<-- [end:block_summaries]
+
+
+@exhibit(
+    "drop",
+    pull("huggingface/pytorch-image-models", 1978, "2023, merged"),
+    issue("pytorch/pytorch", 124464, "2024, closed"),
+    issue("wenet-e2e/wenet", 2699, "2025, open"),
+    dropout=0.2,
+)
+# --8<-- [start:dropout_while_evaluating]
+def dropout_while_evaluating(weights: Tensor, p: float, training: bool) -> Tensor:
+    """Weights are dropped while evaluating, too."""
+    return F.dropout(weights, p)
+
+
+# --8<-- [end:dropout_while_evaluating]

@@ -1,0 +1,170 @@
+"""Exhibits: the mask itself is wrong. Who may read whom?"""
+
+import torch
+from torch import Tensor
+
+from tested_transformer.checking.exhibits.exhibit import exhibit, file, issue, pull
+from tested_transformer.checking.exhibits.layer import ExchangeableAttention
+from tested_transformer.masks import causal_mask
+
+__all__ = [
+    "lost_with_dropout",
+    "no_causal_mask",
+    "one_too_far",
+    "only_while_training",
+    "padding_ignored",
+    "padding_on_the_wrong_axis",
+    "top_left",
+    "unmasked_chunks",
+    "without_itself",
+]
+
+_Mask = Tensor | None
+
+
+@exhibit(
+    "allow",
+    issue("huggingface/transformers", 48745, "2026, closed"),
+    issue("khirotaka/SAnD", 6, "2020, closed"),
+)
+# --8<-- [start:no_causal_mask]
+def no_causal_mask(
+    layer: ExchangeableAttention, num_queries: int, num_keys: int, mask: _Mask
+) -> _Mask:
+    """The causal mask is not applied."""
+    return mask
+
+
+# --8<-- [end:no_causal_mask]
+
+
+@exhibit("allow")
+# --8<-- [start:one_too_far]
+def one_too_far(
+    layer: ExchangeableAttention, num_queries: int, num_keys: int, mask: _Mask
+) -> Tensor:
+    """The mask ends one diagonal too late, so each token sees the next."""
+    ones = torch.ones(num_queries, num_keys, dtype=torch.bool, device=layer.device)
+    causal = ones.tril(num_keys - num_queries + 1)
+    return causal if mask is None else causal & mask
+
+
+# --8<-- [end:one_too_far]
+
+
+@exhibit("allow")
+# --8<-- [start:without_itself]
+def without_itself(
+    layer: ExchangeableAttention, num_queries: int, num_keys: int, mask: _Mask
+) -> Tensor:
+    """The mask ends one diagonal too early, so no token sees itself."""
+    ones = torch.ones(num_queries, num_keys, dtype=torch.bool, device=layer.device)
+    causal = ones.tril(num_keys - num_queries - 1)
+    return causal if mask is None else causal & mask
+
+
+# --8<-- [end:without_itself]
+
+
+@exhibit(
+    "allow",
+    file(
+        "pytorch/tutorials",
+        "intermediate_source/scaled_dot_product_attention_tutorial.py",
+    ),
+    issue("shiyu-coder/Kronos", 199, "2025, open"),
+)
+# --8<-- [start:only_while_training]
+def only_while_training(
+    layer: ExchangeableAttention, num_queries: int, num_keys: int, mask: _Mask
+) -> _Mask:
+    """The causal mask is applied while training only."""
+    if not layer.training:
+        return mask
+    causal = causal_mask(num_queries, num_keys, device=layer.device)
+    return causal if mask is None else causal & mask
+
+
+# --8<-- [end:only_while_training]
+
+
+@exhibit("allow", issue("keras-team/keras", 23038, "2026, closed"), dropout=0.2)
+# --8<-- [start:lost_with_dropout]
+def lost_with_dropout(
+    layer: ExchangeableAttention, num_queries: int, num_keys: int, mask: _Mask
+) -> _Mask:
+    """The causal mask is left to a fast path, which a layer with dropout avoids."""
+    if layer.dropout > 0:
+        return mask
+    causal = causal_mask(num_queries, num_keys, device=layer.device)
+    return causal if mask is None else causal & mask
+
+
+# --8<-- [end:lost_with_dropout]
+
+
+@exhibit(
+    "allow",
+    pull("pytorch/executorch", 21749, "2026, merged"),
+    issue("gittensor-ai-lab/sparkinfer", 3, "2026, closed"),
+)
+# --8<-- [start:top_left]
+def top_left(
+    layer: ExchangeableAttention, num_queries: int, num_keys: int, mask: _Mask
+) -> Tensor:
+    """The mask is aligned at the top left, so new queries miss the newest keys."""
+    ones = torch.ones(num_queries, num_keys, dtype=torch.bool, device=layer.device)
+    return ones.tril() if mask is None else ones.tril() & mask
+
+
+# --8<-- [end:top_left]
+
+
+@exhibit("allow", issue("nntrainer/nntrainer", 4333, "2026, open"))
+# --8<-- [start:unmasked_chunks]
+def unmasked_chunks(
+    layer: ExchangeableAttention, num_queries: int, num_keys: int, mask: _Mask
+) -> _Mask:
+    """The mask is applied to the first chunk only: later ones see all of themselves."""
+    if num_queries < num_keys:
+        return mask
+    causal = causal_mask(num_queries, num_keys, device=layer.device)
+    return causal if mask is None else causal & mask
+
+
+# --8<-- [end:unmasked_chunks]
+
+
+@exhibit(
+    "allow",
+    file(
+        "pytorch/tutorials",
+        "intermediate_source/transformer_building_blocks.py",
+    ),
+)
+# --8<-- [start:padding_ignored]
+def padding_ignored(
+    layer: ExchangeableAttention, num_queries: int, num_keys: int, mask: _Mask
+) -> Tensor:
+    """The layer takes a mask and does not pass it on, so padding is read."""
+    return causal_mask(num_queries, num_keys, device=layer.device)
+
+
+# --8<-- [end:padding_ignored]
+
+
+@exhibit(
+    "allow",
+    pull("hyunwoongko/transformer", 40, "2025, open"),
+    issue("bentrevett/pytorch-seq2seq", 96, "2020, closed"),
+)
+# --8<-- [start:padding_on_the_wrong_axis]
+def padding_on_the_wrong_axis(
+    layer: ExchangeableAttention, num_queries: int, num_keys: int, mask: _Mask
+) -> Tensor:
+    """Padding is hidden as a query instead of as a key."""
+    causal = causal_mask(num_queries, num_keys, device=layer.device)
+    return causal if mask is None else causal & mask.mT
+
+
+# --8<-- [end:padding_on_the_wrong_axis]

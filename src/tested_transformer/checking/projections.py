@@ -1,0 +1,219 @@
+"""Find the projections of somebody else's layer, to have an oracle with its weights."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
+
+__all__ = ["find_width", "oracles"]
+
+# Names in public code for the four projections, and for three of them in one.
+_SEPARATE = (
+    *(("q_proj", "k_proj", "v_proj"), ("q_lin", "k_lin", "v_lin")),
+    *(
+        ("W_q", "W_k", "W_v"),
+        ("w_q", "w_k", "w_v"),
+        ("wq", "wk", "wv"),
+        ("q", "k", "v"),
+    ),
+    *(("W_query", "W_key", "W_value"), ("query", "key", "value")),
+    *(("to_q", "to_k", "to_v"), ("toqueries", "tokeys", "tovalues")),
+    *(("q_linear", "k_linear", "v_linear"), ("fc_q", "fc_k", "fc_v")),
+    *(("linear_q", "linear_k", "linear_v"), ("queries", "keys", "values")),
+)
+_STACKED = ("c_attn", "qkv", "qkv_proj", "in_proj", "to_qkv", "Wqkv", "query_key_value")
+_LAST = (
+    *("o_proj", "out_proj", "W_o", "w_o", "wo", "c_proj", "proj", "to_out", "out"),
+    *("dense", "output", "w_concat", "fc_o", "fc_out", "linear_out", "out_lin", "o"),
+    *("unifyheads", "output_linear", "out_linear", "fc", "W_out"),
+)
+_HEADS = (
+    *("num_heads", "n_heads", "n_head", "heads", "nhead", "nheads", "h"),
+    "num_attention_heads",
+)
+
+
+def find_width(module: nn.Module) -> int | None:
+    """Give the width of the sequence that a layer takes, if it can be told."""
+    embed_dim = getattr(module, "embed_dim", None)
+    if isinstance(embed_dim, int):
+        return embed_dim
+    for each in module.modules():
+        found = _matrices(each)
+        if found:
+            return found[0][0].shape[1]
+    return None
+
+
+# --8<-- [start:oracles]
+def oracles(
+    module: nn.Module, num_heads: int | None, steps: Steps | None = None
+) -> Iterator[ExchangeableAttention]:
+    """Make layers that take given steps with the weights of ``module``.
+
+    There are none if its projections or the number of its heads cannot be told, or if
+    it has parameters or norms beside them: what it computes is then something else. And
+    there are several if its parameters could be meant in more than one way.
+
+    Args:
+        module: The layer of somebody else.
+        num_heads: Its heads; read off its attributes by default.
+        steps: What the new layers do; what is right, by default.
+    """
+    lasts = _last(module)
+    if not lasts and (inner := _wrapped(module)) is not None:
+        yield from oracles(inner.train(module.training), num_heads, steps)
+        return
+    num_heads = _number_of_heads(module) if num_heads is None else num_heads
+    if num_heads is None or getattr(module, "qk_norm", False):
+        return
+    whole = sum(each.numel() for each in module.parameters())
+    for last in lasts:
+        for inputs in _inputs(module, num_heads, last[0].shape[1]):
+            found = [*inputs, last]
+            if whole == sum(w.numel() + _size(b) for w, b in found):
+                layer = _layer(found, num_heads, steps)
+                if layer is not None:
+                    yield layer.train(module.training)
+
+
+# --8<-- [end:oracles]
+
+
+_Projection = tuple[Tensor, Tensor | None]
+
+
+def _size(bias: Tensor | None) -> int:
+    return 0 if bias is None else bias.numel()
+
+
+def _layer(
+    found: Sequence[_Projection], num_heads: int, steps: Steps | None
+) -> ExchangeableAttention | None:
+    """Make a layer of four projections, if they fit each other."""
+    (q, _), (k, _), (v, _), (o, _) = found
+    head_dim, left = divmod(q.shape[0], num_heads)
+    if left or k.shape != v.shape or k.shape[0] % head_dim or q.shape != o.mT.shape:
+        return None
+    layer = ExchangeableAttention(
+        d_model=q.shape[0],  # the heads together may be wider than the features
+        num_heads=num_heads,
+        num_kv_heads=k.shape[0] // head_dim,
+        steps=steps,
+    )
+    targets = layer.q_proj, layer.k_proj, layer.v_proj, layer.o_proj
+    for target, (weight, bias) in zip(targets, found, strict=True):
+        target.weight = nn.Parameter(weight.detach().clone())
+        shift = weight.new_zeros(len(weight)) if bias is None else bias
+        target.bias = nn.Parameter(shift.detach().clone())
+    return layer
+
+
+def _wrapped(module: nn.Module) -> nn.Module | None:
+    """Give the module that a module is a wrapper of, if it is nothing else."""
+    inner = [each for each in module.children() if any(True for _ in each.parameters())]
+    own = any(True for _ in module.parameters(recurse=False))
+    only = inner[0] if len(inner) == 1 and not own else None
+    return None if isinstance(only, nn.ModuleList) else only
+
+
+def _inputs(
+    module: nn.Module, num_heads: int, inner: int
+) -> Iterator[Sequence[_Projection]]:
+    """Give what could be the projections to queries, keys and values."""
+    yield from _separate(module)
+    for each in _lists(module):
+        of_heads = [next(_separate(head), ()) for head in each]
+        if all(of_heads):
+            yield [_joined(parts) for parts in zip(*of_heads, strict=True)]
+        matrices = [_matrices(child) for child in each]
+        if len(each) in (3, 4) and all(matrices):
+            yield [alternatives[0] for alternatives in matrices[:3]]
+    q, kv = (_matrices(getattr(module, name, None)) for name in ("to_q", "to_kv"))
+    if q and kv:
+        yield [q[0], *_parts(*kv[0], [len(kv[0][0]) // 2] * 2)]
+    stacked = [_matrices(getattr(module, name, None)) for name in _STACKED]
+    weight = getattr(module, "in_proj_weight", None)
+    if isinstance(weight, Tensor):
+        stacked.append([(weight, getattr(module, "in_proj_bias", None))])
+    for each in stacked:
+        if each and each[0][0].shape[0] >= inner:
+            yield from _cuts(*each[0], num_heads, inner)
+
+
+def _lists(module: nn.Module) -> list[nn.ModuleList]:
+    return [each for each in module.children() if isinstance(each, nn.ModuleList)]
+
+
+def _separate(module: nn.Module) -> Iterator[list[_Projection]]:
+    """Give three projections by name; bare matrices could be meant either way."""
+    for names in _SEPARATE:
+        found = [_matrices(getattr(module, name, None)) for name in names]
+        yield from (list(each) for each in zip(*found, strict=False))
+
+
+def _joined(parts: Sequence[_Projection]) -> _Projection:
+    """Lay the projections of single heads on top of each other."""
+    biases = [bias for _, bias in parts if bias is not None]
+    weight = torch.cat([weight for weight, _ in parts])
+    return weight, torch.cat(biases) if len(biases) == len(parts) else None
+
+
+def _cuts(
+    weight: Tensor, bias: Tensor | None, num_heads: int, d_model: int
+) -> Iterator[Sequence[_Projection]]:
+    """Cut a stacked projection: first into three, or first into heads."""
+    d_kv, left = divmod(weight.shape[0] - d_model, 2)
+    if left or not d_kv:
+        return
+    yield _parts(weight, bias, [d_model, d_kv, d_kv])
+    if d_kv == d_model and d_model % num_heads == 0:
+        shape = (num_heads, 3, d_model // num_heads)
+        weights = weight.unflatten(0, shape).unbind(1)
+        biases = [None] * 3 if bias is None else bias.unflatten(0, shape).unbind(1)
+        flat = [None if each is None else each.flatten() for each in biases]
+        yield list(zip([w.flatten(0, 1) for w in weights], flat, strict=True))
+
+
+def _parts(weight: Tensor, bias: Tensor | None, sizes: list[int]) -> list[_Projection]:
+    """Cut the outputs of a projection."""
+    biases = [None] * len(sizes) if bias is None else bias.split(sizes)
+    return list(zip(weight.split(sizes), biases, strict=True))
+
+
+def _last(module: nn.Module) -> list[_Projection]:
+    """Give the projection after attention, or the ways in which it could be meant."""
+    for name in _LAST:
+        child = getattr(module, name, None)
+        if isinstance(child, nn.Sequential) and len(child):
+            child = child[0]
+        found = _matrices(child)
+        if found:
+            return found
+    for each in _lists(module):
+        if len(each) == 4 and all(map(_matrices, each)):
+            return _matrices(each[3])
+    return []
+
+
+def _matrices(child: object) -> list[_Projection]:
+    """Give the matrix of a projection, a row for each output, and its bias."""
+    weight, bias = getattr(child, "weight", None), getattr(child, "bias", None)
+    if isinstance(child, nn.Linear):
+        return [(child.weight, child.bias)]
+    if type(child).__name__ == "Conv1D" and isinstance(weight, Tensor):
+        return [(weight.mT, bias)]  # as the weights of GPT-2 were published
+    if isinstance(child, nn.Parameter) and child.ndim == 2:
+        return [(child.mT, None), (child, None)]
+    return []
+
+
+def _number_of_heads(module: nn.Module) -> int | None:
+    for name in _HEADS:
+        value = getattr(module, name, None)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    lists = [each for each in _lists(module) if next(_separate(each[0]), None)]
+    return len(lists[0]) if lists else None

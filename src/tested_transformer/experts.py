@@ -1,0 +1,131 @@
+"""A mixture of experts: more parameters for the same work on each token."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from tested_transformer.layers import FeedForward
+
+__all__ = ["MixtureOfExperts", "count_parameters"]
+
+
+# --8<-- [start:experts]
+class MixtureOfExperts(nn.Module):
+    """Several feed-forwards, of which each token uses the few that a router picks.
+
+    Args:
+        d_model: D, the width of input and output.
+        num_experts: How many feed-forwards there are.
+        experts_per_token: How many of them each token goes through.
+        d_ff: The width inside each expert; ``4 * d_model`` by default.
+        activation: One of ``ACTIVATIONS``.
+        bias: Whether the experts' matrices add a bias.
+
+    Raises:
+        ValueError: If a size is not positive, or ``experts_per_token`` is not between 1
+            and ``num_experts``.
+
+    Sources: Shazeer et al., 2017, "Outrageously Large Neural Networks"; for a single
+    expert and the balance loss Fedus et al., 2021, "Switch Transformers", section 2.
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        num_experts: int,
+        experts_per_token: int = 2,
+        d_ff: int | None = None,
+        activation: str = "gelu",
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        _check_settings(num_experts, experts_per_token)
+        self.experts_per_token = experts_per_token
+        self.router = nn.Linear(d_model, num_experts, bias=False)
+        self.experts = nn.ModuleList(
+            FeedForward(d_model=d_model, d_ff=d_ff, activation=activation, bias=bias)
+            for _ in range(num_experts)
+        )
+        self.balance_loss = torch.zeros(())
+
+    # --8<-- [start:experts-forward]
+    def forward(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:
+        """Send each token through its experts, and add up what they return."""
+        tokens = x.reshape(-1, x.shape[-1])
+        probabilities, shares, chosen = self.route(tokens)
+        output = torch.zeros_like(tokens)
+        for index, expert in enumerate(self.experts):
+            rows, slots = (chosen == index).nonzero(as_tuple=True)
+            share = shares[rows, slots, None].to(tokens.dtype)
+            output = output.index_add(0, rows, share * expert(tokens[rows]))
+        self.balance_loss = self._balance(probabilities, chosen)
+        return output.view_as(x)
+
+    def route(
+        self, tokens: Float[Tensor, "tokens D"]
+    ) -> tuple[
+        Float[Tensor, "tokens experts"],
+        Float[Tensor, "tokens chosen"],
+        Int[Tensor, "tokens chosen"],
+    ]:
+        """Pick the experts of each token, whatever the other tokens are.
+
+        Returns:
+            The probability of every expert, and of those that are picked the share
+            of each in the output, and its number, the most probable first. Several
+            shares sum to 1; a single one is its probability.
+        """
+        probabilities = self.router(tokens).float().softmax(dim=-1)
+        shares, chosen = probabilities.topk(self.experts_per_token, dim=-1)
+        if self.experts_per_token > 1:
+            # A single share made to sum to 1 would teach the router nothing.
+            shares = shares / shares.sum(dim=-1, keepdim=True)
+        return probabilities, shares, chosen
+
+    def _balance(self, probabilities: Tensor, chosen: Tensor) -> Tensor:
+        """Give 1 if the router treats all experts alike, up to their number if not."""
+        num_experts = probabilities.shape[-1]
+        counts = torch.bincount(chosen.flatten(), minlength=num_experts)
+        used = counts / chosen.numel()
+        return num_experts * (used * probabilities.mean(dim=0)).sum()
+
+    # --8<-- [end:experts-forward]
+
+    def __getstate__(self) -> dict[str, object]:
+        # The balance loss of the last pass hangs on its graph, which cannot be copied.
+        return {**self.__dict__, "balance_loss": self.balance_loss.detach()}
+
+
+# --8<-- [end:experts]
+
+
+# --8<-- [start:count]
+def count_parameters(module: nn.Module, *, active: bool = False) -> int:
+    """Count the parameters of a module, or those alone that one token goes through.
+
+    Args:
+        module: A mixture of experts, or whatever has some inside or none.
+        active: Leave out the experts that a token does not go through. The router,
+            which every token meets, counts.
+    """
+    total = sum(parameter.numel() for parameter in module.parameters())
+    if active:
+        for mixture in module.modules():
+            if isinstance(mixture, MixtureOfExperts):
+                idle = len(mixture.experts) - mixture.experts_per_token
+                total -= idle * count_parameters(mixture.experts[0])
+    return total
+
+
+# --8<-- [end:count]
+
+
+def _check_settings(num_experts: int, experts_per_token: int) -> None:
+    if num_experts < 1:
+        raise ValueError(f"num_experts={num_experts} must be positive")
+    if not 1 <= experts_per_token <= num_experts:
+        raise ValueError(
+            f"experts_per_token={experts_per_token} must lie between 1 and "
+            f"num_experts={num_experts}"
+        )

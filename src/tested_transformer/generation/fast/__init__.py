@@ -1,0 +1,5 @@
+"""The fast path of generation: a GPT packed for one token at a time."""
+
+from tested_transformer.generation.fast.decoder import Decoder
+
+__all__ = ["Decoder"]

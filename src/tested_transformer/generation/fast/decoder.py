@@ -1,0 +1,274 @@
+"""One token at a time, fast: the same model in as few operations as possible.
+
+The weights are packed, the cache is laid out for one query, and what depends on the
+position alone is looked up. It is tested against the model itself, in all that a GPT
+can be made of.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tested_transformer.cache import KVCache
+from tested_transformer.generation.contexts import pad_left
+from tested_transformer.generation.fast.packing import PackedLayer, pack
+from tested_transformer.generation.readers import evaluating
+from tested_transformer.gpt import GPT
+
+__all__ = ["Decoder"]
+
+_BLOCK = 64  # keys are attended to in blocks of so many; those to come are masked
+
+
+# --8<-- [start:decoder]
+class Decoder:
+    """A snapshot of a GPT, laid out to read one more token of each sequence.
+
+    Prompts are read by the model itself, and the keys and values are taken over from
+    its cache. Weights that change after the snapshot was taken are not seen.
+
+    Args:
+        model: The model. Its weights are copied: they take their memory twice.
+
+    Raises:
+        PackingError: If the model has parts that the decoder does not know, as experts.
+            ``CachedReader`` reads every model.
+    """
+
+    def __init__(self, model: GPT) -> None:
+        attention = model.blocks[0].attention
+        self.model = model
+        self.weights = pack(model)
+        self.groups = attention.num_kv_heads
+        self.share = attention.num_heads // attention.num_kv_heads
+        self.head_dim = attention.head_dim
+        self.qk_norm = attention.qk_norm
+        self.scale = attention.head_dim**-0.5 if self.qk_norm else 1.0  # or in weights
+        self.longest = model.config.max_seq_len
+        self.batch_size = 0
+        self.compiled = False
+        self._make_tables()
+
+    # --8<-- [end:decoder]
+
+    # --8<-- [start:compile]
+    def compile(self, *, backend: str | Callable[..., Any] = "inductor") -> None:
+        """Compile the step, for a cache that is attended to in its whole length.
+
+        No shape changes from then on, so that on a GPU a step becomes one CUDA graph.
+        The first step takes its time, which pays on a GPU.
+        """
+        cuda = self.model.head_weight.is_cuda and backend == "inductor"
+        mode = "reduce-overhead" if cuda else None
+        self._next = torch.compile(
+            self._next, fullgraph=True, dynamic=False, backend=backend, mode=mode
+        )
+        self.compiled = True
+        self.batch_size = 0  # a cache that was set aside before has another workspace
+        # A CUDA graph would copy what may move; none of these does.
+        for layer in self.weights.layers:
+            for matrix in (layer.qkv, layer.out, layer.up, layer.down):
+                torch._dynamo.mark_static_address(matrix)
+        torch._dynamo.mark_static_address(self.weights.head)
+        torch._dynamo.mark_static_address(self.weights.tokens)
+
+    # --8<-- [end:compile]
+
+    # --8<-- [start:read]
+    @torch.inference_mode()
+    def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
+        """Forget all, and read these sequences; give the logits of what comes next."""
+        device = self.model.head_weight.device
+        tokens, positions, mask = pad_left(contexts, device=device)
+        batch_size, self.length = tokens.shape
+        cache = self.model.new_cache(batch_size, max_length=self.length)
+        with evaluating(self.model):
+            logits = self.model(tokens, positions=positions, mask=mask, cache=cache)
+        if batch_size != self.batch_size:
+            self._make_room(batch_size)
+        self._take_over(cache)
+        self._hide_padding(mask)
+        self.width = 0  # of the cache that is attended to: none yet
+        self.last = tokens[:, -1]
+        return logits[:, -1]
+
+    # --8<-- [end:read]
+
+    # --8<-- [start:step]
+    @torch.inference_mode()
+    def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+        """Read one more token of each sequence; give the logits of what comes next.
+
+        Raises:
+            ValueError: If the context is full.
+        """
+        if self.length >= self.width:
+            self._widen()
+        slot = self.slots[self.length]
+        bias = self.bias.narrow(-1, self.longest - 1 - self.length, self.width)
+        if self.hidden is not None:
+            bias = bias + self.hidden[..., : self.width]
+        self.length += 1
+        before, self.last = self.last, tokens
+        return self._next(tokens, before, slot, bias)
+
+    def _next(
+        self, tokens: Tensor, before: Tensor, slot: Tensor, bias: Tensor
+    ) -> Tensor:
+        """Read tokens that stand at ``slot`` of the cache, each after ``before``."""
+        weights = self.weights
+        positions = slot if self.padding is None else slot - self.padding
+        x = weights.tokens.index_select(0, tokens)
+        if weights.smear is not None:
+            x += weights.smear * weights.tokens.index_select(0, before)
+        if weights.positions is not None:
+            x += weights.positions.index_select(0, positions)
+        turn = self._turn(positions)
+        for index, layer in enumerate(weights.layers):
+            heads = self._attend(
+                index, layer, layer.attention_norm(x), slot, bias, turn
+            )
+            x = _add(x, heads, layer.out, layer.out_bias)
+            wide = _project(layer.feed_forward_norm(x), layer.up, layer.up_bias)
+            x = _add(x, layer.activation(wide), layer.down, layer.down_bias)
+        return weights.norm(x).mm(weights.head)
+
+    # --8<-- [end:step]
+
+    # --8<-- [start:attend]
+    def _attend(
+        self,
+        index: int,
+        layer: PackedLayer,
+        x: Tensor,
+        slot: Tensor,
+        bias: Tensor,
+        turn: Tensor | None,
+    ) -> Tensor:
+        """Attend with one query a head, once its key and its value are in the cache."""
+        rows = _project(x, layer.qkv, layer.qkv_bias, out=self.rows)
+        q, qk, kv = self.parts or self._parts(rows)
+        if self.qk_norm:
+            qk.copy_(torch.layer_norm(qk, (self.head_dim,)))
+        if turn is not None:
+            qk.copy_(torch.bmm(qk, turn.expand(len(qk), -1, -1)))
+        keys, values = self._store(index, kv, slot)
+        weights = torch.baddbmm(bias, q, keys, alpha=self.scale).softmax(dim=-1)
+        return torch.bmm(weights, values).view(x.shape)
+
+    # --8<-- [end:attend]
+
+    def _parts(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Cut out the queries, queries and keys, and keys and values of each group."""
+        heads = rows.view(-1, self.share + 2, self.head_dim)
+        return heads[:, :-2], heads[:, :-1], heads[:, -2:]
+
+    def _store(self, index: int, kv: Tensor, slot: Tensor) -> tuple[Tensor, Tensor]:
+        """Put keys and values into the cache; give all that are attended to."""
+        if self.compiled:
+            room = self.room[index].index_copy_(-1, slot, kv[..., None])
+            return room[:, 0], room[:, 1].mT
+        columns, keys, values = self.views[index]
+        columns[self.length - 1].copy_(kv)
+        return keys, values
+
+    def _turn(self, positions: Tensor) -> Tensor | None:
+        """Make the matrix that turns queries and keys to their positions."""
+        if self.turns is None:
+            return None
+        cos, sin = self.turns.index_select(1, positions)[:, :, None]
+        turn = torch.addcmul(self.eye * cos, self.swap, sin)
+        if self.padding is None:
+            return turn
+        return turn.repeat_interleave(self.groups, dim=0)
+
+    @torch.inference_mode()
+    def _make_tables(self) -> None:
+        """Prepare what depends on positions alone."""
+        model, groups, share = self.model, self.groups, self.share
+        weight = model.head_weight
+        slots = torch.arange(self.longest, device=weight.device)
+        self.slots: tuple[Tensor, ...] = slots.split(1)
+        # A window of this, moved to the left at each step, is the bias of the scores:
+        # the newest key is at longest - 1, and what is to come is to the right of it.
+        steps = torch.arange(1 - self.longest, self.longest + 1, device=weight.device)
+        slopes = weight.new_zeros(1, 1, 1)
+        if model.config.positions == "alibi":
+            slopes = model.slopes.view(groups, share, 1)
+        self.one_bias = (slopes * steps).masked_fill(steps > 0, float("-inf"))
+        self.turns: Tensor | None = None
+        if model.config.positions == "rotary":
+            cos, sin = model.position_table.to(weight.dtype)
+            self.turns = torch.stack(
+                [torch.cat([cos, cos], -1), torch.cat([sin, sin], -1)]
+            )
+            self.eye = torch.eye(self.head_dim).to(weight)
+            half = self.head_dim // 2
+            self.swap = self.eye.roll(half, dims=0)
+            self.swap[half:] *= -1.0
+
+    def _make_room(self, batch_size: int) -> None:
+        """Set aside a cache, (B * H_kv, 2, d_k, S) for each layer, and a workspace."""
+        self.batch_size, rows = batch_size, batch_size * self.groups
+        weight, shape = self.model.head_weight, (rows, 2, self.head_dim, self.longest)
+        self.room = [weight.new_zeros(shape) for _ in self.weights.layers]
+        # One bias for all heads, or one for each head of each sequence.
+        copies = batch_size if len(self.one_bias) > 1 else 1
+        self.bias = self.one_bias.repeat(copies, 1, 1)
+        self.rows = self.parts = None
+        if self.compiled:
+            for room in self.room:
+                torch._dynamo.mark_static_address(room)
+        else:
+            width = self.groups * (self.share + 2) * self.head_dim
+            self.rows = weight.new_empty(batch_size, width)
+            self.parts = self._parts(self.rows)
+
+    def _take_over(self, cache: KVCache) -> None:
+        """Copy keys and values from a cache of the model's."""
+        for room, layer in zip(self.room, cache.layers, strict=True):
+            kv = torch.stack([layer.keys, layer.values], dim=2).flatten(0, 1)
+            room[..., : self.length] = kv.mT
+
+    def _hide_padding(self, mask: Tensor | None) -> None:
+        """Remember how far each sequence is filled up on the left, and what to hide."""
+        self.padding = self.hidden = None
+        if mask is not None:
+            self.padding = (~mask).flatten(1).sum(dim=1)
+            seen = self.padding.repeat_interleave(self.groups)[:, None, None]
+            slots = torch.arange(self.longest, device=mask.device)
+            zeros = torch.zeros_like(slots, dtype=self.bias.dtype)
+            self.hidden = zeros.masked_fill(slots < seen, float("-inf"))
+
+    def _widen(self) -> None:
+        """Attend to one more block of the cache."""
+        if self.length >= self.longest:
+            raise ValueError(
+                f"the context of max_seq_len={self.longest} tokens is full: read anew"
+            )
+        self.width = self.longest
+        if not self.compiled:
+            self.width = min((self.length // _BLOCK + 1) * _BLOCK, self.longest)
+            self.views: list[tuple[tuple[Tensor, ...], Tensor, Tensor]] = []
+            for room in self.room:
+                seen = room[..., : self.width]
+                self.views.append((seen.unbind(-1), seen[:, 0], seen[:, 1].mT))
+
+
+def _project(
+    x: Tensor, matrix: Tensor, bias: Tensor | None, out: Tensor | None = None
+) -> Tensor:
+    """Multiply rows with a matrix, and add a bias if there is one."""
+    if bias is None:
+        return torch.mm(x, matrix, out=out)
+    return torch.addmm(bias, x, matrix, out=out)
+
+
+def _add(x: Tensor, rows: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
+    """Add to ``x`` the product of rows and a matrix."""
+    if bias is not None:
+        x += bias
+    return x.addmm_(rows, matrix)

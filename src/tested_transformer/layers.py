@@ -1,0 +1,181 @@
+"""The parts of every block: norms, the feed-forward, and the sum that each adds to."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+__all__ = ["ACTIVATIONS", "NORMS", "AddNorm", "FeedForward", "make_norm"]
+
+
+NORMS = ("layer", "rms")
+
+
+# --8<-- [start:norms]
+def make_norm(
+    norm: str, d_model: int, *, bias: bool = True
+) -> nn.LayerNorm | nn.RMSNorm:
+    """Make a layer norm, or an RMS norm, which neither centers nor has a bias.
+
+    Raises:
+        ValueError: If ``norm`` is not one of ``NORMS``.
+
+    Sources: Ba et al., 2016, "Layer Normalization"; Zhang and Sennrich, 2019, "Root
+    Mean Square Layer Normalization".
+    """
+    if norm not in NORMS:
+        raise ValueError(f"norm={norm!r} must be one of {', '.join(NORMS)}")
+    if norm == "rms":
+        return nn.RMSNorm(d_model, eps=1e-5)
+    return nn.LayerNorm(d_model, eps=1e-5, bias=bias)
+
+
+# --8<-- [end:norms]
+
+
+# --8<-- [start:add-norm]
+class AddNorm(nn.Module):
+    """Add to a sequence what a part makes of it, with a norm before or after.
+
+    Args:
+        d_model: D, the width of the sequence.
+        norm: One of ``NORMS``.
+        bias: Whether a layer norm adds a bias.
+        dropout: The probability of dropping a feature of what the part makes, while
+            training.
+        norm_first: Norm what the part reads (pre-norm, as in GPT-2) and not the sum
+            (post-norm, as in the paper).
+
+    Raises:
+        ValueError: If ``norm`` is unknown.
+
+    Sources: Vaswani et al., 2017, "Attention Is All You Need", sections 3.1 and 5.4;
+    for pre-norm Xiong et al., 2020, "On Layer Normalization in the Transformer
+    Architecture", section 3.1.
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        norm: str = "layer",
+        bias: bool = True,
+        dropout: float = 0.0,
+        norm_first: bool = False,
+    ) -> None:
+        super().__init__()
+        self.norm = make_norm(norm, d_model, bias=bias)
+        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+        self.norm_first = norm_first
+
+    def read(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        """Give what the part reads of ``x``."""
+        return self.norm(x) if self.norm_first else x
+
+    def add(
+        self, x: Float[Tensor, "B T D"], made: Float[Tensor, "B T D"]
+    ) -> Float[Tensor, "B T D"]:
+        """Join ``x`` and what the part made of it."""
+        x = x + self.dropout(made)
+        return x if self.norm_first else self.norm(x)
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], part: Callable[[Tensor], Tensor]
+    ) -> Float[Tensor, "B T D"]:
+        """Run ``part`` beside ``x``, and join them again."""
+        return self.add(x, part(self.read(x)))
+
+
+# --8<-- [end:add-norm]
+
+
+def _gelu_tanh(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
+class _ReluSquared(torch.autograd.Function):
+    """Squared ReLU with its gradient written out, which is twice as fast."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        positive = F.relu(x)
+        ctx.save_for_backward(positive)
+        return positive * positive
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Tensor:
+        (gradient,), (positive,) = grad_outputs, ctx.saved_tensors
+        return (gradient * positive).mul_(2)
+
+
+def _relu_squared(x: Tensor) -> Tensor:
+    return _ReluSquared.apply(x)
+
+
+# --8<-- [start:activations]
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": _gelu_tanh,
+    "relu": F.relu,
+    "relu2": _relu_squared,
+    "silu": F.silu,
+    "swiglu": F.silu,  # of a gate that is multiplied with what passes it
+}
+# --8<-- [end:activations]
+
+
+# --8<-- [start:feed-forward]
+class FeedForward(nn.Module):
+    """Widen each position's features, bend them, and bring them back.
+
+    Args:
+        d_model: D, the width of input and output.
+        d_ff: The width in between; ``4 * d_model`` by default.
+        activation: One of ``ACTIVATIONS``. ``swiglu`` has a third matrix, ``gate``.
+        bias: Whether the matrices add a bias.
+
+    Raises:
+        ValueError: If a width is not positive, or ``activation`` is unknown.
+
+    Sources: Vaswani et al., 2017, "Attention Is All You Need", section 3.3; for
+    ``swiglu`` Shazeer, 2020, "GLU Variants Improve Transformer".
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        d_ff: int | None = None,
+        activation: str = "gelu",
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        d_ff = 4 * d_model if d_ff is None else d_ff
+        _check_settings(d_model, d_ff, activation)
+        self.activation = ACTIVATIONS[activation]
+        gated = activation == "swiglu"
+        self.gate = nn.Linear(d_model, d_ff, bias=bias) if gated else None
+        self.up = nn.Linear(d_model, d_ff, bias=bias)
+        self.down = nn.Linear(d_ff, d_model, bias=bias)
+
+    def forward(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:
+        """Treat each position by itself; no position sees another."""
+        if self.gate is None:
+            return self.down(self.activation(self.up(x)))
+        return self.down(self.activation(self.gate(x)) * self.up(x))
+
+
+# --8<-- [end:feed-forward]
+
+
+def _check_settings(d_model: int, d_ff: int, activation: str) -> None:
+    if d_model < 1 or d_ff < 1:
+        raise ValueError(f"d_model={d_model} and d_ff={d_ff} must be positive")
+    if activation not in ACTIVATIONS:
+        known = ", ".join(ACTIVATIONS)
+        raise ValueError(f"activation={activation!r} must be one of {known}")

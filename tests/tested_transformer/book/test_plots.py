@@ -1,0 +1,262 @@
+"""Pictures are checked by the data they draw."""
+
+import io
+import re
+
+import pytest
+import torch
+from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure
+
+from tested_transformer.book import plots
+from tested_transformer.book.plots import curves, head_maps, marks, points, weight_map
+
+# Two heads, three queries, four keys.
+WEIGHTS = torch.tensor(
+    [
+        [[0.1, 0.2, 0.3, 0.4], [1.0, 0.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]],
+        [[0.0, 0.0, 0.9, 0.1], [0.5, 0.5, 0.0, 0.0], [0.7, 0.1, 0.1, 0.1]],
+    ]
+)
+QUERIES, KEYS = ["a", "b", "c"], ["w", "x", "y", "z"]
+PALETTE = {plots.INK, plots.MUTED, plots.ACCENT, plots.WARM, plots.PAPER, plots.RULE}
+
+
+def drawn_weights(figure: Figure) -> list[torch.Tensor]:
+    """Read the weights back from the cells of each map."""
+    meshes = [
+        mesh
+        for axes in figure.axes
+        for mesh in axes.collections
+        if isinstance(mesh, QuadMesh)
+    ]
+    return [torch.tensor(mesh.get_array().tolist()) for mesh in meshes]
+
+
+def svg(figure: Figure) -> str:
+    file = io.StringIO()
+    figure.savefig(file, format="svg")
+    return file.getvalue()
+
+
+def test_each_head_has_a_map_of_its_weights():
+    figure = head_maps(WEIGHTS, queries=QUERIES, keys=KEYS, titles=["one", "two"])
+    torch.testing.assert_close(torch.stack(drawn_weights(figure)), WEIGHTS)
+    assert [axes.get_title() for axes in figure.axes] == ["one", "two"]
+    first = figure.axes[0]
+    assert [label.get_text() for label in first.get_xticklabels()] == KEYS
+    assert [label.get_text() for label in first.get_yticklabels()] == QUERIES
+    # The first query is the top row.
+    assert first.yaxis_inverted()
+
+
+def test_marks_fill_the_cells_that_are_true():
+    marked = torch.tensor([[True, False, True], [False, False, True]])
+    figure = marks(marked, rows=["p", "q"], columns=["x", "y", "z"])
+    (drawn,) = drawn_weights(figure)
+    assert drawn.tolist() == marked.float().tolist()
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["p", "q"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["x", "y", "z"]
+    assert set(re.findall(r"#[0-9a-f]{6}", svg(figure))) <= PALETTE
+    with pytest.raises(ValueError, match="columns has 2 labels, weights need 3"):
+        marks(marked, rows=["p", "q"], columns=["x", "y"])
+
+
+def test_heads_are_numbered_and_keys_are_queries_by_default():
+    square = torch.eye(3).expand(5, 3, 3)
+    figure = head_maps(square, queries=QUERIES)
+    assert [axes.get_title() for axes in figure.axes] == [f"head {h}" for h in range(5)]
+    keys = [label.get_text() for label in figure.axes[4].get_xticklabels()]
+    assert keys == QUERIES
+
+
+def test_a_weight_map_writes_every_weight():
+    figure = weight_map(WEIGHTS[0], queries=QUERIES, keys=KEYS)
+    torch.testing.assert_close(drawn_weights(figure)[0], WEIGHTS[0])
+    written = {text.get_position(): text.get_text() for text in figure.axes[0].texts}
+    assert written == {
+        (column, row): f"{WEIGHTS[0, row, column]:.2f}"
+        for row in range(3)
+        for column in range(4)
+    }
+
+
+def test_curves_draw_their_points():
+    points = {"open": [(1.0, 2.0), (2.0, 8.0)], "fused": [(1.0, 1.0), (4.0, 4.0)]}
+    figure = curves(points, x_label="T", y_label="ms", log_x=True, log_y=True)
+    (axes,) = figure.axes
+    drawn = {
+        str(line.get_label()): [tuple(point) for point in line.get_xydata().tolist()]
+        for line in axes.get_lines()
+    }
+    assert drawn == points
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("T", "ms")
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+
+
+def test_logarithmic_axes_are_labeled_with_the_numbers_that_are_drawn():
+    line = [(256.0, 0.5), (512.0, 40.0), (1024.0, 3000.0)]
+    figure = curves({"a": line}, x_label="T", y_label="ms", log_x=True, log_y=True)
+    (axes,) = figure.axes
+    below, beside = (
+        [label.get_text() for label in labels]
+        for labels in (axes.get_xticklabels(), axes.get_yticklabels())
+    )
+    assert {"256", "512", "1024"} <= {*below}
+    assert {"1", "10", "100", "1000"} <= {*beside}
+
+
+def test_a_line_sets_each_cell_off_from_the_next():
+    (axes,) = weight_map(torch.full((2, 3), 0.1), queries="ab", keys="xyz").axes
+    ends = [line.get_xydata().tolist() for line in axes.get_lines()]
+    # Along an axis a line goes from side to side, from 0 to 1 of its length.
+    across = {y for (left, y), (right, _) in ends if (left, right) == (0, 1)}
+    down = {x for (x, low), (_, high) in ends if (low, high) == (0, 1)}
+    assert (len(ends), across, down) == (3, {0.5}, {0.5, 1.5})
+
+
+@pytest.mark.parametrize("draw", [curves, points])
+def test_names_stand_above_what_they_name_from_the_left(draw):
+    """On a phone a figure is seen from its left edge on."""
+    named = {name: [(1.0, 2.0), (3.0, 4.0)] for name in ("long " * 4, "b", "c", "d")}
+    (axes,) = draw(named, x_label="x", y_label="y").axes
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == [*named]
+    names, plot = legend.get_window_extent(), axes.get_window_extent()
+    assert names.y0 >= plot.y1
+    assert names.x0 == pytest.approx(plot.x0, abs=10)
+    # They take hardly any room from what they name.
+    alone = draw({"a": [(1.0, 2.0), (3.0, 4.0)]}, x_label="x", y_label="y").axes[0]
+    assert plot.height == pytest.approx(alone.get_window_extent().height, rel=0.1)
+
+
+@pytest.mark.parametrize(("keys", "columns"), [(4, 4), (31, 1), (20, 2)])
+def test_maps_stand_side_by_side_as_far_as_they_can_be_read(keys: int, columns: int):
+    weights = torch.rand(4, 5, keys)
+    figure = head_maps(weights, queries=list("abcde"), keys=list("k" * keys))
+    boxes = [axes.get_window_extent() for axes in figure.axes]
+    assert len({round(box.x0) for box in boxes}) == columns
+    assert figure.get_figwidth() <= 12
+    for box in boxes:
+        # Room for a letter; as tall as wide.
+        assert box.width / keys > 0.2 * figure.dpi
+        assert box.width / keys == pytest.approx(box.height / 5, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: head_maps(WEIGHTS, queries=QUERIES, keys=KEYS),
+        lambda: weight_map(WEIGHTS[0], queries=QUERIES, keys=KEYS),
+        lambda: curves({n: [(1.0, 2.0)] for n in "abcd"}, x_label="x", y_label="y"),
+    ],
+    ids=["head_maps", "weight_map", "curves"],
+)
+def test_pictures_keep_to_the_palette(draw):
+    colors = set(re.findall("#[0-9a-f]{6}", svg(draw())))
+    assert plots.INK in colors
+    assert colors <= PALETTE
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        lambda: head_maps(WEIGHTS, queries=QUERIES, keys=KEYS),
+        lambda: weight_map(WEIGHTS[0], queries=QUERIES, keys=KEYS),
+    ],
+    ids=["head_maps", "weight_map"],
+)
+def test_nothing_is_cut_off_at_the_edges(figure):
+    """What is drawn the first time is what is drawn the second time."""
+    drawn = figure()
+    width, height = drawn.get_size_inches() * drawn.dpi
+    first = svg(drawn)
+    for axes in drawn.axes:
+        box = axes.get_tightbbox()
+        assert box.x0 >= 0
+        assert box.y0 >= 0
+        assert box.x1 <= width
+        assert box.y1 <= height
+    positions = re.compile(r'(?:x|y)="([\d.]+)"')
+    again = positions.findall(svg(drawn))
+    assert [float(x) for x in positions.findall(first)] == pytest.approx(
+        [float(x) for x in again], abs=0.5
+    )
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (
+            lambda: head_maps(WEIGHTS, queries=["a"], keys=KEYS),
+            "queries has 1 labels, weights need 3",
+        ),
+        (
+            lambda: head_maps(WEIGHTS, queries=QUERIES),
+            "keys has 3 labels, weights need 4",
+        ),
+        (
+            lambda: head_maps(WEIGHTS, queries=QUERIES, keys=KEYS, titles=["one"]),
+            "titles has 1 labels, weights need 2",
+        ),
+        (
+            lambda: weight_map(WEIGHTS[0], queries=KEYS, keys=KEYS),
+            "queries has 4 labels, weights need 3",
+        ),
+        (
+            lambda: curves({"a": []}, x_label="x", y_label="y"),
+            "lines['a'] has no points",
+        ),
+        (
+            lambda: curves({}, x_label="x", y_label="y"),
+            "lines has 0 entries; it takes 1 to 4",
+        ),
+        (
+            lambda: curves(
+                {n: [(1.0, 1.0)] for n in "abcde"}, x_label="x", y_label="y"
+            ),
+            "lines has 5 entries; it takes 1 to 4",
+        ),
+    ],
+)
+def test_labels_that_do_not_fit_are_named(draw, message: str):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        draw()
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_a_whole_batch_is_not_drawn():
+    message = "weights must be (H, T, S), one sequence alone; it is (1, 2, 3, 4)"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        head_maps(WEIGHTS[None], queries=QUERIES, keys=KEYS)
+    message = "weights must be (T, S), one sequence alone; it is (2, 3, 4)"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        weight_map(WEIGHTS, queries=QUERIES, keys=KEYS)
+    message = "weights must be (H, T, S), one sequence alone; it is (0, 3, 4)"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        head_maps(WEIGHTS[:0], queries=QUERIES, keys=KEYS)
+
+
+def test_points_are_drawn_where_they_are_and_joined_by_nothing():
+    groups = {"first": [(1.0, 2.0), (2.0, 8.0)], "second": [(3.0, 5.0)]}
+    figure = points(groups, x_label="score", y_label="damage")
+    (axes,) = figure.axes
+    drawn = {
+        str(line.get_label()): [tuple(point) for point in line.get_xydata().tolist()]
+        for line in axes.get_lines()
+    }
+    assert drawn == groups
+    assert {line.get_linestyle() for line in axes.get_lines()} == {"None"}
+    assert len({line.get_marker() for line in axes.get_lines()}) == 2
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("score", "damage")
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+
+
+def test_points_want_groups_with_points():
+    labels = {"x_label": "score", "y_label": "damage"}
+    with pytest.raises(ValueError, match=r"^groups has 0 entries; it takes 1 to 4$"):
+        points({}, **labels)
+    with pytest.raises(ValueError, match=r"^groups\['second'\] has no points$"):
+        points({"first": [(1.0, 2.0)], "second": []}, **labels)

@@ -1,0 +1,121 @@
+"""With no step exchanged, the museum's layer is the library's."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tested_transformer.attention import attention_with_weights
+from tested_transformer.cache import LayerCache
+from tested_transformer.checking.exhibits.layer import (
+    ExchangeableAttention,
+    Steps,
+    with_steps,
+)
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.masks import padding_mask
+from tested_transformer.multihead import MultiHeadAttention
+
+B, T, D, HEADS = 2, 5, 24, 6
+
+
+@pytest.mark.parametrize("kv_heads", [6, 3, 1])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_the_right_steps_are_the_librarys(kv_heads, causal, padded):
+    sizes = {"d_model": D, "num_heads": HEADS, "num_kv_heads": kv_heads}
+    library = MultiHeadAttention(**sizes, fused=False).double()
+    steps = ExchangeableAttention(**sizes).double()
+    steps.load_state_dict(library.state_dict())
+    mask = padding_mask(torch.tensor([T, 3])) if padded else None
+    x = torch.randn(B, T, D, dtype=torch.double, requires_grad=True)
+    direction = torch.randn(B, T, D, dtype=torch.double)
+    results = []
+    for layer in (library, steps):
+        output, weights = layer(x, mask=mask, causal=causal, return_weights=True)
+        slopes = torch.autograd.grad(output, [x, *layer.parameters()], direction)
+        results.append([output, weights, *slopes])
+        torch.testing.assert_close(layer(x, mask=mask, causal=causal), output)
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_it_reads_in_pieces_and_drops_as_the_library_does():
+    layer = ExchangeableAttention(d_model=D, num_heads=HEADS, num_kv_heads=2)
+    x = torch.randn(B, T, D)
+    cache = LayerCache(torch.zeros(B, 2, T, 4), torch.zeros(B, 2, T, 4))
+    with torch.no_grad():
+        pieces = [layer(each, causal=True, cache=cache) for each in x.split(2, dim=1)]
+        torch.testing.assert_close(torch.cat(pieces, dim=1), layer(x, causal=True))
+
+    layer.dropout = 0.5
+    torch.manual_seed(1)
+    dropped = layer(x)
+    torch.manual_seed(1)
+    q, k, v = (
+        each.unflatten(-1, (-1, 4)).transpose(1, 2)
+        for each in (layer.q_proj(x), layer.k_proj(x), layer.v_proj(x))
+    )
+    k, v = k.repeat_interleave(3, dim=1), v.repeat_interleave(3, dim=1)
+    heads, _ = attention_with_weights(q, k, v, dropout_p=0.5)
+    right = layer.o_proj(heads.transpose(1, 2).flatten(2))
+    torch.testing.assert_close(dropped, right)
+    torch.testing.assert_close(layer.eval()(x), layer(x))
+
+
+def test_each_step_is_called_where_it_belongs():
+    called: list[str] = []
+
+    def spied(name):
+        right = getattr(Steps(), name)
+
+        def spy(*arguments):
+            called.append(name)
+            return right(*arguments)
+
+        return spy
+
+    names = list(Steps.__dataclass_fields__)
+    steps = Steps(**{name: spied(name) for name in names})
+    layer = ExchangeableAttention(d_model=12, num_heads=3, num_kv_heads=1, steps=steps)
+    layer(torch.randn(2, 5, 12), causal=True)
+    order = [*dict.fromkeys(called)]
+    assert order == [
+        *("project", "split", "share", "allow", "attend", "score", "weigh", "drop"),
+        *("merge", "mix"),
+    ]
+    assert sorted(order) == sorted(names)
+    assert called.count("split") == 3
+    assert called.count("share") == 2
+
+
+def test_a_gpt_of_right_steps_is_the_gpt():
+    config = GPTConfig(
+        vocab_size=11, max_seq_len=7, d_model=12, num_heads=4, num_layers=2
+    )
+    model = GPT(replace(config, num_kv_heads=2)).double()
+    with torch.no_grad():  # to the last digit, of which single precision has no room
+        for parameter in model.parameters():
+            parameter.normal_(std=0.3)
+    copy = with_steps(model, Steps())
+    for before, after in zip(model.parameters(), copy.parameters(), strict=True):
+        assert torch.equal(before, after)
+    tokens = torch.randint(11, (3, 7))
+    torch.testing.assert_close(copy(tokens), model(tokens))
+    assert type(model.blocks[0].attention) is MultiHeadAttention
+    cache = copy.new_cache(3)
+    with torch.no_grad():
+        pieces = [copy(each, cache=cache) for each in tokens.split(3, dim=1)]
+    torch.testing.assert_close(torch.cat(pieces, dim=1), model(tokens))
+
+    changed = with_steps(model, Steps(mix=lambda layer, heads: heads))
+    assert not torch.allclose(changed(tokens), model(tokens))
+
+
+@pytest.mark.parametrize(
+    "setting", [{"positions": "rotary"}, {"positions": "alibi"}, {"qk_norm": True}]
+)
+def test_a_gpt_that_does_more_is_refused(setting):
+    model = GPT(GPTConfig(vocab_size=5, d_model=8, num_heads=2, **setting))
+    with pytest.raises(ValueError, match="have no counterpart in the steps"):
+        with_steps(model, Steps())

@@ -1,0 +1,260 @@
+import hashlib
+import io
+import socket
+import sysconfig
+import urllib.request
+from http.client import IncompleteRead
+from pathlib import Path
+from urllib.error import URLError
+
+import pytest
+
+from tested_transformer.data import corpora
+from tested_transformer.data.corpora import CORPORA, Corpus, load_corpus
+from tested_transformer.data.stories import story_entropy, write_stories
+
+PLAY = "First Citizen:\nBefore we proceed, hear me speak — né?\n".encode()
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(address: str, timeout: float) -> None:
+        raise URLError(socket.gaierror(-2, "Name or service not known"))
+
+    monkeypatch.setattr(urllib.request, "urlopen", nobody)
+
+
+class Server:
+    """Answers for the whole network, with one text, and remembers who asked."""
+
+    def __init__(self) -> None:
+        self.data = PLAY
+        self.asked: list[str] = []
+
+    def open(self, address: str, timeout: float) -> io.BytesIO:
+        assert timeout > 0
+        self.asked.append(address)
+        return io.BytesIO(self.data)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    server = Server()
+    monkeypatch.setattr(urllib.request, "urlopen", server.open)
+    digest = hashlib.sha256(PLAY).hexdigest()
+    wanted = corpora._Download("https://example.org/play.txt", digest, "play.txt")
+    monkeypatch.setitem(corpora._DOWNLOADS, "shakespeare", wanted)
+    return server
+
+
+def test_the_corpora_that_have_a_name():
+    assert CORPORA == ("grammar", "stdlib", "shakespeare", "names")
+
+
+def test_grammar_is_written_on_the_spot_and_knows_its_entropy():
+    corpus = load_corpus("grammar", seed=3, num_characters=700)
+    assert corpus == Corpus(
+        name="grammar",
+        text=write_stories(700, seed=3).text,
+        origin="a grammar, seed 3",
+        entropy=story_entropy(),
+    )
+
+
+def test_grammar_has_a_million_characters_by_default(monkeypatch: pytest.MonkeyPatch):
+    asked: list[int] = []
+
+    def write(num_characters: int, *, seed: int):
+        asked.append(num_characters)
+        return write_stories(1, seed=seed)
+
+    monkeypatch.setattr(corpora, "write_stories", write)
+    load_corpus("grammar")
+    assert asked == [1_000_000]
+
+
+def test_stdlib_is_the_source_text_of_this_python():
+    corpus = load_corpus("stdlib")
+    folder = Path(sysconfig.get_paths()["stdlib"])
+    assert corpus.origin == str(folder)
+    assert corpus.text.isascii()
+    assert len(corpus.text) > 2_000_000
+    assert corpus.entropy is None
+    modules = ["ast", "bisect", "textwrap", "typing", "zipapp"]
+    places = [
+        corpus.text.index((folder / f"{module}.py").read_text("utf-8"))
+        for module in modules
+    ]
+    assert places == sorted(places)
+    assert load_corpus("stdlib", num_characters=300).text == corpus.text[:300]
+
+
+def test_stdlib_leaves_out_what_is_not_ascii_or_not_of_python_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    written = {
+        "b.py": b"b = 1\r\n",
+        "a.py": b"a = 1\n",
+        "latin.py": b"# caf\xe9\n",
+        "greek.py": "# α\n".encode(),
+        "_sysconfigdata__linux.py": b"built = 'here'\n",
+        "sitecustomize.py": b"mine = True\n",
+        "notes.txt": b"no\n",
+    }
+    for name, data in written.items():
+        (tmp_path / name).write_bytes(data)
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
+    assert load_corpus("stdlib").text == "a = 1\n\nb = 1\n"
+
+
+def test_a_python_without_source_text_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
+    with pytest.raises(ValueError, match=r"^there is no source text of Python in "):
+        load_corpus("stdlib")
+
+
+def test_any_text_file_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "names").write_bytes(b"\xef\xbb\xbfema\r\nzo\xc3\xab\rida\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for path in ("./names", Path("names"), tmp_path / "names", "~/names"):
+        corpus = load_corpus(path)
+        assert corpus.text == "ema\nzoë\nida\n"
+        assert corpus.name == str(path)
+        assert corpus.entropy is None
+    assert load_corpus("./names", num_characters=5).text == "ema\nz"
+    assert load_corpus("~/names").origin == str(tmp_path / "names")
+
+
+def test_a_text_is_fetched_once_and_kept(tmp_path: Path, server: Server):
+    folder = tmp_path / "not" / "there yet"
+    first = load_corpus("shakespeare", cache_folder=folder)
+    assert first.text.encode() == PLAY
+    assert first.name == "shakespeare"
+    assert first.origin == str(folder / "play.txt")
+    assert [path.name for path in folder.iterdir()] == ["play.txt"]
+    assert load_corpus("shakespeare", cache_folder=folder) == first
+    assert server.asked == ["https://example.org/play.txt"]
+
+
+def test_texts_are_kept_in_the_cache_of_the_user(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    load_corpus("shakespeare")
+    assert (tmp_path / "xdg" / "tested-transformer" / "play.txt").exists()
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    load_corpus("shakespeare")
+    assert (tmp_path / ".cache" / "tested-transformer" / "play.txt").exists()
+
+
+def test_what_is_fetched_and_is_another_text_is_not_kept(
+    tmp_path: Path, server: Server
+):
+    server.data = PLAY[:-1]
+    found = hashlib.sha256(PLAY[:-1]).hexdigest()[:12]
+    wanted = hashlib.sha256(PLAY).hexdigest()[:12]
+    with pytest.raises(
+        ValueError,
+        match=rf"^https://example\.org/play\.txt is not the text that was meant: its "
+        rf"sha256 is {found}\.\.\., and {wanted}\.\.\. was wanted; nothing was kept$",
+    ):
+        load_corpus("shakespeare", cache_folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_kept_and_altered_is_refused(tmp_path: Path, server: Server):
+    load_corpus("shakespeare", cache_folder=tmp_path)
+    (tmp_path / "play.txt").write_bytes(PLAY.replace(b"First", b"Worst"))
+    with pytest.raises(
+        ValueError,
+        match=r"play\.txt is not the text that was meant: .* was wanted; "
+        r"delete it, and it is fetched anew$",
+    ):
+        load_corpus("shakespeare", cache_folder=tmp_path)
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("shakespeare", r"karpathy/char-rnn/master/data/tinyshakespeare/input\.txt"),
+        ("names", r"karpathy/makemore/master/names\.txt"),
+    ],
+)
+def test_offline_a_text_is_asked_for_by_its_path(
+    tmp_path: Path, name: str, address: str
+):
+    with pytest.raises(
+        ConnectionError,
+        match=rf"^{name} cannot be fetched \(\[Errno -2\] Name or service not known\): "
+        rf"get https://raw\.githubusercontent\.com/{address} elsewhere and give the "
+        r"path of the file instead$",
+    ):
+        load_corpus(name, cache_folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_connection_that_breaks_off_leaves_nothing(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    class BreaksOff(io.BytesIO):
+        def read(self, *args: int) -> bytes:
+            raise IncompleteRead(PLAY[:5], 50)
+
+    monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: BreaksOff())
+    with pytest.raises(ConnectionError, match=r"cannot be fetched \(IncompleteRead\("):
+        load_corpus("shakespeare", cache_folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_is_full_leaves_nothing(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        load_corpus("shakespeare", cache_folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_such_file(tmp_path: Path):
+    with pytest.raises(
+        FileNotFoundError,
+        match=r"^there is no file 'shakespear', and no corpus of that name; wanted a "
+        "path, or one of grammar, stdlib, shakespeare, names$",
+    ):
+        load_corpus("shakespear")
+
+
+def test_a_folder_is_no_text(tmp_path: Path):
+    with pytest.raises(IsADirectoryError, match=r"' is a folder, and not a text file$"):
+        load_corpus(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is empty"),
+        (b"\xef\xbb\xbf", "is empty"),
+        (b"caf\xe9!\n", "is not UTF-8: byte 0xe9 at offset 3"),
+        (b"\xef\xbb\xbfcaf\xe9!\n", "is not UTF-8: byte 0xe9 at offset 6"),
+        ("né".encode()[:-1], "is not UTF-8: byte 0xc3 at offset 1"),
+        ("ABC".encode("utf-16"), "is not UTF-8: byte 0xff at offset 0"),
+    ],
+)
+def test_a_file_that_is_no_text_is_named(tmp_path: Path, data: bytes, message: str):
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=f"^'{path}' {message}$"):
+        load_corpus(path)
+
+
+def test_a_length_that_is_none_is_named():
+    with pytest.raises(ValueError, match=r"^num_characters=0 must be positive$"):
+        load_corpus("grammar", num_characters=0)

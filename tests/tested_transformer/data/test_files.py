@@ -1,0 +1,80 @@
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tested_transformer.data.files import write_whole
+
+
+def test_pieces_are_written_one_after_the_other(tmp_path: Path):
+    path = tmp_path / "new" / "folder" / "file"
+    write_whole(path, [b"ab", b"", memoryview(b"cde")])
+    assert path.read_bytes() == b"abcde"
+    assert [each.name for each in path.parent.iterdir()] == ["file"]
+
+
+def test_an_old_file_is_replaced(tmp_path: Path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old and long")
+    write_whole(path, [b"new"])
+    assert path.read_bytes() == b"new"
+
+
+def failing() -> Iterator[bytes]:
+    yield b"half"
+    raise KeyboardInterrupt
+
+
+def test_what_fails_half_way_leaves_the_old_file_and_nothing_else(tmp_path: Path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(path, failing())
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_fails_half_way_makes_no_file(tmp_path: Path):
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "file", failing())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_name_is_taken_only_when_the_bytes_are_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "file"
+    happened: list[str] = []
+    replace = os.replace
+
+    def fsync(handle: int) -> None:
+        assert os.fstat(handle).st_size == 5
+        assert not path.exists()
+        happened.append("on disk")
+
+    def named(old: str, new: Path) -> None:
+        happened.append("named")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", named)
+    write_whole(path, [b"abc", b"de"])
+    assert happened == ["on disk", "named"]
+
+
+def test_a_full_disk_is_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        write_whole(tmp_path / "file", [b"abc"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_others_may_read_it_as_they_may_read_any_new_file(tmp_path: Path):
+    (tmp_path / "any").touch()
+    write_whole(tmp_path / "file", [b"abc"])
+    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 1

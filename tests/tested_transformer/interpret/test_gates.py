@@ -1,0 +1,135 @@
+"""A gate of 0 takes a head away, and nothing else."""
+
+import re
+
+import pytest
+import torch
+
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.interpret import (
+    all_open,
+    gated_heads,
+    mean_instead,
+    record_heads,
+    resampled_instead,
+    shut,
+)
+
+CONFIG = GPTConfig(vocab_size=13, max_seq_len=11, d_model=15, num_heads=3, num_layers=2)
+TOKENS = torch.tensor([[1, 5, 2, 12, 0, 7, 7], [4, 4, 3, 9, 10, 11, 6]])
+
+
+@pytest.fixture
+def model() -> GPT:
+    model = GPT(CONFIG).double().eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def test_open_gates_change_nothing(model: GPT) -> None:
+    with gated_heads(model, all_open(model)):
+        open_logits = model(TOKENS)
+    assert torch.equal(open_logits, model(TOKENS))
+
+
+def test_a_shut_head_is_one_whose_columns_are_zero(model: GPT) -> None:
+    with gated_heads(model, shut(model, [(1, 2), (0, 0)])):
+        shut_logits = model(TOKENS)
+    with torch.no_grad():
+        model.blocks[1].attention.o_proj.weight[:, 10:15] = 0.0
+        model.blocks[0].attention.o_proj.weight[:, :5] = 0.0
+    torch.testing.assert_close(shut_logits, model(TOKENS))
+
+
+def test_half_a_gate_is_half_a_head(model: GPT) -> None:
+    gates = all_open(model)
+    gates[0][1] = 0.5
+    with gated_heads(model, gates):
+        half = model(TOKENS)
+    with torch.no_grad():
+        model.blocks[0].attention.o_proj.weight[:, 5:10] *= 0.5
+    torch.testing.assert_close(half, model(TOKENS))
+
+
+def test_a_shut_head_gives_what_stands_in_its_place(model: GPT) -> None:
+    outputs = record_heads(model, TOKENS).outputs
+    caught: list[torch.Tensor] = []
+
+    def listen(_: object, inputs: tuple[torch.Tensor]) -> None:
+        caught.append(inputs[0].unflatten(-1, (3, 5)).transpose(1, 2))
+
+    for instead in (mean_instead(outputs), resampled_instead(outputs)):
+        caught.clear()
+        with gated_heads(model, shut(model, [(0, 1)]), instead=instead):
+            hook = model.blocks[0].attention.o_proj.register_forward_pre_hook(listen)
+            model(TOKENS)
+            hook.remove()
+        (gated,) = caught
+        wanted = outputs[0].clone()
+        wanted[:, 1] = instead[0][:, 1]
+        torch.testing.assert_close(gated, wanted)
+
+
+def test_the_mean_is_over_texts_and_positions() -> None:
+    outputs = torch.arange(24.0).view(2, 3, 4, 1)
+    means = mean_instead([outputs])[0]
+    assert means.flatten().tolist() == [7.5, 11.5, 15.5]
+    assert means.shape == (1, 3, 1, 1)
+
+
+def test_each_text_gets_what_the_one_before_it_had() -> None:
+    outputs = torch.arange(3.0).view(3, 1, 1, 1)
+    assert resampled_instead([outputs])[0].flatten().tolist() == [2.0, 0.0, 1.0]
+    with pytest.raises(ValueError, match=r"^outputs are of one text: to exchange them"):
+        resampled_instead([outputs[:1]])
+
+
+def test_sequences_may_have_gates_of_their_own(model: GPT) -> None:
+    gates = [gate.repeat(2, 1) for gate in all_open(model)]
+    gates[1][0, 2] = 0.0
+    with gated_heads(model, gates):
+        mixed = model(TOKENS)
+    with gated_heads(model, shut(model, [(1, 2)])):
+        torch.testing.assert_close(mixed[0], model(TOKENS)[0])
+    torch.testing.assert_close(mixed[1], model(TOKENS)[1])
+
+
+def test_a_gate_has_a_gradient(model: GPT) -> None:
+    def loss(gate: torch.Tensor) -> torch.Tensor:
+        gates = all_open(model)
+        with gated_heads(model, [gate, gates[1]]):
+            return model(TOKENS).square().mean()
+
+    gate = torch.tensor([1.0, 0.7, 0.2], dtype=torch.double, requires_grad=True)
+    assert torch.autograd.gradcheck(loss, gate)
+
+
+def test_hooks_go_even_if_the_code_inside_fails(model: GPT) -> None:
+    before = model(TOKENS)
+    with pytest.raises(KeyError), gated_heads(model, shut(model, [(0, 0)])):
+        raise KeyError
+    assert torch.equal(model(TOKENS), before)
+
+
+@pytest.mark.parametrize("head", [(2, 0), (0, 3), (-1, 0), (0, -1)])
+def test_a_head_that_is_not_there_is_named(model: GPT, head: tuple[int, int]) -> None:
+    message = f"there is no head {head[1]} in layer {head[0]}"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        shut(model, [head])
+
+
+def test_gates_for_another_model_are_refused(model: GPT) -> None:
+    gates = all_open(model)
+    message = "gates are for [3] heads; the model has [3, 3]"
+    with (
+        pytest.raises(ValueError, match=f"^{re.escape(message)}$"),
+        gated_heads(model, gates[:1]),
+    ):
+        pass
+    outputs = record_heads(model, TOKENS).outputs
+    with (
+        pytest.raises(ValueError, match=r"^instead is for 1 layers of 2$"),
+        gated_heads(model, gates, instead=outputs[:1]),
+    ):
+        pass

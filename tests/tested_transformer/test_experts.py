@@ -1,0 +1,164 @@
+"""Experts against a loop over tokens, and their balance by hand."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tested_transformer.experts import MixtureOfExperts, count_parameters
+from tested_transformer.gpt import DecoderBlock
+from tested_transformer.layers import FeedForward
+
+# Pairwise different: batch, positions, width, experts; two of them a token.
+B, T, D, E, D_FF = 2, 3, 4, 5, 7
+
+
+def one_by_one(layer: MixtureOfExperts, x: Tensor) -> Tensor:
+    """Send each token alone through all experts, and keep what the router picks."""
+    rows = []
+    for token in x.reshape(-1, D):
+        scores = layer.router.weight @ token
+        order = sorted(range(len(scores)), key=lambda e: -scores[e].item())
+        best = order[: layer.experts_per_token]
+        shares = torch.stack([scores[e] for e in best]).softmax(0)
+        if len(best) == 1:
+            shares = scores.softmax(0)[best]
+        rows.append(
+            sum(s * layer.experts[e](token) for s, e in zip(shares, best, strict=True))
+        )
+    return torch.stack(rows).view_as(x)
+
+
+@pytest.mark.parametrize("experts_per_token", [1, 2, E])
+def test_it_is_a_loop_over_tokens(experts_per_token: int):
+    layer = MixtureOfExperts(
+        d_model=D, num_experts=E, experts_per_token=experts_per_token, d_ff=D_FF
+    )
+    x = torch.randn(B, T, D, requires_grad=True)
+    output, expected = layer(x), one_by_one(layer, x)
+    torch.testing.assert_close(output, expected)
+    direction = torch.randn(B, T, D)
+    wanted = [x, *layer.parameters()]
+    for one, other in zip(
+        torch.autograd.grad(
+            output, wanted, direction, materialize_grads=True, allow_unused=True
+        ),
+        torch.autograd.grad(
+            expected, wanted, direction, materialize_grads=True, allow_unused=True
+        ),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_routing_by_hand():
+    layer = MixtureOfExperts(d_model=3, num_experts=3, experts_per_token=2)
+    with torch.no_grad():
+        layer.router.weight.copy_(torch.eye(3))
+    # The logarithms of 1, 3, 6 and of 5, 4, 1 have softmaxes of tenths.
+    tokens = torch.tensor([[1.0, 3.0, 6.0], [5.0, 4.0, 1.0]]).log()
+    probabilities, shares, chosen = layer.route(tokens)
+    torch.testing.assert_close(
+        probabilities, torch.tensor([[0.1, 0.3, 0.6], [0.5, 0.4, 0.1]])
+    )
+    assert chosen.tolist() == [[2, 1], [0, 1]]
+    torch.testing.assert_close(shares, torch.tensor([[2 / 3, 1 / 3], [5 / 9, 4 / 9]]))
+
+
+@pytest.mark.parametrize("experts_per_token", [1, 2])
+def test_the_loss_teaches_the_router(experts_per_token: int):
+    layer = MixtureOfExperts(
+        d_model=D, num_experts=E, experts_per_token=experts_per_token
+    )
+    layer(torch.randn(B, T, D)).square().sum().backward()
+    assert layer.router.weight.grad.abs().max() > 1e-4
+
+
+def test_a_single_share_is_its_probability():
+    layer = MixtureOfExperts(d_model=3, num_experts=3, experts_per_token=1)
+    with torch.no_grad():
+        layer.router.weight.copy_(torch.eye(3))
+    _, shares, chosen = layer.route(torch.tensor([[1.0, 3.0, 6.0]]).log())
+    assert chosen.tolist() == [[2]]
+    torch.testing.assert_close(shares, torch.tensor([[0.6]]))
+
+
+def test_a_token_is_routed_whatever_the_others_are():
+    layer = MixtureOfExperts(d_model=D, num_experts=E, d_ff=D_FF)
+    x = torch.randn(B, T, D)
+    whole = layer(x)
+    for b in range(B):
+        for t in range(T):
+            torch.testing.assert_close(layer(x[b, t : t + 1]), whole[b, t : t + 1])
+
+
+@pytest.mark.parametrize("experts_per_token", [1, 2, E])
+def test_active_parameters_are_those_that_a_token_meets(experts_per_token: int):
+    layer = MixtureOfExperts(
+        d_model=D, num_experts=E, experts_per_token=experts_per_token, d_ff=D_FF
+    )
+    expert = 2 * D * D_FF + D_FF + D
+    assert count_parameters(layer) == D * E + E * expert
+    assert count_parameters(layer, active=True) == D * E + experts_per_token * expert
+    # The same by looking: parameters that get a gradient from a single token.
+    layer(torch.randn(1, D)).sum().backward()
+    met = sum(p.numel() for p in layer.parameters() if p.grad.any())
+    assert count_parameters(layer, active=True) == met
+
+
+def test_a_block_counts_the_mixtures_in_it():
+    sizes = {"d_model": D, "num_heads": 2, "d_ff": D_FF}
+    mixed = DecoderBlock(num_experts=E, experts_per_token=2, **sizes)
+    plain = DecoderBlock(**sizes)
+    expert = count_parameters(FeedForward(d_model=D, d_ff=D_FF))
+    assert count_parameters(plain) == count_parameters(plain, active=True)
+    more = count_parameters(mixed) - count_parameters(plain)
+    assert more == D * E + (E - 1) * expert
+    two = nn.ModuleList([mixed, plain])
+    idle = count_parameters(two) - count_parameters(two, active=True)
+    assert idle == (E - 2) * expert
+
+
+def test_it_can_be_copied_after_a_pass():
+    layer = MixtureOfExperts(d_model=D, num_experts=E)
+    layer(torch.randn(T, D))
+    twin = copy.deepcopy(layer)
+    assert twin.balance_loss.item() == layer.balance_loss.item()
+    assert layer.balance_loss.requires_grad
+    assert not twin.balance_loss.requires_grad
+
+
+def test_balance_by_hand():
+    layer = MixtureOfExperts(d_model=2, num_experts=2, experts_per_token=1)
+    with torch.no_grad():
+        layer.router.weight.copy_(torch.eye(2))
+    ln3 = float(torch.tensor(3.0).log())
+    # Each token gives one expert 3/4 and the other 1/4.
+    layer(torch.tensor([[ln3, 0.0], [0.0, ln3]]))
+    assert layer.balance_loss.item() == pytest.approx(1.0)
+    # All go to the first: 2 * (1 * 3/4 + 0 * 1/4).
+    layer(torch.tensor([[ln3, 0.0], [ln3, 0.0], [ln3, 0.0]]))
+    assert layer.balance_loss.item() == pytest.approx(1.5)
+
+
+def test_the_balance_teaches_the_router():
+    layer = MixtureOfExperts(d_model=D, num_experts=E)
+    layer(torch.randn(B, T, D))
+    (gradient,) = torch.autograd.grad(layer.balance_loss, layer.router.weight)
+    assert gradient.ne(0).any()
+
+
+@pytest.mark.parametrize(
+    ("num_experts", "experts_per_token", "message"),
+    [
+        (0, 1, "num_experts=0 must be positive"),
+        (3, 4, "experts_per_token=4 must lie between 1 and num_experts=3"),
+        (3, 0, "experts_per_token=0 must lie between 1 and num_experts=3"),
+    ],
+)
+def test_bad_settings_are_named(num_experts: int, experts_per_token: int, message: str):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        MixtureOfExperts(
+            d_model=D, num_experts=num_experts, experts_per_token=experts_per_token
+        )
