@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tested_transformer import KVCache, MultiHeadAttention, rotary_table
+from tested_transformer.cache import LayerCache
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Block(nn.Module):
         )
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x: Tensor, rotary: Tensor, cache: KVCache | None) -> Tensor:
+    def forward(self, x: Tensor, rotary: Tensor, cache: LayerCache | None) -> Tensor:
         """Add to ``x`` what attention finds, then what the feed-forward layer makes."""
         found = self.attention(
             self.attention_norm(x), causal=True, rotary=rotary, cache=cache
