@@ -80,14 +80,14 @@ site: setup ## build the site, strictly, into site/, all there is to take away w
 lint: lint-code lint-types lint-prose lint-workflows ## look for mistakes and for style
 
 lint-code: setup ## Python: mistakes, and the one style
-	@$(run) -m ruff check --quiet src tests benchmarks
-	@$(run) -m ruff format --check --quiet src tests benchmarks
+	@$(run) -m ruff check --quiet src tests examples benchmarks
+	@$(run) -m ruff format --check --quiet src tests examples benchmarks
 
 lint-types: setup ## Python: the type of everything in src, strictly
 	@.venv/bin/pyrefly check --summary=none
 
 lint-prose: setup ## Markdown, and the spelling of everything
-	@.venv/bin/codespell *.md .github docs src tests benchmarks Makefile
+	@.venv/bin/codespell *.md .github docs src tests examples benchmarks Makefile
 	@$(node) .venv/bin/npx --no-install markdownlint-cli2
 
 lint-workflows: setup ## what runs on the public host: mistakes, and ways in for strangers
@@ -114,9 +114,9 @@ hooks: setup ## let git run make lint before each commit
 	@.venv/bin/pre-commit install
 
 format: setup ## set the style right
-	@$(run) -m ruff check --quiet --fix --exit-zero src tests benchmarks
-	@$(run) -m ruff format --quiet src tests benchmarks
-	@$(run) -m ruff check src tests benchmarks
+	@$(run) -m ruff check --quiet --fix --exit-zero src tests examples benchmarks
+	@$(run) -m ruff format --quiet src tests examples benchmarks
+	@$(run) -m ruff check src tests examples benchmarks
 
 clean: ## remove the built site and all caches, but nothing that setup made
 	@rm -rf site mutants .cache .pytest_cache .hypothesis .ruff_cache

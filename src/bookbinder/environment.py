@@ -2,10 +2,10 @@
 
 Python packages go into ``.venv``, front-end packages into ``node_modules``, and what
 the site serves of those into ``docs/assets/vendor``. ``make`` starts this file before
-anything is installed, so it uses the standard library alone.
+anything is installed, so it uses the standard library alone. Where there is no make,
+``python src/bookbinder/environment.py`` does the same.
 """
 
-import fcntl
 import hashlib
 import os
 import re
@@ -15,10 +15,17 @@ import sys
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, STDOUT
 
+if sys.platform == "win32":  # There, two terminals do not wait for each other.
+    flock = None
+else:
+    from fcntl import LOCK_EX, flock
+
 __all__ = ["SetupError", "main", "set_up"]
 
 ROOT = Path(__file__).resolve().parents[2]
 LOG = ".cache/setup.log"
+# Where an environment has its programs, and how their names end.
+BIN, SUFFIX = ("Scripts", ".exe") if sys.platform == "win32" else ("bin", "")
 # Lies in the folder that it speaks of, and says what that was made from.
 STAMP = ".made-from"
 INSTALL = ("-m", "pip", "install", "--progress-bar=off", "-c", "constraints.txt")
@@ -52,7 +59,8 @@ def set_up(root: Path, *, named: bool = False) -> None:
         SetupError: If a program fails.
     """
     venv, modules = root / ".venv", root / "node_modules"
-    python, vendor = venv / "bin" / "python", root / "docs/assets/vendor"
+    python, npm = (venv / BIN / f"{name}{SUFFIX}" for name in ("python", "npm"))
+    vendor = root / "docs/assets/vendor"
     packages = _stamp(root, "pyproject.toml", "constraints.txt")
     ours = "src/bookbinder/environment.py"
     front_end = _stamp(root, "package.json", "package-lock.json", ours)
@@ -73,7 +81,7 @@ def set_up(root: Path, *, named: bool = False) -> None:
     if _read(modules / STAMP) != front_end or not vendor.is_dir():
         print("setup: front-end packages into node_modules: 0.2 GB", flush=True)
         # npm removes the folder first, and the stamp with it.
-        _run(root, venv / "bin" / "npm", "ci", "--loglevel=error")
+        _run(root, npm, "ci", "--loglevel=error")
         _copy_assets(modules, vendor)
         (modules / STAMP).write_text(front_end, "utf-8")
 
@@ -115,7 +123,8 @@ def main() -> None:
         (ROOT / LOG).parent.mkdir(exist_ok=True)
         with (ROOT / LOG).open("a") as lock:
             # Two terminals may want it at once; the second waits for the first.
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            if flock is not None:
+                flock(lock, LOCK_EX)
             # make hands PYTHON on only where the user has named one.
             set_up(ROOT, named="PYTHON" in os.environ)
     except (SetupError, OSError, KeyboardInterrupt) as error:

@@ -19,6 +19,7 @@ class Copy:
 
     def __init__(self, root: Path) -> None:
         self.root, self.ran, self.broken = root, list[str](), ""
+        self.programs = set[Path]()
         names = "pyproject.toml constraints.txt package.json package-lock.json"
         for name in [*names.split(), "src/bookbinder/environment.py"]:
             write_whole(root / name, "")
@@ -28,10 +29,12 @@ class Copy:
         signs = {"-m venv": "venv", "--upgrade pip": "pip", "-e .": "packages"}
         name = next((name for sign, name in signs.items() if sign in words), "npm")
         self.ran.append(name)
+        self.programs.add(Path(command[0]))
         if name == self.broken:
             raise SetupError("cut off")
         if name == "venv":
-            write_whole(root / ".venv/bin/python", "")
+            programs = root / ".venv" / environment.BIN
+            write_whole(programs / f"python{environment.SUFFIX}", "")
             write_whole(root / ".venv/pyvenv.cfg", "version = 3.1.0\n")
         if name == "npm":
             modules = root / "node_modules"
@@ -70,6 +73,18 @@ def test_only_what_has_changed_is_made_again(copy: Copy) -> None:
     assert copy.set_up(named=True) == ["venv", "pip", "packages"]
     copy.root = copy.root.rename(copy.root.with_name("moved"))
     assert copy.set_up() == ALL
+
+
+def test_on_windows_the_programs_lie_elsewhere(
+    copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "BIN", "Scripts")
+    monkeypatch.setattr(environment, "SUFFIX", ".exe")
+    assert copy.set_up() == ALL
+    assert copy.set_up() == []
+    scripts = copy.root / ".venv" / "Scripts"
+    started = {Path(sys.executable), scripts / "python.exe", scripts / "npm.exe"}
+    assert copy.programs == started
 
 
 @pytest.mark.parametrize("program", ALL)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from examples.minigpt import Config, MiniGPT, Text, evaluate, main, train, write
 
 RHYME = "this is the cat that killed the rat that ate the malt in the house. "
