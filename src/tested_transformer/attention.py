@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tested_transformer.masks import causal_mask
+from tested_transformer.masks import causal_mask, sliding_window_mask
 
 __all__ = [
     "attention_scores",
@@ -84,6 +84,7 @@ def attention_with_weights(
     *,
     mask: Bool[Tensor, "..."] | None = None,
     causal: bool = False,
+    window: int | None = None,
     scale: float | None = None,
     score_bias: Float[Tensor, "..."] | None = None,
     dropout_p: float = 0.0,
@@ -98,6 +99,8 @@ def attention_with_weights(
             ``q`` in front, each of them full or 1. For padding, ``padding_mask``
             makes one with the right axes.
         causal: Also forbid attending to later positions, as ``causal_mask(T, S)``.
+        window: Also forbid all but the last ``window`` keys up to each query, as
+            ``sliding_window_mask(T, S, window=window)``, which is causal.
         scale: What to multiply the dot products by; ``1 / sqrt(d_k)`` by default.
         score_bias: What to add to the scores, with axes as those of ``mask``.
         dropout_p: The probability of dropping a weight. Pass 0 when evaluating.
@@ -107,13 +110,14 @@ def attention_with_weights(
 
     Raises:
         TypeError: If ``mask`` is not boolean, or ``score_bias`` not of floats.
-        ValueError: If shapes do not fit, or ``dropout_p`` is not in [0, 1].
+        ValueError: If shapes do not fit, ``dropout_p`` is not in [0, 1], or
+            ``window`` is not positive.
 
     Source: Vaswani et al., 2017, "Attention Is All You Need", equation 1.
     """
-    _check_inputs(q, k, v, mask, score_bias, dropout_p)
-    if causal:
-        mask = _with_causal(mask, q, k)
+    _check_inputs(q, k, v, mask, score_bias, dropout_p, window)
+    if causal or window is not None:
+        mask = _combine_masks(mask, _causal_or_window_mask(q, k, window))
     scores = attention_scores(q, k, scale=scale, score_bias=score_bias)
     weights = attention_weights(scores, mask)
     return F.dropout(weights, dropout_p) @ v, weights
@@ -130,6 +134,7 @@ def fused_attention(
     *,
     mask: Bool[Tensor, "..."] | None = None,
     causal: bool = False,
+    window: int | None = None,
     scale: float | None = None,
     score_bias: Float[Tensor, "..."] | None = None,
     dropout_p: float = 0.0,
@@ -143,17 +148,23 @@ def fused_attention(
 
     Source: Dao et al., 2022, "FlashAttention", section 3.
     """
-    _check_inputs(q, k, v, mask, score_bias, dropout_p)
+    _check_inputs(q, k, v, mask, score_bias, dropout_p, window)
+    if window is not None:
+        k, v, mask, score_bias = _keep_keys_in_reach(q, k, v, mask, score_bias, window)
+        causal = True
+        if window >= k.shape[-2]:
+            window = None  # every key up to a query lies within it
     # Left to make the causal mask itself, PyTorch can choose its fastest kernels. Its
     # mask is aligned top-left, which is ours on a square only, and is multiplied by
     # the scale, which must not turn -inf around.
-    if q.shape[-2] == 1:
+    if q.shape[-2] == 1 and window is None:
         causal = False  # a single query is the last: it may see every key
-    square = q.shape[-2] == k.shape[-2] and (scale is None or scale > 0)
+    square = q.shape[-2] == k.shape[-2] and window is None
+    square = square and (scale is None or scale > 0)
     # The causal mask alone leaves every query a key, if there are as many keys.
     full_rows = mask is None and q.shape[-2] <= k.shape[-2]
     if causal and not (mask is None and score_bias is None and square):
-        mask = _with_causal(mask, q, k)
+        mask = _combine_masks(mask, _causal_or_window_mask(q, k, window))
     if mask is None:
         return F.scaled_dot_product_attention(
             q,
@@ -187,9 +198,35 @@ def __getattr__(name: str) -> object:
     return find(__name__, name)
 
 
-def _with_causal(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor:
-    causal = causal_mask(q.shape[-2], k.shape[-2], device=q.device)
-    return causal if mask is None else causal & mask
+def _causal_or_window_mask(q: Tensor, k: Tensor, window: int | None) -> Tensor:
+    num_queries, num_keys = q.shape[-2], k.shape[-2]
+    if window is None:
+        return causal_mask(num_queries, num_keys, device=q.device)
+    return sliding_window_mask(num_queries, num_keys, window=window, device=q.device)
+
+
+def _combine_masks(mask: Tensor | None, other: Tensor) -> Tensor:
+    return other if mask is None else other & mask
+
+
+def _keep_keys_in_reach(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    score_bias: Tensor | None,
+    window: int,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Leave out the keys that lie a window before the first query."""
+    too_far = k.shape[-2] - q.shape[-2] - window + 1
+    if too_far <= 0:
+        return k, v, mask, score_bias
+    k, v = k[..., too_far:, :], v[..., too_far:, :]
+    if mask is not None and mask.shape[-1] != 1:
+        mask = mask[..., too_far:]
+    if score_bias is not None and score_bias.shape[-1] != 1:
+        score_bias = score_bias[..., too_far:]
+    return k, v, mask, score_bias
 
 
 def _check_inputs(
@@ -199,6 +236,7 @@ def _check_inputs(
     mask: Tensor | None,
     score_bias: Tensor | None,
     dropout_p: float,
+    window: int | None,
 ) -> None:
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(
@@ -217,6 +255,8 @@ def _check_inputs(
         )
     if not 0.0 <= dropout_p <= 1.0:
         raise ValueError(f"dropout_p={dropout_p} must lie between 0 and 1")
+    if window is not None and window < 1:
+        raise ValueError(f"window={window} must be positive")
     scores_shape = torch.Size([*q.shape[:-1], k.shape[-2]])
     if mask is not None:
         _check_mask(mask, scores_shape)

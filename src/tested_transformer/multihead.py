@@ -118,6 +118,7 @@ class MultiHeadAttention(nn.Module):
         context: Float[Tensor, "B S C"] | None = None,
         mask: Bool[Tensor, "..."] | None = None,
         causal: bool = False,
+        window: int | None = None,
         score_bias: Float[Tensor, "..."] | None = None,
         rotary: Float[Tensor, "2 *table T half"] | None = None,
         cache: LayerCache | None = None,
@@ -132,6 +133,8 @@ class MultiHeadAttention(nn.Module):
             mask: ``True`` where a query may attend; ``(T, S)``, or ``(B, H, T, S)``
                 with any axis 1, as ``padding_mask`` makes it.
             causal: Also forbid attending to later positions.
+            window: Also forbid all but the last ``window`` positions up to each, as
+                ``sliding_window_mask`` does, which is causal.
             score_bias: Add this to the scores, as ``alibi_bias`` makes it.
             rotary: Turn queries and keys by this ``rotary_table`` of their positions.
             cache: Read the keys and values in it before those of ``x``, and leave those
@@ -156,6 +159,7 @@ class MultiHeadAttention(nn.Module):
         how: dict[str, Any] = {
             "mask": mask,
             "causal": causal,
+            "window": window,
             "score_bias": score_bias,
             "dropout_p": self.dropout if self.training else 0.0,
         }

@@ -15,7 +15,7 @@ from tested_transformer.attention import (
     attention_with_weights,
     fused_attention,
 )
-from tested_transformer.masks import causal_mask, padding_mask
+from tested_transformer.masks import causal_mask, padding_mask, sliding_window_mask
 
 # Pairwise different, so that no two axes can be taken for each other.
 B, H, T, S, D_K, D_V = 2, 3, 5, 7, 11, 13
@@ -500,3 +500,49 @@ def test_no_mask_is_made_that_a_kernel_can_do_without(
     assert seen == [(asked == "causal", asked == "mask")]
     open_output, _ = attention_with_weights(q, k, v, **options)
     torch.testing.assert_close(output, open_output, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("window", [1, 2, 4, S, S + 3])
+@pytest.mark.parametrize(("t", "s"), [(T, S), (S, T), (S, S), (1, S), (2, S)])
+@pytest.mark.parametrize("mask_name", ["none", "padding", "some keys"])
+@pytest.mark.parametrize("biased", ["no bias", "a row", "all scores"])
+def test_a_window_is_short_for_the_window_mask(
+    biased: str, mask_name: str, t: int, s: int, window: int
+):
+    inputs = sequences(t=t, s=s)
+    mask = MASKS[mask_name](t, s)
+    shapes = {"no bias": None, "a row": (t, 1), "all scores": (1, H, t, s)}
+    shape = shapes[biased]
+    options = {"score_bias": None if shape is None else torch.randn(shape)}
+    both = sliding_window_mask(t, s, window=window)
+    both = both if mask is None else both & mask
+    long = attention_with_weights(*inputs, mask=both, **options)[0]
+    expected = output_and_gradients(long, inputs)
+    for attend in (attention_with_weights, fused_attention):
+        for causal in (False, True):
+            short = attend(*inputs, mask=mask, causal=causal, window=window, **options)
+            short = short[0] if isinstance(short, tuple) else short
+            assert_same(output_and_gradients(short, inputs), expected)
+
+
+def test_a_window_reads_only_the_keys_in_reach(monkeypatch: pytest.MonkeyPatch):
+    # Two queries with a window of three reach four keys of seven.
+    read: list[int] = []
+    kernel = F.scaled_dot_product_attention
+
+    def spy(q: Tensor, k: Tensor, v: Tensor, **given) -> Tensor:
+        read.append(k.shape[-2])
+        return kernel(q, k, v, **given)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    q, k, v = (torch.randn(B, H, length, D_K) for length in (2, S, S))
+    output = fused_attention(q, k, v, window=3)
+    assert read == [4]
+    assert_same([output], [attention_with_weights(q, k, v, window=3)[0]])
+
+
+@pytest.mark.parametrize("attend", [attention_with_weights, fused_attention])
+@pytest.mark.parametrize("window", [0, -2])
+def test_a_window_must_be_positive(attend, window: int):
+    with pytest.raises(ValueError, match=f"^window={window} must be positive$"):
+        attend(*sequences(), window=window)

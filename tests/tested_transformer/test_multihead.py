@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from tested_transformer import multihead
 from tested_transformer.cache import KVCache
-from tested_transformer.masks import causal_mask, padding_mask
+from tested_transformer.masks import causal_mask, padding_mask, sliding_window_mask
 from tested_transformer.multihead import MultiHeadAttention, merge_heads, split_heads
 from tested_transformer.positions import rotary_table, rotate
 
@@ -480,3 +480,14 @@ def test_heads_may_be_wider_or_narrower_than_the_model(num_kv_heads: int, fused:
     heads = weights @ v.repeat_interleave(2 // num_kv_heads, dim=1)
     wanted = layer.o_proj(merge_heads(heads))
     torch.testing.assert_close(layer(x, causal=True), wanted)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_window_is_the_window_mask(fused: bool):
+    layer = MultiHeadAttention(d_model=D, num_heads=H, fused=fused)
+    x = torch.randn(B, T, D)
+    expected = layer(x, mask=sliding_window_mask(T, window=2))
+    torch.testing.assert_close(layer(x, window=2), expected)
+    torch.testing.assert_close(layer(x, causal=True, window=2), expected)
+    _, weights = layer(x, window=2, return_weights=True)
+    assert torch.equal(weights > 0, sliding_window_mask(T, window=2).expand(B, H, T, T))
