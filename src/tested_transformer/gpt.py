@@ -213,22 +213,13 @@ class DecoderBlock(nn.Module):
     """One layer of a GPT: causal self-attention, then a feed-forward, each pre-normed.
 
     Args:
-        d_model: D, the width of input and output.
-        num_heads: H, the heads of attention.
         head_dim: The width of a head; ``d_model // num_heads`` by default.
-        num_kv_heads: Heads of keys and values; ``num_heads`` by default.
         window: How many tokens a position may attend to, itself counted; all that
             came before it by default.
-        d_ff: The width inside the feed-forward; ``4 * d_model`` by default.
-        activation: One of ``ACTIVATIONS``.
-        norm: One of ``NORMS``.
-        bias: Whether projections and layer norms add a bias.
         dropout: The probability of dropping an attention weight, and a feature of
             what attention and feed-forward add, while training.
-        num_experts: How many experts stand in the feed-forward's place; 0 for none.
-        experts_per_token: How many of them each token goes through.
-        qk_norm: Bring queries and keys to one length.
-        fused: Use PyTorch's fused kernels.
+
+    The other arguments are those of ``GPTConfig``.
 
     Raises:
         ValueError: If a setting does not fit.
@@ -282,7 +273,7 @@ class DecoderBlock(nn.Module):
             self.feed_forward = FeedForward(
                 d_model=d_model, d_ff=d_ff, activation=activation, bias=bias
             )
-        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+        self.dropout = nn.Dropout(dropout)
 
     # --8<-- [start:block-forward]
     def forward(
@@ -340,7 +331,7 @@ class DecoderBlock(nn.Module):
 # --8<-- [end:block]
 
 
-_Logits = Float[Tensor, "B T V"]
+_Logits = Float[Tensor, "B T V"] | Float[Tensor, "B 1 V"]
 
 
 # --8<-- [start:model]
@@ -380,9 +371,7 @@ class GPT(nn.Module):
                 )
             if config.smear:
                 self.smear = nn.Parameter(torch.empty(config.d_model))
-            self.dropout = (
-                nn.Dropout(config.dropout) if config.dropout else nn.Identity()
-            )
+            self.dropout = nn.Dropout(config.dropout)
             blocks = [self._make_block(layer) for layer in range(config.num_layers)]
             self.register_module("blocks", nn.ModuleList(blocks))
             self.norm = make_norm(config.norm, config.d_model, bias=config.bias)
@@ -466,11 +455,12 @@ class GPT(nn.Module):
             TypeError: If ``tokens`` are not int64 or int32.
             ValueError: If ``tokens`` do not fit the model, or the cache.
         """
-        start = 0 if cache is None else cache.length
-        self._check_tokens(tokens, start)
+        config, start = self.config, 0 if cache is None else cache.length
+        check_tokens("tokens", tokens, config.vocab_size, config.max_seq_len, start)
+        end = start + tokens.shape[1]
         x = self._embed(tokens, positions, cache)
-        rotary = self._rotary(positions, start, start + tokens.shape[1])
-        biases = self._score_biases(tokens.shape[1], start + tokens.shape[1])
+        rotary = self._rotary(positions, start, end)
+        biases = self._score_biases(end - start, end)
         maps: list[Tensor] = []
         for layer, block in enumerate(self.blocks):
             x = block(
@@ -636,15 +626,6 @@ class GPT(nn.Module):
     def num_parameters(self, *, active: bool = False) -> int:
         """Count the parameters, or those alone that one token goes through."""
         return count_parameters(self, active=active)
-
-    def _check_tokens(self, tokens: Tensor, start: int) -> None:
-        check_tokens(
-            "tokens",
-            tokens,
-            vocab_size=self.config.vocab_size,
-            max_seq_len=self.config.max_seq_len,
-            start=start,
-        )
 
 
 # --8<-- [end:model]

@@ -79,7 +79,7 @@ class AddNorm(nn.Module):
     ) -> None:
         super().__init__()
         self.norm = make_norm(norm, d_model, bias=bias)
-        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+        self.dropout = nn.Dropout(dropout)
         self.norm_first = norm_first
 
     def read(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
@@ -185,12 +185,7 @@ class FeedForward(nn.Module):
 
 
 def check_sizes(**sizes: int) -> None:
-    """Check that sizes are positive whole numbers.
-
-    Raises:
-        TypeError: If one is not an ``int``.
-        ValueError: If one is not positive.
-    """
+    """Raise a ``TypeError`` or ``ValueError`` if a size is not a positive ``int``."""
     for name, size in sizes.items():
         if not isinstance(size, int):
             raise TypeError(f"{name}={size!r} must be an int")
@@ -199,30 +194,22 @@ def check_sizes(**sizes: int) -> None:
 
 
 def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
-    """Check that a setting is one of those that are known.
-
-    Raises:
-        ValueError: If it is not.
-    """
+    """Raise a ``ValueError`` if a setting is not one of those that are known."""
     if value not in choices:
         raise ValueError(f"{name}={value!r} must be one of {', '.join(choices)}")
 
 
 def check_tokens(
-    name: str, tokens: Tensor, *, vocab_size: int, max_seq_len: int, start: int = 0
+    name: str, tokens: Tensor, vocab_size: int, max_seq_len: int, start: int = 0
 ) -> None:
-    """Check that a model can read these token ids.
+    """Raise a ``TypeError`` or ``ValueError`` if a model cannot read these token ids.
 
     Args:
-        name: What to call them in an error.
+        name: What to call them in the error.
         tokens: Token ids, (B, T).
         vocab_size: How many ids the model knows.
         max_seq_len: How many positions it knows.
         start: How many tokens its cache holds already.
-
-    Raises:
-        TypeError: If they are not int64 or int32, which an embedding takes.
-        ValueError: If their shape, their number or an id does not fit.
     """
     if tokens.ndim != 2 or 0 in tokens.shape:
         raise ValueError(
