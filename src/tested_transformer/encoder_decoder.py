@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple, overload
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +10,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from tested_transformer.cache import KVCache, LayerCache
-from tested_transformer.layers import AddNorm, FeedForward, make_norm
+from tested_transformer.layers import (
+    ACTIVATIONS,
+    NORMS,
+    AddNorm,
+    FeedForward,
+    check_choice,
+    check_sizes,
+    check_tokens,
+    make_norm,
+)
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.positions import sinusoidal_positions
 
@@ -27,7 +36,7 @@ __all__ = [
 # --8<-- [start:config]
 @dataclass(frozen=True, kw_only=True)
 class EncoderDecoderConfig:
-    """Everything that makes one encoder and decoder another, apart from the weights.
+    """The settings of an encoder and decoder, apart from the weights.
 
     Args:
         vocab_size: V, the number of different tokens, of both languages together.
@@ -39,13 +48,13 @@ class EncoderDecoderConfig:
         d_ff: Width inside the feed-forward; ``4 * d_model`` by default.
         activation: One of ``layers.ACTIVATIONS``.
         norm: One of ``layers.NORMS``.
-        norm_first: Norm what each part reads, and the end of each stack, and not the
-            sums.
+        norm_first: Norm the input of each part and the end of each stack, not the sums.
         bias: Whether projections and layer norms add a bias.
         dropout: The probability of dropping a weight or a feature while training.
         fused: Use PyTorch's fused kernels for attention.
 
     Raises:
+        TypeError: If a size is not an ``int``.
         ValueError: If a setting does not fit.
     """
 
@@ -66,25 +75,43 @@ class EncoderDecoderConfig:
     # --8<-- [end:config]
 
     def __post_init__(self) -> None:
-        for name in (
-            "vocab_size",
-            "max_seq_len",
-            "num_encoder_layers",
-            "num_decoder_layers",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be positive")
-        if self.d_model < 1 or self.d_model % 2:
-            raise ValueError(f"d_model={self.d_model} must be positive and even")
-        # Its modules check the rest; on this device they take no memory.
-        with torch.device("meta"):
-            CrossDecoderBlock(**self.block_settings())
+        check_sizes(
+            vocab_size=self.vocab_size,
+            max_seq_len=self.max_seq_len,
+            d_model=self.d_model,
+            num_heads=self.num_heads,
+            num_encoder_layers=self.num_encoder_layers,
+            num_decoder_layers=self.num_decoder_layers,
+            d_ff=1 if self.d_ff is None else self.d_ff,
+        )
+        check_choice("activation", self.activation, ACTIVATIONS)
+        check_choice("norm", self.norm, NORMS)
+        if self.d_model % 2:
+            raise ValueError(f"d_model={self.d_model} must be even for sinusoids")
+        if self.d_model % self.num_heads:
+            raise ValueError(
+                f"d_model={self.d_model} must be divisible by "
+                f"num_heads={self.num_heads}"
+            )
+        if not 0 <= self.dropout <= 1:
+            raise ValueError(f"dropout={self.dropout} must lie between 0 and 1")
 
-    def block_settings(self) -> dict[str, Any]:
-        """Give what each block is made with, of the encoder and of the decoder."""
-        names = ("d_model", "num_heads", "d_ff", "activation", "norm", "norm_first")
-        names += ("bias", "dropout", "fused")
-        return {name: getattr(self, name) for name in names}
+
+def _parts(
+    d_model: int,
+    num_heads: int,
+    norm: str,
+    norm_first: bool,
+    bias: bool,
+    dropout: float,
+    fused: bool,
+) -> tuple[partial[MultiHeadAttention], partial[AddNorm]]:
+    """Return what makes each attention of a block, and what each "Add & Norm"."""
+    both = {"d_model": d_model, "bias": bias, "dropout": dropout}
+    return (
+        partial(MultiHeadAttention, **both, num_heads=num_heads, fused=fused),
+        partial(AddNorm, **both, norm=norm, norm_first=norm_first),
+    )
 
 
 _Output = Float[Tensor, "B S D"]
@@ -101,10 +128,10 @@ class EncoderBlock(nn.Module):
         d_ff: The width inside the feed-forward; ``4 * d_model`` by default.
         activation: One of ``ACTIVATIONS``.
         norm: One of ``NORMS``.
-        norm_first: Norm what each part reads, and not the sum.
+        norm_first: Norm the input of each part, not the sum.
         bias: Whether projections and layer norms add a bias.
         dropout: The probability of dropping an attention weight, and a feature of
-            what attention and feed-forward add, while training.
+            the output of each part, while training.
         fused: Use PyTorch's fused kernels.
 
     Raises:
@@ -127,21 +154,10 @@ class EncoderBlock(nn.Module):
         fused: bool = True,
     ) -> None:
         super().__init__()
-        add_norm = partial(
-            AddNorm,
-            d_model=d_model,
-            norm=norm,
-            bias=bias,
-            dropout=dropout,
-            norm_first=norm_first,
+        attention, add_norm = _parts(
+            d_model, num_heads, norm, norm_first, bias, dropout, fused
         )
-        self.attention = MultiHeadAttention(
-            d_model=d_model,
-            num_heads=num_heads,
-            dropout=dropout,
-            bias=bias,
-            fused=fused,
-        )
+        self.attention = attention()
         self.add_attention = add_norm()
         self.feed_forward = FeedForward(
             d_model=d_model, d_ff=d_ff, activation=activation, bias=bias
@@ -156,15 +172,10 @@ class EncoderBlock(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
         return_weights: bool = False,
     ) -> _Output | tuple[_Output, _Weights]:
-        """Let each position read all others, then think by itself.
+        """Let each position read all others, then transform each alone.
 
-        Args:
-            x: The sequence.
-            mask: ``True`` where a query may attend; for padding, ``padding_mask``.
-            return_weights: Return the weights of every head too.
-
-        Returns:
-            The output, or the output and the weights.
+        Returns the output, or the output and the weights of every head. ``mask`` is
+        ``True`` where a query may attend; for padding, ``padding_mask`` makes it.
         """
         attended = self.attention(
             self.add_attention.read(x), mask=mask, return_weights=return_weights
@@ -190,17 +201,9 @@ class CrossDecoderBlock(nn.Module):
     """One layer of a decoder: causal self-attention, cross-attention, a feed-forward.
 
     Args:
-        d_model: D, the width of input and output.
-        num_heads: H, the heads of each attention.
         d_context: The width of the context; ``d_model`` by default.
-        d_ff: The width inside the feed-forward; ``4 * d_model`` by default.
-        activation: One of ``ACTIVATIONS``.
-        norm: One of ``NORMS``.
-        norm_first: Norm what each part reads, and not the sum.
-        bias: Whether projections and layer norms add a bias.
-        dropout: The probability of dropping an attention weight, and a feature of
-            what each part adds, while training.
-        fused: Use PyTorch's fused kernels.
+
+    The other arguments are those of ``EncoderBlock``.
 
     Raises:
         ValueError: If a setting does not fit.
@@ -223,21 +226,8 @@ class CrossDecoderBlock(nn.Module):
         fused: bool = True,
     ) -> None:
         super().__init__()
-        attention = partial(
-            MultiHeadAttention,
-            d_model=d_model,
-            num_heads=num_heads,
-            dropout=dropout,
-            bias=bias,
-            fused=fused,
-        )
-        add_norm = partial(
-            AddNorm,
-            d_model=d_model,
-            norm=norm,
-            bias=bias,
-            dropout=dropout,
-            norm_first=norm_first,
+        attention, add_norm = _parts(
+            d_model, num_heads, norm, norm_first, bias, dropout, fused
         )
         self.attention = attention()
         self.add_attention = add_norm()
@@ -259,7 +249,7 @@ class CrossDecoderBlock(nn.Module):
         cache: LayerCache | None = None,
         return_weights: bool = False,
     ) -> _Decoded | tuple[_Decoded, _Own, _Cross]:
-        """Let each position read its past, then the context, then think by itself.
+        """Let each position read its past, then the context; then transform each alone.
 
         Args:
             x: The sequence that is being written.
@@ -300,7 +290,6 @@ class CrossDecoderBlock(nn.Module):
 
 
 _Maps = list[Float[Tensor, "B H _ _"]]
-_Context = Float[Tensor, "B S D"]
 _Logits = Float[Tensor, "B T V"]
 
 
@@ -324,6 +313,8 @@ class EncoderDecoder(nn.Module):
 
     Args:
         config: What it is made of.
+        device: Where to make it; the default device by default.
+        dtype: The type of its weights; they are drawn in the default type.
 
     Source: Vaswani et al., 2017, "Attention Is All You Need", section 3.
     """
@@ -331,28 +322,54 @@ class EncoderDecoder(nn.Module):
     position_table: Tensor
 
     # --8<-- [start:init]
-    def __init__(self, config: EncoderDecoderConfig) -> None:
+    def __init__(
+        self,
+        config: EncoderDecoderConfig,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         self.config = config
-        d_model, settings = config.d_model, config.block_settings()
-        self.token_embedding = nn.Embedding(config.vocab_size, d_model)
-        table = sinusoidal_positions(config.max_seq_len, d_model)
-        self.register_buffer("position_table", table, persistent=False)
-        self.dropout = nn.Dropout(config.dropout) if config.dropout else nn.Identity()
-        self.encoder = nn.ModuleList(
-            EncoderBlock(**settings) for _ in range(config.num_encoder_layers)
+        with torch.device(torch.get_default_device() if device is None else device):
+            self.token_embedding = nn.Embedding(config.vocab_size, config.d_model)
+            self.dropout = nn.Dropout(config.dropout)
+            self.encoder = self._make_stack(EncoderBlock, config.num_encoder_layers)
+            self.decoder = self._make_stack(
+                CrossDecoderBlock, config.num_decoder_layers
+            )
+            self.encoder_norm = self._make_last_norm()
+            self.decoder_norm = self._make_last_norm()
+            self.reset_parameters()
+        if dtype is not None:
+            self.to(dtype)
+
+    def _make_stack(
+        self, block: type[EncoderBlock | CrossDecoderBlock], num_layers: int
+    ) -> nn.ModuleList:
+        """Return new blocks, one on top of the other."""
+        config = self.config
+        return nn.ModuleList(
+            block(
+                d_model=config.d_model,
+                num_heads=config.num_heads,
+                d_ff=config.d_ff,
+                activation=config.activation,
+                norm=config.norm,
+                norm_first=config.norm_first,
+                bias=config.bias,
+                dropout=config.dropout,
+                fused=config.fused,
+            )
+            for _ in range(num_layers)
         )
-        self.decoder = nn.ModuleList(
-            CrossDecoderBlock(**settings) for _ in range(config.num_decoder_layers)
-        )
-        # Post-norm ends each block with a norm; pre-norm needs one at the very end.
-        self.encoder_norm, self.decoder_norm = (
-            make_norm(config.norm, d_model, bias=config.bias)
-            if config.norm_first
-            else nn.Identity()
-            for _ in range(2)
-        )
-        self.reset_parameters()
+
+    def _make_last_norm(self) -> nn.Module:
+        """Return the norm after a stack, which post-norm has in its last block."""
+        config = self.config
+        if not config.norm_first:
+            return nn.Identity()
+        return make_norm(config.norm, config.d_model, bias=config.bias)
 
     # --8<-- [end:init]
 
@@ -383,40 +400,14 @@ class EncoderDecoder(nn.Module):
         Raises:
             ValueError: If ``source`` or ``target`` does not fit the model.
         """
-        if not return_weights:
-            context = self.encode(source, mask=source_mask)
-            return self.decode(
-                target, context, mask=target_mask, context_mask=source_mask
-            )
-        context, read = self.encode(source, mask=source_mask, return_weights=True)
-        logits, own, cross = self.decode(
-            target,
-            context,
-            mask=target_mask,
-            context_mask=source_mask,
-            return_weights=True,
+        maps = AttentionMaps([], [], []) if return_weights else None
+        context = self.encode(source, mask=source_mask, maps=maps)
+        logits = self.decode(
+            target, context, mask=target_mask, context_mask=source_mask, maps=maps
         )
-        return logits, AttentionMaps(read, own, cross)
+        return logits if maps is None else (logits, maps)
 
     # --8<-- [end:forward]
-
-    @overload
-    def encode(
-        self,
-        source: Tensor,
-        *,
-        mask: Tensor | None = None,
-        return_weights: Literal[False] = False,
-    ) -> _Context: ...
-
-    @overload
-    def encode(
-        self,
-        source: Tensor,
-        *,
-        mask: Tensor | None = None,
-        return_weights: Literal[True],
-    ) -> tuple[_Context, _Maps]: ...
 
     # --8<-- [start:encode]
     def encode(
@@ -424,50 +415,24 @@ class EncoderDecoder(nn.Module):
         source: Int[Tensor, "B S"],
         *,
         mask: Bool[Tensor, "..."] | None = None,
-        return_weights: bool = False,
-    ) -> _Context | tuple[_Context, _Maps]:
-        """Read the source: one row of features for each of its tokens.
+        maps: AttentionMaps | None = None,
+    ) -> Float[Tensor, "B S D"]:
+        """Read the source: return one row of features for each of its tokens.
 
         Args:
             source: Token ids.
             mask: ``True`` where a token may be attended to.
-            return_weights: Return the weights of every head too, layer by layer.
+            maps: Where to append the weights of every head, layer by layer.
         """
-        maps: _Maps = []
-        x = self._embed("source", source, 0)
+        x = self._embed("source tokens", source, 0)
         for block in self.encoder:
-            x = block(x, mask=mask, return_weights=return_weights)
-            if return_weights:
+            x = block(x, mask=mask, return_weights=maps is not None)
+            if maps is not None:
                 x, weights = x
-                maps.append(weights)
-        context = self.encoder_norm(x)
-        return (context, maps) if return_weights else context
+                maps.encoder.append(weights)
+        return self.encoder_norm(x)
 
     # --8<-- [end:encode]
-
-    @overload
-    def decode(
-        self,
-        target: Tensor,
-        context: Tensor,
-        *,
-        mask: Tensor | None = None,
-        context_mask: Tensor | None = None,
-        cache: KVCache | None = None,
-        return_weights: Literal[False] = False,
-    ) -> _Logits: ...
-
-    @overload
-    def decode(
-        self,
-        target: Tensor,
-        context: Tensor,
-        *,
-        mask: Tensor | None = None,
-        context_mask: Tensor | None = None,
-        cache: KVCache | None = None,
-        return_weights: Literal[True],
-    ) -> tuple[_Logits, _Maps, _Maps]: ...
 
     # --8<-- [start:decode]
     def decode(
@@ -478,68 +443,70 @@ class EncoderDecoder(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
         context_mask: Bool[Tensor, "..."] | None = None,
         cache: KVCache | None = None,
-        return_weights: bool = False,
-    ) -> _Logits | tuple[_Logits, _Maps, _Maps]:
-        """Guess the token after each position of the target.
+        maps: AttentionMaps | None = None,
+    ) -> _Logits:
+        """Guess the token after each position of the target: return its logits.
 
         Args:
             target: Token ids. With a cache, only those that it does not hold yet.
-            context: What ``encode`` gave.
+            context: What ``encode`` returned.
             mask: ``True`` where a token of the target may be attended to, beside the
                 causal mask; it covers those in the cache too.
             context_mask: The mask that ``encode`` had.
             cache: What was read of the target before; ``target`` is added to it.
-            return_weights: Return the weights over the target and over the context
-                too, each layer by layer.
+            maps: Where to append the weights of every head, layer by layer.
         """
-        own: _Maps = []
-        cross: _Maps = []
-        x = self._embed("target", target, 0 if cache is None else cache.length)
-        for index, block in enumerate(self.decoder):
+        x = self._embed("target tokens", target, 0 if cache is None else cache.length)
+        for layer, block in enumerate(self.decoder):
             x = block(
                 x,
                 context=context,
                 mask=mask,
                 context_mask=context_mask,
-                cache=None if cache is None else cache.layers[index],
-                return_weights=return_weights,
+                cache=None if cache is None else cache.layers[layer],
+                return_weights=maps is not None,
             )
-            if return_weights:
-                x, *weights = x
-                own.append(weights[0])
-                cross.append(weights[1])
-        logits = F.linear(self.decoder_norm(x), self.token_embedding.weight)
-        return (logits, own, cross) if return_weights else logits
+            if maps is not None:
+                x, own, cross = x
+                maps.decoder.append(own)
+                maps.cross.append(cross)
+        return F.linear(self.decoder_norm(x), self.token_embedding.weight)
 
     # --8<-- [end:decode]
 
     # --8<-- [start:embed]
     def _embed(self, name: str, tokens: Tensor, start: int) -> Tensor:
         """Look tokens up, scale them, and add their positions."""
-        self._check_tokens(name, tokens, start)
-        x = self.token_embedding(tokens) * self.config.d_model**0.5
+        config = self.config
+        check_tokens(name, tokens, config.vocab_size, config.max_seq_len, start)
+        x = self.token_embedding(tokens) * config.d_model**0.5
         positions = self.position_table[start : start + tokens.shape[1]]
         return self.dropout(x + positions.to(x.dtype))
 
     def reset_parameters(self) -> None:
-        """Draw all weights anew.
+        """Draw all weights anew; set norms, biases and the table of positions anew too.
 
         An embedding is as long as a sinusoid only after it is scaled, and small enough
         for logits before.
         """
+        config, embedding = self.config, self.token_embedding.weight
         for module in self.modules():
-            if isinstance(module, nn.Linear):
+            if isinstance(module, nn.LayerNorm | nn.RMSNorm):
+                module.reset_parameters()
+            elif isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-        nn.init.normal_(self.token_embedding.weight, std=self.config.d_model**-0.5)
+        nn.init.normal_(embedding, std=config.d_model**-0.5)
+        table = sinusoidal_positions(config.max_seq_len, config.d_model).to(embedding)
+        self.register_buffer("position_table", table, persistent=False)
 
     # --8<-- [end:embed]
 
     def new_cache(
         self, batch_size: int = 1, *, max_length: int | None = None
     ) -> KVCache:
-        """Make an empty cache for what the decoder writes.
+        """Return an empty cache for what the decoder writes.
 
         Args:
             batch_size: How many sequences are written side by side.
@@ -558,27 +525,6 @@ class EncoderDecoder(nn.Module):
             dtype=weight.dtype,
             device=weight.device,
         )
-
-    def _check_tokens(self, name: str, tokens: Tensor, start: int) -> None:
-        if tokens.ndim != 2 or 0 in tokens.shape:
-            raise ValueError(
-                f"{name} must be (batch, length), not empty; it is "
-                f"{tuple(tokens.shape)}"
-            )
-        end = start + tokens.shape[1]
-        if end > self.config.max_seq_len:
-            raise ValueError(
-                f"{name} is {end} tokens long, which is more than "
-                f"max_seq_len={self.config.max_seq_len}"
-            )
-        # Elsewhere than on the CPU, to look at the ids would mean to wait for them.
-        if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
-            lowest, highest = (int(extreme) for extreme in tokens.aminmax())
-            if lowest < 0 or highest >= self.config.vocab_size:
-                raise ValueError(
-                    f"{name} holds ids from {lowest} to {highest}; they must be at "
-                    f"least 0 and less than vocab_size={self.config.vocab_size}"
-                )
 
 
 # --8<-- [end:model]

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tested_transformer.layers import FeedForward
+from tested_transformer.layers import FeedForward, check_sizes
 
 __all__ = ["MixtureOfExperts", "count_parameters"]
 
@@ -40,14 +40,19 @@ class MixtureOfExperts(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        _check_settings(num_experts, experts_per_token)
+        check_sizes(num_experts=num_experts)
+        if not 1 <= experts_per_token <= num_experts:
+            raise ValueError(
+                f"experts_per_token={experts_per_token} must lie between 1 and "
+                f"num_experts={num_experts}"
+            )
         self.experts_per_token = experts_per_token
         self.router = nn.Linear(d_model, num_experts, bias=False)
         self.experts = nn.ModuleList(
             FeedForward(d_model=d_model, d_ff=d_ff, activation=activation, bias=bias)
             for _ in range(num_experts)
         )
-        self.balance_loss = torch.zeros(())
+        self.balance_loss = torch.zeros((), device="cpu")  # of a pass that is to come
 
     # --8<-- [start:experts-forward]
     def forward(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:
@@ -69,22 +74,22 @@ class MixtureOfExperts(nn.Module):
         Float[Tensor, "tokens chosen"],
         Int[Tensor, "tokens chosen"],
     ]:
-        """Pick the experts of each token, whatever the other tokens are.
+        """Pick the experts of each token, independently of the other tokens.
 
         Returns:
-            The probability of every expert, and of those that are picked the share
-            of each in the output, and its number, the most probable first. Several
-            shares sum to 1; a single one is its probability.
+            The probability of every expert; the share in the output of each expert
+            that was picked; and its number, the most probable first. Several shares
+            sum to 1; a single one is its probability.
         """
         probabilities = self.router(tokens).float().softmax(dim=-1)
         shares, chosen = probabilities.topk(self.experts_per_token, dim=-1)
         if self.experts_per_token > 1:
-            # A single share made to sum to 1 would teach the router nothing.
+            # A single share that is always 1 would give the router no gradient.
             shares = shares / shares.sum(dim=-1, keepdim=True)
         return probabilities, shares, chosen
 
     def _balance(self, probabilities: Tensor, chosen: Tensor) -> Tensor:
-        """Give 1 if the router treats all experts alike, up to their number if not."""
+        """Return 1 if all experts are used alike, up to their number if not."""
         num_experts = probabilities.shape[-1]
         counts = torch.bincount(chosen.flatten(), minlength=num_experts)
         used = counts / chosen.numel()
@@ -105,9 +110,9 @@ def count_parameters(module: nn.Module, *, active: bool = False) -> int:
     """Count the parameters of a module, or those alone that one token goes through.
 
     Args:
-        module: A mixture of experts, or whatever has some inside or none.
-        active: Leave out the experts that a token does not go through. The router,
-            which every token meets, counts.
+        module: Any module, with or without mixtures of experts inside.
+        active: Leave out the experts that a token does not go through. The router
+            counts: every token meets it.
     """
     total = sum(parameter.numel() for parameter in module.parameters())
     if active:
@@ -119,13 +124,3 @@ def count_parameters(module: nn.Module, *, active: bool = False) -> int:
 
 
 # --8<-- [end:count]
-
-
-def _check_settings(num_experts: int, experts_per_token: int) -> None:
-    if num_experts < 1:
-        raise ValueError(f"num_experts={num_experts} must be positive")
-    if not 1 <= experts_per_token <= num_experts:
-        raise ValueError(
-            f"experts_per_token={experts_per_token} must lie between 1 and "
-            f"num_experts={num_experts}"
-        )

@@ -1,9 +1,8 @@
 """A GPT on one sheet: its settings, its block, and the model."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from inspect import signature
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +11,16 @@ from torch import Tensor, nn
 
 from tested_transformer.cache import KVCache, LayerCache
 from tested_transformer.experts import MixtureOfExperts, count_parameters
-from tested_transformer.layers import ACTIVATIONS, NORMS, FeedForward, make_norm
+from tested_transformer.layers import (
+    ACTIVATIONS,
+    NORMS,
+    FeedForward,
+    check_choice,
+    check_sizes,
+    check_tokens,
+    make_norm,
+)
+from tested_transformer.masks import sliding_window_mask
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.positions import (
     alibi_bias,
@@ -26,14 +34,11 @@ __all__ = ["GPT", "POSITIONS", "DecoderBlock", "GPTConfig", "with_fewer_keys"]
 
 POSITIONS = ("learned", "sinusoidal", "rotary", "alibi", "none")
 
-_Settings = dict[str, Any]
-_NOT_OURS = {"self", "head_dim"}
-
 
 # --8<-- [start:config]
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig:
-    """Everything that makes one GPT another, apart from its weights.
+    """The settings of a GPT: all that it is made of, apart from its weights.
 
     Args:
         vocab_size: V, the number of different tokens.
@@ -44,6 +49,10 @@ class GPTConfig:
         num_kv_heads: Heads of keys and values, shared; ``num_heads`` by default.
         d_ff: Width inside the feed-forward; ``4 * d_model`` by default.
         positions: How order comes in, one of ``POSITIONS``.
+        rotary_base: How much slower the slowest pair of features turns than the
+            fastest, about, where positions are rotary.
+        windows: How many tokens a position may attend to, itself counted: one number
+            for all layers or one for each; ``None`` for all tokens before it.
         activation: One of ``layers.ACTIVATIONS``.
         norm: One of ``layers.NORMS``.
         bias: Whether projections and layer norms add a bias.
@@ -61,6 +70,7 @@ class GPTConfig:
             all of them by default. A head stays ``d_model // num_heads`` wide.
 
     Raises:
+        TypeError: If a size is not an ``int``.
         ValueError: If a setting does not fit.
     """
 
@@ -72,6 +82,8 @@ class GPTConfig:
     num_kv_heads: int | None = None
     d_ff: int | None = None
     positions: str = "learned"
+    rotary_base: float = 10_000.0
+    windows: Sequence[int | None] | int | None = None
     activation: str = "gelu"
     norm: str = "layer"
     bias: bool = True
@@ -88,73 +100,108 @@ class GPTConfig:
     # --8<-- [end:config]
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "max_seq_len", "d_model", "num_heads", "num_layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be positive")
-        for name, choices in (
-            ("positions", POSITIONS),
-            ("activation", ACTIVATIONS),
-            ("norm", NORMS),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} must be one of "
-                    f"{', '.join(choices)}"
-                )
-        if self.num_experts < 0:
-            raise ValueError(f"num_experts={self.num_experts} must not be negative")
+        check_sizes(
+            vocab_size=self.vocab_size,
+            max_seq_len=self.max_seq_len,
+            d_model=self.d_model,
+            num_heads=self.num_heads,
+            num_layers=self.num_layers,
+            d_ff=1 if self.d_ff is None else self.d_ff,
+        )
+        check_choice("positions", self.positions, POSITIONS)
+        check_choice("activation", self.activation, ACTIVATIONS)
+        check_choice("norm", self.norm, NORMS)
+        if self.d_model % self.num_heads:
+            raise ValueError(
+                f"d_model={self.d_model} must be divisible by "
+                f"num_heads={self.num_heads}"
+            )
+        shared = self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+        if shared < 1 or self.num_heads % shared:
+            raise ValueError(
+                f"num_kv_heads={shared} must divide num_heads={self.num_heads}"
+            )
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"d_model={self.d_model} must be even for sinusoids")
-        # Its modules check the rest; on this device they take no memory.
-        with torch.device("meta"):
-            block = DecoderBlock(**self._whole_block())
-        if self.positions == "rotary" and block.attention.head_dim % 2:
+        if self.positions == "rotary" and self.head_dim % 2:
             raise ValueError(
-                f"head_dim={block.attention.head_dim} must be even for rotary positions"
+                f"head_dim={self.head_dim} must be even for rotary positions"
             )
+        if not 0 < self.rotary_base < math.inf:
+            raise ValueError(
+                f"rotary_base={self.rotary_base} must be positive and finite"
+            )
+        if not 0 <= self.dropout <= 1:
+            raise ValueError(f"dropout={self.dropout} must lie between 0 and 1")
+        if self.num_experts < 0:
+            raise ValueError(f"num_experts={self.num_experts} must not be negative")
+        if self.num_experts and not 1 <= self.experts_per_token <= self.num_experts:
+            raise ValueError(
+                f"experts_per_token={self.experts_per_token} must lie between 1 and "
+                f"num_experts={self.num_experts}"
+            )
+        self._check_windows()
+        self._check_kept_heads()
 
-        if self.kept_heads is not None:
-            self._check_kept(self.kept_heads)
+    def _check_windows(self) -> None:
+        if isinstance(self.windows, Sequence):  # such as a list, as JSON has it
+            object.__setattr__(self, "windows", tuple(self.windows))
+            if len(self.windows) != self.num_layers:
+                raise ValueError(
+                    f"windows has {len(self.windows)} layers; "
+                    f"num_layers={self.num_layers}"
+                )
+        for layer in range(self.num_layers):
+            window = self.window_of(layer)
+            if window is not None and (not isinstance(window, int) or window < 1):
+                raise ValueError(
+                    f"windows={self.windows!r} must be a positive int, or one for each "
+                    "layer, with None for no window"
+                )
 
-    def block_settings(self, layer: int = 0) -> _Settings:
-        """Give what a block is made with: each layer's the same, but for pruning."""
+    def _check_kept_heads(self) -> None:
         if self.kept_heads is None:
-            return self._whole_block()
-        num_heads = len(self.kept_heads[layer])
-        return {
-            **self._whole_block(),
-            "num_heads": num_heads,
-            "num_kv_heads": num_heads // self._group,
-            "head_dim": self.d_model // self.num_heads,
-        }
-
-    def _whole_block(self) -> _Settings:
-        names = signature(DecoderBlock.__init__).parameters.keys()
-        return {name: getattr(self, name) for name in sorted({*names} - _NOT_OURS)}
-
-    @property
-    def _group(self) -> int:
-        """How many heads share a head of keys and values."""
-        return self.num_heads // (self.num_kv_heads or self.num_heads)
-
-    def _check_kept(self, kept: tuple[tuple[int, ...], ...]) -> None:
-        if len(kept) != self.num_layers:
+            return
+        if len(self.kept_heads) != self.num_layers:
             raise ValueError(
-                f"kept_heads has {len(kept)} layers; num_layers={self.num_layers}"
+                f"kept_heads has {len(self.kept_heads)} layers; "
+                f"num_layers={self.num_layers}"
             )
-        for layer, heads in enumerate(kept):
+        for layer, heads in enumerate(self.kept_heads):
             known = [head for head in range(self.num_heads) if head in heads]
             if not heads or [*heads] != known:
                 raise ValueError(
                     f"kept_heads[{layer}]={heads} must be one or more of the heads 0 "
                     f"to {self.num_heads - 1}, in order"
                 )
-            groups = {head // self._group for head in heads}
-            if len(heads) != len(groups) * self._group:
+            groups = {head // self.heads_per_group for head in heads}
+            if len(heads) != len(groups) * self.heads_per_group:
                 raise ValueError(
                     f"kept_heads[{layer}]={heads} must be whole groups: "
-                    f"{self._group} heads in a row share their keys and values"
+                    f"{self.heads_per_group} heads in a row share their keys and values"
                 )
+
+    @property
+    def head_dim(self) -> int:
+        """The width of a head, d_k."""
+        return self.d_model // self.num_heads
+
+    @property
+    def heads_per_group(self) -> int:
+        """How many heads in a row share a head of keys and values."""
+        return self.num_heads // (self.num_kv_heads or self.num_heads)
+
+    def heads_of(self, layer: int) -> tuple[int, int]:
+        """Return how many heads a layer has, and how many heads of keys and values."""
+        kept = None if self.kept_heads is None else self.kept_heads[layer]
+        num_heads = self.num_heads if kept is None else len(kept)
+        return num_heads, num_heads // self.heads_per_group
+
+    def window_of(self, layer: int) -> int | None:
+        """Return how many tokens a position of this layer sees; ``None`` for all."""
+        if isinstance(self.windows, Sequence):
+            return self.windows[layer]
+        return self.windows
 
 
 _Output = Float[Tensor, "B T D"]
@@ -166,20 +213,13 @@ class DecoderBlock(nn.Module):
     """One layer of a GPT: causal self-attention, then a feed-forward, each pre-normed.
 
     Args:
-        d_model: D, the width of input and output.
-        num_heads: H, the heads of attention.
         head_dim: The width of a head; ``d_model // num_heads`` by default.
-        num_kv_heads: Heads of keys and values; ``num_heads`` by default.
-        d_ff: The width inside the feed-forward; ``4 * d_model`` by default.
-        activation: One of ``ACTIVATIONS``.
-        norm: One of ``NORMS``.
-        bias: Whether projections and layer norms add a bias.
+        window: How many tokens a position may attend to, itself counted; all that
+            came before it by default.
         dropout: The probability of dropping an attention weight, and a feature of
             what attention and feed-forward add, while training.
-        num_experts: How many experts stand in the feed-forward's place; 0 for none.
-        experts_per_token: How many of them each token goes through.
-        qk_norm: Bring queries and keys to one length.
-        fused: Use PyTorch's fused kernels.
+
+    The other arguments are those of ``GPTConfig``.
 
     Raises:
         ValueError: If a setting does not fit.
@@ -195,6 +235,7 @@ class DecoderBlock(nn.Module):
         num_heads: int,
         head_dim: int | None = None,
         num_kv_heads: int | None = None,
+        window: int | None = None,
         d_ff: int | None = None,
         activation: str = "gelu",
         norm: str = "layer",
@@ -206,6 +247,7 @@ class DecoderBlock(nn.Module):
         fused: bool = True,
     ) -> None:
         super().__init__()
+        self.window = window
         self.attention_norm = make_norm(norm, d_model, bias=bias)
         self.attention = MultiHeadAttention(
             d_model=d_model,
@@ -218,20 +260,20 @@ class DecoderBlock(nn.Module):
             qk_norm=qk_norm,
         )
         self.feed_forward_norm = make_norm(norm, d_model, bias=bias)
-        inner: dict[str, Any] = {
-            "d_model": d_model,
-            "d_ff": d_ff,
-            "activation": activation,
-            "bias": bias,
-        }
-        self.feed_forward = (
-            MixtureOfExperts(
-                num_experts=num_experts, experts_per_token=experts_per_token, **inner
+        if num_experts:
+            self.feed_forward = MixtureOfExperts(
+                d_model=d_model,
+                num_experts=num_experts,
+                experts_per_token=experts_per_token,
+                d_ff=d_ff,
+                activation=activation,
+                bias=bias,
             )
-            if num_experts
-            else FeedForward(**inner)
-        )
-        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+        else:
+            self.feed_forward = FeedForward(
+                d_model=d_model, d_ff=d_ff, activation=activation, bias=bias
+            )
+        self.dropout = nn.Dropout(dropout)
 
     # --8<-- [start:block-forward]
     def forward(
@@ -244,7 +286,7 @@ class DecoderBlock(nn.Module):
         cache: LayerCache | None = None,
         return_weights: bool = False,
     ) -> _Output | tuple[_Output, _Weights]:
-        """Let each position read the ones before it, then think by itself.
+        """Let each position read the ones before it, then transform each alone.
 
         Args:
             x: The sequence.
@@ -259,7 +301,7 @@ class DecoderBlock(nn.Module):
         """
         attended = self.attention(
             self.attention_norm(x),
-            mask=mask,
+            mask=self._in_window(mask, x, cache),
             causal=True,
             score_bias=score_bias,
             rotary=rotary,
@@ -273,11 +315,23 @@ class DecoderBlock(nn.Module):
 
     # --8<-- [end:block-forward]
 
+    def _in_window(
+        self, mask: Tensor | None, x: Tensor, cache: LayerCache | None
+    ) -> Tensor | None:
+        """Return the mask, less what lies before the window."""
+        if self.window is None:
+            return mask
+        num_keys = x.shape[1] + (0 if cache is None else cache.length)
+        near = sliding_window_mask(
+            x.shape[1], num_keys, window=self.window, device=x.device
+        )
+        return near if mask is None else near & mask
+
 
 # --8<-- [end:block]
 
 
-_Logits = Float[Tensor, "B T V"]
+_Logits = Float[Tensor, "B T V"] | Float[Tensor, "B 1 V"]
 
 
 # --8<-- [start:model]
@@ -286,6 +340,9 @@ class GPT(nn.Module):
 
     Args:
         config: What it is made of.
+        device: Where to make it; the default device by default. On ``"meta"`` it takes
+            no memory: give it some with ``to_empty``, then call ``reset_parameters``.
+        dtype: The type of its weights; they are drawn in the default type.
 
     Sources: Radford et al., 2018, "Improving Language Understanding by Generative
     Pre-Training"; 2019, "Language Models are Unsupervised Multitask Learners".
@@ -297,37 +354,72 @@ class GPT(nn.Module):
     slopes: Tensor
 
     # --8<-- [start:init]
-    def __init__(self, config: GPTConfig) -> None:
+    def __init__(
+        self,
+        config: GPTConfig,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         self.config = config
-        d_model, max_seq_len = config.d_model, config.max_seq_len
-        self.token_embedding = nn.Embedding(config.vocab_size, d_model)
-        if config.positions == "learned":
-            self.position_embedding = nn.Embedding(max_seq_len, d_model)
-        elif config.positions == "sinusoidal":
-            table = sinusoidal_positions(max_seq_len, d_model)
-            self.register_buffer("position_table", table, persistent=False)
+        with torch.device(torch.get_default_device() if device is None else device):
+            self.token_embedding = nn.Embedding(config.vocab_size, config.d_model)
+            if config.positions == "learned":
+                self.position_embedding = nn.Embedding(
+                    config.max_seq_len, config.d_model
+                )
+            if config.smear:
+                self.smear = nn.Parameter(torch.empty(config.d_model))
+            self.dropout = nn.Dropout(config.dropout)
+            blocks = [self._make_block(layer) for layer in range(config.num_layers)]
+            self.register_module("blocks", nn.ModuleList(blocks))
+            self.norm = make_norm(config.norm, config.d_model, bias=config.bias)
+            if not config.tie_head:
+                self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+            self.reset_parameters()
+        if dtype is not None:
+            self.to(dtype)
+
+    def _make_block(self, layer: int) -> DecoderBlock:
+        """Return a new block of the settings, fit for this layer."""
+        config = self.config
+        num_heads, num_kv_heads = config.heads_of(layer)
+        return DecoderBlock(
+            d_model=config.d_model,
+            num_heads=num_heads,
+            head_dim=config.head_dim,
+            num_kv_heads=num_kv_heads,
+            window=config.window_of(layer),
+            d_ff=config.d_ff,
+            activation=config.activation,
+            norm=config.norm,
+            bias=config.bias,
+            dropout=config.dropout,
+            num_experts=config.num_experts,
+            experts_per_token=config.experts_per_token,
+            qk_norm=config.qk_norm,
+            fused=config.fused,
+        )
+
+    def reset_buffers(self) -> None:
+        """Compute the tables of positions, on the device of the weights."""
+        config, tables = self.config, dict[str, Tensor]()
+        if config.positions == "sinusoidal":
+            table = sinusoidal_positions(config.max_seq_len, config.d_model)
+            tables = {"position_table": table}
         elif config.positions == "rotary":
-            head_dim = d_model // config.num_heads
-            table = rotary_table(torch.arange(max_seq_len), head_dim)
-            self.register_buffer("position_table", table, persistent=False)
+            places = torch.arange(config.max_seq_len)
+            table = rotary_table(places, config.head_dim, base=config.rotary_base)
+            tables = {"position_table": table}
         elif config.positions == "alibi":
-            # The flattest head takes off 8 over the whole context, the steepest each
-            # step 1.
-            slopes = alibi_slopes(
-                config.num_heads, steepest=1.0, flattest=8 / max_seq_len
-            )
-            self.register_buffer("slopes", slopes, persistent=False)
-        if config.smear:
-            self.smear = nn.Parameter(torch.zeros(d_model))
-        self.dropout = nn.Dropout(config.dropout) if config.dropout else nn.Identity()
-        layers = range(config.num_layers)
-        blocks = [DecoderBlock(**config.block_settings(layer)) for layer in layers]
-        self.register_module("blocks", nn.ModuleList(blocks))
-        self.norm = make_norm(config.norm, d_model, bias=config.bias)
-        if not config.tie_head:
-            self.head = nn.Linear(d_model, config.vocab_size, bias=False)
-        self.reset_parameters()
+            # The steepest head takes off 1 for each step, the flattest 8 over the
+            # whole context.
+            flattest = 8 / config.max_seq_len
+            slopes = alibi_slopes(config.num_heads, steepest=1.0, flattest=flattest)
+            tables = {"slopes": slopes}
+        for name, table in tables.items():
+            self.register_buffer(name, table.to(self.head_weight), persistent=False)
 
     # --8<-- [end:init]
 
@@ -339,6 +431,7 @@ class GPT(nn.Module):
         positions: Int[Tensor, "B T"] | None = None,
         mask: Bool[Tensor, "..."] | None = None,
         cache: KVCache | None = None,
+        last_only: bool = False,
         return_weights: bool = False,
     ) -> _Logits | tuple[_Logits, list[Float[Tensor, "B H T S"]]]:
         """Guess the token after each position, from that position and those before it.
@@ -350,6 +443,8 @@ class GPT(nn.Module):
             mask: ``True`` where a query may attend, beside the causal mask. It covers
                 all keys, those in the cache too.
             cache: What was read before; ``tokens`` are added to it.
+            last_only: Return the logits of the last position alone, (B, 1, V), which
+                saves most of the work of the head where a prompt is read.
             return_weights: Return the attention weights of every head, layer by layer,
                 as this very pass has them.
 
@@ -357,36 +452,37 @@ class GPT(nn.Module):
             The logits, or the logits and a list of one tensor of weights a layer.
 
         Raises:
+            TypeError: If ``tokens`` are not int64 or int32.
             ValueError: If ``tokens`` do not fit the model, or the cache.
         """
-        start = 0 if cache is None else cache.length
-        self._check_tokens(tokens, start)
-        x = self._embed(tokens, positions, start, cache)
-        order = self._order(positions, start, start + tokens.shape[1])
+        config, start = self.config, 0 if cache is None else cache.length
+        check_tokens("tokens", tokens, config.vocab_size, config.max_seq_len, start)
+        end = start + tokens.shape[1]
+        x = self._embed(tokens, positions, cache)
+        rotary = self._rotary(positions, start, end)
+        biases = self._score_biases(end - start, end)
         maps: list[Tensor] = []
-        for index, block in enumerate(self.blocks):
+        for layer, block in enumerate(self.blocks):
             x = block(
                 x,
                 mask=mask,
-                **order[index],
-                cache=None if cache is None else cache.layers[index],
+                score_bias=biases[layer],
+                rotary=rotary,
+                cache=None if cache is None else cache.layers[layer],
                 return_weights=return_weights,
             )
             if return_weights:
                 x, weights = x
                 maps.append(weights)
-        logits = F.linear(self.norm(x), self.head_weight)
+        x = self.norm(x[:, -1:] if last_only else x)
+        logits = F.linear(x, self.head_weight)
         return (logits, maps) if return_weights else logits
 
     # --8<-- [end:forward]
 
     # --8<-- [start:embed]
     def _embed(
-        self,
-        tokens: Tensor,
-        positions: Tensor | None,
-        start: int,
-        cache: KVCache | None,
+        self, tokens: Tensor, positions: Tensor | None, cache: KVCache | None
     ) -> Tensor:
         """Look tokens up, and add their positions and a share of the one before."""
         x = self.token_embedding(tokens)
@@ -395,6 +491,7 @@ class GPT(nn.Module):
             if cache is not None:
                 cache.last_tokens = tokens[:, -1:]
         # A slice where positions are in a row, a list of them where they are not.
+        start = 0 if cache is None else cache.length
         at = slice(start, start + tokens.shape[1]) if positions is None else positions
         if self.config.positions == "learned":
             x = x + self.position_embedding.weight[at]
@@ -405,7 +502,7 @@ class GPT(nn.Module):
     def _one_before(
         self, x: Tensor, positions: Tensor | None, cache: KVCache | None
     ) -> Tensor:
-        """Give the embedding of the token before each; zeros before the first."""
+        """Return the embedding of the token before each; zeros before the first."""
         if cache is None or cache.last_tokens is None:
             first = torch.zeros_like(x[:, :1])
         else:
@@ -413,22 +510,23 @@ class GPT(nn.Module):
         before = torch.cat([first, x[:, :-1]], dim=1)
         return before if positions is None else before * (positions > 0)[..., None]
 
-    def _order(
-        self, positions: Tensor | None, start: int, end: int
-    ) -> list[dict[str, Tensor]]:
-        """Give what tells the heads of each block about order, if anything does."""
+    def _rotary(self, positions: Tensor | None, start: int, end: int) -> Tensor | None:
+        """Return the cosines and sines that turn the queries and keys of all heads."""
+        if self.config.positions != "rotary":
+            return None
+        if positions is None:
+            return self.position_table[:, start:end]
+        return self.position_table[:, positions][:, :, None]  # alike in all heads
+
+    def _score_biases(self, num_queries: int, num_keys: int) -> list[Tensor | None]:
+        """Return what is added to the scores of each layer, if anything is."""
         layers = range(self.config.num_layers)
-        if self.config.positions == "alibi":
-            # Padding on the left moves queries and keys alike.
-            bias = alibi_bias(self.slopes, end - start, end)
-            kept = self.config.kept_heads
-            return [{"score_bias": bias[:, kept[i]] if kept else bias} for i in layers]
-        if self.config.positions == "rotary":
-            if positions is None:
-                return [{"rotary": self.position_table[:, start:end]} for _ in layers]
-            table = self.position_table[:, positions]
-            return [{"rotary": table[:, :, None]} for _ in layers]  # alike in all heads
-        return [{} for _ in layers]
+        if self.config.positions != "alibi":
+            return [None for _ in layers]
+        # Padding on the left moves queries and keys alike.
+        bias = alibi_bias(self.slopes, num_queries, num_keys)
+        kept = self.config.kept_heads
+        return [bias if kept is None else bias[:, kept[layer]] for layer in layers]
 
     # --8<-- [end:embed]
 
@@ -441,27 +539,54 @@ class GPT(nn.Module):
     def reset_parameters(self) -> None:
         """Draw all weights anew: small, smaller where a block adds to its input.
 
+        What is not drawn, as norms, biases and tables of positions, is set anew too.
+
         Source: Radford et al., 2019, section 2.3: the standard deviation 0.02 is that
         of the published code, ``1 / sqrt(2 * num_layers)`` the paper's.
         """
+        smaller = 0.0 if self.config.zero_init else (2 * len(self.blocks)) ** -0.5
+        adding = {m.o_proj for m in self.modules() if isinstance(m, MultiHeadAttention)}
+        adding |= {m.down for m in self.modules() if isinstance(m, FeedForward)}
         for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Embedding):
-                nn.init.normal_(module.weight, std=0.02)
+            if isinstance(module, nn.LayerNorm | nn.RMSNorm):
+                module.reset_parameters()
+            elif isinstance(module, nn.Linear | nn.Embedding):
+                scale = smaller if module in adding else 1.0
+                nn.init.normal_(module.weight, std=0.02 * scale)
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
-        adding = 0.0 if self.config.zero_init else (2 * len(self.blocks)) ** -0.5
-        for name, weight in self.named_parameters():
-            if name.endswith(("o_proj.weight", "down.weight")):
-                weight.data.mul_(adding)
         if self.config.zero_init and not self.config.tie_head:
             nn.init.zeros_(self.head.weight)
+        if self.config.smear:
+            nn.init.zeros_(self.smear)
+        self.reset_buffers()
 
     # --8<-- [end:reset]
+
+    @classmethod
+    def from_weights(cls, config: GPTConfig, weights: Mapping[str, Tensor]) -> "GPT":
+        """Return a model with copies of these weights; none is drawn by chance.
+
+        Args:
+            config: What the model is made of.
+            weights: Its ``state_dict()``. The model has their type and device.
+
+        Raises:
+            RuntimeError: If a weight is missing, unknown, or of another shape.
+        """
+        model = cls(config, device="meta")
+        copies = {
+            name: weight.detach().clone(memory_format=torch.contiguous_format)
+            for name, weight in weights.items()
+        }
+        model.load_state_dict(copies, assign=True)
+        model.reset_buffers()
+        return model
 
     def new_cache(
         self, batch_size: int = 1, *, max_length: int | None = None
     ) -> KVCache:
-        """Make an empty cache for this model.
+        """Return an empty cache for this model.
 
         Args:
             batch_size: How many sequences are read side by side.
@@ -477,19 +602,19 @@ class GPT(nn.Module):
             raise ValueError(
                 f"max_length={max_length} must not be beyond max_seq_len={longest}"
             )
-        attention = self.blocks[0].attention
+        keys = self.blocks[0].attention.k_proj.weight
         return KVCache(
             num_layers=self.config.num_layers,
             batch_size=batch_size,
             num_kv_heads=[block.attention.num_kv_heads for block in self.blocks],
             max_length=max_length,
-            head_dim=attention.head_dim,
-            dtype=attention.k_proj.weight.dtype,
-            device=attention.k_proj.weight.device,
+            head_dim=self.config.head_dim,
+            dtype=keys.dtype,
+            device=keys.device,
         )
 
     def balance_loss(self) -> Float[Tensor, ""]:
-        """Give the mean balance loss of all mixtures of experts; 0 if there are none.
+        """Return the mean balance loss of all mixtures of experts; 0 if there are none.
 
         It is that of the last forward pass, and 1 where every expert is used alike.
         """
@@ -502,25 +627,6 @@ class GPT(nn.Module):
         """Count the parameters, or those alone that one token goes through."""
         return count_parameters(self, active=active)
 
-    def _check_tokens(self, tokens: Tensor, start: int) -> None:
-        if tokens.ndim != 2 or 0 in tokens.shape:
-            raise ValueError(f"tokens must be (B, T); they are {tuple(tokens.shape)}")
-        end = start + tokens.shape[1]
-        if end > self.config.max_seq_len:
-            held = f" after {start} in the cache" if start else ""
-            raise ValueError(
-                f"{tokens.shape[1]} tokens{held} are more than "
-                f"max_seq_len={self.config.max_seq_len}"
-            )
-        # Elsewhere than on the CPU, to look at the ids would mean to wait for them.
-        if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
-            lowest, highest = (int(extreme) for extreme in tokens.aminmax())
-            if lowest < 0 or highest >= self.config.vocab_size:
-                raise ValueError(
-                    f"tokens hold ids from {lowest} to {highest}; they must be at "
-                    f"least 0 and less than vocab_size={self.config.vocab_size}"
-                )
-
 
 # --8<-- [end:model]
 
@@ -530,8 +636,8 @@ def with_fewer_keys(model: GPT, num_kv_heads: int) -> GPT:
     """Copy a model, and let each group of its heads share the mean of their keys.
 
     The projections to keys and values of the heads of a group are averaged; all else
-    is kept. The copy is a start for further training, not an equal: it gives the same
-    only if the heads of each group had the same keys and values.
+    is kept. The copy is a start for further training, not an equal: it computes the
+    same only if the heads of each group had the same keys and values.
 
     Args:
         model: Any GPT.
@@ -558,9 +664,7 @@ def with_fewer_keys(model: GPT, num_kv_heads: int) -> GPT:
     for name, tensor in state.items():
         if ".k_proj." in name or ".v_proj." in name:
             state[name] = pool(tensor)
-    with torch.device(model.head_weight.device), torch.random.fork_rng(devices=[]):
-        copy = GPT(replace(model.config, num_kv_heads=num_kv_heads))
-    copy.to(model.head_weight.dtype).load_state_dict(state)
+    copy = GPT.from_weights(replace(model.config, num_kv_heads=num_kv_heads), state)
     return copy.train(model.training)
 
 

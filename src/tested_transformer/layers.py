@@ -1,6 +1,9 @@
-"""The parts of every block: norms, the feed-forward, and the sum that each adds to."""
+"""The parts of every block: norms, the feed-forward, and the sum that each adds to.
 
-from collections.abc import Callable
+The checks that all models make of their settings and tokens are at the end.
+"""
+
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -9,8 +12,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-__all__ = ["ACTIVATIONS", "NORMS", "AddNorm", "FeedForward", "make_norm"]
-
+__all__ = [
+    "ACTIVATIONS",
+    "NORMS",
+    "AddNorm",
+    "FeedForward",
+    "check_choice",
+    "check_sizes",
+    "check_tokens",
+    "make_norm",
+]
 
 NORMS = ("layer", "rms")
 
@@ -27,8 +38,7 @@ def make_norm(
     Sources: Ba et al., 2016, "Layer Normalization"; Zhang and Sennrich, 2019, "Root
     Mean Square Layer Normalization".
     """
-    if norm not in NORMS:
-        raise ValueError(f"norm={norm!r} must be one of {', '.join(NORMS)}")
+    check_choice("norm", norm, NORMS)
     if norm == "rms":
         return nn.RMSNorm(d_model, eps=1e-5)
     return nn.LayerNorm(d_model, eps=1e-5, bias=bias)
@@ -39,15 +49,15 @@ def make_norm(
 
 # --8<-- [start:add-norm]
 class AddNorm(nn.Module):
-    """Add to a sequence what a part makes of it, with a norm before or after.
+    """Add the output of a part to its input, with a norm before or after.
 
     Args:
         d_model: D, the width of the sequence.
         norm: One of ``NORMS``.
         bias: Whether a layer norm adds a bias.
-        dropout: The probability of dropping a feature of what the part makes, while
+        dropout: The probability of dropping a feature of the part's output while
             training.
-        norm_first: Norm what the part reads (pre-norm, as in GPT-2) and not the sum
+        norm_first: Norm the input of the part (pre-norm, as in GPT-2), not the sum
             (post-norm, as in the paper).
 
     Raises:
@@ -69,24 +79,24 @@ class AddNorm(nn.Module):
     ) -> None:
         super().__init__()
         self.norm = make_norm(norm, d_model, bias=bias)
-        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+        self.dropout = nn.Dropout(dropout)
         self.norm_first = norm_first
 
     def read(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """Give what the part reads of ``x``."""
+        """Return what the part reads: ``x``, or its norm if that comes first."""
         return self.norm(x) if self.norm_first else x
 
     def add(
         self, x: Float[Tensor, "B T D"], made: Float[Tensor, "B T D"]
     ) -> Float[Tensor, "B T D"]:
-        """Join ``x`` and what the part made of it."""
+        """Return the sum of ``x`` and the part's output, normed if that comes last."""
         x = x + self.dropout(made)
         return x if self.norm_first else self.norm(x)
 
     def forward(
         self, x: Float[Tensor, "B T D"], part: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "B T D"]:
-        """Run ``part`` beside ``x``, and join them again."""
+        """Run ``part``, and add its output to ``x``."""
         return self.add(x, part(self.read(x)))
 
 
@@ -131,7 +141,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 # --8<-- [start:feed-forward]
 class FeedForward(nn.Module):
-    """Widen each position's features, bend them, and bring them back.
+    """Project each position to more features, apply an activation, and project back.
 
     Args:
         d_model: D, the width of input and output.
@@ -156,7 +166,8 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         d_ff = 4 * d_model if d_ff is None else d_ff
-        _check_settings(d_model, d_ff, activation)
+        check_sizes(d_model=d_model, d_ff=d_ff)
+        check_choice("activation", activation, ACTIVATIONS)
         self.activation = ACTIVATIONS[activation]
         gated = activation == "swiglu"
         self.gate = nn.Linear(d_model, d_ff, bias=bias) if gated else None
@@ -164,7 +175,7 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:
-        """Treat each position by itself; no position sees another."""
+        """Transform each position alone; none sees another."""
         if self.gate is None:
             return self.down(self.activation(self.up(x)))
         return self.down(self.activation(self.gate(x)) * self.up(x))
@@ -173,9 +184,49 @@ class FeedForward(nn.Module):
 # --8<-- [end:feed-forward]
 
 
-def _check_settings(d_model: int, d_ff: int, activation: str) -> None:
-    if d_model < 1 or d_ff < 1:
-        raise ValueError(f"d_model={d_model} and d_ff={d_ff} must be positive")
-    if activation not in ACTIVATIONS:
-        known = ", ".join(ACTIVATIONS)
-        raise ValueError(f"activation={activation!r} must be one of {known}")
+def check_sizes(**sizes: int) -> None:
+    """Raise a ``TypeError`` or ``ValueError`` if a size is not a positive ``int``."""
+    for name, size in sizes.items():
+        if not isinstance(size, int):
+            raise TypeError(f"{name}={size!r} must be an int")
+        if size < 1:
+            raise ValueError(f"{name}={size} must be positive")
+
+
+def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """Raise a ``ValueError`` if a setting is not one of those that are known."""
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} must be one of {', '.join(choices)}")
+
+
+def check_tokens(
+    name: str, tokens: Tensor, vocab_size: int, max_seq_len: int, start: int = 0
+) -> None:
+    """Raise a ``TypeError`` or ``ValueError`` if a model cannot read these token ids.
+
+    Args:
+        name: What to call them in the error.
+        tokens: Token ids, (B, T).
+        vocab_size: How many ids the model knows.
+        max_seq_len: How many positions it knows.
+        start: How many tokens its cache holds already.
+    """
+    if tokens.ndim != 2 or 0 in tokens.shape:
+        raise ValueError(
+            f"{name} must be (B, T) and not empty; their shape is {tuple(tokens.shape)}"
+        )
+    if tokens.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"{name} must be int64 or int32; their dtype is {tokens.dtype}")
+    if start + tokens.shape[1] > max_seq_len:
+        held = f" after {start} in the cache" if start else ""
+        raise ValueError(
+            f"{tokens.shape[1]} {name}{held} are more than max_seq_len={max_seq_len}"
+        )
+    # To look at ids on another device would mean to wait for it.
+    if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
+        lowest, highest = (int(extreme) for extreme in tokens.aminmax())
+        if lowest < 0 or highest >= vocab_size:
+            raise ValueError(
+                f"{name} hold ids from {lowest} to {highest}; they must be at least 0 "
+                f"and less than vocab_size={vocab_size}"
+            )

@@ -1,24 +1,27 @@
-"""Looking into a model: what its heads attend to and are worth, and fewer of them."""
+"""Look into a model: what its heads attend to, what each is worth, and without some."""
 
-from tested_transformer.interpret.gates import (
+from tested_transformer.interpret.ablation import (
     all_open,
+    gate_slopes,
     gated_heads,
+    loss_changes,
     mean_instead,
     resampled_instead,
     shut,
 )
-from tested_transformer.interpret.importance import gate_slopes, loss_changes
-from tested_transformer.interpret.pruning import prune_heads
-from tested_transformer.interpret.recording import Recording, record_heads
-from tested_transformer.interpret.scores import head_scores, uniform_score
-from tested_transformer.interpret.targets import (
+from tested_transformer.interpret.patterns import (
+    Recording,
     delimiter_target,
     first_token_target,
+    head_scores,
     induction_target,
     previous_token_target,
+    record_heads,
     repeated_tokens,
     same_token_target,
+    uniform_score,
 )
+from tested_transformer.interpret.pruning import prune_heads
 
 __all__ = [
     "Recording",

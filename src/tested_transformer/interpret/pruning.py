@@ -3,11 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from tested_transformer.gpt import GPT
-from tested_transformer.interpret.gates import shut
+from tested_transformer.interpret.ablation import shut
 from tested_transformer.multihead import MultiHeadAttention
 
 __all__ = ["prune_heads"]
@@ -39,13 +38,11 @@ def prune_heads(model: GPT, heads: Iterable[tuple[int, int]]) -> GPT:
         tuple(numbers[head] for head in of_layer)
         for numbers, of_layer in zip(before, kept, strict=True)
     )
-    with torch.device(model.head_weight.device), torch.random.fork_rng(devices=[]):
-        copy = GPT(replace(model.config, kept_heads=names)).to(model.head_weight.dtype)
     state = model.state_dict()
     for layer, block in enumerate(model.blocks):
         for name, weight in _kept_weights(block.attention, kept[layer]).items():
             state[f"blocks.{layer}.attention.{name}"] = weight
-    copy.load_state_dict(state)
+    copy = GPT.from_weights(replace(model.config, kept_heads=names), state)
     return copy.train(model.training)
 
 
@@ -54,7 +51,7 @@ def prune_heads(model: GPT, heads: Iterable[tuple[int, int]]) -> GPT:
 
 # --8<-- [start:weights]
 def _kept_weights(attention: MultiHeadAttention, heads: list[int]) -> dict[str, Tensor]:
-    """Give what is left of a layer's projections, by name."""
+    """Return what is left of a layer's projections, by name."""
     share = attention.num_heads // attention.num_kv_heads
     groups = sorted({head // share for head in heads})
     queries = _features(heads, attention.head_dim)
@@ -69,7 +66,7 @@ def _kept_weights(attention: MultiHeadAttention, heads: list[int]) -> dict[str, 
 
 
 def _features(heads: list[int], head_dim: int) -> list[int]:
-    """Give the numbers of the features that belong to heads."""
+    """Return the numbers of the features that belong to heads."""
     return [head * head_dim + feature for head in heads for feature in range(head_dim)]
 
 

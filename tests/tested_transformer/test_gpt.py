@@ -1,0 +1,781 @@
+"""Settings, block and model: against the formula, and the model against itself."""
+
+import copy
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tested_transformer.checkpoints.manifest import read_config
+from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig, with_fewer_keys
+from tested_transformer.masks import sliding_window_mask
+
+# Pairwise different: vocabulary, longest sequence, heads, head width, layers, batch, T.
+V, LONGEST, H, D_K, L, B, T = 13, 17, 6, 4, 3, 2, 7
+D = H * D_K
+SMALL = GPTConfig(
+    vocab_size=V, max_seq_len=LONGEST, d_model=D, num_heads=H, num_layers=L
+)
+# What a GPT can be made of, each setting away from its default at least once.
+VARIANTS = {
+    "plain": {},
+    "rotary, shared keys": {"positions": "rotary", "num_kv_heads": 2},
+    "one key, no order": {"positions": "none", "num_kv_heads": 1, "qk_norm": True},
+    "as llama": {
+        "positions": "rotary",
+        "activation": "swiglu",
+        "norm": "rms",
+        "bias": False,
+        "tie_head": False,
+        "d_ff": 40,
+    },
+    "sinusoids, experts": {
+        "positions": "sinusoidal",
+        "num_experts": 5,
+        "experts_per_token": 2,
+        "activation": "relu2",
+    },
+    "as the fast recipe": {
+        "positions": "alibi",
+        "smear": True,
+        "qk_norm": True,
+        "activation": "relu2",
+        "bias": False,
+        "tie_head": False,
+    },
+    "open": {"fused": False, "activation": "gelu_tanh"},
+    "windows, another base": {
+        "positions": "rotary",
+        "rotary_base": 100.0,
+        "windows": (2, None, 4),
+    },
+    "windows, alibi, open": {
+        "positions": "alibi",
+        "windows": (3, None, 5),
+        "fused": False,
+    },
+}
+
+
+def make(**changes) -> GPT:
+    """Make a model with weights large enough for its parts to matter."""
+    model = GPT(replace(SMALL, **changes))
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+        else:
+            torch.nn.init.normal_(parameter, mean=1.0, std=0.3)
+    return model
+
+
+@pytest.fixture(params=VARIANTS.values(), ids=VARIANTS.keys())
+def model(request: pytest.FixtureRequest) -> GPT:
+    return make(**request.param)
+
+
+def some_tokens(length: int = T) -> Tensor:
+    return torch.randint(V, (B, length), generator=torch.Generator().manual_seed(3))
+
+
+def by_formula(model: GPT, tokens: Tensor) -> Tensor:
+    """Work out a plain GPT head by head, from its weights and nothing else."""
+    w = dict(model.named_parameters())
+    t = tokens.shape[1]
+    x = w["token_embedding.weight"][tokens] + w["position_embedding.weight"][:t]
+
+    def norm(x: Tensor, name: str) -> Tensor:
+        centered = x - x.mean(-1, keepdim=True)
+        variance = centered.square().mean(-1, keepdim=True)
+        return (
+            centered / (variance + 1e-5).sqrt() * w[name + ".weight"]
+            + w[name + ".bias"]
+        )
+
+    def linear(x: Tensor, name: str) -> Tensor:
+        return x @ w[name + ".weight"].T + w[name + ".bias"]
+
+    for i in range(L):
+        block = f"blocks.{i}."
+        h = norm(x, block + "attention_norm")
+        q, k, v = (linear(h, f"{block}attention.{p}_proj") for p in "qkv")
+        heads = []
+        for head in range(H):
+            own = slice(head * D_K, (head + 1) * D_K)
+            scores = q[..., own] @ k[..., own].transpose(1, 2) / math.sqrt(D_K)
+            scores = scores + torch.full((t, t), -torch.inf).triu(1)
+            heads.append(scores.softmax(-1) @ v[..., own])
+        x = x + linear(torch.cat(heads, -1), block + "attention.o_proj")
+        h = linear(norm(x, block + "feed_forward_norm"), block + "feed_forward.up")
+        h = h * 0.5 * (1 + torch.erf(h / math.sqrt(2)))
+        x = x + linear(h, block + "feed_forward.down")
+    return norm(x, "norm") @ w["token_embedding.weight"].T
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_it_is_its_formula_in_logits_and_gradients(fused: bool):
+    model, tokens = make(fused=fused), some_tokens()
+    logits, expected = model(tokens), by_formula(model, tokens)
+    assert logits.shape == (B, T, V)
+    torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-4)
+    targets = some_tokens(T + 1)[:, 1:].flatten()
+    one, other = (
+        torch.autograd.grad(
+            F.cross_entropy(out.flatten(0, 1), targets), list(model.parameters())
+        )
+        for out in (logits, expected)
+    )
+    for gradient, wanted in zip(one, other, strict=True):
+        torch.testing.assert_close(gradient, wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_no_position_reads_a_later_one(model: GPT):
+    tokens = some_tokens()
+    before = model(tokens)
+    for t in range(1, T):
+        changed = tokens.clone()
+        changed[:, t] = (changed[:, t] + 1) % V
+        moved = (model(changed) - before).abs().amax(dim=(0, 2)) > 1e-6
+        assert moved.tolist()[: t + 1] == [False] * t + [True]
+        torch.testing.assert_close(
+            model(tokens[:, :t]), before[:, :t], rtol=1e-4, atol=1e-4
+        )
+
+
+@pytest.mark.parametrize("steps", [[T], [3, 4], [1] * T, [4, 1, 2]], ids=str)
+def test_reading_with_a_cache_is_reading_at_once(model: GPT, steps: list[int]):
+    tokens = some_tokens()
+    cache = model.new_cache(B)
+    with torch.no_grad():
+        parts = [model(part, cache=cache) for part in tokens.split(steps, dim=1)]
+        torch.testing.assert_close(
+            torch.cat(parts, 1), model(tokens), rtol=1e-4, atol=1e-4
+        )
+    assert cache.length == T
+
+
+def test_padding_on_the_left_changes_nothing(model: GPT):
+    tokens, padding = some_tokens(), 4
+    padded = torch.cat([torch.zeros(B, padding, dtype=torch.long), tokens], dim=1)
+    # The first sequence is padded, the second reads all that is there.
+    positions = torch.stack(
+        [torch.arange(-padding, T).clamp(min=0), torch.arange(T + padding)]
+    )
+    mask = torch.ones(B, 1, 1, T + padding, dtype=torch.bool)
+    mask[0, ..., :padding] = False
+    output = model(padded, positions=positions, mask=mask)
+    for alone, row in (
+        (model(tokens[:1]), output[:1, padding:]),
+        (model(padded[1:]), output[1:]),
+    ):
+        torch.testing.assert_close(row, alone, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_are_those_of_the_pass_itself(model: GPT):
+    tokens = some_tokens()
+    recorded: list[Tensor] = []
+
+    def keep(_, __, output: tuple[Tensor, Tensor]) -> None:
+        recorded.append(output[1])
+
+    for block in model.blocks:
+        block.attention.register_forward_hook(keep)
+    logits, maps = model(tokens, return_weights=True)
+    assert [each.shape for each in maps] == [(B, H, T, T)] * L
+    assert all(a is b for a, b in zip(maps, recorded, strict=True))
+    for weights in maps:
+        torch.testing.assert_close(weights.sum(-1), torch.ones(B, H, T))
+        assert weights.triu(1).eq(0).all()
+    # Taking the weights away from a layer's output moves the logits: they were used.
+    (gradient,) = torch.autograd.grad(logits.sum(), maps[0])
+    assert gradient.tril().ne(0).any()
+    torch.testing.assert_close(logits, make_same(model)(tokens), rtol=1e-4, atol=1e-4)
+
+
+def make_same(model: GPT) -> GPT:
+    """Make the model once more, with its weights and without its hooks."""
+    same = GPT(model.config)
+    same.load_state_dict(model.state_dict())
+    return same
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_open_and_fused_agree(name: str):
+    opened = make(**(VARIANTS[name] | {"fused": False}))
+    fused = GPT(replace(opened.config, fused=True))
+    fused.load_state_dict(opened.state_dict())
+    tokens = some_tokens()
+    torch.testing.assert_close(fused(tokens), opened(tokens), rtol=1e-4, atol=1e-4)
+
+
+def test_alibi_reaches_the_scores_of_every_layer():
+    model = make(positions="alibi", fused=False)
+    plain = GPT(replace(model.config, positions="none"))
+    plain.load_state_dict(model.state_dict())
+    tokens = some_tokens()
+    # The first layer reads the same x with and without: its scores differ by the bias.
+    (with_bias, *_), (without, *_) = (
+        m(tokens, return_weights=True)[1] for m in (model, plain)
+    )
+    slopes = [1.0 * (8 / LONGEST) ** (head / (H - 1)) for head in range(H)]
+    for head, slope in enumerate(slopes):
+        for t in range(1, T):
+            row = (with_bias / without)[:, head, t, : t + 1].log()
+            steps = (row - row[:, t:]) / slope
+            expected = torch.arange(-t, 1.0).expand(B, -1)
+            torch.testing.assert_close(steps, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_smear_adds_a_share_of_the_token_before():
+    model = make(smear=True, positions="none")
+    tokens = some_tokens()
+    seen: list[Tensor] = []
+    model.blocks[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    model(tokens)
+    rows = model.token_embedding.weight[tokens]
+    torch.testing.assert_close(seen[0][:, 0], rows[:, 0])
+    torch.testing.assert_close(seen[0][:, 1:], rows[:, 1:] + model.smear * rows[:, :-1])
+    fresh = GPT(model.config)
+    assert fresh.smear.eq(0).all()
+
+
+def test_parameters_are_counted_by_hand():
+    # Embeddings, then in each block two norms, four projections and two matrices
+    # with their biases, then the last norm.
+    block = 4 * D + 4 * (D * D + D) + (D * 4 * D + 4 * D) + (4 * D * D + D)
+    assert GPT(SMALL).num_parameters() == V * D + LONGEST * D + L * block + 2 * D
+    untied = GPT(replace(SMALL, tie_head=False))
+    assert untied.num_parameters() == GPT(SMALL).num_parameters() + V * D
+
+    expert = (D * 4 * D + 4 * D) + (4 * D * D + D)
+    mixed = GPT(replace(SMALL, num_experts=5, experts_per_token=2))
+    assert mixed.num_parameters() == GPT(SMALL).num_parameters() + L * (
+        4 * expert + 5 * D
+    )
+    assert mixed.num_parameters(active=True) == mixed.num_parameters() - L * 3 * expert
+
+
+def test_weights_start_small_and_smaller_where_a_block_adds():
+    model = GPT(replace(SMALL, d_model=96, num_heads=3, tie_head=False))
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            assert parameter.eq(0).all(), name
+        elif parameter.ndim == 1:
+            assert parameter.eq(1).all(), name
+        else:
+            adds = name.endswith(("o_proj.weight", "down.weight"))
+            wanted = 0.02 / math.sqrt(2 * L) if adds else 0.02
+            assert parameter.std().item() == pytest.approx(wanted, rel=0.05), name
+
+
+def test_with_zeros_it_starts_without_an_opinion():
+    model = GPT(replace(SMALL, zero_init=True, tie_head=False))
+    assert model(some_tokens()).eq(0).all()
+    tied = GPT(replace(SMALL, zero_init=True))
+    x = tied.token_embedding.weight[some_tokens()] + tied.position_embedding.weight[:T]
+    torch.testing.assert_close(tied(some_tokens()), tied.norm(x) @ tied.head_weight.T)
+
+
+def test_dropout_stops_in_eval():
+    model = make(dropout=0.5)
+    tokens = some_tokens()
+    assert not torch.equal(model(tokens), model(tokens))
+    model.eval()
+    torch.testing.assert_close(model(tokens), make_same_without_dropout(model)(tokens))
+
+
+def make_same_without_dropout(model: GPT) -> GPT:
+    same = GPT(replace(model.config, dropout=0.0))
+    same.load_state_dict(model.state_dict())
+    return same
+
+
+def test_balance_is_the_mean_of_the_layers_and_nothing_without_experts():
+    mixed = make(num_experts=5)
+    mixed(some_tokens())
+    losses = [block.feed_forward.balance_loss for block in mixed.blocks]
+    torch.testing.assert_close(mixed.balance_loss(), sum(losses) / L)
+    plain = make()
+    plain(some_tokens())
+    assert float(plain.balance_loss()) == 0.0
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_it_compiles_whole():
+    torch.compiler.reset()
+    model, tokens = make(positions="rotary"), some_tokens()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(tokens), model(tokens))
+
+
+def test_new_cache_fits_the_model():
+    model = make(num_kv_heads=2)
+    cache = model.new_cache(5, max_length=11)
+    assert [layer.keys.shape for layer in cache.layers] == [(5, 2, 11, D_K)] * L
+    assert model.new_cache().max_length == LONGEST
+    assert model.bfloat16().new_cache().layers[0].keys.dtype == torch.bfloat16
+    message = "max_length=18 must not be beyond max_seq_len=17"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        model.new_cache(max_length=18)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"vocab_size": 0}, "vocab_size=0 must be positive"),
+        ({"num_layers": 0}, "num_layers=0 must be positive"),
+        ({"d_model": 65}, "d_model=65 must be divisible by num_heads=6"),
+        ({"num_kv_heads": 4}, "num_kv_heads=4 must divide num_heads=6"),
+        (
+            {"positions": "relative"},
+            "positions='relative' must be one of "
+            "learned, sinusoidal, rotary, alibi, none",
+        ),
+        ({"norm": "batch"}, "norm='batch' must be one of layer, rms"),
+        (
+            {"activation": "tanh"},
+            "activation='tanh' must be one of "
+            "gelu, gelu_tanh, relu, relu2, silu, swiglu",
+        ),
+        ({"dropout": -0.1}, "dropout=-0.1 must lie between 0 and 1"),
+        ({"d_model": 0}, "d_model=0 must be positive"),
+        ({"num_heads": 0}, "num_heads=0 must be positive"),
+        ({"num_kv_heads": 0}, "num_kv_heads=0 must divide num_heads=6"),
+        ({"d_ff": 0}, "d_ff=0 must be positive"),
+        ({"dropout": 1.1}, "dropout=1.1 must lie between 0 and 1"),
+        ({"rotary_base": 0.0}, "rotary_base=0.0 must be positive and finite"),
+        ({"rotary_base": math.nan}, "rotary_base=nan must be positive and finite"),
+        ({"windows": (3, None)}, "windows has 2 layers; num_layers=3"),
+        (
+            {"windows": 0},
+            "windows=0 must be a positive int, or one for each layer, "
+            "with None for no window",
+        ),
+        (
+            {"windows": (3, None, -1)},
+            "windows=(3, None, -1) must be a positive int, or one for each layer, "
+            "with None for no window",
+        ),
+        ({"num_experts": -1}, "num_experts=-1 must not be negative"),
+        (
+            {"num_experts": 2, "experts_per_token": 3},
+            "experts_per_token=3 must lie between 1 and num_experts=2",
+        ),
+        (
+            {"positions": "rotary", "d_model": 18},
+            "head_dim=3 must be even for rotary positions",
+        ),
+        (
+            {"positions": "sinusoidal", "d_model": 15, "num_heads": 3},
+            "d_model=15 must be even for sinusoids",
+        ),
+    ],
+)
+def test_bad_settings_are_named(change, message: str):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        replace(SMALL, **change)
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_a_size_that_is_no_int_is_named():
+    with pytest.raises(TypeError, match=r"^d_model=24.0 must be an int$"):
+        replace(SMALL, d_model=24.0)
+    with pytest.raises(ValueError, match=r"^windows=2.5 must be a positive int, or"):
+        replace(SMALL, windows=2.5)
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_bad_tokens_are_named():
+    model = make()
+    message = r"^tokens must be \(B, T\) and not empty; their shape is "
+    with pytest.raises(ValueError, match=rf"{message}\(7,\)$"):
+        model(some_tokens()[0])
+    with pytest.raises(ValueError, match=rf"{message}\(2, 0\)$"):
+        model(some_tokens()[:, :0])
+    message = r"^tokens must be int64 or int32; their dtype is torch.float32$"
+    with pytest.raises(TypeError, match=message):
+        model(some_tokens().float())
+    with pytest.raises(ValueError, match=r"^18 tokens are more than max_seq_len=17$"):
+        model(some_tokens(18))
+    cache = model.new_cache(B)
+    model(some_tokens(12), cache=cache)
+    message = "6 tokens after 12 in the cache are more than max_seq_len=17"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        model(some_tokens(6), cache=cache)
+    message = (
+        "tokens hold ids from 0 to 13; "
+        "they must be at least 0 and less than vocab_size=13"
+    )
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        model(torch.tensor([[0, 13]]))
+
+
+def test_windows_are_masks_in_their_layers_outputs_and_gradients():
+    model, tokens = make(windows=(2, None, 4), positions="alibi"), some_tokens()
+    plain = GPT.from_weights(replace(model.config, windows=None), model.state_dict())
+    for block, window in zip(plain.blocks, (2, None, 4), strict=True):
+        if window is not None:
+            mask = sliding_window_mask(T, window=window)
+            block.register_forward_pre_hook(masked_by(mask), with_kwargs=True)
+    one, other = model(tokens), plain(tokens)
+    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    towards = torch.randn(B, T, V)
+    one.backward(towards)
+    other.backward(towards)
+    for name, parameter in model.named_parameters():
+        wanted = plain.get_parameter(name).grad
+        torch.testing.assert_close(parameter.grad, wanted, rtol=1e-3, atol=1e-3)
+
+
+def masked_by(mask: Tensor) -> Callable[..., tuple]:
+    return lambda _, args, kwargs: (args, {**kwargs, "mask": mask})
+
+
+def test_a_window_ends_what_a_position_can_know():
+    model, tokens = make(windows=2), some_tokens()
+    # Three layers reach one token farther back each: position 4 knows 1 and not 0.
+    changed = tokens.clone()
+    changed[:, 0] = (changed[:, 0] + 1) % V
+    moved = (model(changed) - model(tokens)).abs().amax(dim=(0, 2)) > 1e-6
+    assert moved.tolist() == [True] * (L + 1) + [False] * (T - L - 1)
+
+
+def test_a_window_for_all_is_one_for_each():
+    assert [replace(SMALL, windows=5).window_of(i) for i in range(L)] == [5] * L
+    assert replace(SMALL, windows=[5, None, 2]).windows == (5, None, 2)
+    one, tokens = make(windows=3), some_tokens()
+    each = GPT.from_weights(replace(SMALL, windows=(3, 3, 3)), one.state_dict())
+    assert torch.equal(one(tokens), each(tokens))
+
+
+@pytest.mark.parametrize("placed", [False, True])
+def test_the_base_reaches_the_rotation(placed: bool):
+    model, tokens = make(positions="rotary", rotary_base=100.0), some_tokens()
+    usual = GPT.from_weights(
+        replace(model.config, rotary_base=10_000.0), model.state_dict()
+    )
+    how = {"positions": torch.arange(T).expand(B, -1)} if placed else {}
+    assert not torch.allclose(model(tokens, **how), usual(tokens, **how), atol=1e-3)
+    # Feature 1 of a head of 4 turns by t / 100 ** (2 / 4), by hand.
+    turned = model.position_table[:, :, 1]
+    at = torch.arange(LONGEST) / 10
+    torch.testing.assert_close(turned, torch.stack([at.cos(), at.sin()]))
+    with torch.no_grad():
+        usual.position_table.copy_(model.position_table)
+    torch.testing.assert_close(model(tokens, **how), usual(tokens, **how))
+
+
+def test_the_last_logits_alone_are_the_last_of_all(model: GPT):
+    tokens = some_tokens()
+    last, whole = model(tokens, last_only=True), model(tokens)[:, -1:]
+    assert last.shape == (B, 1, V)
+    torch.testing.assert_close(last, whole, rtol=1e-5, atol=1e-5)
+    towards = torch.randn(B, 1, V)
+    wanted = [*model.parameters()]
+    one, other = (
+        torch.autograd.grad(out, wanted, towards, allow_unused=True)
+        for out in (last, whole)
+    )
+    for gradient, expected in zip(one, other, strict=True):
+        if gradient is None:  # an expert that no token met
+            assert expected is None
+        else:
+            torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_last_logits_come_with_all_weights_and_after_a_cache():
+    model, tokens = make(), some_tokens()
+    logits, maps = model(tokens, last_only=True, return_weights=True)
+    whole, expected = model(tokens, return_weights=True)
+    torch.testing.assert_close(logits, whole[:, -1:])
+    assert all(map(torch.equal, maps, expected))
+    cache = model.new_cache(B)
+    with torch.no_grad():
+        model(tokens[:, :4], cache=cache, last_only=True)
+        last = model(tokens[:, 4:], cache=cache, last_only=True)
+    torch.testing.assert_close(last, whole[:, -1:])
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_model_from_meta_is_as_good_as_new(name: str):
+    config = replace(SMALL, **VARIANTS[name])
+    with torch.device("meta"):
+        model = GPT(config)
+    assert {each.device.type for each in model.state_dict().values()} == {"meta"}
+    model.to_empty(device="cpu")
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor.detach().fill_(math.nan)  # as memory may hold anything
+    torch.manual_seed(5)
+    model.reset_parameters()
+    tokens = some_tokens()
+    assert model(tokens).isfinite().all()
+    assert model.balance_loss().device.type == "cpu"
+    # Weights, norms, biases, smear and tables of positions are those of a new model.
+    fresh = GPT(config)
+    torch.manual_seed(5)
+    fresh.reset_parameters()
+    assert torch.equal(model(tokens), fresh(tokens))
+    for one, other in (
+        (model.state_dict(), fresh.state_dict()),
+        (dict(model.named_buffers()), dict(fresh.named_buffers())),
+    ):
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[each], other[each]) for each in one)
+
+
+def test_a_reset_forgets_what_was_learned():
+    config = replace(SMALL, smear=True, norm="rms", tie_head=False)
+    model = GPT(config)
+    for parameter in model.parameters():
+        torch.nn.init.constant_(parameter, 7.0)
+    model.reset_parameters()
+    for name, parameter in model.named_parameters():
+        wanted = {1: 0.0 if name.endswith(("bias", "smear")) else 1.0}
+        if parameter.ndim in wanted:
+            assert parameter.eq(wanted[parameter.ndim]).all(), name
+        else:
+            assert parameter.abs().max() < 0.2, name
+
+
+def test_it_is_made_where_and_as_it_is_asked_to_be():
+    config = replace(SMALL, positions="rotary", smear=True, num_experts=3)
+    model = GPT(config, device="meta", dtype=torch.bfloat16)
+    tensors = [*model.parameters(), *model.buffers()]
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+    assert {tensor.dtype for tensor in tensors} == {torch.bfloat16}
+    torch.manual_seed(3)
+    double = GPT(config, device="cpu", dtype=torch.double)
+    torch.manual_seed(3)
+    same = GPT(config).double()
+    assert torch.equal(double(some_tokens()), same(some_tokens()))
+    assert double(some_tokens()).dtype == torch.double
+    with torch.device("meta"):
+        assert GPT(SMALL, device="cpu").head_weight.device.type == "cpu"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.double])
+def test_a_model_of_weights_has_copies_of_them(dtype: torch.dtype):
+    model = make(positions="alibi", smear=True).to(dtype)
+    chance = torch.get_rng_state()
+    twin = GPT.from_weights(model.config, model.state_dict())
+    assert torch.equal(torch.get_rng_state(), chance)
+    tokens = some_tokens()
+    assert torch.equal(twin(tokens), model(tokens))
+    assert {each.dtype for each in (*twin.parameters(), *twin.buffers())} == {dtype}
+    before = model(tokens)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.zero_()
+    assert torch.equal(model(tokens), before)
+    assert all(parameter.requires_grad for parameter in twin.parameters())
+    with pytest.raises(RuntimeError, match="smear"):
+        GPT.from_weights(replace(model.config, smear=False), model.state_dict())
+
+
+def test_settings_come_back_from_json_old_ones_too():
+    config = replace(SMALL, windows=(2, None, 5), kept_heads=((0,), (1, 2), (3,)))
+    values = json.loads(json.dumps(asdict(config)))
+    assert read_config(values, Path("config.json")) == config
+    assert hash(read_config(values, Path("config.json"))) == hash(config)
+    for name in ("windows", "rotary_base"):
+        del values[name]
+    old = read_config(values, Path("config.json"))
+    assert old == replace(config, windows=None, rotary_base=10_000.0)
+
+
+# Blocks.
+
+
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+@pytest.mark.parametrize("num_experts", [0, 4])
+def test_a_block_adds_what_its_parts_find(num_experts: int, norm: str):
+    block = DecoderBlock(d_model=12, num_heads=3, norm=norm, num_experts=num_experts)
+    x = torch.randn(B, T, 12)
+    attended, weights = block.attention(
+        block.attention_norm(x), causal=True, return_weights=True
+    )
+    middle = x + attended
+    expected = middle + block.feed_forward(block.feed_forward_norm(middle))
+    torch.testing.assert_close(block(x), expected)
+    output, recorded = block(x, return_weights=True)
+    torch.testing.assert_close(output, expected)
+    torch.testing.assert_close(recorded, weights)
+
+
+def test_in_a_block_dropout_acts_on_what_is_added_and_never_on_what_passes():
+    block = DecoderBlock(d_model=12, num_heads=3, dropout=1.0)
+    x = torch.randn(B, T, 12)
+    assert torch.equal(block(x), x)
+    assert not torch.allclose(block.eval()(x), x)
+
+
+def test_settings_reach_the_parts_of_a_block():
+    block = DecoderBlock(
+        d_model=12,
+        num_heads=3,
+        num_kv_heads=1,
+        d_ff=7,
+        bias=False,
+        dropout=0.25,
+        qk_norm=True,
+        fused=False,
+        activation="swiglu",
+    )
+    assert block.attention.num_kv_heads == 1
+    assert (block.attention.qk_norm, block.attention.fused) == (True, False)
+    assert block.attention.dropout == 0.25
+    assert block.feed_forward.gate.weight.shape == (7, 12)
+    assert all(not name.endswith("bias") for name in block.state_dict())
+
+
+def test_an_unknown_norm_is_named():
+    with pytest.raises(ValueError, match=r"^norm='batch' must be one of layer, rms$"):
+        DecoderBlock(d_model=12, num_heads=3, norm="batch")
+
+
+def test_a_block_keeps_to_its_window():
+    block = DecoderBlock(d_model=12, num_heads=3, window=2)
+    x = torch.randn(B, T, 12)
+    plain = copy.deepcopy(block)
+    plain.window = None
+    mask = sliding_window_mask(T, window=2)
+    torch.testing.assert_close(block(x), plain(x, mask=mask))
+    padded = torch.ones(B, 1, 1, T, dtype=torch.bool)
+    padded[0, ..., :3] = False
+    torch.testing.assert_close(block(x, mask=padded), plain(x, mask=padded & mask))
+
+
+# Heads that pruning left.
+
+PRUNED = GPTConfig(vocab_size=13, max_seq_len=7, d_model=24, num_heads=4, num_layers=2)
+
+
+def test_each_block_is_made_with_the_heads_that_were_kept():
+    config = replace(PRUNED, kept_heads=((3,), (0, 1, 2)), num_kv_heads=4)
+    assert [config.heads_of(layer) for layer in range(2)] == [(1, 1), (3, 3)]
+    attention = [block.attention for block in GPT(config).blocks]
+    assert [(each.num_heads, each.head_dim) for each in attention] == [(1, 6), (3, 6)]
+    assert [each.q_proj.weight.shape for each in attention] == [(6, 24), (18, 24)]
+
+
+def test_groups_that_share_keys_are_kept_whole():
+    config = replace(PRUNED, kept_heads=((2, 3), (0, 1, 2, 3)), num_kv_heads=2)
+    assert [config.heads_of(layer) for layer in range(2)] == [(2, 1), (4, 2)]
+    assert replace(PRUNED, num_kv_heads=2).heads_of(1) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("kept", "change", "message"),
+    [
+        (((0,),), {}, "kept_heads has 1 layers; num_layers=2"),
+        (
+            ((0,), (1, 1)),
+            {},
+            "kept_heads[1]=(1, 1) must be one or more of the heads 0 to 3, in order",
+        ),
+        (
+            ((2, 0), (1,)),
+            {},
+            "kept_heads[0]=(2, 0) must be one or more of the heads 0 to 3, in order",
+        ),
+        (
+            ((4,), (1,)),
+            {},
+            "kept_heads[0]=(4,) must be one or more of the heads 0 to 3, in order",
+        ),
+        (
+            ((0, 1), (1, 2)),
+            {"num_kv_heads": 2},
+            "kept_heads[1]=(1, 2) must be whole groups: "
+            "2 heads in a row share their keys and values",
+        ),
+    ],
+)
+def test_heads_that_cannot_be_kept_are_named(
+    kept: tuple, change: dict, message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        replace(PRUNED, kept_heads=kept, **change)
+
+
+# Averaged keys: exact where heads agree, and the mean where they do not.
+
+SHARED = GPTConfig(vocab_size=13, max_seq_len=11, d_model=24, num_heads=6, num_layers=3)
+
+
+def test_heads_that_agree_lose_nothing():
+    shared = GPT(replace(SHARED, num_kv_heads=2))
+    state = shared.state_dict()
+    for name in state:
+        if ".k_proj." in name or ".v_proj." in name:
+            state[name] = torch.randn_like(state[name])
+    shared.load_state_dict(state)
+    written_out = GPT(SHARED)
+    for name, tensor in state.items():
+        if ".k_proj." in name or ".v_proj." in name:
+            first, second = tensor.chunk(2)
+            state[name] = torch.cat([first, first, first, second, second, second])
+    written_out.load_state_dict(state)
+    tokens = torch.randint(13, (2, 7))
+    torch.testing.assert_close(written_out(tokens), shared(tokens))
+    again = with_fewer_keys(written_out, 2)
+    assert again.config == shared.config
+    torch.testing.assert_close(again(tokens), shared(tokens))
+
+
+@pytest.mark.parametrize("num_kv_heads", [1, 3, 6])
+def test_each_shared_head_is_the_mean_of_its_group(num_kv_heads: int):
+    model = GPT(SHARED).double()
+    with torch.no_grad():  # to the last digit, of which single precision has no room
+        for parameter in model.parameters():
+            parameter.normal_()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    copy = with_fewer_keys(model, num_kv_heads)
+    group = 6 // num_kv_heads
+    for name, tensor in copy.state_dict().items():
+        if ".k_proj." in name or ".v_proj." in name:
+            heads = before[name].unflatten(0, (6, 4))
+            for head in range(num_kv_heads):
+                mean = sum(heads[head * group + i] for i in range(group)) / group
+                torch.testing.assert_close(
+                    tensor.unflatten(0, (num_kv_heads, 4))[head],
+                    mean,
+                    rtol=1e-12,
+                    atol=1e-12,
+                )
+        else:
+            assert torch.equal(tensor, before[name])
+    with torch.no_grad():
+        for parameter in copy.parameters():
+            parameter.zero_()
+    assert all(torch.equal(t, before[n]) for n, t in model.state_dict().items())
+
+
+def test_mode_precision_and_chance_are_kept():
+    copy = with_fewer_keys(GPT(SHARED).bfloat16().eval(), 3)
+    assert copy.head_weight.dtype == torch.bfloat16
+    assert not copy.training
+    model = GPT(SHARED)
+    chance = torch.get_rng_state()
+    assert with_fewer_keys(model, 3).training
+    assert torch.equal(torch.get_rng_state(), chance)
+
+
+@pytest.mark.parametrize("num_kv_heads", [0, 4, 12])
+def test_groups_must_be_whole(num_kv_heads: int):
+    message = f"^num_kv_heads={num_kv_heads} must divide the model's num_kv_heads=6$"
+    with pytest.raises(ValueError, match=message):
+        with_fewer_keys(GPT(SHARED), num_kv_heads)
+
+
+def test_a_pruned_model_is_refused():
+    pruned = GPT(replace(SHARED, kept_heads=((0, 1), (2,), (5,))))
+    message = "^model was pruned: its keys have to be shared before that$"
+    with pytest.raises(ValueError, match=message):
+        with_fewer_keys(pruned, 1)

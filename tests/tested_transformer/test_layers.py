@@ -1,0 +1,343 @@
+"""Norms, feed-forward and sums by hand; what a block is told reaches all its parts."""
+
+import copy
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tested_transformer import MultiHeadAttention
+from tested_transformer.encoder_decoder import CrossDecoderBlock, EncoderBlock
+from tested_transformer.experts import MixtureOfExperts
+from tested_transformer.gpt import DecoderBlock
+from tested_transformer.layers import (
+    ACTIVATIONS,
+    NORMS,
+    AddNorm,
+    FeedForward,
+    check_choice,
+    check_sizes,
+    check_tokens,
+    make_norm,
+)
+
+B, T, D, D_FF = 2, 3, 5, 7
+S, E, H = 4, 6, 2  # of blocks: keys across, their width, their heads
+
+
+# Norms, with their gain, their bias and the number that guards zero.
+
+
+def test_a_layer_norm_by_hand():
+    # Mean 2, variance (1 + 0 + 1 + 0) / 4.
+    norm = make_norm("layer", 4)
+    output = norm(torch.tensor([1.0, 2.0, 3.0, 2.0]))
+    root = (0.5 + 1e-5) ** 0.5
+    torch.testing.assert_close(output, torch.tensor([-1.0, 0.0, 1.0, 0.0]) / root)
+
+
+def test_an_rms_norm_by_hand():
+    # Mean of squares (9 + 16) / 2; nothing is centered.
+    norm = make_norm("rms", 2)
+    output = norm(torch.tensor([3.0, -4.0]))
+    torch.testing.assert_close(output, torch.tensor([3.0, -4.0]) / 12.50001**0.5)
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_gains_and_gradients(name: str):
+    norm = make_norm(name, D, bias=False)
+    with torch.no_grad():
+        norm.weight.copy_(torch.arange(1.0, D + 1))
+    x = torch.randn(T, D, requires_grad=True)
+    centered = x - x.mean(dim=-1, keepdim=True) if name == "layer" else x
+    size = (centered.square().mean(dim=-1, keepdim=True) + 1e-5).sqrt()
+    expected = centered / size * torch.arange(1.0, D + 1)
+    output = norm(x)
+    torch.testing.assert_close(output, expected)
+    direction = torch.randn(T, D)
+    for one, other in zip(
+        torch.autograd.grad(output, [x, norm.weight], direction),
+        (
+            torch.autograd.grad(expected, x, direction, retain_graph=True)[0],
+            (centered / size * direction).sum(dim=0),
+        ),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_only_a_layer_norm_may_have_a_bias():
+    assert make_norm("layer", D).bias is not None
+    assert make_norm("layer", D, bias=False).bias is None
+    assert [name for name, _ in make_norm("rms", D).named_parameters()] == ["weight"]
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_zeros_stay_zeros(name: str):
+    x = torch.zeros(T, D, requires_grad=True)
+    output = make_norm(name, D)(x)
+    output.sum().backward()
+    assert output.eq(0).all()
+    assert x.grad.isfinite().all()
+
+
+# The feed-forward against its formula, for each activation.
+
+
+def bend(name: str, x: Tensor) -> Tensor:
+    """Give the activation from its definition."""
+    sigmoid = 1 / (1 + torch.exp(-x))
+    return {
+        "gelu": x * 0.5 * (1 + torch.erf(x / math.sqrt(2))),
+        "gelu_tanh": x
+        * 0.5
+        * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+        "relu": torch.where(x > 0, x, 0.0),
+        "relu2": torch.where(x > 0, x * x, 0.0),
+        "silu": x * sigmoid,
+        "swiglu": x * sigmoid,
+    }[name]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_a_feed_forward_is_its_formula(name: str, bias: bool):
+    layer = FeedForward(d_model=D, d_ff=D_FF, activation=name, bias=bias)
+    x = torch.randn(B, T, D, requires_grad=True)
+
+    def linear(matrix: str, x: Tensor) -> Tensor:
+        part = getattr(layer, matrix)
+        return x @ part.weight.T + (part.bias if bias else 0)
+
+    inner = bend(name, linear("gate" if name == "swiglu" else "up", x))
+    if name == "swiglu":
+        inner = inner * linear("up", x)
+    expected, output = linear("down", inner), layer(x)
+    torch.testing.assert_close(output, expected)
+    direction = torch.randn(B, T, D)
+    wanted = [x, *layer.parameters()]
+    for one, other in zip(
+        torch.autograd.grad(output, wanted, direction),
+        torch.autograd.grad(expected, wanted, direction),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_positions_do_not_meet():
+    layer = FeedForward(d_model=D)
+    x = torch.randn(B, T, D, requires_grad=True)
+    (gradient,) = torch.autograd.grad(layer(x)[0, 1].sum(), x)
+    assert gradient[0, 1].ne(0).all()
+    gradient[0, 1] = 0
+    assert gradient.eq(0).all()
+
+
+def test_it_is_four_times_as_wide_by_default():
+    assert FeedForward(d_model=D).up.weight.shape == (4 * D, D)
+    assert FeedForward(d_model=D).gate is None
+
+
+def test_settings_that_a_feed_forward_cannot_have_are_named():
+    with pytest.raises(ValueError, match=r"^d_ff=0 must be positive$"):
+        FeedForward(d_model=D, d_ff=0)
+    known = "gelu, gelu_tanh, relu, relu2, silu, swiglu"
+    with pytest.raises(ValueError, match=f"^activation='tanh' must be one of {known}$"):
+        FeedForward(d_model=D, activation="tanh")
+
+
+# A part runs beside the sequence, and a norm stands before it or after the sum.
+
+# By hand: (1, 2, 3, 2) has the mean 2 and the variance 1/2, and so has twice of it
+# a variance of 2: layer norm gives (-1, 0, 1, 0) times the root of 2 for both.
+X = torch.tensor([[[1.0, 2.0, 3.0, 2.0]]])
+NORMED = torch.tensor([[[-1.0, 0.0, 1.0, 0.0]]]) * 2**0.5
+
+
+def test_post_norm_norms_the_sum_of_both():
+    seen = []
+    add = AddNorm(d_model=4)
+    made = add(X, lambda x: seen.append(x) or x)
+    torch.testing.assert_close(made, NORMED, rtol=0, atol=1e-4)
+    assert torch.equal(seen[0], X)
+
+
+def test_pre_norm_norms_what_the_part_reads_alone():
+    seen = []
+    add = AddNorm(d_model=4, norm_first=True)
+    made = add(X, lambda x: seen.append(x) or 10 * x)
+    torch.testing.assert_close(seen[0], NORMED, rtol=0, atol=1e-4)
+    torch.testing.assert_close(made, X + 10 * NORMED, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_in_a_sum_dropout_acts_on_what_is_added_and_never_on_what_passes(
+    norm_first: bool,
+):
+    add = AddNorm(d_model=4, dropout=1.0, norm_first=norm_first)
+    passed = X if norm_first else NORMED
+    torch.testing.assert_close(add(X, torch.exp), passed, rtol=0, atol=1e-4)
+    assert not torch.allclose(add.eval()(X, torch.exp), passed, atol=1e-2)
+
+
+def test_settings_reach_the_norm_of_a_sum():
+    assert isinstance(AddNorm(d_model=4, norm="rms").norm, nn.RMSNorm)
+    assert AddNorm(d_model=4).norm.bias is not None
+    assert AddNorm(d_model=4, bias=False).norm.bias is None
+    with pytest.raises(ValueError, match=r"^norm='batch' must be one of layer, rms$"):
+        AddNorm(d_model=4, norm="batch")
+
+
+# What a block is told reaches all its parts, and the rest is as documented.
+
+BLOCKS: dict[type[nn.Module], Callable[[nn.Module, Tensor], Tensor]] = {
+    EncoderBlock: lambda block, x: block(x),
+    DecoderBlock: lambda block, x: block(x),
+    CrossDecoderBlock: lambda block, x: block(x, context=torch.ones(B, S, E)),
+}
+DEFAULTS: dict[type[nn.Module], dict[str, Any]] = {
+    EncoderBlock: {"activation": "relu", "norm": "layer", "norm_first": False},
+    DecoderBlock: {"activation": "gelu", "norm": "layer", "qk_norm": False},
+    CrossDecoderBlock: {"activation": "relu", "norm": "layer", "norm_first": False},
+}
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_untold_it_is_what_the_documentation_says(kind: type[nn.Module]):
+    untold = kind(d_model=E, num_heads=H)
+    told = kind(
+        d_model=E, num_heads=H, d_ff=4 * E, bias=True, dropout=0.0, **DEFAULTS[kind]
+    )
+    told.load_state_dict(untold.state_dict())
+    x = torch.randn(B, T, E)
+    assert torch.equal(BLOCKS[kind](untold, x), BLOCKS[kind](told, x))
+    layers = [m for m in untold.modules() if isinstance(m, MultiHeadAttention)]
+    assert layers
+    assert all(layer.fused for layer in layers)
+
+
+def test_two_experts_see_a_token_unless_it_is_told_otherwise():
+    told = {"d_model": E, "num_experts": 4}
+    assert MixtureOfExperts(**told).experts_per_token == 2
+    assert DecoderBlock(num_heads=H, **told).feed_forward.experts_per_token == 2
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_without_bias_no_part_has_one(kind: type[nn.Module]):
+    def biases(**told: Any) -> list[str]:
+        names = [name for name, _ in kind(**told).named_parameters()]
+        return [name for name in names if name.endswith("bias")]
+
+    assert biases(d_model=E, num_heads=H)
+    assert not biases(d_model=E, num_heads=H, bias=False)
+
+
+def test_experts_are_as_they_are_told():
+    told = {"d_model": E, "activation": "relu", "bias": False}
+    mixture = MixtureOfExperts(num_experts=1, experts_per_token=1, **told)
+    alone = FeedForward(**told)
+    alone.load_state_dict(mixture.experts[0].state_dict())
+    x = torch.randn(B, T, E)
+    # One expert for all has the whole share of each token.
+    torch.testing.assert_close(mixture(x), alone(x))
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_what_is_dropped_is_what_the_parts_make(
+    kind: type[nn.Module], norm_first: bool
+):
+    order = {} if kind is DecoderBlock else {"norm_first": norm_first}
+    block = kind(d_model=E, num_heads=H, dropout=1.0, **order)
+    x = expected = torch.randn(B, T, E)
+    if order and not norm_first:
+        # Of each sum that a norm reads, the sequence itself is left.
+        norms = [m for m in block.modules() if isinstance(m, nn.LayerNorm)]
+        for norm in norms:
+            expected = norm(expected)
+    torch.testing.assert_close(BLOCKS[kind](block, x), expected)
+
+
+def test_the_smallest_sizes_are_sizes():
+    x = torch.randn(B, T, 1)
+    assert FeedForward(d_model=1, d_ff=1)(x).shape == x.shape
+    layer = MultiHeadAttention(d_model=E, num_heads=H, d_context=1)
+    assert layer(torch.randn(B, T, E), context=x).shape == (B, T, E)
+
+
+def test_shares_are_exact_where_numbers_are_short():
+    layer = MixtureOfExperts(d_model=E, num_experts=4, d_ff=7)
+    short = copy.deepcopy(layer).bfloat16()
+    tokens = torch.randn(B * T, E).bfloat16()
+    probabilities, shares, _ = short.route(tokens)
+    exact = (tokens @ short.router.weight.T).float().softmax(-1)
+    torch.testing.assert_close(probabilities, exact, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(shares.sum(-1), torch.ones(B * T))
+    output = short(tokens)
+    assert output.dtype == torch.bfloat16
+
+
+def test_a_mixture_that_has_seen_nothing_has_nothing_to_balance():
+    assert MixtureOfExperts(d_model=E, num_experts=2).balance_loss == 0
+
+
+# The checks that all models share.
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_a_size_is_a_positive_int():
+    check_sizes(one=1, many=10**9)
+    with pytest.raises(ValueError, match=r"^width=-3 must be positive$"):
+        check_sizes(length=2, width=-3)
+    for wrong in (2.0, "2", None):
+        with pytest.raises(TypeError, match=rf"^width={wrong!r} must be an int$"):
+            check_sizes(width=wrong)
+
+
+def test_a_choice_is_one_of_those_there_are():
+    check_choice("color", "red", {"red": 1, "blue": 2})
+    with pytest.raises(ValueError, match=r"^color='tall' must be one of red, blue$"):
+        check_choice("color", "tall", ("red", "blue"))
+
+
+@pytest.mark.usefixtures("as_a_caller")
+@pytest.mark.parametrize(
+    ("tokens", "start", "message"),
+    [
+        (torch.ones(3, dtype=torch.int64), 0, "words must be (B, T) and not empty; "),
+        (torch.ones(2, 0, dtype=torch.int64), 0, "words must be (B, T) and not empty;"),
+        (torch.ones(2, 6, dtype=torch.int64), 0, "6 words are more than max_seq_len=5"),
+        (
+            torch.ones(2, 3, dtype=torch.int64),
+            4,
+            "3 words after 4 in the cache are more than max_seq_len=5",
+        ),
+        (
+            torch.tensor([[0, 7]]),
+            0,
+            "words hold ids from 0 to 7; they must be at least ",
+        ),
+        (torch.tensor([[-1, 6]]), 0, "words hold ids from -1 to 6; they must be at "),
+    ],
+)
+def test_tokens_that_a_model_cannot_read_are_named(
+    tokens: Tensor, start: int, message: str
+):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        check_tokens("words", tokens, 7, 5, start)
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_tokens_are_of_whole_numbers_that_an_embedding_takes():
+    for dtype in (torch.int64, torch.int32):
+        check_tokens("words", torch.tensor([[0, 6]], dtype=dtype), 7, 5, 3)
+    for dtype in (torch.float32, torch.uint8, torch.bool):
+        message = f"^words must be int64 or int32; their dtype is {dtype}$"
+        with pytest.raises(TypeError, match=message):
+            check_tokens("words", torch.ones(2, 3, dtype=dtype), 7, 5)
+    # Ids on another device are not looked at: that would mean to wait for it.
+    check_tokens("words", torch.tensor([[99]], device="meta"), 7, 5)
