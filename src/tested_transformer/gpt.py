@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -422,6 +423,40 @@ class GPT(nn.Module):
             self.register_buffer(name, table.to(self.head_weight), persistent=False)
 
     # --8<-- [end:init]
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_folder: str | Path,
+        *,
+        revision: str | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> "GPT":
+        """Load a model by its name on the hub, or from a folder; nothing is unpickled.
+
+        Args:
+            name_or_folder: ``gpt2``, ``openai-community/gpt2-medium`` or another model
+                of GPT-2's layout on the hub; or a folder with a checkpoint of this
+                library or what ``save_pretrained`` of ``transformers`` has written.
+            revision: Which state of the model on the hub: a branch, a tag or a commit.
+            device: Where to bring it; the CPU by default.
+            dtype: The numbers of its weights; those that were saved by default.
+
+        Returns:
+            The model, evaluating.
+
+        Raises:
+            CheckpointError: A ``ValueError``: there is no such model, or it is
+                damaged, or it is none that ``GPT`` can be.
+            ConnectionError: If it cannot be fetched.
+            ImportError: If it is to be fetched, and ``huggingface_hub`` is missing.
+        """
+        from tested_transformer.checkpoints import load_pretrained
+
+        return load_pretrained(
+            name_or_folder, revision=revision, device=device, dtype=dtype
+        )
 
     # --8<-- [start:forward]
     def forward(

@@ -1,17 +1,26 @@
 """Checkpoints: models and runs kept so that nothing is lost, and nothing is pickled.
 
-Weights of GPT-2 and of nanoGPT are read in their own layouts.
+Weights of GPT-2 and of nanoGPT are read in their own layouts, from folders and from
+the hub.
 """
 
-from tested_transformer.checkpoints.errors import CheckpointError
-from tested_transformer.checkpoints.hub import hub_file, load_gpt2, load_nanogpt
+from tested_transformer.checkpoints.hub import (
+    hub_file,
+    load_gpt2,
+    load_nanogpt,
+    load_pretrained,
+)
 from tested_transformer.checkpoints.layouts import from_gpt2, from_nanogpt, to_gpt2
 from tested_transformer.checkpoints.loading import (
     Checkpoint,
     has_checkpoint,
     load_checkpoint,
 )
-from tested_transformer.checkpoints.saving import CheckpointWriter, save_checkpoint
+from tested_transformer.checkpoints.saving import (
+    CheckpointError,
+    CheckpointWriter,
+    save_checkpoint,
+)
 from tested_transformer.checkpoints.shipping import (
     ShippedModel,
     load_shipped,
@@ -30,6 +39,7 @@ __all__ = [
     "load_checkpoint",
     "load_gpt2",
     "load_nanogpt",
+    "load_pretrained",
     "load_shipped",
     "save_checkpoint",
     "ship_model",

@@ -1,225 +1,124 @@
-"""GPT-2 from a folder, or fetched from the hub where its weights are published."""
+"""Models by name or folder: ours, GPT-2's and nanoGPT's layouts, and those on the hub.
+
+The hub is read by its own client, ``huggingface_hub``, which is an extra:
+``pip install "tested-transformer[hub]"``.
+"""
 
 import json
-import os
 import re
-import tempfile
-import urllib.request
-from collections.abc import Callable, Iterator
-from http.client import HTTPException, HTTPResponse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
 
+import torch
 from torch import Tensor
 
-from tested_transformer.checkpoints.errors import CheckpointError
 from tested_transformer.checkpoints.layouts import from_gpt2, from_nanogpt
-from tested_transformer.checkpoints.tensors import read_tensors
+from tested_transformer.checkpoints.loading import (
+    has_checkpoint,
+    load_checkpoint,
+    read_tensors,
+)
+from tested_transformer.checkpoints.saving import MANIFEST, CheckpointError
+from tested_transformer.checkpoints.shipping import CARD, load_shipped
 from tested_transformer.gpt import GPT
 
-__all__ = ["HUB", "hub_file", "load_gpt2", "load_nanogpt"]
+__all__ = ["hub_file", "load_gpt2", "load_nanogpt", "load_pretrained"]
 
-HUB = "https://huggingface.co"
 _SETTINGS = "config.json"
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 # Without a slash, and not beginning with a dot, no name leads out of its folder.
-_PLAIN = r"[A-Za-z0-9][\w.-]*"
-_CHUNK = 1 << 20
+_PLAIN = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 _Get = Callable[[str], Path | None]
 
 
-# --8<-- [start:load]
+def load_pretrained(
+    name_or_folder: str | Path,
+    *,
+    revision: str | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> GPT:
+    """Load a model, whoever made it; what ``GPT.from_pretrained`` calls.
+
+    Args:
+        name_or_folder: A folder with a checkpoint of this library, a model that was
+            shipped, or a model in the layout of GPT-2 or nanoGPT; or the name of a
+            model on the hub, such as ``gpt2`` or ``openai-community/gpt2-medium``.
+        revision: Which state of the model on the hub: a branch, a tag or a commit.
+        device: Where to bring it; the CPU by default.
+        dtype: The numbers of its weights; those that were saved by default.
+
+    Returns:
+        The model, evaluating.
+
+    Raises:
+        CheckpointError: If there is no such model, or it is damaged, or none that
+            ``GPT`` can be.
+        ConnectionError: If it cannot be fetched.
+        ImportError: If it is to be fetched, and ``huggingface_hub`` is not installed.
+        OSError: If a file cannot be read.
+    """
+    folder = Path(name_or_folder).expanduser()
+    if has_checkpoint(folder):
+        model = load_checkpoint(folder, training=False).model()
+    elif (folder / CARD).is_file():
+        model = load_shipped(folder).model
+    elif folder.is_dir() and not (folder / _SETTINGS).is_file():
+        raise CheckpointError(
+            f"{folder} holds no model: it has none of {MANIFEST}, {CARD} and "
+            f"{_SETTINGS}"
+        )
+    elif folder.is_dir() and "block_size" in _read_json(folder / _SETTINGS):
+        model = load_nanogpt(folder)
+    else:
+        model = load_gpt2(
+            folder if folder.is_dir() else name_or_folder, revision=revision
+        )
+    return model.to(device=device, dtype=dtype).eval()
+
+
 def load_gpt2(
     folder_or_name: str | Path,
     *,
     dropout: float = 0.0,
-    revision: str = "main",
+    revision: str | None = None,
     cache_folder: str | Path | None = None,
-    hub: str = HUB,
+    hub: str | None = None,
 ) -> GPT:
     """Load a model in the layout of GPT-2: its config.json and its safetensors.
 
     Args:
-        folder_or_name: A folder that holds them, or the name of a model on the hub,
-            such as ``gpt2``, which is fetched once and kept.
+        folder_or_name: A folder that holds them, as ``save_pretrained`` of
+            ``transformers`` writes it, or the name of a model on the hub, such as
+            ``gpt2``, which is fetched once and kept.
         dropout: The new model's.
         revision: Which state of the model on the hub: a branch, a tag or a commit.
-        cache_folder: Where fetched models are kept; ``tested-transformer`` in
-            ``$XDG_CACHE_HOME`` or in ``~/.cache`` by default.
-        hub: The address of the hub.
+        cache_folder: Where fetched models are kept; where ``huggingface_hub`` keeps
+            them by default.
+        hub: The address of another hub.
 
     Raises:
         CheckpointError: If a file is missing or damaged, or the model is none that
             ``GPT`` can be.
         ConnectionError: If a file cannot be fetched.
+        ImportError: If it is to be fetched, and ``huggingface_hub`` is not installed.
         OSError: If a file cannot be read or kept.
     """
-    folder = Path(folder_or_name)
-    get = _Folder(folder).get
-    if not folder.is_dir():
-        on_hub = _on_hub(str(folder_or_name), revision, cache_folder, hub)
-        folder, get = on_hub.folder, on_hub.get
+    folder, origin = Path(folder_or_name), str(folder_or_name)
+
+    def get(file: str) -> Path | None:
+        if folder.is_dir():
+            return folder / file if (folder / file).is_file() else None
+        return _fetch(origin, file, revision, cache_folder, hub)
+
     settings = get(_SETTINGS)
     if settings is None:
-        raise CheckpointError(f"{folder_or_name} has no {_SETTINGS}")
-    weights = _read_weights(str(folder_or_name), folder, get)
-    return from_gpt2(
-        weights, _read_json(settings), dropout=dropout, origin=str(folder_or_name)
-    )
-
-
-# --8<-- [end:load]
-
-
-def hub_file(
-    name: str,
-    file: str,
-    *,
-    revision: str = "main",
-    cache_folder: str | Path | None = None,
-    hub: str = HUB,
-) -> Path:
-    """Give the path of one file of a model on the hub, its tokenizer's for example.
-
-    Args:
-        name: The model's.
-        file: The file's; it is fetched once and kept where ``load_gpt2`` keeps its own.
-        revision: As for ``load_gpt2``.
-        cache_folder: As for ``load_gpt2``.
-        hub: As for ``load_gpt2``.
-
-    Raises:
-        CheckpointError: If the model has no such file.
-        ConnectionError: If it cannot be fetched.
-        OSError: If it cannot be kept.
-    """
-    path = None
-    if re.fullmatch(_PLAIN, file):
-        path = _on_hub(name, revision, cache_folder, hub).get(file)
-    if path is None:
-        raise CheckpointError(f"{name} has no {file}")
-    return path
-
-
-def _on_hub(
-    name: str, revision: str, cache_folder: str | Path | None, hub: str
-) -> "_Hub":
-    for value in (name, revision):
-        if not re.fullmatch(rf"{_PLAIN}(/{_PLAIN})?", value):
-            raise CheckpointError(
-                f"{value!r} is no folder and nothing that a hub has: "
-                "wanted is a name such as gpt2 or openai-community/gpt2"
-            )
-    folder = _cache(cache_folder) / "hub" / name / revision
-    return _Hub(f"{hub}/{name}/resolve/{revision}", folder)
-
-
-# --8<-- [start:weights]
-def _read_weights(origin: str, folder: Path, get: _Get) -> dict[str, Tensor]:
-    """Read one file of weights, or the several that large models are cut into."""
-    # An index that was fetched says that there is no single file to ask for.
-    whole = None if (folder / _INDEX).exists() else get(_WEIGHTS)
-    if whole is not None:
-        return read_tensors(whole)
-    index = get(_INDEX)
-    if index is None:
-        raise CheckpointError(
-            f"{origin} has no {_WEIGHTS} and no {_INDEX}; "
-            "pickles, such as pytorch_model.bin, are not read"
-        )
-    files = _read_json(index).get("weight_map")
-    if not isinstance(files, dict):
-        raise CheckpointError(f"{index} has no weight_map")
-    weights: dict[str, Tensor] = {}
-    for file in sorted({str(file) for file in files.values()}):
-        if not re.fullmatch(_PLAIN, file):
-            raise CheckpointError(f"{index} names a file {file!r}")
-        path = get(file)
-        if path is None:
-            raise CheckpointError(f"{origin} has no {file}, which {_INDEX} names")
-        weights |= read_tensors(path)
-    return weights
-
-
-# --8<-- [end:weights]
-
-
-# --8<-- [start:hub]
-class _Hub:
-    """Files that are fetched from an address to a folder, each once."""
-
-    def __init__(self, address: str, folder: Path) -> None:
-        self.address = address
-        self.folder = folder
-
-    def get(self, file: str) -> Path | None:
-        path = self.folder / file
-        if path.exists():
-            return path
-        answer = self._open(file)
-        if answer is None:
-            return None
-        self.folder.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(prefix=f".{file}.", dir=self.folder)
-        try:
-            with answer, os.fdopen(handle, "wb") as out:
-                for chunk in self._read(answer, file):
-                    out.write(chunk)
-                out.flush()
-                os.fsync(out.fileno())
-            os.replace(part, path)
-        except BaseException:
-            os.unlink(part)
-            raise
-        return path
-
-    def _open(self, file: str) -> HTTPResponse | None:
-        try:
-            return urllib.request.urlopen(f"{self.address}/{file}", timeout=30)
-        except HTTPError as error:
-            error.close()
-            if error.code == 404:
-                return None
-            raise self._failed(file, f"{error.code} {error.reason}") from None
-        except (OSError, HTTPException) as error:
-            raise self._failed(file, getattr(error, "reason", error)) from None
-
-    def _read(self, answer: HTTPResponse, file: str) -> Iterator[bytes]:
-        wanted, got = answer.headers["Content-Length"], 0
-        while True:
-            try:
-                chunk = answer.read(_CHUNK)
-            except (OSError, HTTPException) as error:
-                raise self._failed(file, error) from None
-            if not chunk:
-                break
-            got += len(chunk)
-            yield chunk
-        if wanted is not None and got != int(wanted):
-            raise self._failed(file, f"it ended after {got} of {wanted} bytes")
-
-    def _failed(self, file: str, reason: object) -> ConnectionError:
-        return ConnectionError(
-            f"{self.address}/{file} cannot be fetched ({reason}): get the model "
-            f"elsewhere and give the folder with its {_SETTINGS} and {_WEIGHTS}"
-        )
-
-
-# --8<-- [end:hub]
-
-
-class _Folder:
-    """Files that are in a folder, or are not."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def get(self, file: str) -> Path | None:
-        path = self.folder / file
-        return path if path.is_file() else None
+        raise CheckpointError(f"{origin} has no {_SETTINGS}")
+    weights = _read_weights(origin, get)
+    return from_gpt2(weights, _read_json(settings), dropout=dropout, origin=origin)
 
 
 def load_nanogpt(folder: str | Path) -> GPT:
@@ -239,6 +138,101 @@ def load_nanogpt(folder: str | Path) -> GPT:
     return from_nanogpt(weights, _read_json(folder / _SETTINGS), origin=str(folder))
 
 
+def hub_file(
+    name: str,
+    file: str,
+    *,
+    revision: str | None = None,
+    cache_folder: str | Path | None = None,
+    hub: str | None = None,
+) -> Path:
+    """Return the path of one file of a model on the hub, its tokenizer's for example.
+
+    The file is fetched once and kept. Arguments and errors are those of ``load_gpt2``.
+    """
+    path = _fetch(name, file, revision, cache_folder, hub)
+    if path is None:
+        raise CheckpointError(f"{name} has no {file}")
+    return path
+
+
+def _fetch(
+    name: str,
+    file: str,
+    revision: str | None,
+    cache_folder: str | Path | None,
+    hub: str | None,
+) -> Path | None:
+    """Return a file of the hub that was fetched, now or before, or None without it."""
+    try:
+        import huggingface_hub
+        from huggingface_hub import errors
+    except ImportError:
+        raise ImportError(
+            f"there is no folder {name!r}, and to fetch a model from the hub takes the "
+            'package huggingface_hub: pip install "tested-transformer[hub]", or give '
+            f"the folder with its {_SETTINGS} and {_WEIGHTS}"
+        ) from None
+    try:
+        kept = huggingface_hub.try_to_load_from_cache(
+            name, file, cache_dir=cache_folder, revision=revision
+        )
+        if kept is not None:  # a path, or known not to be there
+            return Path(kept) if isinstance(kept, str) else None
+        return Path(
+            huggingface_hub.hf_hub_download(
+                name, file, revision=revision, cache_dir=cache_folder, endpoint=hub
+            )
+        )
+    except errors.HFValidationError:
+        raise CheckpointError(
+            f"{name!r} is no folder and no name that a hub has: "
+            "wanted is a name such as gpt2 or openai-community/gpt2"
+        ) from None
+    except errors.RepositoryNotFoundError:
+        raise CheckpointError(
+            f"there is no folder {name!r}, and the hub has no such model, or shows it "
+            "only to those who are logged in"
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise CheckpointError(f"{name} has no revision {revision!r}") from None
+    except Exception as error:  # Its client for HTTP has errors of its own.
+        missing = isinstance(error, errors.EntryNotFoundError)
+        # One that was found neither here nor there, because the hub did not answer.
+        if missing and not isinstance(error, errors.LocalEntryNotFoundError):
+            return None
+        reason = str(error.__cause__ or error).partition("\n")[0]
+        raise ConnectionError(
+            f"{file} of {name} cannot be fetched ({reason}): get the model elsewhere "
+            f"and give the folder with its {_SETTINGS} and {_WEIGHTS}"
+        ) from None
+
+
+def _read_weights(origin: str, get: _Get) -> dict[str, Tensor]:
+    """Read one file of weights, or the several that large models are cut into."""
+    whole = get(_WEIGHTS)
+    if whole is not None:
+        return read_tensors(whole)
+    index = get(_INDEX)
+    if index is None:
+        raise CheckpointError(
+            f"{origin} has no {_WEIGHTS} and no {_INDEX}; pickles, such as "
+            "pytorch_model.bin, are not read: they can run any program when opened"
+        )
+    files = _read_json(index).get("weight_map")
+    if not isinstance(files, dict):
+        raise CheckpointError(f"{index} has no weight_map")
+    weights: dict[str, Tensor] = {}
+    for file in sorted({str(file) for file in files.values()}):
+        if not _PLAIN.fullmatch(file):
+            raise CheckpointError(f"{index} names a file {file!r}")
+        path = get(file)
+        if path is None:
+            raise CheckpointError(f"{origin} has no {file}, which {_INDEX} names")
+        weights |= read_tensors(path)
+    return weights
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
@@ -247,10 +241,3 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} holds no settings")
     return content
-
-
-def _cache(folder: str | Path | None) -> Path:
-    if folder is not None:
-        return Path(folder)
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "tested-transformer"

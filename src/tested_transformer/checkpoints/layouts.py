@@ -13,13 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tested_transformer.checkpoints.errors import CheckpointError
-from tested_transformer.checkpoints.weights import check_fit, model_with
+from tested_transformer.checkpoints.loading import check_fit, model_with
+from tested_transformer.checkpoints.saving import CheckpointError
 from tested_transformer.gpt import GPT, GPTConfig
 
 __all__ = ["from_gpt2", "from_nanogpt", "to_gpt2"]
 
-# --8<-- [start:names]
 # Their names and ours, in front of .weight and .bias.
 _AROUND = {"wte": "token_embedding", "wpe": "position_embedding", "ln_f": "norm"}
 _IN_BLOCK = {
@@ -34,9 +33,7 @@ _IN_BLOCK = {
 _TURNED = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight$")
 # The causal mask, which old files carry along.
 _MASKS = re.compile(r"\.attn\.(bias|masked_bias)$")
-# --8<-- [end:names]
 
-# --8<-- [start:settings]
 # Our settings and theirs.
 _OF_GPT2 = {
     "vocab_size": "vocab_size",
@@ -81,7 +78,6 @@ _ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
 }
-# --8<-- [end:settings]
 
 
 # --8<-- [start:from-gpt2]
@@ -126,7 +122,6 @@ def from_gpt2(
 # --8<-- [end:from-gpt2]
 
 
-# --8<-- [start:from-nanogpt]
 def from_nanogpt(
     weights: Mapping[str, Tensor],
     settings: Mapping[str, Any],
@@ -157,12 +152,8 @@ def from_nanogpt(
     return model_with(config, ours, origin)
 
 
-# --8<-- [end:from-nanogpt]
-
-
-# --8<-- [start:to-gpt2]
 def to_gpt2(model: GPT) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Give a model's weights in the layout of GPT-2, and what its config.json says.
+    """Return a model's weights in the layout of GPT-2, and what its config.json says.
 
     Raises:
         ValueError: If the model has what GPT-2 has not.
@@ -178,14 +169,11 @@ def to_gpt2(model: GPT) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return copies, {**_FIXED, **settings, "architectures": ["GPT2LMHeadModel"]}
 
 
-# --8<-- [end:to-gpt2]
-
 _DENSE = torch.contiguous_format
 
 
-# --8<-- [start:layout]
 def _homes(config: GPTConfig) -> dict[str, list[str]]:
-    """Give for each of their names the one or three of ours that lie in it."""
+    """Return for each of their names the one or three of ours that lie in it."""
     pairs = {f"transformer.{name}": [ours] for name, ours in _AROUND.items()}
     for i in range(config.num_layers):
         for name, ours in _IN_BLOCK.items():
@@ -240,9 +228,6 @@ def _full_name(name: str) -> str:
     return (
         name if name.startswith(("transformer.", "lm_head.")) else f"transformer.{name}"
     )
-
-
-# --8<-- [end:layout]
 
 
 def _read_settings(

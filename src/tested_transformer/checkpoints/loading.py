@@ -4,6 +4,7 @@ Everything that is read is compared with the hash that was taken when it was wri
 and nothing that is read is ever executed: there is no pickle here.
 """
 
+import hashlib
 import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -11,18 +12,31 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
-from tested_transformer.checkpoints.errors import CheckpointError
-from tested_transformer.checkpoints.manifest import MANIFEST, Manifest
-from tested_transformer.checkpoints.tensors import check_file, read_tensors
-from tested_transformer.checkpoints.weights import model_with
+from tested_transformer.checkpoints.saving import (
+    MANIFEST,
+    CheckpointError,
+    FileRecord,
+    Manifest,
+)
 from tested_transformer.gpt import GPT, GPTConfig
 
-__all__ = ["Checkpoint", "has_checkpoint", "load_checkpoint"]
+__all__ = [
+    "Checkpoint",
+    "check_file",
+    "check_fit",
+    "has_checkpoint",
+    "load_checkpoint",
+    "model_with",
+    "read_tensors",
+]
+
+_SHOWN = 3
 
 
-# --8<-- [start:checkpoint]
 @dataclass(frozen=True)
 class Checkpoint:
     """What was saved.
@@ -76,15 +90,11 @@ class Checkpoint:
             )
 
 
-# --8<-- [end:checkpoint]
-
-
 def has_checkpoint(folder: str | Path) -> bool:
-    """Say whether there is a checkpoint in a folder, whole or not."""
+    """Return whether there is a checkpoint in a folder, whole or not."""
     return (Path(folder) / MANIFEST).exists()
 
 
-# --8<-- [start:load]
 def load_checkpoint(folder: str | Path, *, training: bool = True) -> Checkpoint:
     """Read a checkpoint, and compare every byte of it with what was written.
 
@@ -111,9 +121,6 @@ def load_checkpoint(folder: str | Path, *, training: bool = True) -> Checkpoint:
                 raise
 
 
-# --8<-- [end:load]
-
-
 def _read(folder: Path, text: bytes, training: bool) -> Checkpoint:
     manifest = Manifest.from_text(text, folder / MANIFEST)
     tensors = {
@@ -121,12 +128,100 @@ def _read(folder: Path, text: bytes, training: bool) -> Checkpoint:
         for kind, record in manifest.files.items()
         if training or kind == "model"
     }
-    stands = None
+    state = None
     if "training" in tensors and manifest.training is not None:
-        stands = (tensors["training"], manifest.training)
+        state = (tensors["training"], manifest.training)
     return Checkpoint(
-        folder, manifest.config, manifest.settings, tensors["model"], stands
+        folder, manifest.config, manifest.settings, tensors["model"], state
     )
+
+
+def check_file(folder: Path, record: FileRecord) -> Path:
+    """Return the path of a file that is what its record says.
+
+    Raises:
+        CheckpointError: If it is missing, or is not.
+        OSError: If it cannot be read.
+    """
+    path = folder / record.file
+    if not path.is_file():
+        raise CheckpointError(f"{path} is missing")
+    size = path.stat().st_size
+    if size != record.bytes:
+        wrong = "is cut short" if size < record.bytes else "is too long"
+        raise CheckpointError(f"{path} {wrong}: {size} bytes, not {record.bytes}")
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != record.sha256:
+        raise CheckpointError(
+            f"{path} was altered: its sha256 begins with {found[:8]}, "
+            f"not with {record.sha256[:8]}"
+        )
+    return path
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a file of tensors, whoever wrote it.
+
+    Raises:
+        CheckpointError: If it is missing, cut short, or no such file.
+    """
+    try:
+        # Copied out of the file, which would keep its room on the disk when removed.
+        return {name: tensor.clone() for name, tensor in load_file(path).items()}
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} is missing") from None
+    except SafetensorError as error:
+        raise CheckpointError(
+            f"{path} is cut short or no file of safetensors: {error}"
+        ) from None
+
+
+def model_with(config: GPTConfig, weights: Mapping[str, Tensor], origin: str) -> GPT:
+    """Make a model that has these weights, copied, in their own precision.
+
+    Args:
+        config: What the model is made of.
+        weights: All of its ``state_dict()``, and nothing else.
+        origin: Where they are from, for the message of an error.
+
+    Raises:
+        CheckpointError: If a weight is missing, too many, or of another shape.
+    """
+    # The random weights to be replaced are nobody's business: the generator stays
+    # where it is.
+    with torch.random.fork_rng(devices=[]):
+        model = GPT(config)
+    check_fit(model.state_dict(), weights, origin)
+    copies = {
+        name: tensor.clone(memory_format=torch.contiguous_format)
+        for name, tensor in weights.items()
+    }
+    model.load_state_dict(copies, assign=True)
+    return model
+
+
+def check_fit(
+    wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], origin: str
+) -> None:
+    """Compare the names and shapes of weights.
+
+    Raises:
+        CheckpointError: If a weight is missing, too many, or of another shape.
+    """
+    wrong = [f"{name} is missing" for name in wanted if name not in found]
+    wrong += [f"{name} is unknown" for name in found if name not in wanted]
+    wrong += [
+        f"{name} is {tuple(found[name].shape)}, not {tuple(tensor.shape)}"
+        for name, tensor in wanted.items()
+        if name in found and found[name].shape != tensor.shape
+    ]
+    if wrong:
+        more = len(wrong) - _SHOWN
+        shown = "; ".join(wrong[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+        raise CheckpointError(
+            f"{origin} has not the weights that its settings ask for: {shown}"
+        )
 
 
 def _differences(name: str, found: Any, wanted: Any) -> Iterator[str]:

@@ -14,15 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tested_transformer.checkpoints.errors import CheckpointError
-from tested_transformer.checkpoints.manifest import read_config
-from tested_transformer.checkpoints.tensors import (
+from tested_transformer.checkpoints.loading import check_file, model_with, read_tensors
+from tested_transformer.checkpoints.saving import (
+    CheckpointError,
     FileRecord,
-    check_file,
-    read_tensors,
+    read_config,
     write_tensors,
 )
-from tested_transformer.checkpoints.weights import model_with
 from tested_transformer.gpt import GPT
 
 __all__ = ["CARD", "ShippedModel", "load_shipped", "ship_model"]
@@ -31,7 +29,6 @@ CARD = "card.json"
 _WEIGHTS = "model.safetensors"
 
 
-# --8<-- [start:shipped]
 @dataclass(frozen=True)
 class ShippedModel:
     """What was in a folder.
@@ -45,10 +42,6 @@ class ShippedModel:
     card: dict[str, Any]
 
 
-# --8<-- [end:shipped]
-
-
-# --8<-- [start:ship]
 def ship_model(
     folder: str | Path, model: GPT, about: Mapping[str, Any] | None = None
 ) -> None:
@@ -78,10 +71,6 @@ def ship_model(
     (folder / CARD).write_text(text + "\n", "utf-8")
 
 
-# --8<-- [end:ship]
-
-
-# --8<-- [start:load-shipped]
 def load_shipped(folder: str | Path) -> ShippedModel:
     """Read a model that ``ship_model`` wrote, and compare it with its card.
 
@@ -102,9 +91,6 @@ def load_shipped(folder: str | Path) -> ShippedModel:
     halves = read_tensors(check_file(path.parent, record))
     weights = {name: each.float() for name, each in halves.items()}
     return ShippedModel(model_with(config, weights, str(folder)).eval(), card)
-
-
-# --8<-- [end:load-shipped]
 
 
 def _halved(name: str, weight: Tensor) -> Tensor:

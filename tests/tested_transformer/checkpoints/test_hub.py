@@ -1,6 +1,8 @@
-"""GPT-2 from a folder, and from a hub that runs here and has files made on the spot."""
+"""Models from a folder, and from a hub that runs here and serves made-up files."""
 
+import hashlib
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +20,8 @@ from tested_transformer.checkpoints import (
     hub_file,
     load_gpt2,
     load_nanogpt,
+    save_checkpoint,
+    ship_model,
     to_gpt2,
 )
 from tested_transformer.gpt import GPT, GPTConfig
@@ -105,7 +109,8 @@ def test_a_folder_that_lacks_something_is_refused(tmp_path: Path, model: GPT) ->
         load_gpt2(tmp_path)
     assert str(refused.value) == (
         f"{tmp_path} has no model.safetensors and no model.safetensors.index.json; "
-        "pickles, such as pytorch_model.bin, are not read"
+        "pickles, such as pytorch_model.bin, are not read: they can run any program "
+        "when opened"
     )
     put_in_parts(tmp_path, weights, settings)
     (tmp_path / "model-00002-of-00002.safetensors").unlink()
@@ -162,7 +167,7 @@ def test_an_index_does_not_lead_elsewhere(
 
 
 class Hub(ThreadingHTTPServer):
-    """A hub with the files of a folder, which it sends as it is told to."""
+    """A hub with the files of a folder, NAME/REVISION/FILE."""
 
     daemon_threads = True
 
@@ -170,9 +175,8 @@ class Hub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Answer)
         self.folder = folder
         self.asked: list[str] = []
-        self.cut: int | None = None
-        self.says_length = True
         self.status = 200
+        self.altered = False
 
     @property
     def address(self) -> str:
@@ -182,30 +186,43 @@ class Hub(ThreadingHTTPServer):
 class Answer(BaseHTTPRequestHandler):
     server: Hub
 
+    def do_HEAD(self) -> None:
+        self._answer()
+
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
-        file = self.server.folder / self.path.lstrip("/")
-        status = self.server.status if file.is_file() else 404
-        if self.path.startswith("/elsewhere"):
-            file, status = self.server.folder / self.path[11:], 200
-        elif status == 302:
-            self.send_response(302)
-            self.send_header("Location", f"/elsewhere{self.path}")
-            self.end_headers()
-            return
-        data = file.read_bytes() if status == 200 else b"an answer for people"
+        self.wfile.write(self._answer())
+
+    def _answer(self) -> bytes:
+        path = self.path.lstrip("/").replace("/resolve/", "/")
+        file = self.server.folder / path
+        status, headers = self.server.status, {"X-Repo-Commit": "0" * 40}
+        data = b""
+        if status == 200 and not file.parents[1].is_dir():
+            status, headers = 404, {"X-Error-Code": "RepoNotFound"}
+        elif status == 200 and not file.parent.is_dir():
+            status, headers = 404, {"X-Error-Code": "RevisionNotFound"}
+        elif status == 200 and not file.is_file():
+            status = 404
+            headers["X-Error-Code"] = "EntryNotFound"
+        elif status == 200:
+            data = file.read_bytes()
+            headers["ETag"] = f'"{hashlib.sha256(data).hexdigest()}"'
+        headers["Content-Length"] = str(len(data))
         self.send_response(status)
-        if self.server.says_length:
-            self.send_header("Content-Length", str(len(data)))
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(data[: self.server.cut])
+        return data[: len(data) // 2] if self.server.altered else data
 
     def log_message(self, *_: object) -> None:
         pass
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Hub]:
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    monkeypatch.setattr("time.sleep", lambda _: None)  # between one try and the next
+    pytest.importorskip("huggingface_hub.utils").disable_progress_bars()
     with Hub(tmp_path / "served") as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -214,119 +231,86 @@ def served(tmp_path: Path) -> Iterator[Hub]:
         thread.join()
 
 
-@pytest.mark.parametrize("status", [200, 302])
+@pytest.mark.parametrize(
+    ("put_there", "files"),
+    [
+        (put, ["config.json", "model.safetensors"]),
+        (
+            put_in_parts,
+            [
+                "config.json",
+                "model.safetensors.index.json",
+                "model-00001-of-00002.safetensors",
+                "model-00002-of-00002.safetensors",
+            ],
+        ),
+    ],
+)
+@pytest.mark.parametrize("revision", [None, "v2"])
 def test_a_model_is_fetched_once(
-    tmp_path: Path, model: GPT, served: Hub, status: int
+    tmp_path: Path,
+    model: GPT,
+    served: Hub,
+    put_there: Any,
+    files: list[str],
+    revision: str | None,
 ) -> None:
-    put(served.folder / "some/tiny/resolve/main", *to_gpt2(model))
-    served.status = status
+    at = f"some/tiny/{revision or 'main'}"
+    put_there(served.folder / at, *to_gpt2(model))
     settings = {"cache_folder": tmp_path / "cache", "hub": served.address}
+    settings["revision"] = revision
     check_same(load_gpt2("some/tiny", **settings), model)
-    asked = [path for path in served.asked if not path.startswith("/elsewhere")]
-    assert asked == [
-        "/some/tiny/resolve/main/config.json",
-        "/some/tiny/resolve/main/model.safetensors",
-    ]
-    served.asked.clear()
+    folder = f"/some/tiny/resolve/{revision or 'main'}/"
+    assert served.asked == [folder + file for file in files]
+    served.status = 500
     check_same(load_gpt2("some/tiny", **settings), model)
-    assert served.asked == []
-    kept = tmp_path / "cache/hub/some/tiny/main"
-    assert {file.name for file in kept.iterdir()} == {
-        "config.json",
-        "model.safetensors",
-    }
-
-
-def test_a_model_in_parts_is_fetched_once(
-    tmp_path: Path, model: GPT, served: Hub
-) -> None:
-    put_in_parts(served.folder / "tiny/resolve/v2", *to_gpt2(model))
-    settings = {"cache_folder": tmp_path, "hub": served.address, "revision": "v2"}
-    check_same(load_gpt2("tiny", **settings), model)
-    assert [path.rpartition("/")[2] for path in served.asked] == [
-        "config.json",
-        "model.safetensors",
-        "model.safetensors.index.json",
-        "model-00001-of-00002.safetensors",
-        "model-00002-of-00002.safetensors",
-    ]
-    served.asked.clear()
-    check_same(load_gpt2("tiny", **settings), model)
-    assert served.asked == []
-
-
-def failed(server: Hub, file: str, reason: str) -> str:
-    return (
-        f"{server.address}/tiny/resolve/main/{file} cannot be fetched ({reason}): get "
-        "the model elsewhere and give the folder with its config.json and "
-        "model.safetensors"
-    )
-
-
-@pytest.mark.parametrize("cut", [0, 1, 1000])
-def test_a_file_that_breaks_off_is_not_kept(
-    tmp_path: Path, model: GPT, served: Hub, cut: int
-) -> None:
-    folder = served.folder / "tiny/resolve/main"
-    put(folder, *to_gpt2(model))
-    size = (folder / "model.safetensors").stat().st_size
-    cache = tmp_path / "cache"
-    kept = cache / "hub/tiny/main"
-    kept.mkdir(parents=True)
-    (kept / "config.json").write_bytes((folder / "config.json").read_bytes())
-    served.cut = cut
-    with pytest.raises(ConnectionError) as refused:
-        load_gpt2("tiny", cache_folder=cache, hub=served.address)
-    reason = f"it ended after {cut} of {size} bytes"
-    assert str(refused.value) == failed(served, "model.safetensors", reason)
-    assert [file.name for file in kept.iterdir()] == ["config.json"]
-    served.cut = None
-    check_same(load_gpt2("tiny", cache_folder=cache, hub=served.address), model)
-
-
-def test_a_hub_may_leave_the_length_unsaid(
-    tmp_path: Path, model: GPT, served: Hub
-) -> None:
-    put(served.folder / "tiny/resolve/main", *to_gpt2(model))
-    served.says_length = False
-    check_same(load_gpt2("tiny", cache_folder=tmp_path, hub=served.address), model)
-
-
-def test_a_hub_that_refuses_is_one_error(
-    tmp_path: Path, model: GPT, served: Hub
-) -> None:
-    put(served.folder / "tiny/resolve/main", *to_gpt2(model))
-    served.status = 401
-    with pytest.raises(ConnectionError) as refused:
-        load_gpt2("tiny", cache_folder=tmp_path / "cache", hub=served.address)
-    assert str(refused.value) == failed(served, "config.json", "401 Unauthorized")
-    assert not (tmp_path / "cache").exists()
-
-
-def test_a_model_that_is_not_there_is_one_error(tmp_path: Path, served: Hub) -> None:
-    with pytest.raises(CheckpointError, match=r"^tiny has no config\.json$"):
-        load_gpt2("tiny", cache_folder=tmp_path, hub=served.address)
-    assert list(tmp_path.iterdir()) == []
+    assert len(served.asked) == len(files)
 
 
 def test_another_file_of_a_model_is_fetched_once(tmp_path: Path, served: Hub) -> None:
-    folder = served.folder / "tiny/resolve/v2"
-    folder.mkdir(parents=True)
-    (folder / "tokenizer.json").write_text("words")
-    (folder.parent / "secret.json").write_text("not for you")
+    (served.folder / "tiny/v2").mkdir(parents=True)
+    (served.folder / "tiny/v2/tokenizer.json").write_text("words")
     settings = {"revision": "v2", "cache_folder": tmp_path, "hub": served.address}
     for _ in range(2):
         path = hub_file("tiny", "tokenizer.json", **settings)
-        assert path == tmp_path / "hub/tiny/v2/tokenizer.json"
+        assert path.is_relative_to(tmp_path)
         assert path.read_text() == "words"
     assert served.asked == ["/tiny/resolve/v2/tokenizer.json"]
     with pytest.raises(CheckpointError, match=r"^tiny has no vocab\.json$"):
         hub_file("tiny", "vocab.json", **settings)
-    served.asked.clear()
-    for file in ("../secret.json", "/etc/passwd", ""):
-        with pytest.raises(CheckpointError, match=f"^tiny has no {file}$"):
-            hub_file("tiny", file, **settings)
-    assert served.asked == []
+
+
+def test_what_the_hub_has_not_is_one_error(
+    tmp_path: Path, model: GPT, served: Hub
+) -> None:
+    put(served.folder / "tiny/main", *to_gpt2(model))
+    settings = {"cache_folder": tmp_path, "hub": served.address}
+    with pytest.raises(CheckpointError) as refused:
+        load_gpt2("tine", **settings)
+    assert str(refused.value) == (
+        "there is no folder 'tine', and the hub has no such model, or shows it only to "
+        "those who are logged in"
+    )
+    with pytest.raises(CheckpointError, match=r"^tiny has no revision 'v3'$"):
+        load_gpt2("tiny", revision="v3", **settings)
+    (served.folder / "tiny/main/config.json").unlink()
+    with pytest.raises(CheckpointError, match=r"^tiny has no config\.json$"):
+        load_gpt2("tiny", **settings)
+
+
+def test_a_file_that_breaks_off_is_not_kept(
+    tmp_path: Path, model: GPT, served: Hub
+) -> None:
+    put(served.folder / "tiny/main", *to_gpt2(model))
+    settings = {"cache_folder": tmp_path / "cache", "hub": served.address}
+    hub_file("tiny", "config.json", **settings)
+    served.altered = True
+    with pytest.raises(
+        ConnectionError, match=r"^model\.safetensors of tiny cannot be fetched \("
+    ):
+        load_gpt2("tiny", **settings)
+    served.altered = False
+    check_same(load_gpt2("tiny", **settings), model)
 
 
 def test_no_network_is_one_error(tmp_path: Path, served: Hub) -> None:
@@ -335,51 +319,90 @@ def test_no_network_is_one_error(tmp_path: Path, served: Hub) -> None:
         address = other.address
     with pytest.raises(ConnectionError) as refused:
         load_gpt2("tiny", cache_folder=tmp_path, hub=address)
-    message = str(refused.value)
-    assert message.startswith(f"{address}/tiny/resolve/main/config.json cannot be ")
-    assert "Connection refused" in message
+    assert str(refused.value) == (
+        "config.json of tiny cannot be fetched ([Errno 111] Connection refused): get "
+        "the model elsewhere and give the folder with its config.json and "
+        "model.safetensors"
+    )
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["../tiny", "/no/such/folder", "a/b/c", "", ".", "tiny?x=1", "tiny/..", "a b"],
-)
-def test_what_is_no_name_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: Hub, name: str
-) -> None:
-    settings = {"cache_folder": tmp_path, "hub": served.address}
-    for given in ({"folder_or_name": name}, {"folder_or_name": "x", "revision": name}):
-        if Path(given["folder_or_name"]).is_dir():
-            continue
-        with pytest.raises(CheckpointError) as refused:
-            load_gpt2(**given, **settings)
-        assert str(refused.value) == (
-            f"{name!r} is no folder and nothing that a hub has: "
-            "wanted is a name such as gpt2 or openai-community/gpt2"
-        )
+@pytest.mark.parametrize("name", ["../tiny", "/no/such/folder", "a/b/c", "", "a b"])
+def test_what_is_no_name_is_refused(tmp_path: Path, served: Hub, name: str) -> None:
+    with pytest.raises(CheckpointError) as refused:
+        hub_file(name, "config.json", cache_folder=tmp_path, hub=served.address)
+    assert str(refused.value) == (
+        f"{name!r} is no folder and no name that a hub has: "
+        "wanted is a name such as gpt2 or openai-community/gpt2"
+    )
     assert served.asked == []
 
 
-def test_models_are_kept_in_the_cache_of_the_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: GPT, served: Hub
+def test_without_the_package_its_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    put(served.folder / "tiny/resolve/main", *to_gpt2(model))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    load_gpt2("tiny", hub=served.address)
-    assert (tmp_path / "xdg/tested-transformer/hub/tiny/main/config.json").is_file()
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    load_gpt2("tiny", hub=served.address)
-    kept = tmp_path / "home/.cache/tested-transformer/hub/tiny/main"
-    assert (kept / "config.json").is_file()
-    assert hub.HUB == "https://huggingface.co"
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(ImportError) as refused:
+        load_gpt2("gpt2")
+    assert str(refused.value) == (
+        "there is no folder 'gpt2', and to fetch a model from the hub takes the "
+        'package huggingface_hub: pip install "tested-transformer[hub]", or give the '
+        "folder with its config.json and model.safetensors"
+    )
+
+
+# Whatever it is.
+
+
+def test_a_model_of_any_kind_is_loaded_from_its_folder(
+    tmp_path: Path, model: GPT
+) -> None:
+    weights = model.state_dict()
+    save_checkpoint(tmp_path / "run", config=CONFIG, weights=weights)
+    ship_model(tmp_path / "shipped", model)
+    put(tmp_path / "gpt2", *to_gpt2(model))
+    put_nanogpt(tmp_path / "nanogpt", GPT(NANO))
+    for name in ("run", "gpt2", "shipped", "nanogpt"):
+        found = GPT.from_pretrained(tmp_path / name)
+        assert not found.training
+        if name in ("run", "gpt2"):
+            check_same(found, model)
+        assert found.config == (NANO if name == "nanogpt" else CONFIG)
+    found = GPT.from_pretrained(str(tmp_path / "run"), dtype=torch.bfloat16)
+    assert {weight.dtype for weight in found.parameters()} == {torch.bfloat16}
+    found = GPT.from_pretrained(tmp_path / "run", device="meta")
+    assert {weight.device.type for weight in found.parameters()} == {"meta"}
+
+
+def test_a_model_is_loaded_by_its_name(
+    tmp_path: Path, model: GPT, served: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(served.folder / "some/tiny/v2", *to_gpt2(model))
+    fetch = hub._fetch
+    here = (tmp_path / "cache", served.address)
+    monkeypatch.setattr(hub, "_fetch", lambda *asked: fetch(*asked[:3], *here))
+    check_same(GPT.from_pretrained("some/tiny", revision="v2"), model)
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path, model: GPT) -> None:
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(CheckpointError) as refused:
+        GPT.from_pretrained(tmp_path)
+    assert str(refused.value) == (
+        f"{tmp_path} holds no model: it has none of checkpoint.json, card.json and "
+        "config.json"
+    )
+    (tmp_path / "config.json").write_text(json.dumps(to_gpt2(model)[1]))
+    with pytest.raises(CheckpointError, match=r"pytorch_model\.bin, are not read"):
+        GPT.from_pretrained(tmp_path)
 
 
 # nanoGPT's, after it was taken out of its pickle.
 
 
-def test_what_was_taken_out_of_nanogpts_pickle_is_loaded(tmp_path: Path) -> None:
-    model = GPT(GPTConfig(vocab_size=13, max_seq_len=7, d_model=6, num_heads=3))
+NANO = GPTConfig(vocab_size=13, max_seq_len=7, d_model=6, num_heads=3)
+
+
+def put_nanogpt(folder: Path, model: GPT) -> None:
     weights, _ = to_gpt2(model)
     turned = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
     theirs = {
@@ -387,7 +410,12 @@ def test_what_was_taken_out_of_nanogpts_pickle_is_loaded(tmp_path: Path) -> None
         for name, w in weights.items()
     }
     settings = {"vocab_size": 13, "block_size": 7, "n_embd": 6, "n_head": 3}
-    put(tmp_path, theirs, {**settings, "n_layer": 4, "bias": True, "dropout": 0.0})
+    put(folder, theirs, {**settings, "n_layer": 4, "bias": True, "dropout": 0.0})
+
+
+def test_what_was_taken_out_of_nanogpts_pickle_is_loaded(tmp_path: Path) -> None:
+    model = GPT(NANO)
+    put_nanogpt(tmp_path, model)
     check_same(load_nanogpt(tmp_path), model)
     for file in ("model.safetensors", "config.json"):
         (tmp_path / file).unlink()
