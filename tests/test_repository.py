@@ -42,6 +42,7 @@ USE = {
     "cli": {"data", "training", "checkpoints", "generation", "interpret"},
 }
 BOOK = {
+    "book": set[str](),
     "book.plots": set[str](),
     "book.microgpt": set[str](),
     "book.implementations": {"book.microgpt"},
@@ -59,7 +60,7 @@ NAMES = sorted(ARROWS)
 ARROWS["__init__"] = {*NAMES, "_moved"}
 ARROWS["cli"].add("__version__")
 ARROWS["attention"].add("_moved")
-ARROWS["_moved"] = ARROWS["book"] = set()
+ARROWS["_moved"] = set()
 
 # What each may import from outside, beside the standard library.
 PACKAGES = {name: {"torch", "jaxtyping"} for name in ARROWS}

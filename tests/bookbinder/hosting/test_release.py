@@ -11,6 +11,14 @@ from bookbinder.hosting.release import ROOT, main, take_first_steps
 from tested_transformer import __version__
 
 
+def files_in(folder: Path) -> set[Path]:
+    return {
+        file.relative_to(folder)
+        for file in folder.rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+
+
 def test_the_wheel_does_alone_what_the_readme_shows(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
     build += ["--no-build-isolation", "--wheel-dir", str(tmp_path), str(ROOT)]
@@ -21,9 +29,9 @@ def test_the_wheel_does_alone_what_the_readme_shows(tmp_path: Path) -> None:
     installed = tmp_path / "installed" / "tested_transformer"
     assert len([*installed.parent.iterdir()]) == 2  # and its metadata: nothing else
     library = ROOT / "src" / "tested_transformer"
-    wanted = {file.relative_to(library) for file in library.rglob("*.py")}
-    assert {file.relative_to(installed) for file in installed.rglob("*.py")} == wanted
-    assert (installed / "py.typed").is_file()
+    # Code, py.typed, models, records and scripts.
+    assert files_in(installed) == files_in(library)
+    assert wheel.stat().st_size < 8_000_000
 
     # -S leaves out the .pth file by which this environment finds the repository.
     path = [str(installed.parent), sysconfig.get_path("purelib")]
