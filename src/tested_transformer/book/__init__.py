@@ -12,9 +12,9 @@ from typing import Any
 __all__ = ["JAVASCRIPT", "MODELS", "RECORDS", "load_record", "model_folder"]
 
 _HERE = Path(__file__).resolve().parent
-JAVASCRIPT, MODELS, RECORDS = (
-    _HERE / name for name in ("javascript", "models", "records")
-)
+JAVASCRIPT = _HERE / "javascript"
+MODELS = _HERE / "models"
+RECORDS = _HERE / "records"
 
 
 def load_record(name: str) -> dict[str, Any]:
