@@ -53,7 +53,7 @@ outputs: setup ## renew the outputs and pictures of all pages, or of PAGE=; show
 # One measurement at a time, on a machine that does nothing else. What wants more than
 # this repository, such as a checkout of nanoGPT, is left to python -m benchmarks.
 figures: setup ## measure anew what takes longer than a page, some minutes, and draw it
-	@$(run) -m benchmarks scaling --out benchmarks/results/scaling.json
+	@$(run) -m benchmarks scaling
 	@$(run) -m bookbinder outputs docs/chapters/13-fast-paths.md
 
 # Each run takes minutes, and goes on from .cache/models where it was interrupted. The

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.printing import lines, outdated_lines
-from benchmarks.stamp import RESULTS, stamp, write_record
+from benchmarks.stamp import stamp, write_record
+from tested_transformer.book import RECORDS
 
 KINDS = (
     *("train", "loss", "worth", "text", "generate", "attention", "scaling", "cost"),
@@ -40,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
         ("--mingpt", "a checkout of karpathy/minGPT"),
         ("--llms-from-scratch", "a checkout of rasbt/LLMs-from-scratch"),
         ("--shakespeare", "tiny Shakespeare, as a text file"),
-        ("--out", "the JSON file to write; benchmarks/results/KIND.json by default"),
+        ("--out", "the JSON file to write; by default the record of that name"),
     ):
         made.add_argument(flag, type=Path, metavar="PATH", help=what)
     made.add_argument("--threads", type=int, default=2, help="for PyTorch; default 2")
@@ -200,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     print("\n".join(lines(record)))
     if options.out or not options.quick:
-        write_record(options.out or RESULTS / f"{options.kind}.json", record)
+        write_record(options.out or RECORDS / f"{options.kind}.json", record)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from benchmarks.stamp import commit, dirty
+from tested_transformer.book import MODELS
 from tested_transformer.checkpoints import (
     has_checkpoint,
     load_checkpoint,
@@ -186,7 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("names", nargs="*", help=f"which of {', '.join(COMMANDS)}")
     parser.add_argument("--runs", type=Path, default=Path(".cache/models"))
-    parser.add_argument("--out", type=Path, default=Path("docs/assets/models"))
+    parser.add_argument("--out", type=Path, default=MODELS)
     options = parser.parse_args(arguments)
     for name in options.names or COMMANDS:
         card = make_model(name, options.runs, options.out)

@@ -4,12 +4,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.stamp import RESULTS, changed_modules
+from benchmarks.stamp import changed_modules
+from tested_transformer.book import RECORDS
 
 __all__ = ["lines", "outdated_lines"]
 
 
-def outdated_lines(folder: Path = RESULTS) -> Iterator[str]:
+def outdated_lines(folder: Path = RECORDS) -> Iterator[str]:
     """Return a line for each record: when it was made, and what has changed since."""
     for file in sorted(folder.glob("*.json")):
         record = json.loads(file.read_text("utf-8"))

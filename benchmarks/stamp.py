@@ -1,6 +1,7 @@
 """Records: what was found, where and when it was measured, and by which code.
 
-A record is a file in ``benchmarks/results``. Its stamp has a hash of every module of
+A record is a file in ``src/tested_transformer/book/records``: pages read it, by
+``load_record``, so it ships with the library. Its stamp has a hash of every module of
 this repository that took part, so that anyone can ask whether the code that a page
 shows is still the code that was measured: ``python -m benchmarks outdated``.
 """
@@ -18,23 +19,23 @@ from typing import Any
 import torch
 
 __all__ = [
-    "RESULTS",
     "changed_modules",
     "commit",
     "dirty",
     "fingerprint",
     "modules_used",
-    "read_record",
     "shown_command",
     "stamp",
     "write_record",
 ]
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
 
 # They ask, stamp and print; what is found does not depend on them.
-_FRAME = {"benchmarks/__main__.py", "benchmarks/stamp.py", "benchmarks/printing.py"}
+_FRAME = {
+    *("benchmarks/__main__.py", "benchmarks/stamp.py", "benchmarks/printing.py"),
+    "src/tested_transformer/book/__init__.py",
+}
 
 
 def stamp(
@@ -84,11 +85,6 @@ def changed_modules(record: dict[str, Any]) -> list[str]:
         for name, hashed in record["stamp"]["modules"].items()
         if not (ROOT / name).is_file() or fingerprint(ROOT / name) != hashed
     ]
-
-
-def read_record(name: str) -> dict[str, Any]:
-    """Read the record of that name, such as ``loss``."""
-    return json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
 
 
 def write_record(file: Path, record: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ the page's front matter, each with its reason::
 
     numbers:
       "65,504": the largest number of float16
-    records: [benchmarks/results/scaling.json]
+    records: [scaling]
 """
 
 import re
@@ -20,6 +20,7 @@ from pathlib import Path
 
 from bookbinder.listings import ListingError, find_section
 from bookbinder.page import Page, Problem
+from tested_transformer.book import RECORDS
 
 __all__ = ["number_problems"]
 
@@ -49,7 +50,7 @@ def number_problems(page: Page, root: Path) -> Iterator[Problem]:
     """Return the strong numbers of a page that nothing on it backs."""
     listed = {str(number) for number in page.meta.get("numbers", {})}
     heads = [n for n, line in page.prose if line.startswith("## ")]
-    recorded = _recorded(page, root)
+    recorded = _recorded(page)
     for number, line in page.prose:
         for found, text in _strong(line):
             part = bisect_right(heads, number)
@@ -87,11 +88,11 @@ def _is_shown(found: re.Match[str], value: float) -> bool:
     return any(abs(each - float(digits)) <= unit * 0.500001 for each in values)
 
 
-def _recorded(page: Page, root: Path) -> frozenset[float]:
+def _recorded(page: Page) -> frozenset[float]:
     found = frozenset[float]()
     for name in page.meta.get("records", []):
         with suppress(OSError):
-            found |= _values((root / name).read_text("utf-8"))
+            found |= _values((RECORDS / f"{name}.json").read_text("utf-8"))
     return found
 
 

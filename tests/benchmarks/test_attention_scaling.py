@@ -8,8 +8,9 @@ from benchmarks.attention_scaling import (
     error_of,
     summary,
 )
-from benchmarks.stamp import read_record
 from torch import Tensor
+
+from tested_transformer.book import load_record
 
 LAYERS = [path for path in PATHS if path.startswith("nn.")]
 # Compiling takes seconds: what the compiled ones give is held by the file below.
@@ -55,7 +56,7 @@ def test_a_summary_fits_both_growths() -> None:
 
 
 def test_the_file_holds_every_path_and_all_agree() -> None:
-    report = read_record("scaling")
+    report = load_record("scaling")
     assert list(report["results"]["paths"]) == list(PATHS)
     for name, path in report["results"]["paths"].items():
         errors = [each for each in path["largest_error"] if each is not None]

@@ -8,7 +8,8 @@ from benchmarks.implementations import (
     measure_implementations,
     question,
 )
-from benchmarks.stamp import read_record
+
+from tested_transformer.book import load_record
 
 
 def test_what_is_asked_is_what_all_can_answer() -> None:
@@ -36,7 +37,7 @@ def test_all_take_turns_at_each_size() -> None:
 
 
 def test_the_file_holds_what_the_program_measures() -> None:
-    report = read_record("implementations")
+    report = load_record("implementations")
     for label, size in SIZES.items():
         found = report["results"][label]
         assert found["size"] == vars(size)

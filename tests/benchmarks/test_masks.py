@@ -4,9 +4,10 @@ import pytest
 from benchmarks.mask_questions import EMPTY_ATTEND, QUESTIONS, answer, row
 from benchmarks.masks import installed_rows
 from benchmarks.masks_elsewhere import have
-from benchmarks.stamp import read_record
 
-REPORT = read_record("masks")
+from tested_transformer.book import load_record
+
+REPORT = load_record("masks")
 
 
 @pytest.mark.usefixtures("as_a_caller")

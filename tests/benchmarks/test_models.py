@@ -3,19 +3,18 @@
 import json
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 import torch
 from benchmarks.models import COMMANDS, grammar_scores, sample
 
+from tested_transformer.book import MODELS
 from tested_transformer.checkpoints import load_shipped
 from tested_transformer.cli.command import _parser
 from tested_transformer.cli.options import MODEL, TRAINING, given
 from tested_transformer.data import tokenizer_from_dict, write_stories
 from tested_transformer.training import evaluate, honest_loss
 
-MODELS = Path(__file__).resolve().parents[2] / "docs" / "assets" / "models"
 GRAMMAR = [name for name in COMMANDS if name.startswith("grammar")]
 
 

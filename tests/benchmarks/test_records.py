@@ -8,16 +8,17 @@ import pytest
 from benchmarks import stamp as stamps
 from benchmarks.__main__ import KINDS
 from benchmarks.printing import lines, outdated_lines
-from benchmarks.stamp import RESULTS, changed_modules, read_record, shown_command, stamp
+from benchmarks.stamp import changed_modules, shown_command, stamp
 
 import tested_transformer
+from tested_transformer.book import RECORDS, load_record
 
-MEASURED = [kind for kind in KINDS if (RESULTS / f"{kind}.json").is_file()]
+MEASURED = [kind for kind in KINDS if (RECORDS / f"{kind}.json").is_file()]
 
 
 @pytest.mark.parametrize("kind", MEASURED)
 def test_a_record_is_stamped(kind: str) -> None:
-    record = read_record(kind)
+    record = load_record(kind)
     assert (record["kind"], record["quick"]) == (kind, False)
     made = record["stamp"]
     assert made["command"].startswith(f"python -m benchmarks {kind}")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from bookbinder import numbers
 from bookbinder.numbers import number_problems
 from bookbinder.page import read_page
 
@@ -77,9 +78,12 @@ def test_a_part_that_runs_nothing_looks_at_the_whole_page() -> None:
     assert list(number_problems(read_page(text, "page.md"), Path())) == []
 
 
-def test_front_matter_lists_the_rest_and_names_records(tmp_path: Path) -> None:
+def test_front_matter_lists_the_rest_and_names_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prose = "The largest is 65,504, and it took 48.25 s."
     assert unbacked(prose) == ["65,504", "48.25"]
     (tmp_path / "run.json").write_text('{"seconds": 48.2468}')
-    front = '---\nnumbers:\n  "65,504": by IEEE 754\nrecords: [run.json]\n---\n\n'
+    monkeypatch.setattr(numbers, "RECORDS", tmp_path)
+    front = '---\nnumbers:\n  "65,504": by IEEE 754\nrecords: [run]\n---\n\n'
     assert unbacked(prose, front, tmp_path) == []

@@ -11,12 +11,12 @@ from playwright.sync_api import Page, expect
 from safetensors.torch import load_file
 from torch import Tensor
 
+from tested_transformer.book import MODELS
 from tested_transformer.generation import generate, sampling_probabilities
 from tested_transformer.gpt import GPT, GPTConfig
 
 pytestmark = pytest.mark.browser
 
-MODELS = Path(__file__).parents[2] / "docs" / "assets" / "models"
 NAMES = ("grammar", "shakespeare")
 CHAPTER = "chapters/20-watch-it-think/"
 

@@ -1,16 +1,18 @@
-"""A part of a page that acts: a script of this repository, and its stylesheet.
+"""A part of a page that acts: a script of the library, and a stylesheet of the book.
 
 A ``live`` fence is a few lines of YAML. That page alone asks for both; until the
 script runs, and where scripts are off, a sentence stands in its place.
 """
 
 import html
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
 
 from bookbinder.drawing.undrawn import undrawn
+from bookbinder.publishing.shipped import SCRIPTS
+from tested_transformer.book import JAVASCRIPT
 
 __all__ = ["format_live"]
 
@@ -27,10 +29,14 @@ def format_live(source: str, *_: Any, **_options: Any) -> str:
     except (yaml.YAMLError, KeyError, TypeError, AttributeError):
         return undrawn(f"live part is not {': …, '.join(_ENTRIES)}: …", source)
     name, label, script, style, without = texts
-    for path, folder in ((script, "assets/js/"), (style, "assets/css/")):
-        inside = path.replace("../", "")
-        if not inside.startswith(folder) or not Path("docs", inside).is_file():
-            return undrawn(f"live part: docs/{folder} has no file {path}", source)
+    css = "assets/css"
+    for path, place, folder in (
+        (script, SCRIPTS, JAVASCRIPT),
+        (style, css, Path("docs", css)),
+    ):
+        named = PurePosixPath(path.replace("../", ""))
+        if named.parent.as_posix() != place or not (folder / named.name).is_file():
+            return undrawn(f"live part: {place}/ has no file {path}", source)
     # A page is a folder in the site: its files lie one step further up.
     return (
         f'<div><link rel="stylesheet" href="../{style}">'

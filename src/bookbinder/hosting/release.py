@@ -1,7 +1,8 @@
 """``make dist``: build the package, and try it installed alone, as a stranger would.
 
 pip puts the wheel into an empty environment, first alone and then with the extra for
-plots, and ``first_steps.py`` does there what the README shows.
+plots, and ``first_steps.py`` does there what the README shows. With ``--pages``, the
+blocks of those pages are run there, too.
 """
 
 import argparse
@@ -11,9 +12,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bookbinder.page import load_page
+from bookbinder.running.blocks import program
 from tested_transformer import __version__
 
-__all__ = ["ROOT", "main", "take_first_steps"]
+__all__ = ["ROOT", "failing_blocks", "main", "take_first_steps"]
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -45,10 +48,41 @@ def take_first_steps(
     return done.stdout.splitlines()[-1]
 
 
+def failing_blocks(
+    python: Sequence[str | Path], page: Path, *, env: Mapping[str, str] | None = None
+) -> list[str]:
+    """Run a page's blocks with another Python, each chain of them in an empty folder.
+
+    Args:
+        python: The other Python, with its options.
+        page: The file of the page.
+        env: Its environment.
+
+    Returns:
+        For each chain that fails, where it begins, and the last line of the error.
+    """
+    failing: list[str] = []
+    for chain in load_page(page.resolve(), ROOT).chains:
+        with tempfile.TemporaryDirectory() as empty:
+            file = Path(empty, "block.py")
+            file.write_text(program(chain), "utf-8")
+            command = [*python, "-P", file]
+            done = subprocess.run(
+                command, cwd=empty, env=env, capture_output=True, text=True
+            )
+        if done.returncode:
+            last = done.stderr.strip().rpartition("\n")[2]
+            failing.append(f"{page.name}:{chain.line}: {last}")
+    return failing
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Build the wheel and the archive of the sources, install the wheel, and try it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tag", help="a tag that has to name the version")
+    parser.add_argument(
+        "--pages", type=Path, nargs="*", default=[], help="pages to run there"
+    )
     options = parser.parse_args(arguments)
     if options.tag and options.tag != f"v{__version__}":
         sys.exit(f"the tag is {options.tag}, the version {__version__}")
@@ -68,6 +102,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(told)
         command = python.with_name("tested-transformer")
         subprocess.run([command, "--version"], check=True)
+        found = [failing_blocks([python, "-I"], page) for page in options.pages]
+        if any(found):
+            sys.exit("\n".join(line for lines in found for line in lines))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,6 @@ _INSTALLED = {
     *("tested_transformer", "torch", "numpy", "jaxtyping", "safetensors", "rich"),
     "matplotlib",
 }
-_CHECKOUT = "tested-transformer-book"
 
 
 def notebook(
@@ -138,10 +137,7 @@ def _drawings(page: Page, root: Path) -> dict[int, list[Any]]:
 
 
 def _setup(page: Page, book: Book, ref: str) -> str:
-    """Write the cell that installs what the page imports.
-
-    A page that reads results or models out of the repository gets a copy of that, too.
-    """
+    """Write the cell that installs what the page imports."""
     packages = " ".join(_packages(page))
     if not book.repository:
         return (
@@ -150,15 +146,7 @@ def _setup(page: Page, book: Book, ref: str) -> str:
         ).rstrip()
     at = f"@{ref}" if ref else ""
     library = f'"tested-transformer[plots] @ git+{book.repository}{at}"'
-    lines = [f"%pip install --quiet {library} {packages}".rstrip()]
-    if any("__file__" in block.code for block in page.blocks):
-        checkout = f" && git -C {_CHECKOUT} checkout --quiet {ref}" if ref else ""
-        lines += [
-            "# This page reads results that the repository keeps.",
-            f"!git clone --quiet {book.repository} {_CHECKOUT}{checkout}",
-            f'__import__("sys").path.insert(0, "{_CHECKOUT}/src")',
-        ]
-    return "\n".join(lines)
+    return f"%pip install --quiet {library} {packages}".rstrip()
 
 
 def _packages(page: Page) -> list[str]:

@@ -12,6 +12,7 @@ from bookbinder.publishing.headers import write_headers
 from bookbinder.publishing.notebooks import notebook
 from bookbinder.publishing.offline import ARCHIVE, write_archive
 from bookbinder.publishing.records import Record, foundations, fresh_record
+from bookbinder.publishing.shipped import add_shipped_files
 from bookbinder.publishing.standalone import write_standalone_files
 from bookbinder.publishing.trimming import trim
 from bookbinder.publishing.twins import llms, passages, twin
@@ -64,6 +65,7 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
         write_whole(leaf.file(site), html)
     write_whole(site / INDEX, llms(book, parts))
     write_standalone_files(site, root, book)
+    add_shipped_files(site)
     if pdf:
         # It asks for a browser, which not everyone has.
         from bookbinder.publishing.printing import print_book

@@ -30,10 +30,7 @@ __all__ = [
 ]
 
 # What the pages stand on, beside their own text.
-_FOUNDATIONS = (
-    *("src", "benchmarks/results", "constraints.txt"),
-    *("docs/assets/figures", "docs/assets/js", "docs/assets/models"),
-)
+_FOUNDATIONS = ("src", "constraints.txt", "docs/assets/figures")
 
 
 @dataclass(frozen=True)

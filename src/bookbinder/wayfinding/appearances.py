@@ -1,13 +1,14 @@
 """Where the pages of the book list, and where they use, what the library offers.
 
 A name of the library is what a module lists in its ``__all__``, a folder in that of its
-``__init__``: ``tested_transformer.masks.causal_mask``. A page lists it if one of its
+``__init__``: ``tested_transformer.masks.causal_mask``. The modules of ``book`` are
+modules of their own: ``book.plots``. A page lists it if one of its
 listings shows lines of it, and uses it if one of its runs imports it.
 """
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -15,12 +16,19 @@ from pathlib import Path
 from bookbinder.listings import ListingError, find_section
 from bookbinder.page import Listing, read_page
 
-__all__ = ["PACKAGE", "Appearances", "appearances_in", "exports", "pages_of"]
+__all__ = [
+    "PACKAGE",
+    "Appearances",
+    "appearances_in",
+    "exports",
+    "pages_of",
+    "reference_page",
+]
 
 PACKAGE = "tested_transformer"
 
 _LISTED = re.compile(r"^__all__ = (\[.*?\])", re.MULTILINE | re.DOTALL)
-_IMPORT = re.compile(rf"^from {PACKAGE}\.?(\w*)[\w.]* import (\([^)]*\)|.*)", re.M)
+_IMPORT = re.compile(rf"^ *from {PACKAGE}\.?([\w.]*) import (\([^)]*\)|.*)", re.M)
 
 
 @dataclass
@@ -43,12 +51,26 @@ class Appearances:
 def exports(root: Path) -> dict[str, list[str]]:
     """Return what each module of the library lists, by the name of the module."""
     home = root / "src" / PACKAGE
-    modules = {file.stem: file for file in home.glob("[!_]*.py")}
-    modules |= {file.parent.name: file for file in home.glob("*/__init__.py")}
+    modules = {
+        f"{prefix}{file.parent.name if file.stem == '__init__' else file.stem}": file
+        for prefix, folder in (("", home), ("book.", home / "book"))
+        for file in [*folder.glob("[!_]*.py"), *folder.glob("*/__init__.py")]
+    }
     found = {
         name: _LISTED.search(modules[name].read_text()) for name in sorted(modules)
     }
     return {name: ast.literal_eval(m[1]) for name, m in found.items() if m}
+
+
+def reference_page(module: str) -> str:
+    """Return the page of the reference, within docs, that shows a module."""
+    return f"reference/{module.rpartition('.')[2]}.md"
+
+
+def _module(dotted: str, offered: Mapping[str, list[str]]) -> str:
+    """Return the module that a dotted name within the package lies in, or ""."""
+    parts = dotted.split(".")
+    return next((m for m in (".".join(parts[:2]), parts[0]) if m in offered), "")
 
 
 def pages_of(root: Path) -> dict[str, Appearances]:
@@ -68,8 +90,9 @@ def appearances_in(path: str, root: Path) -> Appearances:
     lines = [number for number, line in page.prose if line.startswith("#")]
     headings = [*zip(lines, anchors, strict=False)]
     for listing in page.listings:
-        _, package, module, *_ = [*listing.path.removesuffix(".py").split("/"), "", ""]
-        if package == PACKAGE and module in offered:
+        _, package, *within = [*listing.path.removesuffix(".py").split("/"), ""]
+        module = _module(".".join(within), offered)
+        if listing.language == "py" and package == PACKAGE and module:
             shown = _shown(root, listing)
             names = [f"{PACKAGE}.{module}.{n}" for n in shown if n in offered[module]]
             found.listings.append((module, names[0] if names else ""))
@@ -79,7 +102,7 @@ def appearances_in(path: str, root: Path) -> Appearances:
     init = (root / "src" / PACKAGE / "__init__.py").read_text("utf-8")
     gathered = {name: module for module, name in _imported(init)}
     for module, name in _imported("\n".join(block.code for block in page.blocks)):
-        module = module or gathered.get(name, "")
+        module = _module(module, offered) if module else gathered.get(name, "")
         if name in offered.get(module, []):
             found.used.add(f"{PACKAGE}.{module}.{name}")
     return found

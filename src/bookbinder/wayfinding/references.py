@@ -12,7 +12,11 @@ from markdown import Extension, Markdown
 from markdown.postprocessors import Postprocessor
 from markdown.treeprocessors import Treeprocessor
 
-from bookbinder.wayfinding.appearances import Appearances, appearances_in
+from bookbinder.wayfinding.appearances import (
+    Appearances,
+    appearances_in,
+    reference_page,
+)
 from bookbinder.wayfinding.whereabouts import built_way, current_page, way
 
 _TITLE = re.compile(
@@ -42,8 +46,8 @@ class _Names(Treeprocessor):
             name = (child.text or "").partition("(")[0] if child.tag == "code" else ""
             if name in known and name not in seen:
                 seen.add(name)
-                module = known[name].split(".")[1]
-                target = way(page, f"reference/{module}.md")
+                module = known[name].partition(".")[2].rpartition(".")[0]
+                target = way(page, reference_page(module))
                 link = Element(
                     "a", {"class": "name", "href": f"{target}#{known[name]}"}
                 )
@@ -69,7 +73,7 @@ class _Titles(Postprocessor):
             module, name = next(listings, ("", ""))
             if not page or not module:
                 return title[0]
-            target = built_way(self.md, page, f"reference/{module}.md")
+            target = built_way(self.md, page, reference_page(module))
             target += f"#{name}" if name else ""
             path = title["path"].replace("/", "/<wbr>")  # where a line may end
             return f'<span class="filename"><a href="{target}">{path}</a></span>'

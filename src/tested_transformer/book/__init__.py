@@ -1,1 +1,52 @@
-"""What the book alone uses: the museum, the implementations, microgpt, the plots."""
+"""What the book alone uses, with the small models and records that its pages read.
+
+``museum``, ``implementations``, ``microgpt`` and ``plots`` are modules of their own.
+Beside them lie files: trained models, measurements that take longer than a page may,
+and the GPT in JavaScript that a browser runs.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+__all__ = ["JAVASCRIPT", "MODELS", "RECORDS", "load_record", "model_folder"]
+
+_HERE = Path(__file__).resolve().parent
+JAVASCRIPT = _HERE / "javascript"
+MODELS = _HERE / "models"
+RECORDS = _HERE / "records"
+
+
+def load_record(name: str) -> dict[str, Any]:
+    """Return what ``python -m benchmarks NAME`` measured and wrote.
+
+    Args:
+        name: What was measured, such as ``scaling``.
+
+    Returns:
+        ``results``, and a ``stamp`` with the date, the machine and the versions.
+
+    Raises:
+        ValueError: If there is no such record.
+    """
+    file = RECORDS / f"{name}.json"
+    _check_name(name, {each.stem for each in RECORDS.glob("*.json")})
+    return json.loads(file.read_text("utf-8"))
+
+
+def model_folder(name: str) -> Path:
+    """Return the folder of a small trained model, which ``load_shipped`` reads.
+
+    Args:
+        name: ``grammar``, ``grammar-2`` to ``grammar-5``, or ``shakespeare``.
+
+    Raises:
+        ValueError: If there is no such model.
+    """
+    _check_name(name, {each.parent.name for each in MODELS.glob("*/card.json")})
+    return MODELS / name
+
+
+def _check_name(name: str, known: set[str]) -> None:
+    if name not in known:
+        raise ValueError(f"name={name!r} must be one of {', '.join(sorted(known))}")

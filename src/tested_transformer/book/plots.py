@@ -34,7 +34,6 @@ _STYLES = ("-", "--", ":", "-.")
 _SHAPES = ("o", "^", "s", "x")
 
 
-# --8<-- [start:head_maps]
 def head_maps(
     weights: Float[Tensor, "H T S"],
     *,
@@ -73,10 +72,6 @@ def head_maps(
     return _settled(figure)
 
 
-# --8<-- [end:head_maps]
-
-
-# --8<-- [start:weight_map]
 def weight_map(
     weights: Float[Tensor, "T S"],
     *,
@@ -116,10 +111,6 @@ def weight_map(
     return _settled(figure)
 
 
-# --8<-- [end:weight_map]
-
-
-# --8<-- [start:curves]
 def curves(
     lines: Mapping[str, Sequence[tuple[float, float]]],
     *,
@@ -158,10 +149,6 @@ def curves(
     return _with_axes(figure, axes, x_label, y_label, several=len(lines) > 1)
 
 
-# --8<-- [end:curves]
-
-
-# --8<-- [start:points]
 def points(
     groups: Mapping[str, Sequence[tuple[float, float]]],
     *,
@@ -189,10 +176,6 @@ def points(
     return _with_axes(figure, axes, x_label, y_label, several=len(groups) > 1)
 
 
-# --8<-- [end:points]
-
-
-# --8<-- [start:marks]
 def marks(
     marked: Bool[Tensor, "R C"], *, rows: Sequence[str], columns: Sequence[str]
 ) -> Figure:
@@ -212,9 +195,6 @@ def marks(
     figure = Figure(figsize=size, layout="constrained")
     _draw_map(figure.add_subplot(), marked, rows, columns)
     return _settled(figure)
-
-
-# --8<-- [end:marks]
 
 
 def _draw_map(

@@ -22,7 +22,6 @@ class NotApplicableError(Exception):
     """A check cannot be put to a subject."""
 
 
-# --8<-- [start:sample]
 def sample(subject: Subject, seed: int = 0) -> Float[Tensor, "B T D"]:
     """Draw a batch of sequences for a subject."""
     generator = torch.Generator().manual_seed(seed)
@@ -45,6 +44,3 @@ def left_padding(x: Float[Tensor, "B T D"]) -> Bool[Tensor, "B T"]:
     """Say which tokens are real if each sequence has two less than the one before."""
     lengths = torch.arange(x.shape[1], 0, -2)[: len(x), None]
     return torch.arange(x.shape[1]) >= x.shape[1] - lengths
-
-
-# --8<-- [end:sample]

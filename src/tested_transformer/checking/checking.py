@@ -17,7 +17,6 @@ __all__ = ["assert_causal", "check_attention", "judge"]
 _Pieces = Callable[[Any, Tensor, Sequence[int]], Tensor]
 
 
-# --8<-- [start:check]
 def check_attention(
     attention: Callable[..., Any],
     *,
@@ -77,10 +76,6 @@ def check_attention(
     return judge(subject, [name for name in CHECKS if name not in skip])
 
 
-# --8<-- [end:check]
-
-
-# --8<-- [start:judge]
 def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
     """Put the named checks to a subject, and look for its like among the exhibits."""
     quiet = subject.without_dropout()
@@ -99,9 +94,6 @@ def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
     return Report(subject.name, subject.style, tuple(verdicts), *likely)
 
 
-# --8<-- [end:judge]
-
-
 def _refuse_chance(subject: Subject) -> None:
     """Refuse what gives two outputs for one input: no check could tell why."""
     x = sample(subject)
@@ -117,7 +109,6 @@ def _refuse_chance(subject: Subject) -> None:
             )
 
 
-# --8<-- [start:assert_causal]
 def assert_causal(
     attention: Callable[..., Any],
     *,
@@ -148,9 +139,6 @@ def assert_causal(
         names.insert(2, "huge scores")
     report = judge(subject, names)
     assert report.passed, str(report)
-
-
-# --8<-- [end:assert_causal]
 
 
 class _Embedded(nn.Module):

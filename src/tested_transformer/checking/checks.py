@@ -24,7 +24,6 @@ from tested_transformer.checking.subject import Subject
 
 __all__ = ["CHECKS"]
 
-# --8<-- [start:all]
 CHECKS: dict[str, Callable[[Subject], str | None]] = {
     "leak": leak,
     "honest loss": honest,
@@ -41,4 +40,3 @@ CHECKS: dict[str, Callable[[Subject], str | None]] = {
     "modes": modes,
     "dtypes": dtypes,
 }
-# --8<-- [end:all]

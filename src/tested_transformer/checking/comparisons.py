@@ -48,7 +48,6 @@ def _right(subject: Subject) -> list[_Oracle]:
     return found
 
 
-# --8<-- [start:output]
 def same_output(subject: Subject) -> str | None:
     """The output is that of attention written in the open, with the same weights."""
     x = sample(subject)
@@ -65,10 +64,6 @@ def same_output(subject: Subject) -> str | None:
     return wrong[0]
 
 
-# --8<-- [end:output]
-
-
-# --8<-- [start:gradient]
 def same_gradient(subject: Subject) -> str | None:
     """So is the gradient."""
     x = sample(subject).requires_grad_()
@@ -84,10 +79,6 @@ def same_gradient(subject: Subject) -> str | None:
     return "another gradient than that of attention in the open"
 
 
-# --8<-- [end:gradient]
-
-
-# --8<-- [start:differences]
 def finite_differences(subject: Subject) -> str | None:
     """The gradient is the slope that small steps find."""
     if subject.dtype != torch.float64:
@@ -105,9 +96,6 @@ def finite_differences(subject: Subject) -> str | None:
         if not (rise / 2 - (slope * step).sum()).abs() <= 1e-5 * step.norm():
             return "the gradient is not the slope that small steps find"
     return None
-
-
-# --8<-- [end:differences]
 
 
 # --8<-- [start:cached]
@@ -159,7 +147,6 @@ def modes(subject: Subject) -> str | None:
 # --8<-- [end:modes]
 
 
-# --8<-- [start:dtypes]
 def dtypes(subject: Subject) -> str | None:
     """Half precision gives the same, roughly."""
     if subject.module is None:
@@ -175,6 +162,3 @@ def dtypes(subject: Subject) -> str | None:
         if not close(low, got, right):
             return f"{dtype}: up to {(got.double() - right).abs().max():.2g} apart"
     return None
-
-
-# --8<-- [end:dtypes]

@@ -16,7 +16,6 @@ from tested_transformer.checking.subject import Subject, make_subject
 __all__ = ["Likely", "likely_exhibits"]
 
 
-# --8<-- [start:likely]
 class Likely(NamedTuple):
     """What a subject computes, though it should not.
 
@@ -60,8 +59,6 @@ def likely_exhibits(subject: Subject) -> Likely:
                 return Likely(tuple(found), ways != asked.ways)
     return Likely()
 
-
-# --8<-- [end:likely]
 
 _WHOLE = ("whole", "open", "huge")
 

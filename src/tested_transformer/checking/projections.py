@@ -47,7 +47,6 @@ def find_width(module: nn.Module) -> int | None:
     return None
 
 
-# --8<-- [start:oracles]
 def oracles(
     module: nn.Module, num_heads: int | None, steps: Steps | None = None
 ) -> Iterator[ExchangeableAttention]:
@@ -77,9 +76,6 @@ def oracles(
                 layer = _layer(found, num_heads, steps)
                 if layer is not None:
                     yield layer.train(module.training)
-
-
-# --8<-- [end:oracles]
 
 
 _Projection = tuple[Tensor, Tensor | None]

@@ -47,7 +47,6 @@ def leak(subject: Subject) -> str | None:
 # --8<-- [end:leak]
 
 
-# --8<-- [start:honest]
 class _Guesser(nn.Module):
     """A language model around a subject, with tokens and guesses drawn by chance."""
 
@@ -75,10 +74,6 @@ def honest(subject: Subject) -> str | None:
     return None
 
 
-# --8<-- [end:honest]
-
-
-# --8<-- [start:prefix]
 def prefix(subject: Subject) -> str | None:
     """What comes later, and how much of it, changes nothing."""
     x = sample(subject)
@@ -91,10 +86,6 @@ def prefix(subject: Subject) -> str | None:
     return None
 
 
-# --8<-- [end:prefix]
-
-
-# --8<-- [start:padding]
 def padding(subject: Subject) -> str | None:
     """A sequence gets in a batch, padded, what it gets alone."""
     x = sample(subject)
@@ -106,9 +97,6 @@ def padding(subject: Subject) -> str | None:
             padded = " and padded" if not real[row].all() else ""
             return f"sequence {row} is not alone what it is in company{padded}"
     return None
-
-
-# --8<-- [end:padding]
 
 
 # --8<-- [start:empty]
@@ -130,7 +118,6 @@ def empty_rows(subject: Subject) -> str | None:
 # --8<-- [end:empty]
 
 
-# --8<-- [start:permutation]
 def permutation(subject: Subject) -> str | None:
     """Without positions, the order of what a query reads does not matter."""
     x = sample(subject)
@@ -144,9 +131,6 @@ def permutation(subject: Subject) -> str | None:
         if not close(subject, subject.run(x[:, order], causal=False), both[:, order]):
             return "without a mask, rows do not move as the tokens are moved"
     return None
-
-
-# --8<-- [end:permutation]
 
 
 # --8<-- [start:rows]

@@ -10,7 +10,6 @@ _QUESTIONS = "chapters/25-the-kill-matrix/#the-questions"
 _SHOWN = {True: "passed", False: "FAILED", None: "not asked"}
 
 
-# --8<-- [start:report]
 @dataclass(frozen=True)
 class Verdict:
     """What one check says.
@@ -75,6 +74,3 @@ class Report:
         if self.failed and not self.likely:
             lines.append("What each check asks: " + _QUESTIONS)
         return "\n".join(lines)
-
-
-# --8<-- [end:report]

@@ -66,7 +66,6 @@ class Subject:
     known: Callable[[Tensor], Tensor] | None = None
     has_modes: bool = False
 
-    # --8<-- [start:run]
     def run(
         self,
         x: _Features,
@@ -99,8 +98,6 @@ class Subject:
         if not torch.equal(given, x.detach()):
             raise ValueError(f"{self.name} writes into the x that it is given")
         return self._checked(output, x)
-
-    # --8<-- [end:run]
 
     def _checked(self, output: object, x: Tensor) -> Tensor:
         if isinstance(output, tuple):
@@ -149,7 +146,6 @@ class Subject:
             for each in oracles(self.module, self.num_heads, steps)
         ]
 
-    # --8<-- [start:without_dropout]
     def without_dropout(self, *, training: bool = False) -> "Subject":
         """Copy it with all dropout switched off, to train or to evaluate."""
         if self.module is None:
@@ -161,8 +157,6 @@ class Subject:
                 if isinstance(getattr(each, name, None), float):
                     setattr(each, name, 0.0)
         return replace(self, layer=module)
-
-    # --8<-- [end:without_dropout]
 
     def to(self, dtype: torch.dtype) -> "Subject":
         """Copy it with parameters and features of another type."""
@@ -180,7 +174,6 @@ def _copied(module: nn.Module) -> nn.Module:
     return copy.deepcopy(module, {id(each): each.detach().clone() for each in tensors})
 
 
-# --8<-- [start:make]
 def make_subject(
     attention: Callable[..., Any],
     *,
@@ -247,9 +240,6 @@ def make_subject(
     if is_layer and style in ("ours", "sdpa"):
         return _as_it_takes_masks(subject, parameters)
     return subject
-
-
-# --8<-- [end:make]
 
 
 def _as_it_takes_masks(

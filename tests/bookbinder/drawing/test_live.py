@@ -35,5 +35,5 @@ def test_what_lacks_an_entry_is_refused(source: str) -> None:
 
 @pytest.mark.parametrize("path", ["gone.css", "../assets/js/gpt/watch.js"])
 def test_a_file_that_is_not_there_is_refused(path: str) -> None:
-    with pytest.raises(UndrawnError, match=f"docs/assets/css/ has no file {path}"):
+    with pytest.raises(UndrawnError, match=f"assets/css/ has no file {path}"):
         format_live(yaml.safe_dump({**RIGHT, "style": path}))

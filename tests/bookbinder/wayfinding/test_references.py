@@ -61,12 +61,17 @@ Linked = Callable[..., BeautifulSoup]
 @pytest.fixture
 def linked(made: Linked, tmp_path: Path) -> Linked:
     library = tmp_path / "src/tested_transformer"
-    (library / "gpt").mkdir(parents=True)
+    for folder in ("gpt", "book/microgpt"):
+        (library / folder).mkdir(parents=True)
     for file, text in {
-        "__init__.py": "from tested_transformer.masks import causal\n\n__all__ = []\n",
+        "__init__.py": "if TYPE_CHECKING:\n"
+        "    from tested_transformer.masks import causal\n\n__all__ = []\n",
         "masks.py": MASKS,
         "gpt/__init__.py": '__all__ = ["GPT"]\n',
         "gpt/model.py": '__all__ = ["Unlisted"]\n',
+        "book/__init__.py": '__all__ = ["load_record"]\n',
+        "book/plots.py": '__all__ = ["curves"]\n',
+        "book/microgpt/__init__.py": '__all__ = ["Scalar"]\n',
     }.items():
         (library / file).write_text(text, "utf-8")
     return lambda text, page="index.md": made(text, ReferenceExtension(), page)
@@ -81,7 +86,13 @@ def test_a_page_lists_what_it_shows_lines_of_and_uses_what_it_imports(
 ) -> None:
     linked(PAGE, "one.md")
     linked(PAGE, "reference/masks.md")
-    assert exports(tmp_path) == {"gpt": ["GPT"], "masks": ["LIMIT", "Window", "causal"]}
+    assert exports(tmp_path) == {
+        "book": ["load_record"],
+        "book.microgpt": ["Scalar"],
+        "book.plots": ["curves"],
+        "gpt": ["GPT"],
+        "masks": ["LIMIT", "Window", "causal"],
+    }
     shown = appearances_in("one.md", tmp_path)
     window = "tested_transformer.masks.Window"
     assert shown.title == "On masks"
@@ -103,6 +114,21 @@ def test_a_name_that_the_page_imports_is_linked_once_a_section(linked: Linked) -
     assert names(soup) == [("causal", target), ("causal(3)", target)]
     texts = [p.get_text() for p in soup.select("p")]
     assert texts == ["causal, causal.", "So causal(3)!"]
+
+
+def test_the_modules_of_the_book_have_pages_of_their_own(linked: Linked) -> None:
+    code = """```python
+from tested_transformer.book import load_record
+from tested_transformer.book.plots import curves
+from tested_transformer.book.microgpt.scalar import Scalar
+```
+
+"""
+    assert names(linked(code + "`curves`, `Scalar`, `load_record`")) == [
+        ("curves", "reference/plots.md#tested_transformer.book.plots.curves"),
+        ("Scalar", "reference/microgpt.md#tested_transformer.book.microgpt.Scalar"),
+        ("load_record", "reference/book.md#tested_transformer.book.load_record"),
+    ]
 
 
 @pytest.mark.parametrize(

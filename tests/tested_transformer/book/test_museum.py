@@ -1,19 +1,14 @@
 """The kill matrix, made anew: who catches whom, and whom nobody else does."""
 
-import json
-from pathlib import Path
-
 import pytest
 from jaxtyping import config
 
+from tested_transformer.book import load_record
 from tested_transformer.book.museum import alone, exhibit_layer, kill_matrix, redundant
 from tested_transformer.checking import CHECKS, EXHIBITS, Steps
 from tested_transformer.checking.checking import judge
 from tested_transformer.checking.diagnosis import likely_exhibits
 from tested_transformer.checking.subject import make_subject
-
-ROOT = Path(__file__).parents[3]
-MEASURED = json.loads((ROOT / "benchmarks/results/museum.json").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +76,7 @@ def test_an_exhibit_is_told_from_all_others(name: str) -> None:
 
 
 def test_what_was_trained_leaks_where_the_checks_say_so(matrix) -> None:
-    measured = MEASURED["results"]["dice"]
+    measured = load_record("museum")["results"]["dice"]
     assert list(measured) == ["right", *EXHIBITS]
     leaking = {name for name, found in measured.items() if found["leak"] > 1e-3}
     caught = {name for name, row in matrix.items() if row["leak"]}

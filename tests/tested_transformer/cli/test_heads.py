@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from tested_transformer.book import MODELS
 from tested_transformer.checkpoints import (
     load_checkpoint,
     load_shipped,
@@ -34,8 +35,6 @@ from tested_transformer.interpret import (
 )
 
 Command = Callable[..., Any]
-
-MODELS = Path(__file__).parents[3] / "docs" / "assets" / "models"
 
 
 def near(scores: torch.Tensor) -> Any:

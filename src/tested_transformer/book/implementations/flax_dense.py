@@ -77,7 +77,6 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
 # --8<-- [end:convert]
 
 
-# --8<-- [start:prepare]
 def prepare(question: Question) -> Step:
     """Ask for self-attention, the only one there is here.
 
@@ -93,9 +92,6 @@ def prepare(question: Question) -> Step:
         return module.apply({"params": parameters}, x)
 
     return by_vjp(call, convert(question.weights, num_heads), question)
-
-
-# --8<-- [end:prepare]
 
 
 # --8<-- [start:vjp]

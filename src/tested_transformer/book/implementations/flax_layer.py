@@ -17,7 +17,6 @@ from tested_transformer.book.implementations.question import Parameters, Questio
 __all__ = ["convert", "prepare"]
 
 
-# --8<-- [start:convert]
 def convert(weights: Parameters, num_heads: int) -> Parameters:
     """Turn the matrices, and give heads an axis of their own."""
     converted: Parameters = {}
@@ -28,9 +27,6 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
     converted["out.kernel"] = weights["o_proj.weight"].T.unflatten(0, (num_heads, -1))
     converted["out.bias"] = weights["o_proj.bias"]
     return converted
-
-
-# --8<-- [end:convert]
 
 
 # --8<-- [start:prepare]

@@ -45,16 +45,11 @@ def functional_attention(
 # --8<-- [end:attention]
 
 
-# --8<-- [start:convert]
 def convert(weights: Parameters, num_heads: int) -> Parameters:
     """Change nothing."""
     return dict(weights)
 
 
-# --8<-- [end:convert]
-
-
-# --8<-- [start:prepare]
 def prepare(question: Question) -> Step:
     """Hand everything over as it is."""
     num_heads = question.layer.num_heads
@@ -64,6 +59,3 @@ def prepare(question: Question) -> Step:
         return functional_attention(parameters, num_heads, x, context, question.mask)
 
     return by_autograd(call, convert(question.weights, num_heads), question)
-
-
-# --8<-- [end:prepare]

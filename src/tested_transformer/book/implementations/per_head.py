@@ -98,7 +98,6 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
 # --8<-- [end:convert]
 
 
-# --8<-- [start:prepare]
 def prepare(question: Question) -> Step:
     """Read the sequences one after the other; parameters add up their gradients."""
     parameters = convert(question.weights, question.layer.num_heads)
@@ -124,6 +123,3 @@ def prepare(question: Question) -> Step:
         return output, d
 
     return step
-
-
-# --8<-- [end:prepare]

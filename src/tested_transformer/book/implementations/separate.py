@@ -74,7 +74,6 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
 # --8<-- [end:convert]
 
 
-# --8<-- [start:prepare]
 def prepare(question: Question) -> Step:
     """Give the sequences as query, key and value."""
     module = SeparateAttention(question.x.shape[-1], question.layer.num_heads)
@@ -86,6 +85,3 @@ def prepare(question: Question) -> Step:
 
     parameters = convert(question.weights, question.layer.num_heads)
     return by_autograd(call, parameters, question)
-
-
-# --8<-- [end:prepare]

@@ -78,7 +78,6 @@ def _mix(layer: "ExchangeableAttention", heads: _Features) -> _Features:
 # --8<-- [end:right]
 
 
-# --8<-- [start:steps]
 @dataclass(frozen=True, kw_only=True)
 class Steps:
     """The steps of attention, in their order; each is a function.
@@ -110,10 +109,6 @@ class Steps:
     mix: Callable[..., Tensor] = _mix
 
 
-# --8<-- [end:steps]
-
-
-# --8<-- [start:layer]
 class ExchangeableAttention(nn.Module):
     """Multi-head self-attention of which each step can be exchanged.
 
@@ -186,10 +181,6 @@ class ExchangeableAttention(nn.Module):
         return self.q_proj.weight.device
 
 
-# --8<-- [end:layer]
-
-
-# --8<-- [start:with_steps]
 def with_steps(model: GPT, steps: Steps) -> GPT:
     """Copy a model, and let its attention take other steps.
 
@@ -221,6 +212,3 @@ def with_steps(model: GPT, steps: Steps) -> GPT:
         layer.to(before.q_proj.weight).load_state_dict(before.state_dict())
         block.register_module("attention", layer.train(before.training))
     return model
-
-
-# --8<-- [end:with_steps]

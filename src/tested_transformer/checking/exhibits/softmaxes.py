@@ -266,12 +266,8 @@ class _MaskedForwardOnly(torch.autograd.Function):
     issue("triton-lang/triton", 4541, "2024, open"),
     issue("triton-lang/triton", 7216, "2025, open"),
 )
-# --8<-- [start:backward_without_mask]
 def backward_without_mask(scores: Tensor, mask: Tensor | None) -> Tensor:
     """The output is right; the backward pass, written by hand, forgets the mask."""
     if mask is None:
         return scores.softmax(dim=-1)
     return _MaskedForwardOnly.apply(scores, mask)
-
-
-# --8<-- [end:backward_without_mask]

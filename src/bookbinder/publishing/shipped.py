@@ -1,0 +1,28 @@
+"""What the live part of a page asks for: files that ship with the library.
+
+MkDocs adds them to all that it builds, a preview too, by the hook that ``mkdocs.yml``
+names; ``publish`` adds them to what another engine built.
+"""
+
+import shutil
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+
+from tested_transformer.book import JAVASCRIPT, MODELS
+
+__all__ = ["SCRIPTS", "add_shipped_files", "on_post_build"]
+
+# Where the site has the scripts, which look for the models beside them.
+SCRIPTS = "assets/js/gpt"
+
+
+def add_shipped_files(site: Path) -> None:
+    """Copy the scripts and the models into a built site."""
+    shutil.copytree(JAVASCRIPT, site / SCRIPTS, dirs_exist_ok=True)
+    shutil.copytree(MODELS, site / "assets/models", dirs_exist_ok=True)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Copy them when MkDocs has built."""
+    add_shipped_files(Path(config.site_dir))
