@@ -341,8 +341,7 @@ class EncoderDecoder(nn.Module):
             self.encoder_norm = self._make_last_norm()
             self.decoder_norm = self._make_last_norm()
             self.reset_parameters()
-        if dtype is not None:
-            self.to(dtype)
+        self.to(dtype=dtype)
 
     def _make_stack(
         self, block: type[EncoderBlock | CrossDecoderBlock], num_layers: int
@@ -367,9 +366,8 @@ class EncoderDecoder(nn.Module):
     def _make_last_norm(self) -> nn.Module:
         """Return the norm after a stack, which post-norm has in its last block."""
         config = self.config
-        if not config.norm_first:
-            return nn.Identity()
-        return make_norm(config.norm, config.d_model, bias=config.bias)
+        norm = make_norm(config.norm, config.d_model, bias=config.bias)
+        return norm if config.norm_first else nn.Identity()
 
     # --8<-- [end:init]
 

@@ -378,8 +378,7 @@ class GPT(nn.Module):
             if not config.tie_head:
                 self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
             self.reset_parameters()
-        if dtype is not None:
-            self.to(dtype)
+        self.to(dtype=dtype)
 
     def _make_block(self, layer: int) -> DecoderBlock:
         """Return a new block of the settings, fit for this layer."""
