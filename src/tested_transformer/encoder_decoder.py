@@ -496,8 +496,9 @@ class EncoderDecoder(nn.Module):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
         nn.init.normal_(embedding, std=config.d_model**-0.5)
-        table = sinusoidal_positions(config.max_seq_len, config.d_model).to(embedding)
-        self.register_buffer("position_table", table, persistent=False)
+        with torch.device("cpu"):  # in double precision, which not all devices have
+            table = sinusoidal_positions(config.max_seq_len, config.d_model)
+        self.register_buffer("position_table", table.to(embedding), persistent=False)
 
     # --8<-- [end:embed]
 

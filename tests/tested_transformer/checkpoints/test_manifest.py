@@ -117,7 +117,9 @@ def test_what_is_no_manifest_of_ours_is_refused(text: bytes, message: str) -> No
 @pytest.mark.usefixtures("as_a_caller")
 def test_a_setting_of_another_type_is_refused() -> None:
     text = text_with(config={**asdict(CONFIG), "d_model": "wide"})
-    with pytest.raises(CheckpointError, match=f"^{PATH}: config: d_model='wide' must be an int$"):
+    with pytest.raises(
+        CheckpointError, match=f"^{PATH}: config: d_model='wide' must be an int$"
+    ):
         Manifest.from_text(text, PATH)
 
 
