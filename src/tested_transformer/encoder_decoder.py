@@ -341,8 +341,7 @@ class EncoderDecoder(nn.Module):
             self.encoder_norm = self._make_last_norm()
             self.decoder_norm = self._make_last_norm()
             self.reset_parameters()
-        if dtype is not None:
-            self.to(dtype)
+        self.to(dtype=dtype)
 
     def _make_stack(
         self, block: type[EncoderBlock | CrossDecoderBlock], num_layers: int
@@ -367,9 +366,8 @@ class EncoderDecoder(nn.Module):
     def _make_last_norm(self) -> nn.Module:
         """Return the norm after a stack, which post-norm has in its last block."""
         config = self.config
-        if not config.norm_first:
-            return nn.Identity()
-        return make_norm(config.norm, config.d_model, bias=config.bias)
+        norm = make_norm(config.norm, config.d_model, bias=config.bias)
+        return norm if config.norm_first else nn.Identity()
 
     # --8<-- [end:init]
 
@@ -498,8 +496,9 @@ class EncoderDecoder(nn.Module):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
         nn.init.normal_(embedding, std=config.d_model**-0.5)
-        table = sinusoidal_positions(config.max_seq_len, config.d_model).to(embedding)
-        self.register_buffer("position_table", table, persistent=False)
+        with torch.device("cpu"):  # in double precision, which not all devices have
+            table = sinusoidal_positions(config.max_seq_len, config.d_model)
+        self.register_buffer("position_table", table.to(embedding), persistent=False)
 
     # --8<-- [end:embed]
 

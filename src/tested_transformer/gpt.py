@@ -379,8 +379,7 @@ class GPT(nn.Module):
             if not config.tie_head:
                 self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
             self.reset_parameters()
-        if dtype is not None:
-            self.to(dtype)
+        self.to(dtype=dtype)
 
     def _make_block(self, layer: int) -> DecoderBlock:
         """Return a new block of the settings, fit for this layer."""
@@ -404,21 +403,22 @@ class GPT(nn.Module):
         )
 
     def reset_buffers(self) -> None:
-        """Compute the tables of positions, on the device of the weights."""
+        """Compute the tables of positions anew, and put them where the weights are."""
         config, tables = self.config, dict[str, Tensor]()
-        if config.positions == "sinusoidal":
-            table = sinusoidal_positions(config.max_seq_len, config.d_model)
-            tables = {"position_table": table}
-        elif config.positions == "rotary":
-            places = torch.arange(config.max_seq_len)
-            table = rotary_table(places, config.head_dim, base=config.rotary_base)
-            tables = {"position_table": table}
-        elif config.positions == "alibi":
-            # The steepest head takes off 1 for each step, the flattest 8 over the
-            # whole context.
-            flattest = 8 / config.max_seq_len
-            slopes = alibi_slopes(config.num_heads, steepest=1.0, flattest=flattest)
-            tables = {"slopes": slopes}
+        with torch.device("cpu"):  # in double precision, which not all devices have
+            if config.positions == "sinusoidal":
+                table = sinusoidal_positions(config.max_seq_len, config.d_model)
+                tables = {"position_table": table}
+            elif config.positions == "rotary":
+                places = torch.arange(config.max_seq_len)
+                table = rotary_table(places, config.head_dim, base=config.rotary_base)
+                tables = {"position_table": table}
+            elif config.positions == "alibi":
+                # The steepest head takes off 1 for each step, the flattest 8 over the
+                # whole context.
+                flattest = 8 / config.max_seq_len
+                slopes = alibi_slopes(config.num_heads, steepest=1.0, flattest=flattest)
+                tables = {"slopes": slopes}
         for name, table in tables.items():
             self.register_buffer(name, table.to(self.head_weight), persistent=False)
 

@@ -29,6 +29,7 @@ VARIANTS = [
     {"positions": "rotary", "qk_norm": True, "smear": True},
     {"num_kv_heads": 2, "positions": "alibi"},
     {"fused": False},
+    {"windows": (3, None, 2), "positions": "rotary", "rotary_base": 100.0},
 ]
 
 

@@ -83,12 +83,12 @@ function gelu(x) {
 
 // --8<-- [start:model]
 // What the model may be made of: anything else would run, and give other numbers.
-const WANTED = { positions: "learned", norm: "layer", activation: "gelu", bias: true, tie_head: true, num_experts: 0, qk_norm: false, smear: false, kept_heads: null };
+const WANTED = { positions: "learned", norm: "layer", activation: "gelu", bias: true, tie_head: true, num_experts: 0, qk_norm: false, smear: false, windows: null, kept_heads: null };
 
 export class GPT {
   constructor(config, tensors) {
     for (const [name, value] of Object.entries(WANTED)) {
-      if (config[name] !== value) throw new Error(`${name}=${config[name]} is not read here, only ${value}`);
+      if ((config[name] ?? null) !== value) throw new Error(`${name}=${config[name]} is not read here, only ${value}`);
     }
     const { d_model, num_heads, num_layers, max_seq_len, vocab_size } = config;
     if ((config.num_kv_heads ?? num_heads) !== num_heads) throw new Error(`num_kv_heads=${config.num_kv_heads} is not num_heads=${num_heads}`);

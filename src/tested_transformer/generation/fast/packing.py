@@ -24,6 +24,7 @@ _KNOWN = {
     *("vocab_size", "max_seq_len", "d_model", "num_heads", "num_layers"),
     *("num_kv_heads", "d_ff", "positions", "activation", "norm", "bias", "tie_head"),
     *("dropout", "experts_per_token", "qk_norm", "smear", "zero_init", "fused"),
+    "rotary_base",
 }
 _POSITIONS = ("learned", "sinusoidal", "rotary", "alibi", "none")
 

@@ -21,7 +21,7 @@ SMALL = GPTConfig(
 VARIANTS = {
     "plain": {},
     "sinusoids, no bias": {"positions": "sinusoidal", "bias": False},
-    "rotary": {"positions": "rotary"},
+    "rotary": {"positions": "rotary", "rotary_base": 100.0},
     "rotary, normed, shared": {
         "positions": "rotary",
         "qk_norm": True,
@@ -104,7 +104,7 @@ def check_against_whole_passes(reader, model: GPT, lengths: tuple[int, ...]) -> 
 def test_every_setting_has_been_away_from_its_default():
     tried = {name for variant in VARIANTS.values() for name in variant}
     free = {"vocab_size", "max_seq_len", "d_model", "num_heads", "num_layers"}
-    refused = {"num_experts", "experts_per_token", "kept_heads"}
+    refused = {"num_experts", "experts_per_token", "kept_heads", "windows"}
     assert {field.name for field in fields(GPTConfig)} - free - refused == tried
     assert {variant.get("positions") for variant in VARIANTS.values()} - {None} == (
         set(POSITIONS) - {GPTConfig(vocab_size=V).positions}
@@ -204,6 +204,7 @@ def test_what_it_does_not_know_it_refuses():
             Decoder(model)
 
     refuses(make(num_experts=3), "no way to decode with num_experts=3")
+    refuses(make(windows=5), "no way to decode with windows=5")
     refuses(Unknown(SMALL), "Unknown is not GPT itself")
     extended = GPT(SMALL)
     extended.blocks[1].extra = torch.nn.Linear(2, 3, bias=False)
