@@ -4,6 +4,9 @@
 step. It is the reference that every faster path of this library is tested against.
 """
 
+import math
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -16,6 +19,7 @@ __all__ = [
     "attention_weights",
     "attention_with_weights",
     "fused_attention",
+    "repeat_heads",
 ]
 
 
@@ -65,7 +69,7 @@ def attention_weights(
     """
     if mask is None:
         return scores.softmax(dim=-1)
-    _check_mask(mask, scores.shape)
+    _validate_mask(mask, scores.shape, scores.device)
     scores = scores.masked_fill(~mask, float("-inf"))
     # Softmax over nothing but -inf is NaN, and so is its gradient. Such a row goes
     # through softmax as zeros, and is set to zero after it.
@@ -78,9 +82,9 @@ def attention_weights(
 
 # --8<-- [start:attention]
 def attention_with_weights(
-    q: Float[Tensor, "*batch T d_k"],
-    k: Float[Tensor, "*batch S d_k"],
-    v: Float[Tensor, "*batch S d_v"],
+    q: Float[Tensor, "*queries T d_k"],
+    k: Float[Tensor, "*keys S d_k"],
+    v: Float[Tensor, "*keys S d_v"],
     *,
     mask: Bool[Tensor, "..."] | None = None,
     causal: bool = False,
@@ -88,16 +92,18 @@ def attention_with_weights(
     scale: float | None = None,
     score_bias: Float[Tensor, "..."] | None = None,
     dropout_p: float = 0.0,
-) -> tuple[Float[Tensor, "*batch T d_v"], Float[Tensor, "*batch T S"]]:
+) -> tuple[Float[Tensor, "*queries T d_v"], Float[Tensor, "*queries T S"]]:
     """Average the values, each query weighting them by how well their keys match.
 
     Args:
         q: Queries.
-        k: Keys.
+        k: Keys; with axes ``(B, H_kv, S, d_k)`` also fewer heads than ``q`` has, each
+            shared by ``H / H_kv`` heads of queries in a row.
         v: Values, one for each key.
         mask: ``True`` where a query may attend; ``(T, S)``, or with the axes of
-            ``q`` in front, each of them full or 1. For padding, ``padding_mask``
-            makes one with the right axes.
+            ``q`` in front, each of them full or 1. For padding, ``padding_mask`` or
+            ``token_mask`` make one with the right axes: two axes are always read as
+            ``(T, S)``, and a mask ``(B, S)`` cannot be told from that if B is T.
         causal: Also forbid attending to later positions, as ``causal_mask(T, S)``.
         window: Also forbid all but the last ``window`` keys up to each query, as
             ``sliding_window_mask(T, S, window=window)``, which is causal.
@@ -115,9 +121,10 @@ def attention_with_weights(
 
     Source: Vaswani et al., 2017, "Attention Is All You Need", equation 1.
     """
-    _check_inputs(q, k, v, mask, score_bias, dropout_p, window)
+    _validate_inputs(q, k, v, mask, window, score_bias, dropout_p)
+    k, v = repeat_heads(k, q), repeat_heads(v, q)
     if causal or window is not None:
-        mask = _combine_masks(mask, _causal_or_window_mask(q, k, window))
+        mask = _and_causal(mask, q, k, window)
     scores = attention_scores(q, k, scale=scale, score_bias=score_bias)
     weights = attention_weights(scores, mask)
     return F.dropout(weights, dropout_p) @ v, weights
@@ -126,11 +133,27 @@ def attention_with_weights(
 # --8<-- [end:attention]
 
 
+# --8<-- [start:share]
+def repeat_heads(
+    heads: Float[Tensor, "*keys S d"], q: Float[Tensor, "*queries T d_k"]
+) -> Float[Tensor, "*queries S d"]:
+    """Return keys or values with as many heads as the queries have.
+
+    Each head is repeated in its place, for the heads of queries in a row that share it.
+    """
+    if heads.shape[:-2] == q.shape[:-2]:
+        return heads
+    return heads.repeat_interleave(q.shape[-3] // heads.shape[-3], dim=-3)
+
+
+# --8<-- [end:share]
+
+
 # --8<-- [start:fused]
 def fused_attention(
-    q: Float[Tensor, "*batch T d_k"],
-    k: Float[Tensor, "*batch S d_k"],
-    v: Float[Tensor, "*batch S d_v"],
+    q: Float[Tensor, "*queries T d_k"],
+    k: Float[Tensor, "*keys S d_k"],
+    v: Float[Tensor, "*keys S d_v"],
     *,
     mask: Bool[Tensor, "..."] | None = None,
     causal: bool = False,
@@ -138,8 +161,8 @@ def fused_attention(
     scale: float | None = None,
     score_bias: Float[Tensor, "..."] | None = None,
     dropout_p: float = 0.0,
-) -> Float[Tensor, "*batch T d_v"]:
-    """Give the output of ``attention_with_weights`` without its weights.
+) -> Float[Tensor, "*queries T d_v"]:
+    """Return the output of ``attention_with_weights`` without its weights.
 
     PyTorch's fused kernels do without the (T, S) table of weights, which saves time
     and, where no mask of that shape is needed, memory. Arguments and errors are those
@@ -148,43 +171,33 @@ def fused_attention(
 
     Source: Dao et al., 2022, "FlashAttention", section 3.
     """
-    _check_inputs(q, k, v, mask, score_bias, dropout_p, window)
+    _validate_inputs(q, k, v, mask, window, score_bias, dropout_p)
     if window is not None:
         k, v, mask, score_bias = _keep_keys_in_reach(q, k, v, mask, score_bias, window)
-        causal = True
-        if window >= k.shape[-2]:
-            window = None  # every key up to a query lies within it
+        causal, window = True, _window_within(window, k)
+    if q.shape[-2] == 1:
+        causal = False  # a single query is the last: it may see every key in reach
     # Left to make the causal mask itself, PyTorch can choose its fastest kernels. Its
     # mask is aligned top-left, which is ours on a square only, and is multiplied by
     # the scale, which must not turn -inf around.
-    if q.shape[-2] == 1 and window is None:
-        causal = False  # a single query is the last: it may see every key
-    square = q.shape[-2] == k.shape[-2] and window is None
-    square = square and (scale is None or scale > 0)
+    square = q.shape[-2] == k.shape[-2] and (scale is None or scale > 0)
+    kernels_own = causal and square and mask is score_bias is window is None
     # The causal mask alone leaves every query a key, if there are as many keys.
     full_rows = mask is None and q.shape[-2] <= k.shape[-2]
-    if causal and not (mask is None and score_bias is None and square):
-        mask = _combine_masks(mask, _causal_or_window_mask(q, k, window))
+    if causal and not kernels_own:
+        mask = _and_causal(mask, q, k, window)
+    options = {"dropout_p": dropout_p, "is_causal": kernels_own, "scale": scale}
     if mask is None:
-        return F.scaled_dot_product_attention(
-            q,
-            k,
-            v,
-            attn_mask=score_bias,
-            dropout_p=dropout_p,
-            is_causal=causal,
-            scale=scale,
-        )
+        return _call_kernel(q, k, v, score_bias, **options)
     # What a kernel makes of a row with nothing to attend to is its own affair: such a
     # row attends to everything, and is set to zero afterwards.
     empty = None if full_rows else ~mask.any(dim=-1, keepdim=True)
-    if empty is not None:
-        mask = mask | empty
-    if score_bias is not None:
-        mask = score_bias.masked_fill(~mask, float("-inf"))
-    output = F.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, dropout_p=dropout_p, scale=scale
-    )
+    allowed = mask if empty is None else mask | empty
+    if score_bias is None:
+        output = _call_kernel(q, k, v, allowed, **options)
+    else:
+        added = score_bias.masked_fill(~allowed, float("-inf"))
+        output = _call_kernel(q, k, v, added, **options)
     return output if empty is None else output.masked_fill(empty, 0.0)
 
 
@@ -198,15 +211,17 @@ def __getattr__(name: str) -> object:
     return find(__name__, name)
 
 
-def _causal_or_window_mask(q: Tensor, k: Tensor, window: int | None) -> Tensor:
+def _and_causal(
+    mask: Tensor | None, q: Tensor, k: Tensor, window: int | None
+) -> Tensor:
     num_queries, num_keys = q.shape[-2], k.shape[-2]
     if window is None:
-        return causal_mask(num_queries, num_keys, device=q.device)
-    return sliding_window_mask(num_queries, num_keys, window=window, device=q.device)
-
-
-def _combine_masks(mask: Tensor | None, other: Tensor) -> Tensor:
-    return other if mask is None else other & mask
+        past = causal_mask(num_queries, num_keys, device=q.device)
+    else:
+        past = sliding_window_mask(
+            num_queries, num_keys, window=window, device=q.device
+        )
+    return past if mask is None else past & mask
 
 
 def _keep_keys_in_reach(
@@ -218,78 +233,203 @@ def _keep_keys_in_reach(
     window: int,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """Leave out the keys that lie a window before the first query."""
-    too_far = k.shape[-2] - q.shape[-2] - window + 1
-    if too_far <= 0:
+    if q.shape[-2] == k.shape[-2]:
         return k, v, mask, score_bias
-    k, v = k[..., too_far:, :], v[..., too_far:, :]
+    start = max(k.shape[-2] - q.shape[-2] - window + 1, 0)
+    k, v = k[..., start:, :], v[..., start:, :]
     if mask is not None and mask.shape[-1] != 1:
-        mask = mask[..., too_far:]
+        mask = mask[..., start:]
     if score_bias is not None and score_bias.shape[-1] != 1:
-        score_bias = score_bias[..., too_far:]
+        score_bias = score_bias[..., start:]
     return k, v, mask, score_bias
 
 
-def _check_inputs(
+def _window_within(window: int, k: Tensor) -> int | None:
+    """Return None for a window over all keys, which is the causal mask."""
+    if torch.compiler.is_exporting():
+        return window  # to compare would bind a length that may be left open
+    return None if window >= k.shape[-2] else window
+
+
+def _call_kernel(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **options: Any
+) -> Tensor:
+    """Call PyTorch's kernel, with keys that heads of queries may share."""
+    if q.device.type == "cpu" and mask is not None and mask.is_floating_point():
+        mask = _without_negligible_keys(mask, q, k, options["scale"])
+    if k.shape[:-2] == q.shape[:-2]:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
+    num_kv_heads = k.shape[-3]
+    if q.shape[-2] == 1:
+        # Each key is read once for all queries of its group, side by side as if they
+        # stood in one sequence; a mask with an axis of heads follows them.
+        q = q.unflatten(-3, (num_kv_heads, -1)).squeeze(-2)
+        if mask is not None and mask.ndim > 2 and mask.shape[-3] != 1:
+            mask = mask.unflatten(-3, (num_kv_heads, -1)).squeeze(-2)
+        output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
+        return output.flatten(-3, -2).unsqueeze(-2)
+    # On a GPU the kernel that takes a mask knows nothing of shared keys.
+    if q.device.type == "cpu" or (q.is_cuda and mask is None):
+        options["enable_gqa"] = True
+    else:
+        k, v = repeat_heads(k, q), repeat_heads(v, q)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
+
+
+def _without_negligible_keys(
+    added: Tensor, q: Tensor, k: Tensor, scale: float | None
+) -> Tensor:
+    """Forbid keys that a bias, as ALiBi's, takes so much off that nothing is left.
+
+    A processor is slow at numbers as small as their weights would be. No score is
+    beyond the product of the longest query and the longest key, so a key whose bias
+    lies twice that and -2 log(eps) below the best of its row has less than eps squared
+    of its weight: left out, it changes no output by more than rounding does.
+    """
+    if q.shape[-2] == 1 or added.requires_grad or 0 in (q.numel(), k.numel()):
+        return added
+    with torch.no_grad():
+        factor = q.shape[-1] ** -0.5 if scale is None else abs(scale)
+        beyond = factor * q.norm(dim=-1).amax() * k.norm(dim=-1).amax()
+        eps = min(torch.finfo(q.dtype).eps, torch.finfo(torch.float32).eps)
+        lowest = added.amax(dim=-1, keepdim=True) - 2 * (beyond - math.log(eps))
+        return added.masked_fill(added < lowest, float("-inf"))
+
+
+def _validate_inputs(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     mask: Tensor | None,
+    window: int | None,
     score_bias: Tensor | None,
     dropout_p: float,
-    window: int | None,
 ) -> None:
+    _validate_kinds(q, k, v)
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(
-            f"q and k must be equally wide: q is {_show(q.shape)}, "
-            f"k is {_show(k.shape)}"
+            f"q and k must be equally wide: q is {_show(q)}, k is {_show(k)}"
         )
     if k.shape[-2] != v.shape[-2]:
         raise ValueError(
-            f"k and v must be equally long: k is {_show(k.shape)}, "
-            f"v is {_show(v.shape)}"
+            f"k and v must be equally long: k is {_show(k)}, v is {_show(v)}"
         )
-    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+    if not (k.shape[:-2] == v.shape[:-2] and _may_share(q.shape, k.shape)):
         raise ValueError(
-            "q, k and v must agree in every axis but the last two: "
-            f"q is {_show(q.shape)}, k is {_show(k.shape)}, v is {_show(v.shape)}"
+            "q, k and v must agree in every axis but the last two (keys and values "
+            "may have fewer heads, which divide those of q): "
+            f"q is {_show(q)}, k is {_show(k)}, v is {_show(v)}"
         )
     if not 0.0 <= dropout_p <= 1.0:
         raise ValueError(f"dropout_p={dropout_p} must lie between 0 and 1")
     if window is not None and window < 1:
         raise ValueError(f"window={window} must be positive")
-    scores_shape = torch.Size([*q.shape[:-1], k.shape[-2]])
+    scores = torch.Size([*q.shape[:-1], k.shape[-2]])
     if mask is not None:
-        _check_mask(mask, scores_shape)
+        _validate_mask(mask, scores, q.device)
     if score_bias is not None:
         if not score_bias.is_floating_point():
             raise TypeError(
                 f"score_bias must be of floats; its dtype is {score_bias.dtype}"
             )
-        _check_axes("score_bias", score_bias, scores_shape)
+        _validate_axes("score_bias", score_bias, scores, q.device)
 
 
-def _check_mask(mask: Tensor, scores_shape: torch.Size) -> None:
-    if mask.dtype != torch.bool:
-        raise TypeError(
-            f"mask must be boolean, True = may attend; its dtype is {mask.dtype}"
+def _validate_kinds(q: Tensor, k: Tensor, v: Tensor) -> None:
+    for name, given in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(given, Tensor):
+            raise TypeError(f"{name} must be a tensor; it is a {type(given).__name__}")
+    if not q.device == k.device == v.device:
+        raise ValueError(
+            "q, k and v must be on one device: "
+            f"q is on {q.device}, k on {k.device}, v on {v.device}"
         )
-    _check_axes("mask", mask, scores_shape)
+    # Under autocast the products bring their factors to one type.
+    if not (q.dtype == k.dtype == v.dtype or torch.is_autocast_enabled(q.device.type)):
+        raise TypeError(
+            "q, k and v must have one dtype: "
+            f"q is {_name(q.dtype)}, k is {_name(k.dtype)}, v is {_name(v.dtype)}"
+        )
 
 
-def _check_axes(name: str, mask: Tensor, scores_shape: torch.Size) -> None:
+def _validate_mask(mask: Tensor, scores: torch.Size, device: torch.device) -> None:
+    if not isinstance(mask, Tensor):
+        raise TypeError(
+            "mask must be a boolean tensor (True = may attend); it is a "
+            f"{type(mask).__name__}: write mask=torch.as_tensor(mask)"
+        )
+    if mask.dtype != torch.bool:
+        if mask.is_floating_point():
+            advice = (
+                "a mask that is added to the scores, write mask=from_additive(mask); "
+                "for numbers that shift them, score_bias=mask"
+            )
+        else:
+            advice = (
+                "a tokenizer's ones and zeros, (B, S), write mask=token_mask(mask); "
+                "for ones and zeros of another shape, mask=mask.bool()"
+            )
+        raise TypeError(
+            "mask must be boolean (True = may attend); "
+            f"it is {_name(mask.dtype)}. For {advice}"
+        )
+    _validate_axes("mask", mask, scores, device)
+
+
+def _validate_axes(
+    name: str, mask: Tensor, scores: torch.Size, device: torch.device
+) -> None:
     # Between two axes and all of them it would be ambiguous: is (3, T, S) one mask
     # for each sequence, or one for each head?
-    full = mask.ndim in (2, len(scores_shape))
-    if not full or any(
-        have not in (1, want)
-        for have, want in zip(mask.shape[::-1], scores_shape[::-1], strict=False)
-    ):
+    full = mask.ndim in (2, len(scores))
+    if not full or not _broadcasts(mask.shape, scores):
         wanted = "(T, S) or (B, H, T, S), each axis full or 1"
         raise ValueError(
-            f"{name} is {_show(mask.shape)} but must be {wanted}; "
-            f"the scores are {_show(scores_shape)}"
+            f"{name} is {_show(mask)} but must be {wanted}; "
+            f"the scores are {tuple(scores)}{_advise_on_axes(name, mask, scores)}"
+        )
+    if mask.device != device:
+        raise ValueError(
+            f"{name} is on {mask.device} but must be where q is, on {device}"
         )
 
 
-def _show(shape: torch.Size) -> str:
-    return str(tuple(shape))
+def _advise_on_axes(name: str, mask: Tensor, scores: torch.Size) -> str:
+    if len(scores) != 4:
+        return ""
+    b, h, _, s = scores
+    if name == "mask" and mask.shape == (b, s):
+        return ". For a mask of tokens, (B, S), write mask=token_mask(mask)"
+    if mask.ndim != 3 or not _broadcasts(mask.shape[1:], scores):
+        return ""
+    ways = {
+        h: ("head, (H, T, S)", "[None]"),
+        b: ("sequence, (B, T, S)", "[:, None]"),
+        b * h: ("head of each sequence", f".unflatten(0, ({b}, {h}))"),
+    }
+    if len(mask) not in ways:
+        return ""
+    meant, way = ways[len(mask)]
+    return f". For one for each {meant}, write {name}={name}{way}"
+
+
+def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
+    return len(shape) <= len(to) and all(
+        have in (1, want)
+        for have, want in zip(reversed(shape), reversed(to), strict=False)
+    )
+
+
+def _may_share(queries: torch.Size, keys: torch.Size) -> bool:
+    if queries[:-2] == keys[:-2]:
+        return True
+    shared = len(queries) == len(keys) >= 4 and queries[:-3] == keys[:-3]
+    return shared and keys[-3] > 0 and queries[-3] % keys[-3] == 0
+
+
+def _show(tensor: Tensor) -> str:
+    return str(tuple(tensor.shape))
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

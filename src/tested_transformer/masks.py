@@ -41,13 +41,14 @@ def causal_mask(
         device: Where to make the mask.
 
     Raises:
+        TypeError: If a length is not a whole number.
         ValueError: If a length is negative.
 
     Source: Vaswani et al., 2017, "Attention Is All You Need", section 3.2.3.
     """
     num_keys = num_queries if num_keys is None else num_keys
-    _check_length("num_queries", num_queries)
-    _check_length("num_keys", num_keys)
+    _validate_length("num_queries", num_queries)
+    _validate_length("num_keys", num_keys)
     query_positions = torch.arange(num_keys - num_queries, num_keys, device=device)
     key_positions = torch.arange(num_keys, device=device)
     return key_positions <= query_positions[:, None]
@@ -76,11 +77,13 @@ def sliding_window_mask(
         device: Where to make the mask.
 
     Raises:
+        TypeError: If a length or ``window`` is not a whole number.
         ValueError: If a length is negative, or ``window`` is not positive.
 
     Source: Beltagy et al., 2020, "Longformer", section 3.1, with a window that looks
     back only.
     """
+    _validate_whole("window", window)
     if window < 1:
         raise ValueError(f"window={window} must be positive")
     causal = causal_mask(num_queries, num_keys, device=device)
@@ -106,10 +109,10 @@ def padding_mask(
         ValueError: If it has not one axis, or a length is not between 0 and
             ``num_keys``.
     """
-    _check_lengths(lengths)
+    _validate_lengths(lengths)
     counts = lengths.tolist()
     num_keys = max(counts, default=0) if num_keys is None else num_keys
-    _check_length("num_keys", num_keys)
+    _validate_length("num_keys", num_keys)
     if any(not 0 <= count <= num_keys for count in counts):
         raise ValueError(f"lengths={counts} must lie between 0 and num_keys={num_keys}")
     key_positions = torch.arange(num_keys, device=lengths.device)
@@ -133,7 +136,7 @@ def token_mask(
         TypeError: If ``real`` is of floats.
         ValueError: If it has not two axes, or numbers other than 0 and 1.
     """
-    _check_tokens(real)
+    _validate_tokens(real)
     return real.bool()[:, None, None, :]
 
 
@@ -155,7 +158,8 @@ def to_additive(
     """
     if mask.dtype != torch.bool:
         raise TypeError(
-            f"mask must be boolean, True = may attend; its dtype is {mask.dtype}"
+            "mask must be boolean (True = may attend); "
+            f"it is {str(mask.dtype).removeprefix('torch.')}"
         )
     allowed = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
     return allowed.masked_fill(~mask, float("-inf"))
@@ -188,7 +192,7 @@ def from_additive(added: Float[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
 # --8<-- [end:additive]
 
 
-def _check_tokens(real: Tensor) -> None:
+def _validate_tokens(real: Tensor) -> None:
     if real.is_floating_point():
         raise TypeError(
             f"real must be booleans, or ones and zeros, not floats; it is {real.dtype}"
@@ -201,7 +205,7 @@ def _check_tokens(real: Tensor) -> None:
         raise ValueError("real must hold ones and zeros, or be tokens != pad")
 
 
-def _check_lengths(lengths: Tensor) -> None:
+def _validate_lengths(lengths: Tensor) -> None:
     # A mask of tokens is easily taken for their number: neither floats nor booleans
     # are lengths, nor is a table of ones and zeros.
     kind = getattr(lengths, "dtype", type(lengths).__name__)
@@ -216,6 +220,14 @@ def _check_lengths(lengths: Tensor) -> None:
         )
 
 
-def _check_length(name: str, value: int) -> None:
+def _validate_length(name: str, value: int) -> None:
+    _validate_whole(name, value)
     if value < 0:
         raise ValueError(f"{name}={value} must not be negative")
+
+
+def _validate_whole(name: str, value: int) -> None:
+    # The lengths of a graph that is being exported are no int, but pass as one.
+    if isinstance(value, (bool, float, Tensor)):
+        shown = "a tensor" if isinstance(value, Tensor) else value
+        raise TypeError(f"{name} must be a whole number; it is {shown}")

@@ -4,8 +4,11 @@ One module does self-attention and cross-attention, in the open or fused, with a
 a value for each head or shared among heads, with a cache or without.
 """
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -20,6 +23,74 @@ _Output = Float[Tensor, "B T D"]
 _Weights = Float[Tensor, "B H T S"]
 
 
+# How the settings and options of other libraries' layers are written here.
+_SETTINGS_OF_OTHERS = {
+    "embed_dim": "d_model={}",
+    "dim": "d_model={}",
+    "nhead": "num_heads={}",
+    "n_head": "num_heads={}",
+    "kdim": "d_context={}",
+    "vdim": "d_context={}",
+    "batch_first": "",  # as sequences always are
+}
+_OPTIONS_OF_OTHERS = {
+    "query": "",
+    "key": "context=key",
+    "value": "",
+    "attn_mask": "mask=~attn_mask",
+    "key_padding_mask": "mask=token_mask(~key_padding_mask)",
+    "attention_mask": "mask=token_mask(attention_mask)",
+    "padding_mask": "mask=token_mask(padding_mask)",
+    "is_causal": "causal={}",
+    "need_weights": "return_weights={}",
+    "average_attn_weights": "",
+}
+
+
+def _explain_foreign_settings(init: Callable[..., None]) -> Callable[..., None]:
+    """Answer settings as other layers take them with the line to write."""
+
+    @wraps(init)
+    def explained(self: nn.Module, *values: Any, **settings: Any) -> None:
+        if values or any(name in _SETTINGS_OF_OTHERS for name in settings):
+            names = ("d_model", "num_heads", "dropout", "bias")
+            given = dict(zip(names, values, strict=False)) | settings
+            line = ", ".join(_translate(given, _SETTINGS_OF_OTHERS))
+            raise TypeError(
+                "MultiHeadAttention takes keyword arguments: "
+                f"write MultiHeadAttention({line})"
+            )
+        init(self, **settings)
+
+    return explained
+
+
+def _explain_call(sequences: tuple[Tensor, ...], options: dict[str, Any]) -> str:
+    others = any(other is not sequences[0] for other in sequences[1:])
+    context = ["context=keys"] if others else []
+    line = ", ".join(["x", *context, *_translate(options, _OPTIONS_OF_OTHERS)])
+    masks = (
+        "; in a mask True = may attend, and one of floats goes through from_additive"
+        if "attn_mask" in options
+        else ""
+    )
+    return (
+        "MultiHeadAttention takes one sequence x, and for cross-attention a context: "
+        f"write layer({line}){masks}"
+    )
+
+
+def _translate(given: dict[str, Any], ours: dict[str, str]) -> list[str]:
+    """Write arguments as this library names them, each once."""
+    lines: list[str] = []
+    for name, value in given.items():
+        short = isinstance(value, (bool, int, float, str))
+        line = ours.get(name, f"{name}={{}}").format(value if short else name)
+        if line and line not in lines:
+            lines.append(line)
+    return lines
+
+
 # --8<-- [start:split]
 def split_heads(
     x: Float[Tensor, "B T D"], num_heads: int
@@ -30,8 +101,8 @@ def split_heads(
         ValueError: If ``x`` has not three axes, or ``num_heads`` does not divide its
             width.
     """
-    _check_axes("x", x, "(B, T, D)")
-    _check_heads("the width of x", x.shape[-1], num_heads)
+    _validate_axes("x", x, "(B, T, D)")
+    _validate_heads("the width of x", x.shape[-1], num_heads)
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
 
@@ -41,7 +112,7 @@ def merge_heads(heads: Float[Tensor, "B H T d_k"]) -> Float[Tensor, "B T D"]:
     Raises:
         ValueError: If ``heads`` has not four axes.
     """
-    _check_axes("heads", heads, "(B, H, T, d_k)")
+    _validate_axes("heads", heads, "(B, H, T, d_k)")
     return heads.transpose(1, 2).flatten(start_dim=2)
 
 
@@ -66,8 +137,11 @@ class MultiHeadAttention(nn.Module):
             are first derivatives only.
         qk_norm: Center each query and each key and bring it to the same length, the
             root of ``head_dim``, so that no score is beyond it.
+        device: Where to make the parameters.
+        dtype: The type of the parameters.
 
     Raises:
+        TypeError: If it is called as PyTorch's layer is; the error says what to write.
         ValueError: If ``num_heads`` does not divide ``d_model`` and no ``head_dim`` is
             given, ``num_kv_heads`` does not divide ``num_heads``, a size is not
             positive, or ``dropout`` is not in [0, 1].
@@ -77,6 +151,7 @@ class MultiHeadAttention(nn.Module):
     2023, "Scaling Vision Transformers to 22 Billion Parameters", section 2.
     """
 
+    @_explain_foreign_settings
     # --8<-- [start:init]
     def __init__(
         self,
@@ -90,12 +165,14 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         fused: bool = True,
         qk_norm: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         d_context = d_model if d_context is None else d_context
         head_dim = _width_of_a_head(d_model, num_heads, head_dim)
-        _check_settings(num_heads, num_kv_heads, d_context, dropout)
+        _validate_settings(num_heads, num_kv_heads, d_context, dropout)
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
         self.head_dim = head_dim
@@ -103,12 +180,19 @@ class MultiHeadAttention(nn.Module):
         self.fused = fused
         self.qk_norm = qk_norm
         d_q, d_kv = num_heads * head_dim, num_kv_heads * head_dim
-        self.q_proj = nn.Linear(d_model, d_q, bias=bias)
-        self.k_proj = nn.Linear(d_context, d_kv, bias=bias)
-        self.v_proj = nn.Linear(d_context, d_kv, bias=bias)
-        self.o_proj = nn.Linear(d_q, d_model, bias=bias)
+        made: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
+        self.q_proj = nn.Linear(d_model, d_q, **made)
+        self.k_proj = nn.Linear(d_context, d_kv, **made)
+        self.v_proj = nn.Linear(d_context, d_kv, **made)
+        self.o_proj = nn.Linear(d_q, d_model, **made)
 
     # --8<-- [end:init]
+
+    def __call__(self, *sequences: Tensor, **options: Any) -> Any:
+        """Call ``forward``, or say what to write for a call of PyTorch's layer."""
+        if len(sequences) > 1 or any(name in _OPTIONS_OF_OTHERS for name in options):
+            raise TypeError(_explain_call(sequences, options))
+        return super().__call__(*sequences, **options)
 
     # --8<-- [start:forward]
     def forward(
@@ -131,7 +215,9 @@ class MultiHeadAttention(nn.Module):
             context: The sequence that answers; ``x`` itself by default, which makes
                 it self-attention.
             mask: ``True`` where a query may attend; ``(T, S)``, or ``(B, H, T, S)``
-                with any axis 1, as ``padding_mask`` makes it.
+                with any axis 1, as ``padding_mask`` makes it. For a mask of tokens,
+                ``(B, S)``, write ``token_mask(mask)``: with B = T it would be read
+                as ``(T, S)``.
             causal: Also forbid attending to later positions.
             window: Also forbid all but the last ``window`` positions up to each, as
                 ``sliding_window_mask`` does, which is causal.
@@ -149,9 +235,9 @@ class MultiHeadAttention(nn.Module):
             ValueError: If shapes do not fit, or ``context`` is given together with
                 ``rotary`` or ``cache``, which belong to self-attention.
         """
-        _check_self_attention(context, rotary, cache)
+        _validate_self_attention(context, rotary, cache)
         context = x if context is None else context
-        self._check_sequences(x, context)
+        self._validate_sequences(x, context)
         q = split_heads(self.q_proj(x), self.num_heads)
         k = split_heads(self.k_proj(context), self.num_kv_heads)
         v = split_heads(self.v_proj(context), self.num_kv_heads)
@@ -180,14 +266,14 @@ class MultiHeadAttention(nn.Module):
         rotary: Tensor | None,
         cache: LayerCache | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Norm and turn queries and keys, fetch those of before, share them out."""
+        """Norm and turn queries and keys, and fetch those of before."""
         if self.qk_norm:
             q, k = self._normed(q), self._normed(k)
         if rotary is not None:
             q, k = rotate(q, rotary), rotate(k, rotary)
         if cache is not None:
             k, v = cache.append(k, v)
-        return q, self._share(k), self._share(v)
+        return q, k, v
 
     def _normed(self, heads: Tensor) -> Tensor:
         # Features of a head lie together before heads and positions change places.
@@ -195,17 +281,7 @@ class MultiHeadAttention(nn.Module):
 
     # --8<-- [end:prepare]
 
-    # --8<-- [start:share]
-    def _share(self, heads: Tensor) -> Tensor:
-        """Give each head of queries the keys or values of its group."""
-        if self.num_kv_heads == self.num_heads:
-            return heads
-        # Heads 0, 1, ... of the queries share head 0: each is repeated in its place.
-        return heads.repeat_interleave(self.num_heads // self.num_kv_heads, dim=1)
-
-    # --8<-- [end:share]
-
-    def _check_sequences(self, x: Tensor, context: Tensor) -> None:
+    def _validate_sequences(self, x: Tensor, context: Tensor) -> None:
         for name, sequence, width in (
             ("x", x, self.q_proj.in_features),
             ("context", context, self.k_proj.in_features),
@@ -233,12 +309,12 @@ class MultiHeadAttention(nn.Module):
 # --8<-- [end:module]
 
 
-def _check_axes(name: str, tensor: Tensor, axes: str) -> None:
+def _validate_axes(name: str, tensor: Tensor, axes: str) -> None:
     if tensor.ndim != len(axes.split(",")):
         raise ValueError(f"{name} must be {axes}; it is {tuple(tensor.shape)}")
 
 
-def _check_heads(name: str, width: int, num_heads: int) -> None:
+def _validate_heads(name: str, width: int, num_heads: int) -> None:
     if width < 1 or num_heads < 1:
         raise ValueError(f"{name}={width} and num_heads={num_heads} must be positive")
     if width % num_heads:
@@ -247,7 +323,7 @@ def _check_heads(name: str, width: int, num_heads: int) -> None:
 
 def _width_of_a_head(d_model: int, num_heads: int, head_dim: int | None) -> int:
     if head_dim is None:
-        _check_heads("d_model", d_model, num_heads)
+        _validate_heads("d_model", d_model, num_heads)
         return d_model // num_heads
     if min(d_model, num_heads, head_dim) < 1:
         raise ValueError(
@@ -257,7 +333,7 @@ def _width_of_a_head(d_model: int, num_heads: int, head_dim: int | None) -> int:
     return head_dim
 
 
-def _check_settings(
+def _validate_settings(
     num_heads: int, num_kv_heads: int, d_context: int, dropout: float
 ) -> None:
     if num_kv_heads < 1 or num_heads % num_kv_heads:
@@ -270,7 +346,7 @@ def _check_settings(
         raise ValueError(f"dropout={dropout} must lie between 0 and 1")
 
 
-def _check_self_attention(
+def _validate_self_attention(
     context: Tensor | None, rotary: Tensor | None, cache: LayerCache | None
 ) -> None:
     if context is not None:

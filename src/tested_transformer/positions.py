@@ -67,7 +67,9 @@ def rotary_table(
     Source: Su et al., 2021, "RoFormer", section 3.2.2.
     """
     angles = _angles(positions, head_dim, base, "head_dim")
-    return torch.stack([angles.cos(), angles.sin()]).float()
+    # In memory cosines and sines of a position lie together: a table that is cut to a
+    # length is then in one piece, which torch.export asks of a length it leaves open.
+    return torch.stack([angles.cos(), angles.sin()], dim=-2).float().movedim(-2, 0)
 
 
 def rotate(

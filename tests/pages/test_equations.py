@@ -35,6 +35,7 @@ from tested_transformer.attention import (
     attention_weights,
     attention_with_weights as attention,
     fused_attention,
+    repeat_heads,
 )
 from tested_transformer.book import microgpt
 from tested_transformer.cache import KVCache, LayerCache
@@ -547,7 +548,9 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
     },
     "fewer-keys": {
         r"g(h) = \left\lfloor \frac{h \, H_\text{kv}}{H} \right\rfloor": lambda: (
-            shared._share(torch.arange(2.0)[None, :, None, None]).flatten(),
+            repeat_heads(
+                torch.arange(2.0)[None, :, None, None], torch.ones(1, 4, 1, 1)
+            ).flatten(),
             table(lambda h: h * 2 // 4, 4)),
         r"\text{head}_h = \operatorname{softmax}\!\left("
         r"\frac{Q_h K_{g(h)}^\top}{\sqrt{d_k}}\right) V_{g(h)}": lambda: (

@@ -1,7 +1,9 @@
 """The open attention is held against arithmetic, and every other path against it."""
 
 import math
+import re
 
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -15,7 +17,14 @@ from tested_transformer.attention import (
     attention_with_weights,
     fused_attention,
 )
-from tested_transformer.masks import causal_mask, padding_mask, sliding_window_mask
+from tested_transformer.masks import (
+    causal_mask,
+    from_additive,
+    padding_mask,
+    sliding_window_mask,
+    token_mask,
+)
+from tested_transformer.positions import alibi_bias
 
 # Pairwise different, so that no two axes can be taken for each other.
 B, H, T, S, D_K, D_V = 2, 3, 5, 7, 11, 13
@@ -316,44 +325,115 @@ def test_dropout_keeps_the_expected_output(attend, masked: bool):
         (
             {"v": torch.ones(2, 1, 7, 11)},
             ValueError,
-            r"q, k and v must agree in every axis but the last two: "
+            r"q, k and v must agree in every axis but the last two \(keys and values "
+            r"may have fewer heads, which divide those of q\): "
             r"q is \(2, 3, 5, 11\), k is \(2, 3, 7, 11\), v is \(2, 1, 7, 11\)",
         ),
         (
             {"q": torch.ones(2, 1, 5, 11)},
             ValueError,
-            r"q, k and v must agree in every axis but the last two: "
+            r"q, k and v must agree in every axis but the last two \(keys and values "
+            r"may have fewer heads, which divide those of q\): "
             r"q is \(2, 1, 5, 11\), k is \(2, 3, 7, 11\), v is \(2, 3, 7, 11\)",
+        ),
+        ({"v": torch.ones(2, 3, 5, 7)[0]}, ValueError, "k and v must be equally .*"),
+        (
+            {"k": torch.ones(2, 2, 7, 11), "v": torch.ones(2, 2, 7, 11)},
+            ValueError,
+            r"q, k and v must agree in .* k is \(2, 2, 7, 11\), v is \(2, 2, 7, 11\)",
+        ),
+        (
+            {"k": torch.ones(1, 3, 7, 11), "v": torch.ones(1, 3, 7, 11)},
+            ValueError,
+            r"q, k and v must agree in .* k is \(1, 3, 7, 11\), v is \(1, 3, 7, 11\)",
+        ),
+        (
+            {"k": torch.ones(2, 0, 7, 11), "v": torch.ones(2, 0, 7, 11)},
+            ValueError,
+            r"q, k and v must agree in .* k is \(2, 0, 7, 11\), v is \(2, 0, 7, 11\)",
+        ),
+        ({"q": [1.0]}, TypeError, "q must be a tensor; it is a list"),
+        ({"v": numpy.ones(3)}, TypeError, "v must be a tensor; it is a ndarray"),
+        (
+            {"k": torch.ones(2, 3, 7, 11).half()},
+            TypeError,
+            "q, k and v must have one dtype: q is float32, k is float16, v is float32",
+        ),
+        (
+            {"v": torch.ones(2, 3, 7, 11).double()},
+            TypeError,
+            "q, k and v must have one dtype: q is float32, k is float32, v is float64",
+        ),
+        (
+            {"v": torch.ones(2, 3, 7, 11, device="meta")},
+            ValueError,
+            "q, k and v must be on one device: q is on cpu, k on cpu, v on meta",
         ),
         (
             {"mask": torch.ones(5, 7)},
             TypeError,
-            r"mask must be boolean, True = may attend; its dtype is torch.float32",
+            r"mask must be boolean \(True = may attend\); it is float32. For a mask "
+            r"that is added to the scores, write mask=from_additive\(mask\); for "
+            r"numbers that shift them, score_bias=mask",
         ),
         (
-            {"mask": torch.ones(7, 5, dtype=torch.bool)},
-            ValueError,
-            r"mask is \(7, 5\) but must be \(T, S\) or \(B, H, T, S\), "
-            r"each axis full or 1; the scores are \(2, 3, 5, 7\)",
+            {"mask": torch.ones(2, 7, dtype=torch.int)},
+            TypeError,
+            r"mask must be boolean \(True = may attend\); it is int32. For a "
+            r"tokenizer's ones and zeros, \(B, S\), write mask=token_mask\(mask\); for "
+            r"ones and zeros of another shape, mask=mask.bool\(\)",
         ),
         (
-            {"mask": torch.ones(3, 5, 7, dtype=torch.bool)},
-            ValueError,
-            r"mask is \(3, 5, 7\) but must be \(T, S\) or \(B, H, T, S\), "
-            r"each axis full or 1; the scores are \(2, 3, 5, 7\)",
+            {"mask": [[True] * 7] * 5},
+            TypeError,
+            r"mask must be a boolean tensor \(True = may attend\); it is a list: "
+            r"write mask=torch.as_tensor\(mask\)",
         ),
         (
-            {"mask": torch.ones(7, dtype=torch.bool)},
+            {"mask": torch.ones(5, 7, dtype=torch.bool, device="meta")},
             ValueError,
-            r"mask is \(7,\) but must be \(T, S\) or \(B, H, T, S\), "
-            r"each axis full or 1; the scores are \(2, 3, 5, 7\)",
+            "mask is on meta but must be where q is, on cpu",
         ),
         (
-            {"mask": torch.ones(1, 2, 3, 5, 7, dtype=torch.bool)},
+            {"score_bias": torch.ones(5, 7, device="meta")},
             ValueError,
-            r"mask is \(1, 2, 3, 5, 7\) but must be \(T, S\) or \(B, H, T, S\), "
-            r"each axis full or 1; the scores are \(2, 3, 5, 7\)",
+            "score_bias is on meta but must be where q is, on cpu",
         ),
+        *(
+            (
+                {"mask": torch.ones(shape, dtype=torch.bool)},
+                ValueError,
+                re.escape(
+                    f"mask is {shape} but must be (T, S) or (B, H, T, S), each axis "
+                    f"full or 1; the scores are (2, 3, 5, 7){advice}"
+                ),
+            )
+            for shape, advice in {
+                (7, 5): "",
+                (7,): "",
+                (1, 2, 3, 5, 7): "",
+                (4, 5, 7): "",
+                (2, 5, 6): "",
+                # Hugging Face's attention_mask, Keras' padding_mask.
+                (2, 7): ". For a mask of tokens, (B, S), write mask=token_mask(mask)",
+                # Torchtune's.
+                (2, 5, 7): ". For one for each sequence, (B, T, S), "
+                "write mask=mask[:, None]",
+                (2, 1, 7): ". For one for each sequence, (B, T, S), "
+                "write mask=mask[:, None]",
+                (3, 5, 7): ". For one for each head, (H, T, S), write mask=mask[None]",
+                # PyTorch's attn_mask.
+                (6, 5, 7): ". For one for each head of each sequence, "
+                "write mask=mask.unflatten(0, (2, 3))",
+            }.items()
+        ),
+        (
+            {"score_bias": torch.ones(2, 5, 7)},
+            ValueError,
+            r"score_bias is \(2, 5, 7\) but must be .*"
+            r"write score_bias=score_bias\[:, None\]",
+        ),
+        ({"score_bias": torch.ones(2, 7)}, ValueError, r"score_bias is .* 5, 7\)"),
         ({"dropout_p": 1.5}, ValueError, "dropout_p=1.5 must lie between 0 and 1"),
         ({"dropout_p": -0.1}, ValueError, "dropout_p=-0.1 must lie between 0 and 1"),
     ],
@@ -546,3 +626,152 @@ def test_a_window_reads_only_the_keys_in_reach(monkeypatch: pytest.MonkeyPatch):
 def test_a_window_must_be_positive(attend, window: int):
     with pytest.raises(ValueError, match=f"^window={window} must be positive$"):
         attend(*sequences(), window=window)
+
+
+def test_advice_on_masks_is_right():
+    # What an error tells to write works, and means what was meant.
+    q, k, v = (x.detach() for x in sequences())
+    real = torch.tensor([[1, 1, 0, 1, 1, 0, 0], [0, 1, 1, 1, 1, 1, 1]])
+    expected = attention_with_weights(q, k, v, mask=real.bool()[:, None, None])[0]
+    assert_same([fused_attention(q, k, v, mask=token_mask(real))], [expected])
+    added = torch.zeros(B, 1, 1, S).masked_fill(real[:, None, None] == 0, -torch.inf)
+    assert_same([fused_attention(q, k, v, mask=from_additive(added))], [expected])
+    both = torch.rand(B, H, T, S) < 0.5
+    expected = attention_with_weights(q, k, v, mask=both)[0]
+    flat = both.flatten(0, 1).unflatten(0, (B, H))
+    assert_same([fused_attention(q, k, v, mask=flat)], [expected])
+
+
+@pytest.mark.parametrize("attend", [attention_with_weights, fused_attention])
+def test_under_autocast_types_may_differ(attend):
+    q, k, v = (x.detach() for x in sequences())
+    with torch.autocast("cpu", torch.bfloat16):
+        output = attend(q, k, v.bfloat16())
+    output = output[0] if isinstance(output, tuple) else output
+    expected = attention_with_weights(q, k, v)[0]
+    assert_same([output.float()], [expected], torch.bfloat16)
+
+
+@pytest.mark.parametrize("attend", [attention_with_weights, fused_attention])
+def test_all_may_be_dropped(attend):
+    q, k, v = sequences()
+    output = attend(q, k, v, dropout_p=1.0)
+    output = output[0] if isinstance(output, tuple) else output
+    assert output.eq(0).all()
+
+
+def grouped(num_kv_heads: int, t: int, s: int, heads: int = 6) -> list[Tensor]:
+    """Make queries of six heads, and keys and values of fewer."""
+    return [
+        torch.randn(B, h, length, D_K, requires_grad=True)
+        for h, length in ((heads, t), (num_kv_heads, s), (num_kv_heads, s))
+    ]
+
+
+GROUPED_MASKS = {
+    "none": lambda t, s: None,
+    "padding": lambda t, s: padding_mask(torch.tensor([s, max(s - 2, 0)])),
+    "a row": lambda t, s: torch.arange(s)[None] % 2 == 0,
+    "pairs": lambda t, s: some_keys(t, s)[:1, :1],
+    "heads": lambda t, s: torch.rand(1, 6, t, s) < 0.6,
+    "all": lambda t, s: torch.rand(B, 6, 1, s) < 0.6,
+}
+
+
+@pytest.mark.parametrize(("t", "s"), [(1, S), (T, S), (S, S), (S, T)])
+@pytest.mark.parametrize("num_kv_heads", [1, 2, 3])
+@pytest.mark.parametrize("mask_name", GROUPED_MASKS)
+@pytest.mark.parametrize("biased", [False, True])
+def test_heads_that_share_keys_see_copies_of_them(
+    biased: bool, mask_name: str, num_kv_heads: int, t: int, s: int
+):
+    inputs = grouped(num_kv_heads, t, s)
+    options = {
+        "mask": GROUPED_MASKS[mask_name](t, s),
+        "causal": num_kv_heads != 1,
+        "score_bias": torch.randn(1, 6, 1, s) if biased else None,
+    }
+    q, k, v = inputs
+    copies = [
+        torch.stack([x[:, h * num_kv_heads // 6] for h in range(6)], 1) for x in (k, v)
+    ]
+    expected, expected_weights = attention_with_weights(q, *copies, **options)
+    expected = output_and_gradients(expected, inputs)
+    opened, weights = attention_with_weights(*inputs, **options)
+    assert_same([weights], [expected_weights])
+    assert_same(output_and_gradients(opened, inputs), expected)
+    fused = fused_attention(*inputs, **options)
+    assert_same(output_and_gradients(fused, inputs), expected)
+
+
+def test_one_query_reads_shared_keys_once(monkeypatch: pytest.MonkeyPatch):
+    read: list[tuple] = []
+    kernel = F.scaled_dot_product_attention
+
+    def spy(q: Tensor, k: Tensor, v: Tensor, **given) -> Tensor:
+        read.append((q.shape, k.data_ptr(), v.data_ptr()))
+        return kernel(q, k, v, **given)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    q, k, v = grouped(2, 1, S)
+    fused_attention(q, k, v, mask=torch.ones(1, 6, 1, S).bool(), causal=True)
+    assert read == [((B, 2, 3, D_K), k.data_ptr(), v.data_ptr())]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "negligible"),
+    [
+        (torch.float32, 1.0, True),
+        (torch.float32, 3.0, True),
+        (torch.float64, 1.0, True),
+        (torch.float64, 60.0, False),  # the scores outdo any bias
+    ],
+    ids=str,
+)
+def test_keys_that_weigh_nothing_are_left_out_and_others_never(
+    dtype: torch.dtype, size: float, negligible: bool, monkeypatch: pytest.MonkeyPatch
+):
+    handed: list[Tensor] = []
+    kernel = F.scaled_dot_product_attention
+
+    def spy(*inputs: Tensor, attn_mask: Tensor, **given) -> Tensor:
+        handed.append(attn_mask)
+        return kernel(*inputs, attn_mask=attn_mask, **given)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    t = 150
+    inputs = [
+        (factor * x).detach().requires_grad_()
+        for factor, x in zip(
+            (size, 1.0, 1.0), sequences(t=t, s=t, dtype=dtype), strict=True
+        )
+    ]
+    slopes = torch.tensor([1.0, 0.01, 4.0], dtype=dtype)
+    options = {"causal": True, "score_bias": alibi_bias(slopes, t)}
+    output = fused_attention(*inputs, **options)
+    opened, weights = attention_with_weights(*inputs, **options)
+    assert_same(
+        output_and_gradients(output, inputs),
+        output_and_gradients(opened, inputs),
+        dtype,
+    )
+    left_out = handed[0].isneginf() & causal_mask(t)
+    assert weights[left_out.expand_as(weights)].le(torch.finfo(dtype).eps ** 2).all()
+    assert left_out[0].any(-1).any(-1).tolist() == [negligible, False, negligible]
+
+
+def test_a_far_key_that_is_alone_keeps_its_weight():
+    q, k, v = (x.detach() for x in sequences(t=T, s=T))
+    bias = alibi_bias(torch.full((H,), 1000.0), T)
+    mask = torch.arange(T)[None] == 0
+    output = fused_attention(q, k, v, mask=mask, score_bias=bias)
+    assert_same([output], [v[:, :, :1].expand_as(output)])
+
+
+@pytest.mark.parametrize(("t", "s"), [(0, 3), (3, 0)])
+def test_nothing_asked_and_nothing_known_are_no_error(t: int, s: int):
+    q, k, v = (x.detach() for x in sequences(t=t, s=s))
+    bias = torch.randn(H, 1, 1)[None]
+    output = fused_attention(q, k, v, causal=True, score_bias=bias)
+    opened, _ = attention_with_weights(q, k, v, causal=True, score_bias=bias)
+    assert_same([output], [opened])

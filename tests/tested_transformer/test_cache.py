@@ -130,3 +130,15 @@ def test_it_lies_where_it_is_wanted():
     for layer in cache.layers:
         assert layer.keys.device.type == layer.values.device.type == "meta"
         assert layer.keys.dtype == layer.values.dtype == torch.float16
+
+
+def test_at_first_it_is_empty_and_of_the_default_type():
+    cache = KVCache(**SIZES)
+    assert cache.length == 0
+    assert cache.last_tokens is None
+    for layer in cache.layers:
+        assert layer.length == 0
+        assert layer.keys.dtype == layer.values.dtype == torch.float32
+        assert layer.keys.device.type == "cpu"
+        assert layer.keys.eq(0).all()
+        assert layer.values.eq(0).all()

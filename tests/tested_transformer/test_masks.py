@@ -218,6 +218,32 @@ def test_bad_lengths_are_named(make, message: str):
 
 
 @pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: causal_mask(2.5), "num_queries must be a whole number; it is 2.5"),
+        (lambda: causal_mask(2, 3.0), "num_keys must be a whole number; it is 3.0"),
+        (lambda: causal_mask(True), "num_queries must be a whole number; it is True"),
+        (
+            lambda: causal_mask(torch.ones(2, 3)),
+            "num_queries must be a whole number; it is a tensor",
+        ),
+        (
+            lambda: sliding_window_mask(3, window=1.5),
+            "window must be a whole number; it is 1.5",
+        ),
+        (
+            lambda: padding_mask(torch.tensor([2]), 3.5),
+            "num_keys must be a whole number; it is 3.5",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("as_a_caller")
+def test_what_is_no_number_of_positions_is_named(make, message: str):
+    with pytest.raises(TypeError, match=f"^{message}$"):
+        make()
+
+
+@pytest.mark.parametrize(
     ("lengths", "error", "message"),
     [
         (
@@ -287,7 +313,7 @@ def test_what_is_no_mask_is_not_converted():
     with pytest.raises(TypeError) as caught:
         to_additive(torch.tensor([1, 0]))
     assert str(caught.value) == (
-        "mask must be boolean, True = may attend; its dtype is torch.int64"
+        "mask must be boolean (True = may attend); it is int64"
     )
     with pytest.raises(TypeError) as caught:
         from_additive(torch.tensor([True]))

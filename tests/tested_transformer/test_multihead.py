@@ -1,5 +1,7 @@
 """One module, held against PyTorch's, against itself, and against leaks."""
 
+import inspect
+
 import pytest
 import torch
 from hypothesis import given, strategies as st
@@ -270,6 +272,106 @@ def test_bad_settings_are_named(change, message: str):
 
 
 @pytest.mark.parametrize(
+    ("make", "written"),
+    [
+        (lambda: MultiHeadAttention(512, 8), "d_model=512, num_heads=8"),
+        (
+            lambda: MultiHeadAttention(512, 8, 0.1, False),
+            "d_model=512, num_heads=8, dropout=0.1, bias=False",
+        ),
+        (
+            lambda: MultiHeadAttention(embed_dim=512, num_heads=8, batch_first=True),
+            "d_model=512, num_heads=8",
+        ),
+        (
+            lambda: MultiHeadAttention(512, 8, kdim=64, vdim=64, dtype=torch.half),
+            "d_model=512, num_heads=8, d_context=64, dtype=dtype",
+        ),
+        (lambda: MultiHeadAttention(dim=512, n_head=8), "d_model=512, num_heads=8"),
+        (lambda: MultiHeadAttention(d_model=512, nhead=8), "d_model=512, num_heads=8"),
+    ],
+)
+def test_settings_of_other_layers_are_answered_with_ours(make, written: str):
+    with pytest.raises(TypeError) as caught:
+        make()
+    assert str(caught.value) == (
+        "MultiHeadAttention takes keyword arguments: "
+        f"write MultiHeadAttention({written})"
+    )
+
+
+X, Y, PAD = torch.ones(2, 5, 12), torch.ones(2, 7, 12), torch.zeros(2, 5).bool()
+
+
+@pytest.mark.parametrize(
+    ("call", "written"),
+    [
+        (lambda layer: layer(X, X, X), "layer(x)"),
+        (lambda layer: layer(X, Y, Y), "layer(x, context=keys)"),
+        (lambda layer: layer(X, X, Y), "layer(x, context=keys)"),
+        (
+            lambda layer: layer(X, X, X, key_padding_mask=PAD, need_weights=False),
+            "layer(x, mask=token_mask(~key_padding_mask), return_weights=False)",
+        ),
+        (
+            lambda layer: layer(X, attn_mask=PAD, is_causal=True),
+            "layer(x, mask=~attn_mask, causal=True); in a mask True = may attend, and "
+            "one of floats goes through from_additive",
+        ),
+        (
+            lambda layer: layer(X, attention_mask=PAD),
+            "layer(x, mask=token_mask(attention_mask))",
+        ),
+        (
+            lambda layer: layer(X, padding_mask=PAD, causal=True),
+            "layer(x, mask=token_mask(padding_mask), causal=True)",
+        ),
+        (
+            lambda layer: layer(query=X, key=Y, value=Y, average_attn_weights=False),
+            "layer(x, context=key)",
+        ),
+    ],
+)
+def test_calls_of_other_layers_are_answered_with_ours(call, written: str):
+    with pytest.raises(TypeError) as caught:
+        call(MultiHeadAttention(d_model=D, num_heads=H))
+    assert str(caught.value) == (
+        "MultiHeadAttention takes one sequence x, and for cross-attention a context: "
+        f"write {written}"
+    )
+
+
+def test_what_nobody_knows_is_pythons_error():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        MultiHeadAttention(d_model=D, num_heads=H, colour=3)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        MultiHeadAttention(d_model=D, num_heads=H)(X, colour=3)
+
+
+def test_its_signature_is_the_one_that_is_written():
+    names = list(inspect.signature(MultiHeadAttention).parameters)
+    assert names[:2] == ["d_model", "num_heads"]
+    assert "args" not in names
+
+
+def test_parameters_are_made_where_and_as_they_are_wanted():
+    layer = MultiHeadAttention(
+        d_model=D, num_heads=H, device="meta", dtype=torch.float16
+    )
+    for parameter in layer.parameters():
+        assert parameter.device.type == "meta"
+        assert parameter.dtype == torch.float16
+
+
+def test_sizes_of_one_will_do():
+    layer = MultiHeadAttention(d_model=D, num_heads=H, d_context=1, head_dim=1)
+    output = layer(torch.randn(B, T, D), context=torch.randn(B, S, 1))
+    assert output.shape == (B, T, D)
+    one = MultiHeadAttention(d_model=1, num_heads=1, dropout=1.0)
+    assert one(torch.randn(B, T, 1)).eq(one.o_proj.bias).all()
+
+
+@pytest.mark.parametrize(
     ("call", "message"),
     [
         (
@@ -291,7 +393,8 @@ def test_bad_settings_are_named(change, message: str):
                 "context": torch.ones(2, 7, 11),
                 "mask": torch.ones(2, 7, dtype=torch.bool),
             },
-            r"mask is \(2, 7\) but must be .*the scores are \(2, 3, 5, 7\)",
+            r"mask is \(2, 7\) but must be .*the scores are \(2, 3, 5, 7\)"
+            r". For a mask of tokens, \(B, S\), write mask=token_mask\(mask\)",
         ),
     ],
 )
@@ -491,3 +594,42 @@ def test_a_window_is_the_window_mask(fused: bool):
     torch.testing.assert_close(layer(x, causal=True, window=2), expected)
     _, weights = layer(x, window=2, return_weights=True)
     assert torch.equal(weights > 0, sliding_window_mask(T, window=2).expand(B, H, T, T))
+
+
+class Rotary(nn.Module):
+    """A layer with a table of positions, cut to the length of what it reads."""
+
+    def __init__(self, *, num_kv_heads: int, window: int | None) -> None:
+        super().__init__()
+        self.layer = MultiHeadAttention(
+            d_model=D, num_heads=H, num_kv_heads=num_kv_heads
+        )
+        self.window = window
+        table = rotary_table(torch.arange(64), D_K)
+        self.register_buffer("table", table, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rotary = self.table[:, : x.shape[1]]
+        return self.layer(x, causal=True, window=self.window, rotary=rotary)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(("num_kv_heads", "window"), [(3, None), (1, None), (1, 4)])
+@pytest.mark.usefixtures("as_a_caller")
+def test_it_is_exported_with_a_length_left_open(
+    num_kv_heads: int, window: int | None, strict: bool
+):
+    torch.compiler.reset()
+    module = Rotary(num_kv_heads=num_kv_heads, window=window)
+    length = torch.export.Dim("length", min=2, max=64)
+    exported = torch.export.export(
+        module,
+        (torch.randn(B, T, D),),
+        dynamic_shapes={"x": {1: length}},
+        strict=strict,
+    ).module()
+    compiled = torch.compile(module, backend="eager", fullgraph=True, dynamic=True)
+    for t in (2, 3, 11, 64):
+        x = torch.randn(B, t, D)
+        torch.testing.assert_close(exported(x), module(x))
+        torch.testing.assert_close(compiled(x), module(x))
