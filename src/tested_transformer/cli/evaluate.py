@@ -18,7 +18,7 @@ from tested_transformer.cli.options import (
 )
 from tested_transformer.cli.plans import text_of
 from tested_transformer.cli.sources import Source, load_source
-from tested_transformer.data import Corpus, load_corpus, split
+from tested_transformer.data import TokenizedCorpus, load_tokens, split
 from tested_transformer.training import (
     choose_precision,
     evaluate,
@@ -145,13 +145,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if agrees else 1
 
 
-def _tokens(source: Source, name: str | None) -> tuple[Corpus, str, torch.Tensor]:
-    """Give a text that the model has not learned from."""
+def _tokens(
+    source: Source, name: str | None
+) -> tuple[TokenizedCorpus, str, torch.Tensor]:
+    """Return a text that the model has not learned from."""
     if name is not None:
-        corpus = load_corpus(name)
-        return corpus, "all", torch.tensor(source.tokenizer.encode(corpus.text))
+        corpus = load_tokens(name, tokenizer=source.tokenizer)
+        return corpus, "all", corpus.tokens
     if source.checkpoint is None:
         raise ValueError(f"{source.name} has no text of its own: name one")
     corpus = text_of(source.checkpoint)
-    tokens = torch.tensor(source.tokenizer.encode(corpus.text))
-    return corpus, "the held-out part", split(tokens)[1]
+    return corpus, "the held-out part", split(corpus.tokens)[1]

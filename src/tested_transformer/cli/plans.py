@@ -2,13 +2,11 @@
 
 import argparse
 import dataclasses
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from tested_transformer.checkpoints import (
     Checkpoint,
@@ -19,11 +17,10 @@ from tested_transformer.checkpoints import (
 from tested_transformer.cli.options import MODEL, TEXT, TRAINING, given
 from tested_transformer.data import (
     CORPORA,
+    BytePairTokenizer,
     CharTokenizer,
-    Corpus,
-    Tokenizer,
-    bpe_tokenizer,
-    load_corpus,
+    TokenizedCorpus,
+    load_tokens,
     num_windows,
     split,
     tokenizer_from_dict,
@@ -54,9 +51,7 @@ class Plan:
 
     Args:
         folder: Where it is saved.
-        corpus: The text.
-        tokenizer: What its tokens are.
-        tokens: All of them.
+        corpus: The text, as tokens.
         model: On the CPU, with the weights to begin with.
         recipe: How to train.
         settings: What is saved beside the model.
@@ -65,9 +60,7 @@ class Plan:
     """
 
     folder: Path
-    corpus: Corpus
-    tokenizer: Tokenizer
-    tokens: Tensor
+    corpus: TokenizedCorpus
     model: GPT
     recipe: Recipe
     settings: dict[str, Any]
@@ -89,8 +82,16 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
             f"{folder} holds a run already: go on with it by --resume, begin anew "
             "with --overwrite, or name another folder with --out"
         )
-    corpus = load_corpus(name, num_characters=arguments.num_characters)
-    tokenizer = _make_tokenizer(arguments, corpus.text)
+    if arguments.vocab_size is not None and arguments.tokenizer != "bpe":
+        raise ValueError("--vocabulary goes with --tokenizer bpe alone")
+    bytepairs = arguments.tokenizer == "bpe"
+    corpus = load_tokens(
+        name,
+        tokenizer=BytePairTokenizer.kind if bytepairs else CharTokenizer.kind,
+        vocab_size=arguments.vocab_size,
+        num_characters=arguments.num_characters,
+    )
+    tokenizer = corpus.tokenizer
     recipe_name = arguments.recipe or "fast"
     settings = {**MODELS[recipe_name], **given(arguments, MODEL)}
     config = GPTConfig(vocab_size=tokenizer.vocab_size, **settings)
@@ -99,8 +100,6 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
     plan = Plan(
         folder=folder,
         corpus=corpus,
-        tokenizer=tokenizer,
-        tokens=torch.tensor(tokenizer.encode(corpus.text)),
         model=GPT(config),
         recipe=recipe,
         settings={
@@ -133,7 +132,6 @@ def resume_plan(arguments: argparse.Namespace) -> Plan:
     if checkpoint.training is None or "recipe" not in checkpoint.settings:
         raise CheckpointError(f"{folder} holds a model, and no run to go on with")
     _require_what_was_typed(arguments, checkpoint)
-    tokenizer = tokenizer_from_dict(checkpoint.settings["tokenizer"])
     recipe = Recipe.from_dict(checkpoint.settings["recipe"])
     if arguments.evaluate_every is not None:
         recipe = dataclasses.replace(recipe, evaluate_every=arguments.evaluate_every)
@@ -141,8 +139,6 @@ def resume_plan(arguments: argparse.Namespace) -> Plan:
     plan = Plan(
         folder=folder,
         corpus=corpus,
-        tokenizer=tokenizer,
-        tokens=torch.tensor(tokenizer.encode(corpus.text)),
         model=checkpoint.model(),
         recipe=recipe,
         settings=checkpoint.settings,
@@ -153,8 +149,8 @@ def resume_plan(arguments: argparse.Namespace) -> Plan:
     return plan
 
 
-def text_of(checkpoint: Checkpoint, name: str | None = None) -> Corpus:
-    """Load the text that a run was trained on.
+def text_of(checkpoint: Checkpoint, name: str | None = None) -> TokenizedCorpus:
+    """Load the tokens of the text that a run was trained on.
 
     Args:
         checkpoint: The run's.
@@ -167,28 +163,24 @@ def text_of(checkpoint: Checkpoint, name: str | None = None) -> Corpus:
     about = checkpoint.settings.get("text")
     if about is None:
         raise ValueError(f"{checkpoint.folder} does not say what it was trained on")
-    corpus = load_corpus(name or about["name"], num_characters=about["limit"])
-    if _hash(corpus.text) != about["sha256"]:
-        raise ValueError(
-            f"{corpus.name} is not the text that {checkpoint.folder} was trained on, "
-            f"{about['name']} with {about['characters']} characters and sha256 "
-            f"{about['sha256'][:12]}..."
+    try:
+        return load_tokens(
+            name or about["name"],
+            tokenizer=tokenizer_from_dict(checkpoint.settings["tokenizer"]),
+            sha256=about["sha256"],
+            num_characters=about["limit"],
         )
-    return corpus
+    except ValueError as error:
+        raise ValueError(
+            f"{error}; {checkpoint.folder} was trained on {about['name']}, "
+            f"{about['characters']} characters"
+        ) from None
 
 
 def _folder(arguments: argparse.Namespace) -> Path:
     if arguments.out is not None:
         return Path(arguments.out)
     return Path("runs") / Path(arguments.corpus or "grammar").stem
-
-
-def _make_tokenizer(arguments: argparse.Namespace, text: str) -> Tokenizer:
-    if arguments.tokenizer == "bpe":
-        return bpe_tokenizer(text, arguments.vocab_size or 1024)
-    if arguments.vocab_size is not None:
-        raise ValueError("--vocabulary goes with --tokenizer bpe alone")
-    return CharTokenizer.from_text(text)
 
 
 def _make_recipe(name: str, changes: dict[str, Any]) -> Recipe:
@@ -201,18 +193,16 @@ def _make_recipe(name: str, changes: dict[str, Any]) -> Recipe:
     return RECIPES[name](**{**fitting, **changes})
 
 
-def _about_text(name: str, corpus: Corpus, limit: int | None) -> dict[str, Any]:
+def _about_text(
+    name: str, corpus: TokenizedCorpus, limit: int | None
+) -> dict[str, Any]:
     return {
         # A path has to lead there from elsewhere, too.
         "name": name if name in CORPORA else str(Path(name).expanduser().resolve()),
         "limit": limit,
-        "characters": len(corpus.text),
-        "sha256": _hash(corpus.text),
+        "characters": corpus.num_characters,
+        "sha256": corpus.sha256,
     }
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _require_what_was_typed(
@@ -242,11 +232,11 @@ def _require_what_was_typed(
 def _check(plan: Plan) -> None:
     """Refuse what training would refuse, while nothing is written yet."""
     recipe, config = plan.recipe, plan.model.config
-    train_tokens, held_out = split(plan.tokens)
+    train_tokens, held_out = split(plan.corpus.tokens)
     num_windows(len(train_tokens), config.max_seq_len)
     if len(held_out) < 2:
         raise ValueError(
-            f"{len(plan.tokens)} tokens leave {len(held_out)} to hold out; "
+            f"{len(plan.corpus.tokens)} tokens leave {len(held_out)} to hold out; "
             "to predict one takes 2"
         )
     parts = recipe.accumulate * World.from_environment().size

@@ -130,7 +130,7 @@ def _train(
     arguments: argparse.Namespace,
 ) -> int:
     model = plan.model.to(device)
-    train_tokens, held_out = split(plan.tokens)
+    train_tokens, held_out = split(plan.corpus.tokens)
     held_out = held_out[: _number(arguments.eval_tokens, 32768) + 1]
     with ExitStack() as stack:
         save = None
@@ -197,12 +197,12 @@ def _introduce(plan: Plan, device: torch.device, display: Display) -> None:
         f"{begin}: {size:,} parameters, {config.num_layers} layers, "
         f"{config.num_heads} heads, width {config.d_model}, context "
         f"{config.max_seq_len}; on {device} in {precision}\n"
-        f"text: {plan.corpus.origin}, {len(plan.corpus.text):,} characters, "
-        f"{len(plan.tokens):,} tokens of {config.vocab_size} kinds",
+        f"text: {plan.corpus.origin}, {plan.corpus.num_characters:,} characters, "
+        f"{len(plan.corpus.tokens):,} tokens of {config.vocab_size} kinds",
         folder=str(plan.folder),
         text=plan.corpus.name,
-        characters=len(plan.corpus.text),
-        tokens=len(plan.tokens),
+        characters=plan.corpus.num_characters,
+        tokens=len(plan.corpus.tokens),
         vocab_size=config.vocab_size,
         parameters=size,
         device=str(device),
@@ -222,9 +222,14 @@ def _sample(
     count = _number(arguments.sample, 240)
     if count == 0 or type(display) is Display:
         return
-    prompt = default_prompt(plan.tokenizer)
+    prompt = default_prompt(plan.corpus.tokenizer)
     pieces = write(
-        model, plan.tokenizer, prompt, max_new_tokens=count, temperature=0.8, seed=0
+        model,
+        plan.corpus.tokenizer,
+        prompt,
+        max_new_tokens=count,
+        temperature=0.8,
+        seed=0,
     )
     text = prompt + "".join(pieces)
     display.tell("sample", f"\n--- {when} ---\n{text.strip()}\n", when=when, text=text)

@@ -1,27 +1,31 @@
 """Text for a model: corpora, tokenizers, and batches to predict the next token of."""
 
-from tested_transformer.data.agreement import (
-    Agreement,
-    agreements,
-    name_target,
-    subject_target,
-)
 from tested_transformer.data.batches import batch_at, num_windows, split
-from tested_transformer.data.bytepairs import BytePairTokenizer, bpe_tokenizer
 from tested_transformer.data.corpora import CORPORA, Corpus, load_corpus
-from tested_transformer.data.grammar import Grammar
-from tested_transformer.data.storage import open_tokens, save_tokens
 from tested_transformer.data.stories import (
     STORY_RULES,
+    Agreement,
+    Grammar,
     Stories,
     Word,
+    agreements,
+    name_target,
     story_entropy,
+    subject_target,
     write_stories,
 )
 from tested_transformer.data.tokenizers import (
+    BytePairTokenizer,
     CharTokenizer,
     Tokenizer,
+    bpe_tokenizer,
     tokenizer_from_dict,
+)
+from tested_transformer.data.tokens import (
+    TokenizedCorpus,
+    load_tokens,
+    open_tokens,
+    save_tokens,
 )
 
 __all__ = [
@@ -33,12 +37,14 @@ __all__ = [
     "Corpus",
     "Grammar",
     "Stories",
+    "TokenizedCorpus",
     "Tokenizer",
     "Word",
     "agreements",
     "batch_at",
     "bpe_tokenizer",
     "load_corpus",
+    "load_tokens",
     "name_target",
     "num_windows",
     "open_tokens",

@@ -10,7 +10,6 @@ from torch import Tensor
 __all__ = ["batch_at", "num_windows", "split"]
 
 
-# --8<-- [start:split]
 def split(
     tokens: Integer[Tensor, "N"], fraction: float = 0.9
 ) -> tuple[Integer[Tensor, "N_train"], Integer[Tensor, "N_validation"]]:
@@ -32,10 +31,6 @@ def split(
     return tokens[:cut], tokens[cut:]
 
 
-# --8<-- [end:split]
-
-
-# --8<-- [start:windows]
 def num_windows(num_tokens: int, seq_len: int) -> int:
     """Return how many windows of ``seq_len`` predictions make an epoch.
 
@@ -54,18 +49,24 @@ def num_windows(num_tokens: int, seq_len: int) -> int:
     return max(1, (num_tokens - seq_len) // seq_len)
 
 
-@lru_cache(maxsize=8)
-def _window_starts(num_tokens: int, seq_len: int, seed: int, epoch: int) -> Tensor:
-    """Return where the windows of an epoch start, in the order in which they come."""
+@lru_cache(maxsize=4)
+def _order(num_tokens: int, seq_len: int, seed: int, epoch: int) -> tuple[int, Tensor]:
+    """Return the shift of an epoch's windows, and the order in which they come."""
     count = num_windows(num_tokens, seq_len)
     key = hashlib.sha256(f"{seed} {epoch}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(key[:7], "little"))
     most = min(seq_len, num_tokens - count * seq_len)
-    shift = torch.randint(most, (1,), generator=generator)
-    return shift + seq_len * torch.randperm(count, generator=generator)
+    shift = int(torch.randint(most, (1,), generator=generator))
+    # Of a text of 1 GB there are millions: four bytes each, as long as these suffice.
+    dtype = torch.int32 if count < 2**31 else torch.int64
+    return shift, torch.randperm(count, generator=generator, dtype=dtype)
 
 
-# --8<-- [end:windows]
+def _window_start(num_tokens: int, seq_len: int, seed: int, number: int) -> int:
+    """Return where the window begins that is the ``number``-th of all epochs."""
+    epoch, index = divmod(number, num_windows(num_tokens, seq_len))
+    shift, order = _order(num_tokens, seq_len, seed, epoch)
+    return shift + seq_len * int(order[index])
 
 
 # --8<-- [start:batch]
@@ -91,7 +92,8 @@ def batch_at(
     many draws, and see others twice and more.
 
     Args:
-        tokens: All training tokens, on any device, memory-mapped or not.
+        tokens: All training tokens, on any device, memory-mapped or not, in integers
+            of any size.
         step: The number of the step, from 0.
         batch_size: How many windows the step sees, in all processes together.
         seq_len: T, how many tokens each window predicts.
@@ -100,21 +102,19 @@ def batch_at(
         world_size: How many processes there are.
 
     Returns:
-        Inputs and targets, of ``batch_size // world_size`` rows, where ``tokens`` are.
+        Inputs and targets in int64, of ``batch_size // world_size`` rows, where
+        ``tokens`` are.
 
     Raises:
         ValueError: If there are too few tokens, ``world_size`` does not divide
             ``batch_size``, or a number is out of its range.
     """
     _check(step, batch_size, rank, world_size)
-    count = num_windows(len(tokens), seq_len)
     rows = batch_size // world_size
     first = step * batch_size + rank * rows
-    starts = torch.stack(
-        [
-            _window_starts(len(tokens), seq_len, seed, number // count)[number % count]
-            for number in range(first, first + rows)
-        ]
+    numbers = range(first, first + rows)
+    starts = torch.tensor(
+        [_window_start(len(tokens), seq_len, seed, number) for number in numbers]
     )
     places = starts[:, None] + torch.arange(seq_len + 1)
     windows = tokens[places].long()

@@ -1,20 +1,36 @@
 """Texts to train on: made here, found on this machine, fetched, or the reader's own."""
 
+import codecs
 import hashlib
+import io
 import os
+import secrets
 import sysconfig
 import urllib.request
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
+from itertools import chain
 from pathlib import Path
+from typing import BinaryIO
 
-from tested_transformer.data.files import write_whole
 from tested_transformer.data.stories import story_entropy, write_stories
 
-__all__ = ["CORPORA", "Corpus", "load_corpus"]
+__all__ = [
+    "CORPORA",
+    "Corpus",
+    "Source",
+    "cache_path",
+    "find_source",
+    "load_corpus",
+    "one_character",
+    "whole_file",
+]
+
+_PIECE = 1 << 20
 
 
-# --8<-- [start:corpus]
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
     """A text and where it is from.
@@ -33,7 +49,23 @@ class Corpus:
     entropy: float | None = None
 
 
-# --8<-- [end:corpus]
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A text that is read piece by piece, so that it may be larger than the memory.
+
+    Args:
+        name: The name or the path it was asked for by.
+        origin: Where it is from.
+        pieces: Called to read it, from its beginning.
+        file: The file that it is read from, if it is one.
+        entropy: As of a ``Corpus``.
+    """
+
+    name: str
+    origin: str
+    pieces: Callable[[], Iterator[str]]
+    file: Path | None = None
+    entropy: float | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +93,6 @@ CORPORA = ("grammar", "stdlib", *_DOWNLOADS)
 """The names that `load_corpus` knows; all but the first two are downloaded."""
 
 
-# --8<-- [start:load]
 def load_corpus(
     name_or_path: str | Path,
     *,
@@ -69,7 +100,7 @@ def load_corpus(
     num_characters: int | None = None,
     cache_folder: str | Path | None = None,
 ) -> Corpus:
-    """Return a text to train on.
+    """Return a text to train on, whole; ``load_tokens`` is for those of 100 MB.
 
     - ``grammar``: stories written on the spot, with ``write_stories``; needs nothing.
     - ``stdlib``: the source text of this Python's own modules, megabytes of it.
@@ -90,33 +121,71 @@ def load_corpus(
         FileNotFoundError: If there is no such corpus and no such file.
         ConnectionError: If a text cannot be fetched.
         OSError: If a file cannot be read or written.
-        ValueError: If a text is empty, is not UTF-8 or not the one that was meant.
+        ValueError: If a text is empty, is one character again and again, is not UTF-8
+            or not the one that was meant.
+    """
+    source = find_source(
+        name_or_path,
+        seed=seed,
+        num_characters=num_characters,
+        cache_folder=cache_folder,
+    )
+    text = "".join(source.pieces())
+    if text.count(text[0]) == len(text):
+        raise ValueError(one_character(source.name, text[0]))
+    return Corpus(
+        name=source.name, text=text, origin=source.origin, entropy=source.entropy
+    )
+
+
+def one_character(name: str, character: str) -> str:
+    """Return what is wrong with a text that has one character again and again."""
+    return f"{name!r} has no character but {character!r}: there is nothing to predict"
+
+
+def find_source(
+    name_or_path: str | Path,
+    *,
+    seed: int = 0,
+    num_characters: int | None = None,
+    cache_folder: str | Path | None = None,
+) -> Source:
+    """Find a text, and fetch it if need be, to be read piece by piece.
+
+    Arguments and errors are those of ``load_corpus``; what is wrong with a file is
+    found when it is read.
     """
     if num_characters is not None and num_characters < 1:
         raise ValueError(f"num_characters={num_characters} must be positive")
-    name = str(name_or_path)
-    if name == "grammar" and not isinstance(name_or_path, Path):
-        stories = write_stories(num_characters or 1_000_000, seed=seed)
-        origin = f"a grammar, seed {seed}"
-        return Corpus(
-            name=name, text=stories.text, origin=origin, entropy=story_entropy()
-        )
+    name, text, file, entropy = str(name_or_path), "", None, None
     if isinstance(name_or_path, Path) or name not in CORPORA:
-        path = Path(name_or_path).expanduser()
-        text, origin = _read_file(path, name), str(path)
+        file = Path(name_or_path).expanduser()
+        origin = str(file)
+    elif name == "grammar":
+        text = write_stories(num_characters or 1_000_000, seed=seed).text
+        origin, entropy = f"a grammar, seed {seed}", story_entropy()
+        num_characters = None
     elif name == "stdlib":
         text, origin = _standard_library()
     else:
-        text, origin = _fetch(name, _folder(cache_folder))
-    return Corpus(name=name, text=text[:num_characters], origin=origin)
+        path = _fetch(name, cache_path(cache_folder))
+        text, origin = path.read_text("utf-8"), str(path)
+
+    def pieces() -> Iterator[str]:
+        if file is not None:
+            whole = _decoded(_read(file, name), name)
+        else:
+            whole = (text[i : i + _PIECE] for i in range(0, len(text), _PIECE))
+        return whole if num_characters is None else _first(whole, num_characters)
+
+    return Source(name=name, origin=origin, pieces=pieces, file=file, entropy=entropy)
 
 
-# --8<-- [end:load]
-
-
-def _read_file(path: Path, name: str) -> str:
+def _read(path: Path, name: str) -> Iterator[bytes]:
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                yield piece
     except FileNotFoundError:
         raise FileNotFoundError(
             f"there is no file {name!r}, and no corpus of that name; "
@@ -124,24 +193,40 @@ def _read_file(path: Path, name: str) -> str:
         ) from None
     except IsADirectoryError:
         raise IsADirectoryError(f"{name!r} is a folder, and not a text file") from None
-    return _decode(data, name)
 
 
-def _decode(data: bytes, name: str) -> str:
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        # A mark of the byte order, which the decoder takes away, is 3 bytes long.
-        at = error.start + 3 * data.startswith(b"\xef\xbb\xbf")
-        raise ValueError(
-            f"{name!r} is not UTF-8: byte 0x{data[at]:02x} at offset {at}"
-        ) from None
-    if not text:
+def _decoded(data: Iterable[bytes], name: str) -> Iterator[str]:
+    """Decode UTF-8 and make every line end a line feed, piece by piece."""
+    utf8 = codecs.getincrementaldecoder("utf-8")()
+    decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
+    read, length = 0, 0
+    for piece in chain(data, [b""]):
+        try:
+            text = decoder.decode(piece, final=not piece)
+        except UnicodeDecodeError as error:
+            # It has what was left of the piece before, too.
+            at = read + len(piece) - len(error.object) + error.start
+            raise ValueError(
+                f"{name!r} is not UTF-8: byte 0x{error.object[error.start]:02x} "
+                f"at offset {at}"
+            ) from None
+        if not read:
+            text = text.removeprefix("\ufeff")  # a mark of the byte order
+        read, length = read + len(piece), length + len(text)
+        if text:
+            yield text
+    if not length:
         raise ValueError(f"{name!r} is empty")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-# --8<-- [start:stdlib]
+def _first(pieces: Iterable[str], num_characters: int) -> Iterator[str]:
+    for piece in pieces:
+        yield piece[:num_characters]
+        num_characters -= len(piece)
+        if num_characters <= 0:
+            return
+
+
 def _standard_library() -> tuple[str, str]:
     """Return the modules of this Python that lie in the open, in alphabetical order.
 
@@ -160,39 +245,34 @@ def _standard_library() -> tuple[str, str]:
     return text.replace("\r\n", "\n"), str(folder)
 
 
-# --8<-- [end:stdlib]
-
-
-def _folder(cache_folder: str | Path | None) -> Path:
+def cache_path(cache_folder: str | Path | None) -> Path:
+    """Return where files are kept that can be made or fetched again."""
     if cache_folder is not None:
         return Path(cache_folder)
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "tested-transformer"
 
 
-# --8<-- [start:fetch]
-def _fetch(name: str, folder: Path) -> tuple[str, str]:
-    """Return a text from the folder of fetched ones, or fetch it there first."""
+def _fetch(name: str, folder: Path) -> Path:
+    """Return the file of a text that was fetched, now or before."""
     download = _DOWNLOADS[name]
     path = folder / download.file
-    if not path.exists():
-        data = _get(name, download)
-        _check(data, download, download.address, "nothing was kept")
-        write_whole(path, [data])
-    data = path.read_bytes()
-    _check(data, download, str(path), "delete it, and it is fetched anew")
-    return _decode(data, str(path)), str(path)
-
-
-def _get(name: str, download: _Download) -> bytes:
+    if path.exists():
+        advice = "delete it, and it is fetched anew"
+        _check(path.read_bytes(), download, str(path), advice)
+        return path
     try:
         with urllib.request.urlopen(download.address, timeout=30) as answer:
-            return answer.read()
+            data = answer.read()
     except (OSError, HTTPException) as error:
         raise ConnectionError(
             f"{name} cannot be fetched ({getattr(error, 'reason', error)}): "
             f"get {download.address} elsewhere and give the path of the file instead"
         ) from None
+    _check(data, download, download.address, "nothing was kept")
+    with whole_file(path) as file:
+        file.write(data)
+    return path
 
 
 def _check(data: bytes, download: _Download, where: str, advice: str) -> None:
@@ -204,4 +284,24 @@ def _check(data: bytes, download: _Download, where: str, advice: str) -> None:
         )
 
 
-# --8<-- [end:fetch]
+@contextmanager
+def whole_file(path: Path) -> Generator[BinaryIO]:
+    """Write a file so that whoever opens it finds the old content or all of the new.
+
+    What is written goes to a file beside it, reaches the disk, and only then takes its
+    name. If anything fails on the way, nothing is left behind.
+
+    Raises:
+        OSError: If the folder cannot be written, or the disk is full.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with beside.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise

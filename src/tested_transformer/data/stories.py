@@ -2,19 +2,181 @@
 
 In every story two animals get a name, and the text comes back to it; verbs agree with
 subjects that stand far off, with other animals in between. Who is the subject of each
-verb, and whom each name and pronoun means, is known, because the text is derived.
+verb, and whom each name and pronoun means, is known, because the text is derived from
+a grammar. So is the entropy of the stories, which no honest model can beat.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from random import Random
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from tested_transformer.data.grammar import Grammar, Step
+import torch
+from jaxtyping import Bool
+from torch import Tensor
 
-__all__ = ["STORY_RULES", "Stories", "Word", "story_entropy", "write_stories"]
+__all__ = [
+    "STORY_RULES",
+    "Agreement",
+    "Grammar",
+    "Step",
+    "Stories",
+    "Word",
+    "agreements",
+    "name_target",
+    "story_entropy",
+    "subject_target",
+    "write_stories",
+]
+
+
+class Step(NamedTuple):
+    """One step of a derivation: a symbol, and the parts that a rule made of it."""
+
+    symbol: str
+    parts: tuple[str, ...]
+
+
+class _Rule(NamedTuple):
+    parts: tuple[str, ...]
+    weight: int
+
+
+class Grammar:
+    """Rules that rewrite symbols at random, until only words are left.
+
+    A grammar whose rules never lead back to themselves can be summed up exactly: how
+    many nats of surprise a derivation holds, and how long it is. If every text has one
+    derivation, the first divided by the second is the entropy of the language.
+
+    Args:
+        rules: For each symbol what it may become, as ``"2 the noun | 1 name"``: each
+            alternative has a whole-number weight and some parts. A part that has
+            rules of its own is a symbol, any other is a word.
+
+    Raises:
+        ValueError: If a rule has no weight or no parts, or a symbol can lead back to
+            itself.
+
+    Source: Grenander, 1967, "Syntax-Controlled Probabilities": the entropy of a
+    derivation from the entropies of the choices that it is made of.
+    """
+
+    def __init__(self, rules: Mapping[str, str]) -> None:
+        self.rules = {symbol: _parse(symbol, text) for symbol, text in rules.items()}
+        # Each alternative stands in its table as often as it weighs, so that one
+        # draw of a whole number picks it, alike on every machine.
+        self._tables = {
+            symbol: [
+                Step(symbol, rule.parts) for rule in rules for _ in range(rule.weight)
+            ]
+            for symbol, rules in self.rules.items()
+        }
+        self._surprisals = {
+            step: -math.log(table.count(step) / len(table))
+            for table in self._tables.values()
+            for step in table
+        }
+        self._check_that_it_ends()
+
+    def derive(self, symbol: str, random: Random) -> list[Step]:
+        """Rewrite at random, always the leftmost symbol, until only words are left.
+
+        Nothing is drawn but ``random.random()``, whose numbers are the same for a
+        seed in every version of Python.
+        """
+        steps: list[Step] = []
+        waiting = [symbol]
+        while waiting:
+            leftmost = waiting.pop()
+            if leftmost in self._tables:
+                table = self._tables[leftmost]
+                step = table[int(random.random() * len(table))]
+                steps.append(step)
+                waiting.extend(reversed(step.parts))
+        return steps
+
+    def surprisal(self, steps: Iterable[Step]) -> float:
+        """Return minus the log probability of a derivation, in nats."""
+        return sum([self._surprisals[step] for step in steps])
+
+    def entropy(self, symbol: str) -> float:
+        """Return the entropy of what ``symbol`` derives, in nats: exact, not sampled.
+
+        It is the entropy of the texts only if each text has one derivation.
+        """
+
+        def surprise(rule: _Rule, total: int) -> float:
+            return -math.log(rule.weight / total)
+
+        return self._expected(symbol, surprise, lambda word: 0.0)
+
+    def length(self, symbol: str, width: Callable[[str], int] = len) -> float:
+        """Return how long what ``symbol`` derives is on average.
+
+        Args:
+            symbol: Where to begin.
+            width: How long a word is; its number of characters by default.
+        """
+        return self._expected(symbol, lambda rule, total: 0.0, width)
+
+    def _expected(
+        self,
+        symbol: str,
+        of_rule: Callable[[_Rule, int], float],
+        of_word: Callable[[str], float],
+    ) -> float:
+        known: dict[str, float] = {}
+
+        def value(part: str) -> float:
+            if part not in self.rules:
+                return float(of_word(part))
+            if part not in known:
+                rules = self.rules[part]
+                total = sum(rule.weight for rule in rules)
+                known[part] = sum(
+                    rule.weight
+                    / total
+                    * (of_rule(rule, total) + sum(map(value, rule.parts)))
+                    for rule in rules
+                )
+            return known[part]
+
+        return value(symbol)
+
+    def _check_that_it_ends(self) -> None:
+        done: set[str] = set()
+
+        def visit(symbol: str, above: tuple[str, ...]) -> None:
+            if symbol in above:
+                cycle = " > ".join([*above[above.index(symbol) :], symbol])
+                raise ValueError(f"the rules must end, and these go round: {cycle}")
+            if symbol in self.rules and symbol not in done:
+                for rule in self.rules[symbol]:
+                    for part in rule.parts:
+                        visit(part, (*above, symbol))
+                done.add(symbol)
+
+        for symbol in self.rules:
+            visit(symbol, ())
+
+
+def _parse(symbol: str, text: str) -> list[_Rule]:
+    rules: list[_Rule] = []
+    for alternative in text.split("|"):
+        weight, *parts = alternative.split() or [""]
+        if not (weight.isdecimal() and int(weight) and parts):
+            raise ValueError(
+                f"a rule is a weight and its parts, as in '2 the noun'; "
+                f"{symbol!r} has {alternative.strip()!r}"
+            )
+        rules.append(_Rule(tuple(parts), int(weight)))
+    if len({rule.parts for rule in rules}) < len(rules):
+        raise ValueError(f"{symbol!r} has the same parts twice: add up their weights")
+    return rules
+
 
 _NAMES = [
     first + vowel + second + last
@@ -24,7 +186,6 @@ _NAMES = [
     for last in "aio"
 ]
 
-# --8<-- [start:language]
 # "#" is s or p, singular or plural. The number behind a symbol says how deep clauses
 # may still nest in it.
 _LANGUAGE = """
@@ -85,7 +246,6 @@ state: 1 hungry | 1 tired | 1 happy | 1 lost
 adverb: 1 alone | 1 well | 1 again | 1 here
 preposition: 2 near | 1 behind
 """
-# --8<-- [end:language]
 
 
 def _rules(language: str) -> dict[str, str]:
@@ -107,7 +267,6 @@ _HEADED = {"clause", "subject", "animal", "noun", "name", "pronoun"}
 _MARKS = {",", "."}
 
 
-# --8<-- [start:word]
 class Word(NamedTuple):
     """A word of the stories, or a mark of punctuation, and the truth about it.
 
@@ -133,9 +292,6 @@ class Word(NamedTuple):
         return self.start + len(self.text)
 
 
-# --8<-- [end:word]
-
-
 class Stories(NamedTuple):
     """Stories, one a line, with their truth.
 
@@ -151,7 +307,6 @@ class Stories(NamedTuple):
     surprisal: float
 
 
-# --8<-- [start:entropy]
 @cache
 def story_entropy() -> float:
     """Return the entropy of the stories, in nats per character: exact, not measured.
@@ -169,9 +324,6 @@ def story_entropy() -> float:
     return nats / STORY_RULES.length("story", _width)
 
 
-# --8<-- [end:entropy]
-
-
 def _width(word: str) -> int:
     # The space before a word belongs to it. A story has none before its first word,
     # and a line end after its last.
@@ -180,7 +332,6 @@ def _width(word: str) -> int:
     return 1 + len(_NAMES[0] if word.startswith("$") else word)
 
 
-# --8<-- [start:write]
 def write_stories(num_characters: int = 1_000_000, *, seed: int = 0) -> Stories:
     """Write stories until there are at least ``num_characters`` of them.
 
@@ -210,9 +361,6 @@ def write_stories(num_characters: int = 1_000_000, *, seed: int = 0) -> Stories:
     return Stories("".join(pieces), tuple(words), surprisal)
 
 
-# --8<-- [end:write]
-
-
 def _tell(
     steps: list[Step], names: tuple[str, str], *, start: int, first: int
 ) -> tuple[str, list[Word]]:
@@ -237,7 +385,6 @@ def _tell(
     return written + "\n", words
 
 
-# --8<-- [start:truth]
 def _subjects(steps: Iterable[Step]) -> list[tuple[str, str, int | None]]:
     """Return a derivation's words, each with its kind and the subject it may have.
 
@@ -281,4 +428,104 @@ def _subjects(steps: Iterable[Step]) -> list[tuple[str, str, int | None]]:
     return words
 
 
-# --8<-- [end:truth]
+# Verbs of one subject end in s; only these two differ from their first letter on.
+_BE = {"is", "are"}
+_ENDINGS = " ,."
+
+
+class Agreement(NamedTuple):
+    """The character after which a verb shows its number, and what it agrees with.
+
+    Attributes:
+        at: The index of the last character that is the same for one and for many: of
+            *sees* and *see* the second e, before *is* and *are* the space.
+        subject: The index of the first character of the word that the verb agrees with.
+        end: The index after the last one of that word.
+        right: Characters that go on in the right number: *s*, or those that can end
+            the word.
+        wrong: Characters that go on in the wrong one.
+        between: Whether another noun or name stands between the two, the verb's
+            nearest.
+    """
+
+    at: int
+    subject: int
+    end: int
+    right: str
+    wrong: str
+    between: bool
+
+
+def agreements(stories: Stories) -> Iterator[Agreement]:
+    """Return every verb of the stories, in their order."""
+    for index, word in enumerate(stories.words):
+        if word.subject is None:
+            continue
+        subject = stories.words[word.subject]
+        between = any(
+            each.kind in ("noun", "name")
+            for each in stories.words[word.subject + 1 : index]
+        )
+        if word.text in _BE:
+            at, right, wrong = word.start - 1, *("ia" if word.text == "is" else "ai")
+        elif word.text.endswith("s"):
+            at, right, wrong = word.end - 2, "s", _ENDINGS
+        else:
+            at, right, wrong = word.end - 1, _ENDINGS, "s"
+        yield Agreement(at, subject.start, subject.end, right, wrong, between)
+
+
+# --8<-- [start:subject-target]
+def subject_target(
+    found: Sequence[Agreement], starts: Sequence[int], seq_len: int
+) -> Bool[Tensor, "B T S"]:
+    """Mark in windows of the text, for each verb, the characters of its subject.
+
+    Args:
+        found: The agreements of the text.
+        starts: Where each window begins.
+        seq_len: T, how many characters a window has.
+
+    Returns:
+        ``True`` where the query has to know the number of a verb, and the key is a
+        character of the verb's subject or the one after it, which ends the word. A
+        verb whose subject is not in the window whole is left out.
+    """
+    target = torch.zeros(len(starts), seq_len, seq_len, dtype=torch.bool)
+    for row, start in enumerate(starts):
+        for each in found:
+            if start <= each.subject and each.at < start + seq_len:
+                target[
+                    row, each.at - start, each.subject - start : each.end + 1 - start
+                ] = True
+    return target
+
+
+# --8<-- [end:subject-target]
+
+
+def name_target(
+    stories: Stories, starts: Sequence[int], seq_len: int, *, letter: int
+) -> Bool[Tensor, "B T S"]:
+    """Mark in windows of the text, for each name that comes again, what to copy.
+
+    Args:
+        stories: The text.
+        starts: Where each window begins.
+        seq_len: T, how many characters a window has.
+        letter: Which letter of the name is to be predicted, from 0.
+
+    Returns:
+        ``True`` where the query is the character before that letter, and the key is
+        the same letter of the same name where it came last in the window.
+    """
+    target = torch.zeros(len(starts), seq_len, seq_len, dtype=torch.bool)
+    for word in stories.words:
+        if word.kind != "name" or word.refers_to is None:
+            continue
+        query = word.start + letter - 1
+        key = stories.words[word.refers_to].start + letter
+        for row, start in enumerate(starts):
+            if start <= key and query < start + seq_len:
+                target[row, query - start, key - start] = True
+    return target

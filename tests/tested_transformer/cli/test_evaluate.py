@@ -110,7 +110,7 @@ def test_the_bound_is_shown_where_it_is_known(
             "runs/play strange.txt",
             "'x' (first at position 6) not in the alphabet of 17",
         ),
-        ("runs/play one.txt", "1 tokens are too few: to predict one takes 2"),
+        ("runs/play one.txt", "'one.txt' has no character but 't': there"),
         ("runs", "runs holds no checkpoint: there is no checkpoint.json"),
     ],
 )

@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -75,7 +76,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
     [
         (b"", "'bad.txt' is empty"),
         (b"to be \xff or", "'bad.txt' is not UTF-8: byte 0xff at offset 6"),
-        (b"!", "fraction=0.9 of 1 tokens leaves 0 for training and 1 for validation"),
+        (b"!!!", "'bad.txt' has no character but '!': there is nothing to predict"),
         (None, "there is no file 'bad.txt', and no corpus of that name; wanted a path"),
     ],
 )
@@ -157,9 +158,11 @@ def test_another_text_is_another_run(
     ]
     text.write_text(text.read_text() + "!")
     told = refused("train", "--out", str(trained_here), "--resume")
+    found = hashlib.sha256(text.read_bytes()).hexdigest()
     assert told == (
-        f"{text} is not the text that {trained_here} was trained on, {text} with "
-        f"484 characters and sha256 {about['sha256'][:12]}..."
+        f"'{text}' is not the text that was meant: its sha256 is {found[:12]}..., and "
+        f"{about['sha256'][:12]}... was wanted; {trained_here} was trained on {text}, "
+        "484 characters"
     )
     text.unlink()
     told = refused("train", "--out", str(trained_here), "--resume")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from tested_transformer.data.bytepairs import BytePairTokenizer, bpe_tokenizer
+from tested_transformer.data.tokenizers import BytePairTokenizer, bpe_tokenizer
 
 TEXT = "the cat that the dog sees\nthe dog that the cat sees\n" * 3
 

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tested_transformer.data.grammar import Grammar, Step
+from tested_transformer.data.stories import Grammar, Step
 
 SMALL = Grammar(
     {

@@ -4,10 +4,10 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from tested_transformer.data.bytepairs import bpe_tokenizer
 from tested_transformer.data.tokenizers import (
     CharTokenizer,
     Tokenizer,
+    bpe_tokenizer,
     tokenizer_from_dict,
 )
 

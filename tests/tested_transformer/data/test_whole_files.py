@@ -1,10 +1,16 @@
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tested_transformer.data.files import write_whole
+from tested_transformer.data.corpora import whole_file
+
+
+def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    with whole_file(path) as file:
+        for piece in pieces:
+            file.write(piece)
 
 
 def test_pieces_are_written_one_after_the_other(tmp_path: Path):
