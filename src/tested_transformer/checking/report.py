@@ -143,7 +143,7 @@ class _Views:
     def agrees(
         self, steps: Steps, answer: Callable[[str], Tensor], ways: Sequence[str]
     ) -> bool:
-        """Let the layer take other steps; return whether it answers the same."""
+        """Exchange the steps of the layer; return whether it answers the same."""
         for view in (self.subject, self.quiet, self.training, self.half):
             assert isinstance(view.layer, ExchangeableAttention)
             view.layer.steps = steps

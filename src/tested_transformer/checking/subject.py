@@ -423,7 +423,7 @@ def _lifted(
     d_model: int,
     num_heads: int,
 ) -> ExchangeableAttention:
-    """Give a function of queries, keys and values the projections of a layer."""
+    """Return a layer around a function of queries, keys and values."""
     name, flag = _MASKED[style]
 
     def allow(layer: _Lifted, t: int, s: int, mask: Tensor | None) -> Any:
