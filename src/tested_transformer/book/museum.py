@@ -4,16 +4,14 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
-from tested_transformer.checking.checks import CHECKS
-from tested_transformer.checking.exhibits.exhibit import Exhibit
-from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
+from tested_transformer.checking import CHECKS, ExchangeableAttention, Exhibit, Steps
 from tested_transformer.checking.subject import make_subject
 
 __all__ = ["alone", "exhibit_layer", "kill_matrix", "redundant"]
 
 
 def exhibit_layer(steps: Steps) -> ExchangeableAttention:
-    """Make a small layer of given steps, with grouped heads and dropout."""
+    """Return a small layer of given steps, with grouped heads and dropout."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         layer = ExchangeableAttention(
@@ -27,7 +25,7 @@ def exhibit_layer(steps: Steps) -> ExchangeableAttention:
 
 # --8<-- [start:matrix]
 def kill_matrix(exhibits: Iterable[Exhibit]) -> dict[str, dict[str, bool]]:
-    """Put every check to every exhibit; ``True`` where the check catches it."""
+    """Return for each exhibit which checks catch it."""
     caught: dict[str, dict[str, bool]] = {}
     for exhibit in exhibits:
         subject = make_subject(exhibit_layer(exhibit.steps))
@@ -44,7 +42,7 @@ def kill_matrix(exhibits: Iterable[Exhibit]) -> dict[str, dict[str, bool]]:
 
 # --8<-- [start:alone]
 def alone(matrix: Mapping[str, Mapping[str, bool]]) -> dict[str, list[str]]:
-    """Give for each check the exhibits that no other check catches."""
+    """Return for each check the exhibits that no other check catches."""
     found: dict[str, list[str]] = {name: [] for name in CHECKS}
     for exhibit, row in matrix.items():
         catching = [name for name, caught in row.items() if caught]
@@ -54,7 +52,7 @@ def alone(matrix: Mapping[str, Mapping[str, bool]]) -> dict[str, list[str]]:
 
 
 def redundant(matrix: Mapping[str, Mapping[str, bool]]) -> list[tuple[str, str]]:
-    """Give the pairs of checks of which the second catches all the first does."""
+    """Return the pairs of checks of which the second catches all the first does."""
     sets = {
         name: {exhibit for exhibit, row in matrix.items() if row[name]}
         for name in CHECKS

@@ -1,6 +1,6 @@
 """Is your attention right? Checks of any attention, and the bugs they know by name."""
 
-from tested_transformer.checking.checking import assert_causal, check_attention
+from tested_transformer.checking.checker import assert_causal, check_attention
 from tested_transformer.checking.checks import CHECKS
 from tested_transformer.checking.exhibits import (
     EXHIBITS,

@@ -1,27 +1,23 @@
-"""Find the projections of somebody else's layer, to have an oracle with its weights."""
+"""How it is recognized: projections in somebody else's layer, and their oracles."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
 
-from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
+from tested_transformer.checking.exhibits.layer import ExchangeableAttention
 
 __all__ = ["find_width", "oracles"]
 
-# Names in public code for the four projections, and for three of them in one.
+# Names in public code for the three projections, for three in one, and for the last.
 _SEPARATE = (
     *(("q_proj", "k_proj", "v_proj"), ("q_lin", "k_lin", "v_lin")),
-    *(
-        ("W_q", "W_k", "W_v"),
-        ("w_q", "w_k", "w_v"),
-        ("wq", "wk", "wv"),
-        ("q", "k", "v"),
-    ),
-    *(("W_query", "W_key", "W_value"), ("query", "key", "value")),
-    *(("to_q", "to_k", "to_v"), ("toqueries", "tokeys", "tovalues")),
-    *(("q_linear", "k_linear", "v_linear"), ("fc_q", "fc_k", "fc_v")),
-    *(("linear_q", "linear_k", "linear_v"), ("queries", "keys", "values")),
+    *(("W_q", "W_k", "W_v"), ("w_q", "w_k", "w_v"), ("wq", "wk", "wv")),
+    *(("q", "k", "v"), ("query", "key", "value"), ("queries", "keys", "values")),
+    *(("W_query", "W_key", "W_value"), ("to_q", "to_k", "to_v")),
+    *(("toqueries", "tokeys", "tovalues"), ("fc_q", "fc_k", "fc_v")),
+    *(("q_linear", "k_linear", "v_linear"), ("linear_q", "linear_k", "linear_v")),
 )
 _STACKED = ("c_attn", "qkv", "qkv_proj", "in_proj", "to_qkv", "Wqkv", "query_key_value")
 _LAST = (
@@ -34,23 +30,23 @@ _HEADS = (
     "num_attention_heads",
 )
 
+_Projection = tuple[Tensor, Tensor | None]
+"""A matrix with a row for each output, and a bias if there is one."""
+
 
 def find_width(module: nn.Module) -> int | None:
-    """Give the width of the sequence that a layer takes, if it can be told."""
+    """Return the width of the sequence that a layer takes, if it can be told."""
     embed_dim = getattr(module, "embed_dim", None)
     if isinstance(embed_dim, int):
         return embed_dim
-    for each in module.modules():
-        found = _matrices(each)
-        if found:
-            return found[0][0].shape[1]
-    return None
+    found = chain.from_iterable(map(_matrices, module.modules()))
+    return next((matrix.shape[1] for matrix, _ in found), None)
 
 
 def oracles(
-    module: nn.Module, num_heads: int | None, steps: Steps | None = None
+    module: nn.Module, num_heads: int | None = None
 ) -> Iterator[ExchangeableAttention]:
-    """Make layers that take given steps with the weights of ``module``.
+    """Yield layers that take the right steps with the weights of ``module``.
 
     There are none if its projections or the number of its heads cannot be told, or if
     it has parameters or norms beside them: what it computes is then something else. And
@@ -59,11 +55,10 @@ def oracles(
     Args:
         module: The layer of somebody else.
         num_heads: Its heads; read off its attributes by default.
-        steps: What the new layers do; what is right, by default.
     """
     lasts = _last(module)
     if not lasts and (inner := _wrapped(module)) is not None:
-        yield from oracles(inner.train(module.training), num_heads, steps)
+        yield from oracles(inner.train(module.training), num_heads)
         return
     num_heads = _number_of_heads(module) if num_heads is None else num_heads
     if num_heads is None or getattr(module, "qk_norm", False):
@@ -72,21 +67,15 @@ def oracles(
     for last in lasts:
         for inputs in _inputs(module, num_heads, last[0].shape[1]):
             found = [*inputs, last]
-            if whole == sum(w.numel() + _size(b) for w, b in found):
-                layer = _layer(found, num_heads, steps)
+            parts = [each for pair in found for each in pair if each is not None]
+            if whole == sum(each.numel() for each in parts):
+                layer = _layer(found, num_heads)
                 if layer is not None:
                     yield layer.train(module.training)
 
 
-_Projection = tuple[Tensor, Tensor | None]
-
-
-def _size(bias: Tensor | None) -> int:
-    return 0 if bias is None else bias.numel()
-
-
 def _layer(
-    found: Sequence[_Projection], num_heads: int, steps: Steps | None
+    found: Sequence[_Projection], num_heads: int
 ) -> ExchangeableAttention | None:
     """Make a layer of four projections, if they fit each other."""
     (q, _), (k, _), (v, _), (o, _) = found
@@ -97,7 +86,6 @@ def _layer(
         d_model=q.shape[0],  # the heads together may be wider than the features
         num_heads=num_heads,
         num_kv_heads=k.shape[0] // head_dim,
-        steps=steps,
     )
     targets = layer.q_proj, layer.k_proj, layer.v_proj, layer.o_proj
     for target, (weight, bias) in zip(targets, found, strict=True):
@@ -108,7 +96,7 @@ def _layer(
 
 
 def _wrapped(module: nn.Module) -> nn.Module | None:
-    """Give the module that a module is a wrapper of, if it is nothing else."""
+    """Return the module that a module is a wrapper of, if it is nothing else."""
     inner = [each for each in module.children() if any(True for _ in each.parameters())]
     own = any(True for _ in module.parameters(recurse=False))
     only = inner[0] if len(inner) == 1 and not own else None
@@ -118,7 +106,7 @@ def _wrapped(module: nn.Module) -> nn.Module | None:
 def _inputs(
     module: nn.Module, num_heads: int, inner: int
 ) -> Iterator[Sequence[_Projection]]:
-    """Give what could be the projections to queries, keys and values."""
+    """Yield what could be the projections to queries, keys and values."""
     yield from _separate(module)
     for each in _lists(module):
         of_heads = [next(_separate(head), ()) for head in each]
@@ -144,7 +132,7 @@ def _lists(module: nn.Module) -> list[nn.ModuleList]:
 
 
 def _separate(module: nn.Module) -> Iterator[list[_Projection]]:
-    """Give three projections by name; bare matrices could be meant either way."""
+    """Yield three projections by name; bare matrices could be meant either way."""
     for names in _SEPARATE:
         found = [_matrices(getattr(module, name, None)) for name in names]
         yield from (list(each) for each in zip(*found, strict=False))
@@ -166,11 +154,11 @@ def _cuts(
         return
     yield _parts(weight, bias, [d_model, d_kv, d_kv])
     if d_kv == d_model and d_model % num_heads == 0:
-        shape = (num_heads, 3, d_model // num_heads)
-        weights = weight.unflatten(0, shape).unbind(1)
-        biases = [None] * 3 if bias is None else bias.unflatten(0, shape).unbind(1)
-        flat = [None if each is None else each.flatten() for each in biases]
-        yield list(zip([w.flatten(0, 1) for w in weights], flat, strict=True))
+        # (H, 3, d_k) rows: of each head its queries, keys and values.
+        by_head = torch.arange(3 * d_model).view(num_heads, 3, -1)
+        rows = by_head.transpose(0, 1).flatten()
+        by_kind = weight[rows], None if bias is None else bias[rows]
+        yield _parts(*by_kind, [d_model] * 3)
 
 
 def _parts(weight: Tensor, bias: Tensor | None, sizes: list[int]) -> list[_Projection]:
@@ -180,13 +168,12 @@ def _parts(weight: Tensor, bias: Tensor | None, sizes: list[int]) -> list[_Proje
 
 
 def _last(module: nn.Module) -> list[_Projection]:
-    """Give the projection after attention, or the ways in which it could be meant."""
+    """Return the projection after attention, or the ways in which it could be meant."""
     for name in _LAST:
         child = getattr(module, name, None)
         if isinstance(child, nn.Sequential) and len(child):
             child = child[0]
-        found = _matrices(child)
-        if found:
+        if found := _matrices(child):
             return found
     for each in _lists(module):
         if len(each) == 4 and all(map(_matrices, each)):
@@ -195,7 +182,7 @@ def _last(module: nn.Module) -> list[_Projection]:
 
 
 def _matrices(child: object) -> list[_Projection]:
-    """Give the matrix of a projection, a row for each output, and its bias."""
+    """Return the projection that a child is, or the ways in which it could be meant."""
     weight, bias = getattr(child, "weight", None), getattr(child, "bias", None)
     if isinstance(child, nn.Linear):
         return [(child.weight, child.bias)]

@@ -1,4 +1,8 @@
-"""One face for every attention: features in, features out, whatever its signature."""
+"""What comes in: any attention, called as one layer from features to features.
+
+A function of queries, keys and values is given projections; a layer is called by the
+names of its arguments, in one of four styles. ``check_attention`` says which.
+"""
 
 import copy
 import inspect
@@ -7,28 +11,28 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from tested_transformer.checking.calling import (
-    STYLES,
-    call_causal,
-    call_mha,
-    call_ours,
-    lifted,
-    masked_call,
-    parameters_of,
-    read_mha,
-    read_ours,
-    style_of,
-    wanted_of,
-)
+from tested_transformer.cache import LayerCache
 from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
 from tested_transformer.checking.projections import find_width, oracles
+from tested_transformer.masks import causal_mask, token_mask
 
-__all__ = ["Subject", "make_subject"]
+__all__ = ["Reader", "Subject", "make_subject"]
 
 _Features = Float[Tensor, "B T D"]
+_Parameters = Mapping[str, inspect.Parameter]
+_Call = Callable[[Any, Tensor, bool, Tensor | None], Any]
+Reader = Callable[[Any, Tensor, Sequence[int]], Tensor]
+"""Reads features in pieces of given sizes with a layer's cache."""
+
+# For each style that takes a mask of True = may attend, its name and that of the flag
+# for causal attention.
+_MASKED = {"ours": ("mask", "causal"), "sdpa": ("attn_mask", "is_causal")}
+_MASKS = {name for name, _ in _MASKED.values()}
+_STYLES = (*_MASKED, "mha", "causal")
 _DROPOUTS = ("dropout", "dropout_p", "attn_dropout", "attention_dropout", "drop", "p")
 _REFUSALS = (RuntimeError, TypeError, IndexError, AssertionError)
 
@@ -38,17 +42,16 @@ class Subject:
     """An attention that can be asked, as a layer from features to features.
 
     Args:
-        name: What to call it.
-        style: One of ``STYLES``.
+        name: What to call it in a report.
+        style: How it is called; see ``check_attention``.
         layer: The layer; what was a function has been given projections.
         call: Calls the layer: features, whether causal, which tokens are real.
         width: D.
-        dtype: Of the features.
-        num_heads: Heads, if they were given.
+        dtype: The type of the features.
+        num_heads: The number of heads, if it was given.
         opens: Whether it can attend to both sides.
         pads: Whether it takes a padding mask.
-        pieces: Reads features in pieces of these sizes, with a cache; ``None`` if it
-            cannot.
+        pieces: Reads features in pieces with a cache; ``None`` if it cannot.
         known: A function that computes what the layer should, if one was given.
         has_modes: Whether it knows training from evaluating.
     """
@@ -56,13 +59,13 @@ class Subject:
     name: str
     style: str
     layer: Callable[..., Any]
-    call: Callable[..., Any]
+    call: _Call
     width: int
     dtype: torch.dtype
     num_heads: int | None = None
     opens: bool = False
     pads: bool = False
-    pieces: Callable[[Any, Tensor, Sequence[int]], Tensor] | None = None
+    pieces: Reader | None = None
     known: Callable[[Tensor], Tensor] | None = None
     has_modes: bool = False
 
@@ -76,14 +79,14 @@ class Subject:
         """Attend.
 
         Args:
-            x: The sequence.
+            x: The sequences.
             causal: Whether later positions are forbidden.
-            real: ``True`` where there is a token, and no padding.
+            real: ``True`` where there is a token, ``False`` where there is padding.
 
         Raises:
-            TypeError: If it gives something that is no tensor.
+            TypeError: If it returns something that is no tensor.
             ValueError: If it cannot be called so, writes into what it is given, or
-                gives another shape.
+                returns another shape.
         """
         x = x.contiguous()  # as layers are used, and some insist
         given = x.detach().clone()
@@ -98,21 +101,6 @@ class Subject:
         if not torch.equal(given, x.detach()):
             raise ValueError(f"{self.name} writes into the x that it is given")
         return self._checked(output, x)
-
-    def _checked(self, output: object, x: Tensor) -> Tensor:
-        if isinstance(output, tuple):
-            raise TypeError(
-                f"{self.name} returns a tuple of {len(output)}: hand over a module "
-                "around it, or a function, that returns the output alone"
-            )
-        if not isinstance(output, Tensor):
-            raise TypeError(f"{self.name} returns a {type(output).__name__}")
-        if output.shape != x.shape:
-            raise ValueError(
-                f"{self.name} gives {tuple(output.shape)} for {tuple(x.shape)}: "
-                "attention keeps the shape of what it is given"
-            )
-        return output
 
     def read(self, x: _Features, sizes: Sequence[int]) -> _Features | None:
         """Read ``x`` in pieces of these sizes, with a cache; None if it has none.
@@ -132,18 +120,32 @@ class Subject:
             ) from error
         return self._checked(output, x)
 
+    def _checked(self, output: object, x: Tensor) -> Tensor:
+        if isinstance(output, tuple):
+            raise TypeError(
+                f"{self.name} returns a tuple of {len(output)}: hand over a module "
+                "around it, or a function, that returns the output alone"
+            )
+        if not isinstance(output, Tensor):
+            raise TypeError(f"{self.name} returns a {type(output).__name__}")
+        if output.shape != x.shape:
+            raise ValueError(
+                f"{self.name} gives {tuple(output.shape)} for {tuple(x.shape)}: "
+                "attention keeps the shape of what it is given"
+            )
+        return output
+
     @property
     def module(self) -> nn.Module | None:
         """The layer, if it is a module."""
         return self.layer if isinstance(self.layer, nn.Module) else None
 
-    def oracles(self, steps: Steps | None = None) -> list[ExchangeableAttention]:
-        """Make layers with the weights of this one, and these steps or the right."""
+    def oracles(self) -> list[ExchangeableAttention]:
+        """Return layers with the weights of this one that take the right steps."""
         if self.module is None:
             return []
         return [
-            each.to(torch.float64)
-            for each in oracles(self.module, self.num_heads, steps)
+            layer.to(torch.float64) for layer in oracles(self.module, self.num_heads)
         ]
 
     def without_dropout(self, *, training: bool = False) -> "Subject":
@@ -152,11 +154,20 @@ class Subject:
             return self
         module = _copied(self.module).train(training)
         for each in module.modules():
-            names = ("p",) if isinstance(each, nn.Dropout) else _DROPOUTS
-            for name in names:
+            for name in ("p",) if isinstance(each, nn.Dropout) else _DROPOUTS:
                 if isinstance(getattr(each, name, None), float):
                     setattr(each, name, 0.0)
         return replace(self, layer=module)
+
+    @property
+    def dropout(self) -> float:
+        """The highest probability of dropping anything that its modules name."""
+        values = [
+            getattr(each, name, None)
+            for each in (self.module.modules() if self.module else ())
+            for name in _DROPOUTS
+        ]
+        return max((p for p in values if isinstance(p, float) and p < 1), default=0.0)
 
     def to(self, dtype: torch.dtype) -> "Subject":
         """Copy it with parameters and features of another type."""
@@ -182,44 +193,45 @@ def make_subject(
     num_heads: int | None = None,
     dtype: torch.dtype | None = None,
     known: Callable[[Tensor], Tensor] | None = None,
-    pieces: Callable[[Any, Tensor, Sequence[int]], Tensor] | None = None,
+    pieces: Reader | None = None,
 ) -> Subject:
     """Find out how to call an attention; see ``check_attention``.
 
     Raises:
         TypeError: If it cannot be called, or its style cannot be told.
-        ValueError: If ``style`` is none of ``STYLES``, or its width cannot be told.
+        ValueError: If there is no such ``style``, or its width cannot be told.
     """
     if not callable(attention):
         raise TypeError(
             f"attention must be a function or a module, not {type(attention).__name__}"
         )
     name = getattr(attention, "__name__", type(attention).__name__)
-    parameters = parameters_of(attention)
-    style = style_of(name, parameters) if style is None else style
-    if style not in STYLES:
-        raise ValueError(f"style={style!r} must be one of {', '.join(STYLES)}")
-    wanted, names = wanted_of(parameters), {*parameters}
+    parameters = _parameters_of(attention)
+    style = _style_of(name, parameters) if style is None else style
+    if style not in _STYLES:
+        raise ValueError(f"style={style!r} must be one of {', '.join(_STYLES)}")
+    names = {*parameters}
     width = find_width(attention) if isinstance(attention, nn.Module) else None
     # Three sequences of features for a module with projections, three of heads else.
-    is_layer = style in ("mha", "causal") or len(wanted) == 1 or width is not None
-    pads = style == "mha" or bool(names & {"mask", "attn_mask"})
+    one = style not in _MASKED or len(_wanted(parameters)) == 1
+    is_layer = one or width is not None
     layer: Callable[..., Any] = attention
-    own_pieces = None
+    reader: Reader | None = None
     if not is_layer:
         num_heads, width = num_heads or 4, d_model or 24
-        layer = lifted(attention, style, parameters, width, num_heads)
-        call, own_pieces = call_ours, read_ours
+        layer = _lifted(attention, style, parameters, width, num_heads)
+        call, reader = _masked_call("ours", _parameters_of(layer)), _read_ours
     else:
         width = width if d_model is None else d_model
         if width is None:
             raise ValueError(f"the width of {name} cannot be told: give d_model")
-        if style in ("mha", "causal"):
-            call = call_mha if style == "mha" else call_causal
-            own_pieces = read_mha if style == "mha" else None
+        if style == "mha":
+            call, reader = _call_mha, _read_mha
+        elif style == "causal":
+            call = _call_causal
         else:
-            call = masked_call(style, parameters)
-            own_pieces = read_ours if {"cache", "causal"} <= names else None
+            call = _masked_call(style, parameters)
+            reader = _read_ours if {"cache", "causal"} <= names else None
     if dtype is None:
         movable = isinstance(layer, nn.Module)
         dtype = torch.float64 if movable else torch.float32
@@ -232,24 +244,22 @@ def make_subject(
         dtype=dtype,
         num_heads=num_heads,
         opens=style != "causal",
-        pads=pads and style != "causal",
-        pieces=own_pieces if pieces is None else pieces,
+        pads=style == "mha" or (style in _MASKED and bool(names & _MASKS)),
+        pieces=reader if pieces is None else pieces,
         known=known,
         has_modes=isinstance(attention, nn.Module),
     ).to(dtype)
-    if is_layer and style in ("ours", "sdpa"):
+    if is_layer and style in _MASKED:
         return _as_it_takes_masks(subject, parameters)
     return subject
 
 
-def _as_it_takes_masks(
-    subject: Subject, parameters: Mapping[str, inspect.Parameter]
-) -> Subject:
+def _as_it_takes_masks(subject: Subject, parameters: _Parameters) -> Subject:
     """Find out how many axes its masks have, and if it is causal without any."""
     ones = torch.ones(2, 5, subject.width, dtype=subject.dtype)
     real = torch.ones(2, 5, dtype=torch.bool)
     for axes in (4, 3):
-        call = masked_call(subject.style, parameters, axes=axes)
+        call = _masked_call(subject.style, parameters, axes=axes)
         asked = replace(subject, call=call)
         try:
             asked.run(ones, real=real if asked.pads else None)
@@ -262,3 +272,200 @@ def _as_it_takes_masks(
         before, after = (quiet.run(x, causal=False)[:, :3] for x in (ones, changed))
         return replace(asked, opens=not torch.equal(before, after))
     return subject  # which will say what is wrong, when it is asked
+
+
+def _parameters_of(attention: Callable[..., Any]) -> _Parameters:
+    """Return the parameters by name. PyTorch's own function does not tell them."""
+    if attention is F.scaled_dot_product_attention:
+        return inspect.signature(_like_sdpa).parameters
+    # What torch.compile makes keeps what it was made of, and takes what that takes.
+    attention = getattr(attention, "_orig_mod", attention)
+    called = attention.forward if isinstance(attention, nn.Module) else attention
+    try:
+        return inspect.signature(called).parameters
+    except ValueError:  # It is not written in Python, and keeps them to itself.
+        return {}
+
+
+def _like_sdpa(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+) -> None: ...
+
+
+def _wanted(parameters: _Parameters) -> list[str]:
+    """Return the names of those that have to be given in their places."""
+    places = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return [
+        name
+        for name, each in parameters.items()
+        if each.default is each.empty and each.kind in places
+    ]
+
+
+def _style_of(name: str, parameters: _Parameters) -> str:
+    """Tell the style from the names of the arguments.
+
+    Raises:
+        TypeError: If they are those of no style, or of a mask of unknown meaning.
+    """
+    names, count = {*parameters}, len(_wanted(parameters))
+    if names & {"key_padding_mask", "need_weights"}:
+        return "mha"
+    if count in (1, 3):
+        strange = [each for each in parameters if "mask" in each and each not in _MASKS]
+        if strange:
+            raise TypeError(
+                f"{name} takes {', '.join(strange)}, and what True means there is not "
+                "known: say style='causal' if it is causal without a mask, or hand "
+                "over a module around it whose forward takes attn_mask, True = may "
+                "attend"
+            )
+        for style in ("sdpa", "ours"):
+            if names.intersection(_MASKED[style]):
+                return style
+    if count == 1:
+        return "causal"
+    raise TypeError(
+        f"cannot tell how to call {name}({', '.join(parameters)}): "
+        f"name its style, one of {', '.join(_STYLES)}"
+    )
+
+
+def _masked_call(style: str, parameters: _Parameters, *, axes: int = 4) -> _Call:
+    """Return what calls a layer that takes a mask, where True is *may attend*.
+
+    Args:
+        style: ``ours`` or ``sdpa``.
+        parameters: The layer's: one sequence and a mask, or three.
+        axes: Of its mask: 4 for (B, 1, T, T), 3 for (B, T, T).
+    """
+    name, flag = _MASKED[style]
+    sequences = max(1, len(_wanted(parameters)))
+
+    def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
+        options: dict[str, Any] = {}
+        mask = None if real is None else token_mask(real)
+        # Of SDPA's flag and a mask only one may be given.
+        if causal and flag in parameters and (style == "ours" or mask is None):
+            options[flag] = True
+        elif causal:
+            triangle = causal_mask(x.shape[1], device=x.device)
+            triangle = triangle.expand(len(x), 1, -1, -1)
+            mask = triangle if mask is None else triangle & mask
+        if mask is not None:
+            options[name] = mask if axes == 4 else mask.squeeze(1)
+        return layer(*[x] * sequences, **options)
+
+    return call
+
+
+def _call_causal(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
+    return layer(x)
+
+
+def _call_mha(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
+    """Call a layer as PyTorch's is called, with masks that say what to ignore."""
+    ignored = ~causal_mask(x.shape[1], device=x.device) if causal else None
+    return _attend_mha(layer, x, x, ignored, None if real is None else ~real)
+
+
+def _attend_mha(
+    layer: Any, x: Tensor, context: Tensor, ignored: Tensor | None, pad: Tensor | None
+) -> Any:
+    first = getattr(layer, "batch_first", True)
+    q, kv = (x, context) if first else (x.transpose(0, 1), context.transpose(0, 1))
+    output = layer(q, kv, kv, attn_mask=ignored, key_padding_mask=pad)
+    output = output[0] if isinstance(output, tuple) else output
+    return output if first else output.transpose(0, 1)
+
+
+def _read_mha(layer: Any, x: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Read pieces, each with all that came before it as keys and values."""
+    outputs: list[Tensor] = []
+    end = 0
+    for size in sizes:
+        end += size
+        ignored = ~causal_mask(size, end, device=x.device)
+        new, seen = x[:, end - size : end], x[:, :end]
+        outputs.append(_attend_mha(layer, new, seen, ignored, None))
+    return torch.cat(outputs, dim=1)
+
+
+def _read_ours(layer: Any, x: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Read pieces with a cache of this library's."""
+    shape = x.shape[0], layer.num_kv_heads, x.shape[1], layer.head_dim
+    cache = LayerCache(x.new_zeros(shape), x.new_zeros(shape))
+    pieces = x.split([*sizes], dim=1)
+    return torch.cat([layer(each, causal=True, cache=cache) for each in pieces], dim=1)
+
+
+@dataclass(frozen=True)
+class _Causal:
+    """What a lifted function is asked for: causal, and beside that a mask or none."""
+
+    mask: Tensor | None
+
+
+class _Lifted(ExchangeableAttention):
+    """A layer around a function."""
+
+    function: Callable[..., Any]
+
+
+def _lifted(
+    function: Callable[..., Any],
+    style: str,
+    parameters: _Parameters,
+    d_model: int,
+    num_heads: int,
+) -> ExchangeableAttention:
+    """Return a layer around a function of queries, keys and values."""
+    name, flag = _MASKED[style]
+
+    def allow(layer: _Lifted, t: int, s: int, mask: Tensor | None) -> Any:
+        return _Causal(mask)
+
+    def attend(
+        layer: _Lifted, q: Tensor, k: Tensor, v: Tensor, mask: Any
+    ) -> tuple[Tensor, None]:
+        options: dict[str, Any] = {}
+        if isinstance(mask, _Causal):
+            num_queries, num_keys = q.shape[-2], k.shape[-2]
+            # SDPA's flag is aligned top-left, and alone; ours is neither.
+            plain = mask.mask is None and num_queries == num_keys
+            if flag in parameters and (style == "ours" or plain):
+                options[flag] = True
+                mask = mask.mask
+            else:
+                causal = causal_mask(num_queries, num_keys, device=q.device)
+                mask = causal if mask.mask is None else causal & mask.mask
+        if mask is not None:
+            options[name] = mask
+        before = [each.detach().clone() for each in (q, k, v)]
+        output = layer.function(q, k, v, **options)
+        for which, was, now in zip("qkv", before, (q, k, v), strict=True):
+            if not torch.equal(was, now.detach()):
+                raise ValueError(f"the function writes into the {which} it is given")
+        if isinstance(output, tuple) and style == "ours":
+            output = output[0]
+        if not isinstance(output, Tensor) or output.shape != q.shape:
+            shown = getattr(output, "shape", type(output).__name__)
+            shown = tuple(shown) if isinstance(shown, torch.Size) else f"a {shown}"
+            raise ValueError(f"the function gives {shown} for q of {tuple(q.shape)}")
+        return output, None
+
+    steps = Steps(allow=allow, attend=attend)
+    layer = _Lifted(d_model=d_model, num_heads=num_heads, steps=steps)
+    # If it is a module it is part of the layer, and copied and switched with it.
+    layer.function = function
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for projection in (layer.q_proj, layer.k_proj, layer.v_proj, layer.o_proj):
+            for each in projection.parameters():
+                scale = each.shape[-1] ** -0.5
+                each.copy_(torch.randn(each.shape, generator=generator) * scale)
+    return layer.eval()

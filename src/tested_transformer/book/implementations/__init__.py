@@ -2,7 +2,7 @@
 
 Each file is one way, with the same two functions beside it: ``convert`` lays the
 weights of this library's ``MultiHeadAttention`` out as that way wants them, ``prepare``
-makes ready to answer a ``Question``. ``per_head`` computes in NumPy alone;
+returns the work that answers a ``Question``. ``per_head`` computes in NumPy alone;
 ``flax_dense`` and ``flax_layer`` need JAX and Flax, which come with
 ``pip install "tested-transformer[jax]"``. Whoever calls one of these three imports it.
 """

@@ -60,11 +60,9 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
 
 
 def prepare(question: Question) -> Step:
-    """Hand everything over as it is."""
+    """Pass everything on as it is."""
 
-    def call(parameters: Parameters, x: Tensor, context: Tensor | None) -> Tensor:
-        context = x if context is None else context
+    def call(parameters: Parameters, x: Tensor, context: Tensor) -> Tensor:
         return einsum_attention(parameters, x, context, question.mask)
 
-    parameters = convert(question.weights, question.layer.num_heads)
-    return by_autograd(call, parameters, question)
+    return by_autograd(call, convert, question)

@@ -78,42 +78,42 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
 
 
 def prepare(question: Question) -> Step:
-    """Ask for self-attention, the only one there is here.
+    """Attend to the sequence itself; there is nothing else here.
 
     Raises:
         ValueError: If the question has a context.
     """
     if question.context is not None:
         raise ValueError("DenseAttention does self-attention and nothing else")
-    num_heads = question.layer.num_heads
-    module = DenseAttention(num_heads, causal=question.causal)
+    module = DenseAttention(question.layer.num_heads, causal=question.causal)
 
-    def call(parameters: Any, x: jax.Array, context: jax.Array | None) -> Any:
+    def call(parameters: Any, x: jax.Array, context: jax.Array) -> Any:
         return module.apply({"params": parameters}, x)
 
-    return by_vjp(call, convert(question.weights, num_heads), question)
+    return by_vjp(call, convert, question)
 
 
 # --8<-- [start:vjp]
 def by_vjp(
-    call: Callable[[Any, jax.Array, jax.Array | None], jax.Array],
-    parameters: Parameters,
+    call: Callable[[Any, jax.Array, jax.Array], jax.Array],
+    convert: Callable[[Parameters, int], Parameters],
     question: Question,
 ) -> Step:
-    """Make the step of an implementation in JAX, compiled as one piece by ``jax.jit``.
+    """Return the work of an implementation in JAX, compiled as one by ``jax.jit``.
 
     Args:
-        call: Gives the output for parameters, nested as their names say, ``x`` and
-            ``context``.
-        parameters: The converted weights.
+        call: Returns the output for parameters, nested as their names say, ``x`` and
+            ``context``, which is ``x`` itself where the question has no other.
+        convert: Lays the weights out as ``call`` wants its parameters.
         question: What is asked.
     """
+    parameters = convert(question.weights, question.layer.num_heads)
     in_doubles = question.x.dtype == torch.float64
 
     def work(leaves: Any, direction: jax.Array) -> tuple[jax.Array, Any]:
         def output_of(leaves: Any) -> jax.Array:
             parameters = unflatten_dict(leaves["parameters"], sep=".")
-            return call(parameters, leaves["x"], leaves.get("context"))
+            return call(parameters, leaves["x"], leaves.get("context", leaves["x"]))
 
         output, pull_back = jax.vjp(output_of, leaves)
         return output, pull_back(direction)[0]

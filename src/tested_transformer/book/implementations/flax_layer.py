@@ -43,10 +43,10 @@ def prepare(question: Question) -> Step:
     graph, _ = nnx.split(nnx.eval_shape(make))
     mask = None if question.mask is None else jnp.asarray(question.mask.numpy())
 
-    def call(parameters: Any, x: jax.Array, context: jax.Array | None) -> jax.Array:
+    def call(parameters: Any, x: jax.Array, context: jax.Array) -> jax.Array:
         return nnx.merge(graph, nnx.State(parameters))(x, context, mask=mask)
 
-    return by_vjp(call, convert(question.weights, num_heads), question)
+    return by_vjp(call, convert, question)
 
 
 # --8<-- [end:prepare]

@@ -51,11 +51,10 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
 
 
 def prepare(question: Question) -> Step:
-    """Hand everything over as it is."""
+    """Pass everything on as it is."""
     num_heads = question.layer.num_heads
 
-    def call(parameters: Parameters, x: Tensor, context: Tensor | None) -> Tensor:
-        context = x if context is None else context
+    def call(parameters: Parameters, x: Tensor, context: Tensor) -> Tensor:
         return functional_attention(parameters, num_heads, x, context, question.mask)
 
-    return by_autograd(call, convert(question.weights, num_heads), question)
+    return by_autograd(call, convert, question)

@@ -62,7 +62,7 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
 
 # --8<-- [start:prepare]
 def prepare(question: Question) -> Step:
-    """Ask for causal self-attention, the only one there is here.
+    """Attend causally to the sequence itself; there is nothing else here.
 
     Raises:
         ValueError: If the question is another.
@@ -72,11 +72,10 @@ def prepare(question: Question) -> Step:
     _, length, d_model = question.x.shape
     module = PackedAttention(d_model, question.layer.num_heads, length)
 
-    def call(parameters: Parameters, x: Tensor, context: Tensor | None) -> Tensor:
+    def call(parameters: Parameters, x: Tensor, context: Tensor) -> Tensor:
         return functional_call(module, parameters, (x,))
 
-    parameters = convert(question.weights, question.layer.num_heads)
-    return by_autograd(call, parameters, question)
+    return by_autograd(call, convert, question)
 
 
 # --8<-- [end:prepare]

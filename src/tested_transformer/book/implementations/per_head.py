@@ -30,7 +30,7 @@ class PerHeadAttention:
         context: Float[Array, "S D"],
         mask: Bool[Array, "T S"] | None = None,
     ) -> Float[Array, "T D"]:
-        """Give the output, and keep what the backward pass will need."""
+        """Return the output, and keep what the backward pass will need."""
         w = self.weights
         self.x, self.context = x, context
         self.kept: list[tuple[Array, ...]] = []
@@ -53,7 +53,7 @@ class PerHeadAttention:
 
     # --8<-- [start:backward]
     def backward(self, d_output: Float[Array, "T D"]) -> dict[str, Array]:
-        """Give the gradients of both sequences and of every parameter."""
+        """Return the gradients of both sequences and of every parameter."""
         w, x, context = self.weights, self.x, self.context
         d = {name: np.zeros_like(each) for name, each in w.items()}
         d |= {"x": np.zeros_like(x), "context": np.zeros_like(context)}

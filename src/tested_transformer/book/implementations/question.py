@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 Parameters = dict[str, Tensor]
-# Does the work once: gives the output and the gradients, as whatever arrays it has.
+# Does the work once: returns the output and the gradients, as any kind of arrays.
 Step = Callable[[], tuple[Any, Mapping[str, Any]]]
 
 
@@ -116,23 +116,23 @@ def gaps(implementation: Implementation, question: Question) -> dict[str, float]
 
 
 def answer(implementation: Implementation, question: Question) -> Parameters:
-    """Let an implementation work: give its output and gradients as tensors."""
+    """Return the output and the gradients of an implementation, as tensors."""
     output, gradients = implementation.prepare(question)()
     arrays = {"output": output, **gradients}
     return {name: _tensor(array, question.x.dtype) for name, array in arrays.items()}
 
 
 def reference(question: Question) -> Parameters:
-    """Give the output and the gradients of the library's layer, in the open."""
+    """Return the output and the gradients of the library's layer, in the open."""
     ours = MultiHeadAttention(
         d_model=question.x.shape[-1], num_heads=question.layer.num_heads, fused=False
     ).to(question.x.dtype)
 
-    def call(parameters: Parameters, x: Tensor, context: Tensor | None) -> Tensor:
+    def call(parameters: Parameters, x: Tensor, context: Tensor) -> Tensor:
         how = {"context": context, "causal": question.causal}
         return torch.func.functional_call(ours, parameters, (x,), how)
 
-    output, gradients = by_autograd(call, question.weights, question)()
+    output, gradients = by_autograd(call, lambda weights, _: weights, question)()
     return {"output": output, **gradients}
 
 
@@ -141,23 +141,25 @@ def reference(question: Question) -> Parameters:
 
 # --8<-- [start:autograd]
 def by_autograd(
-    call: Callable[[Parameters, Tensor, Tensor | None], Tensor],
-    parameters: Parameters,
+    call: Callable[[Parameters, Tensor, Tensor], Tensor],
+    convert: Callable[[Parameters, int], Parameters],
     question: Question,
 ) -> Step:
-    """Make the step of an implementation in PyTorch.
+    """Return the work of an implementation in PyTorch.
 
     Args:
-        call: Gives the output for parameters, ``x`` and ``context``.
-        parameters: The converted weights.
+        call: Returns the output for parameters, ``x`` and ``context``, which is ``x``
+            itself where the question has no other.
+        convert: Lays the weights out as ``call`` wants its parameters.
         question: What is asked.
     """
+    parameters = convert(question.weights, question.layer.num_heads)
     leaves = parameters | question.inputs
     leaves = {name: each.detach().requires_grad_() for name, each in leaves.items()}
     own = {name: leaves[name] for name in parameters}
 
     def step() -> tuple[Tensor, Parameters]:
-        output = call(own, leaves["x"], leaves.get("context"))
+        output = call(own, leaves["x"], leaves.get("context", leaves["x"]))
         found = torch.autograd.grad(output, list(leaves.values()), question.direction)
         return output.detach(), dict(zip(leaves, found, strict=True))
 

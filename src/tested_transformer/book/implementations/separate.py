@@ -75,13 +75,11 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
 
 
 def prepare(question: Question) -> Step:
-    """Give the sequences as query, key and value."""
+    """Pass the sequences as query, key and value."""
     module = SeparateAttention(question.x.shape[-1], question.layer.num_heads)
 
-    def call(parameters: Parameters, x: Tensor, context: Tensor | None) -> Tensor:
-        context = x if context is None else context
+    def call(parameters: Parameters, x: Tensor, context: Tensor) -> Tensor:
         arguments = (x, context, context, question.mask)
         return functional_call(module, parameters, arguments)[0]
 
-    parameters = convert(question.weights, question.layer.num_heads)
-    return by_autograd(call, parameters, question)
+    return by_autograd(call, convert, question)

@@ -40,11 +40,10 @@ def prepare(question: Question) -> Step:
         "attn_mask": None if question.mask is None else ~question.mask,
     }
 
-    def call(parameters: Parameters, x: Tensor, context: Tensor | None) -> Tensor:
-        context = x if context is None else context
+    def call(parameters: Parameters, x: Tensor, context: Tensor) -> Tensor:
         return functional_call(module, parameters, (x, context, context), how)[0]
 
-    return by_autograd(call, module.state_dict(), question)
+    return by_autograd(call, convert, question)
 
 
 # --8<-- [end:prepare]

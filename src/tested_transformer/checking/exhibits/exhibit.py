@@ -36,17 +36,17 @@ class Publication:
 
 
 def issue(project: str, number: int, when: str) -> Publication:
-    """Point to an issue."""
+    """Return where an issue is."""
     return Publication(project, f"issues/{number}", when)
 
 
 def pull(project: str, number: int, when: str) -> Publication:
-    """Point to a pull request, which most often repairs what it describes."""
+    """Return where a pull request is; most often it repairs what it describes."""
     return Publication(project, f"pull/{number}", when)
 
 
 def file(project: str, path: str) -> Publication:
-    """Point to a file."""
+    """Return where a file is."""
     return Publication(project, path)
 
 
@@ -89,7 +89,7 @@ class Exhibit:
 def exhibit(
     step: str, *published: Publication, **settings: Any
 ) -> Callable[[Callable[..., Any]], Exhibit]:
-    """Make an exhibit of the function that follows."""
+    """Return a decorator that makes an exhibit of a function."""
 
     def made(function: Callable[..., Any]) -> Exhibit:
         return Exhibit(

@@ -1,20 +1,16 @@
-"""Check an attention that somebody else wrote."""
+"""``check_attention``: put every check to an attention that somebody else wrote."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from tested_transformer.checking.asking import NotApplicableError, sample
-from tested_transformer.checking.checks import CHECKS
-from tested_transformer.checking.diagnosis import Likely, likely_exhibits
-from tested_transformer.checking.report import Report, Verdict
-from tested_transformer.checking.subject import Subject, make_subject
+from tested_transformer.checking.checks import CHECKS, NotApplicableError, sample
+from tested_transformer.checking.report import Likely, Report, Verdict, likely_exhibits
+from tested_transformer.checking.subject import Reader, Subject, make_subject
 
 __all__ = ["assert_causal", "check_attention", "judge"]
-
-_Pieces = Callable[[Any, Tensor, Sequence[int]], Tensor]
 
 
 def check_attention(
@@ -25,7 +21,7 @@ def check_attention(
     num_heads: int | None = None,
     dtype: torch.dtype | None = None,
     oracle: Callable[[Tensor], Tensor] | None = None,
-    pieces: _Pieces | None = None,
+    pieces: Reader | None = None,
     skip: Collection[str] = (),
 ) -> Report:
     """Ask an attention all that ``CHECKS`` knows to ask.
@@ -58,7 +54,7 @@ def check_attention(
     Raises:
         TypeError: If it cannot be called, its style cannot be told, or it returns
             something that is no tensor.
-        ValueError: If it cannot be called with what its style says, gives another
+        ValueError: If it cannot be called with what its style says, returns another
             shape, writes into what it is given, or gives two outputs for one input.
     """
     unknown = set(skip) - set(CHECKS)
