@@ -30,7 +30,6 @@ __all__ = [
 ]
 
 
-# --8<-- [start:world]
 @dataclass(frozen=True)
 class World:
     """Which of how many processes this one is; alone by default.
@@ -63,10 +62,6 @@ class World:
         return cls(*(int(environment[name]) for name in names))
 
 
-# --8<-- [end:world]
-
-
-# --8<-- [start:join]
 def join_world(device: torch.device) -> World:
     """Meet the other processes that torchrun has started, if there are any.
 
@@ -88,12 +83,8 @@ def leave_world() -> None:
         dist.destroy_process_group()
 
 
-# --8<-- [end:join]
-
-
-# --8<-- [start:spread]
 def spread(model: nn.Module, world: World, *, shard: bool = False) -> nn.Module:
-    """Give a model that averages its gradients over all processes.
+    """Return a model that averages its gradients over all processes.
 
     Args:
         model: The same in every process; if not, that of the first counts.
@@ -122,9 +113,6 @@ def spread(model: nn.Module, world: World, *, shard: bool = False) -> nn.Module:
     return model
 
 
-# --8<-- [end:spread]
-
-
 def gradients_stay(model: nn.Module, stay: bool) -> AbstractContextManager[object]:
     """Let gradients add up in each process, and not be averaged yet."""
     if isinstance(model, DistributedDataParallel) and stay:
@@ -146,7 +134,7 @@ def mean_over(world: World, values: Tensor) -> Tensor:
 
 
 def any_of(world: World, flag: bool, device: torch.device) -> bool:
-    """Tell every process whether one of them says yes."""
+    """Return whether any of the processes says yes."""
     if world.size == 1:
         return flag
     flags = torch.tensor(float(flag), device=device)
@@ -155,7 +143,7 @@ def any_of(world: World, flag: bool, device: torch.device) -> bool:
 
 
 def gathered(tensor: Tensor) -> Tensor:
-    """Put together a tensor of which every process holds a part."""
+    """Return all of a tensor of which every process holds a part."""
     if not dist.is_initialized():
         return tensor
     from torch.distributed.tensor import DTensor
@@ -164,7 +152,7 @@ def gathered(tensor: Tensor) -> Tensor:
 
 
 def share_of(tensor: Tensor, like: Tensor) -> Tensor:
-    """Take the part of ``tensor`` that this process holds of ``like``."""
+    """Return ``tensor`` cut up between the processes as ``like`` is."""
     if not dist.is_initialized():
         return tensor
     from torch.distributed.tensor import DTensor, Replicate
