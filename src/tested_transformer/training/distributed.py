@@ -11,19 +11,25 @@ import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+
 __all__ = [
     "World",
     "any_of",
+    "from_local_parts",
     "gathered",
     "gradients_stay",
     "join_world",
     "leave_world",
+    "local_part",
     "mean_over",
     "share_of",
     "spread",
@@ -144,21 +150,46 @@ def any_of(world: World, flag: bool, device: torch.device) -> bool:
 
 def gathered(tensor: Tensor) -> Tensor:
     """Return all of a tensor of which every process holds a part."""
-    if not dist.is_initialized():
-        return tensor
-    from torch.distributed.tensor import DTensor
-
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return tensor.full_tensor() if _is_cut_up(tensor) else tensor
 
 
 def share_of(tensor: Tensor, like: Tensor) -> Tensor:
     """Return ``tensor`` cut up between the processes as ``like`` is."""
-    if not dist.is_initialized():
+    if not _is_cut_up(like):
         return tensor
     from torch.distributed.tensor import DTensor, Replicate
 
-    if not isinstance(like, DTensor):
-        return tensor
     mesh = like.device_mesh
     everywhere = DTensor.from_local(tensor, mesh, [Replicate()] * mesh.ndim)
     return everywhere.redistribute(mesh, like.placements)
+
+
+def local_part(tensor: Tensor) -> Tensor:
+    """Return what this process holds of a tensor; changing it changes the tensor.
+
+    Not every operation on lists of tensors is there for tensors that are cut up.
+    """
+    return tensor.to_local() if _is_cut_up(tensor) else tensor
+
+
+def from_local_parts(part: Tensor, like: Tensor) -> Tensor:
+    """Return all of the tensor that has this part here, and is cut up as ``like``."""
+    if not _is_cut_up(like):
+        return part
+    from torch.distributed.tensor import DTensor
+
+    return DTensor.from_local(
+        part,
+        like.device_mesh,
+        like.placements,
+        shape=like.shape,
+        stride=like.stride(),
+    ).full_tensor()
+
+
+def _is_cut_up(tensor: Tensor) -> TypeGuard["DTensor"]:
+    if not dist.is_initialized():
+        return False
+    from torch.distributed.tensor import DTensor
+
+    return isinstance(tensor, DTensor)

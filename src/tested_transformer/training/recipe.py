@@ -77,7 +77,7 @@ class Recipe:
     weight_decay: float = 0.1
     muon_lr: float = 0.02
     muon_momentum: float = 0.95
-    muon_rounds: int = 5
+    muon_rounds: int = 4
     schedule: str = "cosine"
     warmup: int = 100
     decay: float = 0.5
