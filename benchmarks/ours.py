@@ -12,7 +12,7 @@ from tested_transformer.cli.plans import MODELS
 from tested_transformer.generation import generate
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import Recipe
-from tested_transformer.training.run import Run
+from tested_transformer.training.loop import Learner
 
 __all__ = ["FAST", "Ours", "Racer", "contestants", "racers", "scatter"]
 
@@ -73,13 +73,19 @@ class Ours(Contender):
         self, model: nn.Module, tokens: Tensor, *, compiled: bool = False
     ) -> Callable[[], object]:
         """Make a function that does one step of the library's loop, batch and all."""
-        run = Run(model, tokens, replace(self.recipe, compile=compiled))
+        recipe = replace(self.recipe, compile=compiled)
+        learner = Learner(model, tokens, recipe)
+        done = 0
 
         def step() -> object:
+            nonlocal done
             # Its schedule has an end; the clock has not.
-            run.step %= self.recipe.steps
-            run.change_parameters()
-            return run.read_losses()
+            learner.begin(done % recipe.steps)
+            loss = learner.backward(*learner.batch(done % recipe.steps))
+            learner.clip()
+            learner.update()
+            done += 1
+            return loss.item()
 
         return step
 

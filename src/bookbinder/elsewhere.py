@@ -33,15 +33,13 @@ PATHS = ["docs/chapters", *(f"tests/tested_transformer/{name}" for name in FOLDE
 def pytest_configure() -> None:
     """Let ``precision="auto"`` choose what BOOK_AUTO_PRECISION says, on a CPU.
 
-    The CPU answers as if it had instructions for bfloat16, or none. This holds in the
-    process of the tests, not in those that they start.
+    Training then finds steps in that precision to be the faster ones. This holds in
+    the process of the tests, not in those that they start.
     """
     if wanted := os.environ.get("BOOK_AUTO_PRECISION"):
-        import torch
+        from tested_transformer.training import devices
 
-        has = {"bf16": True, "fp32": False}[wanted]
-        can = {**torch.cpu.get_capabilities(), "amx_bf16": has, "avx512_bf16": has}
-        patch.object(torch.cpu, "get_capabilities", can.copy).start()
+        patch.object(devices, "faster_precision", return_value=wanted).start()
 
 
 def main(words: list[str]) -> int:

@@ -36,10 +36,10 @@ from tested_transformer.training import (
     TrainingDivergedError,
     TrainingState,
     World,
-    choose_precision,
     join_world,
     leave_world,
     train,
+    training_precision,
 )
 
 __all__ = ["add_train", "run"]
@@ -136,11 +136,14 @@ def _train(
         save = None
         if world.rank == 0:
             save = _saver(stack.enter_context(CheckpointWriter(plan.folder)), plan)
-        state = plan.state
+        precision = training_precision(
+            model, train_tokens, plan.recipe, state=plan.state, world=world
+        )
+        state = replace(plan.state, precision=precision)
         if save is not None and not plan.resumed:
             save(replace(state, weights=model.state_dict()))
             state = replace(state, saved_step=0)
-        _introduce(plan, device, display)
+        _introduce(plan, device, precision, display)
         if not plan.resumed:
             _sample("before", model, plan, display, arguments)
         stop = stack.enter_context(StopRequest(repeats=world.size == 1))
@@ -187,9 +190,10 @@ def _saver(writer: CheckpointWriter, plan: Plan) -> Callable[[TrainingState], No
     return save
 
 
-def _introduce(plan: Plan, device: torch.device, display: Display) -> None:
+def _introduce(
+    plan: Plan, device: torch.device, precision: str, display: Display
+) -> None:
     config, recipe = plan.model.config, plan.recipe
-    precision = choose_precision(device, recipe.precision)
     size = plan.model.num_parameters()
     begin = f"going on after step {plan.state.step}" if plan.resumed else "training"
     display.tell(

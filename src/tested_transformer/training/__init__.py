@@ -2,7 +2,6 @@
 
 from tested_transformer.training.devices import choose_device, choose_precision
 from tested_transformer.training.distributed import World, join_world, leave_world
-from tested_transformer.training.divergence import TrainingDivergedError
 from tested_transformer.training.evaluation import (
     HonestLoss,
     evaluate,
@@ -10,13 +9,12 @@ from tested_transformer.training.evaluation import (
     next_token_loss,
     windows_that_fit,
 )
-from tested_transformer.training.loop import train
+from tested_transformer.training.loop import train, training_precision
+from tested_transformer.training.monitor import TrainingDivergedError
 from tested_transformer.training.muon import Muon, orthogonalize
 from tested_transformer.training.optimizers import make_optimizers
-from tested_transformer.training.progress import Progress, Validation
-from tested_transformer.training.recipe import Recipe
-from tested_transformer.training.schedule import rate_factor
-from tested_transformer.training.state import TrainingState
+from tested_transformer.training.recipe import Recipe, rate_factor
+from tested_transformer.training.state import Progress, TrainingState, Validation
 
 __all__ = [
     "HonestLoss",
@@ -38,5 +36,6 @@ __all__ = [
     "orthogonalize",
     "rate_factor",
     "train",
+    "training_precision",
     "windows_that_fit",
 ]

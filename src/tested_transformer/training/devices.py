@@ -1,17 +1,30 @@
 """What there is to compute on, and in which numbers it is fast."""
 
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
 
 import torch
 
-__all__ = ["autocast", "choose_device", "choose_precision", "seed_dropout"]
+__all__ = [
+    "autocast",
+    "choose_device",
+    "choose_precision",
+    "compiling_pays",
+    "faster_precision",
+    "float32_products",
+    "seed_dropout",
+]
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
+# Steps for which a GPU waits half a minute for the compiler.
+_WORTH_COMPILING = 500
 
-# --8<-- [start:device]
+
 def choose_device(name: str = "auto") -> torch.device:
-    """Give the device of that name, or the best there is.
+    """Return the device of that name, or the best there is.
 
     Args:
         name: ``auto`` for CUDA before MPS (Apple's) before the CPU; otherwise as in
@@ -20,37 +33,34 @@ def choose_device(name: str = "auto") -> torch.device:
     Raises:
         ValueError: If there is no such device.
     """
-    there = _devices_there()
+    present = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+    present += ["mps:0"] * torch.backends.mps.is_available() + ["cpu:0"]
     if name == "auto":
-        return torch.device(there[0].partition(":")[0])
+        return torch.device(present[0].partition(":")[0])
     kind, _, index = name.partition(":")
-    if f"{kind}:{index or 0}" not in there:
-        known = ", ".join(there).replace("cpu:0", "cpu").replace("mps:0", "mps")
+    if f"{kind}:{index or 0}" not in present:
+        known = ", ".join(present).replace("cpu:0", "cpu").replace("mps:0", "mps")
         raise ValueError(f"device={name!r} is not there; there is {known}")
     return torch.device(name)
 
 
-# --8<-- [end:device]
+def choose_precision(
+    device: torch.device,
+    name: str = "auto",
+    *,
+    step: Callable[[str], object] | None = None,
+) -> str:
+    """Return the precision to multiply in: the one named, or the fastest safe one.
 
-
-def _devices_there() -> list[str]:
-    there = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
-    if torch.backends.mps.is_available():
-        there.append("mps:0")
-    return [*there, "cpu:0"]
-
-
-# --8<-- [start:precision]
-def choose_precision(device: torch.device, name: str = "auto") -> str:
-    """Give the numbers to multiply in: those named, or the fastest that are safe.
-
-    bfloat16 has the range of float32 and needs no care; float16 has not, and its
-    gradients are scaled. Both are fast only where the device has instructions for
-    them: a CPU without is slower in bfloat16 than in float32.
+    bfloat16 has the range of float32 and needs no care. float16 has not: its gradients
+    are scaled. Which is fast depends on the processor and on the model, so on a CPU
+    ``auto`` measures.
 
     Args:
         device: Where the model is.
         name: ``fp32``, ``bf16``, ``fp16``, or ``auto``.
+        step: Does one step in the precision that it is given. On a CPU, ``auto`` times
+            it, and is ``fp32`` without it.
 
     Raises:
         ValueError: If ``name`` is none of these.
@@ -61,14 +71,48 @@ def choose_precision(device: torch.device, name: str = "auto") -> str:
         known = ", ".join(["auto", *_DTYPES])
         raise ValueError(f"precision={name!r} must be one of {known}")
     if device.type == "cuda":
-        # From Ampere, 8.0, on. Before it PyTorch emulates bfloat16, and says that it
-        # is supported.
-        return "bf16" if torch.cuda.get_device_capability(device) >= (8, 0) else "fp16"
-    if device.type == "cpu":
-        can = torch.cpu.get_capabilities()
-        native = any(can.get(key, False) for key in ("amx_bf16", "avx512_bf16"))
-        return "bf16" if native else "fp32"
+        # Before Ampere, 8.0, PyTorch emulates bfloat16, and says that it is supported.
+        # Before Volta, 7.0, there is no unit for products in float16 either.
+        capability = torch.cuda.get_device_capability(device)
+        if capability >= (8, 0):
+            return "bf16"
+        return "fp16" if capability >= (7, 0) else "fp32"
+    if device.type == "cpu" and step is not None:
+        return faster_precision(step)
     return "fp32"
+
+
+def faster_precision(step: Callable[[str], object]) -> str:
+    """Return ``bf16`` if a step takes less time in it on this CPU, else ``fp32``.
+
+    A processor without instructions for bfloat16 emulates them, several times slower.
+    Two single products find that out in a millisecond. Only if the one in bfloat16 is
+    faster are whole steps timed, in turns: what is gained in products can be lost
+    around them.
+
+    Args:
+        step: Does one step in the precision that it is given.
+    """
+    matrices = {
+        name: torch.ones(256, 256, dtype=_DTYPES[name]) for name in ("fp32", "bf16")
+    }
+    products = _best_seconds(lambda name: matrices[name] @ matrices[name], rounds=5)
+    if products["bf16"] >= products["fp32"]:
+        return "fp32"
+    steps = _best_seconds(step, rounds=2)
+    # For a difference that is not worth it, all digits are kept.
+    return "bf16" if steps["bf16"] < 0.97 * steps["fp32"] else "fp32"
+
+
+def _best_seconds(work: Callable[[str], object], *, rounds: int) -> dict[str, float]:
+    """Return the shortest time of some work in each precision, after one warm-up."""
+    seconds: dict[str, list[float]] = {"fp32": [], "bf16": []}
+    for _ in range(1 + rounds):
+        for name, times in seconds.items():
+            start = time.perf_counter()
+            work(name)
+            times.append(time.perf_counter() - start)
+    return {name: min(times[1:]) for name, times in seconds.items()}
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
@@ -81,7 +125,35 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[obj
     return torch.autocast(device.type, dtype=_DTYPES[precision])
 
 
-# --8<-- [end:precision]
+@contextmanager
+def float32_products(device: torch.device, precision: str) -> Generator[None]:
+    """Let a GPU multiply float32 in TF32 (``high``), or exactly (``highest``).
+
+    TF32 keeps 10 of 23 bits of a factor, sums in float32, and is several times as
+    fast. The setting of before comes back at the end.
+    """
+    before = torch.get_float32_matmul_precision()
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision(precision)
+    try:
+        yield
+    finally:
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision(before)
+
+
+def compiling_pays(device: torch.device, steps: int) -> bool:
+    """Return whether a run of so many steps is worth the compiler's time.
+
+    On a GPU that the compiler writes for, a long run is. On a CPU the model is bound
+    by products, which the compiler leaves as they are.
+    """
+    return (
+        device.type == "cuda"
+        and steps >= _WORTH_COMPILING
+        and torch.cuda.get_device_capability(device) >= (7, 0)
+        and find_spec("triton") is not None
+    )
 
 
 def seed_dropout(device: torch.device, seed: int) -> None:

@@ -11,26 +11,31 @@ import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+
 __all__ = [
     "World",
     "any_of",
+    "from_local_parts",
     "gathered",
     "gradients_stay",
     "join_world",
     "leave_world",
+    "local_part",
     "mean_over",
     "share_of",
     "spread",
 ]
 
 
-# --8<-- [start:world]
 @dataclass(frozen=True)
 class World:
     """Which of how many processes this one is; alone by default.
@@ -63,10 +68,6 @@ class World:
         return cls(*(int(environment[name]) for name in names))
 
 
-# --8<-- [end:world]
-
-
-# --8<-- [start:join]
 def join_world(device: torch.device) -> World:
     """Meet the other processes that torchrun has started, if there are any.
 
@@ -88,12 +89,8 @@ def leave_world() -> None:
         dist.destroy_process_group()
 
 
-# --8<-- [end:join]
-
-
-# --8<-- [start:spread]
 def spread(model: nn.Module, world: World, *, shard: bool = False) -> nn.Module:
-    """Give a model that averages its gradients over all processes.
+    """Return a model that averages its gradients over all processes.
 
     Args:
         model: The same in every process; if not, that of the first counts.
@@ -122,9 +119,6 @@ def spread(model: nn.Module, world: World, *, shard: bool = False) -> nn.Module:
     return model
 
 
-# --8<-- [end:spread]
-
-
 def gradients_stay(model: nn.Module, stay: bool) -> AbstractContextManager[object]:
     """Let gradients add up in each process, and not be averaged yet."""
     if isinstance(model, DistributedDataParallel) and stay:
@@ -146,7 +140,7 @@ def mean_over(world: World, values: Tensor) -> Tensor:
 
 
 def any_of(world: World, flag: bool, device: torch.device) -> bool:
-    """Tell every process whether one of them says yes."""
+    """Return whether any of the processes says yes."""
     if world.size == 1:
         return flag
     flags = torch.tensor(float(flag), device=device)
@@ -155,22 +149,47 @@ def any_of(world: World, flag: bool, device: torch.device) -> bool:
 
 
 def gathered(tensor: Tensor) -> Tensor:
-    """Put together a tensor of which every process holds a part."""
-    if not dist.is_initialized():
-        return tensor
-    from torch.distributed.tensor import DTensor
-
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    """Return all of a tensor of which every process holds a part."""
+    return tensor.full_tensor() if _is_cut_up(tensor) else tensor
 
 
 def share_of(tensor: Tensor, like: Tensor) -> Tensor:
-    """Take the part of ``tensor`` that this process holds of ``like``."""
-    if not dist.is_initialized():
+    """Return ``tensor`` cut up between the processes as ``like`` is."""
+    if not _is_cut_up(like):
         return tensor
     from torch.distributed.tensor import DTensor, Replicate
 
-    if not isinstance(like, DTensor):
-        return tensor
     mesh = like.device_mesh
     everywhere = DTensor.from_local(tensor, mesh, [Replicate()] * mesh.ndim)
     return everywhere.redistribute(mesh, like.placements)
+
+
+def local_part(tensor: Tensor) -> Tensor:
+    """Return what this process holds of a tensor; changing it changes the tensor.
+
+    Not every operation on lists of tensors is there for tensors that are cut up.
+    """
+    return tensor.to_local() if _is_cut_up(tensor) else tensor
+
+
+def from_local_parts(part: Tensor, like: Tensor) -> Tensor:
+    """Return all of the tensor that has this part here, and is cut up as ``like``."""
+    if not _is_cut_up(like):
+        return part
+    from torch.distributed.tensor import DTensor
+
+    return DTensor.from_local(
+        part,
+        like.device_mesh,
+        like.placements,
+        shape=like.shape,
+        stride=like.stride(),
+    ).full_tensor()
+
+
+def _is_cut_up(tensor: Tensor) -> TypeGuard["DTensor"]:
+    if not dist.is_initialized():
+        return False
+    from torch.distributed.tensor import DTensor
+
+    return isinstance(tensor, DTensor)

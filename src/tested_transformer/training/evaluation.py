@@ -10,13 +10,19 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Integer
 from torch import Tensor, nn
 
-from tested_transformer.training.devices import autocast, choose_precision
+from tested_transformer.training.devices import (
+    autocast,
+    choose_precision,
+    float32_products,
+)
+from tested_transformer.training.state import Validation
 
 __all__ = [
     "HonestLoss",
     "evaluate",
     "honest_loss",
     "next_token_loss",
+    "validate",
     "windows_that_fit",
 ]
 
@@ -25,25 +31,20 @@ _LOGITS = 2**26
 
 
 def windows_that_fit(*, seq_len: int, vocab_size: int, at_most: int) -> int:
-    """Say how many windows to read side by side: ``at_most``, or fewer, but one.
+    """Return how many windows to read side by side: ``at_most`` or fewer, but one.
 
     Of a large vocabulary, the logits of a few windows fill the memory.
     """
     return max(1, min(at_most, _LOGITS // (seq_len * vocab_size)))
 
 
-# --8<-- [start:loss]
 def next_token_loss(
     logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"], reduction: str = "mean"
 ) -> Float[Tensor, "..."]:
-    """Give the mean of ``-log(probability of the token that came)``, in nats."""
+    """Return the mean of ``-log(probability of the token that came)``, in nats."""
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction=reduction)
 
 
-# --8<-- [end:loss]
-
-
-# --8<-- [start:evaluate]
 def evaluate(
     model: nn.Module,
     tokens: Integer[Tensor, "N"],
@@ -52,14 +53,14 @@ def evaluate(
     batch_size: int = 64,
     precision: str = "fp32",
 ) -> float:
-    """Give the mean loss over all of a text: every token but the first, once.
+    """Return the mean loss over all of a text: every token but the first, once.
 
     The text is cut into windows of ``seq_len`` that do not overlap, the last one
     shorter; each token is predicted from what comes before it in its window. Nothing
     is drawn, so two models, or two runs, are compared on the very same predictions.
 
     Args:
-        model: Gives logits (B, T, V) for tokens (B, T).
+        model: Returns logits (B, T, V) for tokens (B, T).
         tokens: The text.
         seq_len: The length of a window; the longest that the model takes by default.
         batch_size: How many windows are read side by side.
@@ -87,9 +88,6 @@ def evaluate(
             logits = model(rest[None, :-1])
             total += next_token_loss(logits, rest[None, 1:], "sum").item()
     return total / count
-
-
-# --8<-- [end:evaluate]
 
 
 # --8<-- [start:honest]
@@ -131,7 +129,7 @@ def honest_loss(
     models have gaps of 0.04: allow for them if you converted the model itself.
 
     Args:
-        model: Gives logits (B, T, V) for tokens (B, T).
+        model: Returns logits (B, T, V) for tokens (B, T).
         tokens: The text.
         seq_len: The length of a window; the longest that the model takes by default.
         num_windows: How many windows are drawn.
@@ -178,19 +176,50 @@ def honest_loss(
 # --8<-- [end:honest]
 
 
+def validate(
+    model: nn.Module,
+    tokens: Integer[Tensor, "N"],
+    *,
+    step: int,
+    seq_len: int,
+    vocab_size: int,
+    precision: str,
+) -> Validation:
+    """Return the loss of a text as a run computes it, and whether it is honest."""
+    sizes = {"seq_len": seq_len, "vocab_size": vocab_size}
+    loss = evaluate(
+        model,
+        tokens,
+        seq_len=seq_len,
+        batch_size=windows_that_fit(**sizes, at_most=64),
+        precision=precision,
+    )
+    honest = honest_loss(
+        model,
+        tokens,
+        seq_len=seq_len,
+        num_windows=windows_that_fit(**sizes, at_most=16),
+    )
+    return Validation(step, loss, honest.prefix, honest.full, honest.gap)
+
+
 def _window(tokens: Tensor, start: int, length: int, device: torch.device) -> Tensor:
-    """Give ``length`` tokens and the one after them; the text may be on disk."""
+    """Return ``length`` tokens and the one after them; the text may be on disk."""
     return tokens[start : start + length + 1].to(device, torch.long)
 
 
 @contextmanager
 def _evaluating(model: nn.Module, precision: str) -> Generator[torch.device]:
-    """Switch dropout and gradients off for a while."""
+    """Switch dropout and gradients off for a while, and TF32 too."""
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
     try:
-        with torch.no_grad(), autocast(device, choose_precision(device, precision)):
+        with (
+            torch.no_grad(),
+            float32_products(device, "highest"),
+            autocast(device, choose_precision(device, precision)),
+        ):
             yield device
     finally:
         model.train(was_training)

@@ -1,18 +1,48 @@
-"""Training: a batch, its loss, the gradient, a step; again."""
+"""Training: a batch, its loss, the gradient, a step; again.
 
+``train`` is the loop. What a step needs (model, optimizers, precision) is a
+``Learner``, below it; what is seen of the run is a ``Monitor``, in ``monitor``.
+"""
+
+import copy
+import hashlib
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 
+import torch
 from jaxtyping import Integer
 from torch import Tensor
 
+from tested_transformer.data import batch_at
 from tested_transformer.gpt import GPT
-from tested_transformer.training.distributed import World
-from tested_transformer.training.progress import Progress
+from tested_transformer.training.devices import (
+    autocast,
+    choose_precision,
+    compiling_pays,
+    float32_products,
+    seed_dropout,
+)
+from tested_transformer.training.distributed import (
+    World,
+    any_of,
+    gathered,
+    gradients_stay,
+    spread,
+)
+from tested_transformer.training.evaluation import next_token_loss, validate
+from tested_transformer.training.monitor import Monitor
+from tested_transformer.training.optimizers import (
+    clip_gradients,
+    make_optimizers,
+    optimizer_tensors,
+    restore_optimizers,
+    set_rates,
+)
 from tested_transformer.training.recipe import Recipe
-from tested_transformer.training.run import Run
-from tested_transformer.training.state import TrainingState
+from tested_transformer.training.state import Progress, TrainingState, Validation
 
-__all__ = ["train"]
+__all__ = ["Learner", "train", "training_precision"]
 
 
 # --8<-- [start:train]
@@ -45,8 +75,8 @@ def train(
         on_step: Called for every step, on a GPU for several at a time.
         save: Called with where the run stands, every ``save_every`` steps, before
             stopping, and at the end. Not while the loss is up, which may be the
-            beginning of its end; see ``Watch``. What it is given changes with the
-            next step: it has to write it, or to copy it.
+            beginning of its end; see ``DivergenceWatch``. What it is given changes
+            with the next step: it has to write it, or to copy it.
         save_every: Steps between two saves.
         stop: Asked after every step; if it says ``True``, the run is saved and ends.
 
@@ -57,35 +87,300 @@ def train(
         TrainingDivergedError: If a loss is no number, or rose and stayed up.
         ValueError: If what is given does not go together.
     """
-    _check(validation, save_every)
-    run = Run(model, tokens, recipe, state=state, world=world, shard=shard)
-    save_every = save_every or recipe.steps
-    while run.step < recipe.steps:
-        run.change_parameters()
-        stopping = run.is_told_to(stop)
-        ending = run.step == recipe.steps
-        evaluating = ending or run.step % recipe.evaluate_every == 0
-        saving = ending or stopping or run.step % save_every == 0
-        if evaluating or saving or run.step % run.read_every == 0:
-            run.read_losses()
+    _check(model, validation, save_every)
+    learner = Learner(model, tokens, recipe, state=state, world=world, shard=shard)
+    tokens_per_step = recipe.batch_size * learner.seq_len
+    monitor = Monitor(recipe, learner.state, learner.world, tokens_per_step)
+    for step in range(learner.state.step, recipe.steps):
+        lr = learner.begin(step)
+        inputs, targets = learner.batch(step)
+        loss = learner.backward(inputs, targets)
+        norm = learner.clip()
+        learner.update()
+        monitor.record(loss, norm, lr)
+
+        done = step + 1
+        ending = done == recipe.steps
+        reading = ending or done % learner.read_every == 0
+        stopping = learner.agrees(stop, reading)
+        evaluating = ending or done % recipe.evaluate_every == 0
+        saving = ending or stopping or done % (save_every or recipe.steps) == 0
+        if reading or evaluating or saving:
+            monitor.read()
+            found = None
             if evaluating and validation is not None:
-                run.evaluate(validation)
-            run.report(on_step)
-            if saving:
-                run.save(save)
+                found = learner.validate(validation, done)
+            monitor.report(on_step, found)
+            if saving and (ending or monitor.watch.calm):
+                learner.save(save, monitor)
         if stopping:
             break
-    return run.whole_state()
+    return learner.snapshot()
 
 
 # --8<-- [end:train]
 
 
-def _check(validation: Tensor | None, save_every: int | None) -> None:
+class Learner:
+    """A model in training: all that one step needs, and changes.
+
+    Args:
+        model: On its device. It is changed.
+        tokens: The text to learn.
+        recipe: How.
+        state: Where to go on. It is copied.
+        world: Of how many processes this is one.
+        shard: Cut the parameters up between the processes.
+
+    Raises:
+        ValueError: If what is given does not go together.
+    """
+
+    def __init__(
+        self,
+        model: GPT,
+        tokens: Tensor,
+        recipe: Recipe,
+        *,
+        state: TrainingState | None = None,
+        world: World | None = None,
+        shard: bool = False,
+    ) -> None:
+        self.model, self.tokens, self.recipe = model, tokens, recipe
+        self.world = world = world or World()
+        self.device = next(model.parameters()).device
+        # A GPU computes while Python goes on; to read a loss is to wait for it.
+        self.read_every = 1 if self.device.type == "cpu" else 10
+        self.seq_len = recipe.seq_len or model.config.max_seq_len
+        state = state or TrainingState()
+        _check_sizes(recipe, self.seq_len, model.config.max_seq_len, state, world)
+        # Ours to change; what is given stays as it is.
+        self.state = replace(
+            state,
+            losses=[*state.losses],
+            validations=[*state.validations],
+            precision=training_precision(
+                model, tokens, recipe, state=state, world=world
+            ),
+        )
+        self.precision = self.state.precision or "fp32"
+        if shard and self.precision == "fp16":
+            raise ValueError("shard=True does not go with precision='fp16'")
+        self.parallel = spread(model, world, shard=shard)
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.optimizers = make_optimizers(model, recipe)
+        self.scaler = torch.amp.GradScaler(
+            self.device.type, enabled=self.precision == "fp16"
+        )
+        if state.optimizer:
+            restore_optimizers(model, self.optimizers, state.optimizer)
+        if state.scaler:
+            self.scaler.load_state_dict(state.scaler)
+        compiled = recipe.compile
+        if compiled is None:
+            compiled = not shard and compiling_pays(self.device, recipe.steps)
+        self.losses_of = torch.compile(self._losses) if compiled else self._losses
+        model.train()
+
+    # --8<-- [start:step]
+    def begin(self, step: int) -> float:
+        """Set what a step depends on, and return AdamW's learning rate."""
+        # A number that no other step, seed or process has, to draw dropout from.
+        name = f"{self.recipe.seed} {step} {self.world.rank}".encode()
+        digest = hashlib.blake2b(name, digest_size=7).digest()
+        seed_dropout(self.device, int.from_bytes(digest))
+        return self.recipe.lr * set_rates(self.optimizers, self.recipe, step)
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Bring this process's part of the batch to the device."""
+        batch = batch_at(
+            self.tokens,
+            step=step,
+            batch_size=self.recipe.batch_size,
+            seq_len=self.seq_len,
+            seed=self.recipe.seed,
+            rank=self.world.rank,
+            world_size=self.world.size,
+        )
+        if self.device.type == "cuda" and batch[0].device.type == "cpu":
+            # From pinned memory the GPU copies by itself, while it computes.
+            batch = (batch[0].pin_memory(), batch[1].pin_memory())
+        inputs, targets = (x.to(self.device, non_blocking=True) for x in batch)
+        return inputs, targets
+
+    def backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Add the gradient of a batch to every parameter's, and return its loss."""
+        parts = self.recipe.accumulate
+        loss = torch.zeros((), device=self.device)
+        for part, (some, wanted) in enumerate(
+            zip(inputs.chunk(parts), targets.chunk(parts), strict=True), start=1
+        ):
+            with (
+                gradients_stay(self.parallel, part < parts),
+                float32_products(self.device, "high"),
+            ):
+                with autocast(self.device, self.precision):
+                    objective, next_token = self.losses_of(some, wanted)
+                self.scaler.scale(objective / parts).backward()
+            loss += next_token.detach() / parts
+        return loss
+
+    def _losses(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        return _losses_of(self.model, self.parallel(inputs), targets, self.recipe)
+
+    def clip(self) -> Tensor:
+        """Shorten the gradient to ``recipe.clip``, and return its norm before."""
+        for optimizer in self.optimizers:
+            self.scaler.unscale_(optimizer)
+        return clip_gradients(self.parameters, self.recipe.clip)
+
+    def update(self) -> None:
+        """Change the parameters by their gradients, and drop these."""
+        for optimizer in self.optimizers:
+            self.scaler.step(optimizer)
+            optimizer.zero_grad()
+        self.scaler.update()
+
+    # --8<-- [end:step]
+
+    def validate(self, tokens: Tensor, step: int) -> Validation:
+        """Measure the loss of a text as the run computes it, and the honest loss."""
+        return validate(
+            self.model,
+            tokens,
+            step=step,
+            seq_len=self.seq_len,
+            vocab_size=self.model.config.vocab_size,
+            precision=self.precision,
+        )
+
+    def agrees(self, stop: Callable[[], bool] | None, reading: bool) -> bool:
+        """Ask ``stop``; several processes agree, where they wait for a loss anyway."""
+        if self.world.size > 1 and not reading:
+            return False
+        return any_of(self.world, stop is not None and stop(), self.device)
+
+    def save(
+        self, save: Callable[[TrainingState], None] | None, monitor: Monitor
+    ) -> None:
+        """Hand out where the run stands, which takes all processes to put together.
+
+        Raises:
+            TrainingDivergedError: If a weight is no number.
+        """
+        if save is None and self.world.size == 1:
+            return
+        if not gathered(torch.nn.utils.get_total_norm(self.parameters)).isfinite():
+            raise monitor.diverged("a weight is no number")
+        state = replace(self.snapshot(), saved_step=self.state.step)
+        if save is not None and self.world.rank == 0:
+            save(state)
+        self.state.saved_step = self.state.step
+        monitor.restart_clock()
+
+    def snapshot(self) -> TrainingState:
+        """Return where the run stands, put together from all processes."""
+        weights = self.model.state_dict()
+        return replace(
+            self.state,
+            losses=[*self.state.losses],
+            validations=[*self.state.validations],
+            optimizer=optimizer_tensors(self.model, self.optimizers),
+            scaler=self.scaler.state_dict(),
+            weights={name: gathered(weight) for name, weight in weights.items()},
+        )
+
+
+def training_precision(
+    model: GPT,
+    tokens: Tensor,
+    recipe: Recipe,
+    *,
+    state: TrainingState | None = None,
+    world: World | None = None,
+) -> str:
+    """Return the precision that ``train`` computes in.
+
+    With ``recipe.precision="auto"`` it is that of the state, and on a CPU a new run
+    measures: a copy of the model goes through its first batch a few times in each
+    precision. Neither the model nor any generator of random numbers is changed.
+    Several processes would have to measure the same, so they take float32.
+    """
+    if recipe.precision == "auto" and state is not None and state.precision:
+        return state.precision
+
+    @cache
+    def copied() -> tuple[GPT, Tensor, Tensor]:
+        inputs, targets = batch_at(
+            tokens,
+            step=0,
+            batch_size=recipe.batch_size // recipe.accumulate,
+            seq_len=recipe.seq_len or model.config.max_seq_len,
+            seed=recipe.seed,
+        )
+        return copy.deepcopy(model).train(), inputs, targets
+
+    def step(precision: str) -> None:
+        copied_model, inputs, targets = copied()
+        with autocast(device, precision):
+            logits = copied_model(inputs)
+            objective, _ = _losses_of(copied_model, logits, targets, recipe)
+        objective.backward()
+
+    device = next(model.parameters()).device
+    alone = world is None or world.size == 1
+    with torch.random.fork_rng(devices=[]):
+        return choose_precision(device, recipe.precision, step=step if alone else None)
+
+
+def _losses_of(
+    model: GPT, logits: Tensor, targets: Tensor, recipe: Recipe
+) -> tuple[Tensor, Tensor]:
+    """Return what is made small, and the part of it that is the text's loss."""
+    loss = next_token_loss(logits, targets)
+    if model.config.num_experts == 0:
+        return loss, loss
+    return loss + recipe.balance_weight * model.balance_loss(), loss
+
+
+def _check(model: GPT, validation: Tensor | None, save_every: int | None) -> None:
+    """Refuse at once what would fail later, or teach nothing in silence."""
     if save_every is not None and save_every < 1:
         raise ValueError(f"save_every={save_every} must be positive")
-    # Now, and not when it is first needed.
     if validation is not None and len(validation) < 2:
         raise ValueError(
             f"validation must be at least 2 tokens; it is {len(validation)}"
+        )
+    config = model.config
+    if config.vocab_size < 2:
+        raise ValueError(
+            f"vocab_size={config.vocab_size} leaves nothing to learn: "
+            "every token is the same"
+        )
+    if config.dropout >= 1.0:
+        raise ValueError(
+            f"dropout={config.dropout} drops everything, and nothing can be learned; "
+            "it must be less than 1"
+        )
+
+
+def _check_sizes(
+    recipe: Recipe,
+    seq_len: int,
+    longest: int,
+    state: TrainingState,
+    world: World,
+) -> None:
+    if seq_len > longest:
+        raise ValueError(f"seq_len={seq_len} must not be beyond max_seq_len={longest}")
+    if state.step > recipe.steps:
+        raise ValueError(
+            f"the training state is after {state.step} steps, "
+            f"and the recipe ends at steps={recipe.steps}"
+        )
+    parts = recipe.accumulate * world.size
+    if recipe.batch_size % parts:
+        raise ValueError(
+            f"batch_size={recipe.batch_size} must be divisible by "
+            f"accumulate={recipe.accumulate} times {world.size} processes"
         )

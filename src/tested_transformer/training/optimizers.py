@@ -1,25 +1,25 @@
-"""Which optimizer changes which parameters, and at what rate."""
+"""Which optimizer changes which parameters, at what rate, and what it remembers."""
 
 from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
-from tested_transformer.training.distributed import gathered
+from tested_transformer.training.distributed import gathered, share_of
 from tested_transformer.training.muon import Muon
-from tested_transformer.training.recipe import Recipe
-from tested_transformer.training.schedule import rate_factor
+from tested_transformer.training.recipe import Recipe, rate_factor
 
 __all__ = [
     "clip_gradients",
     "make_optimizers",
+    "optimizer_tensors",
+    "restore_optimizers",
     "set_rates",
 ]
 
 
-# --8<-- [start:groups]
 def make_optimizers(model: nn.Module, recipe: Recipe) -> list[Optimizer]:
-    """Give each parameter its optimizer.
+    """Return the optimizers of a model, each parameter in one of them.
 
     Matrices and embeddings decay. Vectors do not, which are biases, the gains of norms
     and the shares of a smear: decay holds back how far products can grow, and these
@@ -82,10 +82,6 @@ def _group(
     }
 
 
-# --8<-- [end:groups]
-
-
-# --8<-- [start:rates]
 def set_rates(optimizers: list[Optimizer], recipe: Recipe, step: int) -> float:
     """Set the learning rates of a step, and return what they are multiplied by."""
     factor = rate_factor(
@@ -102,26 +98,68 @@ def set_rates(optimizers: list[Optimizer], recipe: Recipe, step: int) -> float:
     return factor
 
 
-# --8<-- [end:rates]
-
-
-# --8<-- [start:clip]
-def clip_gradients(parameters: list[nn.Parameter], longest: float) -> Tensor:
-    """Shorten the gradient, all parameters taken together, and return its length.
+def clip_gradients(parameters: list[nn.Parameter], max_norm: float) -> Tensor:
+    """Shorten the gradient, all parameters together, and return its norm before.
 
     Args:
         parameters: Those that are trained.
-        longest: What the gradient is shortened to if it is longer; 0 for no limit.
+        max_norm: What its norm is brought down to if it is larger; 0 for no limit.
 
     Source: Pascanu et al., 2013, "On the difficulty of training recurrent neural
     networks", section 3.2.
     """
     gradients = [each.grad for each in parameters if each.grad is not None]
-    length = gathered(nn.utils.get_total_norm(gradients))
-    # A GPU is not asked how long it is: to shorten what is short changes nothing.
-    if longest > 0.0 and (length.device.type != "cpu" or length > longest):
-        nn.utils.clip_grads_with_norm_(parameters, longest, length)
-    return length
+    norm = gathered(nn.utils.get_total_norm(gradients))
+    # A GPU is not asked for the norm, which takes waiting: it multiplies by 1.
+    if max_norm > 0.0 and (norm.device.type != "cpu" or norm > max_norm):
+        nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
+    return norm
 
 
-# --8<-- [end:clip]
+def optimizer_tensors(
+    model: nn.Module, optimizers: list[Optimizer]
+) -> dict[str, Tensor]:
+    """Return what the optimizers remember of each parameter, as ``parameter/what``."""
+    names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
+    return {
+        f"{names[parameter]}/{what}": gathered(tensor)
+        for optimizer in optimizers
+        for parameter, memory in optimizer.state.items()
+        for what, tensor in memory.items()
+    }
+
+
+def restore_optimizers(
+    model: nn.Module, optimizers: list[Optimizer], tensors: dict[str, Tensor]
+) -> None:
+    """Have the optimizers remember what ``optimizer_tensors`` returned.
+
+    Raises:
+        ValueError: If it is of another model or another optimizer.
+    """
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    wanted: dict[str, tuple[dict[str, Tensor], nn.Parameter]] = {}
+    for optimizer in optimizers:
+        adamw = isinstance(optimizer, AdamW)
+        kept = ("step", "exp_avg", "exp_avg_sq") if adamw else ("mean",)
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                memory = optimizer.state[parameter]
+                for what in kept:
+                    wanted[f"{names[parameter]}/{what}"] = (memory, parameter)
+    if wanted.keys() != tensors.keys():
+        strange = sorted(wanted.keys() ^ tensors.keys())
+        raise ValueError(
+            "the training state is of another model or optimizer: "
+            f"{len(strange)} entries differ, {strange[0]} among them"
+        )
+    for name, (memory, parameter) in wanted.items():
+        what, tensor = name.rpartition("/")[2], tensors[name]
+        shape = () if what == "step" else tuple(parameter.shape)
+        if tuple(tensor.shape) != shape:
+            raise ValueError(
+                f"{name} of the training state is {tuple(tensor.shape)}, not {shape}"
+            )
+        # A copy: training changes it in place, and it is not ours.
+        tensor = tensor.to(parameter.device, copy=True)
+        memory[what] = tensor if what == "step" else share_of(tensor, parameter)

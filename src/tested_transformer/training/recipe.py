@@ -1,14 +1,14 @@
 """How to train: every number that a run depends on, in one place."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any
 
-from tested_transformer.training.schedule import SCHEDULES
-
-__all__ = ["OPTIMIZERS", "PRECISIONS", "Recipe"]
+__all__ = ["OPTIMIZERS", "PRECISIONS", "SCHEDULES", "Recipe", "rate_factor"]
 
 OPTIMIZERS = ("adamw", "muon")
+SCHEDULES = ("cosine", "linear", "trapezoid", "constant")
 PRECISIONS = ("auto", "fp32", "bf16", "fp16")
 
 _POSITIVE = (
@@ -18,7 +18,6 @@ _POSITIVE = (
 )
 
 
-# --8<-- [start:recipe]
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """How to train. Same recipe, same data, same model: same losses.
@@ -50,9 +49,11 @@ class Recipe:
         final_lr: The learning rate at the end, as a part of that before.
         clip: The longest gradient, all parameters taken together; 0 for no limit.
         balance_weight: What a mixture of experts adds its balance loss with.
-        precision: ``fp32``, ``bf16``, ``fp16``, or ``auto`` for what the device is
-            good at.
-        compile: Have ``torch.compile`` make one program of model and loss.
+        precision: ``fp32``, ``bf16``, ``fp16``, or ``auto`` for the fastest that is
+            safe: a GPU's bfloat16 where it has it, and on a CPU what is measured
+            before the first step. On a GPU, products in float32 are TF32.
+        compile: Have ``torch.compile`` make one program of model and loss. By default
+            long runs on a GPU do; see ``compiling_pays``.
         evaluate_every: Steps between two evaluations.
         margin: Above the best mean of recent losses by this much, the loss diverges.
         patience: For how many steps it may.
@@ -76,7 +77,7 @@ class Recipe:
     weight_decay: float = 0.1
     muon_lr: float = 0.02
     muon_momentum: float = 0.95
-    muon_rounds: int = 5
+    muon_rounds: int = 4
     schedule: str = "cosine"
     warmup: int = 100
     decay: float = 0.5
@@ -84,13 +85,11 @@ class Recipe:
     clip: float = 1.0
     balance_weight: float = 0.01
     precision: str = "auto"
-    compile: bool = False
+    compile: bool | None = None
     evaluate_every: int = 250
     margin: float = 1.0
     patience: int = 50
     seed: int = 0
-
-    # --8<-- [end:recipe]
 
     def __post_init__(self) -> None:
         for name in _POSITIVE:
@@ -134,13 +133,12 @@ class Recipe:
 
     @classmethod
     def plain(cls, **changes: Any) -> "Recipe":
-        """Give the textbook's recipe, with changes."""
+        """Return the textbook's recipe, with changes."""
         return cls(**changes)
 
-    # --8<-- [start:fast]
     @classmethod
     def fast(cls, **changes: Any) -> "Recipe":
-        """Give the recipe that gets there in the fewest seconds, with changes.
+        """Return the recipe that gets there in the fewest seconds, with changes.
 
         Sources: Jordan et al., 2024, "Muon"; Hägele et al., 2024, for the schedule.
         """
@@ -161,18 +159,16 @@ class Recipe:
         )
         return dataclasses.replace(fast, **changes)
 
-    # --8<-- [end:fast]
-
     def to_dict(self) -> dict[str, Any]:
-        """Give what JSON can hold, and ``from_dict`` reads."""
+        """Return what JSON can hold, and ``from_dict`` reads."""
         return {**dataclasses.asdict(self), "betas": list(self.betas)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Recipe":
-        """Read what ``to_dict`` gave.
+        """Read what ``to_dict`` returned.
 
         Raises:
-            ValueError: If there is a name that a recipe has not, or a bad value.
+            ValueError: If there is a name that no recipe has, or a bad value.
         """
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(values.keys() - known)
@@ -182,3 +178,51 @@ class Recipe:
             first, second = values["betas"]
             values = {**values, "betas": (first, second)}
         return cls(**values)
+
+
+def rate_factor(
+    step: int,
+    *,
+    steps: int,
+    schedule: str = "cosine",
+    warmup: int = 0,
+    decay: float = 0.5,
+    final: float = 0.0,
+) -> float:
+    """Return what the learning rate of a step is multiplied by.
+
+    Every schedule rises over ``warmup`` steps to 1, and all but ``constant`` end
+    one step before they would reach ``final``, which is lost on no step.
+
+    Args:
+        step: The step, counted from 0.
+        steps: How many steps the run has.
+        schedule: ``cosine`` and ``linear`` fall from the end of the warm-up,
+            ``trapezoid`` stays at 1 and falls in a straight line at the end,
+            ``constant`` stays.
+        warmup: How many steps the rise takes.
+        decay: The part of the run in which ``trapezoid`` falls.
+        final: The factor that the fall ends at.
+
+    Raises:
+        ValueError: If ``schedule`` is unknown.
+
+    Sources: Loshchilov and Hutter, 2017, "SGDR", equation 5, for the cosine; Hägele
+    et al., 2024, "Scaling Laws and Compute-Optimal Training Beyond Fixed Training
+    Durations", for the trapezoid.
+    """
+    if schedule not in SCHEDULES:
+        known = ", ".join(SCHEDULES)
+        raise ValueError(f"schedule={schedule!r} must be one of {known}")
+    if step < warmup:
+        return (step + 1) / (warmup + 1)
+    if schedule == "constant":
+        return 1.0
+    fall = steps - warmup
+    if schedule == "trapezoid":
+        fall = min(fall, round(decay * steps))
+    # 1 until the fall begins, close to 0 at the last step.
+    left = min(1.0, (steps - step) / max(1, fall))
+    if schedule == "cosine":
+        left = 0.5 - 0.5 * math.cos(math.pi * left)
+    return final + (1.0 - final) * left

@@ -205,7 +205,7 @@ def test_a_run_that_was_killed_before_its_first_save_can_go_on(
 
 
 @pytest.mark.parametrize(
-    ("start", "what"), [([], "loss"), (["--zero-init"], "gradient's length")]
+    ("start", "what"), [([], "loss"), (["--zero-init"], "gradient's norm")]
 )
 def test_a_run_that_diverges_names_what_is_left_and_what_to_try(
     text: Path, tiny: list[str], command: Command, start: list[str], what: str

@@ -37,8 +37,11 @@ def run(name: str, recipe: Recipe, shard: bool, world: World) -> dict[str, objec
     reports, saved, told = [], [], {}
     text = {"validation": TOKENS[:101], "world": world, "shard": shard}
 
-    def keep(state: TrainingState) -> None:
+    # Only the first has where to save to, as the command does it.
+    def to_file(state: TrainingState) -> None:
         saved.append(state.step)
+
+    keep = to_file if world.rank == 0 else None
 
     # Only one of the processes is told to stop, and it is the last one.
     asked = []

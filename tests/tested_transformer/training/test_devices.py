@@ -10,6 +10,8 @@ from tested_transformer.training.devices import (
     autocast,
     choose_device,
     choose_precision,
+    compiling_pays,
+    float32_products,
     seed_dropout,
 )
 
@@ -60,7 +62,8 @@ def test_a_device_that_is_not_there_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("capability", "precision"), [((7, 5), "fp16"), ((8, 0), "bf16"), ((9, 0), "bf16")]
+    ("capability", "precision"),
+    [((6, 1), "fp32"), ((7, 5), "fp16"), ((8, 0), "bf16"), ((9, 0), "bf16")],
 )
 def test_a_gpu_multiplies_in_what_it_is_fast_in(
     monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], precision: str
@@ -70,20 +73,89 @@ def test_a_gpu_multiplies_in_what_it_is_fast_in(
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "precision"),
+    ("products", "steps", "precision"),
     [
-        ({"avx512_f": True, "amx_bf16": False}, "fp32"),
-        ({"avx512_bf16": True}, "bf16"),
-        ({"amx_bf16": True}, "bf16"),
-        ({}, "fp32"),
+        ({"fp32": 2.0, "bf16": 1.0}, {"fp32": 3.0, "bf16": 2.0}, "bf16"),
+        ({"fp32": 2.0, "bf16": 1.0}, {"fp32": 3.0, "bf16": 3.5}, "fp32"),
+        ({"fp32": 2.0, "bf16": 1.0}, {"fp32": 3.0, "bf16": 2.99}, "fp32"),
+        ({"fp32": 1.0, "bf16": 5.0}, None, "fp32"),
     ],
     ids=str,
 )
-def test_a_cpu_multiplies_in_bfloat16_only_with_instructions_for_it(
-    monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], precision: str
+def test_a_cpu_takes_what_is_faster_in_whole_steps(
+    monkeypatch: pytest.MonkeyPatch,
+    products: dict[str, float],
+    steps: dict[str, float] | None,
+    precision: str,
 ):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
-    assert choose_precision(torch.device("cpu")) == precision
+    told = iter([products, steps])
+    monkeypatch.setattr(devices, "_best_seconds", lambda *_, **__: next(told))
+    step = list[str]().append
+    assert choose_precision(torch.device("cpu"), step=step) == precision
+    assert choose_precision(torch.device("cpu")) == "fp32"
+    # What is not needed is not measured.
+    assert (steps is None) == (len(list(told)) == 1)
+
+
+def test_times_are_the_shortest_of_turns_after_a_warm_up(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    clock = [0.0]
+    takes = {"fp32": iter([9.0, 5.0, 4.0, 6.0]), "bf16": iter([1.0, 3.0, 2.5, 2.0])}
+    order: list[str] = []
+
+    def work(name: str) -> None:
+        order.append(name)
+        clock[0] += next(takes[name])
+
+    monkeypatch.setattr(devices.time, "perf_counter", lambda: clock[0])
+    assert devices._best_seconds(work, rounds=3) == {"fp32": 4.0, "bf16": 2.0}
+    assert order == ["fp32", "bf16"] * 4
+
+
+def test_to_choose_does_not_ask_for_instructions(monkeypatch: pytest.MonkeyPatch):
+    # torch 2.8 does not have this function.
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    done: list[str] = []
+    chosen = choose_precision(torch.device("cpu"), step=done.append)
+    assert chosen in ("fp32", "bf16")
+    assert done in ([], ["fp32", "bf16"] * 3)
+
+
+def test_a_gpu_multiplies_float32_in_tf32_for_a_while(monkeypatch: pytest.MonkeyPatch):
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    before = torch.get_float32_matmul_precision()
+    with float32_products(cpu, "high"):
+        assert torch.get_float32_matmul_precision() == before
+    with float32_products(cuda, "high"):
+        assert torch.get_float32_matmul_precision() == "high"
+        with float32_products(cuda, "highest"):
+            assert torch.get_float32_matmul_precision() == "highest"
+        assert torch.get_float32_matmul_precision() == "high"
+    assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "capability", "triton", "steps", "pays"),
+    [
+        ("cuda", (9, 0), True, 500, True),
+        ("cuda", (9, 0), True, 499, False),
+        ("cuda", (9, 0), False, 500, False),
+        ("cuda", (6, 1), True, 500, False),
+        ("cpu", (9, 0), True, 5000, False),
+    ],
+)
+def test_long_runs_on_a_gpu_are_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    capability: tuple[int, int],
+    triton: bool,
+    steps: int,
+    pays: bool,
+):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    monkeypatch.setattr(devices, "find_spec", lambda _: object() if triton else None)
+    assert compiling_pays(torch.device(kind), steps) is pays
 
 
 def test_elsewhere_it_is_float32_and_what_is_named_is_taken():

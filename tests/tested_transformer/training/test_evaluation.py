@@ -15,7 +15,7 @@ from tested_transformer.training.evaluation import (
     next_token_loss,
     windows_that_fit,
 )
-from tested_transformer.training.run import Run
+from tested_transformer.training.loop import Learner
 
 
 def test_the_loss_is_minus_the_log_of_a_probability():
@@ -93,14 +93,16 @@ def test_an_honest_model_that_trains_in_bfloat16_is_found_honest(
 ):
     # Wide enough that bfloat16 rounds a prefix and the whole window differently.
     model = make_model(d_model=48, max_seq_len=32)
-    run = Run(model, tokens, Recipe(steps=200, precision="bf16"))
-    for _ in range(30):
-        run.change_parameters()
-    run.evaluate(tokens)
-    assert run.found.gap < 1e-5
+    learner = Learner(model, tokens, Recipe(steps=200, precision="bf16"))
+    for step in range(30):
+        learner.begin(step)
+        learner.backward(*learner.batch(step))
+        learner.update()
+    found = learner.validate(tokens, 30)
+    assert found.gap < 1e-5
     # The loss itself is that of the training, rounding included.
-    assert run.found.loss == evaluate(run.model, tokens, precision="bf16")
-    assert run.found.loss != evaluate(run.model, tokens)
+    assert found.loss == evaluate(model, tokens, precision="bf16")
+    assert found.loss != evaluate(model, tokens)
 
 
 def test_the_honest_loss_by_hand(make_model: Callable[..., GPT], tokens: Tensor):
@@ -209,6 +211,5 @@ def test_training_reads_no_more_windows_than_fit(
     # Room for the logits of three windows.
     vocab_size, seq_len = model.config.vocab_size, model.config.max_seq_len
     monkeypatch.setattr(evaluation, "_LOGITS", 3 * vocab_size * seq_len)
-    run = Run(model, tokens, Recipe(steps=200))
-    run.evaluate(tokens)
+    Learner(model, tokens, Recipe(steps=200, precision="fp32")).validate(tokens, 0)
     assert max(rows) == 3

@@ -17,13 +17,18 @@ from tested_transformer.training import (
     Recipe,
     TrainingDivergedError,
     TrainingState,
+    World,
+    devices,
     evaluate,
     honest_loss,
     rate_factor,
     train,
+    training_precision,
 )
+from tested_transformer.training.loop import Learner
+from tested_transformer.training.monitor import Monitor
 
-# Checks of shapes would take most of the time; test_run.py has them.
+# Checks of shapes would take most of the time; test_shapes.py has them.
 pytestmark = pytest.mark.usefixtures("as_a_caller")
 
 RECIPE = Recipe(
@@ -332,7 +337,7 @@ def test_a_gradient_that_is_no_number_stops_the_run(
     with pytest.raises(TrainingDivergedError) as caught:
         train(model, tokens, RECIPE)
     assert str(caught.value).startswith(
-        "the gradient's length is nan at step 0; nothing was saved before; try"
+        "the gradient's norm is nan at step 0; nothing was saved before; try"
     )
 
 
@@ -476,3 +481,162 @@ def test_what_cannot_be_done_later_is_refused_at_once(
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         train(make_model(), tokens, RECIPE, on_step=told.append, **call)
     assert told == []
+
+
+def test_a_model_that_can_learn_nothing_is_refused(
+    make_model: Callable[..., GPT], tokens: Tensor
+):
+    message = "vocab_size=1 leaves nothing to learn: every token is the same"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        train(make_model(vocab_size=1), torch.zeros(99, dtype=torch.long), RECIPE)
+    message = (
+        "dropout=1.0 drops everything, and nothing can be learned; "
+        "it must be less than 1"
+    )
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        train(make_model(dropout=1.0), tokens, RECIPE)
+
+
+def test_losses_are_read_many_at_a_time_where_reading_is_waiting(
+    make_model: Callable[..., GPT], tokens: Tensor, monkeypatch: pytest.MonkeyPatch
+):
+    read: list[int] = []
+    read_losses, start = Monitor.read, Learner.__init__
+
+    def count(monitor: Monitor) -> None:
+        read.append(len(monitor.unread))
+        read_losses(monitor)
+
+    def slow_to_read(learner: Learner, *args: object, **settings: object) -> None:
+        start(learner, *args, **settings)
+        learner.read_every = 4
+
+    recipe = replace(RECIPE, steps=7, evaluate_every=3)
+    expected = train(make_model(), tokens, recipe)
+    monkeypatch.setattr(Monitor, "read", count)
+    monkeypatch.setattr(Learner, "__init__", slow_to_read)
+    reports, saved = [], []
+    state = train(
+        make_model(),
+        tokens,
+        recipe,
+        validation=tokens[:50],
+        on_step=reports.append,
+        save=lambda state: saved.append((state.step, len(state.losses))),
+        save_every=5,
+    )
+    # At 3 and 6 it is evaluated, at 4 it is time, at 5 and 7 it is saved.
+    assert read == [3, 1, 1, 1, 1]
+    assert state.losses == expected.losses
+    assert saved == [(5, 5), (7, 7)]
+    assert [r.step for r in reports] == [1, 2, 3, 4, 5, 6, 7]
+    assert [r.step for r in reports if r.validation] == [3, 6, 7]
+
+
+def test_each_step_process_and_seed_draws_its_own_dropout(
+    make_model: Callable[..., GPT], tokens: Tensor
+):
+    learner = Learner(make_model(), tokens, replace(RECIPE, steps=50))
+    numbers = set()
+    for seed in range(3):
+        for rank in range(3):
+            learner.recipe = replace(learner.recipe, seed=seed)
+            learner.world = World(rank, 3)
+            for step in range(50):
+                learner.begin(step)
+                numbers.add(torch.initial_seed() % 2**32)
+    # PyTorch's generator on the CPU takes 32 bits of a seed.
+    assert len(numbers) == 3 * 3 * 50
+
+
+@pytest.mark.parametrize("changes", [{"batch_size": 9}, {"accumulate": 4}])
+def test_a_batch_is_shared_out_evenly_or_not_at_all(
+    changes: dict, make_model: Callable[..., GPT], tokens: Tensor
+):
+    recipe = replace(RECIPE, **({"batch_size": 12} | changes))
+    message = (
+        rf"^batch_size={recipe.batch_size} must be divisible by "
+        rf"accumulate={recipe.accumulate} times 2 processes$"
+    )
+    with pytest.raises(ValueError, match=message):
+        Learner(make_model(), tokens, recipe, world=World(rank=1, size=2))
+
+
+def test_float16_is_not_sharded(make_model: Callable[..., GPT], tokens: Tensor):
+    recipe = replace(RECIPE, precision="fp16")
+    message = r"^shard=True does not go with precision='fp16'$"
+    with pytest.raises(ValueError, match=message):
+        Learner(make_model(), tokens, recipe, shard=True)
+
+
+def play_a_cpu(monkeypatch: pytest.MonkeyPatch, fast: str) -> list[str]:
+    """Let steps in one precision be the faster ones; return those that are done."""
+    done: list[str] = []
+
+    def faster(step: Callable[[str], object]) -> str:
+        for name in ("fp32", "bf16"):
+            step(name)
+            done.append(name)
+        return fast
+
+    monkeypatch.setattr(devices, "faster_precision", faster)
+    return done
+
+
+AUTO = replace(RECIPE, precision="auto")
+
+
+def test_to_measure_changes_nothing(
+    make_model: Callable[..., GPT], tokens: Tensor, monkeypatch: pytest.MonkeyPatch
+):
+    done = play_a_cpu(monkeypatch, "bf16")
+    model = make_model(dropout=0.25, num_experts=3).eval()
+    model.norm.weight.grad = torch.ones(12)
+    before = {name: x.clone() for name, x in model.state_dict().items()}
+    generator = torch.get_rng_state()
+    assert training_precision(model, tokens, AUTO) == "bf16"
+    assert done == ["fp32", "bf16"]
+    assert torch.equal(torch.get_rng_state(), generator)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name])
+    grads = {name: p.grad for name, p in model.named_parameters()}
+    assert torch.equal(grads.pop("norm.weight"), torch.ones(12))
+    assert set(grads.values()) == {None}
+    assert not model.training
+    # Measured and then trained is as if it had been named.
+    model, other = make_model(dropout=0.25), make_model(dropout=0.25)
+    state = train(model, tokens, AUTO)
+    assert state.losses == train(other, tokens, replace(AUTO, precision="bf16")).losses
+    assert same_weights(model, other)
+
+
+@pytest.mark.parametrize("first", ["bf16", "fp32"])
+def test_who_goes_on_computes_in_what_was_chosen(
+    first: str,
+    make_model: Callable[..., GPT],
+    tokens: Tensor,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    play_a_cpu(monkeypatch, first)
+    saved: list[tuple[TrainingState, dict[str, Tensor]]] = []
+    whole = make_model()
+    expected = train(
+        whole,
+        tokens,
+        AUTO,
+        save=lambda state: saved.append(copy_of(state)),
+        save_every=7,
+    )
+    state, weights = saved[0]
+    assert (state.step, state.precision) == (7, first)
+    # On a machine where the other is faster.
+    done = play_a_cpu(monkeypatch, {"bf16": "fp32", "fp32": "bf16"}[first])
+    model = make_model()
+    model.load_state_dict(weights)
+    assert train(model, tokens, AUTO, state=state).losses == expected.losses
+    assert done == []
+    # What is named counts, whatever was chosen; several processes do not measure.
+    for name in ("fp32", "bf16"):
+        named = replace(AUTO, precision=name)
+        assert training_precision(model, tokens, named, state=state) == name
+    assert training_precision(model, tokens, AUTO, world=World(0, 2)) == "fp32"

@@ -7,8 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tested_transformer.training import muon
 from tested_transformer.training.muon import (
     Muon,
+    _coefficients,
     _orthogonalize_together,
     orthogonalize,
     orthogonalize_on_short_side,
@@ -17,11 +19,43 @@ from tested_transformer.training.muon import (
 SHAPES = [(5, 5), (5, 11), (11, 5), (2, 3)]
 
 
-def polynomial(values: Tensor) -> Tensor:
-    a, b, c = 3.4445, -4.7750, 2.0315
-    for _ in range(5):
+def polynomial(values: Tensor, rounds: int = 4) -> Tensor:
+    for a, b, c in _coefficients(rounds):
         values = a * values + b * values**3 + c * values**5
     return values
+
+
+def best_quintic(low: float, high: float) -> tuple[float, float, float]:
+    """Return the odd polynomial of degree 5 nearest to 1 on [low, high] (Remez)."""
+    between = [(3 * low + high) / 4, (low + 3 * high) / 4]
+    for _ in range(40):
+        points = torch.tensor([low, *between, high], dtype=torch.float64)[:, None]
+        signs = torch.tensor([[1.0], [-1.0], [1.0], [-1.0]])
+        system = torch.cat([points, points**3, points**5, signs], dim=1)
+        a, b, c, _ = torch.linalg.solve(system, torch.ones(4).double()).tolist()
+        # Where it turns, it is furthest from 1.
+        root = math.sqrt(9 * b * b - 20 * a * c)
+        between = [math.sqrt((-3 * b + sign * root) / (10 * c)) for sign in (-1, 1)]
+    return a, b, c
+
+
+def test_the_coefficients_are_those_of_polar_express():
+    # Algorithm 2 of the paper, with its cushion, in [0.001, 1].
+    low, high = 0.001, 1.0
+    for round_, safe in enumerate(_coefficients(9)):
+        a, b, c = best_quintic(max(low, 0.02407327424182761 * high), high)
+        # The interval that comes of it lies around 1.
+        at_low, at_high = (a * x + b * x**3 + c * x**5 for x in (low, high))
+        middle = 2 / (at_low + at_high)
+        a, b, c = (middle * each for each in (a, b, c))
+        safety = 1.01 if round_ < 7 else 1.0
+        expected = (a / safety, b / safety**3, c / safety**5)
+        assert safe == pytest.approx(expected, rel=1e-4)
+        low = middle * at_low
+        high = 2.0 - low
+        if round_ == 6:
+            break
+    assert _coefficients(9)[7:] == [(1.875, -1.25, 0.375)] * 2
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -39,27 +73,32 @@ def test_it_is_a_polynomial_in_the_singular_values(shape: tuple[int, int]):
 def test_the_result_is_nearly_orthogonal(shape: tuple[int, int]):
     matrix = torch.randn(shape)
     values = torch.linalg.svdvals(orthogonalize(1e-3 * matrix))
-    assert values.min() > 0.65
-    assert values.max() < 1.2
+    assert values.min() > 0.42
+    assert values.max() < 1.57
     u, _, v = torch.linalg.svd(matrix, full_matrices=False)
     # The same directions: what it is nearest to is U V'.
     cosine = (orthogonalize(matrix) * (u @ v)).sum() / (
         orthogonalize(matrix).norm() * (u @ v).norm()
     )
-    assert cosine > 0.97
+    assert cosine > 0.9
 
 
-def test_values_from_a_500th_on_are_brought_near_one():
-    values = torch.linspace(0.002, 1.0, 5000, dtype=torch.float64)
-    assert polynomial(values).min() > 0.68
-    assert polynomial(values).max() < 1.21
+@pytest.mark.parametrize(
+    ("rounds", "least", "most"), [(4, 0.42, 1.57), (5, 0.84, 1.13), (6, 0.99, 1.01)]
+)
+def test_values_from_a_thousandth_on_are_brought_near_one(
+    rounds: int, least: float, most: float
+):
+    values = torch.linspace(0.001, 1.0, 5000, dtype=torch.float64)
+    assert polynomial(values, rounds).min() > least
+    assert polynomial(values, rounds).max() < most
 
 
 def test_a_gradient_of_zeros_changes_nothing():
     assert torch.equal(orthogonalize(torch.zeros(2, 3, 5)), torch.zeros(2, 3, 5))
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 5])
+@pytest.mark.parametrize("rounds", [1, 2, 4])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_on_the_short_side_it_is_the_same(shape: tuple[int, int], rounds: int):
     matrix = torch.randn(shape) * torch.logspace(0, -3, shape[1])
@@ -71,15 +110,17 @@ def test_on_the_short_side_it_is_the_same(shape: tuple[int, int], rounds: int):
     assert torch.equal(orthogonalize_on_short_side(zeros, rounds=rounds), zeros)
 
 
-@pytest.mark.parametrize(("on_gpu", "atol"), [(False, 2e-3), (True, 0.08)])
-@pytest.mark.parametrize("long", [7, 11])
-def test_together_they_are_the_same(long: int, on_gpu: bool, atol: float):
-    # 7 is nearly as long as 5, 11 is not; a GPU multiplies in bfloat16.
-    matrices = [torch.randn(5, long), torch.randn(long, 5), torch.randn(5, long)]
+@pytest.mark.parametrize(("on_gpu", "error"), [(False, 1e-3), (True, 0.15)])
+@pytest.mark.parametrize("long", [67, 111])
+def test_together_they_are_the_same(long: int, on_gpu: bool, error: float):
+    # 67 is nearly as long as 55, 111 is not. A GPU multiplies in bfloat16, and the
+    # first rounds, which are steep, make its rounding eight times and four times more.
+    shapes = [(55, long), (long, 55), (55, long)]
+    matrices = [torch.randn(shape) for shape in shapes]
     found = _orthogonalize_together(matrices, 4, on_gpu=on_gpu)
     for one, other in zip(found, matrices, strict=True):
         expected = orthogonalize(other.double(), rounds=4).float()
-        torch.testing.assert_close(one, expected, rtol=0, atol=atol)
+        assert (one - expected).norm() < error * expected.norm()
 
 
 def test_matrices_of_one_shape_step_as_each_alone():
@@ -103,11 +144,15 @@ def with_gradients(shapes: list[tuple[int, int]]) -> list[nn.Parameter]:
     return [nn.Parameter(torch.randn(s, generator=generator)) for s in shapes]
 
 
-def test_it_steps_as_pytorchs():
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="PyTorch before 2.9")
+def test_it_steps_as_pytorchs(monkeypatch: pytest.MonkeyPatch):
+    # Theirs has one polynomial for all rounds.
+    jordan = (3.4445, -4.7750, 2.0315)
+    monkeypatch.setattr(muon, "_coefficients", lambda rounds: [jordan] * rounds)
     shapes = [(5, 11), (7, 7), (11, 5), (7, 7), (3, 13)]
     ours, theirs = with_gradients(shapes), with_gradients(shapes)
     settings = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.2}
-    mine = Muon(ours, **settings)
+    mine = Muon(ours, **settings, rounds=5)
     others = torch.optim.Muon(theirs, **settings)
     for _ in range(3):
         for one, other in zip(ours, theirs, strict=True):

@@ -1,15 +1,18 @@
-"""Who is changed by what: groups, rates, and the length of a gradient."""
+"""Which optimizer changes what, rates, the norm of a gradient, and what is kept."""
 
+import re
 from collections.abc import Callable
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tested_transformer.gpt import GPT
 from tested_transformer.training.optimizers import (
     clip_gradients,
     make_optimizers,
+    optimizer_tensors,
+    restore_optimizers,
     set_rates,
 )
 from tested_transformer.training.recipe import Recipe
@@ -119,3 +122,72 @@ def test_a_long_gradient_is_shortened_and_a_short_one_is_not():
     assert length == 13.0
     assert shorter == pytest.approx([1.5, 0.0, 0.0, -2.0, 6.0], rel=1e-5)
     assert idle.grad is None
+
+
+def steps_of(
+    model: GPT, optimizers: list[torch.optim.Optimizer], seeds: list[int]
+) -> None:
+    for seed in seeds:
+        generator = torch.Generator().manual_seed(seed)
+        for parameter in model.parameters():
+            parameter.grad = torch.randn(parameter.shape, generator=generator)
+        for optimizer in optimizers:
+            optimizer.step()
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_new_optimizers_go_on_where_others_were(
+    optimizer: str, make_model: Callable[..., GPT]
+):
+    recipe = Recipe(optimizer=optimizer)
+    model = make_model()
+    optimizers = make_optimizers(model, recipe)
+    steps_of(model, optimizers, [1, 2])
+    kept = {name: x.clone() for name, x in optimizer_tensors(model, optimizers).items()}
+    weights = {name: x.clone() for name, x in model.state_dict().items()}
+    steps_of(model, optimizers, [3, 4])
+
+    other = make_model()
+    other.load_state_dict(weights)
+    others = make_optimizers(other, recipe)
+    given = {name: x.clone() for name, x in kept.items()}
+    restore_optimizers(other, others, given)
+    steps_of(other, others, [3, 4])
+    for one, two in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(one, two)
+    # What was given was copied, not taken.
+    for name, tensor in kept.items():
+        assert torch.equal(given[name], tensor)
+
+
+def test_another_optimizers_memory_is_refused(make_model: Callable[..., GPT]):
+    model = make_model()
+    muon = make_optimizers(model, Recipe(optimizer="muon"))
+    adamw = make_optimizers(model, Recipe())
+    steps_of(model, muon, [1])
+    # Twelve matrices with three entries each on one side, one on the other.
+    message = (
+        "the training state is of another model or optimizer: 48 entries differ, "
+        "blocks.0.attention.k_proj.weight/exp_avg among them"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        restore_optimizers(model, adamw, optimizer_tensors(model, muon))
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "shape"),
+    [
+        ("norm.weight/exp_avg", torch.zeros(3), "(12,)"),
+        ("norm.weight/step", torch.zeros(1), "()"),
+    ],
+)
+def test_a_tensor_of_another_shape_is_refused(
+    name: str, tensor: Tensor, shape: str, make_model: Callable[..., GPT]
+):
+    model = make_model()
+    optimizers = make_optimizers(model, Recipe())
+    steps_of(model, optimizers, [1])
+    tensors = optimizer_tensors(model, optimizers) | {name: tensor}
+    message = f"{name} of the training state is {tuple(tensor.shape)}, not {shape}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        restore_optimizers(model, make_optimizers(model, Recipe()), tensors)

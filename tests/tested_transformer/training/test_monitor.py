@@ -4,30 +4,30 @@ import math
 
 import pytest
 
-from tested_transformer.training.divergence import TrainingDivergedError, Watch
+from tested_transformer.training.monitor import DivergenceWatch, TrainingDivergedError
 from tested_transformer.training.recipe import Recipe
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
 def test_a_loss_that_is_no_number_ends_it_at_once(loss: float):
-    watch = Watch(Recipe())
+    watch = DivergenceWatch(Recipe())
     assert watch.see(2.0) is None
     assert watch.see(loss) == f"the loss is {loss}"
 
 
 def test_a_gradient_that_is_no_number_ends_it_unless_gradients_are_scaled():
-    assert Watch(Recipe()).see(2.0, math.inf) == "the gradient's length is inf"
-    watch = Watch(Recipe(patience=3), scaled=True)
+    assert DivergenceWatch(Recipe()).see(2.0, math.inf) == "the gradient's norm is inf"
+    watch = DivergenceWatch(Recipe(patience=3), scaled=True)
     assert [watch.see(2.0, math.inf) for _ in range(2)] == [None, None]
     assert not watch.calm
     assert watch.see(2.0, 1.0) is None
     assert watch.calm
     assert [watch.see(2.0, math.nan) for _ in range(2)] == [None, None]
-    assert watch.see(2.0, math.nan) == "the gradient's length is nan"
+    assert watch.see(2.0, math.nan) == "the gradient's norm is nan"
 
 
 def test_a_loss_that_stays_up_ends_it():
-    watch = Watch(Recipe(margin=0.5, patience=3))
+    watch = DivergenceWatch(Recipe(margin=0.5, patience=3))
     assert watch.see(2.0) is None
     # The mean of recent losses: 2; (0.9 * 0.1 * 2 + 0.1 * 3) / 0.19 = 2.526...
     assert watch.see(3.0) is None
@@ -37,21 +37,21 @@ def test_a_loss_that_stays_up_ends_it():
 
 
 def test_it_is_the_mean_that_counts_and_not_a_loss():
-    watch = Watch(Recipe(margin=0.5, patience=3))
+    watch = DivergenceWatch(Recipe(margin=0.5, patience=3))
     # (0.9³ 2 + 0.9² 9 + 0.9 2.1 + 2.1) / (0.9³ + 0.9² + 0.9 + 1) = 3.704
     said = [watch.see(loss) for loss in [2.0, 9.0, 2.1, 2.1]]
     assert said == [None, None, None, "the loss rose from 2.00 to 3.70"]
 
 
 def test_a_loss_that_comes_down_again_does_not():
-    watch = Watch(Recipe(margin=0.5, patience=3))
+    watch = DivergenceWatch(Recipe(margin=0.5, patience=3))
     for loss in [2.0, 3.0, 3.0, 1.0] * 9:
         assert watch.see(loss) is None
     assert watch.calm
 
 
 def test_the_margin_is_above_the_best_not_the_first():
-    watch = Watch(Recipe(margin=1.0, patience=5))
+    watch = DivergenceWatch(Recipe(margin=1.0, patience=5))
     for _ in range(200):
         assert watch.see(5.0) is None
     for _ in range(200):
@@ -63,14 +63,18 @@ def test_the_margin_is_above_the_best_not_the_first():
 
 def test_the_error_says_what_is_left_and_what_to_try():
     recipe = Recipe(lr=0.5, warmup=7, clip=0.0)
-    error = TrainingDivergedError(13, 10, "the loss is nan", Watch(recipe).advice())
+    error = TrainingDivergedError(
+        13, 10, "the loss is nan", DivergenceWatch(recipe).advice()
+    )
     assert str(error) == (
         "the loss is nan at step 13; the last good state is that of step 10; "
         "try lr=0.25, or warmup=14, or clip=1.0, or precision='fp32'"
     )
     assert (error.step, error.saved_step) == (13, 10)
     recipe = Recipe(optimizer="muon", muon_lr=0.5, warmup=0, precision="fp32")
-    error = TrainingDivergedError(3, None, "the loss is inf", Watch(recipe).advice())
+    error = TrainingDivergedError(
+        3, None, "the loss is inf", DivergenceWatch(recipe).advice()
+    )
     assert str(error) == (
         "the loss is inf at step 3; nothing was saved before; "
         "try lr=0.0005 and muon_lr=0.25, or warmup=10"
