@@ -13,9 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tested_transformer.cache import KVCache
-from tested_transformer.generation.contexts import pad_left
 from tested_transformer.generation.fast.packing import PackedLayer, pack
-from tested_transformer.generation.readers import evaluating
+from tested_transformer.generation.readers import last_logits, pad_left
 from tested_transformer.gpt import GPT
 
 __all__ = ["Decoder"]
@@ -85,15 +84,16 @@ class Decoder:
         tokens, positions, mask = pad_left(contexts, device=device)
         batch_size, self.length = tokens.shape
         cache = self.model.new_cache(batch_size, max_length=self.length)
-        with evaluating(self.model):
-            logits = self.model(tokens, positions=positions, mask=mask, cache=cache)
+        logits = last_logits(
+            self.model, tokens, positions=positions, mask=mask, cache=cache
+        )
         if batch_size != self.batch_size:
             self._make_room(batch_size)
         self._take_over(cache)
         self._hide_padding(mask)
         self.width = 0  # of the cache that is attended to: none yet
         self.last = tokens[:, -1]
-        return logits[:, -1]
+        return logits
 
     # --8<-- [end:read]
 
