@@ -35,7 +35,7 @@ from tested_transformer.data import (
     tokenizer_from_dict,
     write_stories,
 )
-from tested_transformer.generation import generate
+from tested_transformer.generation import Sampling, generate
 from tested_transformer.gpt import GPT
 from tested_transformer.interpret import (
     delimiter_target,
@@ -139,8 +139,8 @@ def about(model: GPT, settings: dict[str, Any]) -> dict[str, Any]:
 def sample(model: GPT, tokenizer: Tokenizer) -> dict[str, Any]:
     """Let a model write, and give what it wrote and how well it predicts that."""
     start = tokenizer.encode("\n")
-    settings = {"max_new_tokens": _SAMPLE, "temperature": 0.8, "seed": 0}
-    (new,) = generate(model, [start], **settings)
+    sampling = Sampling(temperature=0.8)
+    (new,) = generate(model, [start], max_new_tokens=_SAMPLE, sampling=sampling, seed=0)
     text = tokenizer.decode([*start, *new])
     loss = evaluate(model, torch.tensor([*start, *new]))
     return {"text": text, "loss": round(loss, 4)}

@@ -9,7 +9,7 @@ from torch.optim import AdamW, Optimizer
 
 from benchmarks.contenders import Contender, Size
 from tested_transformer.cli.plans import MODELS
-from tested_transformer.generation import generate
+from tested_transformer.generation import Sampling, generate
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import Recipe
 from tested_transformer.training.loop import Learner
@@ -104,7 +104,7 @@ class Ours(Contender):
             model,
             [prompt],
             max_new_tokens=count,
-            temperature=temperature,
+            sampling=Sampling(temperature=temperature),
             seed=0,
             use_cache=cached,
         )

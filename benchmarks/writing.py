@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from benchmarks.ours import FAST
 from tested_transformer.data import CharTokenizer, Corpus, load_corpus, split
-from tested_transformer.generation import generate
+from tested_transformer.generation import Sampling, generate
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import Recipe, evaluate, train
 
@@ -99,8 +99,10 @@ def _written(corpus: Corpus, *, quick: bool) -> list[dict[str, Any]]:
         if step not in wanted:
             return
         prompt = tokenizer.encode("The ")
-        settings = {"max_new_tokens": 72, "temperature": 0.8, "seed": 0}
-        (tokens,) = generate(model, [prompt], **settings)
+        sampling = Sampling(temperature=0.8)
+        (tokens,) = generate(
+            model, [prompt], max_new_tokens=72, sampling=sampling, seed=0
+        )
         loss = evaluate(model, validation)
         text = tokenizer.decode([*prompt, *tokens])
         found.append({"step": step, "loss": round(loss, 4), "text": text})

@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # what an editor knows; below, what Python does
         MixtureOfExperts,
     )
     from tested_transformer.generation import (
+        Sampling,
         generate,
         stream,
     )
@@ -111,7 +112,7 @@ _HOMES = {
     "data": ["load_corpus"],
     "training": ["Recipe", "honest_loss", "train"],
     "checkpoints": ["load_checkpoint", "load_gpt2", "save_checkpoint"],
-    "generation": ["generate", "stream"],
+    "generation": ["Sampling", "generate", "stream"],
     "interpret": ["record_heads"],
     "checking": ["assert_causal", "check_attention"],
 }
@@ -128,6 +129,7 @@ __all__ = [
     "MixtureOfExperts",
     "MultiHeadAttention",
     "Recipe",
+    "Sampling",
     "alibi_bias",
     "assert_causal",
     "attention_scores",

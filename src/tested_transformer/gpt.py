@@ -648,6 +648,41 @@ class GPT(nn.Module):
             device=keys.device,
         )
 
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]] | Int[Tensor, "B T"],
+        *,
+        max_new_tokens: int,
+        sampling: Any = None,
+        stop: Sequence[Sequence[int]] = (),
+        seed: int | None = None,
+        use_cache: bool = True,
+    ) -> list[list[int]]:
+        """Return the new tokens after each prompt, as ``generation.generate`` does.
+
+        Args:
+            prompts: Token ids of each prompt: lists, or a tensor.
+            max_new_tokens: How many tokens to add to each, unless it stops before.
+            sampling: A ``generation.Sampling``: temperature, top-k and the like.
+            stop: Sequences of tokens that end an answer.
+            seed: Row r draws with the seed ``seed + r``.
+            use_cache: Keep what was computed for earlier tokens.
+
+        Raises:
+            ValueError: As ``generation.generate``.
+        """
+        from tested_transformer.generation import generate
+
+        return generate(
+            self,
+            prompts,
+            max_new_tokens=max_new_tokens,
+            sampling=sampling,
+            stop=stop,
+            seed=seed,
+            use_cache=use_cache,
+        )
+
     def balance_loss(self) -> Float[Tensor, ""]:
         """Return the mean balance loss of all mixtures of experts; 0 if there are none.
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from tested_transformer.book import MODELS
-from tested_transformer.generation import generate, sampling_probabilities
+from tested_transformer.generation import Sampling, generate, sampling_probabilities
 from tested_transformer.gpt import GPT, GPTConfig
 
 pytestmark = pytest.mark.browser
@@ -128,7 +128,8 @@ def test_it_reads_and_writes_as_pytorch_does(
     settings = [(1.0, None), (0.7, 5), (1.5, 1), (0.0, 3)]
     asked = [{"temperature": t, "topK": k or len(alphabet)} for t, k in settings]
     got = page.evaluate(WRITE, [address, name, "The ", 150, asked])
-    (wanted,) = generate(model, [prompt], max_new_tokens=150, temperature=0.0)
+    greedy = Sampling(temperature=0.0)
+    (wanted,) = generate(model, [prompt], max_new_tokens=150, sampling=greedy)
     assert got["tokens"] == prompt + wanted
     with torch.no_grad():
         logits = model(torch.tensor([prompt]))[0, -1]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from tested_transformer.checkpoints.saving import read_config
 from torch import Tensor
 
+from tested_transformer.checkpoints.saving import read_config
 from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig, with_fewer_keys
 from tested_transformer.masks import sliding_window_mask
 

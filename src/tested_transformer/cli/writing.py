@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tested_transformer.data import Tokenizer
-from tested_transformer.generation import TextWatch, stream
+from tested_transformer.generation import Sampling, TextWatch, stream
 from tested_transformer.gpt import GPT
 
 __all__ = ["default_prompt", "write"]
@@ -34,7 +34,7 @@ def write(
         tokenizer: Its own.
         prompt: Not given again.
         stop: Strings that end it, and are never shown, not even in part.
-        sampling: As ``generation.stream`` takes it.
+        sampling: What ``generation.stream`` takes, and the settings of ``Sampling``.
 
     Raises:
         ValueError: If the prompt is empty or has characters that the tokenizer lacks,
@@ -45,7 +45,9 @@ def write(
         raise ValueError("prompt='' must not be empty: the model goes on from it")
     # Not a generator itself, so that a mistake is found here and not in a loop later.
     watch = TextWatch(tokenizer.decode, stop)
-    return _pieces(stream(model, [ids], **sampling), watch)
+    names = sampling.keys() & Sampling.__dataclass_fields__.keys()
+    chosen = Sampling(**{name: sampling.pop(name) for name in names})
+    return _pieces(stream(model, [ids], sampling=chosen, **sampling), watch)
 
 
 def _pieces(steps: Iterable[list[tuple[int, ...]]], watch: TextWatch) -> Iterator[str]:

@@ -3,12 +3,16 @@
 It knows token ids and nothing of text.
 """
 
-from tested_transformer.generation.contexts import fit, pad_left
 from tested_transformer.generation.fast.decoder import Decoder
 from tested_transformer.generation.generating import generate, stream
-from tested_transformer.generation.readers import CachedReader, WholeReader
+from tested_transformer.generation.readers import (
+    CachedReader,
+    WholeReader,
+    fit,
+    pad_left,
+)
 from tested_transformer.generation.sampling import (
-    check_sampling,
+    Sampling,
     draw,
     penalize_repetition,
     sampling_probabilities,
@@ -18,10 +22,10 @@ from tested_transformer.generation.stopping import StopWatch, TextWatch
 __all__ = [
     "CachedReader",
     "Decoder",
+    "Sampling",
     "StopWatch",
     "TextWatch",
     "WholeReader",
-    "check_sampling",
     "draw",
     "fit",
     "generate",

@@ -1,63 +1,69 @@
-"""Generation: from prompts to the tokens that come after them, one at a time."""
+"""From prompts to the tokens that come after them, one at a time.
 
+In come a model, token ids and how to sample; out come token ids. What text they stand
+for is not known here.
+"""
+
+import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tested_transformer.generation.contexts import fit
 from tested_transformer.generation.fast.decoder import Decoder
 from tested_transformer.generation.fast.packing import PackingError
-from tested_transformer.generation.readers import CachedReader, Reader, WholeReader
+from tested_transformer.generation.readers import (
+    CachedReader,
+    Reader,
+    WholeReader,
+    fit,
+)
 from tested_transformer.generation.sampling import (
-    check_sampling,
+    Sampling,
     draw,
     penalize_repetition,
-    sampling_probabilities,
 )
 from tested_transformer.generation.stopping import StopWatch
 from tested_transformer.gpt import GPT
 
 __all__ = ["generate", "stream"]
 
+Prompts = Sequence[Sequence[int]] | Int[Tensor, "B T"]
+
 
 # --8<-- [start:generate]
 def generate(
     model: GPT | Decoder,
-    prompts: Sequence[Sequence[int]],
+    prompts: Prompts,
     *,
     max_new_tokens: int,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    min_p: float | None = None,
-    repetition_penalty: float = 1.0,
+    sampling: Sampling | None = None,
     stop: Sequence[Sequence[int]] = (),
     seed: int | None = None,
     use_cache: bool = True,
+    **moved: Any,
 ) -> list[list[int]]:
-    """Go on from each prompt, and give the new tokens of each.
+    """Return the new tokens after each prompt.
 
     Each row of the batch gets what it would get alone, from its own seed, whatever the
     lengths of the others. A row that outgrows the model's context is read anew from its
     last half, as ``fit`` says.
 
     Args:
-        model: The model, or a ``Decoder`` of it, which need not be made again then.
-        prompts: Token ids of each prompt, at least one.
+        model: The model, or a ``Decoder`` of it, made as its maker wants it.
+        prompts: Token ids of each prompt, at least one: lists, or a tensor.
         max_new_tokens: How many tokens to add to each, unless it stops before.
-        temperature: 0 always takes the likeliest token.
-        top_k: Draw from this many of the likeliest tokens only.
-        top_p: Draw from the fewest tokens that have this probability together.
-        min_p: Draw from tokens at least this share as likely as the likeliest.
-        repetition_penalty: More than 1 makes tokens that have been there less likely.
+        sampling: How to choose tokens; ``Sampling()`` by default, which draws from the
+            model's own probabilities.
         stop: Sequences of tokens that end an answer; they are not part of it.
         seed: Row r draws with the seed ``seed + r``. By default PyTorch's own random
             numbers choose it.
         use_cache: Keep what was computed for earlier tokens. Without, each token costs
             a whole pass; the answer is the same.
+        moved: The settings of ``sampling`` one by one, for one more release.
 
     Raises:
         ValueError: If a setting is out of its range, or a prompt is empty or holds what
@@ -68,11 +74,7 @@ def generate(
         model,
         prompts,
         max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
+        sampling=_with_moved(sampling, moved),
         stop=stop,
         seed=seed,
         use_cache=use_cache,
@@ -87,66 +89,46 @@ def generate(
 
 def stream(
     model: GPT | Decoder,
-    prompts: Sequence[Sequence[int]],
+    prompts: Prompts,
     *,
     max_new_tokens: int,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    min_p: float | None = None,
-    repetition_penalty: float = 1.0,
+    sampling: Sampling | None = None,
     stop: Sequence[Sequence[int]] = (),
     seed: int | None = None,
     use_cache: bool = True,
+    **moved: Any,
 ) -> Iterator[list[tuple[int, ...]]]:
-    """Do what ``generate`` does, and give the tokens of each row as they come.
+    """Do what ``generate`` does, with the same arguments; yield tokens as they come.
 
-    Each step gives one tuple for each prompt: mostly of one token, of none while the
+    Each step yields one tuple for each prompt: mostly of one token, of none while the
     last ones may be the beginning of a stop sequence, and after the end.
-
-    Args:
-        model: As for ``generate``, and so are all others.
-        prompts: Token ids of each prompt.
-        max_new_tokens: How many tokens to add to each.
-        temperature: 0 always takes the likeliest token.
-        top_k: Draw from this many of the likeliest tokens only.
-        top_p: Draw from the fewest tokens that have this probability together.
-        min_p: Draw from tokens at least this share as likely as the likeliest.
-        repetition_penalty: More than 1 makes tokens that have been there less likely.
-        stop: Sequences of tokens that end an answer.
-        seed: Row r draws with the seed ``seed + r``.
-        use_cache: Keep what was computed for earlier tokens.
 
     Raises:
         ValueError: As ``generate``, and at once, before the first token.
     """
     # Not a generator itself, so that a mistake is found here and not in a loop later.
     gpt = model.model if isinstance(model, Decoder) else model
-    _check_request(prompts, max_new_tokens, gpt.config.vocab_size)
-    filters: dict[str, Any] = {
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "min_p": min_p,
-    }
-    check_sampling(**filters, repetition_penalty=repetition_penalty)
-    chooser = _Chooser(prompts, gpt, filters, repetition_penalty, seed)
-    watches = [StopWatch([tuple(each) for each in stop], ()) for _ in prompts]
+    contexts = _checked(prompts, gpt.config.vocab_size)
+    if max_new_tokens < 0:
+        raise ValueError(f"max_new_tokens={max_new_tokens} must not be negative")
+    sampling = _with_moved(sampling, moved) or Sampling()
+    chooser = _Chooser(contexts, gpt, sampling, seed)
+    watches = [StopWatch([tuple(each) for each in stop], ()) for _ in contexts]
     reader = _reader(model, use_cache)
-    longest = gpt.config.max_seq_len
-    return _steps(reader, prompts, max_new_tokens, chooser, watches, longest)
+    steps = _steps(reader, contexts, max_new_tokens, chooser, gpt.config.max_seq_len)
+    return _watched(steps, watches) if stop else steps
 
 
 # --8<-- [start:steps]
 def _steps(
     reader: Reader,
-    prompts: Sequence[Sequence[int]],
+    contexts: list[list[int]],
     max_new_tokens: int,
     chooser: "_Chooser",
-    watches: list[StopWatch[tuple[int, ...]]],
     max_seq_len: int,
 ) -> Iterator[list[tuple[int, ...]]]:
-    contexts = [fit(prompt, max_seq_len) for prompt in prompts]
+    """Yield the next token of each row, as a tuple of one, again and again."""
+    contexts = [fit(context, max_seq_len) for context in contexts]
     tokens: Tensor | None = None
     for _ in range(max_new_tokens):
         if tokens is None:
@@ -160,52 +142,57 @@ def _steps(
         new: list[int] = tokens.tolist()
         for context, token in zip(contexts, new, strict=True):
             context.append(token)
-        yield [watch.feed((token,)) for watch, token in zip(watches, new, strict=True)]
-        if all(watch.stopped for watch in watches):
-            return
-    yield [watch.finish() for watch in watches]
+        yield [(token,) for token in new]
 
 
 # --8<-- [end:steps]
 
 
+def _watched(
+    steps: Iterator[list[tuple[int, ...]]], watches: list[StopWatch[tuple[int, ...]]]
+) -> Iterator[list[tuple[int, ...]]]:
+    """Let the tokens of each row pass up to its first stop sequence."""
+    for new in steps:
+        yield [watch.feed(token) for watch, token in zip(watches, new, strict=True)]
+        if all(watch.stopped for watch in watches):
+            return
+    yield [watch.finish() for watch in watches]
+
+
 class _Chooser:
-    """Choose the next token of each row from its logits."""
+    """Chooses the next token of each row from its logits."""
 
     def __init__(
         self,
-        prompts: Sequence[Sequence[int]],
+        contexts: list[list[int]],
         model: GPT,
-        filters: dict[str, Any],
-        repetition_penalty: float,
+        sampling: Sampling,
         seed: int | None,
     ) -> None:
         device = model.head_weight.device
-        self.filters = filters
-        self.penalty = repetition_penalty
+        self.sampling = sampling
         self.seen = torch.zeros(
-            len(prompts), model.config.vocab_size, dtype=torch.bool, device=device
+            len(contexts), model.config.vocab_size, dtype=torch.bool, device=device
         )
-        for row, prompt in zip(self.seen, prompts, strict=True):
-            row[list(prompt)] = True
+        for row, context in zip(self.seen, contexts, strict=True):
+            row[context] = True
         seed = int(torch.randint(2**62, ())) if seed is None else seed
         self.generators = [
             torch.Generator(device).manual_seed(seed + row)
-            for row in range(len(prompts))
+            for row in range(len(contexts))
         ]
 
     @torch.inference_mode()
     def choose(self, logits: Float[Tensor, "B V"]) -> Int[Tensor, "B"]:
-        """Choose one token for each row."""
-        if self.penalty != 1.0:
-            logits = penalize_repetition(logits, self.seen, self.penalty)
-        if self.filters["temperature"] == 0.0:
+        """Return one token for each row."""
+        penalty = self.sampling.repetition_penalty
+        if penalty != 1.0:
+            logits = penalize_repetition(logits, self.seen, penalty)
+        if self.sampling.temperature == 0.0:
             tokens = logits.argmax(dim=-1)
         else:
-            tokens = draw(
-                sampling_probabilities(logits, **self.filters), self.generators
-            )
-        if self.penalty != 1.0:
+            tokens = draw(self.sampling.probabilities(logits), self.generators)
+        if penalty != 1.0:
             self.seen.scatter_(1, tokens[:, None], True)
         return tokens
 
@@ -221,14 +208,23 @@ def _reader(model: GPT | Decoder, use_cache: bool) -> Reader:
         return CachedReader(model)
 
 
-def _check_request(
-    prompts: Sequence[Sequence[int]], max_new_tokens: int, vocab_size: int
-) -> None:
-    if max_new_tokens < 0:
-        raise ValueError(f"max_new_tokens={max_new_tokens} must not be negative")
+def _checked(prompts: Prompts, vocab_size: int) -> list[list[int]]:
+    """Return the prompts as lists, once it is known that they hold tokens."""
+    if isinstance(prompts, Tensor):
+        if prompts.ndim != 2 or prompts.is_floating_point():
+            raise ValueError(
+                f"prompts must be token ids of shape (B, T); they are "
+                f"{prompts.dtype} of shape {tuple(prompts.shape)}"
+            )
+        prompts = prompts.tolist()
     if not prompts:
         raise ValueError("prompts is empty: give at least one prompt")
     for row, prompt in enumerate(prompts):
+        if isinstance(prompt, int):
+            raise TypeError(
+                f"prompts must be a list of prompts, each a list of token ids; "
+                f"prompts[{row}] is {prompt}: for one prompt, write [prompt]"
+            )
         if not len(prompt):
             raise ValueError(f"prompts[{row}] is empty: give it at least one token")
         for token in prompt:
@@ -237,3 +233,16 @@ def _check_request(
                     f"prompts[{row}] holds {token}; tokens must be at least 0 and "
                     f"less than vocab_size={vocab_size}"
                 )
+    return [list(prompt) for prompt in prompts]
+
+
+def _with_moved(sampling: Sampling | None, moved: dict[str, Any]) -> Sampling | None:
+    """Put settings that were arguments before 0.2 where they are now."""
+    if not moved:
+        return sampling
+    unknown = moved.keys() - Sampling.__dataclass_fields__.keys()
+    if unknown:
+        raise TypeError(f"generate has no argument {min(unknown)!r}")
+    now = ", ".join(f"{name}=..." for name in moved)
+    warnings.warn(f"{now} is now sampling=Sampling({now})", FutureWarning, stacklevel=3)
+    return replace(sampling or Sampling(), **moved)

@@ -1,8 +1,9 @@
-"""Three ways to read: all of it anew for each token, with a cache, and fast.
+"""What a model reads before it says the next token, and three ways to read it.
 
 A reader takes whole sequences with ``read``, and one more token of each with ``step``.
-Either gives the logits of the token to come. ``WholeReader`` is the reference that the
-other ones are tested against.
+Either returns the logits of the token to come. ``WholeReader`` reads all anew for each
+token and is the reference, ``CachedReader`` keeps keys and values, and the third is
+``fast.Decoder``; both are tested against the first.
 """
 
 from collections.abc import Generator, Sequence
@@ -10,13 +11,65 @@ from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tested_transformer.generation.contexts import pad_left
+from tested_transformer.cache import KVCache
 from tested_transformer.gpt import GPT
 
-__all__ = ["CachedReader", "Reader", "WholeReader", "evaluating"]
+__all__ = [
+    "CachedReader",
+    "Reader",
+    "WholeReader",
+    "fit",
+    "last_logits",
+    "pad_left",
+]
+
+
+# --8<-- [start:fit]
+def fit(tokens: Sequence[int], max_seq_len: int) -> list[int]:
+    """Return what a model reads of a sequence: all, or the last half of a context.
+
+    A sequence that has outgrown ``max_seq_len`` is read anew from its last
+    ``max_seq_len / 2`` tokens, at positions that start from 0. The cache can then grow
+    for as many tokens again. If one token were dropped at a time, the whole context
+    would be read anew for each: those that stay have read the one that goes, and with
+    absolute positions each would move.
+    """
+    if len(tokens) <= max_seq_len:
+        return list(tokens)
+    return list(tokens[-((max_seq_len + 1) // 2) :])
+
+
+# --8<-- [end:fit]
+
+
+# --8<-- [start:pad]
+def pad_left(
+    contexts: Sequence[Sequence[int]], *, device: torch.device | str | None = None
+) -> tuple[
+    Int[Tensor, "B T"], Int[Tensor, "B T"] | None, Bool[Tensor, "B 1 1 T"] | None
+]:
+    """Put sequences of different lengths side by side, so that all end together.
+
+    Returns:
+        Tokens, filled up with token 0 on the left; the position of each in its own
+        sequence; and a mask that keeps all from attending to the filling. If there is
+        nothing to fill, positions and mask are ``None``.
+    """
+    longest = max(len(context) for context in contexts)
+    padding = [longest - len(context) for context in contexts]
+    tokens = [[0] * p + [*c] for p, c in zip(padding, contexts, strict=True)]
+    if not any(padding):
+        return torch.tensor(tokens, device=device), None, None
+    slots = torch.arange(longest, device=device)
+    positions = slots - torch.tensor(padding, device=device)[:, None]
+    mask = (positions >= 0)[:, None, None]
+    return torch.tensor(tokens, device=device), positions.clamp(min=0), mask
+
+
+# --8<-- [end:pad]
 
 
 @runtime_checkable
@@ -24,16 +77,30 @@ class Reader(Protocol):
     """What generation needs of a model."""
 
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
-        """Forget all, and read these sequences; give the logits of what comes next."""
+        """Forget all, and read these sequences; return the logits of what follows."""
         ...
 
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """Read one more token of each sequence; give the logits of what comes next."""
+        """Read one more token of each sequence; return the logits of what follows."""
         ...
 
 
+@torch.inference_mode()
+def last_logits(
+    model: GPT,
+    tokens: Int[Tensor, "B T"],
+    *,
+    positions: Int[Tensor, "B T"] | None = None,
+    mask: Bool[Tensor, "B 1 1 S"] | None = None,
+    cache: KVCache | None = None,
+) -> Float[Tensor, "B V"]:
+    """Run a model without dropout, and return the logits of the last position."""
+    with _evaluating(model):
+        return model(tokens, positions=positions, mask=mask, cache=cache)[:, -1]
+
+
 @contextmanager
-def evaluating(model: torch.nn.Module) -> Generator[None]:
+def _evaluating(model: torch.nn.Module) -> Generator[None]:
     """Switch dropout off for a while."""
     training = [module for module in model.modules() if module.training]
     for module in training:
@@ -53,17 +120,15 @@ class WholeReader:
         self.model = model
         self.contexts: list[list[int]] = []
 
-    @torch.inference_mode()
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
-        """Forget all, and read these sequences; give the logits of what comes next."""
+        """Forget all, and read these sequences; return the logits of what follows."""
         self.contexts = [list(context) for context in contexts]
         device = self.model.head_weight.device
         tokens, positions, mask = pad_left(contexts, device=device)
-        with evaluating(self.model):
-            return self.model(tokens, positions=positions, mask=mask)[:, -1]
+        return last_logits(self.model, tokens, positions=positions, mask=mask)
 
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """Read one more token of each sequence; give the logits of what comes next."""
+        """Read one more token of each sequence; return the logits of what follows."""
         pairs = zip(self.contexts, tokens.tolist(), strict=True)
         return self.read([[*context, token] for context, token in pairs])
 
@@ -80,25 +145,28 @@ class CachedReader:
 
     @torch.inference_mode()
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
-        """Forget all, and read these sequences; give the logits of what comes next."""
+        """Forget all, and read these sequences; return the logits of what follows."""
         device = self.model.head_weight.device
         tokens, self.positions, self.mask = pad_left(contexts, device=device)
         self.cache = self.model.new_cache(len(tokens))
-        return self._forward(tokens)
+        return self._last_logits(tokens)
 
     @torch.inference_mode()
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """Read one more token of each sequence; give the logits of what comes next."""
+        """Read one more token of each sequence; return the logits of what follows."""
         if self.positions is not None and self.mask is not None:
             self.positions = self.positions[:, -1:] + 1
             self.mask = torch.nn.functional.pad(self.mask, (0, 1), value=True)
-        return self._forward(tokens[:, None])
+        return self._last_logits(tokens[:, None])
 
-    def _forward(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B V"]:
-        with evaluating(self.model):
-            return self.model(
-                tokens, positions=self.positions, mask=self.mask, cache=self.cache
-            )[:, -1]
+    def _last_logits(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B V"]:
+        return last_logits(
+            self.model,
+            tokens,
+            positions=self.positions,
+            mask=self.mask,
+            cache=self.cache,
+        )
 
 
 # --8<-- [end:cached]

@@ -1,15 +1,70 @@
 """From logits to the next token: which tokens may come, how likely, and the draw."""
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-__all__ = [
-    "check_sampling",
-    "draw",
-    "penalize_repetition",
-    "sampling_probabilities",
-]
+__all__ = ["Sampling", "draw", "penalize_repetition", "sampling_probabilities"]
+
+
+# --8<-- [start:settings]
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the next token is chosen from logits.
+
+    The settings are applied in this order: the penalty to the logits, then the
+    temperature, top-k, top-p and min-p, as ``sampling_probabilities`` says.
+
+    Args:
+        temperature: What to divide the logits by; 0 always takes the likeliest token.
+        top_k: Draw from this many of the likeliest tokens only.
+        top_p: Draw from the fewest tokens that have this probability together.
+        min_p: Draw from tokens at least this share as likely as the likeliest.
+        repetition_penalty: More than 1 makes tokens that have been there less likely.
+
+    Raises:
+        ValueError: If a setting is out of its range.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 1.0
+
+    # --8<-- [end:settings]
+
+    def __post_init__(self) -> None:
+        # Each condition is one that holds, so that NaN fails it.
+        if not 0.0 <= self.temperature < float("inf"):
+            raise ValueError(
+                f"temperature={self.temperature} must be 0 or more, and finite"
+            )
+        if self.top_k is not None and not self.top_k >= 1:
+            raise ValueError(f"top_k={self.top_k} must be at least 1")
+        if self.top_p is not None and not 0.0 < self.top_p <= 1.0:
+            raise ValueError(f"top_p={self.top_p} must be more than 0 and at most 1")
+        if self.min_p is not None and not 0.0 <= self.min_p <= 1.0:
+            raise ValueError(f"min_p={self.min_p} must lie between 0 and 1")
+        if not 0.0 < self.repetition_penalty < float("inf"):
+            raise ValueError(
+                f"repetition_penalty={self.repetition_penalty} must be more than 0, "
+                "and finite"
+            )
+
+    def probabilities(self, logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
+        """Return the probability with which each token is to be drawn."""
+        if self.top_k is None and self.top_p is None and self.min_p is None:
+            return _soften(logits.float(), self.temperature)
+        return sampling_probabilities(
+            logits,
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+        )
 
 
 # --8<-- [start:probabilities]
@@ -21,7 +76,7 @@ def sampling_probabilities(
     top_p: float | None = None,
     min_p: float | None = None,
 ) -> Float[Tensor, "*batch V"]:
-    """Give each token the probability with which it is meant to be drawn.
+    """Return the probability with which each token is to be drawn.
 
     The settings are applied in the order of the arguments, each to what the one before
     it has left, shared out to a sum of one. Of equally likely tokens, the lower id
@@ -42,7 +97,7 @@ def sampling_probabilities(
     section 5.4; for top-p Holtzman et al., 2020, "The Curious Case of Neural Text
     Degeneration", section 3.1; for min-p Nguyen et al., 2024, "Turning Up the Heat".
     """
-    check_sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+    Sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     probabilities = _soften(logits.float(), temperature)
     if top_k is not None or top_p is not None:
         ranked, ids = probabilities.sort(dim=-1, descending=True, stable=True)
@@ -66,10 +121,10 @@ def _soften(logits: Tensor, temperature: float) -> Tensor:
     if temperature == 0.0:
         first = logits.argmax(dim=-1, keepdim=True)
         return torch.zeros_like(logits).scatter(-1, first, 1.0)
-    # With the largest at 0, a tiny temperature gives -inf at worst, not NaN.
-    behind = logits - logits.amax(dim=-1, keepdim=True)
-    tiny = torch.finfo(logits.dtype).tiny
-    return (behind / max(temperature, tiny)).softmax(dim=-1)
+    if temperature < 1e-6:  # With the largest at 0, no quotient is +inf.
+        logits = logits - logits.amax(dim=-1, keepdim=True)
+        temperature = max(temperature, torch.finfo(logits.dtype).tiny)
+    return (logits / temperature).softmax(dim=-1)
 
 
 def _share_out(probabilities: Tensor, kept: Tensor) -> Tensor:
@@ -97,7 +152,7 @@ def penalize_repetition(
     Source: Keskar et al., 2019, "CTRL", section 4.1, with the division turned into a
     multiplication below zero, where it would favor what it should punish.
     """
-    check_sampling(repetition_penalty=penalty)
+    Sampling(repetition_penalty=penalty)
     punished = torch.where(logits > 0, logits / penalty, logits * penalty)
     return torch.where(seen, punished, logits)
 
@@ -119,37 +174,9 @@ def draw(
         generators: One for each row, so that no row disturbs another.
     """
     waits = torch.empty_like(probabilities)
-    for row, generator in zip(waits, generators, strict=True):
+    for row, generator in zip(waits.unbind(), generators, strict=True):
         row.exponential_(generator=generator)
     return (probabilities / waits).argmax(dim=-1)
 
 
 # --8<-- [end:draw]
-
-
-def check_sampling(
-    *,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    min_p: float | None = None,
-    repetition_penalty: float = 1.0,
-) -> None:
-    """Look at settings for sampling before any work is done.
-
-    Raises:
-        ValueError: If a setting is out of its range.
-    """
-    # Each condition is one that holds, so that NaN fails it.
-    if not 0.0 <= temperature < float("inf"):
-        raise ValueError(f"temperature={temperature} must be 0 or more, and finite")
-    if top_k is not None and not top_k >= 1:
-        raise ValueError(f"top_k={top_k} must be at least 1")
-    if top_p is not None and not 0.0 < top_p <= 1.0:
-        raise ValueError(f"top_p={top_p} must be more than 0 and at most 1")
-    if min_p is not None and not 0.0 <= min_p <= 1.0:
-        raise ValueError(f"min_p={min_p} must lie between 0 and 1")
-    if not 0.0 < repetition_penalty < float("inf"):
-        raise ValueError(
-            f"repetition_penalty={repetition_penalty} must be more than 0, and finite"
-        )

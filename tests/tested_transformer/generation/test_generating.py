@@ -11,6 +11,7 @@ import torch
 from tested_transformer.generation import (
     CachedReader,
     Decoder,
+    Sampling,
     generate,
     generating,
     stream,
@@ -28,10 +29,11 @@ SMALL = GPTConfig(
     tie_head=False,
 )
 PROMPTS = [[1, 2, 3], [4], [5, 6, 7, 8, 9, 10, 11]]
-SETTINGS = {
-    "greedy": {"temperature": 0.0},
-    "drawn": {"temperature": 1.3, "top_k": 9, "top_p": 0.95, "min_p": 0.01},
-    "penalized": {"temperature": 0.0, "repetition_penalty": 1.7},
+GREEDY = Sampling(temperature=0.0)
+SAMPLINGS = {
+    "greedy": GREEDY,
+    "drawn": Sampling(temperature=1.3, top_k=9, top_p=0.95, min_p=0.01),
+    "penalized": Sampling(temperature=0.0, repetition_penalty=1.7),
 }
 
 
@@ -72,23 +74,29 @@ def test_the_likeliest_tokens_past_a_full_context(changes):
     wanted = [greedy_by_hand(model, prompt, 25) for prompt in PROMPTS]
     assert len({token for answer in wanted for token in answer}) > 4
     for use_cache in (True, False):
-        settings = {"temperature": 0.0, "use_cache": use_cache}
+        settings = {"sampling": GREEDY, "use_cache": use_cache}
         got = generate(model, PROMPTS, max_new_tokens=25, **settings)
         assert got == wanted
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS.keys())
 @pytest.mark.parametrize("use_cache", [True, False])
-def test_each_row_gets_what_it_would_get_alone(model: GPT, settings, use_cache: bool):
-    same = {"max_new_tokens": 25, "use_cache": use_cache} | settings
+def test_each_row_gets_what_it_would_get_alone(
+    model: GPT, sampling: Sampling, use_cache: bool
+):
+    same = {
+        "max_new_tokens": 25,
+        "sampling": sampling,
+        "use_cache": use_cache,
+    }
     together = generate(model, PROMPTS, seed=5, **same)
     for row, prompt in enumerate(PROMPTS):
         assert generate(model, [prompt], seed=5 + row, **same) == [together[row]]
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
-def test_with_a_cache_or_without_it_is_the_same(model: GPT, settings):
-    same = {"max_new_tokens": 25, "seed": 3} | settings
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS.keys())
+def test_with_a_cache_or_without_it_is_the_same(model: GPT, sampling: Sampling):
+    same = {"max_new_tokens": 25, "sampling": sampling, "seed": 3}
     answers = [
         generate(any_model, PROMPTS, use_cache=use_cache, **same)
         for any_model in (model, Decoder(model))
@@ -99,9 +107,9 @@ def test_with_a_cache_or_without_it_is_the_same(model: GPT, settings):
 
 def test_a_prompt_beyond_the_context_is_read_from_its_last_half(model: GPT):
     prompt = [token % V for token in range(30)]
-    (got,) = generate(model, [prompt], max_new_tokens=3, temperature=0.0)
+    (got,) = generate(model, [prompt], max_new_tokens=3, sampling=GREEDY)
     assert got == greedy_by_hand(model, prompt[-6:], 3)
-    (full,) = generate(model, [prompt[:LONGEST]], max_new_tokens=1, temperature=0.0)
+    (full,) = generate(model, [prompt[:LONGEST]], max_new_tokens=1, sampling=GREEDY)
     assert full == greedy_by_hand(model, prompt[:LONGEST], 1)
 
 
@@ -142,20 +150,21 @@ def penalized_by_hand(model: GPT, prompt: list[int], seen: set[int]) -> list[int
 
 
 def test_the_penalty_counts_the_prompt_and_the_answer(model: GPT):
-    settings = {"max_new_tokens": 6, "temperature": 0.0}
+    settings = {"max_new_tokens": 6}
     prompts = [[token, token + 1, token + 2] for token in range(V - 2)]
-    got = generate(model, prompts, repetition_penalty=2.0, **settings)
+    penalized = Sampling(temperature=0.0, repetition_penalty=2.0)
+    got = generate(model, prompts, sampling=penalized, **settings)
     assert got == [penalized_by_hand(model, each, {*each}) for each in prompts]
     # Neither the prompt alone nor the answer alone would do.
     assert got != [penalized_by_hand(model, each, set()) for each in prompts]
-    assert got != generate(model, prompts, **settings)
+    assert got != generate(model, prompts, sampling=GREEDY, **settings)
 
 
 def test_stop_sequences_end_each_row_by_itself(model: GPT):
-    free = generate(model, PROMPTS, max_new_tokens=20, temperature=0.0)
+    free = generate(model, PROMPTS, max_new_tokens=20, sampling=GREEDY)
     # The third and fourth token of row 0, and a token that only row 2 has.
     stop = [free[0][2:4], free[1][7:8]]
-    got = generate(model, PROMPTS, max_new_tokens=20, temperature=0.0, stop=stop)
+    got = generate(model, PROMPTS, max_new_tokens=20, sampling=GREEDY, stop=stop)
     for answer, whole in zip(got, free, strict=True):
         ends = [
             n
@@ -168,7 +177,7 @@ def test_stop_sequences_end_each_row_by_itself(model: GPT):
 
 
 def test_what_could_have_been_a_stop_is_given_at_the_end(model: GPT):
-    settings = {"max_new_tokens": 5, "temperature": 0.0}
+    settings = {"max_new_tokens": 5, "sampling": GREEDY}
     (free,) = generate(model, PROMPTS[:1], **settings)
     pairs = [*pairwise(free)]
     never = next(token for token in range(V) if (free[-1], token) not in pairs)
@@ -182,11 +191,11 @@ def test_tokens_come_one_by_one(model: GPT, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(
         Decoder, "step", lambda self, t: steps.append(len(t)) or real(self, t)
     )
-    (whole,) = generate(model, [[1]], max_new_tokens=5, temperature=0.0)
+    (whole,) = generate(model, [[1]], max_new_tokens=5, sampling=GREEDY)
     steps.clear()
     seen: list[int] = []
     for number, (new,) in enumerate(
-        stream(model, [[1]], max_new_tokens=5, temperature=0.0)
+        stream(model, [[1]], max_new_tokens=5, sampling=GREEDY)
     ):
         assert len(steps) == min(number, 4)  # no further than it must be
         seen += new
@@ -240,12 +249,6 @@ def test_no_token_asked_for_none_given(model: GPT):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"temperature": -1.0}, "temperature=-1.0 must be 0 or more, and finite"),
-        ({"top_p": 0.0}, "top_p=0.0 must be more than 0 and at most 1"),
-        (
-            {"repetition_penalty": 0.0},
-            "repetition_penalty=0.0 must be more than 0, and finite",
-        ),
         ({"max_new_tokens": -1}, "max_new_tokens=-1 must not be negative"),
         ({"stop": [[1], []]}, "stop[1] is empty: it would stop at once"),
         ({"prompts": []}, "prompts is empty: give at least one prompt"),
@@ -270,11 +273,14 @@ def test_mistakes_are_named_before_anything_is_done(model: GPT, changes, message
 
 
 @pytest.mark.usefixtures("as_a_caller")
-def test_both_take_the_same_settings(model: GPT, monkeypatch: pytest.MonkeyPatch):
+def test_all_three_take_the_same_settings(model: GPT, monkeypatch: pytest.MonkeyPatch):
     one, other = map(signature, (generating.generate, generating.stream))
     assert one.parameters == other.parameters
-    free = {"temperature": 1.0, "repetition_penalty": 1.0, "use_cache": True}
-    assert {k: v.default for k, v in one.parameters.items() if k in free} == free
+    settings = {name: object() for name in [*one.parameters][2:] if name != "moved"}
+    assert settings.keys() == {*signature(GPT.generate).parameters} - {
+        "self",
+        "prompts",
+    }
     hot = {"max_new_tokens": 25, "seed": 1}
     pieces = zip(*stream(model, PROMPTS, **hot), strict=True)
     assert [list(chain(*row)) for row in pieces] == generate(model, PROMPTS, **hot)
@@ -282,16 +288,50 @@ def test_both_take_the_same_settings(model: GPT, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(
         generating, "stream", lambda *_, **settings: asked.append(settings) or []
     )
-    settings = {name: object() for name in [*one.parameters][2:]}
     generate(model, PROMPTS, **settings)
-    assert asked == [settings]
+    model.generate(PROMPTS, **settings)
+    assert asked == [settings, settings]
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_a_model_generates_by_itself_from_lists_and_tensors(model: GPT):
+    rows = [[1, 2, 3], [4, 5, 6]]
+    settings = {"max_new_tokens": 5, "sampling": SAMPLINGS["drawn"], "seed": 3}
+    wanted = generate(model, rows, **settings)
+    assert model.generate(rows, **settings) == wanted
+    assert model.generate(torch.tensor(rows), **settings) == wanted
+    for wrong, what in ((torch.tensor([1, 2]), "int64"), (torch.rand(1, 2), "float32")):
+        message = re.escape(
+            f"prompts must be token ids of shape (B, T); they are torch.{what} of "
+            f"shape {tuple(wrong.shape)}"
+        )
+        with pytest.raises(ValueError, match=f"^{message}$"):
+            generating.generate(model, wrong, max_new_tokens=1)
+    message = re.escape("prompts[0] is 1: for one prompt, write [prompt]")
+    with pytest.raises(TypeError, match=f"{message}$"):
+        generate(model, [1, 2], max_new_tokens=1)
 
 
 @pytest.mark.parametrize(
     "only_the_likeliest", [{"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}]
 )
 def test_every_filter_reaches_the_draw(model: GPT, only_the_likeliest: dict):
-    likeliest = generate(model, PROMPTS, max_new_tokens=5, temperature=0.0)
-    hot = {"max_new_tokens": 5, "temperature": 9.0, "seed": 1}
-    assert generate(model, PROMPTS, **hot) != likeliest
-    assert generate(model, PROMPTS, **hot, **only_the_likeliest) == likeliest
+    likeliest = generate(model, PROMPTS, max_new_tokens=5, sampling=GREEDY)
+    hot = {"max_new_tokens": 5, "seed": 1}
+    drawn = generate(model, PROMPTS, sampling=Sampling(temperature=9.0), **hot)
+    assert drawn != likeliest
+    filtered = Sampling(temperature=9.0, **only_the_likeliest)
+    assert generate(model, PROMPTS, sampling=filtered, **hot) == likeliest
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_settings_as_they_were_say_where_they_are_now(model: GPT):
+    settings = {"max_new_tokens": 5, "seed": 1}
+    wanted = generate(model, PROMPTS, sampling=Sampling(top_k=3), **settings)
+    message = re.escape("top_k=... is now sampling=Sampling(top_k=...)")
+    for call in (generate, stream):
+        with pytest.warns(FutureWarning, match=f"^{message}$"):
+            got = [*call(model, PROMPTS, top_k=3, **settings)]
+    assert [list(chain(*row)) for row in zip(*got, strict=True)] == wanted
+    with pytest.raises(TypeError, match=r"^generate has no argument 'do_sample'$"):
+        generate(model, PROMPTS, do_sample=True, **settings)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
-from tested_transformer.generation import generate
+from tested_transformer.generation import Sampling, generate
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.interpret import gated_heads, prune_heads, shut
 
@@ -87,7 +87,7 @@ def test_it_generates_with_a_cache(positions: str) -> None:
     tokens = torch.randint(13, (2, 7))
     steps = [small(tokens[:, :4], cache=cache), small(tokens[:, 4:], cache=cache)]
     torch.testing.assert_close(torch.cat(steps, dim=1), small(tokens))
-    settings = {"max_new_tokens": 6, "temperature": 0.0}
+    settings = {"max_new_tokens": 6, "sampling": Sampling(temperature=0.0)}
     prompts = [[1, 5, 2]]
     cached = generate(small, prompts, **settings)
     assert cached == generate(small, prompts, use_cache=False, **settings)

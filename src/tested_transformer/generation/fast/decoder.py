@@ -6,16 +6,20 @@ can be made of.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from tested_transformer.cache import KVCache
-from tested_transformer.generation.contexts import pad_left
-from tested_transformer.generation.fast.packing import PackedLayer, pack
-from tested_transformer.generation.readers import evaluating
+from tested_transformer.generation.fast.packing import (
+    Int8Matrix,
+    PackedLayer,
+    pack,
+    packed,
+)
+from tested_transformer.generation.readers import last_logits, pad_left
 from tested_transformer.gpt import GPT
 
 __all__ = ["Decoder"]
@@ -28,25 +32,37 @@ class Decoder:
     """A snapshot of a GPT, laid out to read one more token of each sequence.
 
     Prompts are read by the model itself, and the keys and values are taken over from
-    its cache. Weights that change after the snapshot was taken are not seen.
+    its cache. Weights that change after the snapshot was taken are not seen. A decoder
+    of a model that did not change since the last one shares its weights.
 
     Args:
         model: The model. Its weights are copied: they take their memory twice.
+        weights: ``"int8"`` rounds the matrices to whole numbers from -127 to 127, with
+            a scale for each row, and what they multiply to bfloat16: a quarter of the
+            memory to read for each token, and other logits. On CPU alone.
 
     Raises:
         PackingError: If the model has parts that the decoder does not know, as experts.
             ``CachedReader`` reads every model.
+        ValueError: If ``weights`` is unknown, or this PyTorch cannot multiply int8.
     """
 
-    def __init__(self, model: GPT) -> None:
+    def __init__(self, model: GPT, *, weights: Literal["own", "int8"] = "own") -> None:
+        if weights not in ("own", "int8"):
+            raise ValueError(f"weights={weights!r} must be 'own' or 'int8'")
+        if weights == "int8" and not _multiplies_int8(model.head_weight.device):
+            raise ValueError(
+                f"weights='int8': PyTorch {torch.__version__} has no product of rows "
+                f"and int8 weights for {model.head_weight.device}"
+            )
         attention = model.blocks[0].attention
         self.model = model
-        self.weights = pack(model)
+        self.weights = packed(model) if weights == "own" else pack(model, Int8Matrix)
         self.groups = attention.num_kv_heads
         self.share = attention.num_heads // attention.num_kv_heads
         self.head_dim = attention.head_dim
         self.qk_norm = attention.qk_norm
-        self.scale = attention.head_dim**-0.5 if self.qk_norm else 1.0  # or in weights
+        self.scale = attention.head_dim**-0.5
         self.longest = model.config.max_seq_len
         self.batch_size = 0
         self.compiled = False
@@ -69,38 +85,36 @@ class Decoder:
         self.compiled = True
         self.batch_size = 0  # a cache that was set aside before has another workspace
         # A CUDA graph would copy what may move; none of these does.
-        for layer in self.weights.layers:
-            for matrix in (layer.qkv, layer.out, layer.up, layer.down):
-                torch._dynamo.mark_static_address(matrix)
-        torch._dynamo.mark_static_address(self.weights.head)
-        torch._dynamo.mark_static_address(self.weights.tokens)
+        for tensor in self.weights.tensors():
+            torch._dynamo.mark_static_address(tensor)
 
     # --8<-- [end:compile]
 
     # --8<-- [start:read]
     @torch.inference_mode()
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
-        """Forget all, and read these sequences; give the logits of what comes next."""
+        """Forget all, and read these sequences; return the logits of what follows."""
         device = self.model.head_weight.device
         tokens, positions, mask = pad_left(contexts, device=device)
         batch_size, self.length = tokens.shape
         cache = self.model.new_cache(batch_size, max_length=self.length)
-        with evaluating(self.model):
-            logits = self.model(tokens, positions=positions, mask=mask, cache=cache)
+        logits = last_logits(
+            self.model, tokens, positions=positions, mask=mask, cache=cache
+        )
         if batch_size != self.batch_size:
             self._make_room(batch_size)
         self._take_over(cache)
         self._hide_padding(mask)
         self.width = 0  # of the cache that is attended to: none yet
         self.last = tokens[:, -1]
-        return logits[:, -1]
+        return logits
 
     # --8<-- [end:read]
 
     # --8<-- [start:step]
     @torch.inference_mode()
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """Read one more token of each sequence; give the logits of what comes next.
+        """Read one more token of each sequence; return the logits of what follows.
 
         Raises:
             ValueError: If the context is full.
@@ -120,21 +134,22 @@ class Decoder:
     ) -> Tensor:
         """Read tokens that stand at ``slot`` of the cache, each after ``before``."""
         weights = self.weights
-        positions = slot if self.padding is None else slot - self.padding
         x = weights.tokens.index_select(0, tokens)
         if weights.smear is not None:
-            x += weights.smear * weights.tokens.index_select(0, before)
+            before = weights.tokens.index_select(0, before)
+            x = torch.addcmul(x, weights.smear, before)
+        positions = slot if self.padding is None else slot - self.padding
         if weights.positions is not None:
             x += weights.positions.index_select(0, positions)
-        turn = self._turn(positions)
+        turn = None if self.turns is None else self._turn(self.turns, positions)
         for index, layer in enumerate(weights.layers):
             heads = self._attend(
                 index, layer, layer.attention_norm(x), slot, bias, turn
             )
-            x = _add(x, heads, layer.out, layer.out_bias)
-            wide = _project(layer.feed_forward_norm(x), layer.up, layer.up_bias)
-            x = _add(x, layer.activation(wide), layer.down, layer.down_bias)
-        return weights.norm(x).mm(weights.head)
+            x = layer.out.add_to(x, heads)
+            wide = layer.up.project(layer.feed_forward_norm(x))
+            x = layer.down.add_to(x, layer.activation(wide))
+        return weights.head.project(weights.norm(x))
 
     # --8<-- [end:step]
 
@@ -149,41 +164,39 @@ class Decoder:
         turn: Tensor | None,
     ) -> Tensor:
         """Attend with one query a head, once its key and its value are in the cache."""
-        rows = _project(x, layer.qkv, layer.qkv_bias, out=self.rows)
+        rows = layer.qkv.project(x, out=self.rows)
         q, qk, kv = self.parts or self._parts(rows)
         if self.qk_norm:
             qk.copy_(torch.layer_norm(qk, (self.head_dim,)))
         if turn is not None:
             qk.copy_(torch.bmm(qk, turn.expand(len(qk), -1, -1)))
         keys, values = self._store(index, kv, slot)
+        q = q.reshape(-1, self.share, self.head_dim)
         weights = torch.baddbmm(bias, q, keys, alpha=self.scale).softmax(dim=-1)
         return torch.bmm(weights, values).view(x.shape)
 
     # --8<-- [end:attend]
 
     def _parts(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Cut out the queries, queries and keys, and keys and values of each group."""
-        heads = rows.view(-1, self.share + 2, self.head_dim)
-        return heads[:, :-2], heads[:, :-1], heads[:, -2:]
+        """Cut out the queries, queries and keys, and keys and values of each head."""
+        heads = rows.view(len(rows), -1, self.head_dim)
+        q, kv = heads.tensor_split([self.share * self.groups], dim=1)
+        kv = kv.unflatten(1, (2, self.groups)).transpose(1, 2)
+        return q, heads[:, : -self.groups], kv
 
     def _store(self, index: int, kv: Tensor, slot: Tensor) -> tuple[Tensor, Tensor]:
-        """Put keys and values into the cache; give all that are attended to."""
+        """Put keys and values into the cache; return all that are attended to."""
         if self.compiled:
             room = self.room[index].index_copy_(-1, slot, kv[..., None])
-            return room[:, 0], room[:, 1].mT
+            return room[:, :, 0].flatten(0, 1), room[:, :, 1].flatten(0, 1).mT
         columns, keys, values = self.views[index]
         columns[self.length - 1].copy_(kv)
         return keys, values
 
-    def _turn(self, positions: Tensor) -> Tensor | None:
+    def _turn(self, turns: Tensor, positions: Tensor) -> Tensor:
         """Make the matrix that turns queries and keys to their positions."""
-        if self.turns is None:
-            return None
-        cos, sin = self.turns.index_select(1, positions)[:, :, None]
-        turn = torch.addcmul(self.eye * cos, self.swap, sin)
-        if self.padding is None:
-            return turn
-        return turn.repeat_interleave(self.groups, dim=0)
+        cos, sin = turns.index_select(1, positions)[:, :, None]
+        return torch.addcmul(self.eye * cos, self.swap, sin)
 
     @torch.inference_mode()
     def _make_tables(self) -> None:
@@ -211,9 +224,10 @@ class Decoder:
             self.swap[half:] *= -1.0
 
     def _make_room(self, batch_size: int) -> None:
-        """Set aside a cache, (B * H_kv, 2, d_k, S) for each layer, and a workspace."""
-        self.batch_size, rows = batch_size, batch_size * self.groups
-        weight, shape = self.model.head_weight, (rows, 2, self.head_dim, self.longest)
+        """Set aside a cache, (B, H_kv, 2, d_k, S) for each layer, and a workspace."""
+        self.batch_size = batch_size
+        weight = self.model.head_weight
+        shape = (batch_size, self.groups, 2, self.head_dim, self.longest)
         self.room = [weight.new_zeros(shape) for _ in self.weights.layers]
         # One bias for all heads, or one for each head of each sequence.
         copies = batch_size if len(self.one_bias) > 1 else 1
@@ -230,7 +244,7 @@ class Decoder:
     def _take_over(self, cache: KVCache) -> None:
         """Copy keys and values from a cache of the model's."""
         for room, layer in zip(self.room, cache.layers, strict=True):
-            kv = torch.stack([layer.keys, layer.values], dim=2).flatten(0, 1)
+            kv = torch.stack([layer.keys, layer.values], dim=2)
             room[..., : self.length] = kv.mT
 
     def _hide_padding(self, mask: Tensor | None) -> None:
@@ -255,20 +269,9 @@ class Decoder:
             self.views: list[tuple[tuple[Tensor, ...], Tensor, Tensor]] = []
             for room in self.room:
                 seen = room[..., : self.width]
-                self.views.append((seen.unbind(-1), seen[:, 0], seen[:, 1].mT))
+                keys, values = (kv.flatten(0, 1) for kv in seen.unbind(2))
+                self.views.append((seen.unbind(-1), keys, values.mT))
 
 
-def _project(
-    x: Tensor, matrix: Tensor, bias: Tensor | None, out: Tensor | None = None
-) -> Tensor:
-    """Multiply rows with a matrix, and add a bias if there is one."""
-    if bias is None:
-        return torch.mm(x, matrix, out=out)
-    return torch.addmm(bias, x, matrix, out=out)
-
-
-def _add(x: Tensor, rows: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
-    """Add to ``x`` the product of rows and a matrix."""
-    if bias is not None:
-        x += bias
-    return x.addmm_(rows, matrix)
+def _multiplies_int8(device: torch.device) -> bool:
+    return device.type == "cpu" and hasattr(torch, "_weight_int8pack_mm")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tested_transformer.generation.contexts import fit, pad_left
+from tested_transformer.generation.readers import fit, pad_left
 
 
 @pytest.mark.parametrize(
