@@ -286,8 +286,8 @@ class _Weights:
 
     def norm(self, name: str, module: nn.LayerNorm | nn.RMSNorm) -> Rows:
         weight, eps = self.take(f"{name}.weight").clone(), module.eps
+        assert eps is not None  # make_norm sets it
         if isinstance(module, nn.RMSNorm):
-            assert eps is not None  # make_norm sets it
             return _rms_norm(len(weight), eps, weight)
         bias = (
             self.take(f"{name}.bias").clone() if f"{name}.bias" in self.left else None
