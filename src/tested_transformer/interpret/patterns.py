@@ -96,7 +96,7 @@ def head_scores(
         ValueError: If no query has a target, or layers have different numbers of
             heads, as after ``prune_heads``.
     """
-    _check_equal_heads(weights)
+    _validate_equal_heads(weights)
     asked = _queries_with_target(target)
     marked = target[:, None].to(weights[0].dtype)
     on_target = torch.stack([(each * marked).sum(dim=-1) for each in weights])
@@ -117,7 +117,7 @@ def uniform_score(target: Bool[Tensor, "B T S"]) -> float:
 # --8<-- [end:scores]
 
 
-def _check_equal_heads(weights: Sequence[Tensor]) -> None:
+def _validate_equal_heads(weights: Sequence[Tensor]) -> None:
     counts = [each.shape[1] for each in weights]
     if len({*counts}) != 1:
         raise ValueError(
@@ -202,7 +202,7 @@ def repeated_tokens(
     Raises:
         ValueError: If ``length`` is not between 1 and ``vocab_size``.
     """
-    _check_length(length, vocab_size)
+    _validate_length(length, vocab_size)
     generator = torch.Generator().manual_seed(seed)
     drawn = [
         torch.randperm(vocab_size, generator=generator)[:length]
@@ -220,7 +220,7 @@ def _steps_back(tokens: Tensor) -> Tensor:
     return at[:, None] - at
 
 
-def _check_length(length: int, vocab_size: int) -> None:
+def _validate_length(length: int, vocab_size: int) -> None:
     if not 1 <= length <= vocab_size:
         raise ValueError(
             f"length={length} must lie between 1 and vocab_size={vocab_size}"
