@@ -15,10 +15,10 @@ from tested_transformer.layers import (
     NORMS,
     AddNorm,
     FeedForward,
-    check_choice,
-    check_sizes,
-    check_tokens,
     make_norm,
+    validate_choice,
+    validate_sizes,
+    validate_tokens,
 )
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.positions import sinusoidal_positions
@@ -75,7 +75,7 @@ class EncoderDecoderConfig:
     # --8<-- [end:config]
 
     def __post_init__(self) -> None:
-        check_sizes(
+        validate_sizes(
             vocab_size=self.vocab_size,
             max_seq_len=self.max_seq_len,
             d_model=self.d_model,
@@ -84,8 +84,8 @@ class EncoderDecoderConfig:
             num_decoder_layers=self.num_decoder_layers,
             d_ff=1 if self.d_ff is None else self.d_ff,
         )
-        check_choice("activation", self.activation, ACTIVATIONS)
-        check_choice("norm", self.norm, NORMS)
+        validate_choice("activation", self.activation, ACTIVATIONS)
+        validate_choice("norm", self.norm, NORMS)
         if self.d_model % 2:
             raise ValueError(f"d_model={self.d_model} must be even for sinusoids")
         if self.d_model % self.num_heads:
@@ -476,7 +476,7 @@ class EncoderDecoder(nn.Module):
     def _embed(self, name: str, tokens: Tensor, start: int) -> Tensor:
         """Look tokens up, scale them, and add their positions."""
         config = self.config
-        check_tokens(name, tokens, config.vocab_size, config.max_seq_len, start)
+        validate_tokens(name, tokens, config.vocab_size, config.max_seq_len, start)
         x = self.token_embedding(tokens) * config.d_model**0.5
         positions = self.position_table[start : start + tokens.shape[1]]
         return self.dropout(x + positions.to(x.dtype))

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tested_transformer.layers import FeedForward, check_sizes
+from tested_transformer.layers import FeedForward, validate_sizes
 
 __all__ = ["MixtureOfExperts", "count_parameters"]
 
@@ -40,7 +40,7 @@ class MixtureOfExperts(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        check_sizes(num_experts=num_experts)
+        validate_sizes(num_experts=num_experts)
         if not 1 <= experts_per_token <= num_experts:
             raise ValueError(
                 f"experts_per_token={experts_per_token} must lie between 1 and "

@@ -17,10 +17,10 @@ from tested_transformer.layers import (
     ACTIVATIONS,
     NORMS,
     FeedForward,
-    check_choice,
-    check_sizes,
-    check_tokens,
     make_norm,
+    validate_choice,
+    validate_sizes,
+    validate_tokens,
 )
 from tested_transformer.masks import sliding_window_mask
 from tested_transformer.multihead import MultiHeadAttention
@@ -102,7 +102,7 @@ class GPTConfig:
     # --8<-- [end:config]
 
     def __post_init__(self) -> None:
-        check_sizes(
+        validate_sizes(
             vocab_size=self.vocab_size,
             max_seq_len=self.max_seq_len,
             d_model=self.d_model,
@@ -110,9 +110,9 @@ class GPTConfig:
             num_layers=self.num_layers,
             d_ff=1 if self.d_ff is None else self.d_ff,
         )
-        check_choice("positions", self.positions, POSITIONS)
-        check_choice("activation", self.activation, ACTIVATIONS)
-        check_choice("norm", self.norm, NORMS)
+        validate_choice("positions", self.positions, POSITIONS)
+        validate_choice("activation", self.activation, ACTIVATIONS)
+        validate_choice("norm", self.norm, NORMS)
         if self.d_model % self.num_heads:
             raise ValueError(
                 f"d_model={self.d_model} must be divisible by "
@@ -142,10 +142,10 @@ class GPTConfig:
                 f"experts_per_token={self.experts_per_token} must lie between 1 and "
                 f"num_experts={self.num_experts}"
             )
-        self._check_windows()
-        self._check_kept_heads()
+        self._validate_windows()
+        self._validate_kept_heads()
 
-    def _check_windows(self) -> None:
+    def _validate_windows(self) -> None:
         if isinstance(self.windows, Sequence):  # such as a list, as JSON has it
             object.__setattr__(self, "windows", tuple(self.windows))
             if len(self.windows) != self.num_layers:
@@ -161,7 +161,7 @@ class GPTConfig:
                     "layer, with None for no window"
                 )
 
-    def _check_kept_heads(self) -> None:
+    def _validate_kept_heads(self) -> None:
         if self.kept_heads is None:
             return
         if len(self.kept_heads) != self.num_layers:
@@ -492,7 +492,7 @@ class GPT(nn.Module):
             ValueError: If ``tokens`` do not fit the model, or the cache.
         """
         config, start = self.config, 0 if cache is None else cache.length
-        check_tokens("tokens", tokens, config.vocab_size, config.max_seq_len, start)
+        validate_tokens("tokens", tokens, config.vocab_size, config.max_seq_len, start)
         end = start + tokens.shape[1]
         x = self._embed(tokens, positions, cache)
         rotary = self._rotary(positions, start, end)

@@ -17,10 +17,10 @@ __all__ = [
     "NORMS",
     "AddNorm",
     "FeedForward",
-    "check_choice",
-    "check_sizes",
-    "check_tokens",
     "make_norm",
+    "validate_choice",
+    "validate_sizes",
+    "validate_tokens",
 ]
 
 NORMS = ("layer", "rms")
@@ -38,7 +38,7 @@ def make_norm(
     Sources: Ba et al., 2016, "Layer Normalization"; Zhang and Sennrich, 2019, "Root
     Mean Square Layer Normalization".
     """
-    check_choice("norm", norm, NORMS)
+    validate_choice("norm", norm, NORMS)
     if norm == "rms":
         return nn.RMSNorm(d_model, eps=1e-5)
     return nn.LayerNorm(d_model, eps=1e-5, bias=bias)
@@ -166,8 +166,8 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         d_ff = 4 * d_model if d_ff is None else d_ff
-        check_sizes(d_model=d_model, d_ff=d_ff)
-        check_choice("activation", activation, ACTIVATIONS)
+        validate_sizes(d_model=d_model, d_ff=d_ff)
+        validate_choice("activation", activation, ACTIVATIONS)
         self.activation = ACTIVATIONS[activation]
         gated = activation == "swiglu"
         self.gate = nn.Linear(d_model, d_ff, bias=bias) if gated else None
@@ -184,7 +184,7 @@ class FeedForward(nn.Module):
 # --8<-- [end:feed-forward]
 
 
-def check_sizes(**sizes: int) -> None:
+def validate_sizes(**sizes: int) -> None:
     """Raise a ``TypeError`` or ``ValueError`` if a size is not a positive ``int``."""
     for name, size in sizes.items():
         if not isinstance(size, int):
@@ -193,13 +193,13 @@ def check_sizes(**sizes: int) -> None:
             raise ValueError(f"{name}={size} must be positive")
 
 
-def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+def validate_choice(name: str, value: str, choices: Iterable[str]) -> None:
     """Raise a ``ValueError`` if a setting is not one of those that are known."""
     if value not in choices:
         raise ValueError(f"{name}={value!r} must be one of {', '.join(choices)}")
 
 
-def check_tokens(
+def validate_tokens(
     name: str, tokens: Tensor, vocab_size: int, max_seq_len: int, start: int = 0
 ) -> None:
     """Raise a ``TypeError`` or ``ValueError`` if a model cannot read these token ids.

@@ -19,10 +19,10 @@ from tested_transformer.layers import (
     NORMS,
     AddNorm,
     FeedForward,
-    check_choice,
-    check_sizes,
-    check_tokens,
     make_norm,
+    validate_choice,
+    validate_sizes,
+    validate_tokens,
 )
 
 B, T, D, D_FF = 2, 3, 5, 7
@@ -290,18 +290,18 @@ def test_a_mixture_that_has_seen_nothing_has_nothing_to_balance():
 
 @pytest.mark.usefixtures("as_a_caller")
 def test_a_size_is_a_positive_int():
-    check_sizes(one=1, many=10**9)
+    validate_sizes(one=1, many=10**9)
     with pytest.raises(ValueError, match=r"^width=-3 must be positive$"):
-        check_sizes(length=2, width=-3)
+        validate_sizes(length=2, width=-3)
     for wrong in (2.0, "2", None):
         with pytest.raises(TypeError, match=rf"^width={wrong!r} must be an int$"):
-            check_sizes(width=wrong)
+            validate_sizes(width=wrong)
 
 
 def test_a_choice_is_one_of_those_there_are():
-    check_choice("color", "red", {"red": 1, "blue": 2})
+    validate_choice("color", "red", {"red": 1, "blue": 2})
     with pytest.raises(ValueError, match=r"^color='tall' must be one of red, blue$"):
-        check_choice("color", "tall", ("red", "blue"))
+        validate_choice("color", "tall", ("red", "blue"))
 
 
 @pytest.mark.usefixtures("as_a_caller")
@@ -328,16 +328,16 @@ def test_tokens_that_a_model_cannot_read_are_named(
     tokens: Tensor, start: int, message: str
 ):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-        check_tokens("words", tokens, 7, 5, start)
+        validate_tokens("words", tokens, 7, 5, start)
 
 
 @pytest.mark.usefixtures("as_a_caller")
 def test_tokens_are_of_whole_numbers_that_an_embedding_takes():
     for dtype in (torch.int64, torch.int32):
-        check_tokens("words", torch.tensor([[0, 6]], dtype=dtype), 7, 5, 3)
+        validate_tokens("words", torch.tensor([[0, 6]], dtype=dtype), 7, 5, 3)
     for dtype in (torch.float32, torch.uint8, torch.bool):
         message = f"^words must be int64 or int32; their dtype is {dtype}$"
         with pytest.raises(TypeError, match=message):
-            check_tokens("words", torch.ones(2, 3, dtype=dtype), 7, 5)
+            validate_tokens("words", torch.ones(2, 3, dtype=dtype), 7, 5)
     # Ids on another device are not looked at: that would mean to wait for it.
-    check_tokens("words", torch.tensor([[99]], device="meta"), 7, 5)
+    validate_tokens("words", torch.tensor([[99]], device="meta"), 7, 5)

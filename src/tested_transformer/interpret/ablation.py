@@ -71,7 +71,7 @@ def gated_heads(
     Raises:
         ValueError: If ``gates`` or ``instead`` do not fit the model.
     """
-    _check_layers(model, gates, instead)
+    _validate_layers(model, gates, instead)
     with ExitStack() as hooks:
         for layer, block in enumerate(model.blocks):
             other = None if instead is None else instead[layer]
@@ -126,7 +126,7 @@ def _gate(gate: Tensor, instead: Tensor | None) -> Callable[..., tuple[Tensor]]:
 # --8<-- [end:hook]
 
 
-def _check_layers(
+def _validate_layers(
     model: GPT, gates: Sequence[Tensor], instead: Sequence[Tensor] | None
 ) -> None:
     heads = [block.attention.num_heads for block in model.blocks]

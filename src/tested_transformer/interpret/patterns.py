@@ -96,12 +96,7 @@ def head_scores(
         ValueError: If no query has a target, or layers have different numbers of
             heads, as after ``prune_heads``.
     """
-    counts = [each.shape[1] for each in weights]
-    if len({*counts}) != 1:
-        raise ValueError(
-            f"weights are of layers with {counts} heads, which make no table: score "
-            "one layer at a time, head_scores([weights[layer]], target)"
-        )
+    _validate_equal_heads(weights)
     asked = _queries_with_target(target)
     marked = target[:, None].to(weights[0].dtype)
     on_target = torch.stack([(each * marked).sum(dim=-1) for each in weights])
@@ -120,6 +115,15 @@ def uniform_score(target: Bool[Tensor, "B T S"]) -> float:
 
 
 # --8<-- [end:scores]
+
+
+def _validate_equal_heads(weights: Sequence[Tensor]) -> None:
+    counts = [each.shape[1] for each in weights]
+    if len({*counts}) != 1:
+        raise ValueError(
+            f"weights are of layers with {counts} heads, which make no table: score "
+            "one layer at a time, head_scores([weights[layer]], target)"
+        )
 
 
 def _queries_with_target(target: Tensor) -> Tensor:
@@ -198,10 +202,7 @@ def repeated_tokens(
     Raises:
         ValueError: If ``length`` is not between 1 and ``vocab_size``.
     """
-    if not 1 <= length <= vocab_size:
-        raise ValueError(
-            f"length={length} must lie between 1 and vocab_size={vocab_size}"
-        )
+    _validate_length(length, vocab_size)
     generator = torch.Generator().manual_seed(seed)
     drawn = [
         torch.randperm(vocab_size, generator=generator)[:length]
@@ -217,3 +218,10 @@ def _steps_back(tokens: Tensor) -> Tensor:
     """Return how far each key lies before each query; negative behind it."""
     at = torch.arange(tokens.shape[1], device=tokens.device)
     return at[:, None] - at
+
+
+def _validate_length(length: int, vocab_size: int) -> None:
+    if not 1 <= length <= vocab_size:
+        raise ValueError(
+            f"length={length} must lie between 1 and vocab_size={vocab_size}"
+        )
