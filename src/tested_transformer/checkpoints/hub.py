@@ -1,7 +1,8 @@
 """Models by name or folder: ours, GPT-2's and nanoGPT's layouts, and those on the hub.
 
 The hub is read by its own client, ``huggingface_hub``, which is an extra:
-``pip install "tested-transformer[hub]"``.
+``pip install "tested-transformer[hub]"``. Where it keeps files, and which hub it asks,
+is set in its way: by ``HF_HOME`` and ``HF_ENDPOINT``.
 """
 
 import json
@@ -85,8 +86,6 @@ def load_gpt2(
     *,
     dropout: float = 0.0,
     revision: str | None = None,
-    cache_folder: str | Path | None = None,
-    hub: str | None = None,
 ) -> GPT:
     """Load a model in the layout of GPT-2: its config.json and its safetensors.
 
@@ -96,9 +95,6 @@ def load_gpt2(
             ``gpt2``, which is fetched once and kept.
         dropout: The new model's.
         revision: Which state of the model on the hub: a branch, a tag or a commit.
-        cache_folder: Where fetched models are kept; where ``huggingface_hub`` keeps
-            them by default.
-        hub: The address of another hub.
 
     Raises:
         CheckpointError: If a file is missing or damaged, or the model is none that
@@ -112,7 +108,7 @@ def load_gpt2(
     def get(file: str) -> Path | None:
         if folder.is_dir():
             return folder / file if (folder / file).is_file() else None
-        return _fetch(origin, file, revision, cache_folder, hub)
+        return _fetch(origin, file, revision)
 
     settings = get(_SETTINGS)
     if settings is None:
@@ -138,31 +134,18 @@ def load_nanogpt(folder: str | Path) -> GPT:
     return from_nanogpt(weights, _read_json(folder / _SETTINGS), origin=str(folder))
 
 
-def hub_file(
-    name: str,
-    file: str,
-    *,
-    revision: str | None = None,
-    cache_folder: str | Path | None = None,
-    hub: str | None = None,
-) -> Path:
+def hub_file(name: str, file: str, *, revision: str | None = None) -> Path:
     """Return the path of one file of a model on the hub, its tokenizer's for example.
 
     The file is fetched once and kept. Arguments and errors are those of ``load_gpt2``.
     """
-    path = _fetch(name, file, revision, cache_folder, hub)
+    path = _fetch(name, file, revision)
     if path is None:
         raise CheckpointError(f"{name} has no {file}")
     return path
 
 
-def _fetch(
-    name: str,
-    file: str,
-    revision: str | None,
-    cache_folder: str | Path | None,
-    hub: str | None,
-) -> Path | None:
+def _fetch(name: str, file: str, revision: str | None) -> Path | None:
     """Return a file of the hub that was fetched, now or before, or None without it."""
     try:
         import huggingface_hub
@@ -174,16 +157,10 @@ def _fetch(
             f"the folder with its {_SETTINGS} and {_WEIGHTS}"
         ) from None
     try:
-        kept = huggingface_hub.try_to_load_from_cache(
-            name, file, cache_dir=cache_folder, revision=revision
-        )
+        kept = huggingface_hub.try_to_load_from_cache(name, file, revision=revision)
         if kept is not None:  # a path, or known not to be there
             return Path(kept) if isinstance(kept, str) else None
-        return Path(
-            huggingface_hub.hf_hub_download(
-                name, file, revision=revision, cache_dir=cache_folder, endpoint=hub
-            )
-        )
+        return Path(huggingface_hub.hf_hub_download(name, file, revision=revision))
     except errors.HFValidationError:
         raise CheckpointError(
             f"{name!r} is no folder and no name that a hub has: "

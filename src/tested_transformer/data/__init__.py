@@ -21,12 +21,7 @@ from tested_transformer.data.tokenizers import (
     bpe_tokenizer,
     tokenizer_from_dict,
 )
-from tested_transformer.data.tokens import (
-    TokenizedCorpus,
-    load_tokens,
-    open_tokens,
-    save_tokens,
-)
+from tested_transformer.data.tokens import TokenizedCorpus, load_tokens
 
 __all__ = [
     "CORPORA",
@@ -47,8 +42,6 @@ __all__ = [
     "load_tokens",
     "name_target",
     "num_windows",
-    "open_tokens",
-    "save_tokens",
     "split",
     "story_entropy",
     "subject_target",

@@ -113,11 +113,9 @@ def batch_at(
     rows = batch_size // world_size
     first = step * batch_size + rank * rows
     numbers = range(first, first + rows)
-    starts = torch.tensor(
-        [_window_start(len(tokens), seq_len, seed, number) for number in numbers]
-    )
-    places = starts[:, None] + torch.arange(seq_len + 1)
-    windows = tokens[places].long()
+    starts = [_window_start(len(tokens), seq_len, seed, number) for number in numbers]
+    # Each window by itself: only what is read of a file is in memory, as int64.
+    windows = torch.stack([tokens[i : i + seq_len + 1].long() for i in starts])
     return windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
 
 

@@ -1,15 +1,17 @@
-"""Token ids in one to eight bytes each, on the disk, mapped into memory when needed.
+"""The tokens of a text that may be larger than the memory, in one to eight bytes each.
 
-A file of tokens is a line of JSON, filled up with spaces to 256 bytes, then the ids one
-after the other, in as few bytes each as the vocabulary needs, and then what else is
-known about them, in JSON.
+Such a text is read piece by piece, once. Its tokens are kept in a file that is mapped
+into memory: the ids one after the other, then what is known about them in JSON, then
+in eight bytes how long that is, and the SHA-256 of it all.
 """
 
 import hashlib
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,10 +35,8 @@ from tested_transformer.data.tokenizers import (
     tokenizer_from_dict,
 )
 
-__all__ = ["TokenizedCorpus", "load_tokens", "open_tokens", "save_tokens"]
+__all__ = ["TokenizedCorpus", "load_tokens"]
 
-_HEADER_SIZE = 256
-_FORMAT = "tested-transformer tokens 1"
 _DTYPES = {
     "uint8": torch.uint8,
     "uint16": torch.uint16,
@@ -82,21 +82,19 @@ def load_tokens(
 ) -> TokenizedCorpus:
     """Return the tokens of a text that may be larger than the memory.
 
-    The text is read piece by piece. The tokens of a file of 16 MiB or more are kept in
-    the cache, whole or not at all, and mapped into memory from there. They are used
-    again as long as the file has the same content; one that was changed is tokenized
-    anew, and its tokens take the place of the old ones.
+    The tokens of a file of 16 MiB or more are kept in the cache, whole or not at all,
+    and mapped into memory from there. They are used again as long as the file has the
+    same content; those of a changed text take the place of the old ones.
 
     Args:
         name_or_path: Which text, as for ``load_corpus``.
         tokenizer: The tokenizer; or ``"characters"`` for those that the text has, or
             ``"byte pairs"`` for those that are frequent in it.
-        vocab_size: How many byte pairs, 1024 by default.
+        vocab_size: How many byte pairs; 1024 by default.
         sha256: What ``sha256`` of the result has to be.
         seed: As for ``load_corpus``.
         num_characters: As for ``load_corpus``.
-        cache_folder: Where fetched texts and tokens are kept; ``tested-transformer``
-            in ``$XDG_CACHE_HOME`` or in ``~/.cache`` by default.
+        cache_folder: Where fetched texts and tokens are kept, as for ``load_corpus``.
 
     Raises:
         FileNotFoundError: If there is no such corpus and no such file.
@@ -106,25 +104,40 @@ def load_tokens(
         ValueError: If a text is empty, is one character again and again, is not UTF-8,
             is not the one that was meant, or the tokenizer lacks one of its characters.
     """
-    wanted = _Wanted(tokenizer, vocab_size)
+    _check_tokenizer(tokenizer, vocab_size)
     source = find_source(
         name_or_path,
         seed=seed,
         num_characters=num_characters,
         cache_folder=cache_folder,
     )
-    path, content = _place(source, wanted, num_characters, cache_folder)
-    kept = None if path is None else _read_kept(path, content, wanted)
-    if kept is None:
-        kept = _prepare(source, wanted, sha256, path, content)
-    tokens, about = kept
-    _check_text(source.name, about["sha256"], sha256)
+    # What tokens have to be made of, and with, to be used again.
+    wanted: dict[str, Any] = {"byteorder": sys.byteorder}
     if isinstance(tokenizer, str):
-        tokenizer = tokenizer_from_dict(about["tokenizer"])
+        wanted["request"] = [tokenizer, vocab_size]
+    else:
+        wanted["tokenizer"] = tokenizer.to_dict()
+    path, file = None, source.file
+    if file is not None and file.is_file() and file.stat().st_size >= _KEPT_FROM:
+        with file.open("rb") as opened:
+            wanted["content"] = hashlib.file_digest(opened, "sha256").hexdigest()
+        # One place for all that the file ever holds, so that the cache does not grow.
+        key = json.dumps([str(file.resolve()), num_characters])
+        name = f"{file.stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.tokens"
+        path = cache_path(cache_folder) / "tokens" / name
+    kept = None if path is None else _open(path, wanted)
+    tokens, about = kept or _prepare(
+        source, tokenizer, vocab_size, sha256, path, wanted
+    )
+    _check_text(source.name, about["sha256"], sha256)
     return TokenizedCorpus(
         name=source.name,
         origin=source.origin,
-        tokenizer=tokenizer,
+        tokenizer=(
+            tokenizer_from_dict(about["tokenizer"])
+            if isinstance(tokenizer, str)
+            else tokenizer
+        ),
         tokens=tokens,
         num_characters=about["characters"],
         sha256=about["sha256"],
@@ -132,113 +145,45 @@ def load_tokens(
     )
 
 
-_Prepared = tuple[Tensor, dict[str, Any]]
-
-
-class _Wanted:
-    """Which tokenizer was asked for: one that is there, or one of a kind."""
-
-    def __init__(self, tokenizer: Tokenizer | str, vocab_size: int | None) -> None:
-        kinds = (CharTokenizer.kind, BytePairTokenizer.kind)
-        self.ready = None if isinstance(tokenizer, str) else tokenizer
-        if self.ready is not None:
-            self.definition = self.ready.to_dict()
-            self.kind = str(self.definition.get("kind"))
-        elif tokenizer in kinds:
-            self.definition, self.kind = None, tokenizer
-        else:
-            raise ValueError(
-                f"tokenizer={tokenizer!r} must be a tokenizer, or one of "
-                f"{', '.join(map(repr, kinds))}"
-            )
-        if vocab_size is not None and tokenizer != BytePairTokenizer.kind:
-            raise ValueError(
-                f"vocab_size={vocab_size} goes with tokenizer="
-                f"{BytePairTokenizer.kind!r} alone"
-            )
-        self.vocab_size = vocab_size or 1024
-        self.request = None if self.ready else [self.kind, vocab_size]
-
-    def is_that_of(self, about: dict[str, Any]) -> bool:
-        if self.ready is None:
-            return about["request"] == self.request
-        return about["tokenizer"] == self.definition
-
-    def make(self, source: Source, alphabet: set[str]) -> Tokenizer:
-        if self.ready is not None:
-            return self.ready
-        if self.kind == CharTokenizer.kind:
-            return CharTokenizer("".join(sorted(alphabet)))
-        return bpe_tokenizer(_between_words(source.pieces()), self.vocab_size)
-
-
-def _place(
-    source: Source,
-    wanted: _Wanted,
-    num_characters: int | None,
-    cache_folder: str | Path | None,
-) -> tuple[Path | None, str]:
-    """Return where the tokens of a large file are kept, and the file's checksum."""
-    file = source.file
-    if file is None or not file.is_file() or file.stat().st_size < _KEPT_FROM:
-        return None, ""
-    with file.open("rb") as opened:
-        content = hashlib.file_digest(opened, "sha256").hexdigest()
-    # One place for all that the file ever holds, so that the cache does not grow.
-    key = json.dumps([str(file.resolve()), num_characters, wanted.kind])
-    name = f"{file.stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.tokens"
-    return cache_path(cache_folder) / "tokens" / name, content
-
-
-def _read_kept(path: Path, content: str, wanted: _Wanted) -> _Prepared | None:
-    """Return what is kept, if it is whole and is what would be prepared now."""
-    try:
-        tokens, about = _open(path)
-    except (OSError, ValueError):
-        return None
-    if about.get("content") != content or not wanted.is_that_of(about):
-        return None
-    return tokens, about
-
-
 def _prepare(
-    source: Source, wanted: _Wanted, sha256: str | None, path: Path | None, content: str
-) -> _Prepared:
+    source: Source,
+    tokenizer: Tokenizer | str,
+    vocab_size: int | None,
+    sha256: str | None,
+    path: Path | None,
+    about: dict[str, Any],
+) -> tuple[Tensor, dict[str, Any]]:
     """Read the text once to know it, and once more for its tokens."""
     digest, characters, alphabet = hashlib.sha256(), 0, set[str]()
     for piece in source.pieces():
         digest.update(piece.encode())
         characters += len(piece)
-        # What is known is taken out first: that is many times as fast as a set of all.
+        # What is known is taken out first, which is many times as fast as set(piece).
         alphabet.update(piece.translate(dict.fromkeys(map(ord, alphabet))))
     _check_text(source.name, digest.hexdigest(), sha256)
     if len(alphabet) == 1:
         raise ValueError(one_character(source.name, *alphabet))
-    tokenizer = wanted.make(source, alphabet)
+    if tokenizer == CharTokenizer.kind:
+        tokenizer = CharTokenizer("".join(sorted(alphabet)))
+    elif isinstance(tokenizer, str):
+        pieces = _between_words(source.pieces())
+        tokenizer = bpe_tokenizer(pieces, vocab_size or 1024)
+    most = tokenizer.vocab_size - 1
     about = {
-        "content": content,
-        "request": wanted.request,
+        **about,
+        "tokenizer": tokenizer.to_dict(),
         "characters": characters,
         "sha256": digest.hexdigest(),
-        "tokenizer": tokenizer.to_dict(),
+        "dtype": next(n for n, d in _DTYPES.items() if most <= torch.iinfo(d).max),
     }
-    dtype = _dtype_for(tokenizer.vocab_size - 1)
     if path is not None:
-        try:
-            _write(path, _encode(source, tokenizer), dtype, about)
-            return _open(path)
-        except OSError:
-            pass  # Nothing can be kept there; the memory will do.
-    parts = [_narrowed(part, dtype) for part in _encode(source, tokenizer)]
-    return torch.cat(parts), about
-
-
-def _check_text(name: str, found: str, wanted: str | None) -> None:
-    if wanted is not None and found != wanted:
-        raise ValueError(
-            f"{name!r} is not the text that was meant: its sha256 is {found[:12]}..., "
-            f"and {wanted[:12]}... was wanted"
-        )
+        with suppress(OSError):  # Where nothing can be kept, the memory will do.
+            _write(path, _encode(source, tokenizer), about)
+        kept = _open(path, about)
+        if kept is not None:
+            return kept
+    dtype = _DTYPES[about["dtype"]]
+    return torch.cat([part.to(dtype) for part in _encode(source, tokenizer)]), about
 
 
 def _encode(source: Source, tokenizer: Tokenizer) -> Iterator[Tensor]:
@@ -247,11 +192,15 @@ def _encode(source: Source, tokenizer: Tokenizer) -> Iterator[Tensor]:
         for piece in source.pieces():
             yield tokenizer.encode_tensor(piece, first=read)
             read += len(piece)
-    else:
-        for piece in _between_words(source.pieces()):
-            ids = tokenizer.encode(piece)
-            if ids:
-                yield torch.tensor(ids)
+        return
+    for piece in _between_words(source.pieces()):
+        ids = tokenizer.encode(piece)
+        if ids and not 0 <= min(ids) <= max(ids) < tokenizer.vocab_size:
+            raise ValueError(
+                f"the tokenizer has ids from {min(ids)} to {max(ids)}; they must be "
+                f"at least 0 and less than its vocab_size={tokenizer.vocab_size}"
+            )
+        yield torch.tensor(ids, dtype=torch.int64)
 
 
 # The last place in a piece where white space follows a word.
@@ -271,111 +220,61 @@ def _between_words(pieces: Iterable[str]) -> Iterator[str]:
         yield rest
 
 
-def save_tokens(path: str | Path, tokens: Integer[Tensor, "N"]) -> None:
-    """Write token ids to a file for ``open_tokens``, whole or not at all.
-
-    Raises:
-        ValueError: If there are none, or one is negative.
-        OSError: If the file cannot be written.
-    """
-    if not len(tokens):
-        raise ValueError("there are no tokens to save")
-    # Not every whole-number type of PyTorch can be compared.
-    wide = tokens.detach().cpu().long()
-    _write(Path(path), [wide], _dtype_for(int(wide.max())), None)
-
-
-def open_tokens(path: str | Path, *, verify: bool = True) -> Integer[Tensor, "N"]:
-    """Map the token ids of a file into memory; they are read when they are needed.
-
-    Args:
-        path: A file that ``save_tokens`` wrote.
-        verify: Compare the checksum, which reads all of the file once.
-
-    Raises:
-        OSError: If the file cannot be read.
-        ValueError: If it is not such a file, was cut short or altered, or is from a
-            machine with another order of bytes.
-    """
-    return _open(Path(path), verify=verify)[0]
-
-
-def _dtype_for(most: int) -> str:
-    return next(n for n, dtype in _DTYPES.items() if most <= torch.iinfo(dtype).max)
-
-
-def _narrowed(part: Tensor, dtype: str) -> Tensor:
-    least, most = (int(extreme) for extreme in part.aminmax())
-    if least < 0:
-        raise ValueError(f"token ids must not be negative; the least is {least}")
-    if most > torch.iinfo(_DTYPES[dtype]).max:
-        raise ValueError(f"token id {most} is beyond what the vocabulary has")
-    return part.to(_DTYPES[dtype])
-
-
-def _write(
-    path: Path, parts: Iterable[Tensor], dtype: str, about: dict[str, Any] | None
-) -> None:
-    digest, length = hashlib.sha256(), 0
-    rest = b"" if about is None else json.dumps(about).encode()
+def _write(path: Path, parts: Iterable[Tensor], about: dict[str, Any]) -> None:
+    digest, dtype = hashlib.sha256(), _DTYPES[about["dtype"]]
+    rest = json.dumps(about).encode()
     with whole_file(path) as file:
-        file.seek(_HEADER_SIZE)
         for part in parts:
-            data = _narrowed(part, dtype).numpy().data
+            data = part.to(dtype).numpy().tobytes()
             file.write(data)
             digest.update(data)
-            length += len(part)
-        file.write(rest)
+        rest += len(rest).to_bytes(8, "little")
         digest.update(rest)
-        header: dict[str, Any] = {
-            "format": _FORMAT,
-            "dtype": dtype,
-            "byteorder": sys.byteorder,
-            "length": length,
-            "sha256": digest.hexdigest(),
-        }
-        if rest:
-            header["about"] = len(rest)
-        file.seek(0)
-        line = json.dumps(header).ljust(_HEADER_SIZE - 1) + "\n"
-        file.write(line.encode("ascii"))
+        file.write(rest + digest.digest())
 
 
-def _open(path: Path, *, verify: bool = True) -> _Prepared:
-    with path.open("rb") as file:
-        header = _read_header(file.read(_HEADER_SIZE), path)
-        digest = hashlib.file_digest(file, "sha256") if verify else None
-    if header["byteorder"] != sys.byteorder:
-        raise ValueError(
-            f"{path} is {header['byteorder']}-endian, and this machine is "
-            f"{sys.byteorder}-endian"
-        )
-    dtype = _DTYPES[header["dtype"]]
-    end = _HEADER_SIZE + header["length"] * dtype.itemsize
-    wanted = end + header.get("about", 0)
-    size = path.stat().st_size
-    if size != wanted:
-        raise ValueError(f"{path} has {size} bytes, and {wanted} were written")
-    if digest and digest.hexdigest() != header["sha256"]:
-        raise ValueError(f"{path} was altered: its sha256 is not that of its tokens")
-    whole = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
-    about = json.loads(whole[end:].numpy().tobytes()) if size > end else {}
-    return whole[_HEADER_SIZE:end].view(dtype), about
-
-
-def _read_header(line: bytes, path: Path) -> dict[str, Any]:
-    header: dict[str, Any] = {}
+def _open(path: Path, wanted: dict[str, Any]) -> tuple[Tensor, dict[str, Any]] | None:
+    """Map tokens into memory, if they are whole, and what they are wanted to be."""
     try:
-        header = json.loads(line)
-        right = (
-            header["format"] == _FORMAT
-            and header["dtype"] in _DTYPES
-            and isinstance(header["length"], int)
-            and header["length"] > 0
-            and {"byteorder", "sha256"} <= set(header)
+        with path.open("rb") as file:
+            left, digest = file.seek(-40, os.SEEK_END) + 8, hashlib.sha256()
+            length = int.from_bytes(file.read(8), "little")
+            expected = file.read()
+            size = left - 8 - length
+            file.seek(0)
+            while left:
+                data = file.read(min(left, 1 << 20))
+                digest.update(data)
+                left -= len(data)
+            if digest.digest() != expected:
+                return None
+            file.seek(size)
+            about = json.loads(file.read(length))
+    except OSError:
+        return None
+    if {**about, **wanted} != about:
+        return None
+    whole = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
+    return whole.view(_DTYPES[about["dtype"]]), about
+
+
+def _check_tokenizer(tokenizer: Tokenizer | str, vocab_size: int | None) -> None:
+    kinds = (CharTokenizer.kind, BytePairTokenizer.kind)
+    if isinstance(tokenizer, str) and tokenizer not in kinds:
+        raise ValueError(
+            f"tokenizer={tokenizer!r} must be a tokenizer, or one of "
+            f"{', '.join(map(repr, kinds))}"
         )
-    except (ValueError, KeyError, TypeError):
-        right = False
-    if not right:
-        raise ValueError(f"{path} is not a file of tokens, as save_tokens writes it")
-    return header
+    if vocab_size is not None and tokenizer != BytePairTokenizer.kind:
+        raise ValueError(
+            f"vocab_size={vocab_size} goes with tokenizer={BytePairTokenizer.kind!r} "
+            "alone"
+        )
+
+
+def _check_text(name: str, found: str, wanted: str | None) -> None:
+    if wanted is not None and found != wanted:
+        raise ValueError(
+            f"{name!r} is not the text that was meant: its sha256 is {found[:12]}..., "
+            f"and {wanted[:12]}... was wanted"
+        )

@@ -5,6 +5,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from torch import Tensor
 
 from tested_transformer.checkpoints import (
     CheckpointError,
-    hub,
     hub_file,
     load_gpt2,
     load_nanogpt,
@@ -222,10 +222,17 @@ class Answer(BaseHTTPRequestHandler):
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     monkeypatch.setattr("time.sleep", lambda _: None)  # between one try and the next
-    pytest.importorskip("huggingface_hub.utils").disable_progress_bars()
+    client = pytest.importorskip("huggingface_hub")
+    client.utils.disable_progress_bars()
     with Hub(tmp_path / "served") as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
+        kept = {"cache_dir": tmp_path / "cache"}
+        for name, here in (
+            ("hf_hub_download", {**kept, "endpoint": server.address}),
+            ("try_to_load_from_cache", kept),
+        ):
+            monkeypatch.setattr(client, name, partial(getattr(client, name), **here))
         yield server
         server.shutdown()
         thread.join()
@@ -248,7 +255,6 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 )
 @pytest.mark.parametrize("revision", [None, "v2"])
 def test_a_model_is_fetched_once(
-    tmp_path: Path,
     model: GPT,
     served: Hub,
     put_there: Any,
@@ -257,68 +263,57 @@ def test_a_model_is_fetched_once(
 ) -> None:
     at = f"some/tiny/{revision or 'main'}"
     put_there(served.folder / at, *to_gpt2(model))
-    settings = {"cache_folder": tmp_path / "cache", "hub": served.address}
-    settings["revision"] = revision
-    check_same(load_gpt2("some/tiny", **settings), model)
+    check_same(load_gpt2("some/tiny", revision=revision), model)
     folder = f"/some/tiny/resolve/{revision or 'main'}/"
     assert served.asked == [folder + file for file in files]
     served.status = 500
-    check_same(load_gpt2("some/tiny", **settings), model)
+    check_same(load_gpt2("some/tiny", revision=revision), model)
     assert len(served.asked) == len(files)
 
 
 def test_another_file_of_a_model_is_fetched_once(tmp_path: Path, served: Hub) -> None:
     (served.folder / "tiny/v2").mkdir(parents=True)
     (served.folder / "tiny/v2/tokenizer.json").write_text("words")
-    settings = {"revision": "v2", "cache_folder": tmp_path, "hub": served.address}
     for _ in range(2):
-        path = hub_file("tiny", "tokenizer.json", **settings)
+        path = hub_file("tiny", "tokenizer.json", revision="v2")
         assert path.is_relative_to(tmp_path)
         assert path.read_text() == "words"
     assert served.asked == ["/tiny/resolve/v2/tokenizer.json"]
     with pytest.raises(CheckpointError, match=r"^tiny has no vocab\.json$"):
-        hub_file("tiny", "vocab.json", **settings)
+        hub_file("tiny", "vocab.json", revision="v2")
 
 
-def test_what_the_hub_has_not_is_one_error(
-    tmp_path: Path, model: GPT, served: Hub
-) -> None:
+def test_what_the_hub_has_not_is_one_error(model: GPT, served: Hub) -> None:
     put(served.folder / "tiny/main", *to_gpt2(model))
-    settings = {"cache_folder": tmp_path, "hub": served.address}
     with pytest.raises(CheckpointError) as refused:
-        load_gpt2("tine", **settings)
+        load_gpt2("tine")
     assert str(refused.value) == (
         "there is no folder 'tine', and the hub has no such model, or shows it only to "
         "those who are logged in"
     )
     with pytest.raises(CheckpointError, match=r"^tiny has no revision 'v3'$"):
-        load_gpt2("tiny", revision="v3", **settings)
+        load_gpt2("tiny", revision="v3")
     (served.folder / "tiny/main/config.json").unlink()
     with pytest.raises(CheckpointError, match=r"^tiny has no config\.json$"):
-        load_gpt2("tiny", **settings)
+        load_gpt2("tiny")
 
 
-def test_a_file_that_breaks_off_is_not_kept(
-    tmp_path: Path, model: GPT, served: Hub
-) -> None:
+def test_a_file_that_breaks_off_is_not_kept(model: GPT, served: Hub) -> None:
     put(served.folder / "tiny/main", *to_gpt2(model))
-    settings = {"cache_folder": tmp_path / "cache", "hub": served.address}
-    hub_file("tiny", "config.json", **settings)
+    hub_file("tiny", "config.json")
     served.altered = True
     with pytest.raises(
         ConnectionError, match=r"^model\.safetensors of tiny cannot be fetched \("
     ):
-        load_gpt2("tiny", **settings)
+        load_gpt2("tiny")
     served.altered = False
-    check_same(load_gpt2("tiny", **settings), model)
+    check_same(load_gpt2("tiny"), model)
 
 
-def test_no_network_is_one_error(tmp_path: Path, served: Hub) -> None:
-    # A port that nobody listens to.
-    with Hub(tmp_path) as other:
-        address = other.address
+def test_no_network_is_one_error(served: Hub) -> None:
+    served.server_close()
     with pytest.raises(ConnectionError) as refused:
-        load_gpt2("tiny", cache_folder=tmp_path, hub=address)
+        load_gpt2("tiny")
     assert str(refused.value) == (
         "config.json of tiny cannot be fetched ([Errno 111] Connection refused): get "
         "the model elsewhere and give the folder with its config.json and "
@@ -327,9 +322,9 @@ def test_no_network_is_one_error(tmp_path: Path, served: Hub) -> None:
 
 
 @pytest.mark.parametrize("name", ["../tiny", "/no/such/folder", "a/b/c", "", "a b"])
-def test_what_is_no_name_is_refused(tmp_path: Path, served: Hub, name: str) -> None:
+def test_what_is_no_name_is_refused(served: Hub, name: str) -> None:
     with pytest.raises(CheckpointError) as refused:
-        hub_file(name, "config.json", cache_folder=tmp_path, hub=served.address)
+        hub_file(name, "config.json")
     assert str(refused.value) == (
         f"{name!r} is no folder and no name that a hub has: "
         "wanted is a name such as gpt2 or openai-community/gpt2"
@@ -373,13 +368,8 @@ def test_a_model_of_any_kind_is_loaded_from_its_folder(
     assert {weight.device.type for weight in found.parameters()} == {"meta"}
 
 
-def test_a_model_is_loaded_by_its_name(
-    tmp_path: Path, model: GPT, served: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_is_loaded_by_its_name(model: GPT, served: Hub) -> None:
     put(served.folder / "some/tiny/v2", *to_gpt2(model))
-    fetch = hub._fetch
-    here = (tmp_path / "cache", served.address)
-    monkeypatch.setattr(hub, "_fetch", lambda *asked: fetch(*asked[:3], *here))
     check_same(GPT.from_pretrained("some/tiny", revision="v2"), model)
 
 
