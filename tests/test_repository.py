@@ -214,6 +214,14 @@ def test_each_module_has_its_page_in_the_reference() -> None:
         assert f"| [{name}]({short}.md) |" in index
 
 
+def test_no_page_reads_files_of_the_repository() -> None:
+    """What pages need ships with the library; see ``tested_transformer.book``."""
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    reaching = re.compile(r"__file__|parents\[|\b(docs|benchmarks)[/\"']\s*/")
+    found = [page.name for page in pages if reaching.search(page.read_text("utf-8"))]
+    assert found == []
+
+
 def tracked_files() -> Iterator[Path]:
     """Give the files of the repository but for what .gitignore names: folders."""
     lines = (ROOT / ".gitignore").read_text().split("\n")

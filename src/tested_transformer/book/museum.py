@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
-from tested_transformer.checking import CHECKS, ExchangeableAttention, Exhibit, Steps
+from tested_transformer.checking.checks import CHECKS
+from tested_transformer.checking.exhibits.exhibit import Exhibit
+from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
 from tested_transformer.checking.subject import make_subject
 
 __all__ = ["alone", "exhibit_layer", "kill_matrix", "redundant"]
