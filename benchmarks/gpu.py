@@ -139,7 +139,7 @@ def decoding_part(setting: Setting) -> dict:
     count = min(setting.count(512, 64), size.context - 1)
 
     def write() -> None:
-        generate(model, [[0]], max_new_tokens=count, temperature=0.8, seed=0)
+        generate(model, [[0]], max_new_tokens=count, seed=0)
 
     return written(model, write, count, setting)
 
