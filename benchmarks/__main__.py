@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,9 +32,9 @@ def parser() -> argparse.ArgumentParser:
         "worth: the loss without each choice. text: losses and samples of small "
         "models. generate: tokens a second. attention: the layer, time and memory. "
         "scaling: attention against length. cost: a step against each size. gpu: all "
-        "that wants one. masks: how others read one. implementations: ways to write "
-        "attention. museum: the loss with each bug. outdated: which records were made "
-        "by code that has changed since.",
+        "that wants one, as JSON. masks: how others read one. implementations: ways to "
+        "write attention. museum: the loss with each bug. outdated: which records were "
+        "made by code that has changed since.",
     )
     made.add_argument("kind", choices=(*KINDS, "outdated"), help="what to measure")
     for flag, what in (
@@ -137,12 +138,14 @@ def measure(options: argparse.Namespace, found: list[Any]) -> Any:
 
             return measure_attention(raschka=options.llms_from_scratch, quick=quick)
         case "gpu":
-            from benchmarks.gpu import measure_gpu
+            from benchmarks.gpu import Setting, measure_gpu
 
-            text, tokens = read_text(options.shakespeare)
-            return measure_gpu(
-                found, text, tokens, nanogpt=options.nanogpt, quick=quick
-            )
+            # To try it out, a processor will do.
+            trying = quick and not torch.cuda.is_available()
+            paths = (options.shakespeare, options.nanogpt)
+            text, nanogpt = (path and str(path.resolve()) for path in paths)
+            device = "cpu" if trying else "cuda"
+            return measure_gpu(Setting(device, quick, text, nanogpt))
         case "scaling":
             from benchmarks.attention_scaling import measure_scaling
 
@@ -199,7 +202,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "stamp": made_with,
         "results": results,
     }
-    print("\n".join(lines(record)))
+    if options.kind == "gpu":
+        print(json.dumps(record, indent=2))
+    else:
+        print("\n".join(lines(record)))
     if options.out or not options.quick:
         write_record(options.out or RECORDS / f"{options.kind}.json", record)
 

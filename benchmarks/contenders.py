@@ -8,7 +8,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-__all__ = ["SMALL", "Contender", "Size", "as_batch", "continued", "num_parameters"]
+__all__ = [
+    "SMALL",
+    "Contender",
+    "Size",
+    "as_batch",
+    "continued",
+    "formula",
+    "num_parameters",
+]
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,20 @@ def continued(
 def num_parameters(model: nn.Module) -> int:
     """Count every parameter once, positions and tied matrices included."""
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def formula(size: Size) -> int:
+    """Count the operations of one step, a multiplication and an addition as two.
+
+    Forward, each matrix does two operations for each of its numbers and each token,
+    and attention ``4 T D`` for each token and layer: T products of scores and T of
+    values. Backward does each product twice, once for each of its factors. Looking up
+    tokens costs none.
+    """
+    tokens = size.batch * size.context
+    matrices = size.layers * 12 * size.width**2 + size.vocab_size * size.width
+    attention = size.layers * 4 * size.context * size.width
+    return 3 * tokens * (2 * matrices + attention)
 
 
 def as_batch(tokens: list[int]) -> Tensor:

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.contenders import SMALL, Size
+from benchmarks.contenders import SMALL, Size, formula
 from benchmarks.measuring import in_turns, slope
 from benchmarks.ours import Ours
 from benchmarks.training_step import batches_of, training_step
 
-__all__ = ["counted_operations", "formula", "measure_cost"]
+__all__ = ["counted_operations", "measure_cost"]
 
 SWEEPS: dict[str, list[int]] = {
     "context": [64, 128, 256, 512, 1024],
@@ -24,20 +24,6 @@ SWEEPS: dict[str, list[int]] = {
     "layers": [1, 2, 4, 8],
     "batch": [3, 6, 12, 24, 48],
 }
-
-
-def formula(size: Size) -> int:
-    """Count the operations of one step, a multiplication and an addition as two.
-
-    Forward, each matrix does two operations for each of its numbers and each token,
-    and attention ``4 T D`` for each token and layer: T products of scores and T of
-    values. Backward does each product twice, once for each of its factors. Looking up
-    tokens costs none.
-    """
-    tokens = size.batch * size.context
-    matrices = size.layers * 12 * size.width**2 + size.vocab_size * size.width
-    attention = size.layers * 4 * size.context * size.width
-    return 3 * tokens * (2 * matrices + attention)
 
 
 def counted_operations(size: Size, tokens: Tensor) -> int:

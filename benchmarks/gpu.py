@@ -1,226 +1,453 @@
-"""What wants a GPU: a run to nanoGPT's published loss, and three limits of the device.
+"""What wants a GPU, in one command that needs PyTorch and this repository alone.
 
-Nothing here was made for one GPU: every measurement says what the device does at best,
-by a product of matrices or a copy of memory, and what part of that the library reaches.
+Each part runs in a process of its own, within a limit: one that fails, hangs or leaves
+the device in disorder is told with its error, and the others go on. Nothing here was
+made for one GPU: the device says first what it does at best, by a product of matrices
+and by a copy of memory, and beside that stands what the library reaches.
 """
 
+import argparse
+import json
+import os
 import re
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from benchmarks.contenders import Contender, Size, num_parameters
-from benchmarks.cost import formula
-from benchmarks.measuring import ratio, slope
-from benchmarks.ours import FAST, Ours, scatter
-from benchmarks.race import documented_seconds, nanogpt_run
-from benchmarks.training_step import batches_of, training_step
-from tested_transformer import MultiHeadAttention
+from benchmarks import STANDINS
+from benchmarks.contenders import Size, formula, num_parameters
+from benchmarks.measuring import peak_memory, ratio, slope
+from tested_transformer.data import load_corpus
+from tested_transformer.generation import generate
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.training import Progress, Recipe, train
 
-__all__ = ["NOT_MEASURED", "measure_gpu"]
+__all__ = ["NOT_MEASURED", "PARTS", "Setting", "measure_gpu"]
 
 NOT_MEASURED = "not measured: there is no CUDA device"
+ROOT = Path(__file__).resolve().parents[1]
 
-# The settings and the loss of nanoGPT's README for one GPU.
+# nanoGPT's settings for one GPU, and the loss that its README tells for them.
 SHAKESPEARE = Size(context=256, width=384, heads=6, layers=6, batch=64)
 PUBLISHED_LOSS = 1.4697
-GPT2 = Size(50304, context=1024, width=768, heads=12, layers=12, batch=16)
+NANOGPT_STEPS = 5000
 ESTIMATE = re.compile(r"^step (\d+): train loss [\d.]+, val loss ([\d.]+)", re.M)
+GPT2 = Size(50304, context=1024, width=768, heads=12, layers=12, batch=32)
+TINY = Size(97, context=32, width=48, heads=3, layers=2, batch=5)
+# What the fast recipe asks of the model, and the same with positions for which every
+# GPU has a fused kernel.
+MODELS = {
+    "alibi": {"positions": "alibi"},
+    "rotary": {"positions": "rotary"},
+}
+FAST = {"activation": "relu2", "tie_head": False, "qk_norm": True, "smear": True}
+# Seconds for everything, so that it fits into ten minutes with what is around it.
+BUDGET = 540.0
 
 
-def measure_gpu(
-    peers: Sequence[Contender],
-    text: str,
-    tokens: Tensor,
-    *,
-    nanogpt: Path | None,
-    quick: bool = False,
-) -> dict | str:
-    """Measure all of it, in less than ten minutes on a GPU of a data center."""
-    if not torch.cuda.is_available():
-        return NOT_MEASURED
-    transformers = [peer for peer in peers if peer.name.startswith("transformers")]
+@dataclass(frozen=True)
+class Setting:
+    """Where and how much to measure.
+
+    Args:
+        device: ``cuda``, or ``cpu``, where tiny models only show that the program runs.
+        quick: Few steps and tokens.
+        text: What small models learn, a file; the source of Python's own modules if
+            none is given.
+        nanogpt: A checkout of karpathy/nanoGPT.
+        limit: Seconds after which nanoGPT's own run is stopped.
+    """
+
+    device: str = "cuda"
+    quick: bool = False
+    text: str | None = None
+    nanogpt: str | None = None
+    limit: float = 220.0
+
+    def size(self, size: Size) -> Size:
+        """Return a size, or a tiny one where the processor has to do it."""
+        return size if self.device == "cuda" else TINY
+
+    def count(self, full: int, quick: int) -> int:
+        """Return how many to do."""
+        return quick if self.quick or self.device != "cuda" else full
+
+
+def device_part(setting: Setting) -> dict:
+    """Measure what the device does at best: a product in bf16, a copy of memory."""
+    n, copied = (8192, 2**32) if setting.device == "cuda" else (256, 2**22)
+    made = partial(torch.randn, n, n, device=setting.device, dtype=torch.bfloat16)
+    a, b = made(), made()
+    product = seconds(lambda: a @ b, setting.device, rounds=10)
+    source = torch.empty(copied, dtype=torch.uint8, device=setting.device)
+    goal = torch.empty_like(source)
+    copy = seconds(lambda: goal.copy_(source), setting.device, rounds=10)
+    cuda = setting.device == "cuda"
     return {
-        "products": training_part("cuda", steps=5 if quick else 20),
-        "decoding": decoding_part(
-            "cuda", transformers, count=32 if quick else 256, rounds=1 if quick else 3
-        ),
-        "attention_memory": attention_memory(
-            [1024, 2048] if quick else [2048, 4096, 8192, 16384, 32768]
-        ),
-        "shakespeare": shakespeare_part(
-            "cuda", text, tokens, nanogpt=nanogpt, steps=50 if quick else 2000
-        ),
+        "name": torch.cuda.get_device_name() if cuda else "cpu",
+        "teraflops_of_a_product": round(2 * n**3 / product / 1e12, 3),
+        # A copy reads and writes.
+        "gigabytes_per_second_of_a_copy": round(2 * copied / copy / 1e9, 1),
     }
 
 
-def seconds(call: Callable[[], object], device: str, *, rounds: int) -> float:
-    """Give the median time of a call, from an idle device to an idle device."""
-    call()
-    taken: list[float] = []
-    for _ in range(rounds):
-        _wait(device)
-        start = time.perf_counter()
-        call()
-        _wait(device)
-        taken.append(time.perf_counter() - start)
-    return statistics.median(taken)
-
-
-def training_part(device: str, *, steps: int, size: Size = GPT2, n: int = 8192) -> dict:
-    """Train GPT-2's size in bf16: operations a second, beside those of one product."""
-    a, b = (torch.randn(n, n, device=device, dtype=torch.bfloat16) for _ in range(2))
-    peak = 2 * n**3 / seconds(lambda: a @ b, device, rounds=10)
-    contender = Ours()
+def training_part(setting: Setting) -> dict:
+    """Train GPT-2's size in bf16, by the library's own loop, and time its steps."""
+    size = setting.size(GPT2)
     torch.manual_seed(0)
-    model = contender.model(size).to(device)
-    batches = [
-        tuple(part.to(device) for part in batch)
-        for batch in batches_of(torch.randint(size.vocab_size, (10**6,)), size, 4)
-    ]
-    compiled = device == "cuda"
-    step = training_step(
-        contender, model, batches, bf16=True, fused=True, compiled=compiled
+    model = GPT(config_of(size, bias=False)).to(setting.device)
+    tokens = torch.randint(size.vocab_size, (10**6,))
+    steps = setting.count(60, 40)
+    recipe = Recipe.plain(
+        steps=steps,
+        batch_size=size.batch,
+        precision="bf16",
+        compile=setting.device == "cuda",
+        warmup=10,
+        evaluate_every=steps,
     )
-    taken = seconds(step, device, rounds=steps)
-    reached = formula(size) / taken
+    seen: list[Progress] = []
+    train(model, tokens.to(setting.device), recipe, on_step=seen.append)
+    # A GPU is waited for every tenth step; the first of these waits for the compiler.
+    told = {each.step: each.seconds for each in seen if each.step % 10 == 0}
+    taken = (told[steps] - told[20]) / (steps - 20)
     return {
         "parameters": num_parameters(model),
-        "step_ms": round(1000 * taken, 3),
+        "batch": f"{size.batch} x {size.context}",
+        "step_ms": round(1000 * taken, 2),
+        "first_ten_steps_seconds": round(told[10], 1),
         "tokens_per_second": round(size.batch * size.context / taken),
-        "teraflops": round(reached / 1e12, 4),
-        "teraflops_of_one_product": round(peak / 1e12, 4),
-        "part_of_peak": round(reached / peak, 3),
+        "teraflops": round(formula(size) / taken / 1e12, 3),
     }
 
 
-def decoding_part(
-    device: str,
-    transformers: Sequence[Contender],
-    *,
-    count: int,
-    rounds: int,
-    size: Size = GPT2,
-    copied: int = 2**30,
+def decoding_part(setting: Setting) -> dict:
+    """Write one text with GPT-2's size in bf16, by ``generate`` as it comes."""
+    size = setting.size(GPT2)
+    torch.manual_seed(0)
+    model = GPT(config_of(size, bias=False)).to(setting.device, torch.bfloat16).eval()
+    count = min(setting.count(512, 64), size.context - 1)
+
+    def write() -> None:
+        generate(model, [[0]], max_new_tokens=count, seed=0)
+
+    return written(model, write, count, setting)
+
+
+def transformers_part(setting: Setting) -> dict | str:
+    """Write as many tokens with the package transformers, by its ``generate``."""
+    if find_spec("transformers") is None:
+        return "not measured: transformers is not installed"
+    from benchmarks.peers import TransformersGPT2
+
+    size, peer = setting.size(GPT2), TransformersGPT2()
+    torch.manual_seed(0)
+    model = peer.model(size).to(setting.device, torch.bfloat16).eval()
+    count = min(setting.count(512, 64), size.context - 1)
+
+    def write() -> None:
+        peer.generate(model, [0], count, cached=True)
+
+    return {"version": peer.version, **written(model, write, count, setting)}
+
+
+def written(
+    model: torch.nn.Module, write: Callable[[], None], count: int, setting: Setting
 ) -> dict:
-    """Generate one sequence, beside the time to read every parameter once a token."""
-    source = torch.empty(copied, dtype=torch.uint8, device=device)
-    goal = torch.empty_like(source)
-    # A copy reads and writes.
-    bandwidth = 2 * copied / seconds(lambda: goal.copy_(source), device, rounds=10)
-    report: dict = {"gigabytes_per_second": round(bandwidth / 1e9, 1), "contenders": {}}
-    for contender in [Ours(), *transformers]:
-        torch.manual_seed(0)
-        model = scatter(contender.model(size)).to(device, torch.bfloat16).eval()
-
-        def generate(
-            contender: Contender = contender, model: nn.Module = model
-        ) -> None:
-            contender.generate(model, [0], count, cached=True)
-
-        taken = seconds(generate, device, rounds=rounds)
-        weights = sum(p.nbytes for p in model.parameters())
-        report["contenders"][contender.name] = {
-            "tokens_per_second": round(count / taken, 1),
-            "part_of_bandwidth": round(weights * count / taken / bandwidth, 3),
-        }
-    own, *others = report["contenders"].values()
-    report["ratios"] = [
-        round(ratio(own["tokens_per_second"], each["tokens_per_second"]), 2)
-        for each in others
-    ]
-    return report
-
-
-def attention_memory(lengths: Sequence[int]) -> dict:
-    """See how the memory of the fused layer grows: no table of T x T, no square."""
-    used: list[int] = []
-    for length in lengths:
-        layer = MultiHeadAttention(d_model=512, num_heads=8).to("cuda", torch.bfloat16)
-        x = torch.randn(1, length, 512, device="cuda", dtype=torch.bfloat16)
-        x.requires_grad_()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        layer(x, causal=True).sum().backward()
-        used.append(torch.cuda.max_memory_allocated() - before)
+    """Time a function that writes ``count`` tokens: its first call, and later ones."""
+    start = time.perf_counter()
+    write()
+    wait(setting.device)
+    first = time.perf_counter() - start
+    taken = seconds(write, setting.device, rounds=setting.count(3, 1), warm_up=0)
     return {
-        "lengths": list(lengths),
-        "peak_mib": [round(each / 2**20, 1) for each in used],
-        "slope": round(slope(lengths, used), 3),
+        "tokens": count,
+        "first_call_seconds": round(first, 2),
+        "tokens_per_second": round(count / taken, 1),
+        "parameter_bytes": sum(each.nbytes for each in model.parameters()),
     }
 
 
-def shakespeare_part(
-    device: str,
-    text: str,
-    tokens: Tensor,
-    *,
-    nanogpt: Path | None,
-    steps: int,
-    size: Size = SHAKESPEARE,
-    loss: float = PUBLISHED_LOSS,
-    peer_steps: int = 5000,
-) -> dict:
-    """Train to the loss that nanoGPT publishes, and let nanoGPT do it too."""
+def attention_part(setting: Setting) -> dict:
+    """See how the memory of the fused layer grows with the length, forward and back."""
+    full = [2048, 4096, 8192, 16384, 32768]
+    lengths = full if setting.device == "cuda" else [64, 128]
+    layer = MultiHeadAttention(d_model=512, num_heads=8)
+    layer = layer.to(setting.device, torch.bfloat16)
+    memory: list[float] = []
+    taken: list[float] = []
+    for length in lengths:
+        x = torch.randn(1, length, 512, device=setting.device, dtype=torch.bfloat16)
+        x.requires_grad_()
+
+        def pass_through(x: Tensor = x) -> None:
+            layer(x, causal=True).sum().backward()
+
+        taken.append(seconds(pass_through, setting.device, rounds=3))
+        if setting.device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            pass_through()
+            memory.append(torch.cuda.max_memory_allocated() - before)
+        else:
+            memory.append(max(1, peak_memory(pass_through)))
+    return {
+        "lengths": lengths,
+        "peak_mib": [round(each / 2**20, 1) for each in memory],
+        "milliseconds": [round(1000 * each, 2) for each in taken],
+        # 1 is linear, 2 the square.
+        "slope_of_memory": round(slope(lengths, memory), 3),
+    }
+
+
+def shakespeare_part(setting: Setting, *, positions: str) -> dict:
+    """Train at nanoGPT's size for one GPU by the fast recipe, and tell the losses."""
+    text = read_text(setting)
+    characters = sorted(set(text))
+    number = {character: index for index, character in enumerate(characters)}
+    tokens = torch.tensor([number[character] for character in text])
     cut = int(0.9 * len(tokens))
-    contender = Ours(FAST | {"dropout": 0.2}, "ours, fast")
+    size = replace(setting.size(SHAKESPEARE), vocab_size=len(characters))
+    torch.manual_seed(0)
+    options = FAST | MODELS[positions] | {"bias": False, "dropout": 0.2}
+    model = GPT(config_of(size, **options)).to(setting.device)
+    steps = setting.count(2000, 60)
     recipe = Recipe.fast(
         steps=steps,
         batch_size=size.batch,
-        evaluate_every=max(1, steps // 20),
-        precision="auto",
-        compile=device == "cuda",
+        evaluate_every=steps // setting.count(20, 3),
+        compile=setting.device == "cuda",
     )
-    torch.manual_seed(0)
-    model = contender.model(size).to(device)
     found: list[dict] = []
     seen: list[Progress] = []
 
     def see(progress: Progress) -> None:
         seen.append(progress)
         if progress.validation is not None:
-            loss = progress.validation.loss
-            found.append(
-                {"step": progress.step, "loss": loss, "seconds": progress.seconds}
-            )
+            loss, taken = progress.validation.loss, progress.seconds
+            found.append({"step": progress.step, "loss": loss, "seconds": taken})
 
-    data, validation = tokens[:cut].to(device), tokens[cut:].to(device)
-    state = train(model, data, recipe, validation=validation, on_step=see)
+    data, validation = tokens[:cut], tokens[cut:].to(setting.device)
+    state = train(
+        model, data.to(setting.device), recipe, validation=validation, on_step=see
+    )
     # The first reading waits for the compiler; nanoGPT's times leave that out, too.
     first = next(p for p in seen if p.seconds > seen[0].seconds or p is seen[-1])
-    compiling = seen[0].seconds - (first.step - 1) / steps * state.seconds
+    later = (seen[-1].seconds - first.seconds) / max(1, steps - first.step)
+    compiling = max(0.0, first.seconds - first.step * later) if later else 0.0
     for each in found:
-        each["seconds"] = round(each["seconds"] - max(0.0, compiling), 2)
-    done = [each for each in found if each["loss"] <= loss]
-    report: dict = {
-        "target_loss": loss,
+        each["seconds"] = round(each["seconds"] - compiling, 2)
+        each["loss"] = round(each["loss"], 4)
+    best = min(found, key=lambda each: each["loss"])
+    return {
+        "text": "given" if setting.text else "the source of Python's own modules",
         "parameters": num_parameters(model),
+        "precision": recipe.precision,
+        "training_seconds": round(seen[-1].seconds - compiling, 2),
+        "of_compiling_seconds": round(compiling, 2),
+        "steps": state.step,
+        "best_loss": best["loss"],
+        "seconds_to_best": best["seconds"],
         "losses": found,
-        "training_seconds": round(state.seconds, 2),
-        "of_which_compiling": round(max(0.0, compiling), 2),
-        "seconds_to_target": done[0]["seconds"] if done else "not reached",
     }
-    if nanogpt is None:
-        return report | {"nanoGPT": "not measured: --nanogpt was not given"}
+
+
+def nanogpt_part(setting: Setting) -> dict | str:
+    """Let nanoGPT do its documented run on the same text, as far as the time allows."""
+    from benchmarks.nanogpt import documented_seconds, nanogpt_run
+
+    if setting.nanogpt is None:
+        return "not measured: --nanogpt was not given"
+    steps = setting.count(NANOGPT_STEPS, 20)
     command = "train.py config/train_shakespeare_char.py"
-    printed, _ = nanogpt_run(nanogpt, text, command, steps=peer_steps)
-    took, _ = documented_seconds(printed, steps=peer_steps)
-    theirs = {int(step): float(value) for step, value in ESTIMATE.findall(printed)}
-    best = min(theirs, key=theirs.__getitem__)
-    report["nanoGPT"] = {
+    if setting.device == "cpu":
+        size = setting.size(SHAKESPEARE)
+        command += (
+            f" --device=cpu --compile=False --eval_iters=2 --block_size={size.context}"
+            f" --batch_size={size.batch} --n_layer={size.layers} --n_head={size.heads}"
+            f" --n_embd={size.width}"
+        )
+    printed, _ = nanogpt_run(
+        Path(setting.nanogpt),
+        read_text(setting),
+        command,
+        steps=steps,
+        limit=setting.limit,
+    )
+    # It counts from 0, and does one step more than it is told.
+    done = min(steps, len(re.findall(r"^iter \d+: loss", printed, re.M)))
+    took, step = documented_seconds(printed, steps=done)
+    losses = {int(step): float(loss) for step, loss in ESTIMATE.findall(printed)}
+    best = min(losses, key=losses.__getitem__)
+    return {
         "command": f"python {command}",
-        "its_best_estimate": theirs[best],
+        "steps": done,
+        "median_step_ms": round(1000 * step, 2),
         "training_seconds": round(took, 2),
-        "seconds_to_its_best": round(took * best / peer_steps, 2),
+        "best_loss": losses[best],
+        "seconds_to_best": round(took * best / done, 2),
     }
-    return report
 
 
-def _wait(device: str) -> None:
+def tests_part(setting: Setting) -> dict | str:
+    """Run all tests of this repository that carry CUDA in their names."""
+    for package in ("pytest", "hypothesis"):
+        if find_spec(package) is None:
+            return f"not run: {package} is not installed"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    # The settings of this repository name plugins that need not be there.
+    command += ["-o", "addopts=--import-mode=importlib", "--tb=line"]
+    command += ["-k", setting.device, "tests/test_devices.py"]
+    if setting.device == "cuda":
+        command.append("tests/tested_transformer")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    told = done.stdout.strip().splitlines()
+    failed = [line for line in told if line.startswith(("FAILED", "ERROR", "E  "))]
+    return {"passed": done.returncode == 0, "said": told[-1:], "failed": failed[:20]}
+
+
+PARTS: dict[str, Callable[[Setting], dict | str]] = {
+    "device": device_part,
+    "training": training_part,
+    "decoding": decoding_part,
+    "transformers": transformers_part,
+    "attention": attention_part,
+    "shakespeare": partial(shakespeare_part, positions="alibi"),
+    "shakespeare_rotary": partial(shakespeare_part, positions="rotary"),
+    "tests": tests_part,
+    "nanogpt": nanogpt_part,
+}
+# What a part may take, in seconds, if it finds so much of the budget left.
+LIMITS = dict.fromkeys(PARTS, 120.0) | {"nanogpt": 240.0}
+
+
+def measure_gpu(setting: Setting, budget: float = BUDGET) -> dict | str:
+    """Measure all parts, one after the other, and say what they come to together."""
+    if setting.device == "cuda" and not torch.cuda.is_available():
+        return NOT_MEASURED
+    end = time.monotonic() + budget
+    report = {name: run_part(name, setting, end) for name in PARTS}
+    return {"together": together(report), **report}
+
+
+def run_part(name: str, setting: Setting, end: float) -> dict:
+    """Run a part in a process of its own, and return what it found or its error."""
+    left = min(LIMITS[name], end - time.monotonic())
+    start = time.monotonic()
+    found: dict = {}
+    if left < 5:
+        return {"error": "not measured: no time was left"}
+    path = [ROOT / "src", ROOT, os.environ.get("PYTHONPATH", ""), STANDINS]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))}
+    env["OMP_NUM_THREADS"] = str(torch.get_num_threads())
+    told = json.dumps(asdict(replace(setting, limit=left - 15)))
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.gpu", name, told],
+            cwd=ROOT,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=left,
+        )
+        if done.returncode:
+            found["error"] = done.stderr.strip()[-1500:]
+        else:
+            answer = json.loads(done.stdout.splitlines()[-1])
+            found = answer if isinstance(answer, dict) else {"error": answer}
+    except subprocess.TimeoutExpired:
+        found["error"] = f"not finished after {left:.0f} s"
+    return found | {"wall_seconds": round(time.monotonic() - start, 1)}
+
+
+def together(report: dict[str, dict]) -> dict:
+    """Return what parts say together; what misses a part is left out."""
+    device, ours, peer = (report[name] for name in ("device", "decoding", "nanogpt"))
+    training, found = report["training"], dict[str, object]()
+    if "teraflops_of_a_product" in device and "teraflops" in training:
+        reached = training["teraflops"] / device["teraflops_of_a_product"]
+        found["part_of_matrix_peak"] = round(reached, 3)
+    if "gigabytes_per_second_of_a_copy" in device and "tokens_per_second" in ours:
+        read = ours["parameter_bytes"] * ours["tokens_per_second"] / 1e9
+        copied = device["gigabytes_per_second_of_a_copy"]
+        found["part_of_bandwidth"] = round(read / copied, 3)
+    theirs = report["transformers"]
+    if "tokens_per_second" in ours and "tokens_per_second" in theirs:
+        found["decoding_over_transformers"] = round(
+            ratio(ours["tokens_per_second"], theirs["tokens_per_second"]), 2
+        )
+    for name in ("shakespeare", "shakespeare_rotary"):
+        if "losses" not in report[name]:
+            continue
+        target = peer.get("best_loss", PUBLISHED_LOSS)
+        reached = [e["seconds"] for e in report[name]["losses"] if e["loss"] <= target]
+        own = reached[0] if reached else None
+        compared = {"target_loss": target, "seconds_to_target": own}
+        if own and "seconds_to_best" in peer:
+            compared["nanogpt_over_ours"] = round(peer["seconds_to_best"] / own, 2)
+        found[name] = compared
+    return found
+
+
+def config_of(size: Size, **options: object) -> GPTConfig:
+    """Return the settings of a model of that size."""
+    return GPTConfig(
+        vocab_size=size.vocab_size,
+        max_seq_len=size.context,
+        d_model=size.width,
+        num_heads=size.heads,
+        num_layers=size.layers,
+        **options,
+    )
+
+
+def read_text(setting: Setting) -> str:
+    """Return the text that small models learn."""
+    if setting.text is not None:
+        return Path(setting.text).read_text("utf-8")
+    return load_corpus("stdlib", num_characters=setting.count(1_100_000, 20_000)).text
+
+
+def seconds(
+    call: Callable[[], object], device: str, *, rounds: int, warm_up: int = 1
+) -> float:
+    """Return the median time of a call, from an idle device to an idle device."""
+    for _ in range(warm_up):
+        call()
+    taken: list[float] = []
+    for _ in range(rounds):
+        wait(device)
+        start = time.perf_counter()
+        call()
+        wait(device)
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+def wait(device: str) -> None:
+    """Wait until the device has done what it was given."""
     if device == "cuda":
         torch.cuda.synchronize()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure one part, and print what it found in one line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu")
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("setting", type=json.loads)
+    options = parser.parse_args(arguments)
+    print("\n" + json.dumps(PARTS[options.part](Setting(**options.setting))))
+
+
+if __name__ == "__main__":
+    main()

@@ -6,14 +6,7 @@ step. Ours runs its own loop, seed after seed. All are judged by one function, o
 token of the validation text.
 """
 
-import os
-import pickle
-import re
-import shutil
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,11 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.contenders import SMALL, Size, num_parameters
+from benchmarks.nanogpt import documented_seconds, nanogpt_run
 from benchmarks.ours import Racer
 from benchmarks.peers import NanoGPT
 from tested_transformer.training import Recipe, evaluate, train
 
-__all__ = ["documented_seconds", "measure_race", "nanogpt_run", "whole_loss"]
+__all__ = ["measure_race", "whole_loss"]
 
 # From nanoGPT's README, "I only have a macbook".
 COMMAND = (
@@ -36,8 +30,6 @@ COMMAND = (
     "--eval_iters=20 --log_interval=1 --block_size=64 --batch_size=12 --n_layer=4 "
     "--n_head=4 --n_embd=128 --max_iters=2000 --lr_decay_iters=2000 --dropout=0.0"
 )
-EVALUATED_EVERY = 250
-STEP = re.compile(r"^iter (\d+): loss [\d.]+, time ([\d.]+)ms", re.MULTILINE)
 
 
 @torch.no_grad()
@@ -65,66 +57,6 @@ def _summed(logits: Callable[[Tensor], Tensor], windows: Tensor) -> float:
     guesses = logits(windows[:, :-1].contiguous())
     wanted = windows[:, 1:].flatten()
     return F.cross_entropy(guesses.flatten(0, 1), wanted, reduction="sum").item()
-
-
-def documented_seconds(printed: str, *, steps: int) -> tuple[float, float]:
-    """Read nanoGPT's own times: seconds of ``steps`` steps, and of the median step.
-
-    Raises:
-        ValueError: If steps are missing from what it printed.
-    """
-    times = {int(i): float(ms) / 1000 for i, ms in STEP.findall(printed)}
-    missing = [i for i in range(steps) if i not in times]
-    if missing:
-        raise ValueError(f"nanoGPT printed no time for step {missing[0]} of {steps}")
-    plain = [times[i] for i in range(1, steps) if i % EVALUATED_EVERY]
-    median = statistics.median(plain)
-    return sum(plain) + (steps - len(plain)) * median, median
-
-
-def nanogpt_run(
-    checkout: Path, text: str, command: str, *, steps: int, threads: int | None = None
-) -> tuple[str, dict]:
-    """Run a command of nanoGPT in a copy of its files.
-
-    Args:
-        checkout: Where its files are.
-        text: What it is to learn.
-        command: What follows ``python``.
-        steps: How many steps it is told to do. Fewer than it documents are for trying
-            out this program.
-        threads: How many threads it may have; as many as it likes by default.
-
-    Returns:
-        What it printed, and what it saved after its last step.
-
-    Raises:
-        ValueError: If it fails.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        for name in ("train.py", "model.py", "configurator.py"):
-            shutil.copy(checkout / name, home)
-        shutil.copytree(checkout / "config", home / "config")
-        _prepare(home / "data" / "shakespeare_char", text)
-        # Saved whatever its own estimate of the loss, and every step's time shown:
-        # nothing else is added to what it documents.
-        extra = ["--always_save_checkpoint=True", "--log_interval=1"]
-        if steps < EVALUATED_EVERY:
-            extra += [f"--max_iters={steps}", f"--eval_interval={steps}"]
-        done = subprocess.run(
-            [sys.executable, *command.split(), *extra],
-            cwd=home,
-            capture_output=True,
-            text=True,
-            check=False,
-            env=os.environ | ({"OMP_NUM_THREADS": str(threads)} if threads else {}),
-        )
-        if done.returncode:
-            last = done.stderr.strip().splitlines()[-1:]
-            raise ValueError(f"nanoGPT's train.py failed: {' '.join(last)}")
-        saved = home / "out-shakespeare-char" / "ckpt.pt"
-        return done.stdout, torch.load(saved, map_location="cpu", weights_only=True)
 
 
 def run_nanogpt(
@@ -246,16 +178,3 @@ def _conclude(entry: dict, theirs: dict | str) -> None:
 
 def _shorter(recipe: Recipe) -> Recipe:
     return replace(recipe, steps=10, warmup=min(recipe.warmup, 5))
-
-
-def _prepare(folder: Path, text: str) -> None:
-    """Write what nanoGPT's prepare.py writes, without its download."""
-    characters = sorted(set(text))
-    number = {character: index for index, character in enumerate(characters)}
-    ids = torch.tensor([number[c] for c in text], dtype=torch.uint16).numpy()
-    cut = int(0.9 * len(text))
-    folder.mkdir(parents=True)
-    ids[:cut].tofile(folder / "train.bin")
-    ids[cut:].tofile(folder / "val.bin")
-    meta = {"vocab_size": len(characters), "stoi": number, "itos": characters}
-    (folder / "meta.pkl").write_bytes(pickle.dumps(meta))

@@ -258,6 +258,23 @@ def test_no_check_is_switched_off_by_a_comment() -> None:
     assert [file for file in code if switch.search(file.read_text("utf-8"))] == []
 
 
+def test_the_tree_in_the_readme_is_the_one_that_is_there() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    named = {name for row in rows for name in re.findall(r"`([\w/.]+[/.]\w*)`", row)}
+    missing = [
+        each for each in named if not any((r / each).exists() for r in (ROOT, LIBRARY))
+    ]
+    assert missing == []
+    private = {"__init__.py", "_moved.py", "py.typed", "__pycache__"}
+    there = (
+        {f.name + "/" * f.is_dir() for f in LIBRARY.iterdir()}
+        - private
+        - {"__pycache__/"}
+    )
+    assert there <= named, f"README.md lacks {there - named}"
+
+
 def test_make_explains_every_command() -> None:
     text = (ROOT / "Makefile").read_text("utf-8")
     phony = re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE)

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,18 @@ def test_workflows_call_what_is_there(file: Path) -> None:
         assert (ROOT / path).is_file(), path
     for action in re.findall(r"uses: (\S+)", text):
         assert re.search(r"@[0-9a-f]{40}$", action), action
+
+
+def test_each_night_the_library_runs_with_the_oldest_pytorch_that_it_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    (oldest,) = (d[7:] for d in project["dependencies"] if d.startswith("torch>="))
+    nightly = (ROOT / ".github" / "workflows" / "nightly.yml").read_text("utf-8")
+    assert f'torch: "torch=={oldest}.*"' in nightly
+    extras = ",".join(project["optional-dependencies"])
+    assert f'".[{extras}]"' in nightly
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert f"PyTorch {oldest} or later" in readme
+    assert f'".[{extras}]"' in readme
 
 
 def test_every_pin_says_which_version_it_is() -> None:

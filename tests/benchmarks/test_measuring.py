@@ -3,24 +3,20 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from benchmarks import __main__ as command_line
-from benchmarks.contenders import SMALL, Size, continued
-from benchmarks.cost import counted_operations, formula
-from benchmarks.gpu import (
-    NOT_MEASURED,
-    decoding_part,
-    seconds,
-    shakespeare_part,
-    training_part,
-)
+from benchmarks import __main__ as command_line, gpu
+from benchmarks.contenders import SMALL, Size, continued, formula
+from benchmarks.cost import counted_operations
+from benchmarks.gpu import NOT_MEASURED, Setting, measure_gpu, run_part, seconds
 from benchmarks.measuring import Times, in_turns, peak_memory, slope
+from benchmarks.nanogpt import documented_seconds
 from benchmarks.ours import FAST, Ours, scatter
-from benchmarks.race import documented_seconds, whole_loss
+from benchmarks.race import whole_loss
 from benchmarks.training_step import batches_of, training_step
 from benchmarks.worth import CHOICES, conclude
 from torch import Tensor
@@ -232,29 +228,50 @@ def test_without_a_gpu_it_says_not_measured(
     assert NOT_MEASURED in capsys.readouterr().out
 
 
-def test_the_parts_for_a_gpu_run_anywhere() -> None:
-    report = training_part("cpu", steps=2, size=TINY, n=32)
-    assert 0 < report["part_of_peak"] < 1
-    assert report["parameters"] == Ours().model(TINY).num_parameters()
-    decoding = decoding_part("cpu", [], count=9, rounds=1, size=TINY, copied=1000)
-    assert list(decoding["contenders"]) == ["ours, plain"]
-    torch.manual_seed(0)
-    training = shakespeare_part(
-        "cpu",
-        "",
-        torch.arange(7).repeat(40),
-        nanogpt=None,
-        steps=40,
-        size=TINY,
-        loss=1.9,
+def test_the_parts_for_a_gpu_run_anywhere(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("the cat that ate the rat that ate the malt. " * 50)
+    setting = Setting("cpu", quick=True, text=str(text))
+    report = {name: {"error": "not measured"} for name in gpu.PARTS}
+    for name in ("device", "training", "decoding", "attention", "shakespeare"):
+        report[name] = gpu.PARTS[name](setting)
+    assert report["attention"]["lengths"] == [64, 128]
+    losses = [each["loss"] for each in report["shakespeare"]["losses"]]
+    assert losses[-1] < losses[0]
+    assert gpu.PARTS["nanogpt"](setting) == "not measured: --nanogpt was not given"
+    report["transformers"] = {"tokens_per_second": 1.0}
+    report["nanogpt"] = {"best_loss": losses[-1], "seconds_to_best": 900.0}
+    found = gpu.together(report)
+    assert 0 < found["part_of_matrix_peak"] < 1
+    assert found["decoding_over_transformers"] == pytest.approx(
+        report["decoding"]["tokens_per_second"], rel=0.01
     )
-    assert [each["step"] for each in training["losses"]] == list(range(2, 41, 2))
-    reached = [each for each in training["losses"] if each["loss"] <= 1.9]
-    assert training["seconds_to_target"] == reached[0]["seconds"]
-    assert training["nanoGPT"] == "not measured: --nanogpt was not given"
+    assert found["shakespeare"]["target_loss"] == losses[-1]
+    assert found["shakespeare"]["nanogpt_over_ours"] > 1
+    assert "shakespeare_rotary" not in found
     calls: list[int] = []
     assert seconds(lambda: calls.append(1), "cpu", rounds=4) < 1
     assert len(calls) == 5
+
+
+def test_a_part_that_fails_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failing = Setting("cpu", text="/there/is/no/such.txt")
+    monkeypatch.setattr(gpu, "PARTS", dict.fromkeys(["shakespeare", "device"]))
+    monkeypatch.setattr(gpu, "together", lambda report: {})
+    report = measure_gpu(failing)
+    assert isinstance(report, dict)
+    assert "FileNotFoundError" in report["shakespeare"]["error"]
+    assert report["device"]["name"] == "cpu"
+
+
+def test_a_part_without_time_is_not_begun() -> None:
+    now = time.monotonic()
+    none = {"error": "not measured: no time was left"}
+    assert run_part("training", Setting("cpu"), now) == none
+    report = run_part("training", Setting("cpu"), now + 6)
+    assert report["error"] == "not finished after 6 s"
 
 
 def test_what_a_choice_is_worth_is_compared_seed_by_seed() -> None:

@@ -5,7 +5,6 @@ import errno
 import io
 import json
 import os
-import resource
 import stat
 import subprocess
 import sys
@@ -27,6 +26,8 @@ from tested_transformer.checkpoints import (
     saving,
 )
 from tested_transformer.gpt import GPTConfig
+
+on_unix = pytest.mark.skipif(os.name == "nt", reason="Windows has no fork, no users")
 
 CONFIG = GPTConfig(vocab_size=11, max_seq_len=5, d_model=6, num_heads=3, num_layers=2)
 
@@ -192,6 +193,7 @@ def test_what_may_fill_the_disk_is_removed_before_more_is_written(
     assert steps[:2] == ["remove model.unfinished", "sync model.unfinished"]
 
 
+@on_unix
 @pytest.mark.nightly
 def test_a_run_killed_at_any_line_leaves_the_one_or_the_other(tmp_path: Path) -> None:
     """SIGKILL before each line of saving, one process after the other."""
@@ -207,6 +209,7 @@ def test_a_run_killed_at_any_line_leaves_the_one_or_the_other(tmp_path: Path) ->
     assert len(list(tmp_path.iterdir())) > 150
 
 
+@on_unix
 @pytest.mark.slow
 def test_a_run_killed_at_twenty_moments_loses_nothing(tmp_path: Path) -> None:
     """Ten times by the clock, ten times in the middle of a file."""
@@ -266,6 +269,7 @@ def not_saved(folder: Path, number: int) -> str:
     )
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux alone has it")
 @pytest.mark.usefixtures("full_disk")
 def test_a_full_disk_is_one_error_and_the_checkpoint_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -288,6 +292,7 @@ def test_a_file_that_may_not_grow_is_one_error_and_the_checkpoint_stays(
 ) -> None:
     """The system itself stops the third file of tensors in the middle."""
     save(tmp_path, 1)
+    resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
@@ -330,6 +335,7 @@ def without_the_rights_of_root() -> Iterator[None]:
             os.seteuid(0)
 
 
+@on_unix
 def test_a_folder_that_may_not_be_written_is_one_error() -> None:
     # Not under tmp_path, which is closed to others.
     with tempfile.TemporaryDirectory() as place:

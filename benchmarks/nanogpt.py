@@ -1,0 +1,112 @@
+"""nanoGPT's own training, run by its own command in a copy of its files."""
+
+import os
+import pickle
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+__all__ = ["documented_seconds", "nanogpt_run"]
+
+EVALUATED_EVERY = 250
+STEP = re.compile(r"^iter (\d+): loss [\d.]+, time ([\d.]+)ms", re.MULTILINE)
+
+
+def documented_seconds(printed: str, *, steps: int) -> tuple[float, float]:
+    """Read nanoGPT's own times: seconds of ``steps`` steps, and of the median step.
+
+    Raises:
+        ValueError: If steps are missing from what it printed.
+    """
+    times = {int(i): float(ms) / 1000 for i, ms in STEP.findall(printed)}
+    missing = [i for i in range(steps) if i not in times]
+    if missing:
+        raise ValueError(f"nanoGPT printed no time for step {missing[0]} of {steps}")
+    plain = [times[i] for i in range(1, steps) if i % EVALUATED_EVERY]
+    median = statistics.median(plain)
+    return sum(plain) + (steps - len(plain)) * median, median
+
+
+def nanogpt_run(
+    checkout: Path,
+    text: str,
+    command: str,
+    *,
+    steps: int,
+    threads: int | None = None,
+    limit: float | None = None,
+) -> tuple[str, dict]:
+    """Run a command of nanoGPT in a copy of its files.
+
+    Args:
+        checkout: Where its files are.
+        text: What it is to learn.
+        command: What follows ``python``.
+        steps: How many steps it is told to do. Fewer than it documents are for trying
+            out this program.
+        threads: How many threads it may have; as many as it likes by default.
+        limit: Seconds after which it is stopped.
+
+    Returns:
+        What it printed, and what it saved after its last step: nothing if it was
+        stopped.
+
+    Raises:
+        ValueError: If it fails.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        for name in ("train.py", "model.py", "configurator.py"):
+            shutil.copy(checkout / name, home)
+        shutil.copytree(checkout / "config", home / "config")
+        _prepare(home / "data" / "shakespeare_char", text)
+        # Saved whatever its own estimate of the loss, and every step's time shown:
+        # nothing else is added to what it documents.
+        extra = ["--always_save_checkpoint=True", "--log_interval=1"]
+        if steps < EVALUATED_EVERY:
+            extra += [f"--max_iters={steps}", f"--eval_interval={steps}"]
+        env = os.environ | {"PYTHONUNBUFFERED": "1"}
+        if threads:
+            env["OMP_NUM_THREADS"] = str(threads)
+        told, wrong = home / "told.txt", home / "wrong.txt"
+        stopped = False
+        with told.open("w") as output, wrong.open("w") as errors:
+            try:
+                status = subprocess.run(
+                    [sys.executable, *command.split(), *extra],
+                    cwd=home,
+                    stdout=output,
+                    stderr=errors,
+                    check=False,
+                    env=env,
+                    timeout=limit,
+                ).returncode
+            except subprocess.TimeoutExpired:
+                stopped, status = True, 0
+        if status:
+            last = wrong.read_text("utf-8").strip().splitlines()[-1:]
+            raise ValueError(f"nanoGPT's train.py failed: {' '.join(last)}")
+        printed = told.read_text("utf-8")
+        if stopped:
+            return printed, {}
+        saved = home / "out-shakespeare-char" / "ckpt.pt"
+        return printed, torch.load(saved, map_location="cpu", weights_only=True)
+
+
+def _prepare(folder: Path, text: str) -> None:
+    """Write what nanoGPT's prepare.py writes, without its download."""
+    characters = sorted(set(text))
+    number = {character: index for index, character in enumerate(characters)}
+    ids = torch.tensor([number[c] for c in text], dtype=torch.uint16).numpy()
+    cut = int(0.9 * len(text))
+    folder.mkdir(parents=True)
+    ids[:cut].tofile(folder / "train.bin")
+    ids[cut:].tofile(folder / "val.bin")
+    meta = {"vocab_size": len(characters), "stoi": number, "itos": characters}
+    (folder / "meta.pkl").write_bytes(pickle.dumps(meta))

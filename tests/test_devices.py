@@ -1,0 +1,187 @@
+"""The same answers on a GPU as in the open on the processor: outputs and gradients.
+
+Each test runs on the processor, too, so that it is known to run at all:
+``pytest tests/test_devices.py -k cuda`` are those that want a GPU.
+"""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tested_transformer import (
+    GPT,
+    GPTConfig,
+    KVCache,
+    MultiHeadAttention,
+    Recipe,
+    alibi_bias,
+    attention_with_weights,
+    causal_mask,
+    fused_attention,
+    generate,
+    load_checkpoint,
+    padding_mask,
+    rotary_table,
+    save_checkpoint,
+    sliding_window_mask,
+    train,
+)
+from tested_transformer.positions import alibi_slopes
+
+CUDA = pytest.param(
+    "cuda",
+    marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
+)
+on_each_device = pytest.mark.parametrize("device", ["cpu", CUDA])
+
+# Pairwise different: batch, heads, queries, keys, head width.
+B, H, T, S, D_K = 2, 3, 37, 53, 16
+D = H * D_K
+
+# How far apart an output may lie from that in float64, as a part of its length.
+CLOSE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}
+
+WAYS: dict[str, Callable[[], dict[str, Any]]] = {
+    "plain": dict,
+    "causal": lambda: {"causal": True},
+    "window": lambda: {"mask": sliding_window_mask(T, S, window=11)},
+    "padding": lambda: {"mask": padding_mask(torch.tensor([S, 29]), S)},
+    "empty rows": lambda: {"mask": causal_mask(T, S) & (torch.arange(S) > 20)},
+    "alibi": lambda: {"score_bias": alibi_bias(alibi_slopes(H), T, S), "causal": True},
+}
+
+
+@pytest.fixture(autouse=True)
+def _exact_products() -> None:
+    torch.set_float32_matmul_precision("highest")
+
+
+def error(found: Tensor, wanted: Tensor) -> float:
+    found, wanted = found.detach().cpu().double(), wanted.detach().cpu().double()
+    assert found.isfinite().all()
+    return ((found - wanted).norm() / wanted.norm().clamp(min=1e-12)).item()
+
+
+def moved(options: dict[str, Any], device: str, dtype: torch.dtype) -> dict[str, Any]:
+    def move(value: object) -> object:
+        if not isinstance(value, Tensor):
+            return value
+        kind = dtype if value.is_floating_point() else value.dtype
+        return value.to(device, kind)
+
+    return {name: move(value) for name, value in options.items()}
+
+
+@on_each_device
+@pytest.mark.parametrize("dtype", CLOSE, ids=str)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("fused", [True, False], ids=["fused", "open"])
+def test_attention(device: str, dtype: torch.dtype, way: str, fused: bool) -> None:
+    generator = torch.Generator().manual_seed(1)
+    shapes = [(B, H, T, D_K), (B, H, S, D_K), (B, H, S, D_K), (B, H, T, D_K)]
+    drawn = [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
+    q, k, v, weight = (x.double() for x in drawn)
+    for x in (q, k, v):
+        x.requires_grad_()
+    wanted, _ = attention_with_weights(q, k, v, **moved(WAYS[way](), "cpu", q.dtype))
+    (wanted * weight).sum().backward()
+
+    here = [x.to(device).requires_grad_() for x in drawn[:3]]
+    options = moved(WAYS[way](), device, dtype)
+    if fused:
+        found = fused_attention(*here, **options)
+    else:
+        found, _ = attention_with_weights(*here, **options)
+    (found * drawn[3].to(device)).sum().backward()
+    assert error(found, wanted) < CLOSE[dtype]
+    for mine, theirs in zip(here, (q, k, v), strict=True):
+        assert mine.grad is not None
+        assert theirs.grad is not None
+        assert error(mine.grad, theirs.grad) < 2 * CLOSE[dtype]
+
+
+@on_each_device
+@pytest.mark.parametrize("num_kv_heads", [1, H])
+def test_a_layer_with_its_cache(device: str, num_kv_heads: int) -> None:
+    torch.manual_seed(2)
+    sizes = {"d_model": D, "num_heads": H, "num_kv_heads": num_kv_heads}
+    layer = MultiHeadAttention(**sizes).to(device)
+    x = torch.randn(B, T, D, device=device)
+    rotary = rotary_table(torch.arange(T, device=device), D_K)
+    opened = copy.deepcopy(layer).cpu().double()
+    table = rotary_table(torch.arange(T), D_K).double()
+    wanted, _ = opened(x.cpu().double(), causal=True, rotary=table, return_weights=True)
+    cache = KVCache(
+        num_layers=1,
+        batch_size=B,
+        num_kv_heads=num_kv_heads,
+        max_length=T,
+        head_dim=D_K,
+        device=device,
+    )
+    parts = [
+        layer(x[:, a:b], causal=True, rotary=rotary[:, a:b], cache=cache.layers[0])
+        for a, b in ((0, 19), (19, 20), (20, T))
+    ]
+    assert error(layer(x, causal=True, rotary=rotary), wanted) < 1e-5
+    assert error(torch.cat(parts, dim=1), wanted) < 1e-5
+
+
+def make_model(positions: str = "alibi", **options: Any) -> GPT:
+    torch.manual_seed(3)
+    sizes = {"d_model": 40, "num_heads": 5, "num_layers": 2, "max_seq_len": 24}
+    model = GPT(GPTConfig(vocab_size=29, positions=positions, **sizes, **options))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape))
+    return model
+
+
+@on_each_device
+@pytest.mark.parametrize("positions", ["learned", "rotary", "alibi"])
+def test_a_model_reads_and_writes_the_same(device: str, positions: str) -> None:
+    """Writes from prompts of two lengths, and beyond its context of 24 tokens."""
+    model = make_model(positions).eval()
+    tokens = torch.randint(29, (B, 23))
+    with torch.no_grad():
+        wanted = copy.deepcopy(model).double()(tokens)
+        assert error(model.to(device)(tokens.to(device)), wanted) < 1e-5
+    prompts = [[1, 2, 3, 4, 5], [7, 8]]
+    settings = {"max_new_tokens": 31, "seed": 5}
+    without = generate(model, prompts, use_cache=False, **settings)
+    assert generate(model, prompts, **settings) == without
+    assert generate(model, prompts, **settings) == without
+
+
+@on_each_device
+@pytest.mark.parametrize("name", ["plain", "fast"])
+def test_a_model_learns_the_same(device: str, name: str) -> None:
+    tokens = torch.arange(29).repeat(30)
+    sizes = {"steps": 20, "batch_size": 7, "precision": "fp32", "warmup": 5}
+    recipe = getattr(Recipe, name)(**sizes)
+    losses: dict[str, list[float]] = {}
+    for where in ("cpu", device):
+        seen = losses[where] = []
+        train(
+            make_model("rotary").to(where),
+            tokens.to(where),
+            recipe,
+            on_step=lambda progress, seen=seen: seen.append(progress.loss),
+        )
+    assert losses[device] == pytest.approx(losses["cpu"], rel=0.02)
+    assert losses[device][-1] < 0.8 * losses[device][0]
+
+
+@on_each_device
+def test_a_checkpoint_comes_back_on_the_processor(device: str, tmp_path: Path) -> None:
+    model = make_model().to(device)
+    weights = model.state_dict()
+    save_checkpoint(tmp_path / "run", config=model.config, weights=weights)
+    loaded = load_checkpoint(tmp_path / "run").weights
+    for name, weight in weights.items():
+        assert torch.equal(loaded[name], weight.cpu())
