@@ -4,6 +4,8 @@
 step. It is the reference that every faster path of this library is tested against.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -155,14 +157,8 @@ def fused_attention(
     if causal and not (mask is None and score_bias is None and square):
         mask = _with_causal(mask, q, k)
     if mask is None:
-        return F.scaled_dot_product_attention(
-            q,
-            k,
-            v,
-            attn_mask=score_bias,
-            dropout_p=dropout_p,
-            is_causal=causal,
-            scale=scale,
+        return _call_kernel(
+            q, k, v, score_bias, dropout_p=dropout_p, is_causal=causal, scale=scale
         )
     # What a kernel makes of a row with nothing to attend to is its own affair: such a
     # row attends to everything, and is set to zero afterwards.
@@ -171,13 +167,28 @@ def fused_attention(
         mask = mask | empty
     if score_bias is not None:
         mask = score_bias.masked_fill(~mask, float("-inf"))
-    output = F.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, dropout_p=dropout_p, scale=scale
-    )
+    output = _call_kernel(q, k, v, mask, dropout_p=dropout_p, scale=scale)
     return output if empty is None else output.masked_fill(empty, 0.0)
 
 
 # --8<-- [end:fused]
+
+
+def _call_kernel(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **options: Any
+) -> Tensor:
+    """Call PyTorch's kernel, and on a CPU under autocast in float32.
+
+    Its kernel for CPUs takes longer in bfloat16 than all that autocast gains in the
+    products around it.
+    """
+    if q.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+        if mask is not None and mask.is_floating_point():
+            mask = mask.float()
+        with torch.autocast("cpu", enabled=False):
+            output = _call_kernel(q.float(), k.float(), v.float(), mask, **options)
+        return output.to(torch.get_autocast_dtype("cpu"))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
 
 
 def __getattr__(name: str) -> object:
