@@ -191,23 +191,6 @@ class Learner:
         seed_dropout(self.device, int.from_bytes(digest))
         return self.recipe.lr * set_rates(self.optimizers, self.recipe, step)
 
-    def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """Bring this process's part of the batch to the device."""
-        batch = batch_at(
-            self.tokens,
-            step=step,
-            batch_size=self.recipe.batch_size,
-            seq_len=self.seq_len,
-            seed=self.recipe.seed,
-            rank=self.world.rank,
-            world_size=self.world.size,
-        )
-        if self.device.type == "cuda" and batch[0].device.type == "cpu":
-            # From pinned memory the GPU copies by itself, while it computes.
-            batch = (batch[0].pin_memory(), batch[1].pin_memory())
-        inputs, targets = (x.to(self.device, non_blocking=True) for x in batch)
-        return inputs, targets
-
     def backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Add the gradient of a batch to every parameter's, and return its loss."""
         parts = self.recipe.accumulate
@@ -242,6 +225,23 @@ class Learner:
         self.scaler.update()
 
     # --8<-- [end:step]
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Bring this process's part of the batch to the device."""
+        batch = batch_at(
+            self.tokens,
+            step=step,
+            batch_size=self.recipe.batch_size,
+            seq_len=self.seq_len,
+            seed=self.recipe.seed,
+            rank=self.world.rank,
+            world_size=self.world.size,
+        )
+        if self.device.type == "cuda" and batch[0].device.type == "cpu":
+            # From pinned memory the GPU copies by itself, while it computes.
+            batch = (batch[0].pin_memory(), batch[1].pin_memory())
+        inputs, targets = (x.to(self.device, non_blocking=True) for x in batch)
+        return inputs, targets
 
     def validate(self, tokens: Tensor, step: int) -> Validation:
         """Measure the loss of a text as the run computes it, and the honest loss."""
