@@ -43,7 +43,7 @@ def make(**changes) -> GPT:
 
 def logits(model: GPT, *, use_cache: bool = True) -> Tensor:
     """Return what ``generate`` chooses tokens by."""
-    reader = generating._reader(model, use_cache)
+    reader = generating._reader(model, use_cache, max_new_tokens=6)
     steps = (reader.step(torch.tensor([6, 7])) for _ in range(5))
     return torch.stack([reader.read(PROMPTS), *steps])
 
