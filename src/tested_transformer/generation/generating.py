@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tested_transformer.generation.fast.decoder import Decoder
+from tested_transformer.generation.fast.decoder import Decoder, lend, take_back
 from tested_transformer.generation.fast.packing import PackingError
 from tested_transformer.generation.readers import (
     CachedReader,
@@ -30,6 +30,9 @@ from tested_transformer.generation.stopping import StopWatch
 from tested_transformer.gpt import GPT
 
 __all__ = ["generate", "stream"]
+
+# On a GPU so many new tokens pay for the seconds that compiling a step takes.
+_PAYS = 128
 
 Prompts = Sequence[Sequence[int]] | Int[Tensor, "B T"]
 
@@ -114,8 +117,10 @@ def stream(
     sampling = _with_moved(sampling, moved) or Sampling()
     chooser = _Chooser(contexts, gpt, sampling, seed)
     watches = [StopWatch([tuple(each) for each in stop], ()) for _ in contexts]
-    reader = _reader(model, use_cache)
+    reader = _reader(model, use_cache, max_new_tokens)
     steps = _steps(reader, contexts, max_new_tokens, chooser, gpt.config.max_seq_len)
+    if isinstance(reader, Decoder) and reader is not model and reader.compiled:
+        steps = _returning(steps, reader)
     return _watched(steps, watches) if stop else steps
 
 
@@ -197,15 +202,33 @@ class _Chooser:
         return tokens
 
 
-def _reader(model: GPT | Decoder, use_cache: bool) -> Reader:
+def _reader(model: GPT | Decoder, use_cache: bool, max_new_tokens: int) -> Reader:
     if not use_cache:
         return WholeReader(model.model if isinstance(model, Decoder) else model)
     if isinstance(model, Decoder):
         return model
     try:
-        return Decoder(model)
+        return lend(model) if _compiles(model, max_new_tokens) else Decoder(model)
     except PackingError:
         return CachedReader(model)
+
+
+def _compiles(model: GPT, max_new_tokens: int) -> bool:
+    """Whether a compiled step pays: on a GPU, which waits for each operation to start.
+
+    On a CPU it is slower, for it attends to the whole of the cache.
+    """
+    return model.head_weight.is_cuda and max_new_tokens >= _PAYS
+
+
+def _returning(
+    steps: Iterator[list[tuple[int, ...]]], decoder: Decoder
+) -> Iterator[list[tuple[int, ...]]]:
+    """Take a decoder back after the last step, or where the steps are left."""
+    try:
+        yield from steps
+    finally:
+        take_back(decoder)
 
 
 def _checked(prompts: Prompts, vocab_size: int) -> list[list[int]]:

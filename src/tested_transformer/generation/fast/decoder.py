@@ -7,6 +7,7 @@ can be made of.
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Int
@@ -22,7 +23,7 @@ from tested_transformer.generation.fast.packing import (
 from tested_transformer.generation.readers import last_logits, pad_left
 from tested_transformer.gpt import GPT
 
-__all__ = ["Decoder"]
+__all__ = ["Decoder", "lend", "take_back"]
 
 _BLOCK = 64  # keys are attended to in blocks of so many; those to come are masked
 
@@ -80,7 +81,7 @@ class Decoder:
         cuda = self.model.head_weight.is_cuda and backend == "inductor"
         mode = "reduce-overhead" if cuda else None
         self._next = torch.compile(
-            self._next, fullgraph=True, dynamic=False, backend=backend, mode=mode
+            self._next, dynamic=False, backend=backend, mode=mode
         )
         self.compiled = True
         self.batch_size = 0  # a cache that was set aside before has another workspace
@@ -275,3 +276,31 @@ class Decoder:
 
 def _multiplies_int8(device: torch.device) -> bool:
     return device.type == "cpu" and hasattr(torch, "_weight_int8pack_mm")
+
+
+# --8<-- [start:lend]
+_idle: WeakKeyDictionary[GPT, Decoder] = WeakKeyDictionary()
+
+
+def lend(model: GPT) -> Decoder:
+    """Return a compiled decoder of a model: the one given back, if it still fits.
+
+    Raises:
+        PackingError: As ``Decoder``.
+    """
+    decoder = _idle.pop(model, None)
+    if decoder is not None and decoder.weights is packed(model):
+        decoder.model = model
+        return decoder
+    decoder = Decoder(model)
+    decoder.compile()
+    return decoder
+
+
+def take_back(decoder: Decoder) -> None:
+    """Keep a decoder that was lent for the next answer of its model."""
+    _idle[decoder.model] = decoder
+    del decoder.model  # or it would keep its model alive, and that would keep it
+
+
+# --8<-- [end:lend]

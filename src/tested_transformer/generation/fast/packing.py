@@ -2,8 +2,7 @@
 
 A small model spends most of a token's time not on numbers but on starting operations;
 a large one on reading its weights from memory. So projections of the same input are one
-matrix, and each matrix is stored transposed: the product of a row with it reads it from
-start to end.
+matrix, and each matrix is stored so that its product with a row is read fastest.
 """
 
 from collections.abc import Callable
@@ -92,7 +91,7 @@ class PackedWeights:
 
 # --8<-- [start:matrix]
 class Matrix:
-    """A projection, with its weight transposed: (in, out).
+    """A projection, with a copy of its weight as (in, out).
 
     Args:
         weight: (out, in), as ``nn.Linear`` has it.
@@ -100,9 +99,11 @@ class Matrix:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        self.weight = torch.empty(
-            weight.shape[::-1], dtype=weight.dtype, device=weight.device
-        ).copy_(weight.t())
+        # Its longer rows or columns lie in a row: they are read fastest.
+        lying = weight if weight.shape[0] < weight.shape[1] else weight.t()
+        copied = torch.empty(lying.shape, dtype=weight.dtype, device=weight.device)
+        copied.copy_(lying)
+        self.weight = copied.t() if lying is weight else copied
         self.bias = None if bias is None else bias[None].clone()
 
     def project(self, x: Tensor, out: Tensor | None = None) -> Tensor:
@@ -121,10 +122,17 @@ class Matrix:
 class Int8Matrix(Matrix):
     """A projection in whole numbers from -127 to 127, with a scale for each output.
 
-    The rows that it multiplies are rounded to bfloat16.
+    The rows that it multiplies are rounded to bfloat16. The kernel reads their features
+    in blocks, and beyond the end if the last one is not full.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        if weight.shape[1] % 32:
+            raise PackingError(
+                "weights='int8' needs widths that 32 divides; one projection reads "
+                f"{weight.shape[1]} features"
+            )
+        weight = weight.float()  # in half precision 127 may round up to 128
         scale = weight.abs().amax(dim=1, keepdim=True).clamp(min=1e-12) / 127
         # (out, in), as the kernel wants it.
         self.weight = (weight / scale).round_().to(torch.int8)
