@@ -23,6 +23,7 @@ CORE = {
     "positions": set[str](),
     "cache": set[str](),
     "attention": {"masks"},
+    "flex": set[str](),
     "multihead": {"attention", "masks", "positions", "cache"},
     "interchange": {"multihead"},
 }

@@ -34,13 +34,13 @@ class LayerCache:
     def append(
         self, k: Float[Tensor, "B H_kv T d_k"], v: Float[Tensor, "B H_kv T d_k"]
     ) -> tuple[Float[Tensor, "B H_kv S d_k"], Float[Tensor, "B H_kv S d_k"]]:
-        """Store the keys and values of T new tokens; give those of all tokens so far.
+        """Store the keys and values of T new tokens; return those of all tokens so far.
 
         Raises:
             ValueError: If there is no room left, or the batch is another.
         """
         end = self.length + k.shape[2]
-        self._check_room(k, end)
+        self._validate_room(k, end)
         self.keys[:, :, self.length : end] = k
         self.values[:, :, self.length : end] = v
         self.length = end
@@ -48,7 +48,7 @@ class LayerCache:
 
     # --8<-- [end:layer]
 
-    def _check_room(self, k: Tensor, end: int) -> None:
+    def _validate_room(self, k: Tensor, end: int) -> None:
         if end > self.keys.shape[2]:
             raise ValueError(
                 f"the cache holds {self.length} of at most {self.keys.shape[2]} "
@@ -91,7 +91,7 @@ class KVCache:
         device: torch.device | str | None = None,
     ) -> None:
         heads = _for_each_layer(num_kv_heads, num_layers)
-        _check_positive(
+        _validate_positive(
             num_layers=num_layers,
             batch_size=batch_size,
             num_kv_heads=min(heads, default=1),
@@ -135,7 +135,7 @@ def _for_each_layer(num_kv_heads: int | Sequence[int], num_layers: int) -> list[
     return [*num_kv_heads]
 
 
-def _check_positive(**sizes: int) -> None:
+def _validate_positive(**sizes: int) -> None:
     for name, size in sizes.items():
         if size < 1:
             raise ValueError(f"{name}={size} must be positive")

@@ -1,4 +1,4 @@
-"""The same layer in PyTorch's clothes: weights to and from ``nn.MultiheadAttention``.
+"""The same layer as PyTorch has it: weights to and from ``nn.MultiheadAttention``.
 
 Both modules compute one thing and name its parts differently. Here is the one place
 where those names meet.
@@ -20,7 +20,7 @@ _Layer = TypeVar("_Layer", bound=nn.Module)
 def from_torch(
     module: nn.MultiheadAttention, *, fused: bool = True
 ) -> MultiHeadAttention:
-    """Make the ``MultiHeadAttention`` that computes what ``module`` computes.
+    """Return the ``MultiHeadAttention`` that computes what ``module`` computes.
 
     The weights are copied. Dropout, dtype, device and training mode are kept; what
     comes in and goes out is ``(B, T, D)``, whatever ``module.batch_first`` says.
@@ -60,7 +60,7 @@ def from_torch(
         bias=module.in_proj_bias is not None,
         fused=fused,
     )
-    return _dressed(ours, weights, like=module)
+    return _with_weights(ours, weights, like=module)
 
 
 # --8<-- [end:from_torch]
@@ -68,7 +68,7 @@ def from_torch(
 
 # --8<-- [start:to_torch]
 def to_torch(module: MultiHeadAttention) -> nn.MultiheadAttention:
-    """Make the ``nn.MultiheadAttention`` that computes what ``module`` computes.
+    """Return the ``nn.MultiheadAttention`` that computes what ``module`` computes.
 
     The weights are copied. Dropout, dtype, device and training mode are kept, and
     ``batch_first`` is ``True``.
@@ -77,7 +77,7 @@ def to_torch(module: MultiHeadAttention) -> nn.MultiheadAttention:
         ValueError: If ``module`` shares keys among heads, norms queries and keys, or
             its heads together are not as wide as ``d_model``.
     """
-    _check_width(module)
+    _validate_width(module)
     if module.num_kv_heads != module.num_heads:
         raise ValueError(
             f"num_kv_heads={module.num_kv_heads} must equal "
@@ -105,13 +105,13 @@ def to_torch(module: MultiHeadAttention) -> nn.MultiheadAttention:
         vdim=d_context,
         batch_first=True,
     )
-    return _dressed(theirs, weights, like=module)
+    return _with_weights(theirs, weights, like=module)
 
 
 # --8<-- [end:to_torch]
 
 
-def _check_width(module: MultiHeadAttention) -> None:
+def _validate_width(module: MultiHeadAttention) -> None:
     d_model, width = module.q_proj.in_features, module.q_proj.out_features
     if width != d_model:
         raise ValueError(
@@ -120,8 +120,10 @@ def _check_width(module: MultiHeadAttention) -> None:
         )
 
 
-def _dressed(layer: _Layer, weights: dict[str, Tensor], *, like: nn.Module) -> _Layer:
-    """Give a new layer its weights, and the dtype, device and mode of another."""
+def _with_weights(
+    layer: _Layer, weights: dict[str, Tensor], *, like: nn.Module
+) -> _Layer:
+    """Return a new layer with these weights, and dtype, device and mode of another."""
     (some, *_) = weights.values()
     layer.to(device=some.device, dtype=some.dtype).load_state_dict(weights)
     return layer.train(like.training)

@@ -30,7 +30,7 @@ def causal_mask(
     *,
     device: torch.device | str | None = None,
 ) -> Bool[Tensor, "T S"]:
-    """Let each position attend to itself and to what came before it.
+    """Return the mask by which a position sees itself and what came before it.
 
     The last query stands at the last key, so the mask is aligned bottom-right:
     with a key/value cache, ``causal_mask(1, 7)`` lets the newest token see all 7.
@@ -65,7 +65,7 @@ def sliding_window_mask(
     window: int,
     device: torch.device | str | None = None,
 ) -> Bool[Tensor, "T S"]:
-    """Let each position attend to the last ``window`` keys, up to and with itself.
+    """Return the mask by which a position sees the last ``window`` keys up to itself.
 
     Causal, and aligned bottom-right as ``causal_mask`` is. A window as wide as there
     are keys is the causal mask.
@@ -98,7 +98,7 @@ def sliding_window_mask(
 def padding_mask(
     lengths: Int[Tensor, "B"], num_keys: int | None = None
 ) -> Bool[Tensor, "B 1 1 S"]:
-    """Let every query attend to the first ``lengths[b]`` keys of sequence ``b``.
+    """Return the mask by which queries see the first ``lengths[b]`` keys of each ``b``.
 
     Args:
         lengths: The number of real tokens in each sequence of the batch.
@@ -126,7 +126,7 @@ def padding_mask(
 def token_mask(
     real: Bool[Tensor, "B S"] | Int[Tensor, "B S"],
 ) -> Bool[Tensor, "B 1 1 S"]:
-    """Let every query attend to the keys that are real tokens, wherever they stand.
+    """Return the mask by which queries see real tokens, wherever they stand.
 
     Args:
         real: For each sequence, which of its positions hold a real token: booleans as
@@ -147,7 +147,7 @@ def token_mask(
 def to_additive(
     mask: Bool[Tensor, "*shape"], dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "*shape"]:
-    """Turn a mask into what is added to the scores: 0 where allowed, else -inf.
+    """Return what is added to the scores for a mask: 0 where allowed, else -inf.
 
     Args:
         mask: ``True`` where a query may attend.
@@ -166,7 +166,7 @@ def to_additive(
 
 
 def from_additive(added: Float[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
-    """Turn what is added to the scores into a mask, if it is nothing but a mask.
+    """Return the mask that numbers added to the scores stand for, if nothing else.
 
     Args:
         added: 0 where a query may attend; where it may not, -inf, or the lowest number

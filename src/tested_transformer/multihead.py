@@ -95,7 +95,7 @@ def _translate(given: dict[str, Any], ours: dict[str, str]) -> list[str]:
 def split_heads(
     x: Float[Tensor, "B T D"], num_heads: int
 ) -> Float[Tensor, "B H T d_k"]:
-    """Cut each position's features into ``num_heads`` equal slices, one for each head.
+    """Split each position's features into ``num_heads`` equal slices, one for each.
 
     Raises:
         ValueError: If ``x`` has not three axes, or ``num_heads`` does not divide its
@@ -107,7 +107,7 @@ def split_heads(
 
 
 def merge_heads(heads: Float[Tensor, "B H T d_k"]) -> Float[Tensor, "B T D"]:
-    """Lay the heads side by side again: the inverse of ``split_heads``.
+    """Join the heads side by side again: the inverse of ``split_heads``.
 
     Raises:
         ValueError: If ``heads`` has not four axes.
@@ -208,7 +208,7 @@ class MultiHeadAttention(nn.Module):
         cache: LayerCache | None = None,
         return_weights: bool = False,
     ) -> _Output | tuple[_Output, _Weights]:
-        """Let every position of ``x`` gather what it needs from ``context``.
+        """Return what every position of ``x`` gathers from ``context``.
 
         Args:
             x: The sequence that asks.

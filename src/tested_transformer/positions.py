@@ -26,9 +26,14 @@ PAIRINGS = ("halves", "neighbors")
 
 # --8<-- [start:sinusoidal]
 def sinusoidal_positions(
-    num_positions: int, d_model: int, *, base: float = 10_000.0
+    num_positions: int,
+    d_model: int,
+    *,
+    base: float = 10_000.0,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> Float[Tensor, "T D"]:
-    """Give each position a fan of sines and cosines, from fast to slow.
+    """Return sines and cosines of each position, from fast to slow.
 
     Features ``2i`` and ``2i + 1`` of position ``t`` are the sine and the cosine of
     ``t / base ** (2i / d_model)``.
@@ -37,14 +42,17 @@ def sinusoidal_positions(
         num_positions: T, how many positions.
         d_model: D, the features of each; even.
         base: How much slower the slowest pair turns than the fastest, about.
+        device: Where to make the table.
+        dtype: The type of the table, which is computed in double precision.
 
     Raises:
         ValueError: If ``d_model`` is odd or not positive.
 
     Source: Vaswani et al., 2017, "Attention Is All You Need", section 3.5.
     """
-    angles = _angles(torch.arange(num_positions), d_model, base, "d_model")
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2).float()
+    positions = torch.arange(num_positions, device=device)
+    angles = _angles(positions, d_model, base, "d_model")
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2).to(dtype)
 
 
 # --8<-- [end:sinusoidal]
@@ -54,7 +62,7 @@ def sinusoidal_positions(
 def rotary_table(
     positions: Int[Tensor, "*batch T"], head_dim: int, *, base: float = 10_000.0
 ) -> Float[Tensor, "2 *batch T half"]:
-    """Give the cosines and the sines by which ``rotate`` turns each position.
+    """Return the cosines and the sines by which ``rotate`` turns each position.
 
     Args:
         positions: The position of each token.
@@ -82,7 +90,7 @@ def rotate(
 
     Args:
         x: Queries or keys of all heads.
-        table: What ``rotary_table`` gave for their positions.
+        table: The ``rotary_table`` of their positions.
         pairing: Which features are pairs, one of ``PAIRINGS``: feature ``i`` of the
             first half and feature ``i`` of the second, as in GPT-NeoX, or features
             ``2i`` and ``2i + 1``, as in the paper.
@@ -126,7 +134,7 @@ def to_halves(
     Raises:
         ValueError: If the rows are not ``num_heads`` heads of an even width.
     """
-    _check_rows(rows, num_heads)
+    _validate_rows(rows, num_heads)
     return rows.unflatten(0, (num_heads, -1, 2)).transpose(1, 2).flatten(0, 2)
 
 
@@ -142,7 +150,7 @@ def to_neighbors(
     Raises:
         ValueError: If the rows are not ``num_heads`` heads of an even width.
     """
-    _check_rows(rows, num_heads)
+    _validate_rows(rows, num_heads)
     return rows.unflatten(0, (num_heads, 2, -1)).transpose(1, 2).flatten(0, 2)
 
 
@@ -151,9 +159,13 @@ def to_neighbors(
 
 # --8<-- [start:alibi]
 def alibi_slopes(
-    num_heads: int, *, steepest: float = 0.5, flattest: float = 1 / 256
+    num_heads: int,
+    *,
+    steepest: float = 0.5,
+    flattest: float = 1 / 256,
+    device: torch.device | str | None = None,
 ) -> Float[Tensor, "H"]:
-    """Give each head its slope, from steep to flat by equal factors.
+    """Return the slope of each head, from steep to flat by equal factors.
 
     A head with a steep slope sees what is near, a head with a flat one sees far. The
     paper's slopes for eight heads are the default.
@@ -162,6 +174,7 @@ def alibi_slopes(
         num_heads: H, how many heads. A single head gets the flattest slope.
         steepest: The slope of the first head.
         flattest: The slope of the last.
+        device: Where to make them.
 
     Raises:
         ValueError: If ``num_heads`` or a slope is not positive.
@@ -175,16 +188,18 @@ def alibi_slopes(
     ):
         if value <= 0:
             raise ValueError(f"{name}={value} must be positive")
-    way = torch.linspace(1, 0, num_heads).flip(0)
+    way = torch.linspace(1, 0, num_heads, device=device).flip(0)
     return steepest ** (1 - way) * flattest**way
 
 
 def alibi_bias(
     slopes: Float[Tensor, "H"], num_queries: int, num_keys: int | None = None
 ) -> Float[Tensor, "1 H T S"]:
-    """Take its slope off a score for each step from the query back to the key.
+    """Return what ALiBi adds: minus the slope for each step from query back to key.
 
-    The last query stands at the last key, as in ``causal_mask``.
+    The last query stands at the last key, as in ``causal_mask``. Far keys come to
+    weigh next to nothing; on a CPU ``fused_attention`` leaves those out that can weigh
+    no more than rounding errors, for its arithmetic is slow with such numbers.
 
     Args:
         slopes: The slope of each head.
@@ -211,7 +226,7 @@ def _angles(positions: Tensor, width: int, base: float, name: str) -> Tensor:
     return positions[..., None] * base ** (-pairs / width)
 
 
-def _check_rows(rows: Tensor, num_heads: int) -> None:
+def _validate_rows(rows: Tensor, num_heads: int) -> None:
     if num_heads < 1 or len(rows) % (2 * num_heads):
         raise ValueError(
             f"{len(rows)} rows must be num_heads={num_heads} heads of an even width"

@@ -232,6 +232,21 @@ def test_bad_slopes_are_named(given, message: str):
         alibi_slopes(**given)
 
 
+def test_tables_are_made_where_and_as_they_are_wanted():
+    assert sinusoidal_positions(T, D_K, device="meta").device.type == "meta"
+    assert alibi_slopes(H, device="meta").device.type == "meta"
+    double = sinusoidal_positions(T, D_K, dtype=torch.float64)
+    assert double.dtype == torch.float64
+    assert double[3, 0].item() == math.sin(3)
+
+
+def test_a_table_cut_to_a_length_is_in_one_piece_in_memory():
+    # What torch.export asks of a length that it leaves open.
+    table = rotary_table(torch.arange(9), D_K)[:, :T]
+    assert table.shape == (2, T, D_K // 2)
+    assert table.movedim(0, -2).is_contiguous()
+
+
 def test_tables_are_made_where_the_positions_are():
     positions = torch.arange(T, device="meta")
     assert rotary_table(positions, D_K).device.type == "meta"
