@@ -24,7 +24,7 @@ from tested_transformer.cli.heads import Heads
 from tested_transformer.cli.info import Info
 from tested_transformer.cli.train import MODEL, TRAINING, Train
 
-__all__ = ["main", "make_parser"]
+__all__ = ["main", "make_parser", "use_machine"]
 
 NAME = "tested-transformer"
 # A command is a dataclass: its fields are the flags, its docstring is the help.
