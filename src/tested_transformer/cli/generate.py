@@ -4,7 +4,7 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -17,8 +17,8 @@ from tested_transformer.gpt import GPT
 
 __all__ = ["SAMPLING", "Generate", "default_prompt", "write"]
 
-_DEFAULTS: dict[str, Any] = {"max_new_tokens": 300, "temperature": 0.8}
-_OTHERS = ("model", "prompts", "stop", "use_cache")
+_DEFAULTS = {"temperature": 0.8}
+_OTHERS = {"model", "prompts", "max_new_tokens", "stop", "seed", "use_cache"}
 SAMPLING = Flags("sampling", generation.generate, [_DEFAULTS], _OTHERS)
 _AT_ONCE = 16  # samples that are written side by side, so that memory has a bound
 
@@ -44,7 +44,9 @@ class Generate:
         checkpoint: The model; the latest run in runs/ by default.
         prompt: What the model goes on from; a new line by default.
         stop: End before this comes; may be given several times, \n is a new line.
-        num_samples: How many texts to write, with the seeds from --seed on.
+        max_new_tokens: How many tokens to write, at most.
+        num_samples: How many texts to write; the next has the next seed.
+        seed: The same seed, the same text; drawn, and told, by default.
         sampling: See ``generation.generate``.
     """
 
@@ -52,31 +54,38 @@ class Generate:
     _: KW_ONLY
     prompt: str | None = None
     stop: list[str] = field(default_factory=list)
+    max_new_tokens: int = 300
     num_samples: int = 1
+    seed: int | None = None
     sampling: dict[str, Any] = field(default_factory=dict)
 
     def run(self, call: Call) -> int:
         """Write, and return the exit status."""
         check_at_least(1, num_samples=self.num_samples)
-        settings = _DEFAULTS | self.sampling
-        drawn = settings.get("seed") is None
-        seed = secrets.randbelow(2**31) if drawn else settings["seed"]
+        sampling = _DEFAULTS | self.sampling
+        seed = secrets.randbelow(2**31) if self.seed is None else self.seed
         stop = [each.replace("\\n", "\n") for each in self.stop]
         source = load_source(self.checkpoint, call.device)
         model, tokenizer = source.model, source.tokenizer
         prompt = default_prompt(tokenizer) if self.prompt is None else self.prompt
         for first in range(0, self.num_samples, _AT_ONCE):
-            settings |= {"seed": seed + first}
             rows = min(_AT_ONCE, self.num_samples - first)
+            settings = {"max_new_tokens": self.max_new_tokens, "seed": seed + first}
             pieces = write(
-                model, tokenizer, prompt, stop=stop, num_samples=rows, **settings
+                model,
+                tokenizer,
+                prompt,
+                stop=stop,
+                num_samples=rows,
+                sampling=sampling,
+                **settings,
             )
             if call.as_json:
-                facts = {"checkpoint": source.name, "prompt": prompt, **settings}
-                _print_json(pieces, first, facts)
+                facts = {"checkpoint": source.name, "prompt": prompt}
+                _print_json(pieces, first, facts | sampling | settings)
             else:
                 _print_text(pieces, first, prompt.lstrip("\n"), self.num_samples)
-        if drawn and not call.as_json and settings["temperature"] > 0:
+        if self.seed is None and not call.as_json and sampling["temperature"] > 0:
             text = f"the same again with --seed {seed}"
             Terminal(stderr=True).print(text, style="dim", highlight=False)
         return 0
@@ -96,9 +105,11 @@ def write(
     tokenizer: Tokenizer,
     prompt: str,
     *,
+    max_new_tokens: int,
+    seed: int,
+    sampling: Mapping[str, Any],
     stop: Sequence[str] = (),
     num_samples: int = 1,
-    **sampling: Any,
 ) -> Iterator[list[str]]:
     """Return an iterator over what comes after a prompt: a piece of each sample.
 
@@ -106,9 +117,11 @@ def write(
         model: On its device.
         tokenizer: Its own.
         prompt: Not returned again.
+        max_new_tokens: How many tokens to write, at most.
+        seed: The first sample's; the next has the next.
+        sampling: How tokens are chosen.
         stop: Strings that end a sample, and are never shown, not even in part.
         num_samples: How many to write side by side.
-        sampling: As ``generation.stream`` takes it.
 
     Raises:
         ValueError: If the prompt is empty or has characters that the tokenizer lacks,
@@ -119,7 +132,10 @@ def write(
         raise ValueError("prompt='' must not be empty: the model goes on from it")
     # Not a generator itself, so that a mistake is found here and not in a loop later.
     watches = [generation.TextWatch(tokenizer.decode, stop) for _ in range(num_samples)]
-    return _pieces(generation.stream(model, [ids] * num_samples, **sampling), watches)
+    steps = generation.stream(
+        model, [ids] * num_samples, max_new_tokens=max_new_tokens, seed=seed, **sampling
+    )
+    return _pieces(steps, watches)
 
 
 def _pieces(

@@ -293,9 +293,15 @@ class Train:
     ) -> None:
         if self.sample and not display.silent:
             text = default_prompt(tokenizer)
-            settings = {"max_new_tokens": self.sample, "temperature": 0.8, "seed": 0}
-            for [piece] in write(model, tokenizer, text, **settings):
-                text += piece
+            pieces = write(
+                model,
+                tokenizer,
+                text,
+                max_new_tokens=self.sample,
+                seed=0,
+                sampling={"temperature": 0.8},
+            )
+            text += "".join(piece for [piece] in pieces)
             shown = f"\n--- {when} ---\n{text.strip()}\n"
             display.tell("sample", shown, when=when, text=text)
 

@@ -53,11 +53,13 @@ def test_settings_reach_the_model(
     assert command("generate", *words.split(), "--stop", "be\\n").status == 0
     assert seen == {
         "max_new_tokens": 2,
-        "temperature": 0.5,
-        "top_k": 4,
-        "top_p": 0.75,
-        "min_p": 0.125,
-        "repetition_penalty": 1.5,
+        "sampling": {
+            "temperature": 0.5,
+            "top_k": 4,
+            "top_p": 0.75,
+            "min_p": 0.125,
+            "repetition_penalty": 1.5,
+        },
         "num_samples": 3,
         "seed": 7,
         "stop": ["x", "be\n"],
@@ -197,8 +199,9 @@ def test_after_a_stop_string_no_token_is_asked_for(
         yield [()]
 
     monkeypatch.setattr(module.generation, "stream", stream)
-    pieces = write(model, letters, "a", stop=["cd", "x"])
+    settings = {"max_new_tokens": 9, "seed": 0, "sampling": {}}
+    pieces = write(model, letters, "a", **settings, stop=["cd", "x"])
     assert "".join(piece for [piece] in pieces) == "ab"
     assert asked == [0, 1, 2, 3]
-    pieces = write(model, letters, "a", stop=["fa"])
+    pieces = write(model, letters, "a", **settings, stop=["fa"])
     assert "".join(piece for [piece] in pieces) == "abcdef"
