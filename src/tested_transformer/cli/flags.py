@@ -100,28 +100,34 @@ def rename(words: list[str]) -> list[str]:
 
 def _settings(hint: Any) -> dict[str, Any] | None:
     """Return what argparse needs for values of a type; ``None`` if it has no way."""
-    kinds = [hint]
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
-    kind, optional = kinds[0], len(kinds) < len(typing.get_args(hint))
+    kind, optional = _without_none(hint)
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
-    if len(kinds) > 1:
-        return None
     if kind is bool:
         return {"action": argparse.BooleanOptionalAction}
     if origin is typing.Literal:
         return {"choices": parts}
-    if origin is list:
+    if origin is list and parts[0] in _METAVARS:
         return {"action": "append", "metavar": _METAVARS[parts[0]], "type": parts[0]}
-    if origin is tuple and parts[0] in _METAVARS:
-        metavar = ",".join(_METAVARS.get(part, "...") for part in parts)
-        return {"metavar": metavar, "type": _converter(parts[0], optional, many=True)}
+    if origin is tuple and _without_none(parts[0])[0] in _METAVARS:
+        metavar = ",".join(_METAVARS.get(_without_none(x)[0], "...") for x in parts)
+        one = _converter(*_without_none(parts[0]))
+        return {"metavar": metavar, "type": _converter(one, optional, many=True)}
     if kind in _METAVARS:
         return {"metavar": _METAVARS[kind], "type": _converter(kind, optional)}
     return None
 
 
-def _converter(kind: type, optional: bool, many: bool = False) -> Callable[[str], Any]:
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    """Return a type without ``None``, and whether that was a part of it."""
+    if typing.get_origin(hint) not in (types.UnionType, typing.Union):
+        return hint, False
+    kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+    return (kinds[0] if len(kinds) == 1 else None), True
+
+
+def _converter(
+    kind: Callable[[str], Any], optional: bool, many: bool = False
+) -> Callable[[str], Any]:
     def convert(text: str) -> Any:
         if optional and text == "none":
             return None
