@@ -55,10 +55,10 @@ __all__ = ["COMMANDS", "about", "grammar_scores", "make_model", "sample"]
 # The textbook's model, as chapter 15 builds it, trained in the fewest seconds.
 _TRAIN = (
     "train {text} --positions learned --activation gelu --bias --tie-head "
-    "--no-qk-norm --no-smear --no-zero-init --context 128 --lr 0.005 "
+    "--no-qk-norm --no-smear --no-zero-init --max-seq-len 128 --lr 0.005 "
     "--embedding-lr 0.005 --precision fp32 --threads 1 {rest}"
 )
-_SIZE = "--width 64 --layers 3 --steps 1500 --seed"
+_SIZE = "--d-model 64 --num-layers 3 --steps 1500 --seed"
 COMMANDS = {
     "grammar": _TRAIN.format(text="grammar", rest=f"{_SIZE} 1"),
     "shakespeare": _TRAIN.format(text="shakespeare", rest="--steps 2200 --seed 1"),

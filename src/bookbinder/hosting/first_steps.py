@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import Any
 
 # For a model that trains in a moment.
-TINY = "--steps 2 --layers 1 --heads 2 --width 8 --context 8 --characters 9000"
+TINY = (
+    "--steps 2 --num-layers 1 --num-heads 2 --d-model 8 --max-seq-len 8 "
+    "--num-characters 9000"
+)
 EXTRAS = {
     "plots": "tested_transformer.book.plots",
     "jax": "tested_transformer.book.implementations.flax_layer",

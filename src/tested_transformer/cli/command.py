@@ -1,45 +1,46 @@
 """``tested-transformer``: five commands, and how all of them end.
 
-Status 0 is success, 1 a run that diverged or a loss that is not honest, 2 whatever
-the command was given that does not fit, 130 and 143 a run that was stopped by Ctrl-C
-or SIGTERM, and 141 nobody left to read what is printed.
+Exit status 0 is success, 1 a run that diverged or a loss that is not honest, 2 bad
+input, 130 and 143 a run that was stopped by Ctrl-C or SIGTERM, and 141 a closed pipe.
 """
 
 import argparse
+import errno
+import inspect
 import io
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 
-from tested_transformer import __version__
-from tested_transformer.cli.evaluate import add_evaluate
-from tested_transformer.cli.generate import add_generate
-from tested_transformer.cli.heads import add_heads
-from tested_transformer.cli.info import add_info
-from tested_transformer.cli.options import in_words_of
-from tested_transformer.cli.train import add_train
-from tested_transformer.training import TrainingDivergedError
+from tested_transformer import __version__, training
+from tested_transformer.cli.evaluate import Evaluate
+from tested_transformer.cli.flags import Call, Flags, add_flags, given, rename
+from tested_transformer.cli.generate import SAMPLING, Generate
+from tested_transformer.cli.heads import Heads
+from tested_transformer.cli.info import Info
+from tested_transformer.cli.train import MODEL, TRAINING, Train
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser", "use_machine"]
 
 NAME = "tested-transformer"
+# A command is a dataclass: its fields are the flags, its docstring is the help.
+COMMANDS: dict[str, tuple[Any, tuple[Flags, ...]]] = {
+    "train": (Train, (MODEL, TRAINING)),
+    "generate": (Generate, (SAMPLING,)),
+    "evaluate": (Evaluate, ()),
+    "heads": (Heads, ()),
+    "info": (Info, ()),
+}
 EXAMPLES = """\
 begin with:
   tested-transformer train        a small GPT learns a text, in about a minute
   tested-transformer generate     and writes
   tested-transformer COMMAND --help
 """
-# What options set that has another name in the library.
-_OTHER_FLAGS = {
-    "recipe_name": "--recipe",
-    "seq_len": "--context",
-    "text.limit": "--characters",
-    "tokenizer.kind": "--tokenizer",
-}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -53,77 +54,118 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run a command, and return its exit status.
 
     Args:
-        words: What was typed after the name; that of this process by default.
+        words: What was typed after ``tested-transformer``; by default, what this
+            process was started with.
     """
-    words = sys.argv[1:] if words is None else [*words]
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A terminal that lacks a letter shows its number instead.
-            stream.reconfigure(errors="backslashreplace")
-    arguments = _parser().parse_args(words)
-    arguments.words = words
+    _set_encoding()
+    words = rename([*(sys.argv[1:] if words is None else words)])
+    arguments = make_parser().parse_args(words)
+    kind, groups = COMMANDS[arguments.command]
     try:
-        return arguments.run(arguments)
+        settings = {
+            title: given(arguments, source, leave_out)
+            for title, source, _, leave_out in groups
+        }
+        command = kind(**given(arguments, kind), **settings)
+        device = use_machine(**given(arguments, use_machine))
+        status = command.run(Call(device, arguments.json, words))
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         print(f"\n{NAME}: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        _read_by_nobody()
-        return 141
-    except TrainingDivergedError as error:
-        return _end(1, _told(error, arguments))
-    except (ValueError, OSError, ImportError, torch.OutOfMemoryError) as error:
-        if arguments.traceback:
+        return _end_unread()
+    except training.TrainingDivergedError as error:
+        return _end(1, _one_line(error))
+    except (ValueError, OSError, ImportError, RuntimeError, MemoryError) as error:
+        if os.name == "nt" and getattr(error, "errno", 0) == errno.EINVAL:
+            return _end_unread()  # what Windows says of a closed pipe
+        ours = isinstance(error, RuntimeError) and not _is_lack_of_memory(error)
+        if arguments.traceback or ours:
             raise
-        return _end(2, _told(error, arguments))
+        return _end(2, _one_line(error))
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    raw = {"formatter_class": argparse.RawDescriptionHelpFormatter}
+    about = "Train a small GPT on any text, and let it write."
     parser = _Parser(
-        prog=NAME,
-        description="Train a small GPT on any text, and let it write.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        prog=NAME, description=about, epilog=EXAMPLES, allow_abbrev=False, **raw
     )
     parser.add_argument("--version", action="version", version=f"{NAME} {__version__}")
     commands = parser.add_subparsers(
-        title="commands", metavar="COMMAND", required=True, parser_class=_Parser
+        title="commands", metavar="COMMAND", dest="command", required=True
     )
-    for add in (add_train, add_generate, add_evaluate, add_heads, add_info):
-        command = add(commands)
-        command.formatter_class = argparse.RawDescriptionHelpFormatter
-        command.allow_abbrev = False
+    for name, (kind, groups) in COMMANDS.items():
+        about, _, rest = (inspect.getdoc(kind) or "").partition("\n\n")
+        epilog = rest.partition("\nArgs:\n")[0]
+        fields = inspect.signature(kind).parameters.values()
+        takes = [f"[{x.name.upper()}]" for x in fields if x.kind is not x.KEYWORD_ONLY]
+        usage = " ".join(["%(prog)s", *takes, "[options]"])
+        short = about[0].lower() + about[1:-1]
+        command = commands.add_parser(
+            name,
+            usage=usage,
+            help=short,
+            description=about,
+            epilog=epilog,
+            allow_abbrev=False,
+            **raw,
+        )
+        for flags in (Flags("options", kind), *groups, Flags("machine", use_machine)):
+            add_flags(command, flags)
         group = command.add_argument_group("for programs and for repair")
-        group.add_argument(
-            "--json", action="store_true", help="one JSON object a line, nothing else"
-        )
-        group.add_argument(
-            "--traceback", action="store_true", help="show where an error comes from"
-        )
-        flags = _OTHER_FLAGS | {
-            action.dest: action.option_strings[0]
-            for action in command._actions
-            if action.option_strings
-        }
-        command.set_defaults(flags=flags)
+        for flag, text in (
+            ("--json", "Print one JSON object a line, nothing else"),
+            ("--traceback", "Show where an error comes from"),
+        ):
+            group.add_argument(flag, action="store_true", help=text)
     return parser
 
 
-def _told(error: BaseException, arguments: argparse.Namespace) -> str:
-    """Tell an error in one line, in the words of the command."""
-    if isinstance(error, torch.OutOfMemoryError):
-        return (
-            "the device has too little memory: try --device cpu, and in training "
-            "--accumulate 2, 4 or more"
-        )
+def use_machine(*, device: str = "auto", threads: int | None = None) -> torch.device:
+    """Use as many threads as were asked for, and return the device.
+
+    Args:
+        device: What to compute on: cpu, cuda, cuda:1, mps, or the best there is.
+        threads: CPU threads; PyTorch's choice by default.
+    """
+    if threads is not None:
+        if threads < 1:
+            raise ValueError(f"threads={threads} must be at least 1")
+        torch.set_num_threads(threads)
+    return training.choose_device(device)
+
+
+def _set_encoding() -> None:
+    """Write UTF-8 to files and pipes, and escapes to terminals that lack a letter."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            asked = stream.isatty() or "PYTHONIOENCODING" in os.environ
+            encoding = stream.encoding if asked else "utf-8"
+            stream.reconfigure(encoding=encoding, errors="backslashreplace")
+
+
+def _is_lack_of_memory(error: BaseException) -> bool:
+    kinds = (MemoryError, torch.OutOfMemoryError)
+    return isinstance(error, kinds) or "allocate memory" in str(error)
+
+
+def _one_line(error: BaseException) -> str:
     message = str(error)
-    if isinstance(error, OSError) and error.strerror:
+    if _is_lack_of_memory(error):
+        message = (
+            "the device has too little memory: try --device cpu or a smaller model, "
+            "and in training --accumulate 2, 4 or more"
+        )
+    elif isinstance(error, OSError) and error.strerror:
         message = error.strerror[0].lower() + error.strerror[1:]
         if error.filename is not None:
             message = f"{error.filename}: {message}"
     message = "; ".join([message, *getattr(error, "__notes__", [])])
-    return in_words_of(arguments.flags, " ".join(message.split()))
+    return " ".join(message.split())
 
 
 def _end(status: int, message: str) -> int:
@@ -133,7 +175,8 @@ def _end(status: int, message: str) -> int:
     return status
 
 
-def _read_by_nobody() -> None:
+def _end_unread() -> int:
     """Keep Python from writing the rest, and complaining that it cannot."""
     with suppress(OSError, ValueError):  # It may be no file at all, as in a test.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141

@@ -1,4 +1,4 @@
-"""What is seen of a command: a bar on a terminal, plain lines, or JSON for programs."""
+"""What is seen of a run: a bar on a terminal, plain lines, or JSON for programs."""
 
 import json
 import sys
@@ -10,127 +10,14 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress as Bar, TextColumn
+from rich.table import Column
 
-from tested_transformer.training import Progress as Step, Validation
+from tested_transformer.training import Progress, Validation
 
-__all__ = [
-    "Display",
-    "JsonLines",
-    "Lines",
-    "Screen",
-    "Terminal",
-    "make_display",
-    "printable",
-]
+__all__ = ["Display", "Terminal", "losses", "printable"]
 
-
-class Display:
-    """Says nothing: for every process but the first."""
-
-    def tell(self, event: str, text: str, /, **facts: Any) -> None:
-        """Say something.
-
-        Args:
-            event: What it is about, in a word, for programs.
-            text: For people; nothing if they are told in another way.
-            facts: For programs.
-        """
-
-    def step(self, step: Step) -> None:
-        """Say how training goes on."""
-
-    @contextmanager
-    def running(self, steps: int) -> Generator[None]:
-        """Be ready for that many steps."""
-        yield
-
-
-class JsonLines(Display):
-    """One JSON object a line, and nothing else."""
-
-    def tell(self, event: str, text: str, /, **facts: Any) -> None:
-        """Print the facts."""
-        print(json.dumps({"event": event, **facts}, allow_nan=False), flush=True)
-
-    def step(self, step: Step) -> None:
-        """Print all of it."""
-        self.tell("step", "", **asdict(step))
-
-
-class Lines(Display):
-    """Plain lines: one every few seconds, and one for each evaluation.
-
-    Args:
-        console: Where to.
-        seconds: Between two lines about steps.
-    """
-
-    def __init__(self, console: Console, *, seconds: float = 5.0) -> None:
-        self.console, self.seconds = console, seconds
-        self.told = time.monotonic()
-
-    def tell(self, event: str, text: str, /, **facts: Any) -> None:
-        """Print the text."""
-        if not text:
-            return
-        style = {"sample": "cyan", "validation": "green"}.get(event)
-        self.console.print(
-            printable(text) if self.console.is_terminal else text,
-            style=style,
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-
-    def step(self, step: Step) -> None:
-        """Print the evaluation, or where the run is if it was quiet for long."""
-        if step.validation is not None:
-            self.tell("validation", _of_validation(step.validation))
-        elif time.monotonic() - self.told >= self.seconds:
-            self.tell("step", _of_step(step))
-        else:
-            return
-        self.told = time.monotonic()
-
-
-class Screen(Lines):
-    """A bar that moves, on a terminal."""
-
-    bar: Progress | None = None
-    task: TaskID
-    found: str = ""
-
-    @contextmanager
-    def running(self, steps: int) -> Generator[None]:
-        """Show the bar."""
-        bar = Progress(
-            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            BarColumn(bar_width=None),
-            TextColumn("{task.fields[line]}"),
-            console=self.console,
-            refresh_per_second=5,
-            expand=True,
-        )
-        self.task = bar.add_task("", total=steps, line="")
-        with bar:
-            self.bar = bar
-            try:
-                yield
-            finally:
-                self.bar = None
-
-    def step(self, step: Step) -> None:
-        """Move the bar on."""
-        if step.validation is not None:
-            self.tell("validation", _of_validation(step.validation))
-            self.found = (
-                f" · held-out {step.validation.loss:.3f}"
-                f" · honest {step.validation.prefix:.3f}"
-            )
-        if self.bar is not None:
-            line = f"loss {step.loss:.3f}{self.found} · {_pace(step)}"
-            self.bar.update(self.task, completed=step.step, line=line)
+_STYLES = {"sample": "cyan", "validation": "green"}
 
 
 class Terminal(Console):
@@ -141,44 +28,102 @@ class Terminal(Console):
         raise BrokenPipeError
 
 
-def make_display(*, as_json: bool, first: bool = True) -> Display:
-    """Choose what is seen.
+class Display:
+    """Tell people or programs how a run goes on.
 
     Args:
-        as_json: Whether a program reads it.
-        first: Whether this process is the one that speaks.
+        as_json: Print one JSON object a line, and nothing else.
+        silent: Print nothing, as all processes but the first do.
+        console: Where to print; the standard output by default.
+        seconds: Between two lines about steps, where there is no bar.
     """
-    if not first:
-        return Display()
-    if as_json:
-        return JsonLines()
-    console = Terminal(file=sys.stdout)
-    if sys.stdout.isatty() and not console.is_dumb_terminal:
-        return Screen(console)
-    return Lines(console)
+
+    def __init__(
+        self,
+        *,
+        as_json: bool = False,
+        silent: bool = False,
+        console: Console | None = None,
+        seconds: float = 5.0,
+    ) -> None:
+        self.as_json, self.silent, self.seconds = as_json, silent, seconds
+        self.console = console or Terminal(file=sys.stdout)
+        self.told = time.monotonic()
+        self.bar: Bar | None = None
+        self.found = ""
+
+    def tell(self, event: str, text: str, /, **facts: Any) -> None:
+        """Tell people the text, and programs the event and its facts."""
+        if self.silent:
+            return
+        if self.as_json:
+            line = json.dumps({"event": event, **facts}, allow_nan=False)
+            print(line, flush=True)
+        elif text:
+            self.console.print(
+                printable(text) if self.console.is_terminal else text,
+                style=_STYLES.get(event),
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
+            self.told = time.monotonic()
+
+    def step(self, step: Progress) -> None:
+        """Tell programs all about a step, and people now and then."""
+        if self.as_json:
+            self.tell("step", "", **asdict(step))
+            return
+        found = step.validation
+        if found is not None:
+            self.tell("validation", f"step {step.step}: {losses(found)}")
+            self.found = f" · held-out {found.loss:.3f} · honest {found.prefix:.3f}"
+        minutes, seconds = divmod(round(step.seconds_left), 60)
+        pace = f"{step.tokens_per_second:,.0f} tokens/s · {minutes}:{seconds:02d} left"
+        if self.bar is not None:
+            line = f"loss {step.loss:.3f}{self.found} · {pace}"
+            self.bar.update(self.bar.task_ids[0], completed=step.step, line=line)
+        elif found is None and time.monotonic() - self.told >= self.seconds:
+            text = f"step {step.step}/{step.steps}: loss {step.loss:.3f}, {pace}"
+            self.tell("step", text)
+
+    @contextmanager
+    def running(self, steps: int) -> Generator[None]:
+        """Show a bar for that many steps, if there is a terminal to move it on."""
+        plain = not self.console.is_terminal or self.console.is_dumb_terminal
+        if self.as_json or self.silent or plain:
+            yield
+            return
+        count = Column(no_wrap=True, min_width=len(f"{steps}/{steps}"))
+        self.bar = Bar(
+            TextColumn("{task.completed:.0f}/{task.total:.0f}", table_column=count),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[line]}"),
+            console=self.console,
+            refresh_per_second=5,
+            expand=True,
+        )
+        self.bar.add_task("", total=steps, line="")
+        with self.bar:
+            try:
+                yield
+            finally:
+                self.bar = None
+
+
+def losses(found: Validation) -> str:
+    """Return the losses that an evaluation found, in words."""
+    return (
+        f"held-out loss {found.loss:.3f}, honest loss {found.prefix:.3f} where one "
+        f"pass gives {found.full:.3f}"
+    )
 
 
 def printable(text: str) -> str:
-    """Replace what would command a terminal; a model may write anything."""
+    """Return a text without what would command a terminal; a model writes anything."""
     return "".join(
         character
         if character in "\n\t" or unicodedata.category(character) != "Cc"
         else character.encode("unicode_escape").decode()
         for character in text
     )
-
-
-def _of_validation(found: Validation) -> str:
-    return (
-        f"step {found.step}: held-out loss {found.loss:.3f}, honest loss "
-        f"{found.prefix:.3f} where one pass gives {found.full:.3f}"
-    )
-
-
-def _of_step(step: Step) -> str:
-    return f"step {step.step}/{step.steps}: loss {step.loss:.3f}, {_pace(step)}"
-
-
-def _pace(step: Step) -> str:
-    minutes, seconds = divmod(round(step.seconds_left), 60)
-    return f"{step.tokens_per_second:,.0f} tokens/s · {minutes}:{seconds:02d} left"

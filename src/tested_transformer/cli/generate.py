@@ -1,140 +1,189 @@
 """``tested-transformer generate``: a model writes."""
 
-import argparse
 import json
 import secrets
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from typing import Any
 
+from tested_transformer import generation
 from tested_transformer.cli.display import Terminal, printable
-from tested_transformer.cli.machine import use_machine
-from tested_transformer.cli.options import (
-    DEVICE,
-    SAMPLING,
-    Commands,
-    add_checkpoint,
-    add_options,
-    check_at_least,
-    given,
-)
-from tested_transformer.cli.sources import HUB_NAMES, Source, load_source
-from tested_transformer.cli.writing import default_prompt, write
+from tested_transformer.cli.flags import Call, Flags, check_at_least
+from tested_transformer.cli.sources import load_source
+from tested_transformer.data import Tokenizer
+from tested_transformer.gpt import GPT
 
-__all__ = ["add_generate", "run"]
+__all__ = ["SAMPLING", "Generate", "default_prompt", "write"]
 
-EXAMPLES = f"""\
-examples:
-  tested-transformer generate                       the latest run in runs/ writes
-  tested-transformer generate runs/play --prompt "To be" --tokens 500
-  tested-transformer generate --temperature 0       always the likeliest token
-  tested-transformer generate --top-p 0.9 --seed 7  the same text each time
-  tested-transformer generate --stop "\\n\\n"         up to an empty line
-  tested-transformer generate gpt2 --prompt "Attention is"
-
-The text goes to the standard output, and everything else beside it. The model is a
-folder that train has saved, one with a card.json, as the book's own models have, one
-with GPT-2's config.json, model.safetensors and tokenizer.json, or one of
-{", ".join(HUB_NAMES)}, which are fetched once, or hub:OWNER/NAME.
-
-next:
-  try --temperature 0.5 and 1.5, and see what it costs in sense
-"""
+_DEFAULTS: dict[str, Any] = {"temperature": 0.8}
+SAMPLING = Flags("sampling", generation.Sampling, [_DEFAULTS])
+_AT_ONCE = 16  # samples that are written side by side, so that memory has a bound
 
 
-def add_generate(commands: Commands) -> argparse.ArgumentParser:
-    """Describe the command."""
-    parser = commands.add_parser(
-        "generate",
-        help="let a model write",
-        usage="%(prog)s [CHECKPOINT] [options]",
-        description="Let a model write, token by token, as it comes.",
-        epilog=EXAMPLES,
-    )
-    add_checkpoint(parser)
-    parser.add_argument(
-        "--prompt", metavar="TEXT", help="what the model goes on from (a new line)"
-    )
-    parser.add_argument(
-        "--stop",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="end before this comes; may be given several times, and has \\n for a "
-        "new line",
-    )
-    add_options(parser, "sampling", SAMPLING)
-    add_options(parser, "machine", DEVICE)
-    parser.set_defaults(run=run)
-    return parser
+@dataclass(frozen=True)
+class Generate:
+    r"""Let a model write.
+
+    Examples:
+      tested-transformer generate                       the latest run in runs/ writes
+      tested-transformer generate runs/play --prompt "To be" --max-new-tokens 500
+      tested-transformer generate --temperature 0       always the likeliest token
+      tested-transformer generate --top-p 0.9 --seed 7  the same text each time
+      tested-transformer generate --stop "\n\n"         up to an empty line
+      tested-transformer generate gpt2 --prompt "Attention is"
+
+    The text goes to the standard output, and everything else beside it. The model is
+    the folder of a run, one with a card.json, as the book's own models have, one with
+    GPT-2's config.json, model.safetensors and tokenizer.json, or one of gpt2,
+    gpt2-medium, gpt2-large, gpt2-xl, distilgpt2 or hub:OWNER/NAME, fetched once.
+
+    Args:
+        checkpoint: The model; the latest run in runs/ by default.
+        prompt: What the model goes on from; a new line by default.
+        stop: End before this comes; may be given several times, \n is a new line.
+        max_new_tokens: How many tokens to write, at most.
+        num_samples: How many texts to write; the next has the next seed.
+        seed: The same seed, the same text; drawn, and told, by default.
+        sampling: See ``Sampling``.
+    """
+
+    checkpoint: str | None = None
+    _: KW_ONLY
+    prompt: str | None = None
+    stop: list[str] = field(default_factory=list)
+    max_new_tokens: int = 300
+    num_samples: int = 1
+    seed: int | None = None
+    sampling: dict[str, Any] = field(default_factory=dict)
+
+    def run(self, call: Call) -> int:
+        """Write, and return the exit status."""
+        check_at_least(1, num_samples=self.num_samples)
+        sampling = generation.Sampling(**_DEFAULTS | self.sampling)
+        seed = secrets.randbelow(2**31) if self.seed is None else self.seed
+        stop = [each.replace("\\n", "\n") for each in self.stop]
+        source = load_source(self.checkpoint, call.device)
+        model, tokenizer = source.model, source.tokenizer
+        prompt = default_prompt(tokenizer) if self.prompt is None else self.prompt
+        for first in range(0, self.num_samples, _AT_ONCE):
+            rows = min(_AT_ONCE, self.num_samples - first)
+            settings = {"max_new_tokens": self.max_new_tokens, "seed": seed + first}
+            pieces = write(
+                model,
+                tokenizer,
+                prompt,
+                stop=stop,
+                num_samples=rows,
+                sampling=sampling,
+                **settings,
+            )
+            if call.as_json:
+                facts = {"checkpoint": source.name, "prompt": prompt}
+                _print_json(pieces, first, facts | asdict(sampling) | settings)
+            else:
+                _print_text(pieces, first, prompt.lstrip("\n"), self.num_samples)
+        if self.seed is None and not call.as_json and sampling.temperature > 0:
+            text = f"the same again with --seed {seed}"
+            Terminal(stderr=True).print(text, style="dim", highlight=False)
+        return 0
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Write, and return the exit status."""
-    settings: dict[str, Any] = {"max_new_tokens": 300, "temperature": 0.8}
-    settings |= given(arguments, SAMPLING)
-    count = settings.pop("samples", 1)
-    check_at_least(1, "samples", count)
-    if "" in arguments.stop:
-        raise ValueError("--stop '' must not be empty")
-    stop = [each.replace("\\n", "\n") for each in arguments.stop]
-    seed = settings.pop("seed", None)
-    chosen = secrets.randbelow(2**31) if seed is None else seed
-    source = load_source(arguments.checkpoint, use_machine(arguments))
-    prompt = arguments.prompt
-    if prompt is None:
-        prompt = default_prompt(source.tokenizer)
-    for number in range(count):
-        settings["seed"] = chosen + number
-        if arguments.json:
-            _write_json(source, prompt, stop, number, settings)
-        else:
-            if number:
-                print(f"\n--- sample {number + 1} of {count} ---")
-            _write_text(source, prompt, stop, settings)
-    if seed is None and not arguments.json and settings["temperature"] > 0:
-        note = Terminal(stderr=True)
-        note.print(f"the same again with --seed {chosen}", style="dim", highlight=False)
-    return 0
+def default_prompt(tokenizer: Tokenizer) -> str:
+    """Return a text to begin with: a new line, if the tokenizer has one."""
+    try:
+        tokenizer.encode("\n")
+    except ValueError:
+        return tokenizer.decode([0])
+    return "\n"
 
 
-def _write_text(
-    source: Source, prompt: str, stop: list[str], settings: dict[str, Any]
-) -> None:
-    on_terminal = sys.stdout.isatty()
-    pieces = write(source.model, source.tokenizer, prompt, stop=stop, **settings)
-    shown = prompt.lstrip("\n")
-    if shown:
-        console = Terminal(file=sys.stdout, soft_wrap=True)
-        console.print(
-            printable(shown) if on_terminal else shown,
-            style="bold",
-            end="",
-            markup=False,
-            highlight=False,
-        )
-    for piece in pieces:
-        sys.stdout.write(printable(piece) if on_terminal else piece)
-        sys.stdout.flush()
-    print(flush=True)
-
-
-def _write_json(
-    source: Source,
+def write(
+    model: GPT,
+    tokenizer: Tokenizer,
     prompt: str,
-    stop: list[str],
-    number: int,
-    settings: dict[str, Any],
-) -> None:
+    *,
+    max_new_tokens: int,
+    seed: int,
+    sampling: generation.Sampling,
+    stop: Sequence[str] = (),
+    num_samples: int = 1,
+) -> Iterator[list[str]]:
+    """Return an iterator over what comes after a prompt: a piece of each sample.
+
+    Args:
+        model: On its device.
+        tokenizer: Its own.
+        prompt: Not returned again.
+        max_new_tokens: How many tokens to write, at most.
+        seed: The first sample's; the next has the next.
+        sampling: How tokens are chosen.
+        stop: Strings that end a sample, and are never shown, not even in part.
+        num_samples: How many to write side by side.
+
+    Raises:
+        ValueError: If the prompt is empty or has characters that the tokenizer lacks,
+            or a setting is out of its range.
+    """
+    ids = tokenizer.encode(prompt)
+    if not ids:
+        raise ValueError("prompt='' must not be empty: the model goes on from it")
+    # Not a generator itself, so that a mistake is found here and not in a loop later.
+    watches = [generation.TextWatch(tokenizer.decode, stop) for _ in range(num_samples)]
+    steps = generation.stream(
+        model,
+        [ids] * num_samples,
+        max_new_tokens=max_new_tokens,
+        sampling=sampling,
+        seed=seed,
+    )
+    return _pieces(steps, watches)
+
+
+def _pieces(
+    steps: Iterator[list[tuple[int, ...]]], watches: list[generation.TextWatch]
+) -> Iterator[list[str]]:
+    for step in steps:
+        yield [
+            watch.feed(tokens) if tokens and not watch.stopped else ""
+            for watch, tokens in zip(watches, step, strict=True)
+        ]
+        if all(watch.stopped for watch in watches):
+            return
+    yield [watch.finish() for watch in watches]
+
+
+def _print_json(pieces: Iterator[list[str]], first: int, facts: dict[str, Any]) -> None:
     started = time.perf_counter()
-    pieces = write(source.model, source.tokenizer, prompt, stop=stop, **settings)
-    text = "".join(pieces)
-    result = {
-        "sample": number + 1,
-        "checkpoint": source.name,
-        "prompt": prompt,
-        "text": text,
-        "seconds": time.perf_counter() - started,
-        **settings,
-    }
-    print(json.dumps(result), flush=True)
+    texts = ["".join(row) for row in zip(*pieces, strict=True)]
+    facts = facts | {"seconds": time.perf_counter() - started}
+    for row, text in enumerate(texts):
+        own = {"sample": first + row + 1, "seed": facts["seed"] + row, "text": text}
+        print(json.dumps(facts | own), flush=True)
+
+
+def _print_text(
+    pieces: Iterator[list[str]], first: int, prompt: str, num_samples: int
+) -> None:
+    """Print the first sample as it comes, and those beside it once they are whole."""
+    clean = printable if sys.stdout.isatty() else str
+    console = Terminal(file=sys.stdout, soft_wrap=True)
+
+    def begin(number: int) -> None:
+        if number:
+            print(f"\n--- sample {number + 1} of {num_samples} ---")
+        console.print(
+            clean(prompt), style="bold", end="", markup=False, highlight=False
+        )
+
+    begin(first)
+    others: list[tuple[str, ...]] = []
+    for piece, *rest in pieces:
+        sys.stdout.write(clean(piece))
+        sys.stdout.flush()
+        others.append(tuple(rest))
+    print(flush=True)
+    for number, text in enumerate(zip(*others, strict=True), start=first + 1):
+        begin(number)
+        print(clean("".join(text)), flush=True)

@@ -1,64 +1,53 @@
 """``tested-transformer info``: what there is to compute on, and what a run is."""
 
-import argparse
+import importlib.util
 import json
 import platform
+import re
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any
 
 import torch
 
-from tested_transformer import __version__
+from tested_transformer import __version__, training
 from tested_transformer.checkpoints import Checkpoint
 from tested_transformer.cli.display import printable
-from tested_transformer.cli.options import Commands
+from tested_transformer.cli.flags import Call
 from tested_transformer.cli.sources import find_checkpoint
-from tested_transformer.gpt import GPT
-from tested_transformer.training import choose_device, choose_precision
 
-__all__ = ["add_info", "run"]
-
-EXAMPLES = """\
-examples:
-  tested-transformer info                what this machine offers
-  tested-transformer info runs/grammar   what a run is made of, and where it stands
-  tested-transformer info --json         the same for programs
-
-next:
-  tested-transformer train
-"""
+__all__ = ["Info"]
 
 
-def add_info(commands: Commands) -> argparse.ArgumentParser:
-    """Describe the command."""
-    parser = commands.add_parser(
-        "info",
-        help="say what there is to compute on, or what a run is",
-        usage="%(prog)s [CHECKPOINT] [options]",
-        description="Say what there is to compute on, or what a run is.",
-        epilog=EXAMPLES,
-    )
-    parser.add_argument(
-        "checkpoint", nargs="?", metavar="CHECKPOINT", help="a folder with a run"
-    )
-    parser.set_defaults(run=run)
-    return parser
+@dataclass(frozen=True)
+class Info:
+    """Describe this machine, for a report of a bug, or a run.
 
+    Examples:
+      tested-transformer info                what this machine offers
+      tested-transformer info runs/grammar   what a run is made of, and where it stands
+      tested-transformer info --json         the same for programs
 
-def run(arguments: argparse.Namespace) -> int:
-    """Say it, and return the exit status."""
-    if arguments.checkpoint is None:
-        facts = _of_machine()
-    else:
-        facts = _of_run(find_checkpoint(arguments.checkpoint, training=True))
-    if arguments.json:
-        print(json.dumps(facts))
+    Args:
+        checkpoint: A folder with a run.
+    """
+
+    checkpoint: str | None = None
+
+    def run(self, call: Call) -> int:
+        """Print what is known, and return the exit status."""
+        if self.checkpoint is None:
+            facts = _of_machine(call.device)
+        else:
+            facts = _of_run(find_checkpoint(self.checkpoint, training=True))
+        if call.as_json:
+            print(json.dumps(facts))
+            return 0
+        width = max(map(len, facts))
+        for name, value in facts.items():
+            print(printable(f"{name.replace('_', ' '):<{width}}  {_shown(value)}"))
         return 0
-    width = max(map(len, facts))
-    for name, value in facts.items():
-        print(printable(f"{name.replace('_', ' '):<{width}}  {_shown(value)}"))
-    return 0
 
 
 def _shown(value: Any) -> str:
@@ -71,8 +60,7 @@ def _shown(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _of_machine() -> dict[str, Any]:
-    best = choose_device()
+def _of_machine(device: torch.device) -> dict[str, Any]:
     devices = {"cpu": platform.processor() or platform.machine()}
     for index in range(torch.cuda.device_count()):
         devices[f"cuda:{index}"] = torch.cuda.get_device_name(index)
@@ -81,47 +69,68 @@ def _of_machine() -> dict[str, Any]:
     return {
         "tested_transformer": __version__,
         "python": platform.python_version(),
+        "system": platform.platform(),
         "torch": torch.__version__,
         "devices": devices,
-        "would_train_on": str(best),
-        "in": choose_precision(best),
+        "would_train_on": str(device),
+        "in": training.choose_precision(device),
         "threads": torch.get_num_threads(),
+        "instructions": _instructions(),
+        "extras": _extras(),
     }
 
 
+def _instructions() -> str:
+    """Name the vector instructions that PyTorch uses, and those for narrow numbers."""
+    # Older releases of PyTorch cannot list them.
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)()
+    narrow = re.compile("amx|bf16|fp16|vnni|sve|dot|i8mm")
+    more = [name for name, there in capabilities.items() if there is True]
+    used = torch.backends.cpu.get_cpu_capability()
+    return " ".join([used, *sorted(filter(narrow.search, more))])
+
+
+def _extras() -> dict[str, str]:
+    """Return the version of each package of the extras, or that it is missing."""
+    try:
+        lines = requires("tested-transformer") or []
+    except PackageNotFoundError:  # It runs from its source.
+        lines = []
+    found: dict[str, str] = {}
+    for line in lines:
+        if match := re.match(r"([\w-]+).*;.*\bextra == ['\"]([\w-]+)", line):
+            package, extra = match.groups()
+            there = importlib.util.find_spec(package.replace("-", "_"))
+            found[f"[{extra}] {package}"] = version(package) if there else "missing"
+    return found
+
+
 def _of_run(checkpoint: Checkpoint) -> dict[str, Any]:
-    model = checkpoint.model()
+    model, settings = checkpoint.model(), checkpoint.settings
+    parts: Counter[str] = Counter()  # the embeddings, attention and so on
+    for name, parameter in model.named_parameters():
+        words = name.split(".")
+        parts[words[2] if words[0] == "blocks" else words[0]] += parameter.numel()
     facts: dict[str, Any] = {
         "folder": str(checkpoint.folder),
         "model": asdict(checkpoint.config),
         "parameters": model.num_parameters(),
         "active": model.num_parameters(active=True),
-        "parts": _parts(model),
+        "parts": dict(parts),
         "bytes": sum(file.stat().st_size for file in checkpoint.folder.iterdir()),
     }
-    settings = checkpoint.settings
     facts |= {name: settings[name] for name in ("text", "recipe") if name in settings}
-    tokenizer = settings.get("tokenizer")
-    if tokenizer is not None:
-        kind = f"{checkpoint.config.vocab_size} {tokenizer['kind']}"
-        facts["tokenizer"] = kind
+    if "tokenizer" in settings:
+        kind = settings["tokenizer"]["kind"]
+        facts["tokenizer"] = f"{checkpoint.config.vocab_size} {kind}"
     if checkpoint.training is not None:
-        tensors, values = checkpoint.training
-        facts |= {"step": values["step"], "seconds": values["seconds"]}
-        if values["step"]:
-            facts["loss"] = tensors["losses"][-1].item()
-        if values["validations"]:
-            latest = values["validations"][-1]
-            facts["held_out_loss"] = latest["loss"]
-            facts["honest_loss"] = latest["prefix"]
-            facts["one_pass_loss"] = latest["full"]
+        state = training.TrainingState.from_state(*checkpoint.training)
+        facts |= {"step": state.step, "seconds": state.seconds}
+        if state.losses:
+            facts["loss"] = state.losses[-1]
+        if state.validations:
+            latest = state.validations[-1]
+            facts["held_out_loss"] = latest.loss
+            facts["honest_loss"] = latest.prefix
+            facts["one_pass_loss"] = latest.full
     return facts
-
-
-def _parts(model: GPT) -> dict[str, int]:
-    """Count the parameters of each part: the embeddings, attention and so on."""
-    parts: Counter[str] = Counter()
-    for name, parameter in model.named_parameters():
-        words = name.split(".")
-        parts[words[2] if words[0] == "blocks" else words[0]] += parameter.numel()
-    return dict(parts)

@@ -1,4 +1,4 @@
-"""Where a model comes from: a run, a model with a card, GPT-2's layout, or the hub."""
+"""Where models and texts come from: runs, models with a card, GPT-2, the hub."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,113 +7,133 @@ from typing import Any
 
 import torch
 
-from tested_transformer.checkpoints import (
-    Checkpoint,
-    CheckpointError,
-    has_checkpoint,
-    hub_file,
-    load_checkpoint,
-    load_gpt2,
-    load_shipped,
-)
-from tested_transformer.checkpoints.shipping import CARD
-from tested_transformer.data import BytePairTokenizer, Tokenizer, tokenizer_from_dict
+from tested_transformer import checkpoints, data
 from tested_transformer.gpt import GPT
 
-__all__ = ["HUB_NAMES", "RUNS", "Source", "find_checkpoint", "load_source"]
+__all__ = [
+    "HELD_OUT",
+    "Source",
+    "describe_text",
+    "find_checkpoint",
+    "load_source",
+    "load_text",
+]
 
 RUNS = Path("runs")
-HUB_NAMES = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2")
-_HUB = "hub:"
+HELD_OUT = 32768  # tokens that train predicts at each evaluation, if not told otherwise
+_HUB, _HUB_NAMES = (
+    "hub:",
+    ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2"),
+)
 
 
 @dataclass(frozen=True)
 class Source:
-    """A model that can read and write text.
-
-    Args:
-        name: What it is called.
-        model: On the device that was asked for.
-        tokenizer: Its own.
-        checkpoint: All that a run left, if it is one of this library's.
-        about: What is known of its text and its making; nothing of others' models.
-    """
+    """A model that can read and write text, and what is known of its training."""
 
     name: str
     model: GPT
-    tokenizer: Tokenizer
-    checkpoint: Checkpoint | None = None
+    tokenizer: data.Tokenizer
     about: Mapping[str, Any] = field(default_factory=dict)
 
+    def window_length(self, seq_len: int | None) -> int:
+        """Return how many tokens to read at a time, by default all that it can."""
+        longest = self.model.config.max_seq_len
+        if seq_len is not None and not 2 <= seq_len <= longest:
+            raise ValueError(
+                f"seq_len={seq_len} must lie between 2 and the model's "
+                f"max_seq_len={longest}"
+            )
+        return seq_len or longest
 
-def find_checkpoint(name: str | None, *, training: bool = False) -> Checkpoint:
-    """Read the checkpoint in a folder, or the latest of those in ``runs``.
 
-    Args:
-        name: The folder.
-        training: Also read where its run stands.
-
-    Raises:
-        CheckpointError: If there is none, or it is damaged.
-        OSError: If a file cannot be read.
-    """
-    if name is not None:
-        return load_checkpoint(name, training=training)
-    found = [file for file in RUNS.glob("*/checkpoint.json") if file.is_file()]
-    if not found:
-        raise CheckpointError(
-            f"there is no run in {RUNS}: name a folder, or train a model first, "
-            "with tested-transformer train"
-        )
-    latest = max(found, key=lambda file: file.stat().st_mtime)
-    return load_checkpoint(latest.parent, training=training)
+def find_checkpoint(name: str | None, *, training: bool) -> checkpoints.Checkpoint:
+    """Read the checkpoint in a folder, or the latest of those in ``runs``."""
+    if name is None:
+        found = [file for file in RUNS.glob("*/checkpoint.json") if file.is_file()]
+        if not found:
+            raise checkpoints.CheckpointError(
+                f"there is no run in {RUNS}: name a folder, or train a model first, "
+                "with tested-transformer train"
+            )
+        name = str(max(found, key=lambda file: file.stat().st_mtime).parent)
+    return checkpoints.load_checkpoint(name, training=training)
 
 
 def load_source(name: str | None, device: torch.device) -> Source:
     """Load a model and its tokenizer.
 
     Args:
-        name: A folder with a run or a card, one of ``HUB_NAMES``, or ``hub:`` and
-            another name on the hub; the latest run by default.
+        name: A folder with a run, a card or GPT-2's files, the name of a GPT-2, or
+            ``hub:`` and another name on the hub; the latest run by default.
         device: Where the model is to be.
-
-    Raises:
-        CheckpointError: If there is none, or it is damaged.
-        ConnectionError: If it cannot be fetched.
-        ImportError: If its tokenizer needs a package that is not installed.
-        OSError: If a file cannot be read.
     """
-    if name is not None and not has_checkpoint(name):
-        folder = Path(name)
-        if (folder / CARD).is_file():
-            return _with_card(folder, device)
-        if folder.is_dir() and (folder / "config.json").exists():
-            return _gpt2(name, folder, device)
-        if not folder.exists() and (name in HUB_NAMES or name.startswith(_HUB)):
-            return _gpt2(name.removeprefix(_HUB), None, device)
-    checkpoint = find_checkpoint(name)
-    definition = checkpoint.settings.get("tokenizer")
-    if definition is None:
-        raise CheckpointError(f"{checkpoint.folder} does not say what its tokens are")
-    tokenizer = tokenizer_from_dict(definition)
-    model = checkpoint.model(device).eval()
-    settings = checkpoint.settings
-    return Source(str(checkpoint.folder), model, tokenizer, checkpoint, settings)
+    if name is None or checkpoints.has_checkpoint(name):
+        checkpoint = find_checkpoint(name, training=False)
+        name, about = str(checkpoint.folder), checkpoint.settings
+        model = checkpoint.model()
+    elif (Path(name) / "card.json").is_file():
+        shipped = checkpoints.load_shipped(name)
+        model, about = shipped.model, shipped.card
+    elif (file := _file_of_gpt2(name, "tokenizer.json")) is not None:
+        name = name.removeprefix(_HUB)
+        model = checkpoints.load_gpt2(name).to(device).eval()
+        return Source(name, model, data.BytePairTokenizer.from_file(file))
+    else:
+        raise checkpoints.CheckpointError(
+            f"{name} holds no checkpoint, and no model of GPT-2's"
+        )
+    if "tokenizer" not in about:
+        raise checkpoints.CheckpointError(f"{name} does not say what its tokens are")
+    tokenizer = data.tokenizer_from_dict(about["tokenizer"])
+    return Source(name, model.to(device).eval(), tokenizer, about)
 
 
-def _with_card(folder: Path, device: torch.device) -> Source:
-    shipped = load_shipped(folder)
-    if "tokenizer" not in shipped.card:
-        raise CheckpointError(f"{folder / CARD} does not say what the tokens are")
-    tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
-    model = shipped.model.to(device).eval()
-    return Source(str(folder), model, tokenizer, about=shipped.card)
+def _file_of_gpt2(name: str, file: str) -> Path | None:
+    """Find a file of a model in GPT-2's layout, in a folder or on the hub."""
+    folder = Path(name)
+    if (folder / "config.json").is_file():
+        if not (folder / file).is_file():
+            raise checkpoints.CheckpointError(
+                f"{folder / file} is missing: it says what the tokens are"
+            )
+        return folder / file
+    if not folder.exists() and (name in _HUB_NAMES or name.startswith(_HUB)):
+        return checkpoints.hub_file(name.removeprefix(_HUB), file)
+    return None
 
 
-def _gpt2(name: str, folder: Path | None, device: torch.device) -> Source:
-    file = folder / "tokenizer.json" if folder else hub_file(name, "tokenizer.json")
-    if not file.is_file():
-        raise CheckpointError(f"{file} is missing: it says what the tokens are")
-    tokenizer = BytePairTokenizer.from_file(file)
-    model = load_gpt2(folder or name).to(device).eval()
-    return Source(name, model, tokenizer)
+def describe_text(corpus: data.TokenizedCorpus, limit: int | None) -> dict[str, Any]:
+    """Return what a run keeps of its text, so that ``load_text`` finds it again."""
+    name = corpus.name
+    if name not in data.CORPORA:  # A path has to lead there from elsewhere, too.
+        name = str(Path(name).expanduser().resolve())
+    about = {"characters": corpus.num_characters, "sha256": corpus.sha256}
+    return {"name": name, "limit": limit, **about}
+
+
+def load_text(
+    about: Mapping[str, Any], owner: object, path: str | None = None
+) -> data.TokenizedCorpus:
+    """Load the text that a model was trained on, and make sure that it is the same.
+
+    Args:
+        about: What is known of the model.
+        owner: What it is called.
+        path: Where the text is now, if it is not where it was.
+    """
+    text = about.get("text")
+    if text is None:
+        raise ValueError(f"{owner} has no text of its own: name one")
+    try:
+        return data.load_tokens(
+            path or text["name"],
+            tokenizer=data.tokenizer_from_dict(about["tokenizer"]),
+            sha256=text["sha256"],
+            num_characters=text["limit"],
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"{error}; {owner} was trained on {text['name']}, "
+            f"{text['characters']} characters"
+        ) from None

@@ -4,21 +4,20 @@ import os
 import signal
 import threading
 from contextlib import suppress
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 __all__ = ["StopRequest"]
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SHOW_CURSOR = b"\x1b[?25h"
 
 
 class StopRequest:
     """Notes that the run is to stop, and lets the step be finished and saved.
 
-    To be used as ``with StopRequest() as stop:``, and called: ``stop()`` says whether
-    it is to stop. The second signal ends the process there and then, which does no
-    harm: the last checkpoint is whole.
+    Within ``with StopRequest() as stop:``, ``stop()`` says whether it is to stop. The
+    second signal ends the process there and then, which does no harm: the last
+    checkpoint is whole.
 
     Args:
         repeats: Whether a second signal does that. Not under torchrun, which passes
@@ -31,7 +30,7 @@ class StopRequest:
         self._before: dict[signal.Signals, Any] = {}
 
     def __call__(self) -> bool:
-        """Say whether the run is to stop."""
+        """Return whether the run is to stop."""
         return self.signal is not None
 
     @property
@@ -42,18 +41,14 @@ class StopRequest:
     def __enter__(self) -> "StopRequest":
         """Take the signals, where Python lets us: in the main thread."""
         if threading.current_thread() is threading.main_thread():
-            self._before = {one: signal.signal(one, self._note) for one in _SIGNALS}
+            for each in (signal.SIGINT, signal.SIGTERM):
+                self._before[each] = signal.signal(each, self._note)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Give them back."""
-        for one, handler in self._before.items():
-            signal.signal(one, handler)
+        for each, handler in self._before.items():
+            signal.signal(each, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         # Not print: the signal may have come in the middle of one.

@@ -1,184 +1,387 @@
 """``tested-transformer train``: a model learns a text."""
 
-import argparse
+import os
 import shlex
+import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import torch
 
-from tested_transformer.checkpoints import CheckpointWriter
-from tested_transformer.cli.display import Display, make_display
-from tested_transformer.cli.machine import use_machine
-from tested_transformer.cli.options import (
-    DEVICE,
-    MODEL,
-    OUTPUT,
-    TEXT,
-    TRAINING,
-    Commands,
-    add_options,
-    check_at_least,
+from tested_transformer import data, generation, training
+from tested_transformer.checkpoints import (
+    Checkpoint,
+    CheckpointError,
+    CheckpointWriter,
+    has_checkpoint,
+    load_checkpoint,
 )
-from tested_transformer.cli.plans import (
-    MODELS,
-    RECIPES,
-    Plan,
-    make_plan,
-    resume_plan,
-)
+from tested_transformer.cli.display import Display, losses
+from tested_transformer.cli.flags import Call, Flags, check_at_least
+from tested_transformer.cli.generate import default_prompt, write
+from tested_transformer.cli.sources import HELD_OUT, describe_text, load_text
 from tested_transformer.cli.stopping import StopRequest
-from tested_transformer.cli.writing import default_prompt, write
-from tested_transformer.data import CORPORA, split
 from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.training import (
-    TrainingDivergedError,
-    TrainingState,
-    World,
-    join_world,
-    leave_world,
-    train,
-    training_precision,
-)
+from tested_transformer.training import Recipe, TrainingState, World
 
-__all__ = ["add_train", "run"]
+__all__ = ["MODEL", "MODELS", "RECIPES", "TRAINING", "Train"]
 
-EXAMPLES = """\
-examples:
-  tested-transformer train                         a small GPT, in about a minute
-  tested-transformer train play.txt                any text in UTF-8
-  tested-transformer train stdlib --steps 2000     Python's own source text
-  tested-transformer train --recipe plain          AdamW and a cosine, to compare
-  tested-transformer train --layers 6 --width 256 --context 256 --out runs/big
-  tested-transformer train --out runs/big --resume
-  torchrun --nproc-per-node 2 -m tested_transformer.cli train
-
-Ctrl-C finishes the step, saves, and leaves with status 130 (after SIGTERM 143);
---resume goes on to the losses that would have come. A run that diverges leaves with
-status 1, and whatever does not fit with 2, before anything is written.
-
-next:
-  tested-transformer generate      let the latest model write
-  tested-transformer evaluate      see whether its loss can be believed
-"""
+RECIPES = {"fast": Recipe.fast, "plain": Recipe.plain}
+# What each recipe asks of the model.
+MODELS: dict[str, dict[str, Any]] = {
+    "fast": {
+        "positions": "alibi",
+        "activation": "relu2",
+        "bias": False,
+        "tie_head": False,
+        "qk_norm": True,
+        "smear": True,
+    },
+    "plain": {},
+}
+MODEL = Flags("model", GPTConfig, MODELS.values(), leave_out={"vocab_size"})
+TRAINING = Flags("training", Recipe, [vars(make()) for make in RECIPES.values()])
+_TOKENIZERS = {"char": "characters", "bpe": "byte pairs"}
 
 
-def add_train(commands: Commands) -> argparse.ArgumentParser:
-    """Describe the command."""
-    parser = commands.add_parser(
-        "train",
-        help="train a GPT on a text",
-        usage="%(prog)s [TEXT] [options]",
-        description="Train a GPT on a text, and save it.",
-        epilog=EXAMPLES,
-    )
-    parser.add_argument(
-        "corpus",
-        nargs="?",
-        metavar="TEXT",
-        help=f"a file, or one of {', '.join(CORPORA)} (grammar)",
-    )
-    parser.add_argument(
-        "--recipe",
-        choices=tuple(RECIPES),
-        help="fast gets there in the fewest seconds, plain is the textbook's (fast); "
-        "where their defaults differ, those of both are shown below",
-    )
-    models = [GPTConfig(vocab_size=1, **model) for model in MODELS.values()]
-    add_options(parser, "text", TEXT)
-    add_options(parser, "model", MODEL, *models)
-    recipes = [recipe() for recipe in RECIPES.values()]
-    add_options(parser, "training", TRAINING, *recipes)
-    add_options(parser, "machine", DEVICE)
-    parser.add_argument(
-        "--shard",
-        action="store_true",
-        help="under torchrun, cut the weights up between the processes",
-    )
-    add_options(parser, "output", OUTPUT)
-    fresh = parser.add_mutually_exclusive_group()
-    fresh.add_argument(
-        "--resume", action="store_true", help="go on with the run in the folder"
-    )
-    fresh.add_argument(
-        "--overwrite", action="store_true", help="begin anew, whatever is there"
-    )
-    parser.set_defaults(run=run)
-    return parser
+class _Plan(NamedTuple):
+    """A run that can begin or go on, with its model on the CPU."""
+
+    corpus: data.TokenizedCorpus
+    model: GPT
+    recipe: Recipe
+    settings: dict[str, Any]  # what is saved beside the model
+    state: TrainingState
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Train, and return the exit status."""
-    device = use_machine(arguments)
-    for name, least in (("eval_tokens", 1), ("save_every", 1), ("sample", 0)):
-        check_at_least(least, name, getattr(arguments, name))
-    plan = resume_plan(arguments) if arguments.resume else make_plan(arguments)
-    world = join_world(device)
-    display = make_display(as_json=arguments.json, first=world.rank == 0)
-    try:
-        return _train(plan, device, world, display, arguments)
-    finally:
-        leave_world()
+@dataclass(frozen=True)
+class Train:
+    """Train a GPT on a text, and save it.
 
+    Examples:
+      tested-transformer train                         a small GPT, in about a minute
+      tested-transformer train play.txt                any text in UTF-8
+      tested-transformer train stdlib --steps 2000     Python's own source text
+      tested-transformer train --recipe plain          AdamW and a cosine, to compare
+      tested-transformer train --num-layers 6 --d-model 256 --out runs/big
+      tested-transformer train --out runs/big --resume
+      torchrun --nproc-per-node 2 -m tested_transformer.cli train
 
-def _train(
-    plan: Plan,
-    device: torch.device,
-    world: World,
-    display: Display,
-    arguments: argparse.Namespace,
-) -> int:
-    model = plan.model.to(device)
-    train_tokens, held_out = split(plan.corpus.tokens)
-    held_out = held_out[: _number(arguments.eval_tokens, 32768) + 1]
-    with ExitStack() as stack:
-        save = None
-        if world.rank == 0:
-            save = _saver(stack.enter_context(CheckpointWriter(plan.folder)), plan)
-        precision = training_precision(
-            model, train_tokens, plan.recipe, state=plan.state, world=world
+    The text is a file, or one of grammar, stdlib, shakespeare and names. Where defaults
+    of the recipes differ, fast's is shown first, and plain's after it.
+
+    Ctrl-C finishes the step, saves, and leaves with status 130 (after SIGTERM 143);
+    --resume goes on to the losses that would have come. A run that diverges leaves with
+    status 1, and bad input with 2, before anything is written.
+
+    Args:
+        text: A file, or the name of a text; grammar by default.
+        recipe: fast gets there in the fewest seconds, and plain is the textbook's; fast
+            by default.
+        tokenizer: What a token is; char by default.
+        vocab_size: How many tokens bpe makes; 1024 by default.
+        num_characters: How much of the text to take; all by default.
+        eval_tokens: Held-out tokens to predict in each evaluation, 0 for all; 32768 by
+            default.
+        out: The folder to save to; runs/NAME by default, after the text.
+        save_every: Steps between two saves.
+        sample: Tokens to show before and after.
+        resume: Go on with the run in the folder.
+        overwrite: Begin anew; a run in the folder stays until the new one is saved.
+        shard: Divide the weights between the processes that torchrun starts.
+        model: See ``GPTConfig``.
+        training: See ``Recipe``.
+    """
+
+    text: str | None = None
+    _: KW_ONLY
+    recipe: Literal["fast", "plain"] | None = None
+    tokenizer: Literal["char", "bpe"] | None = None
+    vocab_size: int | None = None
+    num_characters: int | None = None
+    eval_tokens: int | None = None
+    out: str | None = None
+    save_every: int = 100
+    sample: int = 240
+    resume: bool = False
+    overwrite: bool = False
+    shard: bool = False
+    model: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """Where the run is saved."""
+        return Path(self.out or Path("runs") / Path(self.text or "grammar").stem)
+
+    def run(self, call: Call) -> int:
+        """Train, and return the exit status."""
+        check_at_least(0, eval_tokens=self.eval_tokens, sample=self.sample)
+        check_at_least(1, save_every=self.save_every)
+        if self.resume and self.overwrite:
+            raise ValueError("--resume goes on, --overwrite begins anew: choose one")
+        plan = self._go_on() if self.resume else self._begin()
+        _check(plan)
+        world = training.join_world(call.device)
+        display = Display(as_json=call.as_json, silent=world.rank > 0)
+        try:
+            return self._train(plan, world, display, call)
+        finally:
+            training.leave_world()
+
+    def _begin(self) -> _Plan:
+        """Plan a new run."""
+        if has_checkpoint(self.folder) and not self.overwrite:
+            raise ValueError(
+                f"{self.folder} holds a run already: go on with it by --resume, begin "
+                "anew with --overwrite, or name another folder with --out"
+            )
+        limit, name = self.num_characters, self.recipe or "fast"
+        if self.vocab_size is not None and self.tokenizer != "bpe":
+            raise ValueError("vocab_size goes with --tokenizer bpe alone")
+        corpus = data.load_tokens(
+            self.text or "grammar",
+            tokenizer=_TOKENIZERS[self.tokenizer or "char"],
+            vocab_size=self.vocab_size,
+            num_characters=limit,
         )
-        state = replace(plan.state, precision=precision)
-        if save is not None and not plan.resumed:
-            save(replace(state, weights=model.state_dict()))
-            state = replace(state, saved_step=0)
-        _introduce(plan, device, precision, display)
-        if not plan.resumed:
-            _sample("before", model, plan, display, arguments)
-        stop = stack.enter_context(StopRequest(repeats=world.size == 1))
-        with display.running(plan.recipe.steps):
-            try:
-                state = train(
-                    model,
-                    train_tokens,
-                    plan.recipe,
-                    validation=held_out,
-                    state=state,
-                    world=world,
-                    shard=arguments.shard,
-                    on_step=display.step,
-                    save=save,
-                    save_every=_number(arguments.save_every, 100),
-                    stop=stop,
-                )
-            except TrainingDivergedError as error:
-                display.tell("end", "", status="diverged", step=error.step)
-                error.add_note(f"it is in {plan.folder}, and --overwrite begins anew")
-                raise
-    if state.step < plan.recipe.steps:
-        _say_how_to_go_on(state, plan, display, arguments)
-        return stop.status
-    _sample("after", _with_weights(state, plan), plan, display, arguments)
-    _conclude(state, plan, display)
-    return 0
+        tokenizer = corpus.tokenizer
+        model = MODELS[name] | self.model | {"vocab_size": tokenizer.vocab_size}
+        config, recipe = GPTConfig(**model), _fitting_recipe(name, self.training)
+        torch.manual_seed(recipe.seed)
+        settings = {
+            "text": describe_text(corpus, limit),
+            "tokenizer": tokenizer.to_dict(),
+            "recipe": recipe.to_dict(),
+            "recipe_name": name,
+            "eval_tokens": HELD_OUT if self.eval_tokens is None else self.eval_tokens,
+        }
+        state = TrainingState(saved_step=None)
+        return _Plan(corpus, GPT(config), recipe, settings, state)
+
+    def _go_on(self) -> _Plan:
+        """Plan to go on with a run; what was typed has to be what it was begun with."""
+        folder = self.folder
+        if not has_checkpoint(folder):
+            raise CheckpointError(
+                f"{folder} holds no run to go on with: leave --resume out to begin one"
+            )
+        checkpoint = load_checkpoint(folder)
+        settings = checkpoint.settings
+        if checkpoint.training is None or "recipe" not in settings:
+            raise CheckpointError(f"{folder} holds a model, and no run to go on with")
+        self._require_what_was_typed(checkpoint)
+        recipe = Recipe.from_dict(settings["recipe"])
+        if "evaluate_every" in self.training:
+            recipe = replace(recipe, evaluate_every=self.training["evaluate_every"])
+        if self.eval_tokens is not None:
+            settings = settings | {"eval_tokens": self.eval_tokens}
+        return _Plan(
+            load_text(settings, folder, self.text),
+            checkpoint.model(),
+            recipe,
+            settings,
+            TrainingState.from_state(*checkpoint.training),
+        )
+
+    def _require_what_was_typed(self, checkpoint: Checkpoint) -> None:
+        recipe = {**self.training}
+        recipe.pop("evaluate_every", None)  # looks on, and changes nothing
+        wanted: dict[str, Any] = {"config": {**self.model}, "recipe": recipe}
+        if self.vocab_size is not None:
+            wanted["config"]["vocab_size"] = self.vocab_size
+        if self.tokenizer is not None:
+            wanted["tokenizer"] = {"kind": _TOKENIZERS[self.tokenizer]}
+        if self.num_characters is not None:
+            wanted["text"] = {"limit": self.num_characters}
+        if self.recipe is not None:
+            wanted["recipe_name"] = self.recipe
+        try:
+            checkpoint.require(settings=wanted)
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"{error}; leave out what differs, or begin anew with --overwrite"
+            ) from None
+
+    def _train(self, plan: _Plan, world: World, display: Display, call: Call) -> int:
+        model = plan.model.to(call.device)
+        train_tokens, held_out = data.split(plan.corpus.tokens)
+        count = plan.settings.get("eval_tokens", HELD_OUT)
+        held_out = held_out[: count + 1] if count else held_out
+        resumed = plan.state.saved_step is not None
+        with ExitStack() as stack:
+            save = None
+            precision = training.training_precision(
+                model, train_tokens, plan.recipe, state=plan.state, world=world
+            )
+            state = replace(plan.state, precision=precision)
+            if world.rank == 0:
+                writer = stack.enter_context(CheckpointWriter(self.folder))
+                save = _saver(writer, plan)
+                # What is overwritten stays until there is more to keep than this.
+                if not resumed and not has_checkpoint(self.folder):
+                    save(replace(state, weights=model.state_dict()))
+                    state = replace(state, saved_step=0)
+            self._introduce(plan, len(held_out), precision, call, display)
+            if not resumed:
+                self._show_sample("before", model, plan.corpus.tokenizer, display)
+            stop = stack.enter_context(StopRequest(repeats=world.size == 1))
+            with display.running(plan.recipe.steps):
+                try:
+                    state = training.train(
+                        model,
+                        train_tokens,
+                        plan.recipe,
+                        validation=held_out,
+                        state=state,
+                        world=world,
+                        shard=self.shard,
+                        on_step=display.step,
+                        save=save,
+                        save_every=self.save_every,
+                        stop=stop,
+                    )
+                except training.TrainingDivergedError as error:
+                    display.tell("end", "", status="diverged", step=error.step)
+                    kept = f"{self.folder} is as it was"
+                    saved = f"it is in {self.folder}, and --overwrite begins anew"
+                    error.add_note(kept if error.saved_step is None else saved)
+                    raise
+        if state.step < plan.recipe.steps:
+            self._say_how_to_go_on(state, plan.recipe.steps, call, display)
+            return stop.status
+        whole = GPT(model.config)  # in one piece, whatever the model was cut into
+        whole.load_state_dict(state.weights)
+        self._show_sample(
+            "after", whole.to(call.device), plan.corpus.tokenizer, display
+        )
+        self._conclude(state, plan.corpus.entropy, display)
+        return 0
+
+    def _introduce(
+        self, plan: _Plan, held_out: int, precision: str, call: Call, display: Display
+    ) -> None:
+        config, step = plan.model.config, plan.state.step
+        parameters, characters = plan.model.num_parameters(), plan.corpus.num_characters
+        tokens = len(plan.corpus.tokens)
+        begin = "training" if plan.state.saved_step is None else f"from step {step}"
+        display.tell(
+            "start",
+            f"{begin}: {parameters:,} parameters, {config.num_layers} layers, "
+            f"{config.num_heads} heads, d_model={config.d_model}, "
+            f"max_seq_len={config.max_seq_len}; on {call.device} in {precision}\n"
+            f"text: {plan.corpus.origin}, {characters:,} characters, "
+            f"{tokens:,} tokens of {config.vocab_size} kinds; the last tenth is held "
+            f"out, and {held_out:,} tokens of it evaluated",
+            folder=str(self.folder),
+            text=plan.corpus.name,
+            characters=characters,
+            tokens=tokens,
+            held_out=held_out,
+            vocab_size=config.vocab_size,
+            parameters=parameters,
+            device=str(call.device),
+            precision=precision,
+            step=step,
+            steps=plan.recipe.steps,
+        )
+
+    def _show_sample(
+        self, when: str, model: GPT, tokenizer: data.Tokenizer, display: Display
+    ) -> None:
+        if self.sample and not display.silent:
+            text = default_prompt(tokenizer)
+            pieces = write(
+                model,
+                tokenizer,
+                text,
+                max_new_tokens=self.sample,
+                seed=0,
+                sampling=generation.Sampling(temperature=0.8),
+            )
+            text += "".join(piece for [piece] in pieces)
+            shown = f"\n--- {when} ---\n{text.strip()}\n"
+            display.tell("sample", shown, when=when, text=text)
+
+    def _say_how_to_go_on(
+        self, state: TrainingState, steps: int, call: Call, display: Display
+    ) -> None:
+        words = [word for word in call.words if word != "--overwrite"]
+        command = _command(*words, *([] if self.resume else ["--resume"]))
+        display.tell(
+            "end",
+            f"stopped after step {state.step} of {steps}, saved after step "
+            f"{state.saved_step} in {self.folder}; go on with:\n  {command}",
+            status="stopped",
+            folder=str(self.folder),
+            step=state.step,
+            saved_step=state.saved_step,
+            resume=command,
+        )
+
+    def _conclude(
+        self, state: TrainingState, bound: float | None, display: Display
+    ) -> None:
+        found = state.validations[-1]
+        least = "" if bound is None else f"; no honest loss is below {bound:.3f}"
+        display.tell(
+            "end",
+            f"{state.step} steps in {state.seconds:.0f} s; {losses(found)}{least}\n"
+            f"saved in {self.folder}; next: {_command('generate', str(self.folder))}",
+            status="finished",
+            folder=str(self.folder),
+            step=state.step,
+            seconds=state.seconds,
+            loss=found.loss,
+            honest=found.prefix,
+            one_pass=found.full,
+            bound=bound,
+        )
 
 
-def _number(typed: int | None, default: int) -> int:
-    return default if typed is None else typed
+def _fitting_recipe(name: str, changes: dict[str, Any]) -> Recipe:
+    """Return a recipe whose warm-up and evaluations fit in a run of few steps."""
+    whole = RECIPES[name]()
+    steps = changes.get("steps", whole.steps)
+    fitting = {
+        "warmup": min(whole.warmup, steps // 10),
+        "evaluate_every": min(whole.evaluate_every, max(1, -(-steps // 4))),
+    }
+    return RECIPES[name](**fitting | changes)
 
 
-def _saver(writer: CheckpointWriter, plan: Plan) -> Callable[[TrainingState], None]:
+def _check(plan: _Plan) -> None:
+    """Refuse what training would refuse, or not learn from, before it is written."""
+    recipe, config = plan.recipe, plan.model.config
+    if config.dropout >= 1.0:
+        raise ValueError(
+            f"dropout={config.dropout} must be less than 1: nothing is left"
+        )
+    tokens = plan.corpus.tokens
+    train_tokens, held_out = data.split(tokens)
+    seq_len = recipe.seq_len or config.max_seq_len
+    if seq_len > config.max_seq_len:
+        raise ValueError(
+            f"seq_len={seq_len} must not be beyond max_seq_len={config.max_seq_len}"
+        )
+    data.num_windows(len(train_tokens), seq_len)
+    if len(held_out) < 2:
+        raise ValueError(
+            f"{len(tokens)} tokens leave {len(held_out)} to hold out; to predict one "
+            "takes 2"
+        )
+    parts = recipe.accumulate * World.from_environment().size
+    if recipe.batch_size % parts:
+        raise ValueError(
+            f"batch_size={recipe.batch_size} must be divisible by {parts}, "
+            "accumulate times the number of processes"
+        )
+
+
+def _saver(writer: CheckpointWriter, plan: _Plan) -> Callable[[TrainingState], None]:
     def save(state: TrainingState) -> None:
         writer.save(
             config=plan.model.config,
@@ -190,101 +393,7 @@ def _saver(writer: CheckpointWriter, plan: Plan) -> Callable[[TrainingState], No
     return save
 
 
-def _introduce(
-    plan: Plan, device: torch.device, precision: str, display: Display
-) -> None:
-    config, recipe = plan.model.config, plan.recipe
-    size = plan.model.num_parameters()
-    begin = f"going on after step {plan.state.step}" if plan.resumed else "training"
-    display.tell(
-        "start",
-        f"{begin}: {size:,} parameters, {config.num_layers} layers, "
-        f"{config.num_heads} heads, width {config.d_model}, context "
-        f"{config.max_seq_len}; on {device} in {precision}\n"
-        f"text: {plan.corpus.origin}, {plan.corpus.num_characters:,} characters, "
-        f"{len(plan.corpus.tokens):,} tokens of {config.vocab_size} kinds",
-        folder=str(plan.folder),
-        text=plan.corpus.name,
-        characters=plan.corpus.num_characters,
-        tokens=len(plan.corpus.tokens),
-        vocab_size=config.vocab_size,
-        parameters=size,
-        device=str(device),
-        precision=precision,
-        step=plan.state.step,
-        steps=recipe.steps,
-    )
-
-
-def _sample(
-    when: str,
-    model: GPT,
-    plan: Plan,
-    display: Display,
-    arguments: argparse.Namespace,
-) -> None:
-    count = _number(arguments.sample, 240)
-    if count == 0 or type(display) is Display:
-        return
-    prompt = default_prompt(plan.corpus.tokenizer)
-    pieces = write(
-        model,
-        plan.corpus.tokenizer,
-        prompt,
-        max_new_tokens=count,
-        temperature=0.8,
-        seed=0,
-    )
-    text = prompt + "".join(pieces)
-    display.tell("sample", f"\n--- {when} ---\n{text.strip()}\n", when=when, text=text)
-
-
-def _with_weights(state: TrainingState, plan: Plan) -> GPT:
-    """Give the model in one piece, whatever it was cut into."""
-    model = GPT(plan.model.config)
-    model.load_state_dict(state.weights)
-    return model.to(next(plan.model.parameters()).device)
-
-
-def _conclude(state: TrainingState, plan: Plan, display: Display) -> None:
-    found = state.validations[-1]
-    text = (
-        f"{state.step} steps in {state.seconds:.0f} s; held-out loss {found.loss:.3f}, "
-        f"honest loss {found.prefix:.3f} where one pass gives {found.full:.3f}"
-    )
-    if plan.corpus.entropy is not None:
-        text += f"; no honest loss is below {plan.corpus.entropy:.3f}"
-    display.tell(
-        "end",
-        f"{text}\nsaved in {plan.folder}; next: "
-        f"tested-transformer generate {shlex.quote(str(plan.folder))}",
-        status="finished",
-        folder=str(plan.folder),
-        step=state.step,
-        seconds=state.seconds,
-        loss=found.loss,
-        honest=found.prefix,
-        one_pass=found.full,
-        bound=plan.corpus.entropy,
-    )
-
-
-def _say_how_to_go_on(
-    state: TrainingState,
-    plan: Plan,
-    display: Display,
-    arguments: argparse.Namespace,
-) -> None:
-    words = [word for word in arguments.words if word != "--overwrite"]
-    words += [] if arguments.resume else ["--resume"]
-    command = shlex.join(["tested-transformer", *words])
-    display.tell(
-        "end",
-        f"stopped after step {state.step} of {plan.recipe.steps}, saved after step "
-        f"{state.saved_step} in {plan.folder}; go on with:\n  {command}",
-        status="stopped",
-        folder=str(plan.folder),
-        step=state.step,
-        saved_step=state.saved_step,
-        resume=command,
-    )
+def _command(*words: str) -> str:
+    """Quote a command as the shell of this system reads it."""
+    join = subprocess.list2cmdline if os.name == "nt" else shlex.join
+    return join(["tested-transformer", *words])

@@ -14,8 +14,8 @@ from tested_transformer.cli import main
 PLAY = "\nto be, or not to be: that is the question.\n" * 11
 # Two blocks of three heads, twelve features, contexts of seven: nothing equals another.
 TINY = [
-    *("--layers", "2", "--heads", "3", "--width", "12", "--context", "7"),
-    *("--batch", "5", "--sample", "4", "--steps", "6", "--eval-every", "3"),
+    *("--num-layers", "2", "--num-heads", "3", "--d-model", "12", "--max-seq-len", "7"),
+    *("--batch-size", "5", "--sample", "4", "--steps", "6", "--evaluate-every", "3"),
     # What is left out would depend on the processor.
     *("--precision", "fp32"),
 ]
@@ -54,6 +54,20 @@ def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 
 
 @pytest.fixture
+def refused(command: Callable[..., Ended]) -> Callable[..., str]:
+    """Run a command that has to fail with status 2 and one line; return the line."""
+
+    def run(*words: str) -> str:
+        ended = command(*words)
+        assert (ended.status, ended.out) == (2, "")
+        (line,) = ended.err.splitlines()
+        assert line.startswith("tested-transformer: error: ")
+        return line.removeprefix("tested-transformer: error: ")
+
+    return run
+
+
+@pytest.fixture
 def text(tmp_path: Path) -> Path:
     path = tmp_path / "play.txt"
     path.write_text(PLAY)
@@ -72,7 +86,7 @@ def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def trained(trained_once: Path) -> Path:
-    """Give the folder of a run that has ended."""
+    """Return the folder of a run that has ended."""
     folder = Path("runs/play")
     shutil.copytree(trained_once, folder)
     return folder
@@ -80,7 +94,7 @@ def trained(trained_once: Path) -> Path:
 
 @pytest.fixture
 def trained_here(text: Path, command: Callable[..., Ended]) -> Path:
-    """Give the same, for those who need its text where ``text`` is."""
+    """Return the same, for those who need its text where ``text`` is."""
     ended = command("train", str(text), *TINY)
     assert (ended.status, ended.err) == (0, "")
     return Path("runs/play")
@@ -93,5 +107,5 @@ def tiny() -> list[str]:
 
 @pytest.fixture
 def python() -> list[str]:
-    """Give what starts the command in a process of its own."""
+    """Return what starts the command in a process of its own."""
     return [sys.executable, "-m", "tested_transformer.cli"]

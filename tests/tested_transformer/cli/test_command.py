@@ -1,8 +1,10 @@
+import io
 import json
+import os
 import re
-import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,23 +13,8 @@ import pytest
 import torch
 
 from tested_transformer import __version__
-from tested_transformer.cli import (
-    command as module,
-    evaluate,
-    generate,
-    heads,
-    info,
-    train,
-)
-from tested_transformer.cli.options import (
-    DEVICE,
-    MODEL,
-    OUTPUT,
-    SAMPLING,
-    TEXT,
-    TRAINING,
-)
-from tested_transformer.training import Recipe
+from tested_transformer.cli import info, main
+from tested_transformer.cli.train import CheckpointWriter
 
 Command = Callable[..., Any]
 
@@ -35,10 +22,7 @@ Command = Callable[..., Any]
 def test_without_a_command_there_is_help(command: Command) -> None:
     ended = command()
     assert (ended.status, ended.out) == (2, "")
-    assert ended.err == (
-        "tested-transformer: error: the following arguments are required: COMMAND; "
-        "see tested-transformer --help\n"
-    )
+    assert ended.err.endswith("required: COMMAND; see tested-transformer --help\n")
     ended = command("--help")
     assert (ended.status, ended.err) == (0, "")
     for name in ("train", "generate", "evaluate", "heads", "info"):
@@ -47,63 +31,18 @@ def test_without_a_command_there_is_help(command: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "examples"),
-    [
-        ("train", (TEXT, MODEL, TRAINING, DEVICE, OUTPUT), train.EXAMPLES),
-        ("generate", (SAMPLING, DEVICE), generate.EXAMPLES),
-        ("evaluate", (evaluate.OPTIONS, DEVICE), evaluate.EXAMPLES),
-        ("heads", (heads.OPTIONS, DEVICE), heads.EXAMPLES),
-        ("info", (), info.EXAMPLES),
-    ],
-)
-def test_help_teaches_every_option_and_examples_that_can_be_read(
-    name: str, options: tuple, examples: str, command: Command
-) -> None:
-    ended = command(name, "--help")
-    assert (ended.status, ended.err) == (0, "")
-    assert examples in ended.out
-    assert "\nnext:\n" in ended.out
-    flags = [option.flag for group in options for option in group]
-    if name == "train":
-        flags += ["--recipe", "--resume", "--overwrite", "--shard"]
-    for flag in [*flags, "--json", "--traceback"]:
-        assert re.search(rf"^  {flag}[, ].", ended.out, re.MULTILINE), flag
-    parser = module._parser()
-    shown = re.findall(r"^  tested-transformer (.*?)(?:  .*)?$", examples, re.M)
-    assert len(shown) >= 3
-    for words in shown:
-        parser.parse_args(shlex.split(words))
-
-
-def test_defaults_are_shown(command: Command) -> None:
-    shown = " ".join(command("train", "--help").out.split())
-    fast, plain = Recipe.fast(), Recipe.plain()
-    for text in (
-        "heads of attention in each block (4)",
-        "sees at once (64)",
-        f"the weights are changed ({fast.steps} or {plain.steps})",
-        "add biases (no or yes)",
-        f"AdamW's learning rate, where no other is given ({fast.lr:g} or {plain.lr:g})",
-    ):
-        assert text in shown
-
-
-@pytest.mark.parametrize(
     ("words", "message"),
     [
         ("trian", "argument COMMAND: invalid choice: 'trian' (choose from "),
         ("train --steps many", "argument --steps: invalid int value: 'many'; see tes"),
-        ("train --norm none", "argument --norm: invalid choice: 'none' (choose from "),
+        ("train --recipe slow", "argument --recipe: invalid choice: 'slow' (choose "),
         ("train --step 3", "unrecognized arguments: --step; see tested-transformer"),
     ],
 )
 def test_a_slip_of_the_pen_is_one_line(
-    words: str, message: str, command: Command
+    words: str, message: str, refused: Callable[..., str]
 ) -> None:
-    ended = command(*words.split())
-    assert (ended.status, ended.out) == (2, "")
-    (line,) = ended.err.splitlines()
-    assert line.startswith(f"tested-transformer: error: {message}")
+    assert refused(*words.split()).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +53,7 @@ def test_a_slip_of_the_pen_is_one_line(
         (ImportError("install it"), 2, "install it"),
         (ValueError("two\n  lines"), 2, "two lines"),
         (torch.OutOfMemoryError("CUDA out"), 2, "the device has too little memory: tr"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 2, "the device h"),
     ],
 )
 def test_errors_are_one_line(
@@ -123,10 +63,10 @@ def test_errors_are_one_line(
     command: Command,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(_: object) -> int:
+    def fail(*_: object) -> int:
         raise error
 
-    monkeypatch.setattr(info, "run", fail)
+    monkeypatch.setattr(info.Info, "run", fail)
     ended = command("info")
     assert (ended.status, ended.out) == (status, "")
     assert ended.err.startswith(f"tested-transformer: error: {message}")
@@ -138,7 +78,7 @@ def test_errors_are_one_line(
 def test_a_mistake_of_ours_is_not_hidden(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(info, "_of_machine", lambda: {}["nothing"])
+    monkeypatch.setattr(info.Info, "run", lambda *_: {}["nothing"])
     with pytest.raises(KeyError):
         command("info")
 
@@ -146,10 +86,10 @@ def test_a_mistake_of_ours_is_not_hidden(
 def test_nobody_left_to_read_is_no_error(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write(_: object) -> int:
+    def write(*_: object) -> int:
         raise BrokenPipeError
 
-    monkeypatch.setattr(info, "run", write)
+    monkeypatch.setattr(info.Info, "run", write)
     assert command("info") == (141, "", "")
 
 
@@ -159,13 +99,11 @@ def test_a_disk_that_is_full_leaves_no_run(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(train.CheckpointWriter, "save", full)
+    monkeypatch.setattr(CheckpointWriter, "save", full)
     ended = command("train", str(text), *tiny, "--out", "full")
-    assert (ended.status, ended.err) == (
-        2,
-        "tested-transformer: error: no space left on device\n",
-    )
-    monkeypatch.undo()
+    assert ended.status == 2
+    assert ended.err.endswith("no space left on device\n")
+    assert not Path("full/checkpoint.json").exists()
 
 
 # As it is used: in a process of its own.
@@ -177,15 +115,32 @@ def test_in_a_shell_bad_input_is_one_line_and_status_2(python: list[str]) -> Non
         [*python, "generate", "nowhere"], capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        "tested-transformer: error: nowhere holds no checkpoint: there is no "
-        "checkpoint.json\n"
-    )
+    assert done.stderr.startswith("tested-transformer: error: nowhere holds no check")
+    assert done.stderr.count("\n") == 1
+
+
+def test_text_is_utf8_in_files_whatever_the_console_has(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A console of Windows in code page 1252 has no Greek."""
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="cp1252"))
+    monkeypatch.setattr(info.Info, "run", lambda *_: print("\u03b1\ud800") or 0)
+    monkeypatch.delenv("PYTHONIOENCODING", raising=False)
+    assert main(["info"]) == 0
+    assert raw.getvalue() == b"\xce\xb1\\ud800" + os.linesep.encode()
+    raw = io.BytesIO()
+    console = io.TextIOWrapper(raw, encoding="cp1252", newline="\n")
+    console.isatty = lambda: True
+    monkeypatch.setattr(sys, "stdout", console)
+    assert main(["info"]) == 0
+    assert raw.getvalue() == b"\\u03b1\\ud800\n"
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes end in another way there")
 def test_in_a_shell_a_pipe_may_close(python: list[str], trained: Path) -> None:
-    words = [*python, "generate", "--tokens", "100000", "--seed", "1"]
+    words = [*python, "generate", "--max-new-tokens", "100000", "--seed", "1"]
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -198,6 +153,7 @@ def test_in_a_shell_a_pipe_may_close(python: list[str], trained: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no process can send Ctrl-C there")
 def test_in_a_shell_ctrl_c_saves_and_says_how_to_go_on(
     python: list[str], text: Path, tiny: list[str], command: Command
 ) -> None:
@@ -215,7 +171,7 @@ def test_in_a_shell_ctrl_c_saves_and_says_how_to_go_on(
         told += [json.loads(line) for line in process.stdout]
         assert process.wait() == 130
         said = process.stderr.read()
-    assert said == "\nfinishing the step, then saving; once more to leave at once\n"
+    assert "finishing the step, then saving" in said
     end = told[-1]
     assert (end["event"], end["status"]) == ("end", "stopped")
     assert end["step"] == end["saved_step"] == told[-2]["step"]

@@ -5,15 +5,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from tested_transformer.cli.display import (
-    Display,
-    JsonLines,
-    Lines,
-    Screen,
-    Terminal,
-    make_display,
-    printable,
-)
+from tested_transformer.cli.display import Display, Terminal, printable
 from tested_transformer.training import Progress, Validation
 
 STEP = Progress(
@@ -29,9 +21,9 @@ STEP = Progress(
 FOUND = Validation(step=3, loss=1.5, prefix=1.25, full=1.125, gap=0.5)
 
 
-def lines(seconds: float) -> tuple[io.StringIO, Lines]:
+def lines(seconds: float) -> tuple[io.StringIO, Display]:
     file = io.StringIO()
-    return file, Lines(Console(file=file, width=30), seconds=seconds)
+    return file, Display(console=Console(file=file, width=30), seconds=seconds)
 
 
 def test_lines_say_where_the_run_is() -> None:
@@ -59,7 +51,7 @@ def test_lines_are_as_they_come_without_color_or_markup() -> None:
 
 def test_on_a_terminal_there_is_a_bar_and_color() -> None:
     file = io.StringIO()
-    screen = Screen(Console(file=file, force_terminal=True, width=100))
+    screen = Display(console=Console(file=file, force_terminal=True, width=100))
     with screen.running(11):
         screen.step(replace(STEP, validation=FOUND))
     shown = file.getvalue()
@@ -71,7 +63,7 @@ def test_on_a_terminal_there_is_a_bar_and_color() -> None:
 def test_without_color_the_bar_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     file = io.StringIO()
-    screen = Screen(Console(file=file, force_terminal=True, width=100))
+    screen = Display(console=Console(file=file, force_terminal=True, width=100))
     with screen.running(11):
         screen.step(replace(STEP, validation=FOUND))
     assert "3/11" in file.getvalue()
@@ -81,13 +73,13 @@ def test_without_color_the_bar_has_none(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_model_cannot_command_a_terminal() -> None:
     assert printable("a\x1b[2J\tb\n\x07\x9b\r\u00e9") == "a\\x1b[2J\tb\n\\x07\\x9b\\ré"
     file = io.StringIO()
-    screen = Screen(Console(file=file, force_terminal=True, color_system=None))
+    screen = Display(console=Console(file=file, force_terminal=True, color_system=None))
     screen.tell("sample", "\x1b[2J")
     assert file.getvalue() == "\\x1b[2J\n"
 
 
 def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    display = JsonLines()
+    display = Display(as_json=True)
     display.tell("sample", "for people", text="a\nb")
     display.step(replace(STEP, validation=FOUND))
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
@@ -99,12 +91,11 @@ def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_all_but_the_first_process_are_silent(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    display = make_display(as_json=True, first=False)
+    display = Display(as_json=True, silent=True)
     display.tell("start", "for people")
     with display.running(3):
         display.step(STEP)
     assert capsys.readouterr().out == ""
-    assert type(display) is Display
 
 
 def test_nobody_left_to_read_is_told_to_the_command() -> None:
@@ -116,15 +107,34 @@ def test_nobody_left_to_read_is_told_to_the_command() -> None:
         Terminal(file=Closed()).print("anybody?")
 
 
+@pytest.mark.parametrize(
+    ("width", "kept"), [(100, "0:00 left"), (30, "3/11"), (9, "3/11")]
+)
+def test_a_bar_stays_on_one_line_however_narrow(width: int, kept: str) -> None:
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=width, color_system=None)
+    display = Display(console=console)
+    with display.running(11):
+        display.step(replace(STEP, seconds_left=0.0))
+        display.bar.refresh()
+    shown = file.getvalue()
+    assert kept in shown
+    assert shown.count("\n") == 1  # at its end
+
+
 def test_what_is_seen_depends_on_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     class OnScreen(io.StringIO):
         def isatty(self) -> bool:
             return True
 
-    assert type(make_display(as_json=True)) is JsonLines
-    assert type(make_display(as_json=False)) is Lines
+    def has_bar() -> bool:
+        display = Display()
+        with display.running(3):
+            return display.bar is not None
+
+    assert not has_bar()
     monkeypatch.setattr("sys.stdout", OnScreen())
     monkeypatch.setenv("TERM", "xterm")
-    assert type(make_display(as_json=False)) is Screen
+    assert has_bar()
     monkeypatch.setenv("TERM", "dumb")
-    assert type(make_display(as_json=False)) is Lines
+    assert not has_bar()

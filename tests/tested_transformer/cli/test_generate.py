@@ -1,12 +1,14 @@
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tested_transformer.cli import generate as module
-from tested_transformer.cli.writing import write
+from tested_transformer.cli.generate import default_prompt, write
+from tested_transformer.data import CharTokenizer
+from tested_transformer.gpt import GPT, GPTConfig
 
 Command = Callable[..., Any]
 
@@ -14,7 +16,7 @@ Command = Callable[..., Any]
 def test_the_text_alone_goes_to_the_standard_output(
     trained: Path, command: Command
 ) -> None:
-    words = ["generate", str(trained), "--prompt", "to be", "--tokens", "9"]
+    words = ["generate", str(trained), "--prompt", "to be", "--max-new-tokens", "9"]
     one = command(*words, "--seed", "3")
     assert (one.status, one.err) == (0, "")
     assert one.out.startswith("to be")
@@ -24,7 +26,7 @@ def test_the_text_alone_goes_to_the_standard_output(
 
 
 def test_a_seed_that_was_drawn_is_told(trained: Path, command: Command) -> None:
-    words = ["generate", "--prompt", "be", "--tokens", "20"]
+    words = ["generate", "--prompt", "be", "--max-new-tokens", "20"]
     drawn = command(*words)
     assert drawn.err.startswith("the same again with --seed ")
     seed = drawn.err.split()[-1]
@@ -37,33 +39,43 @@ def test_a_seed_that_was_drawn_is_told(trained: Path, command: Command) -> None:
 def test_settings_reach_the_model(
     trained: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[dict[str, Any]] = []
+    seen: dict[str, Any] = {}
 
     def note(*args: Any, **settings: Any) -> Any:
-        seen.append(settings)
+        seen.update(settings)
         return write(*args, **settings)
 
     monkeypatch.setattr(module, "write", note)
     words = (
-        "--tokens 2 --temperature 0.5 --top-k 4 --top-p 0.75 --min-p 0.125 "
-        "--repetition-penalty 1.5 --samples 3 --seed 7 --stop x"
+        "--max-new-tokens 2 --temperature 0.5 --top-k 4 --top-p 0.75 --min-p 0.125 "
+        "--repetition-penalty 1.5 --num-samples 3 --seed 7 --stop x"
     )
     assert command("generate", *words.split(), "--stop", "be\\n").status == 0
-    assert [each.pop("seed") for each in seen] == [7, 8, 9]
-    wanted = {
+    assert seen == {
         "max_new_tokens": 2,
-        "temperature": 0.5,
-        "top_k": 4,
-        "top_p": 0.75,
-        "min_p": 0.125,
-        "repetition_penalty": 1.5,
+        "sampling": {
+            "temperature": 0.5,
+            "top_k": 4,
+            "top_p": 0.75,
+            "min_p": 0.125,
+            "repetition_penalty": 1.5,
+        },
+        "num_samples": 3,
+        "seed": 7,
         "stop": ["x", "be\n"],
     }
-    assert seen == [wanted] * 3
 
 
 def test_several_texts_are_told_apart(trained: Path, command: Command) -> None:
-    words = ["generate", "--prompt", "be", "--tokens", "5", "--samples", "2"]
+    words = [
+        "generate",
+        "--prompt",
+        "be",
+        "--max-new-tokens",
+        "5",
+        "--num-samples",
+        "2",
+    ]
     text = command(*words, "--seed", "3").out
     assert text.count("\n--- sample 2 of 2 ---\nbe") == 1
     told = [
@@ -76,8 +88,53 @@ def test_several_texts_are_told_apart(trained: Path, command: Command) -> None:
     assert text == f"{first}\n\n--- sample 2 of 2 ---\n{second}\n"
 
 
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_each_text_is_that_of_its_own_seed(
+    more: list[str], trained: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many are written side by side, and with a stop that some meet first."""
+    words = [
+        "generate",
+        "--max-new-tokens",
+        "9",
+        "--prompt",
+        "be",
+        "--stop",
+        "t",
+        *more,
+    ]
+    monkeypatch.setattr(module, "_AT_ONCE", 2)
+    alone = [command(*words, "--seed", str(seed)).out for seed in range(3, 8)]
+    together = command(*words, "--seed", "3", "--num-samples", "5").out
+    if more:
+        texts = [json.loads(line)["text"] for line in together.splitlines()]
+        assert texts == [json.loads(each)["text"] for each in alone]
+    else:
+        numbered = [f"\n--- sample {n} of 5 ---\n" for n in range(2, 6)]
+        pairs = zip(["", *numbered], alone, strict=True)
+        assert together == "".join(mark + each for mark, each in pairs)
+    assert len({*alone}) > 1
+
+
+def test_weights_are_packed_once_for_all_samples(
+    trained: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    stream = module.generation.stream
+
+    def note(model: Any, prompts: Any, **settings: Any) -> Any:
+        read.append(len(prompts))
+        return stream(model, prompts, **settings)
+
+    monkeypatch.setattr(module.generation, "stream", note)
+    assert (
+        command("generate", "--num-samples", "5", "--max-new-tokens", "3").status == 0
+    )
+    assert read == [5]
+
+
 def test_a_stop_string_ends_the_text(trained: Path, command: Command) -> None:
-    words = ["generate", "--prompt", "to be", "--tokens", "50", "--seed", "3"]
+    words = ["generate", "--prompt", "to be", "--max-new-tokens", "50", "--seed", "3"]
     whole = command(*words).out.removeprefix("to be")
     stop = whole[20:22]
     short = command(*words, "--stop", stop).out.removeprefix("to be")
@@ -86,7 +143,9 @@ def test_a_stop_string_ends_the_text(trained: Path, command: Command) -> None:
 
 def test_a_context_that_is_full_is_no_end(trained: Path, command: Command) -> None:
     prompt = "to be, or not to be: that is the question."
-    ended = command("generate", "--prompt", prompt, "--tokens", "100", "--seed", "3")
+    ended = command(
+        "generate", "--prompt", prompt, "--max-new-tokens", "100", "--seed", "3"
+    )
     assert len(ended.out) == len(prompt) + 100 + 1
 
 
@@ -94,24 +153,55 @@ def test_a_context_that_is_full_is_no_end(trained: Path, command: Command) -> No
     ("words", "message"),
     [
         ("--prompt xyz", "'x', 'y', 'z' (first at position 0) not in the alphabet of"),
-        ("--prompt=", "--prompt '' must not be empty: the model goes on from it"),
-        ("--temperature=-1", "--temperature -1.0 must "),
-        ("--temperature nan", "--temperature nan must "),
-        ("--top-p 0", "--top-p 0.0 must "),
-        ("--top-k 0", "--top-k 0 must "),
-        ("--min-p 2", "--min-p 2.0 must "),
-        ("--repetition-penalty 0", "--repetition-penalty 0.0 must "),
-        ("--tokens -1", "--tokens -1 must not be negative"),
-        ("--samples 0", "--samples 0 must be positive"),
-        ("--stop=", "--stop '' must not be empty"),
-        ("--device toaster", "--device 'toaster' is not there; there is "),
-        ("--json --top-p 0", "--top-p 0.0 must "),
+        ("--prompt=", "prompt='' must not be empty"),
+        ("--temperature=-1", "temperature=-1.0 must "),
+        ("--temperature nan", "temperature=nan must "),
+        ("--top-p 0", "top_p=0.0 must "),
+        ("--top-k 0", "top_k=0 must "),
+        ("--min-p 2", "min_p=2.0 must "),
+        ("--repetition-penalty 0", "repetition_penalty=0.0 must "),
+        ("--max-new-tokens -1", "max_new_tokens=-1 must not be negative"),
+        ("--num-samples 0", "num_samples=0 must be at least 1"),
+        ("--stop=", "stop[0] is empty"),
+        ("--device toaster", "device='toaster' is not there; there is "),
+        ("--threads 0", "threads=0 must be at least 1"),
+        ("--json --top-p 0", "top_p=0.0 must "),
     ],
 )
 def test_what_does_not_fit_is_refused(
-    words: str, message: str, trained: Path, command: Command
+    words: str, message: str, trained: Path, refused: Callable[..., str]
 ) -> None:
-    ended = command("generate", *words.split())
-    assert (ended.status, ended.out) == (2, "")
-    (line,) = ended.err.splitlines()
-    assert line.startswith(f"tested-transformer: error: {message}")
+    assert refused("generate", *words.split()).startswith(message)
+
+
+@pytest.fixture
+def model() -> GPT:
+    return GPT(
+        GPTConfig(vocab_size=6, max_seq_len=7, d_model=12, num_heads=3, num_layers=2)
+    )
+
+
+def test_a_new_line_is_the_prompt_where_it_is_known() -> None:
+    assert default_prompt(CharTokenizer("\nab")) == "\n"
+    assert default_prompt(CharTokenizer("ba")) == "b"
+
+
+def test_after_a_stop_string_no_token_is_asked_for(
+    model: GPT, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    letters = CharTokenizer("abcdef")
+
+    def stream(*_: object, **__: object) -> Iterator[list[tuple[int, ...]]]:
+        for token in letters.encode("abcdef"):
+            asked.append(token)
+            yield [(token,)]
+        yield [()]
+
+    monkeypatch.setattr(module.generation, "stream", stream)
+    settings = {"max_new_tokens": 9, "seed": 0, "sampling": {}}
+    pieces = write(model, letters, "a", **settings, stop=["cd", "x"])
+    assert "".join(piece for [piece] in pieces) == "ab"
+    assert asked == [0, 1, 2, 3]
+    pieces = write(model, letters, "a", **settings, stop=["fa"])
+    assert "".join(piece for [piece] in pieces) == "abcdef"

@@ -1,11 +1,14 @@
 import json
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from tested_transformer.checkpoints import load_checkpoint
+from tested_transformer.cli import info as module
 
 Command = Callable[..., Any]
 
@@ -16,9 +19,45 @@ def test_a_machine_says_what_it_offers(command: Command) -> None:
     assert told["would_train_on"] in told["devices"] or told["would_train_on"] == "cuda"
     assert told["in"] in ("fp32", "bf16", "fp16")
     assert told["threads"] == 1
+    assert told["instructions"].split()[0] == torch.backends.cpu.get_cpu_capability()
     lines = command("info").out.splitlines()
-    assert f"torch               {torch.__version__}" in lines
     assert len(lines) == len(told)
+    assert any(line.split() == ["torch", torch.__version__] for line in lines)
+
+
+def test_extras_are_there_or_missing(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [
+        "torch>=2.8",
+        "rich>=14; extra == 'screens'",
+        'no-such-package>=1; python_version > "3" and extra == "none"',
+    ]
+    monkeypatch.setattr(module, "requires", lambda _: lines)
+    told = json.loads(command("info", "--json").out)["extras"]
+    assert told == {
+        "[screens] rich": version("rich"),
+        "[none] no-such-package": "missing",
+    }
+
+
+def test_info_runs_where_the_library_is_not_installed(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(module, "requires", missing)
+    assert json.loads(command("info", "--json").out)["extras"] == {}
+
+
+def test_older_releases_of_pytorch_cannot_list_instructions(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    monkeypatch.setattr(module.training, "choose_precision", lambda _: "fp32")
+    told = json.loads(command("info", "--json").out)["instructions"]
+    assert told == torch.backends.cpu.get_cpu_capability()
 
 
 def test_a_run_says_what_it_is(
@@ -36,15 +75,14 @@ def test_a_run_says_what_it_is(
     assert told["held_out_loss"] > 0
     assert abs(told["honest_loss"] - told["one_pass_loss"]) < 1e-5
     shown = command("info", str(trained_here)).out
-    assert "\nstep           6\n" in shown
-    assert "num_layers 2, num_heads 3," not in shown
+    assert ["step", "6"] in [line.split() for line in shown.splitlines()]
     assert "d_model 12, num_heads 3, num_layers 2, num_kv_heads None" in shown
 
 
 def test_experts_are_counted_twice(
     text: Path, tiny: list[str], command: Command
 ) -> None:
-    words = [str(text), *tiny, "--experts", "3", "--experts-per-token", "1"]
+    words = [str(text), *tiny, "--num-experts", "3", "--experts-per-token", "1"]
     assert command("train", *words).status == 0
     told = json.loads(command("info", "runs/play", "--json").out)
     experts = load_checkpoint("runs/play").model().blocks[0].feed_forward.experts
@@ -61,10 +99,5 @@ def test_a_run_that_only_began_has_no_loss(trained: Path, command: Command) -> N
     assert {"step", "loss", "text", "tokenizer"} & told.keys() == set()
 
 
-def test_no_run_is_one_error(command: Command) -> None:
-    ended = command("info", "nowhere")
-    assert (ended.status, ended.out) == (2, "")
-    assert ended.err == (
-        "tested-transformer: error: nowhere holds no checkpoint: there is no "
-        "checkpoint.json\n"
-    )
+def test_no_run_is_one_error(refused: Callable[..., str]) -> None:
+    assert refused("info", "nowhere").startswith("nowhere holds no checkpoint")

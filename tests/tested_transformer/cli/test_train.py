@@ -1,5 +1,6 @@
 import json
 import os
+import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +10,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
 from tested_transformer.cli import train as module
-from tested_transformer.cli.display import JsonLines
-from tested_transformer.training import Progress, TrainingDivergedError
+from tested_transformer.cli.display import Display
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.training import Progress, Recipe, TrainingDivergedError
 
 Command = Callable[..., Any]
+Refused = Callable[..., str]
 
 
 def events(out: str) -> list[dict[str, Any]]:
@@ -29,19 +33,23 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(file)
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
 @pytest.fixture
 def stop_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
     """Have this process get a signal right after a step, and so in the next."""
 
     def arrange(at: int, number: int) -> None:
-        told = JsonLines.step
+        told = Display.step
 
-        def step(display: JsonLines, progress: Progress) -> None:
+        def step(display: Display, progress: Progress) -> None:
             told(display, progress)
             if progress.step == at:
-                os.kill(os.getpid(), number)
+                signal.raise_signal(number)
 
-        monkeypatch.setattr(JsonLines, "step", step)
+        monkeypatch.setattr(Display, "step", step)
 
     return arrange
 
@@ -49,18 +57,16 @@ def stop_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
 def test_a_run_says_what_it_does(text: Path, tiny: list[str], command: Command) -> None:
     ended = command("train", str(text), *tiny)
     assert (ended.status, ended.err) == (0, "")
-    lines = ended.out.splitlines()
-    assert lines[0].startswith("training: ")
-    assert "2 layers, 3 heads, width 12, context 7; on " in lines[0]
-    assert lines[1] == f"text: {text}, 484 characters, 484 tokens of 17 kinds"
-    assert [lines.index(f"--- {when} ---") > 0 for when in ("before", "after")]
-    assert [line[:20] for line in lines if "held-out" in line][:2] == [
-        "step 3: held-out los",
-        "step 6: held-out los",
-    ]
-    assert lines[-1] == (
-        "saved in runs/play; next: tested-transformer generate runs/play"
-    )
+    for text_shown in (
+        "2 layers, 3 heads, d_model=12, max_seq_len=7; on ",
+        f"text: {text}, 484 characters, 484 tokens of 17 kinds",
+        "49 tokens of it evaluated",
+        "\n--- before ---\n",
+        "\nstep 3: held-out loss ",
+        "\n--- after ---\n",
+        "tested-transformer generate ",
+    ):
+        assert text_shown in ended.out
     files = sorted(file.name.split("-")[0] for file in Path("runs/play").iterdir())
     assert files == [".lock", "checkpoint.json", "model", "training"]
 
@@ -85,7 +91,7 @@ def test_for_programs_there_is_json_alone(
 def test_the_text_is_the_default_one_unless_named(
     tiny: list[str], command: Command
 ) -> None:
-    ended = command("train", *tiny, "--characters", "2000", "--json")
+    ended = command("train", *tiny, "--num-characters", "2000", "--json")
     assert ended.status == 0
     start, *_, end = events(ended.out)
     assert (start["text"], start["folder"]) == ("grammar", "runs/grammar")
@@ -95,7 +101,7 @@ def test_the_text_is_the_default_one_unless_named(
 def test_models_and_recipes_are_as_asked_for(
     text: Path, tiny: list[str], command: Command
 ) -> None:
-    more = "--recipe plain --kv-heads 1 --no-bias --lr 0.25 --seed 3 --out here"
+    more = "--recipe plain --num-kv-heads 1 --no-bias --lr 0.25 --seed 3 --out here"
     assert command("train", str(text), *tiny, *more.split()).status == 0
     saved = json.loads(Path("here/checkpoint.json").read_text())
     config, recipe = saved["config"], saved["settings"]["recipe"]
@@ -123,7 +129,7 @@ def test_another_seed_draws_other_weights(
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "train", killed)
+    monkeypatch.setattr(module.training, "train", killed)
     for seed in ("1", "2"):
         words = ["train", str(text), *tiny, "--seed", seed, "--out", seed]
         assert command(*words).status == 130
@@ -152,10 +158,10 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_losses(
     assert losses(ended.out) == whole[:3]
     end = events(ended.out)[-1]
     assert (end["status"], end["step"], end["saved_step"]) == ("stopped", 3, 3)
-    told = f"tested-transformer {' '.join(words)} --out parts --resume"
-    assert end["resume"] == told
+    resume = shlex.split(end["resume"].replace("\\", "/"))
+    assert resume == ["tested-transformer", *words, "--out", "parts", "--resume"]
 
-    rest = command(*end["resume"].split()[1:])
+    rest = command(*resume[1:])
     assert rest.status == 0
     assert losses(rest.out) == whole[3:]
     one, other = weights(Path("whole")), weights(Path("parts"))
@@ -171,10 +177,9 @@ def test_a_stopped_run_says_how_to_go_on(
 ) -> None:
     monkeypatch.setattr(module.StopRequest, "__call__", lambda _: True)
     ended = command("train", str(text), *tiny, "--overwrite")
-    assert ended.out.splitlines()[-2:] == [
-        "stopped after step 1 of 6, saved after step 1 in runs/play; go on with:",
-        f"  tested-transformer train {text} {' '.join(tiny)} --resume",
-    ]
+    assert "stopped after step 1 of 6, saved after step 1" in ended.out
+    last = ended.out.splitlines()[-1].split()
+    assert last == ["tested-transformer", "train", str(text), *tiny, "--resume"]
 
 
 def test_a_run_that_has_ended_only_says_so_again(
@@ -196,16 +201,17 @@ def test_a_run_that_was_killed_before_its_first_save_can_go_on(
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "train", killed)
+    monkeypatch.setattr(module.training, "train", killed)
     ended = command(*words)
-    assert (ended.status, ended.err) == (130, "\ntested-transformer: interrupted\n")
+    assert ended.status == 130
+    assert "interrupted" in ended.err
     monkeypatch.undo()
     monkeypatch.chdir(text.parent)
     assert losses(command(*words, "--resume").out) == whole
 
 
 @pytest.mark.parametrize(
-    ("start", "what"), [([], "loss"), (["--zero-init"], "gradient's norm")]
+    ("start", "what"), [([], "loss"), (["--zero-init"], "gradient's")]
 )
 def test_a_run_that_diverges_names_what_is_left_and_what_to_try(
     text: Path, tiny: list[str], command: Command, start: list[str], what: str
@@ -214,9 +220,10 @@ def test_a_run_that_diverges_names_what_is_left_and_what_to_try(
     ended = command("train", str(text), *tiny, *start, *rates)
     assert ended.status == 1
     (line,) = ended.err.splitlines()
-    assert line.startswith(f"tested-transformer: error: the {what} is nan at")
-    assert "the last good state is that of step 0; try --lr 5e+29 and --muon-lr" in line
-    assert line.endswith("; it is in runs/play, and --overwrite begins anew")
+    assert line.startswith(f"tested-transformer: error: the {what} ")
+    assert " is nan at step " in line
+    assert "the last good state is that of step 0; try lr=5e+29 and muon_lr=" in line
+    assert f"it is in {Path('runs/play')}" in line
     assert (
         json.loads(Path("runs/play/checkpoint.json").read_text())["training"]["step"]
         == 0
@@ -228,16 +235,228 @@ def test_several_processes_speak_with_one_voice(
 ) -> None:
     made: list[object] = []
     world = module.World(rank=1, size=2, local_rank=1)
-    monkeypatch.setattr(module, "join_world", lambda device: world)
+    monkeypatch.setattr(module.training, "join_world", lambda device: world)
     monkeypatch.setattr(module, "CheckpointWriter", made.append)
 
     def train(*_: object, **settings: object) -> None:
         assert settings["save"] is None
         raise TrainingDivergedError(3, None, "the loss is nan", "less")
 
-    monkeypatch.setattr(module, "train", train)
+    monkeypatch.setattr(module.training, "train", train)
     for name, value in (("RANK", "1"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "1")):
         monkeypatch.setenv(name, value)
-    ended = command("train", str(text), *tiny, "--batch", "4", "--json")
+    ended = command("train", str(text), *tiny, "--batch-size", "4", "--json")
     assert (ended.status, ended.out, made) == (1, "", [])
     assert ended.err.startswith("tested-transformer: error: process 1: the loss is nan")
+
+
+# What is overwritten.
+
+
+def test_a_run_is_not_written_over_by_mistake(
+    trained: Path, text: Path, tiny: list[str], command: Command, refused: Refused
+) -> None:
+    before = contents(trained)
+    told = refused("train", str(text), *tiny, "--seed", "2")
+    assert "holds a run already" in told
+    assert contents(trained) == before
+    assert command("train", str(text), *tiny, "--seed", "2", "--overwrite").status == 0
+    assert load_checkpoint(trained).settings["recipe"]["seed"] == 2
+
+
+@pytest.mark.parametrize("way", ["killed", "diverged"])
+def test_a_run_that_is_overwritten_stays_until_the_new_one_is_saved(
+    way: str,
+    trained: Path,
+    text: Path,
+    tiny: list[str],
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = contents(trained)
+    words = ["train", str(text), *tiny, "--seed", "2", "--overwrite"]
+    if way == "diverged":
+        ended = command(*words, "--lr", "1e30", "--muon-lr", "1e30")
+        assert ended.status == 1
+        assert "nothing was saved before" in ended.err
+        assert f"{trained} is as it was" in ended.err
+    else:
+
+        def killed(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(module.training, "train", killed)
+        assert command(*words).status == 130
+    assert contents(trained) == before
+    ended = command("train", str(text), "--resume", "--json")
+    if way == "diverged":
+        assert events(ended.out)[-1]["status"] == "finished"
+
+
+def test_what_is_overwritten_is_exchanged_at_the_first_save(
+    trained: Path,
+    text: Path,
+    tiny: list[str],
+    command: Command,
+    stop_at: Callable[[int, int], None],
+) -> None:
+    stop_at(1, signal.SIGINT)
+    words = ["train", str(text), *tiny, "--seed", "2", "--overwrite", "--json"]
+    end = events(command(*words).out)[-1]
+    assert (end["step"], end["saved_step"]) == (2, 2)
+    assert load_checkpoint(trained).training[1]["step"] == 2
+    rest = command(*shlex.split(end["resume"])[1:])
+    assert [len(losses(rest.out)), rest.status] == [4, 0]
+
+
+# What does not fit.
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--num-heads 5", "d_model=12 must be divisible by num_heads=5"),
+        ("--num-kv-heads 2", "num_kv_heads=2 must divide num_heads=3"),
+        ("--num-layers 0", "num_layers=0 must be positive"),
+        ("--positions sideways", "positions='sideways' must be one of "),
+        ("--lr nan", "lr=nan must be positive"),
+        ("--accumulate 3", "batch_size=5 must be divisible by accumulate=3"),
+        ("--warmup 6", "warmup=6 must be less than steps=6"),
+        ("--dropout 1.5", "dropout=1.5 must "),
+        ("--dropout 1", "dropout=1.0 must "),
+        ("--max-seq-len 435", "435 tokens are too few for seq_len=435: at least 436"),
+        ("--seq-len 8", "seq_len=8 must not be beyond max_seq_len=7"),
+        ("--vocab-size 300", "vocab_size goes with --tokenizer bpe alone"),
+        ("--vocab-size 5 --tokenizer bpe", "vocab_size=5 must be at least 256"),
+        ("--num-characters 0", "num_characters=0 must be positive"),
+        ("--num-characters 8", "7 tokens are too few for seq_len=7: at least 8 are"),
+        ("--num-characters 9 --max-seq-len 2", "9 tokens leave 1 to hold out"),
+        ("--device cuda:99", "device='cuda:99' is not there; there is "),
+        ("--save-every 0", "save_every=0 must be at least 1"),
+        ("--eval-tokens -1", "eval_tokens=-1 must be at least 0"),
+        ("--sample -1", "sample=-1 must be at least 0"),
+        ("--threads 0", "threads=0 must be at least 1"),
+        ("--resume", f"{Path('runs/play')} holds no run to go on with"),
+        ("--resume --overwrite", "--resume goes on, --overwrite begins anew"),
+        ("--out play.txt/run", "play.txt"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_written(
+    words: str, message: str, text: Path, tiny: list[str], refused: Refused
+) -> None:
+    assert refused("train", str(text), *tiny, *words.split()).startswith(message)
+    assert os.listdir() == ["play.txt"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "'bad.txt' is empty"),
+        (b"to be \xff or", "'bad.txt' is not UTF-8: byte 0xff at offset 6"),
+        (b"a" * 99, ""),
+        (b"ab", ""),
+        (None, "there is no file 'bad.txt', and no corpus of that name"),
+    ],
+)
+def test_a_text_that_is_none_is_refused(
+    content: bytes | None, message: str, tiny: list[str], refused: Refused
+) -> None:
+    if content is not None:
+        Path("bad.txt").write_bytes(content)
+    assert refused("train", "bad.txt", *tiny).startswith(message)
+    assert not Path("runs").exists()
+
+
+def test_a_batch_has_to_go_round(
+    text: Path, tiny: list[str], refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0")):
+        monkeypatch.setenv(name, value)
+    told = refused("train", str(text), *tiny)
+    assert told.startswith("batch_size=5 must be divisible by 2")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--num-layers 3", "num_layers=2, not 3"),
+        (
+            "--lr 0.25 --bias",
+            f"bias=False, not True; recipe.lr={Recipe.fast().lr}, not",
+        ),
+        ("--steps 7", "steps=6, not 7"),
+        ("--recipe plain", "recipe_name='fast', not 'plain'"),
+        ("--tokenizer bpe", "tokenizer.kind='characters', not 'byte pairs'"),
+        ("--num-characters 99", "text.limit=None, not 99"),
+        ("--vocab-size 99", "vocab_size=17, not 99"),
+    ],
+)
+def test_a_run_does_not_go_on_with_other_settings(
+    words: str, message: str, trained: Path, text: Path, refused: Refused
+) -> None:
+    told = refused("train", str(text), "--resume", *words.split())
+    assert message in told
+    assert told.endswith("leave out what differs, or begin anew with --overwrite")
+
+
+def test_a_run_goes_on_with_the_same_settings_or_none(
+    trained: Path, text: Path, tiny: list[str], command: Command
+) -> None:
+    for words in (
+        ["--evaluate-every", "2"],
+        [str(text)],
+        [str(text), *tiny, "--tokenizer", "char"],
+    ):
+        ended = command("train", *words, "--resume", "--out", str(trained))
+        assert (ended.status, ended.err) == (0, "")
+
+
+def test_a_run_finds_its_text_and_no_other(
+    trained_here: Path,
+    text: Path,
+    command: Command,
+    refused: Refused,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = ["train", "--out", str(trained_here.resolve()), "--resume"]
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert command(*words).status == 0
+    moved = text.rename(text.with_name("moved.txt"))
+    assert refused(*words).startswith(f"there is no file '{text}'")
+    assert command(*words[:1], str(moved), *words[1:]).status == 0
+    moved.write_text(moved.read_text() + "!")
+    told = refused(*words[:1], str(moved), *words[1:])
+    assert f"{moved}" in told
+    assert "is not the text that " in told
+
+
+def test_a_model_alone_is_no_run(refused: Refused, text: Path) -> None:
+    model = GPT(GPTConfig(vocab_size=5, d_model=12, num_heads=3, num_layers=1))
+    save_checkpoint("alone", config=model.config, weights=model.state_dict())
+    told = refused("train", str(text), "--out", "alone", "--resume")
+    assert told == "alone holds a model, and no run to go on with"
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("--steps 20", (2, 5)),
+        ("--steps 3", (0, 1)),
+        ("--steps 21", (2, 6)),  # rounded up, so that the last one is the end
+        ("--steps 20 --warmup 7 --evaluate-every 11", (7, 11)),
+    ],
+)
+def test_a_few_steps_have_a_short_warm_up_and_some_evaluations(
+    words: str, wanted: tuple[int, int], text: Path, tiny: list[str], command: Command
+) -> None:
+    few = ["train", str(text), *tiny[:-8], *tiny[-2:], "--recipe", "plain"]
+    assert command(*few, "--sample", "0", *words.split()).status == 0
+    recipe = load_checkpoint("runs/play").settings["recipe"]
+    assert (recipe["warmup"], recipe["evaluate_every"]) == wanted
+
+
+def test_each_recipe_has_a_model() -> None:
+    assert module.MODELS.keys() == module.RECIPES.keys()
+    for settings in module.MODELS.values():
+        GPTConfig(vocab_size=3, **settings)

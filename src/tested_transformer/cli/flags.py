@@ -1,0 +1,173 @@
+"""Flags named as what they set: ``--d-model`` sets ``d_model``.
+
+Name, type, default and help come from the signature and the docstring of a dataclass
+or a function, so that an error of the library needs no translation.
+"""
+
+import argparse
+import inspect
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["Call", "Flags", "Source", "add_flags", "check_at_least", "given", "rename"]
+
+Source = Callable[..., Any]
+
+# Flags as they were before 0.2, by command; they go with the release after.
+_RENAMED = {
+    "train": {
+        "--layers": "--num-layers",
+        "--heads": "--num-heads",
+        "--kv-heads": "--num-kv-heads",
+        "--width": "--d-model",
+        "--ff": "--d-ff",
+        "--context": "--max-seq-len",
+        "--experts": "--num-experts",
+        "--vocabulary": "--vocab-size",
+        "--characters": "--num-characters",
+        "--batch": "--batch-size",
+        "--eval-every": "--evaluate-every",
+    },
+    "generate": {"--tokens": "--max-new-tokens", "--samples": "--num-samples"},
+    "evaluate": {"--context": "--seq-len"},
+    "heads": {"--context": "--seq-len", "--tokens": "--num-tokens"},
+}
+_METAVARS = {int: "N", float: "X", str: "NAME"}
+
+
+class Flags(NamedTuple):
+    """A group of flags: a title, what they set, and what replaces its defaults."""
+
+    title: str
+    source: Source
+    defaults: Iterable[Mapping[str, Any]] = ({},)  # of several, all are shown
+    leave_out: Collection[str] = ()
+
+
+def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
+    """Add a flag for each parameter whose type can be typed at a command line.
+
+    A parameter that is not keyword-only is given without a flag. Nothing has a default
+    here, so that what was typed can be told from what was not.
+    """
+    title, source, defaults, leave_out = flags
+    group = parser if title == "options" else parser.add_argument_group(title)
+    hints, texts = typing.get_type_hints(source), _texts(source)
+    for name, parameter in inspect.signature(source).parameters.items():
+        settings = _settings(hints[name])
+        if settings is None or name in leave_out:
+            continue
+        values = dict.fromkeys(_shown(x.get(name, parameter.default)) for x in defaults)
+        values = {} if {*values} <= {"none", ""} else values
+        text = texts.get(name, "") + (f" ({' or '.join(values)})" if values else "")
+        settings |= {"default": argparse.SUPPRESS, "help": text.replace("%", "%%")}
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            group.add_argument("--" + name.replace("_", "-"), **settings)
+        else:
+            group.add_argument(name, nargs="?", **settings | {"metavar": name.upper()})
+
+
+def given(
+    arguments: argparse.Namespace, source: Source, leave_out: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return what was typed of the parameters of a dataclass or a function."""
+    names = inspect.signature(source).parameters.keys() - {*leave_out}
+    return {name: value for name, value in vars(arguments).items() if name in names}
+
+
+def check_at_least(least: int, **numbers: int | None) -> None:
+    """Raise a ValueError that names the first number that is too small."""
+    for name, number in numbers.items():
+        if number is not None and number < least:
+            raise ValueError(f"{name}={number} must be at least {least}")
+
+
+def rename(words: list[str]) -> list[str]:
+    """Return words with old names of flags replaced by the new ones, and say so."""
+    renamed: list[str] = []
+    for word in words:
+        flag, equals, value = word.partition("=")
+        new = _RENAMED.get(words[0], {}).get(flag, flag)
+        if new != flag:
+            print(f"tested-transformer: warning: {flag} is now {new}", file=sys.stderr)
+        renamed.append(new + equals + value)
+    return renamed
+
+
+def _settings(hint: Any) -> dict[str, Any] | None:
+    """Return what argparse needs for values of a type; ``None`` if it has no way."""
+    kind, optional = _without_none(hint)
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if kind is bool:
+        return {"action": argparse.BooleanOptionalAction}
+    if origin is typing.Literal:
+        return {"choices": parts}
+    if origin is list and parts[0] in _METAVARS:
+        return {"action": "append", "metavar": _METAVARS[parts[0]], "type": parts[0]}
+    if origin is tuple and _without_none(parts[0])[0] in _METAVARS:
+        metavar = ",".join(_METAVARS.get(_without_none(x)[0], "...") for x in parts)
+        one = _converter(*_without_none(parts[0]))
+        return {"metavar": metavar, "type": _converter(one, optional, many=True)}
+    if kind in _METAVARS:
+        return {"metavar": _METAVARS[kind], "type": _converter(kind, optional)}
+    return None
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    """Return a type without ``None``, and whether that was a part of it."""
+    if typing.get_origin(hint) not in (types.UnionType, typing.Union):
+        return hint, False
+    kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+    return (kinds[0] if len(kinds) == 1 else None), True
+
+
+def _converter(
+    kind: Callable[[str], Any], optional: bool, many: bool = False
+) -> Callable[[str], Any]:
+    def convert(text: str) -> Any:
+        if optional and text == "none":
+            return None
+        return tuple(map(kind, text.split(","))) if many else kind(text)
+
+    convert.__name__ = kind.__name__  # argparse shows it
+    return convert
+
+
+def _texts(source: Source) -> dict[str, str]:
+    """Return the first sentence that a docstring has on each argument."""
+    module = sys.modules[source.__module__]
+
+    def spell_out(found: re.Match[str]) -> str:
+        values = getattr(module, found[1], None)
+        return ", ".join(values) if isinstance(values, (tuple, Mapping)) else found[1]
+
+    listed = (inspect.getdoc(source) or "").partition("\nArgs:\n")[2]
+    texts = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE)
+    for at, (name, text) in enumerate(texts):
+        first = re.split(r"\.\s", " ".join(text.split()))[0].rstrip(".")
+        first = re.sub(r"``None``", "none", first)
+        first = re.sub(r"``(?:\w+\.)?([A-Z_]+)``", spell_out, first)
+        texts[at] = (name, first.replace("``", ""))
+    return dict(texts)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(_shown, value))
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    if isinstance(value, (int, str)):
+        return str(value)
+    return f"{value:g}" if isinstance(value, float) else ""
+
+
+class Call(NamedTuple):
+    """How a command was called: on which device, for whom, and by which words."""
+
+    device: Any
+    as_json: bool
+    words: list[str]

@@ -1,0 +1,153 @@
+import argparse
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import pytest
+
+from tested_transformer.cli.command import COMMANDS, make_parser
+from tested_transformer.cli.flags import Flags, add_flags, check_at_least, given
+from tested_transformer.gpt import GPTConfig
+from tested_transformer.training import Recipe
+
+WORDS = ("one", "two")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of each kind.
+
+    Args:
+        d_model: The width. More of it is not shown.
+        rate: Half of 3 %, or ``None``
+            for ``d_model``.
+        word: One of ``WORDS``.
+        some: Several.
+        pair: Two.
+        row: Some, or none.
+        on: Whether it is.
+        kind: Which.
+    """
+
+    d_model: int = 7
+    rate: float | None = None
+    word: str = "one"
+    some: list[str] | None = None
+    pair: tuple[float, float] = (0.5, 2.0)
+    row: tuple[int | None, ...] | None = None
+    on: bool = False
+    kind: Literal["a", "b"] = "a"
+    unknown: dict[str, int] | None = None
+
+
+@pytest.fixture
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="p")
+    add_flags(made, Flags("settings", Settings, [{}, {"on": True}]))
+    return made
+
+
+def test_what_was_typed_is_told_from_what_was_not(
+    parser: argparse.ArgumentParser,
+) -> None:
+    assert given(parser.parse_args([]), Settings) == {}
+    words = "--d-model 3 --rate none --some x --some y --pair 1,3 --no-on --kind b"
+    words += " --row 5,none"
+    typed = given(parser.parse_args(words.split()), Settings)
+    assert typed == {
+        "d_model": 3,
+        "rate": None,
+        "some": ["x", "y"],
+        "pair": (1.0, 3.0),
+        "row": (5, None),
+        "on": False,
+        "kind": "b",
+    }
+
+
+def test_help_is_the_docstring_and_the_defaults(
+    parser: argparse.ArgumentParser,
+) -> None:
+    shown = " ".join(parser.format_help().split())
+    for line in (
+        "--d-model N The width (7)",
+        "--rate X Half of 3 %, or none for d_model --word",
+        "--word NAME One of one, two (one)",
+        "--pair X,X Two (0.5,2)",
+        "--row N,... Some, or none",
+        "--on, --no-on Whether it is (no or yes)",
+        "--kind {a,b} Which (a)",
+    ):
+        assert line in shown
+    assert "unknown" not in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--d-model none", "--d-model: invalid int value: 'none'"),
+        ("--rate many", "--rate: invalid float value: 'many'"),
+        ("--pair 1;3", "--pair: invalid float value: '1;3'"),
+        ("--kind c", "--kind: invalid choice: 'c'"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(
+    words: str,
+    message: str,
+    parser: argparse.ArgumentParser,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        parser.parse_args(words.split())
+    assert message in capsys.readouterr().err
+
+
+def test_numbers_that_are_too_small_are_named() -> None:
+    check_at_least(1, first=None, second=1)
+    with pytest.raises(ValueError, match=r"^third=0 must be at least 1$"):
+        check_at_least(1, second=1, third=0)
+
+
+@pytest.mark.parametrize("source", [GPTConfig, Recipe])
+def test_every_setting_of_a_model_and_a_recipe_has_a_flag(source: type) -> None:
+    """All but what is known from the text, and what pruning leaves."""
+    shown = make_parser()._subparsers._group_actions[0].choices["train"].format_help()
+    flags = {"--" + each.name.replace("_", "-") for each in fields(source)}
+    missing = [
+        flag for flag in flags if f"  {flag} " not in f" {shown}".replace(",", " ")
+    ]
+    assert sorted(missing) in ([], ["--kept-heads"])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_teaches_each_flag_and_has_examples_that_can_be_read(
+    name: str, command: Callable[..., Any]
+) -> None:
+    ended = command(name, "--help")
+    assert (ended.status, ended.err) == (0, "")
+    choices = make_parser()._subparsers._group_actions[0].choices
+    for action in choices[name]._actions:
+        assert action.help, action.option_strings
+        assert "``" not in action.help
+        assert "factory" not in action.help
+    examples = [
+        line.split("  ")[1]
+        for line in ended.out.partition("\nExamples:\n")[2].splitlines()
+        if line.startswith("  tested-transformer ")
+    ]
+    assert len(examples) >= 3
+    for example in examples:
+        arguments = make_parser().parse_args(shlex.split(example)[1:])
+        assert arguments.command == name
+
+
+def test_old_names_are_read_with_a_warning(command: Callable[..., Any]) -> None:
+    ended = command("train", "nowhere.txt", "--width", "12", "--heads=3", "--out", "x")
+    assert ended.status == 2
+    assert ended.err.splitlines()[:2] == [
+        "tested-transformer: warning: --width is now --d-model",
+        "tested-transformer: warning: --heads is now --num-heads",
+    ]
+    assert "nowhere.txt" in ended.err.splitlines()[2]
+    assert "--context is now --seq-len" in command("evaluate", "--context", "3").err
