@@ -10,7 +10,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 __all__ = ["Call", "Flags", "Source", "add_flags", "check_at_least", "given", "rename"]
@@ -36,7 +36,7 @@ _RENAMED = {
     "evaluate": {"--context": "--seq-len"},
     "heads": {"--context": "--seq-len", "--tokens": "--num-tokens"},
 }
-_METAVARS = {int: "N", float: "X", str: "NAME"}
+_METAVARS: dict[Any, str] = {int: "N", float: "X", str: "NAME"}
 
 
 class Flags(NamedTuple):
@@ -100,7 +100,9 @@ def rename(words: list[str]) -> list[str]:
 
 def _settings(hint: Any) -> dict[str, Any] | None:
     """Return what argparse needs for values of a type; ``None`` if it has no way."""
-    kind, optional = _without_none(hint)
+    kinds, optional = _kinds(hint)
+    # Sequences first: one of them may also be given as a single number.
+    kind, *single = sorted(kinds, key=lambda each: each in _METAVARS)
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if kind is bool:
         return {"action": argparse.BooleanOptionalAction}
@@ -108,29 +110,36 @@ def _settings(hint: Any) -> dict[str, Any] | None:
         return {"choices": parts}
     if origin is list and parts[0] in _METAVARS:
         return {"action": "append", "metavar": _METAVARS[parts[0]], "type": parts[0]}
-    if origin is tuple and _without_none(parts[0])[0] in _METAVARS:
-        metavar = ",".join(_METAVARS.get(_without_none(x)[0], "...") for x in parts)
-        one = _converter(*_without_none(parts[0]))
-        return {"metavar": metavar, "type": _converter(one, optional, many=True)}
-    if kind in _METAVARS:
+    if origin in (tuple, Sequence):
+        [kind], each_optional = _kinds(parts[0])
+        metavars = [_METAVARS.get(part, "...") for part in parts[1:] or (...,)]
+        one = _converter(kind, each_optional)
+        if kind not in _METAVARS:
+            return None
+        return {
+            "metavar": ",".join([_METAVARS[kind], *metavars]),
+            "type": _converter(one, optional, "one or many" if single else "many"),
+        }
+    if kind in _METAVARS and not single:
         return {"metavar": _METAVARS[kind], "type": _converter(kind, optional)}
     return None
 
 
-def _without_none(hint: Any) -> tuple[Any, bool]:
-    """Return a type without ``None``, and whether that was a part of it."""
+def _kinds(hint: Any) -> tuple[list[Any], bool]:
+    """Return the types of a union without ``None``, and whether that was one."""
     if typing.get_origin(hint) not in (types.UnionType, typing.Union):
-        return hint, False
+        return [hint], False
     kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
-    return (kinds[0] if len(kinds) == 1 else None), True
+    return kinds, len(kinds) < len(typing.get_args(hint))
 
 
 def _converter(
-    kind: Callable[[str], Any], optional: bool, many: bool = False
+    kind: Callable[[str], Any], optional: bool, length: str = "one"
 ) -> Callable[[str], Any]:
     def convert(text: str) -> Any:
         if optional and text == "none":
             return None
+        many = length == "many" or (length == "one or many" and "," in text)
         return tuple(map(kind, text.split(","))) if many else kind(text)
 
     convert.__name__ = kind.__name__  # argparse shows it

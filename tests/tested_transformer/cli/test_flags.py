@@ -1,6 +1,6 @@
 import argparse
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ class Settings:
         some: Several.
         pair: Two.
         row: Some, or none.
+        many: One or some.
         on: Whether it is.
         kind: Which.
     """
@@ -36,6 +37,7 @@ class Settings:
     some: list[str] | None = None
     pair: tuple[float, float] = (0.5, 2.0)
     row: tuple[int | None, ...] | None = None
+    many: Sequence[int | None] | int | None = None
     on: bool = False
     kind: Literal["a", "b"] = "a"
     unknown: dict[str, int] | None = None
@@ -53,7 +55,7 @@ def test_what_was_typed_is_told_from_what_was_not(
 ) -> None:
     assert given(parser.parse_args([]), Settings) == {}
     words = "--d-model 3 --rate none --some x --some y --pair 1,3 --no-on --kind b"
-    words += " --row 5,none"
+    words += " --row 5,none --many 3,none"
     typed = given(parser.parse_args(words.split()), Settings)
     assert typed == {
         "d_model": 3,
@@ -61,9 +63,16 @@ def test_what_was_typed_is_told_from_what_was_not(
         "some": ["x", "y"],
         "pair": (1.0, 3.0),
         "row": (5, None),
+        "many": (3, None),
         "on": False,
         "kind": "b",
     }
+
+
+def test_one_of_several_may_be_given_alone(parser: argparse.ArgumentParser) -> None:
+    assert given(parser.parse_args(["--many", "5"]), Settings) == {"many": 5}
+    assert given(parser.parse_args(["--many", "none"]), Settings) == {"many": None}
+    assert given(parser.parse_args(["--row", "5"]), Settings) == {"row": (5,)}
 
 
 def test_help_is_the_docstring_and_the_defaults(
