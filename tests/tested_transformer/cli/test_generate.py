@@ -8,6 +8,7 @@ import pytest
 from tested_transformer.cli import generate as module
 from tested_transformer.cli.generate import default_prompt, write
 from tested_transformer.data import CharTokenizer
+from tested_transformer.generation import Sampling
 from tested_transformer.gpt import GPT, GPTConfig
 
 Command = Callable[..., Any]
@@ -53,13 +54,13 @@ def test_settings_reach_the_model(
     assert command("generate", *words.split(), "--stop", "be\\n").status == 0
     assert seen == {
         "max_new_tokens": 2,
-        "sampling": {
-            "temperature": 0.5,
-            "top_k": 4,
-            "top_p": 0.75,
-            "min_p": 0.125,
-            "repetition_penalty": 1.5,
-        },
+        "sampling": Sampling(
+            temperature=0.5,
+            top_k=4,
+            top_p=0.75,
+            min_p=0.125,
+            repetition_penalty=1.5,
+        ),
         "num_samples": 3,
         "seed": 7,
         "stop": ["x", "be\n"],
