@@ -514,8 +514,8 @@ def test_a_model_from_meta_is_as_good_as_new(name: str):
     torch.manual_seed(5)
     model.reset_parameters()
     tokens = some_tokens()
+    assert model.balance_loss() == 0
     assert model(tokens).isfinite().all()
-    assert model.balance_loss().device.type == "cpu"
     # Weights, norms, biases, smear and tables of positions are those of a new model.
     fresh = GPT(config)
     torch.manual_seed(5)
