@@ -145,7 +145,7 @@ def test_nothing_moves_while_a_page_comes_and_when_the_theme_wakes(
 
     monkeypatch.setattr(SimpleHTTPRequestHandler, "copyfile", in_pieces)
     page.set_viewport_size({"width": width, "height": 900})
-    for path in ("reference/text/", "reference/cli/"):
+    for path in ("reference/data/", "reference/cli/"):
         page.goto(address + path)
         page.wait_for_function("() => window.component$")
         page.wait_for_timeout(200)
@@ -167,7 +167,7 @@ ROOM = """() => {
 
 
 def test_code_out_of_sight_has_the_room_that_it_takes(page: Page, address: str) -> None:
-    page.goto(address + "reference/text/")
+    page.goto(address + "reference/data/")
     blocks, furthest = page.evaluate(ROOM)
     assert blocks > 3
     assert furthest <= 2
