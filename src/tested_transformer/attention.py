@@ -415,8 +415,7 @@ def _advise_on_axes(name: str, mask: Tensor, scores: torch.Size) -> str:
 
 def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
     return len(shape) <= len(to) and all(
-        have in (1, want)
-        for have, want in zip(reversed(shape), reversed(to), strict=False)
+        have in (1, want) for have, want in zip(shape[::-1], to[::-1], strict=False)
     )
 
 
