@@ -414,8 +414,10 @@ def _advise_on_axes(name: str, mask: Tensor, scores: torch.Size) -> str:
 
 
 def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
+    # Lengths are made equal, for torch.compile took any zip for a strict one once.
     return len(shape) <= len(to) and all(
-        have in (1, want) for have, want in zip(shape[::-1], to[::-1], strict=False)
+        have in (1, want)
+        for have, want in zip(shape, to[len(to) - len(shape) :], strict=True)
     )
 
 
