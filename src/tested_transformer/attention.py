@@ -424,9 +424,10 @@ def _advise_on_axes(name: str, mask: Tensor, scores: torch.Size) -> str:
 
 
 def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
+    # Lengths are made equal, for torch.compile took any zip for a strict one once.
     return len(shape) <= len(to) and all(
         have in (1, want)
-        for have, want in zip(reversed(shape), reversed(to), strict=False)
+        for have, want in zip(shape, to[len(to) - len(shape) :], strict=True)
     )
 
 
