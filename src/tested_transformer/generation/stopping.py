@@ -35,7 +35,7 @@ class StopWatch(Generic[Run]):
         self.stopped = False
 
     def feed(self, piece: Run) -> Run:
-        """Take the next piece; give what can be shown by now."""
+        """Take the next piece; return what can be shown by now."""
         if not self.stops:
             return piece
         shown = self.nothing
@@ -50,7 +50,7 @@ class StopWatch(Generic[Run]):
         return shown
 
     def finish(self) -> Run:
-        """Give what was held back, once it is sure that nothing more will come."""
+        """Return what was held back, once it is sure that nothing more will come."""
         return self.nothing if self.stopped else self._release(len(self.held))
 
     def _beginning(self) -> int:
@@ -95,7 +95,7 @@ class TextWatch:
         return self.watch.stopped
 
     def feed(self, tokens: Sequence[int]) -> str:
-        """Take the next tokens; give the text that can be shown by now."""
+        """Take the next tokens; return the text that can be shown by now."""
         self.tokens += tokens
         text = self.decode(self.tokens)
         if text.endswith("\N{REPLACEMENT CHARACTER}"):
@@ -104,6 +104,6 @@ class TextWatch:
         return self.watch.feed(text)
 
     def finish(self) -> str:
-        """Give what was held back, once it is sure that nothing more will come."""
+        """Return what was held back, once it is sure that nothing more will come."""
         text, self.tokens = self.decode(self.tokens) if self.tokens else "", []
         return self.watch.feed(text) + self.watch.finish()
