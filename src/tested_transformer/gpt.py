@@ -22,7 +22,6 @@ from tested_transformer.layers import (
     validate_sizes,
     validate_tokens,
 )
-from tested_transformer.masks import sliding_window_mask
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.positions import (
     alibi_bias,
@@ -303,8 +302,9 @@ class DecoderBlock(nn.Module):
         """
         attended = self.attention(
             self.attention_norm(x),
-            mask=self._in_window(mask, x, cache),
+            mask=mask,
             causal=True,
+            window=self.window,
             score_bias=score_bias,
             rotary=rotary,
             cache=cache,
@@ -316,18 +316,6 @@ class DecoderBlock(nn.Module):
         return x if weights is None else (x, weights)
 
     # --8<-- [end:block-forward]
-
-    def _in_window(
-        self, mask: Tensor | None, x: Tensor, cache: LayerCache | None
-    ) -> Tensor | None:
-        """Return the mask, less what lies before the window."""
-        if self.window is None:
-            return mask
-        num_keys = x.shape[1] + (0 if cache is None else cache.length)
-        near = sliding_window_mask(
-            x.shape[1], num_keys, window=self.window, device=x.device
-        )
-        return near if mask is None else near & mask
 
 
 # --8<-- [end:block]
