@@ -96,7 +96,10 @@ def last_logits(
 ) -> Float[Tensor, "B V"]:
     """Run a model without dropout, and return the logits of the last position."""
     with _evaluating(model):
-        return model(tokens, positions=positions, mask=mask, cache=cache)[:, -1]
+        logits = model(
+            tokens, positions=positions, mask=mask, cache=cache, last_only=True
+        )
+    return logits[:, -1]
 
 
 @contextmanager
