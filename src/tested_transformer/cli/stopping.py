@@ -46,7 +46,7 @@ class StopRequest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give them back."""
+        """Restore the handlers of before."""
         for each, handler in self._before.items():
             signal.signal(each, handler)
 

@@ -152,6 +152,7 @@ class ExchangeableAttention(nn.Module):
         *,
         mask: Bool[Tensor, "..."] | None = None,
         causal: bool = False,
+        window: None = None,
         score_bias: None = None,
         rotary: None = None,
         cache: LayerCache | None = None,
@@ -190,7 +191,7 @@ def with_steps(model: GPT, steps: Steps) -> GPT:
 
     Raises:
         ValueError: If its layers do what the steps do not: turn queries and keys, add
-            a bias to the scores, or norm queries and keys.
+            a bias to the scores, norm queries and keys, or see a window alone.
     """
     config = model.config
     if config.positions in ("rotary", "alibi") or config.qk_norm:
@@ -198,6 +199,8 @@ def with_steps(model: GPT, steps: Steps) -> GPT:
             f"positions={config.positions!r} and qk_norm={config.qk_norm} have no "
             "counterpart in the steps"
         )
+    if any(config.window_of(layer) for layer in range(config.num_layers)):
+        raise ValueError(f"windows={config.windows} have no counterpart in the steps")
     model = copy.deepcopy(model)
     for block in model.blocks:
         before = block.attention
