@@ -180,8 +180,9 @@ def fused_attention(
     # Left to make the causal mask itself, PyTorch can choose its fastest kernels. Its
     # mask is aligned top-left, which is ours on a square only, and is multiplied by
     # the scale, which must not turn -inf around.
-    square = q.shape[-2] == k.shape[-2] and (scale is None or scale > 0)
-    kernels_own = causal and square and mask is score_bias is window is None
+    kernels_own = causal and mask is score_bias is window is None
+    if q.shape[-2] != k.shape[-2] or not (scale is None or scale > 0):
+        kernels_own = False
     # The causal mask alone leaves every query a key, if there are as many keys.
     full_rows = mask is None and q.shape[-2] <= k.shape[-2]
     if causal and not kernels_own:
@@ -424,11 +425,11 @@ def _advise_on_axes(name: str, mask: Tensor, scores: torch.Size) -> str:
 
 
 def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
-    # Lengths are made equal, for torch.compile took any zip for a strict one once.
-    return len(shape) <= len(to) and all(
-        have in (1, want)
-        for have, want in zip(shape, to[len(to) - len(shape) :], strict=True)
-    )
+    if len(shape) > len(to):
+        return False
+    pairs = zip(shape, to[len(to) - len(shape) :], strict=True)
+    # A list, because PyTorch 2.8 cannot compile what all() makes of a generator.
+    return not [have for have, want in pairs if have not in (1, want)]
 
 
 def _may_share(queries: torch.Size, keys: torch.Size) -> bool:

@@ -43,6 +43,7 @@ from tested_transformer.experts import MixtureOfExperts, count_parameters
 from tested_transformer.gpt import DecoderBlock
 from tested_transformer.layers import AddNorm, FeedForward, make_norm
 from tested_transformer.multihead import MultiHeadAttention
+from tested_transformer.training.muon import _coefficients
 
 Sides = tuple[Any, ...]
 
@@ -105,6 +106,7 @@ unit_q, unit_k, P = q / q.norm(), k / k.norm(), torch.eye(T).double()[[3, 0, 4, 
 m, m_new = max(e[:3]), max(e)
 W, U = drawn(d_v, D), drawn(T, D)
 u = U / U.norm()
+((muon_a, muon_b, muon_c),) = _coefficients(1)
 ell, o = sum((e[:3] - m).exp()), (e[:3] - m).exp() @ V[:3]
 
 
@@ -534,8 +536,8 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
     },
     "training": {
         r"a X + b\, X X^\top X + c\, (X X^\top)^2 X": lambda: (
-            training.orthogonalize(U, rounds=1), 3.4445 * u - 4.7750 * u @ u.T @ u
-            + 2.0315 * u @ u.T @ u @ u.T @ u),
+            training.orthogonalize(U, rounds=1),
+            muon_a * u + muon_b * u @ u.T @ u + muon_c * u @ u.T @ u @ u.T @ u),
     },
     "the-cache": {
         r"\text{head}_t = \operatorname{softmax}\!\left(\frac{q_t"

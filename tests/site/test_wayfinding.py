@@ -55,11 +55,16 @@ def test_every_link_of_the_site_leads_somewhere(
 SIGNATURE = re.compile(r'<div class="[^"]*doc-signature[^"]*">.*?</div>', re.DOTALL)
 
 
+def reference_to(module: str) -> str:
+    """Return the address of a module's page: the book's own are not in a folder."""
+    return f"reference/{module.removeprefix('book.')}/"
+
+
 def test_each_name_of_the_library_stands_in_the_reference(
     html: dict[str, str],
 ) -> None:
     for module, names in exports(ROOT).items():
-        page = html[f"reference/{module}/"]
+        page = html[reference_to(module)]
         wanted = {f"tested_transformer.{module}.{name}" for name in names}
         assert wanted - ids(page) == set()
         article = page[page.index("<article") : page.rindex("</article>")]
@@ -81,11 +86,12 @@ def test_chapters_and_the_reference_lead_to_each_other(html: dict[str, str]) -> 
         here = path.removesuffix("index.md").removesuffix(".md")
         here = f"{here}/" if here else ""
         for name in {*shown.listed, *shown.used}:
-            there = f"reference/{name.split('.')[1]}/"
+            module = name.removeprefix("tested_transformer.").rpartition(".")[0]
+            there = reference_to(module)
             if (here, shown.listed.get(name, "")) not in found[there]:
                 missing.append(f"{there} does not lead {name} to {here}")
         for module, name in shown.listings:
-            if (f"reference/{module}/", name) not in found[here]:
+            if (reference_to(module), name) not in found[here]:
                 missing.append(f"{here} does not lead {name} to {module}")
     assert missing == []
 

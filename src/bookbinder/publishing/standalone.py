@@ -134,14 +134,27 @@ def _imports(node: ast.Import | ast.ImportFrom) -> dict[str, _Import]:
 
 
 def _definition(node: ast.stmt, module: str, lines: list[str]) -> _Definition:
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    first = min(each.lineno for each in [node, *decorators])
+    first = _first_line(node)
     last = node.end_lineno or node.lineno
     above = first
     while above > 1 and lines[above - 2].startswith("#"):
         above -= 1
-    shown = (line for line in lines[above - 1 : last] if not _MARK.match(line))
-    used = [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
+    # What a method fetches from the package as it runs cannot come along.
+    inner = node.body if isinstance(node, ast.ClassDef) else []
+    left_out = [each for each in inner if _needs_package(each)]
+    dropped = {
+        number
+        for each in left_out
+        for number in range(_first_line(each), (each.end_lineno or each.lineno) + 2)
+    }
+    shown = [
+        line
+        for number, line in enumerate(lines[above - 1 : last], start=above)
+        if number not in dropped and not _MARK.match(line)
+    ]
+    hidden = {each for method in left_out for each in ast.walk(method)}
+    names = (each for each in ast.walk(node) if each not in hidden)
+    used = [each.id for each in names if isinstance(each, ast.Name)]
     return _Definition(
         module,
         first,
@@ -149,6 +162,20 @@ def _definition(node: ast.stmt, module: str, lines: list[str]) -> _Definition:
         "\n".join(shown).strip("\n"),
         tuple(_bound_names(node)),
         tuple(dict.fromkeys(used)),
+    )
+
+
+def _first_line(node: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min(each.lineno for each in [node, *decorators])
+
+
+def _needs_package(node: ast.stmt) -> bool:
+    """Whether a method imports a module of the package when it is called."""
+    return isinstance(node, ast.FunctionDef) and any(
+        isinstance(each, ast.ImportFrom)
+        and (each.module or "").partition(".")[0] == _PACKAGE
+        for each in ast.walk(node)
     )
 
 

@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import re
 import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -223,7 +225,7 @@ class Answer(BaseHTTPRequestHandler):
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     monkeypatch.setattr("time.sleep", lambda _: None)  # between one try and the next
     client = pytest.importorskip("huggingface_hub")
-    client.utils.disable_progress_bars()
+    import_module("huggingface_hub.utils").disable_progress_bars()
     with Hub(tmp_path / "served") as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -314,10 +316,11 @@ def test_no_network_is_one_error(served: Hub) -> None:
     served.server_close()
     with pytest.raises(ConnectionError) as refused:
         load_gpt2("tiny")
-    assert str(refused.value) == (
-        "config.json of tiny cannot be fetched ([Errno 111] Connection refused): get "
-        "the model elsewhere and give the folder with its config.json and "
-        "model.safetensors"
+    # Which error a closed port makes, the system decides.
+    assert re.fullmatch(
+        r"config\.json of tiny cannot be fetched \(\[.+\] .+\): get the model "
+        r"elsewhere and give the folder with its config\.json and model\.safetensors",
+        str(refused.value),
     )
 
 
