@@ -66,6 +66,7 @@ def _of_machine(device: torch.device) -> dict[str, Any]:
         devices[f"cuda:{index}"] = torch.cuda.get_device_name(index)
     if torch.backends.mps.is_available():
         devices["mps"] = "Apple"
+    precision, on_cpu = training.choose_precision(device), device.type == "cpu"
     return {
         "tested_transformer": __version__,
         "python": platform.python_version(),
@@ -73,7 +74,7 @@ def _of_machine(device: torch.device) -> dict[str, Any]:
         "torch": torch.__version__,
         "devices": devices,
         "would_train_on": str(device),
-        "in": training.choose_precision(device),
+        "in": "fp32 or bf16, as each run measures" if on_cpu else precision,
         "threads": torch.get_num_threads(),
         "instructions": _instructions(),
         "extras": _extras(),
