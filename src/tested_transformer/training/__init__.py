@@ -13,7 +13,7 @@ from tested_transformer.training.loop import train, training_precision
 from tested_transformer.training.monitor import TrainingDivergedError
 from tested_transformer.training.muon import Muon, orthogonalize
 from tested_transformer.training.optimizers import make_optimizers
-from tested_transformer.training.recipe import Recipe, rate_factor
+from tested_transformer.training.recipe import Recipe
 from tested_transformer.training.state import Progress, TrainingState, Validation
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
     "make_optimizers",
     "next_token_loss",
     "orthogonalize",
-    "rate_factor",
     "train",
     "training_precision",
     "windows_that_fit",

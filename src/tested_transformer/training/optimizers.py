@@ -7,7 +7,7 @@ from torch.optim import AdamW, Optimizer
 
 from tested_transformer.training.distributed import gathered, share_of
 from tested_transformer.training.muon import Muon
-from tested_transformer.training.recipe import Recipe, rate_factor
+from tested_transformer.training.recipe import Recipe
 
 __all__ = [
     "clip_gradients",
@@ -84,14 +84,7 @@ def _group(
 
 def set_rates(optimizers: list[Optimizer], recipe: Recipe, step: int) -> float:
     """Set the learning rates of a step, and return what they are multiplied by."""
-    factor = rate_factor(
-        step,
-        steps=recipe.steps,
-        schedule=recipe.schedule,
-        warmup=recipe.warmup,
-        decay=recipe.decay,
-        final=recipe.final_lr,
-    )
+    factor = recipe.rate_factor(step)
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"] * factor

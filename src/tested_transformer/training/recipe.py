@@ -6,11 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["OPTIMIZERS", "PRECISIONS", "SCHEDULES", "Recipe", "rate_factor"]
-
-OPTIMIZERS = ("adamw", "muon")
-SCHEDULES = ("cosine", "linear", "trapezoid", "constant")
-PRECISIONS = ("auto", "fp32", "bf16", "fp16")
+__all__ = ["Recipe"]
 
 _POSITIVE = (
     *("steps", "batch_size", "seq_len", "accumulate", "evaluate_every", "patience"),
@@ -21,9 +17,9 @@ _NOT_NEGATIVE = ("warmup", "weight_decay", "clip", "balance_weight", "seed")
 _SHARES = ("decay", "final_lr")
 _KEPT = ("betas[0]", "betas[1]", "muon_momentum")
 _CHOICES = {
-    "optimizer": OPTIMIZERS,
-    "schedule": SCHEDULES,
-    "precision": PRECISIONS,
+    "optimizer": ("adamw", "muon"),
+    "schedule": ("cosine", "linear", "trapezoid", "constant"),
+    "precision": ("auto", "fp32", "bf16", "fp16"),
 }
 
 
@@ -52,7 +48,8 @@ class Recipe:
         muon_lr: Muon's learning rate.
         muon_momentum: How much Muon keeps of its running mean.
         muon_rounds: See ``orthogonalize``.
-        schedule: One of ``SCHEDULES``; see ``rate_factor``.
+        schedule: ``cosine``, ``linear``, ``trapezoid`` or ``constant``; see
+            ``rate_factor``.
         warmup: Steps until the learning rate is reached.
         decay: The part of the run in which ``trapezoid`` falls.
         final_lr: The learning rate at the end, as a part of that before.
@@ -157,6 +154,31 @@ class Recipe:
         )
         return dataclasses.replace(fast, **changes)
 
+    def rate_factor(self, step: int) -> float:
+        """Return what the learning rates of a step, counted from 0, are multiplied by.
+
+        Every schedule rises over ``warmup`` steps to 1. ``cosine`` and ``linear`` fall
+        from there on, ``trapezoid`` falls in a straight line at the end, ``constant``
+        stays. They end one step before they would reach ``final_lr``, which is lost
+        on no step.
+
+        Sources: Loshchilov and Hutter, 2017, "SGDR", equation 5, for the cosine;
+        Hägele et al., 2024, "Scaling Laws and Compute-Optimal Training Beyond Fixed
+        Training Durations", for the trapezoid.
+        """
+        if step < self.warmup:
+            return (step + 1) / (self.warmup + 1)
+        if self.schedule == "constant":
+            return 1.0
+        fall = self.steps - self.warmup
+        if self.schedule == "trapezoid":
+            fall = min(fall, round(self.decay * self.steps))
+        # 1 until the fall begins, close to 0 at the last step.
+        left = min(1.0, (self.steps - step) / max(1, fall))
+        if self.schedule == "cosine":
+            left = 0.5 - 0.5 * math.cos(math.pi * left)
+        return self.final_lr + (1.0 - self.final_lr) * left
+
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold, and ``from_dict`` reads."""
         return {**dataclasses.asdict(self), "betas": list(self.betas)}
@@ -176,51 +198,3 @@ class Recipe:
             first, second = values["betas"]
             values = {**values, "betas": (first, second)}
         return cls(**values)
-
-
-def rate_factor(
-    step: int,
-    *,
-    steps: int,
-    schedule: str = "cosine",
-    warmup: int = 0,
-    decay: float = 0.5,
-    final: float = 0.0,
-) -> float:
-    """Return what the learning rate of a step is multiplied by.
-
-    Every schedule rises over ``warmup`` steps to 1, and all but ``constant`` end
-    one step before they would reach ``final``, which is lost on no step.
-
-    Args:
-        step: The step, counted from 0.
-        steps: How many steps the run has.
-        schedule: ``cosine`` and ``linear`` fall from the end of the warm-up,
-            ``trapezoid`` stays at 1 and falls in a straight line at the end,
-            ``constant`` stays.
-        warmup: How many steps the rise takes.
-        decay: The part of the run in which ``trapezoid`` falls.
-        final: The factor that the fall ends at.
-
-    Raises:
-        ValueError: If ``schedule`` is unknown.
-
-    Sources: Loshchilov and Hutter, 2017, "SGDR", equation 5, for the cosine; Hägele
-    et al., 2024, "Scaling Laws and Compute-Optimal Training Beyond Fixed Training
-    Durations", for the trapezoid.
-    """
-    if schedule not in SCHEDULES:
-        known = ", ".join(SCHEDULES)
-        raise ValueError(f"schedule={schedule!r} must be one of {known}")
-    if step < warmup:
-        return (step + 1) / (warmup + 1)
-    if schedule == "constant":
-        return 1.0
-    fall = steps - warmup
-    if schedule == "trapezoid":
-        fall = min(fall, round(decay * steps))
-    # 1 until the fall begins, close to 0 at the last step.
-    left = min(1.0, (steps - step) / max(1, fall))
-    if schedule == "cosine":
-        left = 0.5 - 0.5 * math.cos(math.pi * left)
-    return final + (1.0 - final) * left

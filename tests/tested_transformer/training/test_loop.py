@@ -21,7 +21,6 @@ from tested_transformer.training import (
     devices,
     evaluate,
     honest_loss,
-    rate_factor,
     train,
     training_precision,
 )
@@ -89,7 +88,7 @@ def test_a_step_is_the_textbooks(make_model: Callable[..., GPT], tokens: Tensor)
         weight_decay=0.25,
     )
     for step in range(3):
-        factor = rate_factor(step, steps=3, warmup=1, final=recipe.final_lr)
+        factor = recipe.rate_factor(step)
         for group in adamw.param_groups:
             group["lr"] = 0.01 * factor
         inputs, targets = batch_at(tokens, step=step, batch_size=6, seq_len=5, seed=0)
