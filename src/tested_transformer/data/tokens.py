@@ -23,6 +23,7 @@ from torch import Tensor
 from tested_transformer.data.corpora import (
     Source,
     cache_path,
+    check_text,
     find_source,
     one_character,
     whole_file,
@@ -129,7 +130,7 @@ def load_tokens(
     tokens, about = kept or _prepare(
         source, tokenizer, vocab_size, sha256, path, wanted
     )
-    _check_text(source.name, about["sha256"], sha256)
+    check_text(repr(source.name), about["sha256"], sha256)
     return TokenizedCorpus(
         name=source.name,
         origin=source.origin,
@@ -160,7 +161,7 @@ def _prepare(
         characters += len(piece)
         # What is known is taken out first, which is many times as fast as set(piece).
         alphabet.update(piece.translate(dict.fromkeys(map(ord, alphabet))))
-    _check_text(source.name, digest.hexdigest(), sha256)
+    check_text(repr(source.name), digest.hexdigest(), sha256)
     if len(alphabet) == 1:
         raise ValueError(one_character(source.name, *alphabet))
     if tokenizer == CharTokenizer.kind:
@@ -269,12 +270,4 @@ def _check_tokenizer(tokenizer: Tokenizer | str, vocab_size: int | None) -> None
         raise ValueError(
             f"vocab_size={vocab_size} goes with tokenizer={BytePairTokenizer.kind!r} "
             "alone"
-        )
-
-
-def _check_text(name: str, found: str, wanted: str | None) -> None:
-    if wanted is not None and found != wanted:
-        raise ValueError(
-            f"{name!r} is not the text that was meant: its sha256 is {found[:12]}..., "
-            f"and {wanted[:12]}... was wanted"
         )
