@@ -24,7 +24,6 @@ __all__ = [
     "check_text",
     "find_source",
     "load_corpus",
-    "one_character",
     "whole_file",
 ]
 
@@ -82,12 +81,15 @@ class Source:
             raise IsADirectoryError(
                 f"{self.name!r} is a folder, and not a text file"
             ) from None
+        first, varied = "", False
         length, limit = 0, self.num_characters or sys.maxsize
         # Without a mark of the byte order, and each line ends with a line feed.
         with TextIOWrapper(data, "utf-8-sig") as file:
             try:
                 while piece := file.read(min(_PIECE, limit - length)):
                     length += len(piece)
+                    first = first or piece[0]
+                    varied = varied or bool(piece.strip(first))
                     yield piece
             except UnicodeDecodeError as error:
                 # What was decoded last ends where the file was read to.
@@ -98,6 +100,11 @@ class Source:
                 ) from None
         if not length:
             raise ValueError(f"{self.name!r} is empty")
+        if not varied:
+            raise ValueError(
+                f"{self.name!r} has no character but {first!r}: "
+                "there is nothing to predict"
+            )
 
 
 # Of each the address, the SHA-256, and the name of the file that is kept.
@@ -156,17 +163,12 @@ def load_corpus(
         num_characters=num_characters,
         cache_folder=cache_folder,
     )
-    text = "".join(source.pieces())
-    if text.count(text[0]) == len(text):
-        raise ValueError(one_character(source.name, text[0]))
     return Corpus(
-        name=source.name, text=text, origin=source.origin, entropy=source.entropy
+        name=source.name,
+        text="".join(source.pieces()),
+        origin=source.origin,
+        entropy=source.entropy,
     )
-
-
-def one_character(name: str, character: str) -> str:
-    """Return what is wrong with a text that has one character again and again."""
-    return f"{name!r} has no character but {character!r}: there is nothing to predict"
 
 
 def find_source(
