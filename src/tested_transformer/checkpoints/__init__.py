@@ -7,7 +7,6 @@ the hub.
 from tested_transformer.checkpoints.hub import (
     hub_file,
     load_gpt2,
-    load_nanogpt,
     load_pretrained,
 )
 from tested_transformer.checkpoints.layouts import from_gpt2, from_nanogpt, to_gpt2
@@ -38,7 +37,6 @@ __all__ = [
     "hub_file",
     "load_checkpoint",
     "load_gpt2",
-    "load_nanogpt",
     "load_pretrained",
     "load_shipped",
     "save_checkpoint",

@@ -5,11 +5,9 @@ The hub is read by its own client, ``huggingface_hub``, which is an extra:
 is set in its way: by ``HF_HOME`` and ``HF_ENDPOINT``.
 """
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,19 +18,17 @@ from tested_transformer.checkpoints.loading import (
     load_checkpoint,
     read_tensors,
 )
-from tested_transformer.checkpoints.saving import MANIFEST, CheckpointError
+from tested_transformer.checkpoints.saving import MANIFEST, CheckpointError, read_json
 from tested_transformer.checkpoints.shipping import CARD, load_shipped
 from tested_transformer.gpt import GPT
 
-__all__ = ["hub_file", "load_gpt2", "load_nanogpt", "load_pretrained"]
+__all__ = ["hub_file", "load_gpt2", "load_pretrained"]
 
 _SETTINGS = "config.json"
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 # Without a slash, and not beginning with a dot, no name leads out of its folder.
 _PLAIN = re.compile(r"[A-Za-z0-9][\w.-]*")
-
-_Get = Callable[[str], Path | None]
 
 
 def load_pretrained(
@@ -46,8 +42,9 @@ def load_pretrained(
 
     Args:
         name_or_folder: A folder with a checkpoint of this library, a model that was
-            shipped, or a model in the layout of GPT-2 or nanoGPT; or the name of a
-            model on the hub, such as ``gpt2`` or ``openai-community/gpt2-medium``.
+            shipped, or a model in the layout of GPT-2 or nanoGPT (what to take out of
+            nanoGPT's pickle, ``from_nanogpt`` says); or the name of a model on the
+            hub, such as ``gpt2`` or ``openai-community/gpt2-medium``.
         revision: Which state of the model on the hub: a branch, a tag or a commit.
         device: Where to bring it; the CPU by default.
         dtype: The numbers of its weights; those that were saved by default.
@@ -67,17 +64,18 @@ def load_pretrained(
         model = load_checkpoint(folder, training=False).model()
     elif (folder / CARD).is_file():
         model = load_shipped(folder).model
-    elif folder.is_dir() and not (folder / _SETTINGS).is_file():
+    elif not folder.is_dir():
+        model = load_gpt2(name_or_folder, revision=revision)
+    elif not (folder / _SETTINGS).is_file():
         raise CheckpointError(
             f"{folder} holds no model: it has none of {MANIFEST}, {CARD} and "
             f"{_SETTINGS}"
         )
-    elif folder.is_dir() and "block_size" in _read_json(folder / _SETTINGS):
-        model = load_nanogpt(folder)
+    elif "block_size" in (settings := read_json(folder / _SETTINGS)):
+        weights = read_tensors(folder / _WEIGHTS)
+        model = from_nanogpt(weights, settings, origin=str(folder))
     else:
-        model = load_gpt2(
-            folder if folder.is_dir() else name_or_folder, revision=revision
-        )
+        model = load_gpt2(folder)
     return model.to(device=device, dtype=dtype).eval()
 
 
@@ -96,12 +94,7 @@ def load_gpt2(
         dropout: The new model's.
         revision: Which state of the model on the hub: a branch, a tag or a commit.
 
-    Raises:
-        CheckpointError: If a file is missing or damaged, or the model is none that
-            ``GPT`` can be.
-        ConnectionError: If a file cannot be fetched.
-        ImportError: If it is to be fetched, and ``huggingface_hub`` is not installed.
-        OSError: If a file cannot be read or kept.
+    Errors are those of ``load_pretrained``.
     """
     folder, origin = Path(folder_or_name), str(folder_or_name)
 
@@ -114,24 +107,7 @@ def load_gpt2(
     if settings is None:
         raise CheckpointError(f"{origin} has no {_SETTINGS}")
     weights = _read_weights(origin, get)
-    return from_gpt2(weights, _read_json(settings), dropout=dropout, origin=origin)
-
-
-def load_nanogpt(folder: str | Path) -> GPT:
-    """Load what was taken out of nanoGPT's checkpoint as ``from_nanogpt`` says.
-
-    Args:
-        folder: Where model.safetensors and config.json are.
-
-    Raises:
-        CheckpointError: If a file is missing or damaged, or they do not fit.
-        OSError: If a file cannot be read.
-    """
-    folder = Path(folder)
-    if not (folder / _SETTINGS).is_file():
-        raise CheckpointError(f"{folder} has no {_SETTINGS}")
-    weights = read_tensors(folder / _WEIGHTS)
-    return from_nanogpt(weights, _read_json(folder / _SETTINGS), origin=str(folder))
+    return from_gpt2(weights, read_json(settings), dropout=dropout, origin=origin)
 
 
 def hub_file(name: str, file: str, *, revision: str | None = None) -> Path:
@@ -185,7 +161,7 @@ def _fetch(name: str, file: str, revision: str | None) -> Path | None:
         ) from None
 
 
-def _read_weights(origin: str, get: _Get) -> dict[str, Tensor]:
+def _read_weights(origin: str, get: Callable[[str], Path | None]) -> dict[str, Tensor]:
     """Read one file of weights, or the several that large models are cut into."""
     whole = get(_WEIGHTS)
     if whole is not None:
@@ -196,7 +172,7 @@ def _read_weights(origin: str, get: _Get) -> dict[str, Tensor]:
             f"{origin} has no {_WEIGHTS} and no {_INDEX}; pickles, such as "
             "pytorch_model.bin, are not read: they can run any program when opened"
         )
-    files = _read_json(index).get("weight_map")
+    files = read_json(index).get("weight_map")
     if not isinstance(files, dict):
         raise CheckpointError(f"{index} has no weight_map")
     weights: dict[str, Tensor] = {}
@@ -208,13 +184,3 @@ def _read_weights(origin: str, get: _Get) -> dict[str, Tensor]:
             raise CheckpointError(f"{origin} has no {file}, which {_INDEX} names")
         weights |= read_tensors(path)
     return weights
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        raise CheckpointError(f"{path} is cut short or no JSON") from None
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path} holds no settings")
-    return content

@@ -165,11 +165,7 @@ def to_gpt2(model: GPT) -> tuple[dict[str, Tensor], dict[str, Any]]:
     settings["activation_function"] = names[model.config.activation]
     for kind in ("attn_pdrop", "embd_pdrop", "resid_pdrop"):
         settings[kind] = model.config.dropout
-    copies = {name: x.clone(memory_format=_DENSE) for name, x in theirs.items()}
-    return copies, {**_FIXED, **settings, "architectures": ["GPT2LMHeadModel"]}
-
-
-_DENSE = torch.contiguous_format
+    return theirs, {**_FIXED, **settings, "architectures": ["GPT2LMHeadModel"]}
 
 
 def _homes(config: GPTConfig) -> dict[str, list[str]]:
@@ -190,12 +186,13 @@ def _homes(config: GPTConfig) -> dict[str, list[str]]:
 def _in_layout(
     ours: Mapping[str, Tensor], config: GPTConfig, *, turned: bool
 ) -> dict[str, Tensor]:
-    """Put our weights into their layout."""
+    """Put copies of our weights into their layout."""
     theirs: dict[str, Tensor] = {}
     for name, homes in _homes(config).items():
         if homes[0] in ours:  # without bias, there are fewer
             whole = torch.cat([ours[home] for home in homes])
-            theirs[name] = whole.T if turned and _TURNED.search(name) else whole
+            turn = turned and _TURNED.search(name)
+            theirs[name] = whole.T.contiguous() if turn else whole
     return theirs
 
 
@@ -203,8 +200,13 @@ def _to_ours(
     weights: Mapping[str, Tensor], config: GPTConfig, origin: str, *, turned: bool
 ) -> dict[str, Tensor]:
     """Take our weights out of their layout."""
-    theirs = {_full_name(name): tensor for name, tensor in weights.items()}
-    theirs = {name: x for name, x in theirs.items() if not _MASKS.search(name)}
+    theirs: dict[str, Tensor] = {}
+    for name, tensor in weights.items():
+        name = name.removeprefix("_orig_mod.")  # which torch.compile puts in front
+        if not name.startswith(("transformer.", "lm_head.")):
+            name = f"transformer.{name}"
+        if not _MASKS.search(name):
+            theirs[name] = tensor
     head = theirs.pop("lm_head.weight", None) if config.tie_head else None
     with torch.device("meta"):
         wanted = _in_layout(GPT(config).state_dict(), config, turned=turned)
@@ -221,13 +223,6 @@ def _to_ours(
             parts = whole.chunk(len(homes))
             ours |= zip(homes, parts, strict=True)
     return ours
-
-
-def _full_name(name: str) -> str:
-    name = name.removeprefix("_orig_mod.")
-    return (
-        name if name.startswith(("transformer.", "lm_head.")) else f"transformer.{name}"
-    )
 
 
 def _read_settings(

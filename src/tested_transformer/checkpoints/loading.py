@@ -64,26 +64,18 @@ class Checkpoint:
         """
         return model_with(self.config, self.weights, str(self.folder)).to(device)
 
-    def require(
-        self,
-        *,
-        config: GPTConfig | None = None,
-        settings: Mapping[str, Any] | None = None,
-    ) -> None:
+    def require(self, settings: Mapping[str, Any]) -> None:
         """Refuse the checkpoint if it was made with other settings than these.
 
         Args:
-            config: What the model has to be made of.
-            settings: What else it has to be made with. What is not named here may be
-                anything, in dictionaries too.
+            settings: What it has to be made with, the model's under ``config``. What
+                is not named here may be anything, in dictionaries too.
 
         Raises:
             CheckpointError: If anything differs; the message has all that does.
         """
-        wanted = {} if config is None else {"config": asdict(config)}
-        wanted |= settings or {}
         found = {**self.settings, "config": asdict(self.config)}
-        differing = [*_differences("", found, wanted)]
+        differing = [*_differences("", found, settings)]
         if differing:
             raise CheckpointError(
                 f"{self.folder} was saved with {'; '.join(differing)}"

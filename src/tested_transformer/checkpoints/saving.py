@@ -34,6 +34,7 @@ __all__ = [
     "FileRecord",
     "Manifest",
     "read_config",
+    "read_json",
     "save_checkpoint",
     "write_tensors",
 ]
@@ -105,11 +106,8 @@ class Manifest:
         Raises:
             CheckpointError: If it is something else, of another version, or altered.
         """
-        try:
-            content = json.loads(text)
-        except (ValueError, RecursionError):
-            raise CheckpointError(f"{path} is cut short or no JSON") from None
-        if not isinstance(content, dict) or content.get("format") != _FORMAT:
+        content = read_json(path, text)
+        if content.get("format") != _FORMAT:
             raise CheckpointError(f"{path} is not a checkpoint of this library")
         if content.get("version") != _VERSION:
             raise CheckpointError(
@@ -130,6 +128,21 @@ class Manifest:
         if foreign:
             raise CheckpointError(f"{path} names a file {foreign[0]!r}")
         return cls(read_config(values, path), settings, training, files)
+
+
+def read_json(path: Path, text: bytes | None = None) -> dict[str, Any]:
+    """Return what a file of JSON says, or what it said when ``text`` was read of it.
+
+    Raises:
+        CheckpointError: If it is cut short, or something else.
+    """
+    try:
+        content = json.loads(path.read_bytes() if text is None else text)
+    except (ValueError, RecursionError):
+        raise CheckpointError(f"{path} is cut short or no JSON") from None
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path} holds no settings")
+    return content
 
 
 def read_config(values: Mapping[str, Any], path: Path) -> GPTConfig:

@@ -19,6 +19,7 @@ from tested_transformer.checkpoints.saving import (
     CheckpointError,
     FileRecord,
     read_config,
+    read_json,
     write_tensors,
 )
 from tested_transformer.gpt import GPT
@@ -80,12 +81,12 @@ def load_shipped(folder: str | Path) -> ShippedModel:
     """
     path = Path(folder) / CARD
     try:
-        card = json.loads(path.read_text("utf-8"))
+        card = read_json(path)
         settings, about = card["config"], card["weights"]
         record = FileRecord(*(about[name] for name in ("file", "bytes", "sha256")))
     except FileNotFoundError:
         raise CheckpointError(f"{path} is missing") from None
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError):
         raise CheckpointError(f"{path} is not the card of a model") from None
     config = read_config(settings, path)
     halves = read_tensors(check_file(path.parent, record))

@@ -5,7 +5,6 @@ from tested_transformer.data.corpora import CORPORA, Corpus, load_corpus
 from tested_transformer.data.stories import (
     STORY_RULES,
     Agreement,
-    Grammar,
     Stories,
     Word,
     agreements,
@@ -30,7 +29,6 @@ __all__ = [
     "BytePairTokenizer",
     "CharTokenizer",
     "Corpus",
-    "Grammar",
     "Stories",
     "TokenizedCorpus",
     "Tokenizer",

@@ -1,17 +1,16 @@
 """Texts to train on: made here, found on this machine, fetched, or the reader's own."""
 
-import codecs
 import hashlib
-import io
 import os
 import secrets
+import sys
 import sysconfig
 import urllib.request
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
-from itertools import chain
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,9 +21,9 @@ __all__ = [
     "Corpus",
     "Source",
     "cache_path",
+    "check_text",
     "find_source",
     "load_corpus",
-    "one_character",
     "whole_file",
 ]
 
@@ -56,33 +55,67 @@ class Source:
     Args:
         name: The name or the path it was asked for by.
         origin: Where it is from.
-        pieces: Called to read it, from its beginning.
         file: The file that it is read from, if it is one.
+        text: All of it, if it is none.
+        num_characters: Where it is cut; nowhere by default.
         entropy: As of a ``Corpus``.
     """
 
     name: str
     origin: str
-    pieces: Callable[[], Iterator[str]]
     file: Path | None = None
+    text: str = ""
+    num_characters: int | None = None
     entropy: float | None = None
 
+    def pieces(self) -> Iterator[str]:
+        """Read the text from its beginning; arguments and errors of ``load_corpus``."""
+        try:
+            data = self.file.open("rb") if self.file else BytesIO(self.text.encode())
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"there is no file {self.name!r}, and no corpus of that name; "
+                f"wanted a path, or one of {', '.join(CORPORA)}"
+            ) from None
+        except IsADirectoryError:
+            raise IsADirectoryError(
+                f"{self.name!r} is a folder, and not a text file"
+            ) from None
+        first, varied = "", False
+        length, limit = 0, self.num_characters or sys.maxsize
+        # Without a mark of the byte order, and each line ends with a line feed.
+        with TextIOWrapper(data, "utf-8-sig") as file:
+            try:
+                while piece := file.read(min(_PIECE, limit - length)):
+                    length += len(piece)
+                    first = first or piece[0]
+                    varied = varied or bool(piece.strip(first))
+                    yield piece
+            except UnicodeDecodeError as error:
+                # What was decoded last ends where the file was read to.
+                at = data.tell() - len(error.object) + error.start
+                wrong = error.object[error.start]
+                raise ValueError(
+                    f"{self.name!r} is not UTF-8: byte 0x{wrong:02x} at offset {at}"
+                ) from None
+        if not length:
+            raise ValueError(f"{self.name!r} is empty")
+        if not varied:
+            raise ValueError(
+                f"{self.name!r} has no character but {first!r}: "
+                "there is nothing to predict"
+            )
 
-@dataclass(frozen=True)
-class _Download:
-    address: str
-    sha256: str
-    file: str
 
-
+# Of each the address, the SHA-256, and the name of the file that is kept.
 _DOWNLOADS = {
-    "shakespeare": _Download(
+    "shakespeare": (
         "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/"
         "tinyshakespeare/input.txt",
         "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
         "tinyshakespeare.txt",
     ),
-    "names": _Download(
+    "names": (
         "https://raw.githubusercontent.com/karpathy/makemore/master/names.txt",
         "0a30b5557f192f32ab962680889aac5f6fda0f4cecf40a6d0b5694f58ea8cc4d",
         "names.txt",
@@ -130,17 +163,12 @@ def load_corpus(
         num_characters=num_characters,
         cache_folder=cache_folder,
     )
-    text = "".join(source.pieces())
-    if text.count(text[0]) == len(text):
-        raise ValueError(one_character(source.name, text[0]))
     return Corpus(
-        name=source.name, text=text, origin=source.origin, entropy=source.entropy
+        name=source.name,
+        text="".join(source.pieces()),
+        origin=source.origin,
+        entropy=source.entropy,
     )
-
-
-def one_character(name: str, character: str) -> str:
-    """Return what is wrong with a text that has one character again and again."""
-    return f"{name!r} has no character but {character!r}: there is nothing to predict"
 
 
 def find_source(
@@ -157,74 +185,21 @@ def find_source(
     """
     if num_characters is not None and num_characters < 1:
         raise ValueError(f"num_characters={num_characters} must be positive")
-    name, text, file, entropy = str(name_or_path), "", None, None
+    name = str(name_or_path)
     if isinstance(name_or_path, Path) or name not in CORPORA:
         file = Path(name_or_path).expanduser()
-        origin = str(file)
     elif name == "grammar":
         text = write_stories(num_characters or 1_000_000, seed=seed).text
-        origin, entropy = f"a grammar, seed {seed}", story_entropy()
-        num_characters = None
+        origin = f"a grammar, seed {seed}"
+        return Source(name=name, origin=origin, text=text, entropy=story_entropy())
     elif name == "stdlib":
         text, origin = _standard_library()
+        return Source(
+            name=name, origin=origin, text=text, num_characters=num_characters
+        )
     else:
-        path = _fetch(name, cache_path(cache_folder))
-        text, origin = path.read_text("utf-8"), str(path)
-
-    def pieces() -> Iterator[str]:
-        if file is not None:
-            whole = _decoded(_read(file, name), name)
-        else:
-            whole = (text[i : i + _PIECE] for i in range(0, len(text), _PIECE))
-        return whole if num_characters is None else _first(whole, num_characters)
-
-    return Source(name=name, origin=origin, pieces=pieces, file=file, entropy=entropy)
-
-
-def _read(path: Path, name: str) -> Iterator[bytes]:
-    try:
-        with path.open("rb") as file:
-            while piece := file.read(_PIECE):
-                yield piece
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"there is no file {name!r}, and no corpus of that name; "
-            f"wanted a path, or one of {', '.join(CORPORA)}"
-        ) from None
-    except IsADirectoryError:
-        raise IsADirectoryError(f"{name!r} is a folder, and not a text file") from None
-
-
-def _decoded(data: Iterable[bytes], name: str) -> Iterator[str]:
-    """Decode UTF-8 and make every line end a line feed, piece by piece."""
-    utf8 = codecs.getincrementaldecoder("utf-8")()
-    decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
-    read, length = 0, 0
-    for piece in chain(data, [b""]):
-        try:
-            text = decoder.decode(piece, final=not piece)
-        except UnicodeDecodeError as error:
-            # It has what was left of the piece before, too.
-            at = read + len(piece) - len(error.object) + error.start
-            raise ValueError(
-                f"{name!r} is not UTF-8: byte 0x{error.object[error.start]:02x} "
-                f"at offset {at}"
-            ) from None
-        if not read:
-            text = text.removeprefix("\ufeff")  # a mark of the byte order
-        read, length = read + len(piece), length + len(text)
-        if text:
-            yield text
-    if not length:
-        raise ValueError(f"{name!r} is empty")
-
-
-def _first(pieces: Iterable[str], num_characters: int) -> Iterator[str]:
-    for piece in pieces:
-        yield piece[:num_characters]
-        num_characters -= len(piece)
-        if num_characters <= 0:
-            return
+        file = _fetch(name, cache_path(cache_folder))
+    return Source(name=name, origin=str(file), file=file, num_characters=num_characters)
 
 
 def _standard_library() -> tuple[str, str]:
@@ -242,7 +217,7 @@ def _standard_library() -> tuple[str, str]:
     text = "\n".join(data.decode("ascii") for data in files if data.isascii())
     if not text:
         raise ValueError(f"there is no source text of Python in {folder}")
-    return text.replace("\r\n", "\n"), str(folder)
+    return text, str(folder)
 
 
 def cache_path(cache_folder: str | Path | None) -> Path:
@@ -255,32 +230,33 @@ def cache_path(cache_folder: str | Path | None) -> Path:
 
 def _fetch(name: str, folder: Path) -> Path:
     """Return the file of a text that was fetched, now or before."""
-    download = _DOWNLOADS[name]
-    path = folder / download.file
+    address, sha256, file_name = _DOWNLOADS[name]
+    path = folder / file_name
     if path.exists():
-        advice = "delete it, and it is fetched anew"
-        _check(path.read_bytes(), download, str(path), advice)
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        check_text(str(path), found, sha256, "; delete it, and it is fetched anew")
         return path
     try:
-        with urllib.request.urlopen(download.address, timeout=30) as answer:
+        with urllib.request.urlopen(address, timeout=30) as answer:
             data = answer.read()
     except (OSError, HTTPException) as error:
         raise ConnectionError(
             f"{name} cannot be fetched ({getattr(error, 'reason', error)}): "
-            f"get {download.address} elsewhere and give the path of the file instead"
+            f"get {address} elsewhere and give the path of the file instead"
         ) from None
-    _check(data, download, download.address, "nothing was kept")
+    found = hashlib.sha256(data).hexdigest()
+    check_text(address, found, sha256, "; nothing was kept")
     with whole_file(path) as file:
         file.write(data)
     return path
 
 
-def _check(data: bytes, download: _Download, where: str, advice: str) -> None:
-    found = hashlib.sha256(data).hexdigest()
-    if found != download.sha256:
+def check_text(name: str, found: str, wanted: str | None, advice: str = "") -> None:
+    """Compare the SHA-256 of a text with the one that is wanted, if any is."""
+    if wanted is not None and found != wanted:
         raise ValueError(
-            f"{where} is not the text that was meant: its sha256 is {found[:12]}..., "
-            f"and {download.sha256[:12]}... was wanted; {advice}"
+            f"{name} is not the text that was meant: its sha256 is {found[:12]}..., "
+            f"and {wanted[:12]}... was wanted{advice}"
         )
 
 

@@ -7,10 +7,9 @@ a grammar. So is the entropy of the stories, which no honest model can beat.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from random import Random
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import torch
@@ -20,8 +19,6 @@ from torch import Tensor
 __all__ = [
     "STORY_RULES",
     "Agreement",
-    "Grammar",
-    "Step",
     "Stories",
     "Word",
     "agreements",
@@ -31,153 +28,6 @@ __all__ = [
     "write_stories",
 ]
 
-
-class Step(NamedTuple):
-    """One step of a derivation: a symbol, and the parts that a rule made of it."""
-
-    symbol: str
-    parts: tuple[str, ...]
-
-
-class _Rule(NamedTuple):
-    parts: tuple[str, ...]
-    weight: int
-
-
-class Grammar:
-    """Rules that rewrite symbols at random, until only words are left.
-
-    A grammar whose rules never lead back to themselves can be summed up exactly: how
-    many nats of surprise a derivation holds, and how long it is. If every text has one
-    derivation, the first divided by the second is the entropy of the language.
-
-    Args:
-        rules: For each symbol what it may become, as ``"2 the noun | 1 name"``: each
-            alternative has a whole-number weight and some parts. A part that has
-            rules of its own is a symbol, any other is a word.
-
-    Raises:
-        ValueError: If a rule has no weight or no parts, or a symbol can lead back to
-            itself.
-
-    Source: Grenander, 1967, "Syntax-Controlled Probabilities": the entropy of a
-    derivation from the entropies of the choices that it is made of.
-    """
-
-    def __init__(self, rules: Mapping[str, str]) -> None:
-        self.rules = {symbol: _parse(symbol, text) for symbol, text in rules.items()}
-        # Each alternative stands in its table as often as it weighs, so that one
-        # draw of a whole number picks it, alike on every machine.
-        self._tables = {
-            symbol: [
-                Step(symbol, rule.parts) for rule in rules for _ in range(rule.weight)
-            ]
-            for symbol, rules in self.rules.items()
-        }
-        self._surprisals = {
-            step: -math.log(table.count(step) / len(table))
-            for table in self._tables.values()
-            for step in table
-        }
-        self._check_that_it_ends()
-
-    def derive(self, symbol: str, random: Random) -> list[Step]:
-        """Rewrite at random, always the leftmost symbol, until only words are left.
-
-        Nothing is drawn but ``random.random()``, whose numbers are the same for a
-        seed in every version of Python.
-        """
-        steps: list[Step] = []
-        waiting = [symbol]
-        while waiting:
-            leftmost = waiting.pop()
-            if leftmost in self._tables:
-                table = self._tables[leftmost]
-                step = table[int(random.random() * len(table))]
-                steps.append(step)
-                waiting.extend(reversed(step.parts))
-        return steps
-
-    def surprisal(self, steps: Iterable[Step]) -> float:
-        """Return minus the log probability of a derivation, in nats."""
-        return sum([self._surprisals[step] for step in steps])
-
-    def entropy(self, symbol: str) -> float:
-        """Return the entropy of what ``symbol`` derives, in nats: exact, not sampled.
-
-        It is the entropy of the texts only if each text has one derivation.
-        """
-
-        def surprise(rule: _Rule, total: int) -> float:
-            return -math.log(rule.weight / total)
-
-        return self._expected(symbol, surprise, lambda word: 0.0)
-
-    def length(self, symbol: str, width: Callable[[str], int] = len) -> float:
-        """Return how long what ``symbol`` derives is on average.
-
-        Args:
-            symbol: Where to begin.
-            width: How long a word is; its number of characters by default.
-        """
-        return self._expected(symbol, lambda rule, total: 0.0, width)
-
-    def _expected(
-        self,
-        symbol: str,
-        of_rule: Callable[[_Rule, int], float],
-        of_word: Callable[[str], float],
-    ) -> float:
-        known: dict[str, float] = {}
-
-        def value(part: str) -> float:
-            if part not in self.rules:
-                return float(of_word(part))
-            if part not in known:
-                rules = self.rules[part]
-                total = sum(rule.weight for rule in rules)
-                known[part] = sum(
-                    rule.weight
-                    / total
-                    * (of_rule(rule, total) + sum(map(value, rule.parts)))
-                    for rule in rules
-                )
-            return known[part]
-
-        return value(symbol)
-
-    def _check_that_it_ends(self) -> None:
-        done: set[str] = set()
-
-        def visit(symbol: str, above: tuple[str, ...]) -> None:
-            if symbol in above:
-                cycle = " > ".join([*above[above.index(symbol) :], symbol])
-                raise ValueError(f"the rules must end, and these go round: {cycle}")
-            if symbol in self.rules and symbol not in done:
-                for rule in self.rules[symbol]:
-                    for part in rule.parts:
-                        visit(part, (*above, symbol))
-                done.add(symbol)
-
-        for symbol in self.rules:
-            visit(symbol, ())
-
-
-def _parse(symbol: str, text: str) -> list[_Rule]:
-    rules: list[_Rule] = []
-    for alternative in text.split("|"):
-        weight, *parts = alternative.split() or [""]
-        if not (weight.isdecimal() and int(weight) and parts):
-            raise ValueError(
-                f"a rule is a weight and its parts, as in '2 the noun'; "
-                f"{symbol!r} has {alternative.strip()!r}"
-            )
-        rules.append(_Rule(tuple(parts), int(weight)))
-    if len({rule.parts for rule in rules}) < len(rules):
-        raise ValueError(f"{symbol!r} has the same parts twice: add up their weights")
-    return rules
-
-
 _NAMES = [
     first + vowel + second + last
     for first in "BDFKLMNPRT"
@@ -186,8 +36,9 @@ _NAMES = [
     for last in "aio"
 ]
 
-# "#" is s or p, singular or plural. The number behind a symbol says how deep clauses
-# may still nest in it.
+# For each symbol what it may become: alternatives, each a whole-number weight and some
+# parts. A part without rules of its own is a word. "#" is s or p, singular or plural.
+# The number behind a symbol says how deep clauses may still nest in it.
 _LANGUAGE = """
 story:    1 intro.1 intro.2 sentence sentence
         | 2 intro.1 intro.2 sentence sentence sentence
@@ -248,19 +99,28 @@ preposition: 2 near | 1 behind
 """
 
 
-def _rules(language: str) -> dict[str, str]:
-    rules: dict[str, str] = {}
+def _rules(language: str) -> dict[str, list[tuple[str, ...]]]:
+    rules: dict[str, list[tuple[str, ...]]] = {}
     # An alternative on a line of its own goes on with the line before it.
     for line in language.replace("\n        |", " |").strip().splitlines():
         symbol, colon, right = line.partition(":")
-        if colon:
-            for number in "sp" if "#" in symbol else "#":
-                rules[symbol.replace("#", number)] = right.replace("#", number)
+        for number in "sp" if "#" in symbol else "#":
+            if colon:
+                alternatives = map(str.split, right.replace("#", number).split("|"))
+                rules[symbol.replace("#", number)] = [
+                    tuple(parts)
+                    for weight, *parts in alternatives
+                    for _ in range(int(weight))
+                ]
     return rules
 
 
-STORY_RULES = Grammar(_rules(_LANGUAGE))
-"""The grammar of the stories; the rule of a whole one is ``"story"``."""
+STORY_RULES = _rules(_LANGUAGE)
+"""The grammar of the stories: for each symbol, from ``"story"`` on, what it may become.
+
+An alternative stands there as often as it weighs, so that one draw of a whole number
+picks it, alike on every machine.
+"""
 
 # What can be the subject of a verb to its right, and the words at the head of it.
 _HEADED = {"clause", "subject", "animal", "noun", "name", "pronoun"}
@@ -307,6 +167,9 @@ class Stories(NamedTuple):
     surprisal: float
 
 
+_NAMES_SURPRISAL = math.log(len(_NAMES)) + math.log(len(_NAMES) - 1)
+
+
 @cache
 def story_entropy() -> float:
     """Return the entropy of the stories, in nats per character: exact, not measured.
@@ -318,18 +181,36 @@ def story_entropy() -> float:
 
     Each text has one derivation only, so that its entropy is that of the derivation:
     of all choices of rules, and of two names of which the second is not the first.
+
+    Source: Grenander, 1967, "Syntax-Controlled Probabilities": the entropy of a
+    derivation from the entropies of the choices that it is made of.
     """
-    names = math.log(len(_NAMES)) + math.log(len(_NAMES) - 1)
-    nats = STORY_RULES.entropy("story") + names
-    return nats / STORY_RULES.length("story", _width)
+    nats, length = _entropy_and_length("story")
+    return (nats + _NAMES_SURPRISAL) / length
 
 
-def _width(word: str) -> int:
-    # The space before a word belongs to it. A story has none before its first word,
-    # and a line end after its last.
-    if word in _MARKS:
-        return 1
-    return 1 + len(_NAMES[0] if word.startswith("$") else word)
+@cache
+def _entropy_and_length(part: str) -> tuple[float, float]:
+    """Return the entropy in nats, and the mean length, of what a part becomes."""
+    if part not in STORY_RULES:
+        # The space before a word belongs to it. A story has none before its first
+        # word, and a line end after its last.
+        word = _NAMES[0] if part.startswith("$") else part
+        return 0.0, float(len(word) + (part not in _MARKS))
+    nats = length = 0.0
+    for parts in STORY_RULES[part]:
+        sums = [_entropy_and_length(each) for each in parts]
+        nats += _surprisal(part, parts) + sum([each for each, _ in sums])
+        length += sum([each for _, each in sums])
+    count = len(STORY_RULES[part])
+    return nats / count, length / count
+
+
+@cache
+def _surprisal(symbol: str, parts: tuple[str, ...]) -> float:
+    """Return minus the log probability, in nats, that a symbol becomes these parts."""
+    rules = STORY_RULES[symbol]
+    return math.log(len(rules) / rules.count(parts))
 
 
 def write_stories(num_characters: int = 1_000_000, *, seed: int = 0) -> Stories:
@@ -343,6 +224,8 @@ def write_stories(num_characters: int = 1_000_000, *, seed: int = 0) -> Stories:
     """
     if num_characters < 1:
         raise ValueError(f"num_characters={num_characters} must be positive")
+    # Of it, nothing is drawn but random(), whose numbers are the same for a seed in
+    # every version of Python.
     random = Random(seed)
     pieces: list[str] = []
     words: list[Word] = []
@@ -351,24 +234,66 @@ def write_stories(num_characters: int = 1_000_000, *, seed: int = 0) -> Stories:
         first = int(random.random() * len(_NAMES))
         second = int(random.random() * (len(_NAMES) - 1))
         names = _NAMES[first], _NAMES[second + (second >= first)]
-        surprisal += math.log(len(_NAMES)) + math.log(len(_NAMES) - 1)
-        steps = STORY_RULES.derive("story", random)
-        surprisal += STORY_RULES.surprisal(steps)
-        text, told = _tell(steps, names, start=length, first=len(words))
+        derived, nats = _derive(random)
+        surprisal += _NAMES_SURPRISAL + nats
+        text, written = _write(derived, names, start=length, first=len(words))
         pieces.append(text)
-        words += told
+        words += written
         length += len(text)
     return Stories("".join(pieces), tuple(words), surprisal)
 
 
-def _tell(
-    steps: list[Step], names: tuple[str, str], *, start: int, first: int
+def _derive(random: Random) -> tuple[list[tuple[str, str, int | None]], float]:
+    """Rewrite symbols at random, always the leftmost, until only words are left.
+
+    Within a rule a verb belongs to the nearest head on its left, and where there is
+    none, to the subject that comes from the rule above. A noun or a name is a head,
+    and so is what a rule for a subject or a clause makes: by the first head in it.
+
+    Returns:
+        The words of a story, each with its kind and the subject it would have if it
+        is a verb; and minus the log probability of the derivation, in nats.
+    """
+    words: list[tuple[str, str, int | None]] = []
+    surprisal = 0.0
+
+    def rewrite(symbol: str, subject: int | None) -> int | None:
+        """Rewrite one symbol, and return the index of its head, if it has one."""
+        nonlocal surprisal
+        rules = STORY_RULES[symbol]
+        parts = rules[int(random.random() * len(rules))]
+        surprisal += _surprisal(symbol, parts)
+        kind, head = symbol.partition(".")[0], None
+        for part in parts:
+            if part in STORY_RULES:
+                found = rewrite(part, subject)
+            elif len(parts) == 1:
+                found = len(words)
+                words.append((part, kind, subject))
+            else:
+                found = None
+                words.append((part, "mark" if part in _MARKS else "link", subject))
+            if found is not None:
+                subject = found
+                head = found if head is None else head
+        return head if kind in _HEADED else None
+
+    rewrite("story", None)
+    return words, surprisal
+
+
+def _write(
+    derived: list[tuple[str, str, int | None]],
+    names: tuple[str, str],
+    *,
+    start: int,
+    first: int,
 ) -> tuple[str, list[Word]]:
     """Write a story down; its first character and word have the numbers given."""
     written = ""
     words: list[Word] = []
     mentions: dict[str, int] = {}
-    for word, kind, subject in _subjects(steps):
+    for word, kind, subject in derived:
         subject = None if subject is None else first + subject
         refers_to = subject if kind == "pronoun" else None
         if kind == "name":
@@ -383,49 +308,6 @@ def _tell(
         words.append(Word(word, start + len(written), kind, verb, refers_to))
         written += word
     return written + "\n", words
-
-
-def _subjects(steps: Iterable[Step]) -> list[tuple[str, str, int | None]]:
-    """Return a derivation's words, each with its kind and the subject it may have.
-
-    Within a rule a verb belongs to the nearest head on its left, and where there is
-    none, to the subject that comes from the rule above. A noun or a name is a head,
-    and so is what a rule for a subject or a clause makes: by the first head in it.
-    """
-    remaining = iter(steps)
-    words: list[tuple[str, str, int | None]] = []
-    # Of each rule that is begun: what of it is still to be told, its head as far as it
-    # is known, and the subject that a verb would have now.
-    begun = [SimpleNamespace(kind="", parts=["story"], head=None, subject=None)]
-    while begun:
-        rule = begun[-1]
-        if rule.parts:
-            part = rule.parts.pop()
-            kind = "mark" if part in _MARKS else "link"
-            if part in STORY_RULES.rules:
-                symbol, parts = next(remaining)
-                kind = symbol.partition(".")[0]
-                part, *others = parts
-                if others or part in STORY_RULES.rules:
-                    begun.append(
-                        SimpleNamespace(
-                            kind=kind,
-                            parts=list(reversed(parts)),
-                            head=None,
-                            subject=rule.subject,
-                        )
-                    )
-                    continue
-            words.append((part, kind, rule.subject))
-            head = len(words) - 1
-        else:
-            begun.pop()
-            kind, head = rule.kind, rule.head
-        if kind in _HEADED and head is not None:
-            begun[-1].subject = head
-            if begun[-1].head is None:
-                begun[-1].head = head
-    return words
 
 
 # Verbs of one subject end in s; only these two differ from their first letter on.
@@ -444,8 +326,6 @@ class Agreement(NamedTuple):
         right: Characters that go on in the right number: *s*, or those that can end
             the word.
         wrong: Characters that go on in the wrong one.
-        between: Whether another noun or name stands between the two, the verb's
-            nearest.
     """
 
     at: int
@@ -453,26 +333,21 @@ class Agreement(NamedTuple):
     end: int
     right: str
     wrong: str
-    between: bool
 
 
 def agreements(stories: Stories) -> Iterator[Agreement]:
     """Return every verb of the stories, in their order."""
-    for index, word in enumerate(stories.words):
+    for word in stories.words:
         if word.subject is None:
             continue
         subject = stories.words[word.subject]
-        between = any(
-            each.kind in ("noun", "name")
-            for each in stories.words[word.subject + 1 : index]
-        )
         if word.text in _BE:
             at, right, wrong = word.start - 1, *("ia" if word.text == "is" else "ai")
         elif word.text.endswith("s"):
             at, right, wrong = word.end - 2, "s", _ENDINGS
         else:
             at, right, wrong = word.end - 1, _ENDINGS, "s"
-        yield Agreement(at, subject.start, subject.end, right, wrong, between)
+        yield Agreement(at, subject.start, subject.end, right, wrong)
 
 
 # --8<-- [start:subject-target]

@@ -120,29 +120,11 @@ class CharTokenizer:
         Raises:
             ValueError: If an id is not one of the alphabet's.
         """
-        ids = list(ids)
-        for token in ids:
-            if not 0 <= token < self.vocab_size:
-                raise ValueError(
-                    f"token id {token} must lie between 0 and {self.vocab_size - 1}"
-                )
-        return "".join([self.alphabet[token] for token in ids])
+        return "".join([self.alphabet[token] for token in _checked(ids, self)])
 
     def to_dict(self) -> dict[str, object]:
         """Return the alphabet, as JSON can hold it."""
         return {"kind": self.kind, "alphabet": self.alphabet}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, object]) -> "CharTokenizer":
-        """Make the tokenizer that ``to_dict`` was called on.
-
-        Raises:
-            ValueError: If ``data`` holds no alphabet.
-        """
-        alphabet = data.get("alphabet")
-        if not isinstance(alphabet, str):
-            raise ValueError(f"alphabet={alphabet!r} must be a string")
-        return cls(alphabet)
 
     def _missing(self, text: str, first: int = 0) -> str:
         known = self._ids
@@ -204,26 +186,11 @@ class BytePairTokenizer:
         Raises:
             ValueError: If an id is not one of the vocabulary's.
         """
-        ids = list(ids)
-        for token in ids:
-            if not 0 <= token < self.vocab_size:
-                raise ValueError(
-                    f"token id {token} must lie between 0 and {self.vocab_size - 1}"
-                )
-        return self._tokenizer.decode(ids, skip_special_tokens=False)
+        return self._tokenizer.decode(_checked(ids, self), skip_special_tokens=False)
 
     def to_dict(self) -> dict[str, object]:
         """Return the definition, as JSON can hold it."""
         return {"kind": self.kind, "tokenizer": json.loads(self._tokenizer.to_str())}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, object]) -> "BytePairTokenizer":
-        """Make the tokenizer that ``to_dict`` was called on.
-
-        Raises:
-            ValueError: If ``data`` holds no tokenizer.
-        """
-        return cls(json.dumps(data.get("tokenizer")))
 
 
 def bpe_tokenizer(text: str | Iterable[str], vocab_size: int) -> BytePairTokenizer:
@@ -283,10 +250,23 @@ def tokenizer_from_dict(data: Mapping[str, object]) -> Tokenizer:
     Raises:
         ValueError: If ``data`` describes no tokenizer.
     """
-    for tokenizer in (CharTokenizer, BytePairTokenizer):
-        if data.get("kind") == tokenizer.kind:
-            return tokenizer.from_dict(data)
+    kind = data.get("kind")
+    if kind == CharTokenizer.kind:
+        alphabet = data.get("alphabet")
+        if not isinstance(alphabet, str):
+            raise ValueError(f"alphabet={alphabet!r} must be a string")
+        return CharTokenizer(alphabet)
+    if kind == BytePairTokenizer.kind:
+        return BytePairTokenizer(json.dumps(data.get("tokenizer")))
     raise ValueError(
-        f"kind={data.get('kind')!r} must be "
-        f"{CharTokenizer.kind!r} or {BytePairTokenizer.kind!r}"
+        f"kind={kind!r} must be {CharTokenizer.kind!r} or {BytePairTokenizer.kind!r}"
     )
+
+
+def _checked(ids: Iterable[int], tokenizer: Tokenizer) -> list[int]:
+    ids = list(ids)
+    most = tokenizer.vocab_size - 1
+    for token in ids:
+        if not 0 <= token <= most:
+            raise ValueError(f"token id {token} must lie between 0 and {most}")
+    return ids

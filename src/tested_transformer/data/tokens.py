@@ -23,8 +23,8 @@ from torch import Tensor
 from tested_transformer.data.corpora import (
     Source,
     cache_path,
+    check_text,
     find_source,
-    one_character,
     whole_file,
 )
 from tested_transformer.data.tokenizers import (
@@ -92,17 +92,14 @@ def load_tokens(
             ``"byte pairs"`` for those that are frequent in it.
         vocab_size: How many byte pairs; 1024 by default.
         sha256: What ``sha256`` of the result has to be.
-        seed: As for ``load_corpus``.
-        num_characters: As for ``load_corpus``.
-        cache_folder: Where fetched texts and tokens are kept, as for ``load_corpus``.
+        seed: As for ``load_corpus``, as the two that follow.
+        num_characters: How long a text is wanted.
+        cache_folder: Where fetched texts and tokens are kept.
 
     Raises:
-        FileNotFoundError: If there is no such corpus and no such file.
-        ConnectionError: If a text cannot be fetched.
         ImportError: If byte pairs are asked for without the package ``tokenizers``.
-        OSError: If a file cannot be read.
-        ValueError: If a text is empty, is one character again and again, is not UTF-8,
-            is not the one that was meant, or the tokenizer lacks one of its characters.
+        ValueError: If the text is not the one that was meant, or the tokenizer lacks
+            one of its characters; and as ``load_corpus``.
     """
     _check_tokenizer(tokenizer, vocab_size)
     source = find_source(
@@ -129,7 +126,7 @@ def load_tokens(
     tokens, about = kept or _prepare(
         source, tokenizer, vocab_size, sha256, path, wanted
     )
-    _check_text(source.name, about["sha256"], sha256)
+    check_text(repr(source.name), about["sha256"], sha256)
     return TokenizedCorpus(
         name=source.name,
         origin=source.origin,
@@ -160,9 +157,7 @@ def _prepare(
         characters += len(piece)
         # What is known is taken out first, which is many times as fast as set(piece).
         alphabet.update(piece.translate(dict.fromkeys(map(ord, alphabet))))
-    _check_text(source.name, digest.hexdigest(), sha256)
-    if len(alphabet) == 1:
-        raise ValueError(one_character(source.name, *alphabet))
+    check_text(repr(source.name), digest.hexdigest(), sha256)
     if tokenizer == CharTokenizer.kind:
         tokenizer = CharTokenizer("".join(sorted(alphabet)))
     elif isinstance(tokenizer, str):
@@ -269,12 +264,4 @@ def _check_tokenizer(tokenizer: Tokenizer | str, vocab_size: int | None) -> None
         raise ValueError(
             f"vocab_size={vocab_size} goes with tokenizer={BytePairTokenizer.kind!r} "
             "alone"
-        )
-
-
-def _check_text(name: str, found: str, wanted: str | None) -> None:
-    if wanted is not None and found != wanted:
-        raise ValueError(
-            f"{name!r} is not the text that was meant: its sha256 is {found[:12]}..., "
-            f"and {wanted[:12]}... was wanted"
         )

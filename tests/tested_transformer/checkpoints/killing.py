@@ -17,6 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 
@@ -160,7 +161,7 @@ def run(folder: Path, on_step: Callable[[object], None] | None = None) -> None:
     model, state = GPT(CONFIG), None
     if has_checkpoint(folder):
         found = load_checkpoint(folder)
-        found.require(config=CONFIG, settings={"recipe": RECIPE.to_dict()})
+        found.require({"config": asdict(CONFIG), "recipe": RECIPE.to_dict()})
         model, state = found.model(), TrainingState.from_state(*found.training)
     with CheckpointWriter(folder) as writer:
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -206,17 +206,16 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
 def test_the_settings_that_it_was_made_with_are_accepted(
     checkpoint: Checkpoint,
 ) -> None:
-    checkpoint.require()
-    checkpoint.require(config=CONFIG)
-    checkpoint.require(config=CONFIG, settings=SETTINGS)
-    checkpoint.require(settings={"recipe": {"lr": 0.1}})
+    checkpoint.require({})
+    checkpoint.require({**SETTINGS, "config": asdict(CONFIG)})
+    checkpoint.require({"recipe": {"lr": 0.1}})
 
 
 def test_all_that_differs_is_named(checkpoint: Checkpoint, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError) as refused:
         checkpoint.require(
-            config=replace(CONFIG, d_model=12, positions="rotary"),
-            settings={
+            {
+                "config": asdict(replace(CONFIG, d_model=12, positions="rotary")),
                 "recipe": {"lr": 0.2, "steps": 7, "clip": 1.0},
                 "tokenizer": {"characters": "abd" * 30},
                 "text": "shakespeare",

@@ -77,7 +77,7 @@ DEEP = b"[" * 100_000
     [
         (b"\xff\xfe", "is cut short or no JSON"),
         (DEEP, "is cut short or no JSON"),
-        (b"[1]", "is not a checkpoint of this library"),
+        (b"[1]", "holds no settings"),
         (b'{"step": 3}', "is not a checkpoint of this library"),
         (
             text_with(version=2),

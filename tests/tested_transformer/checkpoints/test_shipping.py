@@ -67,7 +67,7 @@ def _card(change: Callable[[dict], object]) -> Callable[[Path], None]:
         (lambda f: (f / "card.json").unlink(), "card.json is missing"),
         (
             lambda f: (f / "card.json").write_text("{"),
-            "card.json is not the card of a model",
+            "card.json is cut short or no JSON",
         ),
         (_card(lambda card: card.pop("weights")), "is not the card of a model"),
         (

@@ -46,7 +46,6 @@ def test_a_verb_shows_its_number_where_the_forms_part() -> None:
         ("a", "i"),
         ("s", " ,."),
     ]
-    assert [each.between for each in found] == [False, True, False]
     assert [TEXT[each.at] for each in found] == ["e", " ", "y"]
 
 

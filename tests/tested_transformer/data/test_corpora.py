@@ -42,7 +42,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     server = Server()
     monkeypatch.setattr(urllib.request, "urlopen", server.open)
     digest = hashlib.sha256(PLAY).hexdigest()
-    wanted = corpora._Download("https://example.org/play.txt", digest, "play.txt")
+    wanted = ("https://example.org/play.txt", digest, "play.txt")
     monkeypatch.setitem(corpora._DOWNLOADS, "shakespeare", wanted)
     return server
 

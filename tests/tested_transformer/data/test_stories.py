@@ -1,6 +1,7 @@
 import hashlib
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 
@@ -221,15 +222,14 @@ def derivations(words: list[str]) -> tuple[int, float]:
 
     @cache
     def ends(symbol: str, start: int) -> dict[int, tuple[int, float]]:
-        if symbol not in STORY_RULES.rules:
+        if symbol not in STORY_RULES:
             fits = start < len(words) and words[start] == symbol
             return {start + 1: (1, 1.0)} if fits else {}
         found: dict[int, tuple[int, float]] = {}
-        rules = STORY_RULES.rules[symbol]
-        total = sum(rule.weight for rule in rules)
-        for rule in rules:
-            reached = {start: (1, rule.weight / total)}
-            for part in rule.parts:
+        rules = STORY_RULES[symbol]
+        for parts, weight in Counter(rules).items():
+            reached = {start: (1, weight / len(rules))}
+            for part in parts:
                 further: dict[int, tuple[int, float]] = {}
                 for middle, (ways, chance) in reached.items():
                     for end, (more, times) in ends(part, middle).items():
@@ -261,7 +261,7 @@ def test_each_story_has_one_derivation_and_its_probability_is_the_surprisal():
 
 def test_names_are_no_words_and_each_differs_from_the_other():
     lexicon = {
-        part for rules in STORY_RULES.rules.values() for r in rules for part in r[0]
+        part for rules in STORY_RULES.values() for parts in rules for part in parts
     }
     names = {word.text for word in stories().words if word.kind == "name"}
     assert len(names) > 300
@@ -275,18 +275,17 @@ def test_entropy_is_what_a_long_text_holds_for_its_length():
 
 
 def test_entropy_by_counting_how_often_each_rule_is_used():
-    symbols = list(STORY_RULES.rules)
+    symbols = list(STORY_RULES)
     place = {symbol: index for index, symbol in enumerate(symbols)}
     # How often a symbol makes each other, the nats of its choice, and its characters.
     makes = torch.zeros(len(symbols), len(symbols), dtype=torch.float64)
     nats = torch.zeros(len(symbols), dtype=torch.float64)
     characters = torch.zeros(len(symbols), dtype=torch.float64)
-    for row, rules in enumerate(STORY_RULES.rules.values()):
-        total = sum(rule.weight for rule in rules)
-        for rule in rules:
-            chance = rule.weight / total
+    for row, rules in enumerate(STORY_RULES.values()):
+        for parts, weight in Counter(rules).items():
+            chance = weight / len(rules)
             nats[row] -= chance * math.log(chance)
-            for part in rule.parts:
+            for part in parts:
                 if part in place:
                     makes[row, place[part]] += chance
                 else:
