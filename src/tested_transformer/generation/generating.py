@@ -37,7 +37,6 @@ _PAYS = 128
 Prompts = Sequence[Sequence[int]] | Int[Tensor, "B T"]
 
 
-# --8<-- [start:generate]
 def generate(
     model: GPT | Decoder,
     prompts: Prompts,
@@ -87,9 +86,6 @@ def generate(
     return answers
 
 
-# --8<-- [end:generate]
-
-
 def stream(
     model: GPT | Decoder,
     prompts: Prompts,
@@ -124,7 +120,6 @@ def stream(
     return _watched(steps, watches) if stop else steps
 
 
-# --8<-- [start:steps]
 def _steps(
     reader: Reader,
     contexts: list[list[int]],
@@ -148,9 +143,6 @@ def _steps(
         for context, token in zip(contexts, new, strict=True):
             context.append(token)
         yield [(token,) for token in new]
-
-
-# --8<-- [end:steps]
 
 
 def _watched(

@@ -45,7 +45,6 @@ def fit(tokens: Sequence[int], max_seq_len: int) -> list[int]:
 # --8<-- [end:fit]
 
 
-# --8<-- [start:pad]
 def pad_left(
     contexts: Sequence[Sequence[int]], *, device: torch.device | str | None = None
 ) -> tuple[
@@ -67,9 +66,6 @@ def pad_left(
     positions = slots - torch.tensor(padding, device=device)[:, None]
     mask = (positions >= 0)[:, None, None]
     return torch.tensor(tokens, device=device), positions.clamp(min=0), mask
-
-
-# --8<-- [end:pad]
 
 
 @runtime_checkable
@@ -115,7 +111,6 @@ def _evaluating(model: torch.nn.Module) -> Generator[None]:
             module.training = True
 
 
-# --8<-- [start:whole]
 class WholeReader:
     """Read the whole sequence anew for each token."""
 
@@ -134,9 +129,6 @@ class WholeReader:
         """Read one more token of each sequence; return the logits of what follows."""
         pairs = zip(self.contexts, tokens.tolist(), strict=True)
         return self.read([[*context, token] for context, token in pairs])
-
-
-# --8<-- [end:whole]
 
 
 # --8<-- [start:cached]

@@ -9,7 +9,6 @@ from torch import Tensor
 __all__ = ["Sampling", "draw", "penalize_repetition", "sampling_probabilities"]
 
 
-# --8<-- [start:settings]
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
     """How the next token is chosen from logits.
@@ -33,8 +32,6 @@ class Sampling:
     top_p: float | None = None
     min_p: float | None = None
     repetition_penalty: float = 1.0
-
-    # --8<-- [end:settings]
 
     def __post_init__(self) -> None:
         # Each condition is one that holds, so that NaN fails it.

@@ -12,7 +12,6 @@ __all__ = ["StopWatch", "TextWatch"]
 Run = TypeVar("Run", str, tuple[int, ...])
 
 
-# --8<-- [start:watch]
 class StopWatch(Generic[Run]):
     """Let an answer pass, piece by piece, up to the first stop sequence.
 
@@ -64,9 +63,6 @@ class StopWatch(Generic[Run]):
     def _release(self, length: int) -> Run:
         shown, self.held = self.held[:length], self.held[length:]
         return shown
-
-
-# --8<-- [end:watch]
 
 
 class TextWatch:

@@ -28,7 +28,6 @@ __all__ = ["Decoder", "lend", "take_back"]
 _BLOCK = 64  # keys are attended to in blocks of so many; those to come are masked
 
 
-# --8<-- [start:decoder]
 class Decoder:
     """A snapshot of a GPT, laid out to read one more token of each sequence.
 
@@ -69,9 +68,6 @@ class Decoder:
         self.compiled = False
         self._make_tables()
 
-    # --8<-- [end:decoder]
-
-    # --8<-- [start:compile]
     def compile(self, *, backend: str | Callable[..., Any] = "inductor") -> None:
         """Compile the step, for a cache that is attended to in its whole length.
 
@@ -89,9 +85,6 @@ class Decoder:
         for tensor in self.weights.tensors():
             torch._dynamo.mark_static_address(tensor)
 
-    # --8<-- [end:compile]
-
-    # --8<-- [start:read]
     @torch.inference_mode()
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
         """Forget all, and read these sequences; return the logits of what follows."""
@@ -110,9 +103,6 @@ class Decoder:
         self.last = tokens[:, -1]
         return logits
 
-    # --8<-- [end:read]
-
-    # --8<-- [start:step]
     @torch.inference_mode()
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
         """Read one more token of each sequence; return the logits of what follows.
@@ -152,9 +142,6 @@ class Decoder:
             x = layer.down.add_to(x, layer.activation(wide))
         return weights.head.project(weights.norm(x))
 
-    # --8<-- [end:step]
-
-    # --8<-- [start:attend]
     def _attend(
         self,
         index: int,
@@ -175,8 +162,6 @@ class Decoder:
         q = q.reshape(-1, self.share, self.head_dim)
         weights = torch.baddbmm(bias, q, keys, alpha=self.scale).softmax(dim=-1)
         return torch.bmm(weights, values).view(x.shape)
-
-    # --8<-- [end:attend]
 
     def _parts(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Cut out the queries, queries and keys, and keys and values of each head."""
@@ -278,7 +263,6 @@ def _multiplies_int8(device: torch.device) -> bool:
     return device.type == "cpu" and hasattr(torch, "_weight_int8pack_mm")
 
 
-# --8<-- [start:lend]
 _idle: WeakKeyDictionary[GPT, Decoder] = WeakKeyDictionary()
 
 
@@ -301,6 +285,3 @@ def take_back(decoder: Decoder) -> None:
     """Keep a decoder that was lent for the next answer of its model."""
     _idle[decoder.model] = decoder
     del decoder.model  # or it would keep its model alive, and that would keep it
-
-
-# --8<-- [end:lend]

@@ -51,7 +51,6 @@ class PackingError(ValueError):
     """A model has parts that the packed layers do not know."""
 
 
-# --8<-- [start:layer]
 @dataclass(frozen=True)
 class PackedLayer:
     """One decoder block."""
@@ -63,9 +62,6 @@ class PackedLayer:
     up: "Matrix"  # the gate first, if there is one
     activation: Rows
     down: "Matrix"
-
-
-# --8<-- [end:layer]
 
 
 @dataclass(frozen=True)
@@ -89,7 +85,6 @@ class PackedWeights:
         return [*matrices, self.head.weight, self.tokens]
 
 
-# --8<-- [start:matrix]
 class Matrix:
     """A projection, with a copy of its weight as (in, out).
 
@@ -152,10 +147,6 @@ class Int8Matrix(Matrix):
         return x.add_(self.project(rows))
 
 
-# --8<-- [end:matrix]
-
-
-# --8<-- [start:kept]
 _kept: WeakKeyDictionary[GPT, tuple[list[Tensor], object, PackedWeights]] = (
     WeakKeyDictionary()
 )
@@ -199,9 +190,6 @@ def _fingerprint(tensor: Tensor) -> list[Tensor]:
     if bits.is_contiguous() and bits.shape[1] * bits.itemsize % 8 == 0:
         bits = bits.view(torch.int64)  # several numbers at once
     return [bits.sum(dim=0), bits.sum(dim=1)]
-
-
-# --8<-- [end:kept]
 
 
 def _equal(before: list[Tensor], now: list[Tensor]) -> bool:
@@ -338,7 +326,6 @@ def _layer(weights: _Weights, index: int, block: DecoderBlock) -> PackedLayer:
     )
 
 
-# --8<-- [start:feed-forward]
 def _feed_forward(
     weights: _Weights, name: str, inner: nn.Module
 ) -> tuple[Matrix, Rows, Matrix]:
@@ -370,9 +357,6 @@ def _relu_squared(x: Tensor) -> Tensor:
     """Square in place, without the gradient that the model's own function keeps."""
     positive = x.relu()
     return positive.mul_(positive)
-
-
-# --8<-- [end:feed-forward]
 
 
 def _gate(activation: Rows) -> Rows:
