@@ -287,21 +287,22 @@ def test_a_model_is_copied_and_saved_without_what_was_packed():
     assert sizes[0] == sizes[1]
 
 
-def test_what_would_be_overlooked_is_refused():
-    def refuses(change: Callable[[GPT], None], message: str) -> None:
-        model = make()
-        change(model)
-        with pytest.raises(PackingError, match=f"^{message}$"):
-            packed(model)
-
-    refuses(by_a_hook, f"{UP} has hooks of its own")
-    refuses(by_a_forward_of_its_own, f"{UP} has hooks of its own")
-    refuses(by_normed_queries, "a block was changed after it was made")
-    refuses(by_a_parametrization, f"no way to decode {UP}: ParametrizedLinear")
-    refuses(
-        lambda model: model.register_forward_hook(lambda *_: None),
-        "the model has hooks of its own",
-    )
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        *((by_a_hook, UP), (by_a_forward_of_its_own, UP), (by_a_parametrization, UP)),
+        (by_normed_queries, "blocks.0.attention"),
+        (by_another_activation, "blocks.1.feed_forward"),
+        (by_an_epsilon, "norm"),
+        (lambda model: model.register_forward_hook(lambda *_: None), "the model"),
+    ],
+)
+def test_what_would_be_overlooked_is_refused(change: Callable[[GPT], None], where: str):
+    model = make()
+    change(model)
+    message = f"{where} is not as its config makes it, or has hooks"
+    with pytest.raises(PackingError, match=f"^{message}$"):
+        packed(model)
 
 
 def some_logits(model: GPT, **settings) -> Tensor:
