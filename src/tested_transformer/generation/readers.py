@@ -6,9 +6,7 @@ token and is the reference, ``CachedReader`` keeps keys and values, and the thir
 ``fast.Decoder``; both are tested against the first.
 """
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from typing import Protocol, runtime_checkable
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,14 +15,7 @@ from torch import Tensor
 from tested_transformer.cache import KVCache
 from tested_transformer.gpt import GPT
 
-__all__ = [
-    "CachedReader",
-    "Reader",
-    "WholeReader",
-    "fit",
-    "last_logits",
-    "pad_left",
-]
+__all__ = ["CachedReader", "WholeReader", "fit", "last_logits", "pad_left"]
 
 
 # --8<-- [start:fit]
@@ -68,19 +59,6 @@ def pad_left(
     return torch.tensor(tokens, device=device), positions.clamp(min=0), mask
 
 
-@runtime_checkable
-class Reader(Protocol):
-    """What generation needs of a model."""
-
-    def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
-        """Forget all, and read these sequences; return the logits of what follows."""
-        ...
-
-    def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """Read one more token of each sequence; return the logits of what follows."""
-        ...
-
-
 @torch.inference_mode()
 def last_logits(
     model: GPT,
@@ -91,24 +69,17 @@ def last_logits(
     cache: KVCache | None = None,
 ) -> Float[Tensor, "B V"]:
     """Run a model without dropout, and return the logits of the last position."""
-    with _evaluating(model):
+    training = [module for module in model.modules() if module.training]
+    try:
+        for module in training:
+            module.training = False
         logits = model(
             tokens, positions=positions, mask=mask, cache=cache, last_only=True
         )
-    return logits[:, -1]
-
-
-@contextmanager
-def _evaluating(model: torch.nn.Module) -> Generator[None]:
-    """Switch dropout off for a while."""
-    training = [module for module in model.modules() if module.training]
-    for module in training:
-        module.training = False
-    try:
-        yield
     finally:
         for module in training:
             module.training = True
+    return logits[:, -1]
 
 
 class WholeReader:

@@ -53,8 +53,6 @@ class Sampling:
 
     def probabilities(self, logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
         """Return the probability with which each token is to be drawn."""
-        if self.top_k is None and self.top_p is None and self.min_p is None:
-            return _soften(logits.float(), self.temperature)
         return sampling_probabilities(
             logits,
             temperature=self.temperature,
