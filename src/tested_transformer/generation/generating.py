@@ -13,19 +13,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tested_transformer.generation.fast.decoder import Decoder, lend, take_back
+from tested_transformer.generation.fast.decoder import Decoder, lend, returning
 from tested_transformer.generation.fast.packing import PackingError
-from tested_transformer.generation.readers import (
-    CachedReader,
-    Reader,
-    WholeReader,
-    fit,
-)
-from tested_transformer.generation.sampling import (
-    Sampling,
-    draw,
-    penalize_repetition,
-)
+from tested_transformer.generation.readers import CachedReader, WholeReader, fit
+from tested_transformer.generation.sampling import Sampling, draw, penalize_repetition
 from tested_transformer.generation.stopping import StopWatch
 from tested_transformer.gpt import GPT
 
@@ -34,10 +25,10 @@ __all__ = ["generate", "stream"]
 # On a GPU so many new tokens pay for the seconds that compiling a step takes.
 _PAYS = 128
 
+Reader = CachedReader | Decoder | WholeReader
 Prompts = Sequence[Sequence[int]] | Int[Tensor, "B T"]
 
 
-# --8<-- [start:generate]
 def generate(
     model: GPT | Decoder,
     prompts: Prompts,
@@ -87,9 +78,6 @@ def generate(
     return answers
 
 
-# --8<-- [end:generate]
-
-
 def stream(
     model: GPT | Decoder,
     prompts: Prompts,
@@ -120,11 +108,10 @@ def stream(
     reader = _reader(model, use_cache, max_new_tokens)
     steps = _steps(reader, contexts, max_new_tokens, chooser, gpt.config.max_seq_len)
     if isinstance(reader, Decoder) and reader is not model and reader.compiled:
-        steps = _returning(steps, reader)
+        steps = returning(steps, reader)
     return _watched(steps, watches) if stop else steps
 
 
-# --8<-- [start:steps]
 def _steps(
     reader: Reader,
     contexts: list[list[int]],
@@ -148,9 +135,6 @@ def _steps(
         for context, token in zip(contexts, new, strict=True):
             context.append(token)
         yield [(token,) for token in new]
-
-
-# --8<-- [end:steps]
 
 
 def _watched(
@@ -219,16 +203,6 @@ def _compiles(model: GPT, max_new_tokens: int) -> bool:
     On a CPU it is slower, for it attends to the whole of the cache.
     """
     return model.head_weight.is_cuda and max_new_tokens >= _PAYS
-
-
-def _returning(
-    steps: Iterator[list[tuple[int, ...]]], decoder: Decoder
-) -> Iterator[list[tuple[int, ...]]]:
-    """Take a decoder back after the last step, or where the steps are left."""
-    try:
-        yield from steps
-    finally:
-        take_back(decoder)
 
 
 def _checked(prompts: Prompts, vocab_size: int) -> list[list[int]]:

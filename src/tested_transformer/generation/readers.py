@@ -6,9 +6,7 @@ token and is the reference, ``CachedReader`` keeps keys and values, and the thir
 ``fast.Decoder``; both are tested against the first.
 """
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from typing import Protocol, runtime_checkable
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,14 +15,7 @@ from torch import Tensor
 from tested_transformer.cache import KVCache
 from tested_transformer.gpt import GPT
 
-__all__ = [
-    "CachedReader",
-    "Reader",
-    "WholeReader",
-    "fit",
-    "last_logits",
-    "pad_left",
-]
+__all__ = ["CachedReader", "WholeReader", "fit", "last_logits", "pad_left"]
 
 
 # --8<-- [start:fit]
@@ -45,7 +36,6 @@ def fit(tokens: Sequence[int], max_seq_len: int) -> list[int]:
 # --8<-- [end:fit]
 
 
-# --8<-- [start:pad]
 def pad_left(
     contexts: Sequence[Sequence[int]], *, device: torch.device | str | None = None
 ) -> tuple[
@@ -69,22 +59,6 @@ def pad_left(
     return torch.tensor(tokens, device=device), positions.clamp(min=0), mask
 
 
-# --8<-- [end:pad]
-
-
-@runtime_checkable
-class Reader(Protocol):
-    """What generation needs of a model."""
-
-    def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
-        """Forget all, and read these sequences; return the logits of what follows."""
-        ...
-
-    def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """Read one more token of each sequence; return the logits of what follows."""
-        ...
-
-
 @torch.inference_mode()
 def last_logits(
     model: GPT,
@@ -95,27 +69,19 @@ def last_logits(
     cache: KVCache | None = None,
 ) -> Float[Tensor, "B V"]:
     """Run a model without dropout, and return the logits of the last position."""
-    with _evaluating(model):
+    training = [module for module in model.modules() if module.training]
+    try:
+        for module in training:
+            module.training = False
         logits = model(
             tokens, positions=positions, mask=mask, cache=cache, last_only=True
         )
-    return logits[:, -1]
-
-
-@contextmanager
-def _evaluating(model: torch.nn.Module) -> Generator[None]:
-    """Switch dropout off for a while."""
-    training = [module for module in model.modules() if module.training]
-    for module in training:
-        module.training = False
-    try:
-        yield
     finally:
         for module in training:
             module.training = True
+    return logits[:, -1]
 
 
-# --8<-- [start:whole]
 class WholeReader:
     """Read the whole sequence anew for each token."""
 
@@ -134,9 +100,6 @@ class WholeReader:
         """Read one more token of each sequence; return the logits of what follows."""
         pairs = zip(self.contexts, tokens.tolist(), strict=True)
         return self.read([[*context, token] for context, token in pairs])
-
-
-# --8<-- [end:whole]
 
 
 # --8<-- [start:cached]

@@ -9,7 +9,6 @@ from torch import Tensor
 __all__ = ["Sampling", "draw", "penalize_repetition", "sampling_probabilities"]
 
 
-# --8<-- [start:settings]
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
     """How the next token is chosen from logits.
@@ -34,8 +33,6 @@ class Sampling:
     min_p: float | None = None
     repetition_penalty: float = 1.0
 
-    # --8<-- [end:settings]
-
     def __post_init__(self) -> None:
         # Each condition is one that holds, so that NaN fails it.
         if not 0.0 <= self.temperature < float("inf"):
@@ -56,8 +53,6 @@ class Sampling:
 
     def probabilities(self, logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
         """Return the probability with which each token is to be drawn."""
-        if self.top_k is None and self.top_p is None and self.min_p is None:
-            return _soften(logits.float(), self.temperature)
         return sampling_probabilities(
             logits,
             temperature=self.temperature,

@@ -12,7 +12,6 @@ __all__ = ["StopWatch", "TextWatch"]
 Run = TypeVar("Run", str, tuple[int, ...])
 
 
-# --8<-- [start:watch]
 class StopWatch(Generic[Run]):
     """Let an answer pass, piece by piece, up to the first stop sequence.
 
@@ -55,18 +54,14 @@ class StopWatch(Generic[Run]):
 
     def _beginning(self) -> int:
         """Count what is held at the end that a stop sequence may begin with."""
-        lengths = range(len(self.held), 0, -1)
-        return next((n for n in lengths if self._may_begin(self.held[-n:])), 0)
-
-    def _may_begin(self, piece: Run) -> bool:
-        return any(stop[: len(piece)] == piece for stop in self.stops)
+        for length in range(len(self.held), 0, -1):
+            if any(stop[:length] == self.held[-length:] for stop in self.stops):
+                return length
+        return 0
 
     def _release(self, length: int) -> Run:
         shown, self.held = self.held[:length], self.held[length:]
         return shown
-
-
-# --8<-- [end:watch]
 
 
 class TextWatch:

@@ -5,7 +5,7 @@ position alone is looked up. It is tested against the model itself, in all that 
 can be made of.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tested_transformer.cache import KVCache
 from tested_transformer.generation.fast.packing import (
     Int8Matrix,
     PackedLayer,
@@ -23,12 +22,11 @@ from tested_transformer.generation.fast.packing import (
 from tested_transformer.generation.readers import last_logits, pad_left
 from tested_transformer.gpt import GPT
 
-__all__ = ["Decoder", "lend", "take_back"]
+__all__ = ["Decoder", "lend", "returning"]
 
 _BLOCK = 64  # keys are attended to in blocks of so many; those to come are masked
 
 
-# --8<-- [start:decoder]
 class Decoder:
     """A snapshot of a GPT, laid out to read one more token of each sequence.
 
@@ -45,17 +43,15 @@ class Decoder:
     Raises:
         PackingError: If the model has parts that the decoder does not know, as experts.
             ``CachedReader`` reads every model.
-        ValueError: If ``weights`` is unknown, or this PyTorch cannot multiply int8.
+        ValueError: If ``weights`` is unknown, or ``"int8"`` for a model on a GPU.
     """
 
     def __init__(self, model: GPT, *, weights: Literal["own", "int8"] = "own") -> None:
         if weights not in ("own", "int8"):
             raise ValueError(f"weights={weights!r} must be 'own' or 'int8'")
-        if weights == "int8" and not _multiplies_int8(model.head_weight.device):
-            raise ValueError(
-                f"weights='int8': PyTorch {torch.__version__} has no product of rows "
-                f"and int8 weights for {model.head_weight.device}"
-            )
+        device = model.head_weight.device
+        if weights == "int8" and device.type != "cpu":
+            raise ValueError(f"weights='int8' is for a CPU; the model is on {device}")
         attention = model.blocks[0].attention
         self.model = model
         self.weights = packed(model) if weights == "own" else pack(model, Int8Matrix)
@@ -69,9 +65,6 @@ class Decoder:
         self.compiled = False
         self._make_tables()
 
-    # --8<-- [end:decoder]
-
-    # --8<-- [start:compile]
     def compile(self, *, backend: str | Callable[..., Any] = "inductor") -> None:
         """Compile the step, for a cache that is attended to in its whole length.
 
@@ -89,9 +82,6 @@ class Decoder:
         for tensor in self.weights.tensors():
             torch._dynamo.mark_static_address(tensor)
 
-    # --8<-- [end:compile]
-
-    # --8<-- [start:read]
     @torch.inference_mode()
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
         """Forget all, and read these sequences; return the logits of what follows."""
@@ -104,15 +94,14 @@ class Decoder:
         )
         if batch_size != self.batch_size:
             self._make_room(batch_size)
-        self._take_over(cache)
+        for room, layer in zip(self.room, cache.layers, strict=True):
+            kv = torch.stack([layer.keys, layer.values], dim=2)
+            room[..., : self.length] = kv.mT
         self._hide_padding(mask)
         self.width = 0  # of the cache that is attended to: none yet
         self.last = tokens[:, -1]
         return logits
 
-    # --8<-- [end:read]
-
-    # --8<-- [start:step]
     @torch.inference_mode()
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
         """Read one more token of each sequence; return the logits of what follows.
@@ -152,9 +141,6 @@ class Decoder:
             x = layer.down.add_to(x, layer.activation(wide))
         return weights.head.project(weights.norm(x))
 
-    # --8<-- [end:step]
-
-    # --8<-- [start:attend]
     def _attend(
         self,
         index: int,
@@ -175,8 +161,6 @@ class Decoder:
         q = q.reshape(-1, self.share, self.head_dim)
         weights = torch.baddbmm(bias, q, keys, alpha=self.scale).softmax(dim=-1)
         return torch.bmm(weights, values).view(x.shape)
-
-    # --8<-- [end:attend]
 
     def _parts(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Cut out the queries, queries and keys, and keys and values of each head."""
@@ -242,12 +226,6 @@ class Decoder:
             self.rows = weight.new_empty(batch_size, width)
             self.parts = self._parts(self.rows)
 
-    def _take_over(self, cache: KVCache) -> None:
-        """Copy keys and values from a cache of the model's."""
-        for room, layer in zip(self.room, cache.layers, strict=True):
-            kv = torch.stack([layer.keys, layer.values], dim=2)
-            room[..., : self.length] = kv.mT
-
     def _hide_padding(self, mask: Tensor | None) -> None:
         """Remember how far each sequence is filled up on the left, and what to hide."""
         self.padding = self.hidden = None
@@ -274,11 +252,6 @@ class Decoder:
                 self.views.append((seen.unbind(-1), keys, values.mT))
 
 
-def _multiplies_int8(device: torch.device) -> bool:
-    return device.type == "cpu" and hasattr(torch, "_weight_int8pack_mm")
-
-
-# --8<-- [start:lend]
 _idle: WeakKeyDictionary[GPT, Decoder] = WeakKeyDictionary()
 
 
@@ -297,10 +270,10 @@ def lend(model: GPT) -> Decoder:
     return decoder
 
 
-def take_back(decoder: Decoder) -> None:
-    """Keep a decoder that was lent for the next answer of its model."""
-    _idle[decoder.model] = decoder
-    del decoder.model  # or it would keep its model alive, and that would keep it
-
-
-# --8<-- [end:lend]
+def returning(steps: Iterator[Any], decoder: Decoder) -> Iterator[Any]:
+    """Keep a decoder that was lent, after the last step or where the steps are left."""
+    try:
+        yield from steps
+    finally:
+        _idle[decoder.model] = decoder
+        del decoder.model  # or it would keep its model alive, and that would keep it

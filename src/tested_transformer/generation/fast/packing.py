@@ -6,7 +6,8 @@ matrix, and each matrix is stored so that its product with a row is read fastest
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from weakref import WeakKeyDictionary
 
@@ -16,7 +17,6 @@ from torch import Tensor, nn
 
 from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig
 from tested_transformer.layers import ACTIVATIONS, FeedForward
-from tested_transformer.multihead import MultiHeadAttention
 
 __all__ = [
     "Int8Matrix",
@@ -28,20 +28,10 @@ __all__ = [
     "packed",
 ]
 
-# What the packed layers can do. A setting that came later keeps its default, or the
-# model is not packed: better slow than wrong.
-_KNOWN = {
-    *("vocab_size", "max_seq_len", "d_model", "num_heads", "num_layers"),
-    *("num_kv_heads", "d_ff", "positions", "activation", "norm", "bias", "tie_head"),
-    *("dropout", "experts_per_token", "qk_norm", "smear", "zero_init", "fused"),
-    "rotary_base",
-}
-_KNOWN_MODULES = {
-    *(GPT, DecoderBlock, MultiHeadAttention, FeedForward),
-    *(nn.ModuleList, nn.Embedding, nn.Linear, nn.LayerNorm, nn.RMSNorm),
-    *(nn.Dropout, nn.Identity),
-}
-_POSITIONS = ("learned", "sinusoidal", "rotary", "alibi", "none")
+# What a GPT may be made with and the packed layers cannot do.
+_UNKNOWN = ("num_experts", "kept_heads", "windows")
+# What a module may have otherwise: it changes no logits outside training.
+_FREE = {"training", "dropout", "p", "fused"}
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 Rows = Callable[[Tensor], Tensor]
@@ -51,7 +41,6 @@ class PackingError(ValueError):
     """A model has parts that the packed layers do not know."""
 
 
-# --8<-- [start:layer]
 @dataclass(frozen=True)
 class PackedLayer:
     """One decoder block."""
@@ -63,9 +52,6 @@ class PackedLayer:
     up: "Matrix"  # the gate first, if there is one
     activation: Rows
     down: "Matrix"
-
-
-# --8<-- [end:layer]
 
 
 @dataclass(frozen=True)
@@ -89,7 +75,6 @@ class PackedWeights:
         return [*matrices, self.head.weight, self.tokens]
 
 
-# --8<-- [start:matrix]
 class Matrix:
     """A projection, with a copy of its weight as (in, out).
 
@@ -152,11 +137,7 @@ class Int8Matrix(Matrix):
         return x.add_(self.project(rows))
 
 
-# --8<-- [end:matrix]
-
-
-# --8<-- [start:kept]
-_kept: WeakKeyDictionary[GPT, tuple[list[Tensor], object, PackedWeights]] = (
+_kept: WeakKeyDictionary[GPT, tuple[object, list[Tensor], PackedWeights]] = (
     WeakKeyDictionary()
 )
 
@@ -171,19 +152,16 @@ def packed(model: GPT) -> PackedWeights:
         PackingError: If the model has parts that the packed layers do not know.
     """
     _check_known(model)
-    settings = (model.config, [_epsilon(each) for each in model.modules()])
-    prints = [
-        each
-        for tensor in chain(model.parameters(), model.buffers())
-        for each in _fingerprint(tensor.detach())
-    ]
+    tensors = [each.detach() for each in chain(model.parameters(), model.buffers())]
+    kinds = (model.config, [(each.device, each.dtype, each.shape) for each in tensors])
+    prints = [each for tensor in tensors for each in _fingerprint(tensor)]
     before = _kept.get(model)
-    if before is not None and before[1] == settings and _equal(before[0], prints):
+    if before and before[0] == kinds and all(map(torch.equal, before[1], prints)):
         return before[2]
     _kept.pop(model, None)  # before there are two
     made = pack(model)
     if not any(each.is_meta for each in prints):
-        _kept[model] = ([each.clone() for each in prints], settings, made)
+        _kept[model] = (kinds, [each.clone() for each in prints], made)
     return made
 
 
@@ -201,178 +179,102 @@ def _fingerprint(tensor: Tensor) -> list[Tensor]:
     return [bits.sum(dim=0), bits.sum(dim=1)]
 
 
-# --8<-- [end:kept]
-
-
-def _equal(before: list[Tensor], now: list[Tensor]) -> bool:
-    def kind(tensor: Tensor) -> object:
-        return tensor.device, tensor.dtype, tensor.shape
-
-    same = len(before) == len(now) and all(
-        kind(one) == kind(other) for one, other in zip(before, now, strict=True)
-    )
-    return same and all(map(torch.equal, before, now))
-
-
-def _epsilon(module: nn.Module) -> float | None:
-    return module.eps if isinstance(module, nn.LayerNorm | nn.RMSNorm) else None
-
-
-def pack(model: GPT, matrix: "type[Matrix] | None" = None) -> PackedWeights:
+@torch.no_grad()
+def pack(model: GPT, matrix: type[Matrix] = Matrix) -> PackedWeights:
     """Copy a model's weights, each projection into a ``Matrix`` or another kind of it.
 
     Raises:
         PackingError: If the model has parts that the packed layers do not know.
     """
     _check_known(model)
-    matrix = matrix or Matrix
-    weights = _Weights(model, matrix)
-    made = PackedWeights(
-        tokens=weights.take("token_embedding.weight").clone(),
-        positions=_positions(model, weights),
-        smear=weights.take("smear").clone() if model.config.smear else None,
-        layers=[_layer(weights, i, block) for i, block in enumerate(model.blocks)],
-        norm=weights.norm("norm", model.norm),
-        head=matrix(model.head_weight.detach()),
+    positions = None
+    if model.config.positions == "learned":
+        positions = model.position_embedding.weight.clone()
+    elif model.config.positions == "sinusoidal":
+        positions = model.position_table.to(model.head_weight.dtype)
+    return PackedWeights(
+        tokens=model.token_embedding.weight.clone(),
+        positions=positions,
+        smear=model.smear.clone() if model.config.smear else None,
+        layers=[_layer(block, matrix) for block in model.blocks],
+        norm=_norm(model.norm),
+        head=matrix(model.head_weight),
     )
-    weights.left.pop("head.weight", None)
-    if weights.left:
-        raise PackingError(f"no place for {', '.join(sorted(weights.left))}")
-    return made
 
 
 def _check_known(model: GPT) -> None:
     """Look for all that makes a model another than its config and its weights say."""
-    if type(model) is not GPT:
-        raise PackingError(f"{type(model).__name__} is not GPT itself")
-    config = model.config
-    for field in fields(GPTConfig):
-        value = getattr(config, field.name)
-        if field.name not in _KNOWN and value != field.default:
-            raise PackingError(f"no way to decode with {field.name}={value!r}")
-    if config.positions not in _POSITIONS:
-        raise PackingError(f"no way to decode positions={config.positions!r}")
+    for name in _UNKNOWN:
+        value = getattr(model.config, name)
+        if value != GPTConfig.__dataclass_fields__[name].default:
+            raise PackingError(f"no way to decode with {name}={value!r}")
     if nn.modules.module._has_any_global_hook():
         raise PackingError("all modules have hooks, which packed layers do not run")
+    as_made = dict(_as_made(model.config).named_modules())
     for name, module in model.named_modules():
-        if type(module) not in _KNOWN_MODULES:
-            raise PackingError(f"no way to decode {name}: {type(module).__name__}")
-        hooks = module._forward_hooks or module._forward_pre_hooks
-        if hooks or "forward" in vars(module):
-            raise PackingError(f"{name or 'the model'} has hooks of its own")
-    for block in model.blocks:
-        changed = (
-            block.attention.qk_norm != config.qk_norm
-            or block.feed_forward.activation is not ACTIVATIONS[config.activation]
+        if name not in as_made or not _is_alike(module, as_made.pop(name)):
+            raise PackingError(
+                f"{name or 'the model'} is not as its config makes it, or has hooks"
+            )
+    if as_made:
+        raise PackingError(f"the model has no {min(as_made)}")
+
+
+@lru_cache(maxsize=4)
+def _as_made(config: GPTConfig) -> GPT:
+    return GPT(config, device="meta")
+
+
+def _is_alike(module: nn.Module, made: nn.Module) -> bool:
+    """Whether a module computes from its weights what another does from others."""
+
+    def shapes(module: nn.Module) -> dict[str, torch.Size | None]:
+        weights = module._parameters.items()
+        return {name: None if each is None else each.shape for name, each in weights}
+
+    own = vars(module)
+    return (
+        type(module) is type(made)
+        and not (module._forward_hooks or module._forward_pre_hooks)
+        and "forward" not in own
+        and shapes(module) == shapes(made)
+        and all(
+            own.get(name) == value
+            for name, value in vars(made).items()
+            if not name.startswith("_") and name not in _FREE
         )
-        if changed:
-            raise PackingError("a block was changed after it was made")
-
-
-class _Weights:
-    """The parameters of a model, each to be taken once, so that none is forgotten."""
-
-    def __init__(self, model: GPT, matrix: type[Matrix]) -> None:
-        self.left = {name: p.detach() for name, p in model.named_parameters()}
-        self.matrix = matrix
-
-    def take(self, name: str) -> Tensor:
-        if name not in self.left:
-            raise PackingError(f"the model has no {name}")
-        return self.left.pop(name)
-
-    def stack(self, *names: str, times: float = 1.0) -> Matrix:
-        """Make one matrix of projections of the same input, times a number."""
-        weights = [self.take(f"{name}.weight") for name in names]
-        weight = torch.cat(weights) if len(names) > 1 else weights[0]
-        if f"{names[0]}.bias" not in self.left:
-            return self.matrix(weight if times == 1.0 else weight * times)
-        bias = torch.cat([self.take(f"{name}.bias") for name in names])
-        if times == 1.0:
-            return self.matrix(weight, bias)
-        return self.matrix(weight * times, bias * times)
-
-    def norm(self, name: str, module: nn.LayerNorm | nn.RMSNorm) -> Rows:
-        weight, eps = self.take(f"{name}.weight").clone(), module.eps
-        assert eps is not None  # make_norm sets it
-        if isinstance(module, nn.RMSNorm):
-            return _rms_norm(len(weight), eps, weight)
-        bias = (
-            self.take(f"{name}.bias").clone() if f"{name}.bias" in self.left else None
-        )
-        shape = weight.shape
-        return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
-
-
-def _rms_norm(width: int, eps: float, gain: Tensor) -> Rows:
-    """Make an RMS norm: each row over its root mean square, times a gain.
-
-    The square root of the width is multiplied into the gain, and a hypotenuse adds
-    ``eps`` below the root: three operations where there were six.
-    """
-    exact = torch.promote_types(gain.dtype, torch.float32)
-    floor = torch.tensor((width * eps) ** 0.5, dtype=exact, device=gain.device)
-    gain = gain * width**0.5
-
-    def norm(x: Tensor) -> Tensor:
-        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=exact)
-        return (x / torch.hypot(length, floor) * gain).to(x.dtype)
-
-    return norm
-
-
-def _layer(weights: _Weights, index: int, block: DecoderBlock) -> PackedLayer:
-    name = f"blocks.{index}."
-    projections = [f"{name}attention.{each}_proj" for each in "qkv"]
-    up, activation, down = _feed_forward(weights, name, block.feed_forward)
-    return PackedLayer(
-        attention_norm=weights.norm(f"{name}attention_norm", block.attention_norm),
-        qkv=weights.stack(*projections),
-        out=weights.stack(f"{name}attention.o_proj"),
-        feed_forward_norm=weights.norm(
-            f"{name}feed_forward_norm", block.feed_forward_norm
-        ),
-        up=up,
-        activation=activation,
-        down=down,
     )
 
 
-# --8<-- [start:feed-forward]
-def _feed_forward(
-    weights: _Weights, name: str, inner: nn.Module
-) -> tuple[Matrix, Rows, Matrix]:
-    """Stack the gate on the matrix beside it, and split up the GELU."""
+def _layer(block: DecoderBlock, matrix: type[Matrix]) -> PackedLayer:
+    attention, inner = block.attention, block.feed_forward
     assert isinstance(inner, FeedForward)  # with experts, the model is not known
-    up, down = f"{name}feed_forward.up", f"{name}feed_forward.down"
+    wide, activation, scale = [inner.up], inner.activation, 1.0
     if inner.gate is not None:
-        gate = f"{name}feed_forward.gate"
-        gated = _gate(inner.activation)
-        return weights.stack(gate, up), gated, weights.stack(down)
-    if inner.activation is F.gelu:
+        wide, activation = [inner.gate, inner.up], _gate(activation)
+    elif activation is F.gelu:
         # gelu(x) = x (1 + erf(x / r)) / 2 = (y + y erf(y)) / r with y = x / r and r the
         # root of 2: once 1 / r is in the matrices, two operations are left.
-        up_matrix = weights.stack(up, times=0.5**0.5)
-        bias = weights.left.pop(f"{down}.bias", None)
-        scaled = weights.take(f"{down}.weight") * 0.5**0.5
-        return up_matrix, _rooted_gelu, weights.matrix(scaled, bias)
-    activation = inner.activation
-    if activation is ACTIVATIONS["relu2"]:
+        activation, scale = _rooted_gelu, 0.5**0.5
+    elif activation is ACTIVATIONS["relu2"]:
         activation = _relu_squared
-    return weights.stack(up), activation, weights.stack(down)
+    qkv = [attention.q_proj, attention.k_proj, attention.v_proj]
+    return PackedLayer(
+        attention_norm=_norm(block.attention_norm),
+        qkv=_stack(matrix, qkv),
+        out=matrix(attention.o_proj.weight, attention.o_proj.bias),
+        feed_forward_norm=_norm(block.feed_forward_norm),
+        up=_stack(matrix, wide, scale),
+        activation=activation,
+        down=matrix(inner.down.weight * scale, inner.down.bias),
+    )
 
 
-def _rooted_gelu(y: Tensor) -> Tensor:
-    return torch.addcmul(y, y, y.erf())
-
-
-def _relu_squared(x: Tensor) -> Tensor:
-    """Square in place, without the gradient that the model's own function keeps."""
-    positive = x.relu()
-    return positive.mul_(positive)
-
-
-# --8<-- [end:feed-forward]
+def _stack(matrix: type[Matrix], layers: list[nn.Linear], scale: float = 1.0) -> Matrix:
+    """Make one matrix of projections of the same input, times a number."""
+    weight = torch.cat([layer.weight for layer in layers]).mul_(scale)
+    biases: list[Tensor] = [each.bias for each in layers if each.bias is not None]
+    return matrix(weight, torch.cat(biases).mul_(scale) if biases else None)
 
 
 def _gate(activation: Rows) -> Rows:
@@ -383,9 +285,36 @@ def _gate(activation: Rows) -> Rows:
     return gated
 
 
-def _positions(model: GPT, weights: _Weights) -> Tensor | None:
-    if model.config.positions == "learned":
-        return weights.take("position_embedding.weight").clone()
-    if model.config.positions == "sinusoidal":
-        return model.position_table.to(model.head_weight.dtype)
-    return None
+def _rooted_gelu(y: Tensor) -> Tensor:
+    return torch.addcmul(y, y, y.erf())
+
+
+def _relu_squared(x: Tensor) -> Tensor:
+    """Square in place, without the gradient that the model's own function keeps."""
+    return x.relu().square_()
+
+
+def _norm(module: nn.LayerNorm | nn.RMSNorm) -> Rows:
+    weight, eps = module.weight.clone(), module.eps
+    assert eps is not None  # make_norm sets it
+    if isinstance(module, nn.RMSNorm):
+        return _rms_norm(weight, eps)
+    bias = None if module.bias is None else module.bias.clone()
+    return lambda x: torch.layer_norm(x, weight.shape, weight, bias, eps)
+
+
+def _rms_norm(gain: Tensor, eps: float) -> Rows:
+    """Make an RMS norm: each row over its root mean square, times a gain.
+
+    The square root of the width is multiplied into the gain, and a hypotenuse adds
+    ``eps`` below the root: three operations where there were six.
+    """
+    exact = torch.promote_types(gain.dtype, torch.float32)
+    floor = torch.tensor((len(gain) * eps) ** 0.5, dtype=exact, device=gain.device)
+    gain = gain * len(gain) ** 0.5
+
+    def norm(x: Tensor) -> Tensor:
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=exact)
+        return (x / torch.hypot(length, floor) * gain).to(x.dtype)
+
+    return norm

@@ -155,7 +155,7 @@ def test_what_it_reads_lies_where_the_model_does():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_an_rms_norm_squares_in_single_precision(dtype: torch.dtype):
     # In half precision the square of 300 is infinite, and a sum of 4096 ones is 4096.
-    norm = _rms_norm(4096, 1e-5, torch.ones(4096, dtype=dtype))
+    norm = _rms_norm(torch.ones(4096, dtype=dtype), 1e-5)
     rows = torch.tensor([1.0, 300.0], dtype=dtype)[:, None].expand(2, 4096)
     torch.testing.assert_close(norm(rows), torch.ones(2, 4096, dtype=dtype))
     # The root of a sum of squares may be too long for the type of the numbers, too.
@@ -167,7 +167,7 @@ def test_an_rms_norm_is_as_exact_as_its_numbers():
     # Rows so short that what is added below the root is most of it.
     rows = 1e-3 * torch.randn(3, 8, dtype=torch.float64)
     exact = rows / (rows.square().mean(-1, keepdim=True) + 1e-5).sqrt()
-    norm = _rms_norm(8, 1e-5, torch.ones(8, dtype=torch.float64))
+    norm = _rms_norm(torch.ones(8, dtype=torch.float64), 1e-5)
     torch.testing.assert_close(norm(rows), exact, rtol=1e-12, atol=0)
 
 
@@ -207,18 +207,26 @@ def test_what_it_does_not_know_it_refuses():
         with pytest.raises(PackingError, match=f"^{message}$"):
             Decoder(model)
 
+    other = "is not as its config makes it, or has hooks"
     refuses(make(num_experts=3), "no way to decode with num_experts=3")
     refuses(make(windows=5), "no way to decode with windows=5")
-    refuses(Unknown(SMALL), "Unknown is not GPT itself")
+    refuses(Unknown(SMALL), f"the model {other}")
     extended = GPT(SMALL)
     extended.blocks[1].extra = torch.nn.Linear(2, 3, bias=False)
-    extended.blocks[0].extra = torch.nn.Linear(2, 3, bias=False)
-    names = "blocks.0.extra.weight, blocks.1.extra.weight"
-    refuses(extended, f"no place for {names}")
+    refuses(extended, f"blocks.1.extra {other}")
+    shortened = GPT(SMALL)
+    del shortened.blocks[1]
+    refuses(shortened, "the model has no blocks.1")
     changed = GPT(SMALL)
-    del changed.blocks[0].attention.v_proj.bias
-    changed.blocks[0].attention.v_proj.register_parameter("bias", None)
-    refuses(changed, "the model has no blocks.0.attention.v_proj.bias")
+    changed.blocks[0].attention.v_proj.bias = None
+    refuses(
+        changed, "blocks.0.attention.v_proj is not as its config makes it, or has hooks"
+    )
+    # Dropout and the way of attending are free: outside training they change nothing.
+    changed = GPT(SMALL)
+    changed.blocks[0].attention.fused = False
+    changed.blocks[0].attention.dropout = changed.dropout.p = 0.5
+    Decoder(changed)
 
 
 @pytest.mark.usefixtures("as_a_caller")
