@@ -58,17 +58,6 @@ def test_a_run_says_what_it_is(
     assert "d_model 12, num_heads 3, num_layers 2, num_kv_heads None" in shown
 
 
-def test_experts_are_counted_twice(
-    text: Path, tiny: list[str], command: Command
-) -> None:
-    words = [str(text), *tiny, "--num-experts", "3", "--experts-per-token", "1"]
-    assert command("train", *words).status == 0
-    told = json.loads(command("info", "runs/play", "--json").out)
-    experts = load_checkpoint("runs/play").model().blocks[0].feed_forward.experts
-    one = sum(x.numel() for x in experts[0].parameters())
-    assert told["parameters"] - told["active"] == 2 * 2 * one
-
-
 def test_a_run_that_only_began_has_no_loss(trained: Path, command: Command) -> None:
     from tested_transformer.checkpoints import save_checkpoint
 
