@@ -86,13 +86,16 @@ def test_a_loss_that_is_not_honest_is_status_1(
     assert command("evaluate", "--json").status == 1
 
 
-def test_the_bound_is_shown_where_it_is_known(
+def test_the_bound_of_the_default_text_is_shown(
     tiny: list[str], command: Command
 ) -> None:
-    assert command("train", *tiny, "--num-characters", "2000").status == 0
+    ended = command("train", *tiny, "--num-characters", "2000", "--json")
+    start, *_, end = map(json.loads, ended.out.splitlines())
+    assert (start["text"], start["folder"]) == ("grammar", "runs/grammar")
+    assert 0 < end["bound"] < end["loss"]
     assert "no honest loss a character is lower" in command("evaluate").out
     told = json.loads(command("evaluate", "--json").out)
-    assert 0 < told["bound"] < told["loss"]
+    assert told["bound"] == end["bound"]
 
 
 def test_train_and_evaluate_measure_the_same_tokens(

@@ -3,6 +3,7 @@ import os
 import shlex
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,16 @@ def stop_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
     return arrange
 
 
+@pytest.fixture
+def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Have the next runs end before their first step."""
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    return partial(monkeypatch.setattr, module.training, "train", killed)
+
+
 def test_a_run_says_what_it_does(text: Path, train: Command) -> None:
     ended = train()
     assert (ended.status, ended.err) == (0, "")
@@ -86,16 +97,6 @@ def test_for_programs_there_is_json_alone(train: Command) -> None:
     assert abs(found["prefix"] - found["full"]) < 1e-5
 
 
-def test_the_text_is_the_default_one_unless_named(
-    tiny: list[str], command: Command
-) -> None:
-    ended = command("train", *tiny, "--num-characters", "2000", "--json")
-    assert ended.status == 0
-    start, *_, end = events(ended.out)
-    assert (start["text"], start["folder"]) == ("grammar", "runs/grammar")
-    assert 0 < end["bound"] < end["loss"]
-
-
 def test_models_and_recipes_are_as_asked_for(train: Command) -> None:
     more = "--recipe plain --num-kv-heads 1 --no-bias --lr 0.25 --seed 3 --out here"
     assert train(*more.split()).status == 0
@@ -108,24 +109,16 @@ def test_models_and_recipes_are_as_asked_for(train: Command) -> None:
 
 
 def test_another_seed_draws_other_weights(
-    monkeypatch: pytest.MonkeyPatch, train: Command
+    kill: Callable[[], None], train: Command
 ) -> None:
-    def killed(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(module.training, "train", killed)
+    kill()
     for seed in ("1", "2"):
         assert train("--seed", seed, "--out", seed).status == 130
     name = "token_embedding.weight"
     assert not torch.equal(weights(Path("1"))[name], weights(Path("2"))[name])
 
 
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
-)
 def test_a_run_that_is_stopped_goes_on_to_the_same_losses(
-    number: int,
-    status: int,
     text: Path,
     tiny: list[str],
     command: Command,
@@ -135,9 +128,9 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_losses(
     whole = losses(command(*words, "--out", "whole").out)
     assert len(whole) == 6
 
-    stop_at(2, number)
+    stop_at(2, signal.SIGTERM)
     ended = command(*words, "--out", "parts")
-    assert ended.status == status
+    assert ended.status == 143
     assert losses(ended.out) == whole[:3]
     end = events(ended.out)[-1]
     assert (end["status"], end["step"], end["saved_step"]) == ("stopped", 3, 3)
@@ -173,19 +166,15 @@ def test_a_run_that_has_ended_only_says_so_again(
 
 
 def test_a_run_that_was_killed_before_its_first_save_can_go_on(
-    text: Path, monkeypatch: pytest.MonkeyPatch, train: Command
+    kill: Callable[[], None], monkeypatch: pytest.MonkeyPatch, train: Command
 ) -> None:
     whole = losses(train("--json", "--out", "whole").out)
-
-    def killed(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(module.training, "train", killed)
+    going = module.training.train
+    kill()
     ended = train()
     assert ended.status == 130
     assert "interrupted" in ended.err
-    monkeypatch.undo()
-    monkeypatch.chdir(text.parent)
+    monkeypatch.setattr(module.training, "train", going)
     assert losses(train("--json", "--resume").out) == whole
 
 
@@ -249,7 +238,7 @@ def test_a_run_that_is_overwritten_stays_until_the_new_one_is_saved(
     trained: Path,
     text: Path,
     command: Command,
-    monkeypatch: pytest.MonkeyPatch,
+    kill: Callable[[], None],
     train: Command,
 ) -> None:
     before = contents(trained)
@@ -260,11 +249,7 @@ def test_a_run_that_is_overwritten_stays_until_the_new_one_is_saved(
         assert "nothing was saved before" in ended.err
         assert f"{trained} is as it was" in ended.err
     else:
-
-        def killed(*_: object, **__: object) -> None:
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(module.training, "train", killed)
+        kill()
         assert train(*words).status == 130
     assert contents(trained) == before
     ended = command("train", str(text), "--resume", "--json")
