@@ -56,22 +56,18 @@ class Evaluate:
         source = load_source(self.checkpoint, call.device)
         seq_len = source.window_length(self.seq_len)
         corpus, part, tokens = self._tokens(source)
-        sizes = {"seq_len": seq_len, "vocab_size": source.model.config.vocab_size}
-        loss = training.evaluate(
+        found = training.validate(
             source.model,
             tokens,
+            step=0,
             seq_len=seq_len,
-            batch_size=training.windows_that_fit(**sizes, at_most=64),
+            vocab_size=source.model.config.vocab_size,
             precision=precision,
-        )
-        num_windows = training.windows_that_fit(**sizes, at_most=16)
-        honest = training.honest_loss(
-            source.model, tokens, seq_len=seq_len, num_windows=num_windows
         )
         # Not of tokens, of which another vocabulary would make fewer or more.
         characters = len(source.tokenizer.decode(tokens[1:].tolist()))
-        bits = loss * (len(tokens) - 1) / characters / math.log(2)
-        agrees = abs(honest.prefix - honest.full) < _HONEST_WITHIN
+        bits = found.loss * (len(tokens) - 1) / characters / math.log(2)
+        agrees = abs(found.prefix - found.full) < _HONEST_WITHIN
         facts = {
             "checkpoint": source.name,
             "text": corpus.name,
@@ -79,22 +75,22 @@ class Evaluate:
             "tokens": len(tokens),
             "seq_len": seq_len,
             "precision": precision,
-            "loss": loss,
-            "honest": honest.prefix,
-            "one_pass": honest.full,
+            "loss": found.loss,
+            "honest": found.prefix,
+            "one_pass": found.full,
             "agrees": agrees,
             "bits_per_character": bits,
-            "perplexity": math.exp(loss),
+            "perplexity": math.exp(found.loss),
             "bound": corpus.entropy,
         }
         lines = [
             f"{source.name}:",
             f"  text         {part} of {corpus.origin}, {len(tokens):,} tokens",
-            f"  loss         {loss:.4f} nats a token, in windows of {seq_len}",
-            f"  honest loss  {honest.prefix:.4f}; in one pass {honest.full:.4f}",
+            f"  loss         {found.loss:.4f} nats a token, in windows of {seq_len}",
+            f"  honest loss  {found.prefix:.4f}; in one pass {found.full:.4f}",
             f"               they {'agree' if agrees else 'DIFFER: it is not honest'}",
             f"  bits         {bits:.4f} a character",
-            f"  perplexity   {math.exp(loss):.3f}",
+            f"  perplexity   {math.exp(found.loss):.3f}",
         ]
         if corpus.entropy is not None:
             bound = f"{corpus.entropy:.4f}: no honest loss a character is lower"
@@ -106,12 +102,12 @@ class Evaluate:
         """Return a text that the model has not learned, and which part it is."""
         if self.text is not None:
             corpus = data.load_tokens(self.text, tokenizer=source.tokenizer)
-            tokens, part, count = corpus.tokens, "all", self.num_tokens
+            tokens, part, usual = corpus.tokens, "all", 0
         else:
             corpus, part = load_text(source.about, source.name), "the held-out part"
-            tokens, count = data.split(corpus.tokens)[1], self.num_tokens
-            if count is None:
-                count = source.about.get("eval_tokens", HELD_OUT)
+            tokens = data.split(corpus.tokens)[1]
+            usual = source.about.get("eval_tokens", HELD_OUT)
+        count = usual if self.num_tokens is None else self.num_tokens
         if count and count + 1 < len(tokens):
             tokens, part = tokens[: count + 1], f"the beginning of {part}"
         return corpus, part, tokens

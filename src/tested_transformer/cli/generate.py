@@ -65,17 +65,16 @@ class Generate:
         seed = secrets.randbelow(2**31) if self.seed is None else self.seed
         stop = [each.replace("\\n", "\n") for each in self.stop]
         source = load_source(self.checkpoint, call.device)
-        model, tokenizer = source.model, source.tokenizer
+        tokenizer = source.tokenizer
         prompt = default_prompt(tokenizer) if self.prompt is None else self.prompt
         for first in range(0, self.num_samples, _AT_ONCE):
-            rows = min(_AT_ONCE, self.num_samples - first)
             settings = {"max_new_tokens": self.max_new_tokens, "seed": seed + first}
             pieces = write(
-                model,
+                source.model,
                 tokenizer,
                 prompt,
                 stop=stop,
-                num_samples=rows,
+                num_samples=min(_AT_ONCE, self.num_samples - first),
                 sampling=sampling,
                 **settings,
             )
@@ -112,24 +111,16 @@ def write(
 ) -> Iterator[list[str]]:
     """Return an iterator over what comes after a prompt: a piece of each sample.
 
-    Args:
-        model: On its device.
-        tokenizer: Its own.
-        prompt: Not returned again.
-        max_new_tokens: How many tokens to write, at most.
-        seed: The first sample's; the next has the next.
-        sampling: How tokens are chosen.
-        stop: Strings that end a sample, and are never shown, not even in part.
-        num_samples: How many to write side by side.
+    Samples differ in their seeds: ``seed``, ``seed + 1`` and so on. Strings in ``stop``
+    end a sample, and are never shown, not even in part.
 
     Raises:
-        ValueError: If the prompt is empty or has characters that the tokenizer lacks,
-            or a setting is out of its range.
+        ValueError: At once, if the prompt is empty or has characters that the tokenizer
+            lacks, or a setting is out of its range.
     """
     ids = tokenizer.encode(prompt)
     if not ids:
         raise ValueError("prompt='' must not be empty: the model goes on from it")
-    # Not a generator itself, so that a mistake is found here and not in a loop later.
     watches = [generation.TextWatch(tokenizer.decode, stop) for _ in range(num_samples)]
     steps = generation.stream(
         model,
@@ -138,20 +129,18 @@ def write(
         sampling=sampling,
         seed=seed,
     )
-    return _pieces(steps, watches)
 
+    def pieces() -> Iterator[list[str]]:
+        for step in steps:
+            yield [
+                watch.feed(tokens) if tokens and not watch.stopped else ""
+                for watch, tokens in zip(watches, step, strict=True)
+            ]
+            if all(watch.stopped for watch in watches):
+                return
+        yield [watch.finish() for watch in watches]
 
-def _pieces(
-    steps: Iterator[list[tuple[int, ...]]], watches: list[generation.TextWatch]
-) -> Iterator[list[str]]:
-    for step in steps:
-        yield [
-            watch.feed(tokens) if tokens and not watch.stopped else ""
-            for watch, tokens in zip(watches, step, strict=True)
-        ]
-        if all(watch.stopped for watch in watches):
-            return
-    yield [watch.finish() for watch in watches]
+    return pieces()
 
 
 def _print_json(pieces: Iterator[list[str]], first: int, facts: dict[str, Any]) -> None:
@@ -168,20 +157,17 @@ def _print_text(
 ) -> None:
     """Print the first sample as it comes, and those beside it once they are whole."""
     clean = printable if sys.stdout.isatty() else str
-    console = Terminal(file=sys.stdout, soft_wrap=True)
+    console = Terminal(file=sys.stdout, soft_wrap=True, highlight=False, markup=False)
+    others: list[tuple[str, ...]] = []
 
     def begin(number: int) -> None:
         if number:
             print(f"\n--- sample {number + 1} of {num_samples} ---")
-        console.print(
-            clean(prompt), style="bold", end="", markup=False, highlight=False
-        )
+        console.print(clean(prompt), style="bold", end="")
 
     begin(first)
-    others: list[tuple[str, ...]] = []
     for piece, *rest in pieces:
-        sys.stdout.write(clean(piece))
-        sys.stdout.flush()
+        print(clean(piece), end="", flush=True)
         others.append(tuple(rest))
     print(flush=True)
     for number, text in enumerate(zip(*others, strict=True), start=first + 1):

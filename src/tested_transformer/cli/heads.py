@@ -1,9 +1,8 @@
 """``tested-transformer heads``: what every head of a model attends to, in numbers."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -72,26 +71,30 @@ class Heads:
                 "a longer text, a larger num_tokens or a smaller seq_len"
             )
         windows = tokens[: len(tokens) // seq_len * seq_len].view(-1, seq_len)
-        kinds = _score(model, windows, _targets(windows, tokenizer, stories))
+        targets = _targets(windows, tokenizer, stories)
+        scores = _score(model, windows, targets)
         vocab_size = model.config.vocab_size
         half = min(model.config.max_seq_len // 2, vocab_size, 64)
         drawn = interpret.repeated_tokens(vocab_size, half, num_sequences=16)
         drawn = drawn.to(call.device)
-        kinds |= _score(model, drawn, {"induction": interpret.induction_target(drawn)})
+        induction = {"induction": interpret.induction_target(drawn)}
+        scores |= _score(model, drawn, induction)
+        targets |= induction
+        even = {kind: interpret.uniform_score(targets[kind].cpu()) for kind in scores}
         if call.as_json:
             facts = {
                 "checkpoint": source.name,
                 "text": name,
                 "windows": len(windows),
                 "seq_len": seq_len,
-                "scores": {kind: found.heads for kind, found in kinds.items()},
-                "even": {kind: found.even for kind, found in kinds.items()},
+                "scores": scores,
+                "even": even,
             }
             print(json.dumps(facts))
             return 0
         size = f"{len(windows)} windows of {seq_len} tokens"
         print(printable(f"{source.name}: {size} of {name}"))
-        print(*_table(kinds), sep="\n")
+        _print_table(scores, even)
         return 0
 
     def _tokens(self, source: Source) -> tuple[str, Tensor, data.Stories | None]:
@@ -106,13 +109,6 @@ class Heads:
         else:
             corpus = load_text(source.about, source.name)
         return corpus.origin, corpus.tokens, None
-
-
-class _Kind(NamedTuple):
-    """One kind of head: the score of each head, by layer, and that of an even head."""
-
-    heads: list[list[float]]
-    even: float
 
 
 def _targets(
@@ -142,43 +138,40 @@ def _targets(
 
 def _score(
     model: GPT, windows: Tensor, targets: Mapping[str, Tensor]
-) -> dict[str, _Kind]:
-    """Score every head for each kind that has a target anywhere."""
+) -> dict[str, list[list[float]]]:
+    """Return the score of every head, by layer, for each kind with a target."""
     targets = {kind: each for kind, each in targets.items() if each.any()}
-    # Layer by layer, as pruned layers differ in their heads.
+    # Pruned layers differ in their heads, so those of all layers stand in one row.
     num_heads = [block.attention.num_heads for block in model.blocks]
-    sums = {kind: [torch.zeros(each) for each in num_heads] for kind in targets}
+    sums = {kind: torch.zeros(sum(num_heads)) for kind in targets}
     at_once = max(1, _WEIGHTS // (sum(num_heads) * windows.shape[1] ** 2))
     for rows in torch.arange(len(windows)).split(at_once):
         weights = interpret.record_heads(model, windows[rows]).weights
         for kind, target in targets.items():
-            if count := int(target[rows].any(dim=-1).sum()):
-                for total, each in zip(sums[kind], weights, strict=True):
-                    scores = interpret.head_scores([each], target[rows])
-                    total += count * scores[0].cpu()
-    found: dict[str, _Kind] = {}
+            marked = target[rows, None]
+            on_target = [(each * marked).sum(dim=(0, 2, 3)) for each in weights]
+            sums[kind] += torch.cat(on_target).cpu()
+    scores: dict[str, list[list[float]]] = {}
     for kind, target in targets.items():
-        count = int(target.any(dim=-1).sum())
-        heads = [(total / count).tolist() for total in sums[kind]]
-        found[kind] = _Kind(heads, interpret.uniform_score(target.cpu()))
-    return found
+        means = sums[kind] / target.any(dim=-1).sum().cpu()
+        scores[kind] = [layer.tolist() for layer in means.split(num_heads)]
+    return scores
 
 
-def _table(kinds: Mapping[str, _Kind]) -> Iterator[str]:
-    """Lay out a row for each head, and under them what to compare them with."""
-    columns = [[x for row in found.heads for x in row] for found in kinds.values()]
-    layers = next(iter(kinds.values())).heads
-    names = [
-        f"{at}.{head}" for at, row in enumerate(layers) for head in range(len(row))
-    ]
-    marks = [[" *"[x == max(column)] for x in column] for column in columns]
-    yield _row("head", kinds)
-    for at, name in enumerate(names):
-        pairs = zip(columns, marks, strict=True)
-        yield _row(name, (f"{column[at]:.2f}{mark[at]}" for column, mark in pairs))
-    yield _row("even head", (f"{found.even:.2f} " for found in kinds.values()))
-    yield "* the head that scores best; an even head looks at everything alike"
+def _print_table(
+    scores: Mapping[str, list[list[float]]], even: Mapping[str, float]
+) -> None:
+    """Print a row for each head, and under them what to compare them with."""
 
+    def row(name: str, cells: Iterable[str]) -> None:
+        print(f"{name:<9}{''.join(f'{cell:>11}' for cell in cells)}".rstrip())
 
-def _row(name: str, cells: Iterable[str]) -> str:
-    return (f"{name:<9}" + "".join(f"{cell:>11}" for cell in cells)).rstrip()
+    best = {kind: max(map(max, layers)) for kind, layers in scores.items()}
+    row("head", scores)
+    for layer, heads in enumerate(next(iter(scores.values()))):
+        for head in range(len(heads)):
+            found = {kind: layers[layer][head] for kind, layers in scores.items()}
+            cells = (f"{x:.2f}{' *'[x == best[kind]]}" for kind, x in found.items())
+            row(f"{layer}.{head}", cells)
+    row("even head", (f"{score:.2f} " for score in even.values()))
+    print("* the head that scores best; an even head looks at everything alike")

@@ -1,12 +1,11 @@
 """``tested-transformer info``: what there is to compute on, and what a run is."""
 
-import importlib.util
 import json
 import platform
 import re
-from collections import Counter
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -18,6 +17,12 @@ from tested_transformer.cli.flags import Call
 from tested_transformer.cli.sources import find_checkpoint
 
 __all__ = ["Info"]
+
+# Of these, the first three are always there; the others come with extras.
+_PACKAGES = (
+    *("numpy", "rich", "safetensors"),
+    *("flax", "huggingface_hub", "jax", "matplotlib", "tokenizers"),
+)
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,11 @@ def _of_machine(device: torch.device) -> dict[str, Any]:
         devices[f"cuda:{index}"] = torch.cuda.get_device_name(index)
     if torch.backends.mps.is_available():
         devices["mps"] = "Apple"
+    # Older releases of PyTorch cannot list what a processor has.
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)()
+    offered = [name for name, there in capabilities.items() if there is True]
+    narrow = filter(re.compile("amx|bf16|fp16|vnni|sve|dot|i8mm").search, offered)
+    used = torch.backends.cpu.get_cpu_capability()
     precision, on_cpu = training.choose_precision(device), device.type == "cpu"
     return {
         "tested_transformer": __version__,
@@ -76,48 +86,18 @@ def _of_machine(device: torch.device) -> dict[str, Any]:
         "would_train_on": str(device),
         "in": "fp32 or bf16, as each run measures" if on_cpu else precision,
         "threads": torch.get_num_threads(),
-        "instructions": _instructions(),
-        "extras": _extras(),
+        "instructions": " ".join([used, *sorted(narrow)]),
+        "packages": {name: version(name) for name in _PACKAGES if find_spec(name)},
     }
-
-
-def _instructions() -> str:
-    """Name the vector instructions that PyTorch uses, and those for narrow numbers."""
-    # Older releases of PyTorch cannot list them.
-    capabilities = getattr(torch.cpu, "get_capabilities", dict)()
-    narrow = re.compile("amx|bf16|fp16|vnni|sve|dot|i8mm")
-    more = [name for name, there in capabilities.items() if there is True]
-    used = torch.backends.cpu.get_cpu_capability()
-    return " ".join([used, *sorted(filter(narrow.search, more))])
-
-
-def _extras() -> dict[str, str]:
-    """Return the version of each package of the extras, or that it is missing."""
-    try:
-        lines = requires("tested-transformer") or []
-    except PackageNotFoundError:  # It runs from its source.
-        lines = []
-    found: dict[str, str] = {}
-    for line in lines:
-        if match := re.match(r"([\w-]+).*;.*\bextra == ['\"]([\w-]+)", line):
-            package, extra = match.groups()
-            there = importlib.util.find_spec(package.replace("-", "_"))
-            found[f"[{extra}] {package}"] = version(package) if there else "missing"
-    return found
 
 
 def _of_run(checkpoint: Checkpoint) -> dict[str, Any]:
     model, settings = checkpoint.model(), checkpoint.settings
-    parts: Counter[str] = Counter()  # the embeddings, attention and so on
-    for name, parameter in model.named_parameters():
-        words = name.split(".")
-        parts[words[2] if words[0] == "blocks" else words[0]] += parameter.numel()
     facts: dict[str, Any] = {
         "folder": str(checkpoint.folder),
         "model": asdict(checkpoint.config),
         "parameters": model.num_parameters(),
         "active": model.num_parameters(active=True),
-        "parts": dict(parts),
         "bytes": sum(file.stat().st_size for file in checkpoint.folder.iterdir()),
     }
     facts |= {name: settings[name] for name in ("text", "recipe") if name in settings}

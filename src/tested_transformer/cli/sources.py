@@ -21,10 +21,8 @@ __all__ = [
 
 RUNS = Path("runs")
 HELD_OUT = 32768  # tokens that train predicts at each evaluation, if not told otherwise
-_HUB, _HUB_NAMES = (
-    "hub:",
-    ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2"),
-)
+_HUB = "hub:"
+_HUB_NAMES = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2")
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ def load_source(name: str | None, device: torch.device) -> Source:
     elif (Path(name) / "card.json").is_file():
         shipped = checkpoints.load_shipped(name)
         model, about = shipped.model, shipped.card
-    elif (file := _file_of_gpt2(name, "tokenizer.json")) is not None:
+    elif (file := _gpt2_tokenizer(name)) is not None:
         name = name.removeprefix(_HUB)
         model = checkpoints.load_gpt2(name).to(device).eval()
         return Source(name, model, data.BytePairTokenizer.from_file(file))
@@ -89,17 +87,17 @@ def load_source(name: str | None, device: torch.device) -> Source:
     return Source(name, model.to(device).eval(), tokenizer, about)
 
 
-def _file_of_gpt2(name: str, file: str) -> Path | None:
-    """Find a file of a model in GPT-2's layout, in a folder or on the hub."""
-    folder = Path(name)
-    if (folder / "config.json").is_file():
-        if not (folder / file).is_file():
+def _gpt2_tokenizer(name: str) -> Path | None:
+    """Find the tokenizer of a model in GPT-2's layout, in a folder or on the hub."""
+    file = Path(name) / "tokenizer.json"
+    if file.with_name("config.json").is_file():
+        if not file.is_file():
             raise checkpoints.CheckpointError(
-                f"{folder / file} is missing: it says what the tokens are"
+                f"{file} is missing: it says what the tokens are"
             )
-        return folder / file
-    if not folder.exists() and (name in _HUB_NAMES or name.startswith(_HUB)):
-        return checkpoints.hub_file(name.removeprefix(_HUB), file)
+        return file
+    if not Path(name).exists() and (name in _HUB_NAMES or name.startswith(_HUB)):
+        return checkpoints.hub_file(name.removeprefix(_HUB), file.name)
     return None
 
 
@@ -117,10 +115,7 @@ def load_text(
 ) -> data.TokenizedCorpus:
     """Load the text that a model was trained on, and make sure that it is the same.
 
-    Args:
-        about: What is known of the model.
-        owner: What it is called.
-        path: Where the text is now, if it is not where it was.
+    The text is now at ``path``, if it is not where it was.
     """
     text = about.get("text")
     if text is None:

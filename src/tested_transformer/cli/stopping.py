@@ -9,15 +9,13 @@ from typing import Any
 
 __all__ = ["StopRequest"]
 
-_SHOW_CURSOR = b"\x1b[?25h"
-
 
 class StopRequest:
     """Notes that the run is to stop, and lets the step be finished and saved.
 
     Within ``with StopRequest() as stop:``, ``stop()`` says whether it is to stop. The
-    second signal ends the process there and then, which does no harm: the last
-    checkpoint is whole.
+    second signal is handled as ever and ends the run there and then, which does no
+    harm: the last checkpoint is whole.
 
     Args:
         repeats: Whether a second signal does that. Not under torchrun, which passes
@@ -51,15 +49,12 @@ class StopRequest:
             signal.signal(each, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        # Not print: the signal may have come in the middle of one.
         if self.signal is None:
             self.signal = signal.Signals(number)
-            _write(b"\nfinishing the step, then saving; once more to leave at once\n")
-        elif self._repeats:
-            _write((_SHOW_CURSOR if os.isatty(2) else b"") + b"left at once\n")
-            os._exit(128 + number)
-
-
-def _write(text: bytes) -> None:
-    with suppress(OSError):  # Perhaps nobody is there to read it.
-        os.write(2, text)
+            # Not print: the signal may have come in the middle of one.
+            with suppress(OSError):
+                os.write(
+                    2, b"\nfinishing the step, then saving; again to leave at once\n"
+                )
+            if self._repeats:
+                self.__exit__()

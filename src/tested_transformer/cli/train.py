@@ -3,9 +3,9 @@
 import os
 import shlex
 import subprocess
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -55,6 +55,14 @@ class _Plan(NamedTuple):
     recipe: Recipe
     settings: dict[str, Any]  # what is saved beside the model
     state: TrainingState
+
+    def save(self, writer: CheckpointWriter, state: TrainingState) -> None:
+        writer.save(
+            config=self.model.config,
+            weights=state.weights,
+            settings=self.settings,
+            training=(state.state_tensors(), state.state_json()),
+        )
 
 
 @dataclass(frozen=True)
@@ -139,21 +147,21 @@ class Train:
                 f"{self.folder} holds a run already: go on with it by --resume, begin "
                 "anew with --overwrite, or name another folder with --out"
             )
-        limit, name = self.num_characters, self.recipe or "fast"
+        name = self.recipe or "fast"
         if self.vocab_size is not None and self.tokenizer != "bpe":
             raise ValueError("vocab_size goes with --tokenizer bpe alone")
         corpus = data.load_tokens(
             self.text or "grammar",
             tokenizer=_TOKENIZERS[self.tokenizer or "char"],
             vocab_size=self.vocab_size,
-            num_characters=limit,
+            num_characters=self.num_characters,
         )
         tokenizer = corpus.tokenizer
         model = MODELS[name] | self.model | {"vocab_size": tokenizer.vocab_size}
         config, recipe = GPTConfig(**model), _fitting_recipe(name, self.training)
         torch.manual_seed(recipe.seed)
         settings = {
-            "text": describe_text(corpus, limit),
+            "text": describe_text(corpus, self.num_characters),
             "tokenizer": tokenizer.to_dict(),
             "recipe": recipe.to_dict(),
             "recipe_name": name,
@@ -220,7 +228,7 @@ class Train:
             state = replace(plan.state, precision=precision)
             if world.rank == 0:
                 writer = stack.enter_context(CheckpointWriter(self.folder))
-                save = _saver(writer, plan)
+                save = partial(plan.save, writer)
                 # What is overwritten stays until there is more to keep than this.
                 if not resumed and not has_checkpoint(self.folder):
                     save(replace(state, weights=model.state_dict()))
@@ -379,18 +387,6 @@ def _check(plan: _Plan) -> None:
             f"batch_size={recipe.batch_size} must be divisible by {parts}, "
             "accumulate times the number of processes"
         )
-
-
-def _saver(writer: CheckpointWriter, plan: _Plan) -> Callable[[TrainingState], None]:
-    def save(state: TrainingState) -> None:
-        writer.save(
-            config=plan.model.config,
-            weights=state.weights,
-            settings=plan.settings,
-            training=(state.state_tensors(), state.state_json()),
-        )
-
-    return save
 
 
 def _command(*words: str) -> str:

@@ -7,7 +7,7 @@ from tested_transformer.training.evaluation import (
     evaluate,
     honest_loss,
     next_token_loss,
-    windows_that_fit,
+    validate,
 )
 from tested_transformer.training.loop import train, training_precision
 from tested_transformer.training.monitor import TrainingDivergedError
@@ -36,5 +36,5 @@ __all__ = [
     "orthogonalize",
     "train",
     "training_precision",
-    "windows_that_fit",
+    "validate",
 ]

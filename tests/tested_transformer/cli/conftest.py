@@ -3,6 +3,7 @@
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,6 +75,12 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def train(text: Path, command: Callable[..., Ended]) -> Callable[..., Ended]:
+    """Train a tiny model on the text."""
+    return partial(command, "train", str(text), *TINY)
+
+
 @pytest.fixture(scope="session")
 def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("once")
@@ -93,9 +100,9 @@ def trained(trained_once: Path) -> Path:
 
 
 @pytest.fixture
-def trained_here(text: Path, command: Callable[..., Ended]) -> Path:
+def trained_here(train: Callable[..., Ended]) -> Path:
     """Return the same, for those who need its text where ``text`` is."""
-    ended = command("train", str(text), *TINY)
+    ended = train()
     assert (ended.status, ended.err) == (0, "")
     return Path("runs/play")
 

@@ -94,29 +94,19 @@ def test_nobody_left_to_read_is_no_error(
 
 
 def test_a_disk_that_is_full_leaves_no_run(
-    text: Path, tiny: list[str], command: Command, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, train: Command
 ) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(CheckpointWriter, "save", full)
-    ended = command("train", str(text), *tiny, "--out", "full")
+    ended = train("--out", "full")
     assert ended.status == 2
     assert ended.err.endswith("no space left on device\n")
     assert not Path("full/checkpoint.json").exists()
 
 
 # As it is used: in a process of its own.
-
-
-@pytest.mark.slow
-def test_in_a_shell_bad_input_is_one_line_and_status_2(python: list[str]) -> None:
-    done = subprocess.run(
-        [*python, "generate", "nowhere"], capture_output=True, text=True
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("tested-transformer: error: nowhere holds no check")
-    assert done.stderr.count("\n") == 1
 
 
 def test_text_is_utf8_in_files_whatever_the_console_has(

@@ -60,16 +60,6 @@ def test_on_a_terminal_there_is_a_bar_and_color() -> None:
     assert "\x1b[32mstep 3: held-out loss" in shown
 
 
-def test_without_color_the_bar_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    file = io.StringIO()
-    screen = Display(console=Console(file=file, force_terminal=True, width=100))
-    with screen.running(11):
-        screen.step(replace(STEP, validation=FOUND))
-    assert "3/11" in file.getvalue()
-    assert "\x1b[3" not in file.getvalue()
-
-
 def test_a_model_cannot_command_a_terminal() -> None:
     assert printable("a\x1b[2J\tb\n\x07\x9b\r\u00e9") == "a\\x1b[2J\tb\n\\x07\\x9b\\ré"
     file = io.StringIO()

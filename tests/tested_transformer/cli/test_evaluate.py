@@ -10,7 +10,7 @@ import torch
 from tested_transformer.checkpoints import load_checkpoint
 from tested_transformer.cli import evaluate as module
 from tested_transformer.data import CharTokenizer, split, tokenizer_from_dict
-from tested_transformer.training import HonestLoss, evaluate
+from tested_transformer.training import Validation, evaluate
 
 Command = Callable[..., Any]
 
@@ -77,8 +77,8 @@ def test_people_read_the_same(trained_here: Path, text: Path, command: Command) 
 def test_a_loss_that_is_not_honest_is_status_1(
     trained: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = HonestLoss(prefix=2.5, full=2.25, gap=0.5)
-    monkeypatch.setattr(module.training, "honest_loss", lambda *_, **__: found)
+    found = Validation(step=0, loss=2.0, prefix=2.5, full=2.25, gap=0.5)
+    monkeypatch.setattr(module.training, "validate", lambda *_, **__: found)
     ended = command("evaluate")
     assert ended.status == 1
     assert "2.5000; in one pass 2.2500" in ended.out
@@ -86,13 +86,16 @@ def test_a_loss_that_is_not_honest_is_status_1(
     assert command("evaluate", "--json").status == 1
 
 
-def test_the_bound_is_shown_where_it_is_known(
+def test_the_bound_of_the_default_text_is_shown(
     tiny: list[str], command: Command
 ) -> None:
-    assert command("train", *tiny, "--num-characters", "2000").status == 0
+    ended = command("train", *tiny, "--num-characters", "2000", "--json")
+    start, *_, end = map(json.loads, ended.out.splitlines())
+    assert (start["text"], start["folder"]) == ("grammar", "runs/grammar")
+    assert 0 < end["bound"] < end["loss"]
     assert "no honest loss a character is lower" in command("evaluate").out
     told = json.loads(command("evaluate", "--json").out)
-    assert 0 < told["bound"] < told["loss"]
+    assert told["bound"] == end["bound"]
 
 
 def test_train_and_evaluate_measure_the_same_tokens(

@@ -147,14 +147,13 @@ def test_a_kind_without_a_target_is_left_out(trained: Path, command: Command) ->
 
 
 def test_a_model_of_others_has_no_text(
-    grammar: Path, command: Command, refused: Callable[..., str]
+    trained: Path, text: Path, command: Command, refused: Callable[..., str]
 ) -> None:
-    found = load_checkpoint(grammar)
+    found = load_checkpoint(trained)
     card = {"tokenizer": found.settings["tokenizer"]}
     ship_model("given", found.model(), card)
     assert refused("heads", "given") == "given has no text of its own: name one"
-    Path("some.txt").write_text("The dog sees the cat. " * 9)
-    assert command("heads", "given", "some.txt").status == 0
+    assert command("heads", "given", str(text)).status == 0
 
 
 @pytest.mark.parametrize(
