@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tested_transformer.validation import validate_choice
+
 __all__ = [
     "PAIRINGS",
     "alibi_bias",
@@ -100,9 +102,7 @@ def rotate(
 
     Source: Su et al., 2021, "RoFormer", section 3.4.2.
     """
-    if pairing not in PAIRINGS:
-        known = ", ".join(PAIRINGS)
-        raise ValueError(f"pairing={pairing!r} must be one of {known}")
+    validate_choice("pairing", pairing, PAIRINGS)
     cos, sin = table.to(x.dtype)
     if pairing == "halves":
         first, second = x.chunk(2, dim=-1)

@@ -43,7 +43,7 @@ TARGET_MASK = padding_mask(torch.tensor([5, 4]))
         ({"max_seq_len": 0}, r"^max_seq_len=0 must be positive$"),
         ({"num_encoder_layers": 0}, r"^num_encoder_layers=0 must be positive$"),
         ({"num_decoder_layers": -1}, r"^num_decoder_layers=-1 must be positive$"),
-        ({"d_model": 9}, r"^d_model=9 must be even for sinusoids$"),
+        ({"d_model": 9, "num_heads": 3}, r"^d_model=9 must be even for sinusoids$"),
         ({"d_model": 0}, r"^d_model=0 must be positive$"),
         ({"num_heads": 0}, r"^num_heads=0 must be positive$"),
         (
