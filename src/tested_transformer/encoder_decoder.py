@@ -119,17 +119,8 @@ _Weights = Float[Tensor, "B H S S"]
 class EncoderBlock(nn.Module):
     """One layer of an encoder: self-attention that sees both sides, a feed-forward.
 
-    Args:
-        d_model: D, the width of input and output.
-        num_heads: H, the heads of attention.
-        d_ff: The width inside the feed-forward; ``4 * d_model`` by default.
-        activation: One of ``ACTIVATIONS``.
-        norm: One of ``NORMS``.
-        norm_first: Norm the input of each part, not the sum.
-        bias: Whether projections and layer norms add a bias.
-        dropout: The probability of dropping an attention weight, and a feature of
-            the output of each part, while training.
-        fused: Use PyTorch's fused kernels.
+    The arguments are those of ``EncoderDecoderConfig``. ``dropout`` drops attention
+    weights, and features of the output of each part, while training.
 
     Raises:
         ValueError: If a setting does not fit.
@@ -200,7 +191,7 @@ class CrossDecoderBlock(nn.Module):
     Args:
         d_context: The width of the context; ``d_model`` by default.
 
-    The other arguments are those of ``EncoderBlock``.
+    The other arguments are those of ``EncoderDecoderConfig``.
 
     Raises:
         ValueError: If a setting does not fit.

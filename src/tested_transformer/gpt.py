@@ -636,16 +636,8 @@ class GPT(nn.Module):
     ) -> list[list[int]]:
         """Return the new tokens after each prompt, as ``generation.generate`` does.
 
-        Args:
-            prompts: Token ids of each prompt: lists, or a tensor.
-            max_new_tokens: How many tokens to add to each, unless it stops before.
-            sampling: A ``generation.Sampling``: temperature, top-k and the like.
-            stop: Sequences of tokens that end an answer.
-            seed: Row r draws with the seed ``seed + r``.
-            use_cache: Keep what was computed for earlier tokens.
-
-        Raises:
-            ValueError: As ``generation.generate``.
+        Arguments and errors are those of that function; ``sampling`` is a
+        ``generation.Sampling``.
         """
         from tested_transformer.generation import generate
 

@@ -143,12 +143,7 @@ def to_neighbors(
 ) -> Float[Tensor, "rows *rest"]:
     """Reorder the rows of a projection made for halves: the inverse of ``to_halves``.
 
-    Args:
-        rows: Weight or bias of the projection to queries or to keys.
-        num_heads: How many heads these rows are for.
-
-    Raises:
-        ValueError: If the rows are not ``num_heads`` heads of an even width.
+    Arguments and errors are those of ``to_halves``.
     """
     _validate_rows(rows, num_heads)
     return rows.unflatten(0, (num_heads, 2, -1)).transpose(1, 2).flatten(0, 2)
