@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tested_transformer.masks import causal_mask, sliding_window_mask
+from tested_transformer.validation import validate_attention, validate_mask
 
 __all__ = [
     "attention_scores",
@@ -69,7 +70,7 @@ def attention_weights(
     """
     if mask is None:
         return scores.softmax(dim=-1)
-    _validate_mask(mask, scores.shape, scores.device)
+    validate_mask(mask, scores.shape, scores.device)
     scores = scores.masked_fill(~mask, float("-inf"))
     # Softmax over nothing but -inf is NaN, and so is its gradient. Such a row goes
     # through softmax as zeros, and is set to zero after it.
@@ -121,7 +122,7 @@ def attention_with_weights(
 
     Source: Vaswani et al., 2017, "Attention Is All You Need", equation 1.
     """
-    _validate_inputs(q, k, v, mask, window, score_bias, dropout_p)
+    validate_attention(q, k, v, mask, window, score_bias, dropout_p)
     k, v = repeat_heads(k, q), repeat_heads(v, q)
     if causal or window is not None:
         mask = _and_causal(mask, q, k, window)
@@ -171,7 +172,7 @@ def fused_attention(
 
     Source: Dao et al., 2022, "FlashAttention", section 3.
     """
-    _validate_inputs(q, k, v, mask, window, score_bias, dropout_p)
+    validate_attention(q, k, v, mask, window, score_bias, dropout_p)
     if window is not None:
         k, v, mask, score_bias = _keep_keys_in_reach(q, k, v, mask, score_bias, window)
         causal, window = True, _window_within(window, k)
@@ -305,143 +306,3 @@ def _without_negligible_keys(
         eps = min(torch.finfo(q.dtype).eps, torch.finfo(torch.float32).eps)
         lowest = added.amax(dim=-1, keepdim=True) - 2 * (beyond - math.log(eps))
         return added.masked_fill(added < lowest, float("-inf"))
-
-
-def _validate_inputs(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    window: int | None,
-    score_bias: Tensor | None,
-    dropout_p: float,
-) -> None:
-    _validate_kinds(q, k, v)
-    if q.shape[-1] != k.shape[-1]:
-        raise ValueError(
-            f"q and k must be equally wide: q is {_show(q)}, k is {_show(k)}"
-        )
-    if k.shape[-2] != v.shape[-2]:
-        raise ValueError(
-            f"k and v must be equally long: k is {_show(k)}, v is {_show(v)}"
-        )
-    if not (k.shape[:-2] == v.shape[:-2] and _may_share(q.shape, k.shape)):
-        raise ValueError(
-            "q, k and v must agree in every axis but the last two (keys and values "
-            "may have fewer heads, which divide those of q): "
-            f"q is {_show(q)}, k is {_show(k)}, v is {_show(v)}"
-        )
-    if not 0.0 <= dropout_p <= 1.0:
-        raise ValueError(f"dropout_p={dropout_p} must lie between 0 and 1")
-    if window is not None and window < 1:
-        raise ValueError(f"window={window} must be positive")
-    scores = torch.Size([*q.shape[:-1], k.shape[-2]])
-    if mask is not None:
-        _validate_mask(mask, scores, q.device)
-    if score_bias is not None:
-        if not score_bias.is_floating_point():
-            raise TypeError(
-                f"score_bias must be of floats; its dtype is {score_bias.dtype}"
-            )
-        _validate_axes("score_bias", score_bias, scores, q.device)
-
-
-def _validate_kinds(q: Tensor, k: Tensor, v: Tensor) -> None:
-    for name, given in (("q", q), ("k", k), ("v", v)):
-        if not isinstance(given, Tensor):
-            raise TypeError(f"{name} must be a tensor; it is a {type(given).__name__}")
-    if not q.device == k.device == v.device:
-        raise ValueError(
-            "q, k and v must be on one device: "
-            f"q is on {q.device}, k on {k.device}, v on {v.device}"
-        )
-    # Under autocast the products bring their factors to one type.
-    if not (q.dtype == k.dtype == v.dtype or torch.is_autocast_enabled(q.device.type)):
-        raise TypeError(
-            "q, k and v must have one dtype: "
-            f"q is {_name(q.dtype)}, k is {_name(k.dtype)}, v is {_name(v.dtype)}"
-        )
-
-
-def _validate_mask(mask: Tensor, scores: torch.Size, device: torch.device) -> None:
-    if not isinstance(mask, Tensor):
-        raise TypeError(
-            "mask must be a boolean tensor (True = may attend); it is a "
-            f"{type(mask).__name__}: write mask=torch.as_tensor(mask)"
-        )
-    if mask.dtype != torch.bool:
-        if mask.is_floating_point():
-            advice = (
-                "a mask that is added to the scores, write mask=from_additive(mask); "
-                "for numbers that shift them, score_bias=mask"
-            )
-        else:
-            advice = (
-                "a tokenizer's ones and zeros, (B, S), write mask=token_mask(mask); "
-                "for ones and zeros of another shape, mask=mask.bool()"
-            )
-        raise TypeError(
-            "mask must be boolean (True = may attend); "
-            f"it is {_name(mask.dtype)}. For {advice}"
-        )
-    _validate_axes("mask", mask, scores, device)
-
-
-def _validate_axes(
-    name: str, mask: Tensor, scores: torch.Size, device: torch.device
-) -> None:
-    # Between two axes and all of them it would be ambiguous: is (3, T, S) one mask
-    # for each sequence, or one for each head?
-    full = mask.ndim in (2, len(scores))
-    if not full or not _broadcasts(mask.shape, scores):
-        wanted = "(T, S) or (B, H, T, S), each axis full or 1"
-        raise ValueError(
-            f"{name} is {_show(mask)} but must be {wanted}; "
-            f"the scores are {tuple(scores)}{_advise_on_axes(name, mask, scores)}"
-        )
-    if mask.device != device:
-        raise ValueError(
-            f"{name} is on {mask.device} but must be where q is, on {device}"
-        )
-
-
-def _advise_on_axes(name: str, mask: Tensor, scores: torch.Size) -> str:
-    if len(scores) != 4:
-        return ""
-    b, h, _, s = scores
-    if name == "mask" and mask.shape == (b, s):
-        return ". For a mask of tokens, (B, S), write mask=token_mask(mask)"
-    if mask.ndim != 3 or not _broadcasts(mask.shape[1:], scores):
-        return ""
-    ways = {
-        h: ("head, (H, T, S)", "[None]"),
-        b: ("sequence, (B, T, S)", "[:, None]"),
-        b * h: ("head of each sequence", f".unflatten(0, ({b}, {h}))"),
-    }
-    if len(mask) not in ways:
-        return ""
-    meant, way = ways[len(mask)]
-    return f". For one for each {meant}, write {name}={name}{way}"
-
-
-def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
-    if len(shape) > len(to):
-        return False
-    pairs = zip(shape, to[len(to) - len(shape) :], strict=True)
-    # A list, because PyTorch 2.8 cannot compile what all() makes of a generator.
-    return not [have for have, want in pairs if have not in (1, want)]
-
-
-def _may_share(queries: torch.Size, keys: torch.Size) -> bool:
-    if queries[:-2] == keys[:-2]:
-        return True
-    shared = len(queries) == len(keys) >= 4 and queries[:-3] == keys[:-3]
-    return shared and keys[-3] > 0 and queries[-3] % keys[-3] == 0
-
-
-def _show(tensor: Tensor) -> str:
-    return str(tuple(tensor.shape))
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

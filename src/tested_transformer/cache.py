@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tested_transformer.validation import validate_sizes
+
 __all__ = ["KVCache", "LayerCache"]
 
 
@@ -91,7 +93,7 @@ class KVCache:
         device: torch.device | str | None = None,
     ) -> None:
         heads = _for_each_layer(num_kv_heads, num_layers)
-        _validate_positive(
+        validate_sizes(
             num_layers=num_layers,
             batch_size=batch_size,
             num_kv_heads=min(heads, default=1),
@@ -133,9 +135,3 @@ def _for_each_layer(num_kv_heads: int | Sequence[int], num_layers: int) -> list[
             f"num_kv_heads has {len(num_kv_heads)} layers; num_layers={num_layers}"
         )
     return [*num_kv_heads]
-
-
-def _validate_positive(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name}={size} must be positive")

@@ -16,12 +16,16 @@ from tested_transformer.layers import (
     AddNorm,
     FeedForward,
     make_norm,
-    validate_choice,
-    validate_sizes,
-    validate_tokens,
 )
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.positions import sinusoidal_positions
+from tested_transformer.validation import (
+    validate_between,
+    validate_choice,
+    validate_heads,
+    validate_sizes,
+    validate_tokens,
+)
 
 __all__ = [
     "AttentionMaps",
@@ -78,23 +82,16 @@ class EncoderDecoderConfig:
         validate_sizes(
             vocab_size=self.vocab_size,
             max_seq_len=self.max_seq_len,
-            d_model=self.d_model,
-            num_heads=self.num_heads,
             num_encoder_layers=self.num_encoder_layers,
             num_decoder_layers=self.num_decoder_layers,
             d_ff=1 if self.d_ff is None else self.d_ff,
         )
+        validate_heads(self.d_model, self.num_heads)
         validate_choice("activation", self.activation, ACTIVATIONS)
         validate_choice("norm", self.norm, NORMS)
         if self.d_model % 2:
             raise ValueError(f"d_model={self.d_model} must be even for sinusoids")
-        if self.d_model % self.num_heads:
-            raise ValueError(
-                f"d_model={self.d_model} must be divisible by "
-                f"num_heads={self.num_heads}"
-            )
-        if not 0 <= self.dropout <= 1:
-            raise ValueError(f"dropout={self.dropout} must lie between 0 and 1")
+        validate_between("dropout", self.dropout, 0, 1)
 
 
 def _parts(
@@ -122,17 +119,8 @@ _Weights = Float[Tensor, "B H S S"]
 class EncoderBlock(nn.Module):
     """One layer of an encoder: self-attention that sees both sides, a feed-forward.
 
-    Args:
-        d_model: D, the width of input and output.
-        num_heads: H, the heads of attention.
-        d_ff: The width inside the feed-forward; ``4 * d_model`` by default.
-        activation: One of ``ACTIVATIONS``.
-        norm: One of ``NORMS``.
-        norm_first: Norm the input of each part, not the sum.
-        bias: Whether projections and layer norms add a bias.
-        dropout: The probability of dropping an attention weight, and a feature of
-            the output of each part, while training.
-        fused: Use PyTorch's fused kernels.
+    The arguments are those of ``EncoderDecoderConfig``. ``dropout`` drops attention
+    weights, and features of the output of each part, while training.
 
     Raises:
         ValueError: If a setting does not fit.
@@ -203,7 +191,7 @@ class CrossDecoderBlock(nn.Module):
     Args:
         d_context: The width of the context; ``d_model`` by default.
 
-    The other arguments are those of ``EncoderBlock``.
+    The other arguments are those of ``EncoderDecoderConfig``.
 
     Raises:
         ValueError: If a setting does not fit.
@@ -512,15 +500,18 @@ class EncoderDecoder(nn.Module):
             max_length: Room for how many tokens; ``max_seq_len`` by default.
 
         Raises:
-            ValueError: If a size is not positive.
+            ValueError: If ``max_length`` is not between 1 and ``max_seq_len``, or
+                ``batch_size`` is not positive.
         """
-        weight, num_heads = self.token_embedding.weight, self.config.num_heads
+        config, weight = self.config, self.token_embedding.weight
+        max_length = config.max_seq_len if max_length is None else max_length
+        validate_between("max_length", max_length, 1, config.max_seq_len, "max_seq_len")
         return KVCache(
-            num_layers=self.config.num_decoder_layers,
+            num_layers=config.num_decoder_layers,
             batch_size=batch_size,
-            num_kv_heads=num_heads,
-            max_length=self.config.max_seq_len if max_length is None else max_length,
-            head_dim=self.config.d_model // num_heads,
+            num_kv_heads=config.num_heads,
+            max_length=max_length,
+            head_dim=config.d_model // config.num_heads,
             dtype=weight.dtype,
             device=weight.device,
         )
@@ -556,17 +547,11 @@ def translate(
     Raises:
         ValueError: If ``max_length`` is not between 1 and ``max_seq_len``.
     """
-    longest = model.config.max_seq_len if max_length is None else max_length
-    if not 1 <= longest <= model.config.max_seq_len:
-        raise ValueError(
-            f"max_length={max_length} must lie between 1 and "
-            f"max_seq_len={model.config.max_seq_len}"
-        )
+    cache = model.new_cache(len(source), max_length=max_length)
     context = model.encode(source, mask=source_mask)
-    cache = model.new_cache(len(source), max_length=longest)
     written = [source.new_full((len(source), 1), bos)]
     ended = torch.zeros_like(written[0], dtype=torch.bool)
-    while len(written) <= longest and not ended.all():
+    while len(written) <= cache.max_length and not ended.all():
         logits = model.decode(
             written[-1], context, context_mask=source_mask, cache=cache
         )

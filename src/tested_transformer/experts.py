@@ -4,7 +4,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tested_transformer.layers import FeedForward, validate_sizes
+from tested_transformer.layers import FeedForward
+from tested_transformer.validation import validate_between, validate_sizes
 
 __all__ = ["MixtureOfExperts", "count_parameters"]
 
@@ -41,11 +42,9 @@ class MixtureOfExperts(nn.Module):
     ) -> None:
         super().__init__()
         validate_sizes(num_experts=num_experts)
-        if not 1 <= experts_per_token <= num_experts:
-            raise ValueError(
-                f"experts_per_token={experts_per_token} must lie between 1 and "
-                f"num_experts={num_experts}"
-            )
+        validate_between(
+            "experts_per_token", experts_per_token, 1, num_experts, "num_experts"
+        )
         self.experts_per_token = experts_per_token
         self.router = nn.Linear(d_model, num_experts, bias=False)
         self.experts = nn.ModuleList(

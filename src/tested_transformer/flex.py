@@ -20,6 +20,8 @@ from torch.nn.attention.flex_attention import (
     flex_attention,
 )
 
+from tested_transformer.validation import validate_sizes
+
 __all__ = ["blockwise_attention"]
 
 _Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -57,8 +59,8 @@ def blockwise_attention(
 
     Source: Dong et al., 2024, "Flex Attention".
     """
-    if window is not None and window < 1:
-        raise ValueError(f"window={window} must be positive")
+    if window is not None:
+        validate_sizes(window=window)
     num_queries, num_keys = q.shape[-2], k.shape[-2]
     start = num_keys - num_queries
     # Which of a query t and a key s of sequence b and head h may meet.

@@ -18,9 +18,6 @@ from tested_transformer.layers import (
     NORMS,
     FeedForward,
     make_norm,
-    validate_choice,
-    validate_sizes,
-    validate_tokens,
 )
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.positions import (
@@ -28,6 +25,13 @@ from tested_transformer.positions import (
     alibi_slopes,
     rotary_table,
     sinusoidal_positions,
+)
+from tested_transformer.validation import (
+    validate_between,
+    validate_choice,
+    validate_heads,
+    validate_sizes,
+    validate_tokens,
 )
 
 __all__ = ["GPT", "POSITIONS", "DecoderBlock", "GPTConfig", "with_fewer_keys"]
@@ -104,24 +108,14 @@ class GPTConfig:
         validate_sizes(
             vocab_size=self.vocab_size,
             max_seq_len=self.max_seq_len,
-            d_model=self.d_model,
-            num_heads=self.num_heads,
             num_layers=self.num_layers,
             d_ff=1 if self.d_ff is None else self.d_ff,
         )
+        validate_heads(self.d_model, self.num_heads, num_kv_heads=self.num_kv_heads)
         validate_choice("positions", self.positions, POSITIONS)
         validate_choice("activation", self.activation, ACTIVATIONS)
         validate_choice("norm", self.norm, NORMS)
-        if self.d_model % self.num_heads:
-            raise ValueError(
-                f"d_model={self.d_model} must be divisible by "
-                f"num_heads={self.num_heads}"
-            )
-        shared = self.num_heads if self.num_kv_heads is None else self.num_kv_heads
-        if shared < 1 or self.num_heads % shared:
-            raise ValueError(
-                f"num_kv_heads={shared} must divide num_heads={self.num_heads}"
-            )
+        validate_between("dropout", self.dropout, 0, 1)
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"d_model={self.d_model} must be even for sinusoids")
         if self.positions == "rotary" and self.head_dim % 2:
@@ -132,15 +126,11 @@ class GPTConfig:
             raise ValueError(
                 f"rotary_base={self.rotary_base} must be positive and finite"
             )
-        if not 0 <= self.dropout <= 1:
-            raise ValueError(f"dropout={self.dropout} must lie between 0 and 1")
         if self.num_experts < 0:
             raise ValueError(f"num_experts={self.num_experts} must not be negative")
-        if self.num_experts and not 1 <= self.experts_per_token <= self.num_experts:
-            raise ValueError(
-                f"experts_per_token={self.experts_per_token} must lie between 1 and "
-                f"num_experts={self.num_experts}"
-            )
+        if self.num_experts:
+            each, experts = self.experts_per_token, self.num_experts
+            validate_between("experts_per_token", each, 1, experts, "num_experts")
         self._validate_windows()
         self._validate_kept_heads()
 
@@ -617,15 +607,12 @@ class GPT(nn.Module):
             max_length: Room for how many tokens; ``max_seq_len`` by default.
 
         Raises:
-            ValueError: If ``max_length`` is beyond ``max_seq_len``, or a size is not
-                positive.
+            ValueError: If ``max_length`` is not between 1 and ``max_seq_len``, or
+                ``batch_size`` is not positive.
         """
         longest = self.config.max_seq_len
         max_length = longest if max_length is None else max_length
-        if max_length > longest:
-            raise ValueError(
-                f"max_length={max_length} must not be beyond max_seq_len={longest}"
-            )
+        validate_between("max_length", max_length, 1, longest, "max_seq_len")
         keys = self.blocks[0].attention.k_proj.weight
         return KVCache(
             num_layers=self.config.num_layers,
@@ -649,16 +636,8 @@ class GPT(nn.Module):
     ) -> list[list[int]]:
         """Return the new tokens after each prompt, as ``generation.generate`` does.
 
-        Args:
-            prompts: Token ids of each prompt: lists, or a tensor.
-            max_new_tokens: How many tokens to add to each, unless it stops before.
-            sampling: A ``generation.Sampling``: temperature, top-k and the like.
-            stop: Sequences of tokens that end an answer.
-            seed: Row r draws with the seed ``seed + r``.
-            use_cache: Keep what was computed for earlier tokens.
-
-        Raises:
-            ValueError: As ``generation.generate``.
+        Arguments and errors are those of that function; ``sampling`` is a
+        ``generation.Sampling``.
         """
         from tested_transformer.generation import generate
 

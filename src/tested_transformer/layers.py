@@ -1,9 +1,6 @@
-"""The parts of every block: norms, the feed-forward, and the sum that each adds to.
+"""The parts of every block: norms, the feed-forward, and the sum that each adds to."""
 
-The checks that all models make of their settings and tokens are at the end.
-"""
-
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,15 +9,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from tested_transformer.validation import validate_choice, validate_sizes
+
 __all__ = [
     "ACTIVATIONS",
     "NORMS",
     "AddNorm",
     "FeedForward",
     "make_norm",
-    "validate_choice",
-    "validate_sizes",
-    "validate_tokens",
 ]
 
 NORMS = ("layer", "rms")
@@ -182,51 +178,3 @@ class FeedForward(nn.Module):
 
 
 # --8<-- [end:feed-forward]
-
-
-def validate_sizes(**sizes: int) -> None:
-    """Raise a ``TypeError`` or ``ValueError`` if a size is not a positive ``int``."""
-    for name, size in sizes.items():
-        if not isinstance(size, int):
-            raise TypeError(f"{name}={size!r} must be an int")
-        if size < 1:
-            raise ValueError(f"{name}={size} must be positive")
-
-
-def validate_choice(name: str, value: str, choices: Iterable[str]) -> None:
-    """Raise a ``ValueError`` if a setting is not one of those that are known."""
-    if value not in choices:
-        raise ValueError(f"{name}={value!r} must be one of {', '.join(choices)}")
-
-
-def validate_tokens(
-    name: str, tokens: Tensor, vocab_size: int, max_seq_len: int, start: int = 0
-) -> None:
-    """Raise a ``TypeError`` or ``ValueError`` if a model cannot read these token ids.
-
-    Args:
-        name: What to call them in the error.
-        tokens: Token ids, (B, T).
-        vocab_size: How many ids the model knows.
-        max_seq_len: How many positions it knows.
-        start: How many tokens its cache holds already.
-    """
-    if tokens.ndim != 2 or 0 in tokens.shape:
-        raise ValueError(
-            f"{name} must be (B, T) and not empty; their shape is {tuple(tokens.shape)}"
-        )
-    if tokens.dtype not in (torch.int64, torch.int32):
-        raise TypeError(f"{name} must be int64 or int32; their dtype is {tokens.dtype}")
-    if start + tokens.shape[1] > max_seq_len:
-        held = f" after {start} in the cache" if start else ""
-        raise ValueError(
-            f"{tokens.shape[1]} {name}{held} are more than max_seq_len={max_seq_len}"
-        )
-    # To look at ids on another device would mean to wait for it.
-    if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
-        lowest, highest = (int(extreme) for extreme in tokens.aminmax())
-        if lowest < 0 or highest >= vocab_size:
-            raise ValueError(
-                f"{name} hold ids from {lowest} to {highest}; they must be at least 0 "
-                f"and less than vocab_size={vocab_size}"
-            )

@@ -4,8 +4,6 @@ One module does self-attention and cross-attention, in the open or fused, with a
 a value for each head or shared among heads, with a cache or without.
 """
 
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import torch
@@ -16,79 +14,19 @@ from torch import Tensor, nn
 from tested_transformer.attention import attention_with_weights, fused_attention
 from tested_transformer.cache import LayerCache
 from tested_transformer.positions import rotate
+from tested_transformer.validation import (
+    refuse_foreign_call,
+    refuse_foreign_settings,
+    validate_between,
+    validate_divisible,
+    validate_heads,
+    validate_sizes,
+)
 
 __all__ = ["MultiHeadAttention", "merge_heads", "split_heads"]
 
 _Output = Float[Tensor, "B T D"]
 _Weights = Float[Tensor, "B H T S"]
-
-
-# How the settings and options of other libraries' layers are written here.
-_SETTINGS_OF_OTHERS = {
-    "embed_dim": "d_model={}",
-    "dim": "d_model={}",
-    "nhead": "num_heads={}",
-    "n_head": "num_heads={}",
-    "kdim": "d_context={}",
-    "vdim": "d_context={}",
-    "batch_first": "",  # as sequences always are
-}
-_OPTIONS_OF_OTHERS = {
-    "query": "",
-    "key": "context=key",
-    "value": "",
-    "attn_mask": "mask=~attn_mask",
-    "key_padding_mask": "mask=token_mask(~key_padding_mask)",
-    "attention_mask": "mask=token_mask(attention_mask)",
-    "padding_mask": "mask=token_mask(padding_mask)",
-    "is_causal": "causal={}",
-    "need_weights": "return_weights={}",
-    "average_attn_weights": "",
-}
-
-
-def _explain_foreign_settings(init: Callable[..., None]) -> Callable[..., None]:
-    """Answer settings as other layers take them with the line to write."""
-
-    @wraps(init)
-    def explained(self: nn.Module, *values: Any, **settings: Any) -> None:
-        if values or any(name in _SETTINGS_OF_OTHERS for name in settings):
-            names = ("d_model", "num_heads", "dropout", "bias")
-            given = dict(zip(names, values, strict=False)) | settings
-            line = ", ".join(_translate(given, _SETTINGS_OF_OTHERS))
-            raise TypeError(
-                "MultiHeadAttention takes keyword arguments: "
-                f"write MultiHeadAttention({line})"
-            )
-        init(self, **settings)
-
-    return explained
-
-
-def _explain_call(sequences: tuple[Tensor, ...], options: dict[str, Any]) -> str:
-    others = any(other is not sequences[0] for other in sequences[1:])
-    context = ["context=keys"] if others else []
-    line = ", ".join(["x", *context, *_translate(options, _OPTIONS_OF_OTHERS)])
-    masks = (
-        "; in a mask True = may attend, and one of floats goes through from_additive"
-        if "attn_mask" in options
-        else ""
-    )
-    return (
-        "MultiHeadAttention takes one sequence x, and for cross-attention a context: "
-        f"write layer({line}){masks}"
-    )
-
-
-def _translate(given: dict[str, Any], ours: dict[str, str]) -> list[str]:
-    """Write arguments as this library names them, each once."""
-    lines: list[str] = []
-    for name, value in given.items():
-        short = isinstance(value, (bool, int, float, str))
-        line = ours.get(name, f"{name}={{}}").format(value if short else name)
-        if line and line not in lines:
-            lines.append(line)
-    return lines
 
 
 # --8<-- [start:split]
@@ -102,7 +40,7 @@ def split_heads(
             width.
     """
     _validate_axes("x", x, "(B, T, D)")
-    _validate_heads("the width of x", x.shape[-1], num_heads)
+    validate_divisible("the width of x", x.shape[-1], num_heads)
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
 
@@ -151,7 +89,7 @@ class MultiHeadAttention(nn.Module):
     2023, "Scaling Vision Transformers to 22 Billion Parameters", section 2.
     """
 
-    @_explain_foreign_settings
+    @refuse_foreign_settings
     # --8<-- [start:init]
     def __init__(
         self,
@@ -169,10 +107,12 @@ class MultiHeadAttention(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        validate_heads(d_model, num_heads, head_dim, num_kv_heads)
+        validate_between("dropout", dropout, 0, 1)
+        head_dim = d_model // num_heads if head_dim is None else head_dim
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         d_context = d_model if d_context is None else d_context
-        head_dim = _width_of_a_head(d_model, num_heads, head_dim)
-        _validate_settings(num_heads, num_kv_heads, d_context, dropout)
+        validate_sizes(d_context=d_context)
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
         self.head_dim = head_dim
@@ -190,8 +130,7 @@ class MultiHeadAttention(nn.Module):
 
     def __call__(self, *sequences: Tensor, **options: Any) -> Any:
         """Call ``forward``, or say what to write for a call of PyTorch's layer."""
-        if len(sequences) > 1 or any(name in _OPTIONS_OF_OTHERS for name in options):
-            raise TypeError(_explain_call(sequences, options))
+        refuse_foreign_call(sequences, options)
         return super().__call__(*sequences, **options)
 
     # --8<-- [start:forward]
@@ -312,38 +251,6 @@ class MultiHeadAttention(nn.Module):
 def _validate_axes(name: str, tensor: Tensor, axes: str) -> None:
     if tensor.ndim != len(axes.split(",")):
         raise ValueError(f"{name} must be {axes}; it is {tuple(tensor.shape)}")
-
-
-def _validate_heads(name: str, width: int, num_heads: int) -> None:
-    if width < 1 or num_heads < 1:
-        raise ValueError(f"{name}={width} and num_heads={num_heads} must be positive")
-    if width % num_heads:
-        raise ValueError(f"{name}={width} must be divisible by num_heads={num_heads}")
-
-
-def _width_of_a_head(d_model: int, num_heads: int, head_dim: int | None) -> int:
-    if head_dim is None:
-        _validate_heads("d_model", d_model, num_heads)
-        return d_model // num_heads
-    if min(d_model, num_heads, head_dim) < 1:
-        raise ValueError(
-            f"d_model={d_model}, num_heads={num_heads} and head_dim={head_dim} "
-            "must be positive"
-        )
-    return head_dim
-
-
-def _validate_settings(
-    num_heads: int, num_kv_heads: int, d_context: int, dropout: float
-) -> None:
-    if num_kv_heads < 1 or num_heads % num_kv_heads:
-        raise ValueError(
-            f"num_kv_heads={num_kv_heads} must divide num_heads={num_heads}"
-        )
-    if d_context < 1:
-        raise ValueError(f"d_context={d_context} must be positive")
-    if not 0.0 <= dropout <= 1.0:
-        raise ValueError(f"dropout={dropout} must lie between 0 and 1")
 
 
 def _validate_self_attention(

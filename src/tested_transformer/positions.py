@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tested_transformer.validation import validate_choice
+
 __all__ = [
     "PAIRINGS",
     "alibi_bias",
@@ -100,9 +102,7 @@ def rotate(
 
     Source: Su et al., 2021, "RoFormer", section 3.4.2.
     """
-    if pairing not in PAIRINGS:
-        known = ", ".join(PAIRINGS)
-        raise ValueError(f"pairing={pairing!r} must be one of {known}")
+    validate_choice("pairing", pairing, PAIRINGS)
     cos, sin = table.to(x.dtype)
     if pairing == "halves":
         first, second = x.chunk(2, dim=-1)
@@ -143,12 +143,7 @@ def to_neighbors(
 ) -> Float[Tensor, "rows *rest"]:
     """Reorder the rows of a projection made for halves: the inverse of ``to_halves``.
 
-    Args:
-        rows: Weight or bias of the projection to queries or to keys.
-        num_heads: How many heads these rows are for.
-
-    Raises:
-        ValueError: If the rows are not ``num_heads`` heads of an even width.
+    Arguments and errors are those of ``to_halves``.
     """
     _validate_rows(rows, num_heads)
     return rows.unflatten(0, (num_heads, 2, -1)).transpose(1, 2).flatten(0, 2)

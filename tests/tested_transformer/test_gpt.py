@@ -320,7 +320,7 @@ def test_new_cache_fits_the_model():
     assert [layer.keys.shape for layer in cache.layers] == [(5, 2, 11, D_K)] * L
     assert model.new_cache().max_length == LONGEST
     assert model.bfloat16().new_cache().layers[0].keys.dtype == torch.bfloat16
-    message = "max_length=18 must not be beyond max_seq_len=17"
+    message = "max_length=18 must lie between 1 and max_seq_len=17"
     with pytest.raises(ValueError, match=f"^{message}$"):
         model.new_cache(max_length=18)
 

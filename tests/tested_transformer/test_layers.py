@@ -2,7 +2,6 @@
 
 import copy
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,9 +19,6 @@ from tested_transformer.layers import (
     AddNorm,
     FeedForward,
     make_norm,
-    validate_choice,
-    validate_sizes,
-    validate_tokens,
 )
 
 B, T, D, D_FF = 2, 3, 5, 7
@@ -283,61 +279,3 @@ def test_shares_are_exact_where_numbers_are_short():
 
 def test_a_mixture_that_has_seen_nothing_has_nothing_to_balance():
     assert MixtureOfExperts(d_model=E, num_experts=2).balance_loss == 0
-
-
-# The checks that all models share.
-
-
-@pytest.mark.usefixtures("as_a_caller")
-def test_a_size_is_a_positive_int():
-    validate_sizes(one=1, many=10**9)
-    with pytest.raises(ValueError, match=r"^width=-3 must be positive$"):
-        validate_sizes(length=2, width=-3)
-    for wrong in (2.0, "2", None):
-        with pytest.raises(TypeError, match=rf"^width={wrong!r} must be an int$"):
-            validate_sizes(width=wrong)
-
-
-def test_a_choice_is_one_of_those_there_are():
-    validate_choice("color", "red", {"red": 1, "blue": 2})
-    with pytest.raises(ValueError, match=r"^color='tall' must be one of red, blue$"):
-        validate_choice("color", "tall", ("red", "blue"))
-
-
-@pytest.mark.usefixtures("as_a_caller")
-@pytest.mark.parametrize(
-    ("tokens", "start", "message"),
-    [
-        (torch.ones(3, dtype=torch.int64), 0, "words must be (B, T) and not empty; "),
-        (torch.ones(2, 0, dtype=torch.int64), 0, "words must be (B, T) and not empty;"),
-        (torch.ones(2, 6, dtype=torch.int64), 0, "6 words are more than max_seq_len=5"),
-        (
-            torch.ones(2, 3, dtype=torch.int64),
-            4,
-            "3 words after 4 in the cache are more than max_seq_len=5",
-        ),
-        (
-            torch.tensor([[0, 7]]),
-            0,
-            "words hold ids from 0 to 7; they must be at least ",
-        ),
-        (torch.tensor([[-1, 6]]), 0, "words hold ids from -1 to 6; they must be at "),
-    ],
-)
-def test_tokens_that_a_model_cannot_read_are_named(
-    tokens: Tensor, start: int, message: str
-):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-        validate_tokens("words", tokens, 7, 5, start)
-
-
-@pytest.mark.usefixtures("as_a_caller")
-def test_tokens_are_of_whole_numbers_that_an_embedding_takes():
-    for dtype in (torch.int64, torch.int32):
-        validate_tokens("words", torch.tensor([[0, 6]], dtype=dtype), 7, 5, 3)
-    for dtype in (torch.float32, torch.uint8, torch.bool):
-        message = f"^words must be int64 or int32; their dtype is {dtype}$"
-        with pytest.raises(TypeError, match=message):
-            validate_tokens("words", torch.ones(2, 3, dtype=dtype), 7, 5)
-    # Ids on another device are not looked at: that would mean to wait for it.
-    validate_tokens("words", torch.tensor([[99]], device="meta"), 7, 5)

@@ -1,0 +1,468 @@
+"""Look into a model: what its heads attend to, what each is worth, and without some.
+
+``record_heads`` keeps the weights of one pass. A target marks, for each query (row),
+the keys (columns) that a head of some kind would attend to; ``head_scores`` is the
+weight that each head puts there. A query is never its own target, and a query without
+a target is left out of the score.
+
+A gate says how much a head counts: 1 leaves it as it is, and 0 puts something else in
+its place: zeros, its mean, or its output for another text. A gate is one number, so
+that the loss has a gradient with respect to it. ``prune_heads`` takes heads out of the
+weights for good.
+"""
+
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from tested_transformer.gpt import GPT
+from tested_transformer.multihead import MultiHeadAttention
+from tested_transformer.validation import validate_between
+
+__all__ = [
+    "Recording",
+    "all_open",
+    "delimiter_target",
+    "first_token_target",
+    "gate_slopes",
+    "gated_heads",
+    "head_scores",
+    "induction_target",
+    "loss_changes",
+    "mean_instead",
+    "previous_token_target",
+    "prune_heads",
+    "record_heads",
+    "repeated_tokens",
+    "resampled_instead",
+    "same_token_target",
+    "shut",
+    "uniform_score",
+]
+
+_Target = Bool[Tensor, "B T S"]
+
+
+# --8<-- [start:recording]
+class Recording(NamedTuple):
+    """What one forward pass computed.
+
+    Attributes:
+        logits: (B, T, V).
+        weights: Of each layer (B, H, T, T), what each query took of each value.
+        outputs: Of each layer (B, H, T, d_k), what each head had gathered, before
+            ``o_proj`` mixes the heads.
+    """
+
+    logits: Float[Tensor, "B T V"]
+    weights: list[Float[Tensor, "B H T T"]]
+    outputs: list[Float[Tensor, "B H T d_k"]]
+
+
+def record_heads(model: GPT, tokens: Int[Tensor, "B T"]) -> Recording:
+    """Read tokens, and return what every head attended to and put out.
+
+    Nothing is computed a second time: the weights are those of the pass that computed
+    the logits, and the outputs are caught on their way into ``o_proj``. No gradient is
+    kept.
+
+    Args:
+        model: Any GPT; set it to evaluate first if it drops out.
+        tokens: Token ids.
+
+    Raises:
+        ValueError: If the tokens do not fit the model.
+    """
+    outputs: list[Tensor] = []
+
+    def listen(module: nn.Module, inputs: tuple[Tensor]) -> None:
+        heads = inputs[0].unflatten(-1, (-1, head_dim))
+        outputs.append(heads.transpose(1, 2))
+
+    head_dim = model.blocks[0].attention.head_dim
+    with ExitStack() as hooks, torch.no_grad():
+        for block in model.blocks:
+            o_proj = block.attention.o_proj
+            hooks.enter_context(o_proj.register_forward_pre_hook(listen))
+        logits, weights = model(tokens, return_weights=True)
+    return Recording(logits, weights, outputs)
+
+
+# --8<-- [end:recording]
+
+
+# --8<-- [start:scores]
+def head_scores(
+    weights: Sequence[Float[Tensor, "B H T S"]], target: Bool[Tensor, "B T S"]
+) -> Float[Tensor, "L H"]:
+    """Return the weight that each head puts on the target, from 0 to 1.
+
+    It is the mean over all queries that have a target; the others do not count.
+
+    Args:
+        weights: Of each layer, as ``Recording.weights`` has them.
+        target: ``True`` for the keys that a head of this kind attends to.
+
+    Raises:
+        ValueError: If no query has a target, or layers have different numbers of
+            heads, as after ``prune_heads``.
+    """
+    _validate_equal_heads(weights)
+    asked = _queries_with_target(target)
+    marked = target[:, None].to(weights[0].dtype)
+    on_target = torch.stack([(each * marked).sum(dim=-1) for each in weights])
+    return on_target.transpose(1, 2)[:, :, asked].mean(dim=-1)
+
+
+def uniform_score(target: Bool[Tensor, "B T S"]) -> float:
+    """Return the score of a head that attends alike to all tokens up to the query.
+
+    Raises:
+        ValueError: If no query has a target.
+    """
+    seen = torch.arange(1, target.shape[1] + 1, device=target.device)
+    asked = _queries_with_target(target)
+    return (target.sum(dim=-1) / seen)[asked].mean().item()
+
+
+# --8<-- [end:scores]
+
+
+def _validate_equal_heads(weights: Sequence[Tensor]) -> None:
+    counts = [each.shape[1] for each in weights]
+    if len({*counts}) != 1:
+        raise ValueError(
+            f"weights are of layers with {counts} heads, which make no table: score "
+            "one layer at a time, head_scores([weights[layer]], target)"
+        )
+
+
+def _queries_with_target(target: Tensor) -> Tensor:
+    asked = target.any(dim=-1)
+    if not asked.any():
+        raise ValueError("target has no key for any query: there is nothing to score")
+    return asked
+
+
+# --8<-- [start:places]
+def previous_token_target(tokens: Int[Tensor, "B T"]) -> _Target:
+    """Mark the token before each."""
+    steps = _steps_back(tokens)
+    return (steps == 1).expand(len(tokens), -1, -1)
+
+
+def first_token_target(tokens: Int[Tensor, "B T"]) -> _Target:
+    """Mark the first token, for all that come after it.
+
+    The first token itself can attend to nothing else, and would score 1 in each head.
+    """
+    first = torch.arange(tokens.shape[1], device=tokens.device) == 0
+    return ((_steps_back(tokens) > 0) & first).expand(len(tokens), -1, -1)
+
+
+# --8<-- [end:places]
+
+
+# --8<-- [start:kinds]
+def delimiter_target(
+    tokens: Int[Tensor, "B T"], delimiters: Collection[int]
+) -> _Target:
+    """Mark all earlier tokens that are delimiters.
+
+    Args:
+        tokens: Token ids.
+        delimiters: The ids of those that set apart, as spaces and full stops.
+    """
+    known = torch.tensor(sorted(delimiters), device=tokens.device)
+    return torch.isin(tokens, known)[:, None] & (_steps_back(tokens) > 0)
+
+
+def same_token_target(tokens: Int[Tensor, "B T"]) -> _Target:
+    """Mark all earlier tokens that are the same as the query's."""
+    return (tokens[:, :, None] == tokens[:, None]) & (_steps_back(tokens) > 0)
+
+
+def induction_target(tokens: Int[Tensor, "B T"]) -> _Target:
+    """Mark the tokens that came after earlier ones like the query's.
+
+    A head that attends there can say: what followed last time follows again.
+
+    Source: Olsson et al., 2022, "In-context Learning and Induction Heads".
+    """
+    same = same_token_target(tokens)
+    after = torch.zeros_like(same)
+    after[:, :, 1:] = same[:, :, :-1]
+    return after & (_steps_back(tokens) > 0)
+
+
+# --8<-- [end:kinds]
+
+
+# --8<-- [start:repeated]
+def repeated_tokens(
+    vocab_size: int, length: int, *, num_sequences: int = 1, seed: int = 0
+) -> Int[Tensor, "B T"]:
+    """Draw tokens that do not repeat, and repeat them: there is nothing else to know.
+
+    Args:
+        vocab_size: V, how many tokens there are to draw from.
+        length: How many are drawn; the sequence is twice as long.
+        num_sequences: B.
+        seed: What they are drawn from.
+
+    Raises:
+        ValueError: If ``length`` is not between 1 and ``vocab_size``.
+    """
+    validate_between("length", length, 1, vocab_size, "vocab_size")
+    generator = torch.Generator().manual_seed(seed)
+    drawn = [
+        torch.randperm(vocab_size, generator=generator)[:length]
+        for _ in range(num_sequences)
+    ]
+    return torch.stack(drawn).repeat(1, 2)
+
+
+# --8<-- [end:repeated]
+
+
+def _steps_back(tokens: Tensor) -> Tensor:
+    """Return how far each key lies before each query; negative behind it."""
+    at = torch.arange(tokens.shape[1], device=tokens.device)
+    return at[:, None] - at
+
+
+# --8<-- [start:gates]
+def all_open(model: GPT) -> list[Float[Tensor, "H"]]:
+    """Return a gate of 1 for every head, layer by layer."""
+    like = model.head_weight
+    return [like.new_ones(block.attention.num_heads) for block in model.blocks]
+
+
+def shut(model: GPT, heads: Iterable[tuple[int, int]]) -> list[Float[Tensor, "H"]]:
+    """Return a gate of 0 for the heads that are named, and of 1 for all others.
+
+    Args:
+        model: Whose heads.
+        heads: ``(layer, head)`` of each.
+
+    Raises:
+        ValueError: If the model has no such head.
+    """
+    gates = all_open(model)
+    for layer, head in heads:
+        if not (0 <= layer < len(gates) and 0 <= head < len(gates[layer])):
+            raise ValueError(f"there is no head {head} in layer {layer}")
+        gates[layer][head] = 0.0
+    return gates
+
+
+@contextmanager
+def gated_heads(
+    model: GPT,
+    gates: Sequence[Float[Tensor, "*B H"]],
+    *,
+    instead: Sequence[Float[Tensor, "..."]] | None = None,
+) -> Generator[None]:
+    """Let each head count as much as its gate says, for as long as this lasts.
+
+    What goes into ``o_proj`` becomes ``gate * head + (1 - gate) * instead``.
+
+    Args:
+        model: Any GPT. Its weights are not changed.
+        gates: A number for each head, layer by layer, or for each sequence and head;
+            with or without a gradient.
+        instead: Of each layer what a closed gate lets through, as
+            ``Recording.outputs`` has it or broadcasting to it; zeros by default.
+
+    Raises:
+        ValueError: If ``gates`` or ``instead`` do not fit the model.
+    """
+    _validate_layers(model, gates, instead)
+    with ExitStack() as hooks:
+        for layer, block in enumerate(model.blocks):
+            other = None if instead is None else instead[layer]
+            hook = _gate(gates[layer], other)
+            o_proj = block.attention.o_proj
+            hooks.enter_context(o_proj.register_forward_pre_hook(hook))
+        yield
+
+
+# --8<-- [end:gates]
+
+
+# --8<-- [start:instead]
+def mean_instead(
+    outputs: Sequence[Float[Tensor, "B H T d_k"]],
+) -> list[Float[Tensor, "1 H 1 d_k"]]:
+    """Return the mean output of each head, over all positions of all texts."""
+    return [each.mean(dim=(0, 2), keepdim=True) for each in outputs]
+
+
+def resampled_instead(
+    outputs: Sequence[Float[Tensor, "B H T d_k"]],
+) -> list[Float[Tensor, "B H T d_k"]]:
+    """Return, for each text, the outputs for the text before it in the batch.
+
+    Raises:
+        ValueError: If there is one text only.
+    """
+    if any(len(each) < 2 for each in outputs):
+        raise ValueError("outputs are of one text: to exchange them takes 2")
+    return [each.roll(1, dims=0) for each in outputs]
+
+
+# --8<-- [end:instead]
+
+
+# --8<-- [start:hook]
+def _gate(gate: Tensor, instead: Tensor | None) -> Callable[..., tuple[Tensor]]:
+    """Return the hook that stands before one ``o_proj``."""
+
+    def hook(module: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
+        heads = inputs[0].unflatten(-1, (gate.shape[-1], -1))
+        count = gate[..., None, :, None]
+        gated = count * heads
+        if instead is not None:
+            gated = gated + (1 - count) * instead.transpose(1, 2)
+        return (gated.flatten(-2),)
+
+    return hook
+
+
+# --8<-- [end:hook]
+
+
+def _validate_layers(
+    model: GPT, gates: Sequence[Tensor], instead: Sequence[Tensor] | None
+) -> None:
+    heads = [block.attention.num_heads for block in model.blocks]
+    found = [gate.shape[-1] for gate in gates]
+    if found != heads:
+        raise ValueError(f"gates are for {found} heads; the model has {heads}")
+    if instead is not None and len(instead) != len(heads):
+        raise ValueError(f"instead is for {len(instead)} layers of {len(heads)}")
+
+
+# --8<-- [start:measured]
+@torch.no_grad()
+def loss_changes(
+    model: GPT,
+    loss: Callable[[], Float[Tensor, ""]],
+    *,
+    instead: Sequence[Float[Tensor, "..."]] | None = None,
+) -> list[Float[Tensor, "H"]]:
+    """Measure how much the loss rises if one head alone is shut, for each in turn.
+
+    Args:
+        model: Any GPT; set it to evaluate first if it drops out.
+        loss: Runs the model, and returns its loss.
+        instead: What a shut head puts out; see ``gated_heads``.
+    """
+    whole = loss()
+    changes = all_open(model)
+    for layer, of_layer in enumerate(changes):
+        for head in range(len(of_layer)):
+            with gated_heads(model, shut(model, [(layer, head)]), instead=instead):
+                of_layer[head] = loss() - whole
+    return changes
+
+
+# --8<-- [end:measured]
+
+
+# --8<-- [start:slopes]
+def gate_slopes(
+    model: GPT,
+    losses: Callable[[], Float[Tensor, "B"]],
+    *,
+    num_sequences: int,
+    instead: Sequence[Float[Tensor, "..."]] | None = None,
+) -> list[Float[Tensor, "B H"]]:
+    """Return the slope of each sequence's loss by the gate of each head, all open.
+
+    Each sequence has gates of its own, so that one backward pass is enough for all
+    heads and all sequences.
+
+    Args:
+        model: Any GPT; set it to evaluate first if it drops out.
+        losses: Runs the model, and returns the loss of each sequence, with a gradient.
+        num_sequences: B.
+        instead: What a shut head puts out; see ``gated_heads``.
+
+    Source: Michel et al., 2019, "Are Sixteen Heads Really Better than One?", section
+    4.1: the mean of the absolute slopes is how they rank heads.
+    """
+    gates = [gate.repeat(num_sequences, 1) for gate in all_open(model)]
+    for gate in gates:
+        gate.requires_grad_()
+    with gated_heads(model, gates, instead=instead):
+        return [*torch.autograd.grad(losses().sum(), gates)]
+
+
+# --8<-- [end:slopes]
+
+
+# --8<-- [start:prune]
+def prune_heads(model: GPT, heads: Iterable[tuple[int, int]]) -> GPT:
+    """Copy a model without some of its heads.
+
+    A head is a slice of rows of ``q_proj``, ``k_proj`` and ``v_proj``, and a slice of
+    columns of ``o_proj``. These are left out; all else is kept. The copy computes what
+    the model computes with a gate of 0 for each of these heads, with less work.
+
+    Args:
+        model: Any GPT; it may have been pruned before.
+        heads: ``(layer, head)`` of each head to leave out, counted as ``model`` has
+            them now.
+
+    Raises:
+        ValueError: If there is no such head, a layer would keep none, or heads that
+            share keys are not left out together.
+
+    Source: Michel et al., 2019, "Are Sixteen Heads Really Better than One?".
+    """
+    gates = shut(model, heads)
+    kept: list[list[int]] = [gate.nonzero().flatten().tolist() for gate in gates]
+    before = model.config.kept_heads or [range(len(gate)) for gate in gates]
+    names = tuple(
+        tuple(numbers[head] for head in of_layer)
+        for numbers, of_layer in zip(before, kept, strict=True)
+    )
+    state = model.state_dict()
+    for layer, block in enumerate(model.blocks):
+        for name, weight in _kept_weights(block.attention, kept[layer]).items():
+            state[f"blocks.{layer}.attention.{name}"] = weight
+    copy = GPT.from_weights(replace(model.config, kept_heads=names), state)
+    return copy.train(model.training)
+
+
+# --8<-- [end:prune]
+
+
+# --8<-- [start:weights]
+def _kept_weights(attention: MultiHeadAttention, heads: list[int]) -> dict[str, Tensor]:
+    """Return what is left of a layer's projections, by name."""
+    share = attention.num_heads // attention.num_kv_heads
+    groups = sorted({head // share for head in heads})
+    queries = _features(heads, attention.head_dim)
+    keys = _features(groups, attention.head_dim)
+    rows = {"q_proj": queries, "k_proj": keys, "v_proj": keys}
+    weights = {"o_proj.weight": attention.o_proj.weight[:, queries]}
+    for name, weight in attention.state_dict().items():
+        projection = name.partition(".")[0]
+        if projection in rows:
+            weights[name] = weight[rows[projection]]
+    return weights
+
+
+def _features(heads: list[int], head_dim: int) -> list[int]:
+    """Return the numbers of the features that belong to heads."""
+    return [head * head_dim + feature for head in heads for feature in range(head_dim)]
+
+
+# --8<-- [end:weights]

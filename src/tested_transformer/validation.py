@@ -1,0 +1,327 @@
+"""What is asked of arguments, and what callers used to other libraries are told.
+
+An error names the argument, what came, and what was wanted. A habit from PyTorch,
+Hugging Face, Keras or torchtune is answered with the line to write here.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+__all__ = [
+    "refuse_foreign_call",
+    "refuse_foreign_settings",
+    "validate_attention",
+    "validate_between",
+    "validate_choice",
+    "validate_divisible",
+    "validate_heads",
+    "validate_mask",
+    "validate_sizes",
+    "validate_tokens",
+]
+
+
+def validate_sizes(**sizes: int) -> None:
+    """Raise a ``TypeError`` or ``ValueError`` if a size is not a positive ``int``."""
+    for name, size in sizes.items():
+        if not isinstance(size, int):
+            raise TypeError(f"{name}={size!r} must be an int")
+        if size < 1:
+            raise ValueError(f"{name}={size} must be positive")
+
+
+def validate_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """Raise a ``ValueError`` if a setting is not one of those that are known."""
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} must be one of {', '.join(choices)}")
+
+
+def validate_between(
+    name: str, value: float, low: float, high: float, limit: str = ""
+) -> None:
+    """Raise a ``ValueError`` if a value is not from ``low`` to ``high``.
+
+    ``limit`` is the name of the setting that ``high`` is, if it is one.
+    """
+    if not low <= value <= high:
+        highest = f"{limit}={high}" if limit else high
+        raise ValueError(f"{name}={value} must lie between {low} and {highest}")
+
+
+def validate_divisible(name: str, width: int, num_heads: int) -> None:
+    """Raise a ``ValueError`` if features are not as many for each head."""
+    if num_heads < 1 or width % num_heads:
+        raise ValueError(f"{name}={width} must be divisible by num_heads={num_heads}")
+
+
+def validate_heads(
+    d_model: int,
+    num_heads: int,
+    head_dim: int | None = None,
+    num_kv_heads: int | None = None,
+) -> None:
+    """Raise a ``ValueError`` if heads do not divide the model, or their keys them.
+
+    Heads of a width of their own, ``head_dim``, need not divide it.
+    """
+    validate_sizes(d_model=d_model, num_heads=num_heads)
+    if head_dim is None:
+        validate_divisible("d_model", d_model, num_heads)
+    else:
+        validate_sizes(head_dim=head_dim)
+    if num_kv_heads is not None and (num_kv_heads < 1 or num_heads % num_kv_heads):
+        raise ValueError(
+            f"num_kv_heads={num_kv_heads} must divide num_heads={num_heads}"
+        )
+
+
+def validate_tokens(
+    name: str, tokens: Tensor, vocab_size: int, max_seq_len: int, start: int = 0
+) -> None:
+    """Raise a ``TypeError`` or ``ValueError`` if a model cannot read these token ids.
+
+    Args:
+        name: What to call them in the error.
+        tokens: Token ids, (B, T).
+        vocab_size: How many ids the model knows.
+        max_seq_len: How many positions it knows.
+        start: How many tokens its cache holds already.
+    """
+    if tokens.ndim != 2 or 0 in tokens.shape:
+        raise ValueError(
+            f"{name} must be (B, T) and not empty; their shape is {tuple(tokens.shape)}"
+        )
+    if tokens.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"{name} must be int64 or int32; their dtype is {tokens.dtype}")
+    if start + tokens.shape[1] > max_seq_len:
+        held = f" after {start} in the cache" if start else ""
+        raise ValueError(
+            f"{tokens.shape[1]} {name}{held} are more than max_seq_len={max_seq_len}"
+        )
+    # To look at ids on another device would mean to wait for it.
+    if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
+        lowest, highest = (int(extreme) for extreme in tokens.aminmax())
+        if lowest < 0 or highest >= vocab_size:
+            raise ValueError(
+                f"{name} hold ids from {lowest} to {highest}; they must be at least 0 "
+                f"and less than vocab_size={vocab_size}"
+            )
+
+
+def validate_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    window: int | None,
+    score_bias: Tensor | None,
+    dropout_p: float,
+) -> None:
+    """Raise a ``TypeError`` or ``ValueError`` if no attention can be of these.
+
+    The arguments are those of ``attention_with_weights``.
+    """
+    _validate_kinds(q, k, v)
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(
+            f"q and k must be equally wide: q is {_show(q)}, k is {_show(k)}"
+        )
+    if k.shape[-2] != v.shape[-2]:
+        raise ValueError(
+            f"k and v must be equally long: k is {_show(k)}, v is {_show(v)}"
+        )
+    if not (k.shape[:-2] == v.shape[:-2] and _may_share(q.shape, k.shape)):
+        raise ValueError(
+            "q, k and v must agree in every axis but the last two (keys and values "
+            "may have fewer heads, which divide those of q): "
+            f"q is {_show(q)}, k is {_show(k)}, v is {_show(v)}"
+        )
+    validate_between("dropout_p", dropout_p, 0, 1)
+    if window is not None:
+        validate_sizes(window=window)
+    scores = torch.Size([*q.shape[:-1], k.shape[-2]])
+    if mask is not None:
+        validate_mask(mask, scores, q.device)
+    if score_bias is not None:
+        if not score_bias.is_floating_point():
+            raise TypeError(
+                f"score_bias must be of floats; its dtype is {score_bias.dtype}"
+            )
+        _validate_axes("score_bias", score_bias, scores, q.device)
+
+
+def _validate_kinds(q: Tensor, k: Tensor, v: Tensor) -> None:
+    for name, given in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(given, Tensor):
+            raise TypeError(f"{name} must be a tensor; it is a {type(given).__name__}")
+    if not q.device == k.device == v.device:
+        raise ValueError(
+            "q, k and v must be on one device: "
+            f"q is on {q.device}, k on {k.device}, v on {v.device}"
+        )
+    # Under autocast the products bring their factors to one type.
+    if not (q.dtype == k.dtype == v.dtype or torch.is_autocast_enabled(q.device.type)):
+        raise TypeError(
+            "q, k and v must have one dtype: "
+            f"q is {_name(q.dtype)}, k is {_name(k.dtype)}, v is {_name(v.dtype)}"
+        )
+
+
+def validate_mask(mask: Tensor, scores: torch.Size, device: torch.device) -> None:
+    """Raise a ``TypeError`` or ``ValueError`` if a mask does not fit its scores."""
+    if not isinstance(mask, Tensor):
+        raise TypeError(
+            "mask must be a boolean tensor (True = may attend); it is a "
+            f"{type(mask).__name__}: write mask=torch.as_tensor(mask)"
+        )
+    if mask.dtype != torch.bool:
+        if mask.is_floating_point():
+            advice = (
+                "a mask that is added to the scores, write mask=from_additive(mask); "
+                "for numbers that shift them, score_bias=mask"
+            )
+        else:
+            advice = (
+                "a tokenizer's ones and zeros, (B, S), write mask=token_mask(mask); "
+                "for ones and zeros of another shape, mask=mask.bool()"
+            )
+        raise TypeError(
+            "mask must be boolean (True = may attend); "
+            f"it is {_name(mask.dtype)}. For {advice}"
+        )
+    _validate_axes("mask", mask, scores, device)
+
+
+def _validate_axes(
+    name: str, mask: Tensor, scores: torch.Size, device: torch.device
+) -> None:
+    # Between two axes and all of them it would be ambiguous: is (3, T, S) one mask
+    # for each sequence, or one for each head?
+    full = mask.ndim in (2, len(scores))
+    if not full or not _broadcasts(mask.shape, scores):
+        wanted = "(T, S) or (B, H, T, S), each axis full or 1"
+        raise ValueError(
+            f"{name} is {_show(mask)} but must be {wanted}; "
+            f"the scores are {tuple(scores)}{_advise_on_axes(name, mask, scores)}"
+        )
+    if mask.device != device:
+        raise ValueError(
+            f"{name} is on {mask.device} but must be where q is, on {device}"
+        )
+
+
+def _advise_on_axes(name: str, mask: Tensor, scores: torch.Size) -> str:
+    if len(scores) != 4:
+        return ""
+    b, h, _, s = scores
+    if name == "mask" and mask.shape == (b, s):
+        return ". For a mask of tokens, (B, S), write mask=token_mask(mask)"
+    if mask.ndim != 3 or not _broadcasts(mask.shape[1:], scores):
+        return ""
+    ways = {
+        h: ("head, (H, T, S)", "[None]"),
+        b: ("sequence, (B, T, S)", "[:, None]"),
+        b * h: ("head of each sequence", f".unflatten(0, ({b}, {h}))"),
+    }
+    if len(mask) not in ways:
+        return ""
+    meant, way = ways[len(mask)]
+    return f". For one for each {meant}, write {name}={name}{way}"
+
+
+def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
+    if len(shape) > len(to):
+        return False
+    pairs = zip(shape, to[len(to) - len(shape) :], strict=True)
+    # A list, because PyTorch 2.8 cannot compile what all() makes of a generator.
+    return not [have for have, want in pairs if have not in (1, want)]
+
+
+def _may_share(queries: torch.Size, keys: torch.Size) -> bool:
+    if queries[:-2] == keys[:-2]:
+        return True
+    shared = len(queries) == len(keys) >= 4 and queries[:-3] == keys[:-3]
+    return shared and keys[-3] > 0 and queries[-3] % keys[-3] == 0
+
+
+def _show(tensor: Tensor) -> str:
+    return str(tuple(tensor.shape))
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+# How the settings and options of other libraries' layers are written here.
+_SETTINGS_OF_OTHERS = {
+    "embed_dim": "d_model={}",
+    "dim": "d_model={}",
+    "nhead": "num_heads={}",
+    "n_head": "num_heads={}",
+    "kdim": "d_context={}",
+    "vdim": "d_context={}",
+    "batch_first": "",  # as sequences always are
+}
+_OPTIONS_OF_OTHERS = {
+    "query": "",
+    "key": "context=key",
+    "value": "",
+    "attn_mask": "mask=~attn_mask",
+    "key_padding_mask": "mask=token_mask(~key_padding_mask)",
+    "attention_mask": "mask=token_mask(attention_mask)",
+    "padding_mask": "mask=token_mask(padding_mask)",
+    "is_causal": "causal={}",
+    "need_weights": "return_weights={}",
+    "average_attn_weights": "",
+}
+
+
+def refuse_foreign_settings(init: Callable[..., None]) -> Callable[..., None]:
+    """Wrap the layer's ``__init__``: raise a ``TypeError`` for others' settings."""
+
+    @wraps(init)
+    def checked(self: nn.Module, *values: Any, **settings: Any) -> None:
+        if values or any(name in _SETTINGS_OF_OTHERS for name in settings):
+            names = ("d_model", "num_heads", "dropout", "bias")
+            given = dict(zip(names, values, strict=False)) | settings
+            line = ", ".join(_translate(given, _SETTINGS_OF_OTHERS))
+            raise TypeError(
+                "MultiHeadAttention takes keyword arguments: "
+                f"write MultiHeadAttention({line})"
+            )
+        init(self, **settings)
+
+    return checked
+
+
+def refuse_foreign_call(sequences: tuple[Tensor, ...], options: dict[str, Any]) -> None:
+    """Raise a ``TypeError`` if the layer is called as those of others are."""
+    if len(sequences) < 2 and not any(name in _OPTIONS_OF_OTHERS for name in options):
+        return
+    others = any(other is not sequences[0] for other in sequences[1:])
+    context = ["context=keys"] if others else []
+    line = ", ".join(["x", *context, *_translate(options, _OPTIONS_OF_OTHERS)])
+    masks = (
+        "; in a mask True = may attend, and one of floats goes through from_additive"
+        if "attn_mask" in options
+        else ""
+    )
+    raise TypeError(
+        "MultiHeadAttention takes one sequence x, and for cross-attention a context: "
+        f"write layer({line}){masks}"
+    )
+
+
+def _translate(given: dict[str, Any], ours: dict[str, str]) -> list[str]:
+    """Write arguments as this library names them, each once."""
+    lines: list[str] = []
+    for name, value in given.items():
+        short = isinstance(value, (bool, int, float, str))
+        line = ours.get(name, f"{name}={{}}").format(value if short else name)
+        if line and line not in lines:
+            lines.append(line)
+    return lines
