@@ -37,7 +37,7 @@ test: setup ## run everything: library, pages, site, browser
 
 test-fast: setup ## run what takes a minute or two: tooling, attention, the model
 	@$(run) -m pytest $(workers) -m "not browser and not slow" tests/test_repository.py tests/bookbinder \
-		tests/tested_transformer/test_*.py tests/tested_transformer/layers tests/tested_transformer/gpt
+		tests/tested_transformer/test_*.py
 
 # What is named on the command line reaches the recipe in the environment, quotes and all;
 # what happens to be called NAME there does not count.

@@ -284,6 +284,13 @@ def test_make_explains_every_command() -> None:
     assert {*" ".join(phony).split()} == {*explained}
 
 
+def test_make_names_tests_that_are_there() -> None:
+    text = (ROOT / "Makefile").read_text("utf-8")
+    named = re.findall(r"(?<![\w/])tests/[\w/*.]+", text)
+    assert "tests/test_repository.py" in named
+    assert [path for path in named if not any(ROOT.glob(path))] == []
+
+
 def test_every_package_that_is_used_is_pinned_and_is_the_one_installed() -> None:
     pins: dict[str, str] = {}
     for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines():
