@@ -180,17 +180,8 @@ def model_with(config: GPTConfig, weights: Mapping[str, Tensor], origin: str) ->
     Raises:
         CheckpointError: If a weight is missing, too many, or of another shape.
     """
-    # The random weights to be replaced are nobody's business: the generator stays
-    # where it is.
-    with torch.random.fork_rng(devices=[]):
-        model = GPT(config)
-    check_fit(model.state_dict(), weights, origin)
-    copies = {
-        name: tensor.clone(memory_format=torch.contiguous_format)
-        for name, tensor in weights.items()
-    }
-    model.load_state_dict(copies, assign=True)
-    return model
+    check_fit(GPT(config, device="meta").state_dict(), weights, origin)
+    return GPT.from_weights(config, weights)
 
 
 def check_fit(

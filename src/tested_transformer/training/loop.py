@@ -62,6 +62,9 @@ def train(
 ) -> TrainingState:
     """Train a model where it is, and return where the run stands.
 
+    Each step seeds PyTorch's generator, from which dropout is drawn, with a number of
+    its own, so that a run can go on anywhere.
+
     Args:
         model: On its device. It is changed.
         tokens: The text to learn.
@@ -273,9 +276,10 @@ class Learner:
         if not gathered(torch.nn.utils.get_total_norm(self.parameters)).isfinite():
             raise monitor.diverged("a weight is no number")
         state = replace(self.snapshot(), saved_step=self.state.step)
-        if save is not None and self.world.rank == 0:
-            save(state)
-        self.state.saved_step = self.state.step
+        if save is not None:
+            if self.world.rank == 0:
+                save(state)
+            self.state.saved_step = self.state.step
         monitor.restart_clock()
 
     def snapshot(self) -> TrainingState:

@@ -47,6 +47,7 @@ def file_of(folder: Path, kind: str) -> Path:
         {},
         {"positions": "rotary", "norm": "rms", "tie_head": False, "num_kv_heads": 1},
         {"positions": "sinusoidal", "num_experts": 2, "activation": "swiglu"},
+        {"positions": "alibi", "smear": True},
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -68,6 +69,8 @@ def test_the_model_comes_back_to_the_bit(
         assert parameter.requires_grad
         assert parameter.is_contiguous()
         assert torch.equal(parameter.view(torch.uint8), expected.view(torch.uint8))
+    for name, table in model.named_buffers():
+        assert found.get_buffer(name).dtype == table.dtype
     tokens = torch.randint(CONFIG.vocab_size, (2, 4))
     for each in (model, found):
         each(tokens).float().square().mean().backward()
