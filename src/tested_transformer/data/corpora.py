@@ -69,7 +69,7 @@ class Source:
     entropy: float | None = None
 
     def pieces(self) -> Iterator[str]:
-        """Read the text from its beginning; arguments and errors of ``load_corpus``."""
+        """Read the text from its beginning; errors are those of ``load_corpus``."""
         try:
             data = self.file.open("rb") if self.file else BytesIO(self.text.encode())
         except FileNotFoundError:
