@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "World",
-    "any_of",
-    "from_local_parts",
     "gathered",
     "gradients_stay",
     "join_world",
     "leave_world",
-    "local_part",
     "mean_over",
     "share_of",
     "spread",
@@ -139,15 +136,6 @@ def mean_over(world: World, values: Tensor) -> Tensor:
     return values
 
 
-def any_of(world: World, flag: bool, device: torch.device) -> bool:
-    """Return whether any of the processes says yes."""
-    if world.size == 1:
-        return flag
-    flags = torch.tensor(float(flag), device=device)
-    dist.all_reduce(flags, dist.ReduceOp.MAX)
-    return bool(flags)
-
-
 def gathered(tensor: Tensor) -> Tensor:
     """Return all of a tensor of which every process holds a part."""
     return tensor.full_tensor() if _is_cut_up(tensor) else tensor
@@ -162,29 +150,6 @@ def share_of(tensor: Tensor, like: Tensor) -> Tensor:
     mesh = like.device_mesh
     everywhere = DTensor.from_local(tensor, mesh, [Replicate()] * mesh.ndim)
     return everywhere.redistribute(mesh, like.placements)
-
-
-def local_part(tensor: Tensor) -> Tensor:
-    """Return what this process holds of a tensor; changing it changes the tensor.
-
-    Not every operation on lists of tensors is there for tensors that are cut up.
-    """
-    return tensor.to_local() if _is_cut_up(tensor) else tensor
-
-
-def from_local_parts(part: Tensor, like: Tensor) -> Tensor:
-    """Return all of the tensor that has this part here, and is cut up as ``like``."""
-    if not _is_cut_up(like):
-        return part
-    from torch.distributed.tensor import DTensor
-
-    return DTensor.from_local(
-        part,
-        like.device_mesh,
-        like.placements,
-        shape=like.shape,
-        stride=like.stride(),
-    ).full_tensor()
 
 
 def _is_cut_up(tensor: Tensor) -> TypeGuard["DTensor"]:

@@ -15,14 +15,12 @@ from tested_transformer.training.devices import (
     choose_precision,
     float32_products,
 )
-from tested_transformer.training.state import Validation
 
 __all__ = [
     "HonestLoss",
     "evaluate",
     "honest_loss",
     "next_token_loss",
-    "validate",
     "windows_that_fit",
 ]
 
@@ -70,23 +68,22 @@ def evaluate(
         ValueError: If there are fewer than two tokens, or a size is not positive.
     """
     seq_len = _checked_length(model, tokens, seq_len)
-    if batch_size < 1:
-        raise ValueError(f"batch_size={batch_size} must be positive")
+    _check_positive(batch_size=batch_size)
     count = len(tokens) - 1
-    whole = count // seq_len
-    total = 0.0
+    whole, rest = divmod(count, seq_len)
+    batches = [
+        (min(batch_size, whole - first), seq_len)
+        for first in range(0, whole, batch_size)
+    ]
+    if rest:
+        batches.append((1, rest))
+    start, total = 0, 0.0
     with _evaluating(model, precision) as device:
-        for first in range(0, whole, batch_size):
-            rows = min(batch_size, whole - first)
-            start = first * seq_len
-            batch = _window(tokens, start, rows * seq_len, device)
-            inputs = batch[:-1].view(rows, seq_len)
-            targets = batch[1:].view(rows, seq_len)
+        for rows, length in batches:
+            batch = _window(tokens, start, rows * length, device)
+            inputs, targets = (x.view(rows, length) for x in (batch[:-1], batch[1:]))
             total += next_token_loss(model(inputs), targets, "sum").item()
-        if whole * seq_len < count:
-            rest = _window(tokens, whole * seq_len, count - whole * seq_len, device)
-            logits = model(rest[None, :-1])
-            total += next_token_loss(logits, rest[None, 1:], "sum").item()
+            start += rows * length
     return total / count
 
 
@@ -176,33 +173,6 @@ def honest_loss(
 # --8<-- [end:honest]
 
 
-def validate(
-    model: nn.Module,
-    tokens: Integer[Tensor, "N"],
-    *,
-    step: int,
-    seq_len: int,
-    vocab_size: int,
-    precision: str,
-) -> Validation:
-    """Return the loss of a text as a run computes it, and whether it is honest."""
-    sizes = {"seq_len": seq_len, "vocab_size": vocab_size}
-    loss = evaluate(
-        model,
-        tokens,
-        seq_len=seq_len,
-        batch_size=windows_that_fit(**sizes, at_most=64),
-        precision=precision,
-    )
-    honest = honest_loss(
-        model,
-        tokens,
-        seq_len=seq_len,
-        num_windows=windows_that_fit(**sizes, at_most=16),
-    )
-    return Validation(step, loss, honest.prefix, honest.full, honest.gap)
-
-
 def _window(tokens: Tensor, start: int, length: int, device: torch.device) -> Tensor:
     """Return ``length`` tokens and the one after them; the text may be on disk."""
     return tokens[start : start + length + 1].to(device, torch.long)
@@ -239,6 +209,5 @@ def _checked_length(model: nn.Module, tokens: Tensor, seq_len: int | None) -> in
         if config is None:
             raise ValueError(f"seq_len is wanted: {type(model).__name__} has no config")
         return config.max_seq_len
-    if seq_len < 1:
-        raise ValueError(f"seq_len={seq_len} must be positive")
+    _check_positive(seq_len=seq_len)
     return seq_len

@@ -7,7 +7,7 @@
 import copy
 import hashlib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 
 import torch
@@ -25,12 +25,17 @@ from tested_transformer.training.devices import (
 )
 from tested_transformer.training.distributed import (
     World,
-    any_of,
     gathered,
     gradients_stay,
+    mean_over,
     spread,
 )
-from tested_transformer.training.evaluation import next_token_loss, validate
+from tested_transformer.training.evaluation import (
+    evaluate,
+    honest_loss,
+    next_token_loss,
+    windows_that_fit,
+)
 from tested_transformer.training.monitor import Monitor
 from tested_transformer.training.optimizers import (
     clip_gradients,
@@ -248,20 +253,34 @@ class Learner:
 
     def validate(self, tokens: Tensor, step: int) -> Validation:
         """Measure the loss of a text as the run computes it, and the honest loss."""
-        return validate(
+        sizes = {
+            "seq_len": self.seq_len,
+            "vocab_size": self.model.config.vocab_size,
+        }
+        loss = evaluate(
             self.model,
             tokens,
-            step=step,
             seq_len=self.seq_len,
-            vocab_size=self.model.config.vocab_size,
+            batch_size=windows_that_fit(**sizes, at_most=64),
             precision=self.precision,
         )
+        honest = honest_loss(
+            self.model,
+            tokens,
+            seq_len=self.seq_len,
+            num_windows=windows_that_fit(**sizes, at_most=16),
+        )
+        return Validation(step, loss, **asdict(honest))
 
     def agrees(self, stop: Callable[[], bool] | None, reading: bool) -> bool:
         """Ask ``stop``; several processes agree, where they wait for a loss anyway."""
         if self.world.size > 1 and not reading:
             return False
-        return any_of(self.world, stop is not None and stop(), self.device)
+        stopping = stop is not None and stop()
+        if self.world.size > 1:
+            flag = torch.tensor(float(stopping), device=self.device)
+            stopping = mean_over(self.world, flag).item() > 0.0
+        return stopping
 
     def save(
         self, save: Callable[[TrainingState], None] | None, monitor: Monitor

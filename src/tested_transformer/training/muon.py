@@ -8,11 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tested_transformer.training.distributed import (
-    from_local_parts,
-    local_part,
-    share_of,
-)
+from tested_transformer.training.distributed import gathered, share_of
 
 __all__ = ["Muon", "orthogonalize", "orthogonalize_on_short_side"]
 
@@ -176,29 +172,22 @@ class Muon(torch.optim.Optimizer):
                     self._step_together(parameters[first : first + size], group)
 
     def _step_together(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        gradients = [local_part(p.grad) for p in parameters if p.grad is not None]
-        means = [local_part(self._mean_of(parameter)) for parameter in parameters]
-        weights = [local_part(parameter) for parameter in parameters]
-        torch._foreach_lerp_(means, gradients, 1.0 - group["momentum"])
-        # Nesterov's momentum: look one step ahead.
-        ahead = torch._foreach_lerp(gradients, means, group["momentum"])
-        if group["weight_decay"] > 0.0:
-            torch._foreach_mul_(weights, 1.0 - group["lr"] * group["weight_decay"])
-        pairs = zip(ahead, parameters, strict=True)
-        whole = [from_local_parts(part, parameter) for part, parameter in pairs]
-        on_gpu = whole[0].is_cuda
-        updates = _orthogonalize_together(whole, group["rounds"], on_gpu=on_gpu)
+        ahead: list[Tensor] = []
+        for parameter in parameters:
+            gradient, state = parameter.grad, self.state[parameter]
+            assert gradient is not None
+            if not state:
+                state["mean"] = torch.zeros_like(parameter)
+            mean = state["mean"].lerp_(gradient, 1.0 - group["momentum"])
+            # Nesterov's momentum: look one step ahead.
+            ahead.append(gathered(gradient.lerp(mean, group["momentum"])))
+        on_gpu = ahead[0].is_cuda
+        updates = _orthogonalize_together(ahead, group["rounds"], on_gpu=on_gpu)
         for parameter, update in zip(parameters, updates, strict=True):
             rows, columns = parameter.shape
             scale = math.sqrt(max(1.0, rows / columns))
-            share = share_of(update, parameter)
-            parameter.add_(share, alpha=-group["lr"] * scale)
-
-    def _mean_of(self, parameter: Tensor) -> Tensor:
-        state = self.state[parameter]
-        if not state:
-            state["mean"] = torch.zeros_like(parameter)
-        return state["mean"]
+            parameter.mul_(1.0 - group["lr"] * group["weight_decay"])
+            parameter.add_(share_of(update, parameter), alpha=-group["lr"] * scale)
 
 
 def _orthogonalize_together(

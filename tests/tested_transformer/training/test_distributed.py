@@ -13,7 +13,6 @@ from torch import nn
 
 from tested_transformer.training.distributed import (
     World,
-    any_of,
     gathered,
     gradients_stay,
     join_world,
@@ -49,8 +48,6 @@ def test_alone_nothing_is_sent(monkeypatch: pytest.MonkeyPatch):
     assert mean_over(world, tensor) is tensor
     assert gathered(tensor) is tensor
     assert share_of(tensor, model.weight) is tensor
-    assert any_of(world, True, tensor.device)
-    assert not any_of(world, False, tensor.device)
     with gradients_stay(model, True):
         pass
 
