@@ -15,12 +15,14 @@ from tested_transformer.training.devices import (
     choose_precision,
     float32_products,
 )
+from tested_transformer.training.state import Validation
 
 __all__ = [
     "HonestLoss",
     "evaluate",
     "honest_loss",
     "next_token_loss",
+    "validate",
     "windows_that_fit",
 ]
 
@@ -171,6 +173,33 @@ def honest_loss(
 
 
 # --8<-- [end:honest]
+
+
+def validate(
+    model: nn.Module,
+    tokens: Integer[Tensor, "N"],
+    *,
+    step: int,
+    seq_len: int,
+    vocab_size: int,
+    precision: str,
+) -> Validation:
+    """Return the loss of a text as a run computes it, and whether it is honest."""
+    sizes = {"seq_len": seq_len, "vocab_size": vocab_size}
+    loss = evaluate(
+        model,
+        tokens,
+        seq_len=seq_len,
+        batch_size=windows_that_fit(**sizes, at_most=64),
+        precision=precision,
+    )
+    honest = honest_loss(
+        model,
+        tokens,
+        seq_len=seq_len,
+        num_windows=windows_that_fit(**sizes, at_most=16),
+    )
+    return Validation(step, loss, honest.prefix, honest.full, honest.gap)
 
 
 def _window(tokens: Tensor, start: int, length: int, device: torch.device) -> Tensor:

@@ -7,7 +7,7 @@
 import copy
 import hashlib
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 
 import torch
@@ -30,12 +30,7 @@ from tested_transformer.training.distributed import (
     mean_over,
     spread,
 )
-from tested_transformer.training.evaluation import (
-    evaluate,
-    honest_loss,
-    next_token_loss,
-    windows_that_fit,
-)
+from tested_transformer.training.evaluation import next_token_loss, validate
 from tested_transformer.training.monitor import Monitor
 from tested_transformer.training.optimizers import (
     clip_gradients,
@@ -253,24 +248,14 @@ class Learner:
 
     def validate(self, tokens: Tensor, step: int) -> Validation:
         """Measure the loss of a text as the run computes it, and the honest loss."""
-        sizes = {
-            "seq_len": self.seq_len,
-            "vocab_size": self.model.config.vocab_size,
-        }
-        loss = evaluate(
+        return validate(
             self.model,
             tokens,
+            step=step,
             seq_len=self.seq_len,
-            batch_size=windows_that_fit(**sizes, at_most=64),
+            vocab_size=self.model.config.vocab_size,
             precision=self.precision,
         )
-        honest = honest_loss(
-            self.model,
-            tokens,
-            seq_len=self.seq_len,
-            num_windows=windows_that_fit(**sizes, at_most=16),
-        )
-        return Validation(step, loss, **asdict(honest))
 
     def agrees(self, stop: Callable[[], bool] | None, reading: bool) -> bool:
         """Ask ``stop``; several processes agree, where they wait for a loss anyway."""
