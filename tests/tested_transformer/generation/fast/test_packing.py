@@ -253,6 +253,14 @@ def test_rows_of_an_odd_number_of_bytes_and_weights_that_do_not_lie_in_a_row():
         assert packed(model) is not weights
 
 
+def test_another_config_and_another_type_of_numbers_are_seen():
+    model = make(positions="sinusoidal", num_layers=1)
+    assert packed(model).positions is not None
+    model.config = replace(model.config, positions="none")
+    assert packed(model).positions is None
+    assert packed(model.double()).tokens.dtype == torch.float64
+
+
 def test_packed_weights_go_with_their_model():
     model = make()
     logits(model)
