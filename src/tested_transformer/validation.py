@@ -53,7 +53,7 @@ def validate_between(
 
 
 def validate_divisible(name: str, width: int, num_heads: int) -> None:
-    """Raise a ``ValueError`` if features are not as many for each head."""
+    """Raise a ``ValueError`` if a width is not divisible by the number of heads."""
     if num_heads < 1 or width % num_heads:
         raise ValueError(f"{name}={width} must be divisible by num_heads={num_heads}")
 
@@ -64,9 +64,10 @@ def validate_heads(
     head_dim: int | None = None,
     num_kv_heads: int | None = None,
 ) -> None:
-    """Raise a ``ValueError`` if heads do not divide the model, or their keys them.
+    """Raise a ``ValueError`` if heads do not fit the model, or each other.
 
-    Heads of a width of their own, ``head_dim``, need not divide it.
+    ``num_heads`` must divide ``d_model``, unless heads have a width of their own,
+    ``head_dim``; and ``num_kv_heads`` must divide ``num_heads``.
     """
     validate_sizes(d_model=d_model, num_heads=num_heads)
     if head_dim is None:
