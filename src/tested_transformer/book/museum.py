@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
+from tested_transformer.checking.checker import verdicts_on
 from tested_transformer.checking.checks import CHECKS
 from tested_transformer.checking.exhibits.exhibit import Exhibit
 from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
@@ -30,12 +31,8 @@ def kill_matrix(exhibits: Iterable[Exhibit]) -> dict[str, dict[str, bool]]:
     """Return for each exhibit which checks catch it."""
     caught: dict[str, dict[str, bool]] = {}
     for exhibit in exhibits:
-        subject = make_subject(exhibit_layer(exhibit.steps))
-        quiet = subject.without_dropout()
-        caught[exhibit.name] = {
-            name: check(subject if name == "modes" else quiet) is not None
-            for name, check in CHECKS.items()
-        }
+        verdicts = verdicts_on(make_subject(exhibit_layer(exhibit.steps)))
+        caught[exhibit.name] = {each.check: each.passed is False for each in verdicts}
     return caught
 
 

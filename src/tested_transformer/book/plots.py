@@ -131,14 +131,7 @@ def curves(
     Raises:
         ValueError: If there are no lines, more than four, or one without points.
     """
-    _check_groups("lines", lines)
-    figure = Figure(figsize=(6.2, 3.4), layout="constrained")
-    axes = figure.add_subplot()
-    for (name, pairs), color, style in zip(
-        lines.items(), _LINES, _STYLES, strict=False
-    ):
-        xs, ys = zip(*pairs, strict=True)
-        axes.plot(xs, ys, style, color=color, label=name, linewidth=1.8)
+    figure, axes = _draw_groups("lines", lines, _STYLES)
     if log_x:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:g}")
@@ -165,14 +158,7 @@ def points(
     Raises:
         ValueError: If there are no groups, more than four, or one without points.
     """
-    _check_groups("groups", groups)
-    figure = Figure(figsize=(6.2, 3.4), layout="constrained")
-    axes = figure.add_subplot()
-    for (name, pairs), color, shape in zip(
-        groups.items(), _LINES, _SHAPES, strict=False
-    ):
-        xs, ys = zip(*pairs, strict=True)
-        axes.plot(xs, ys, shape, color=color, label=name, markersize=5)
+    figure, axes = _draw_groups("groups", groups, _SHAPES)
     return _with_axes(figure, axes, x_label, y_label, several=len(groups) > 1)
 
 
@@ -195,6 +181,28 @@ def marks(
     figure = Figure(figsize=size, layout="constrained")
     _draw_map(figure.add_subplot(), marked, rows, columns)
     return _settled(figure)
+
+
+def _draw_groups(
+    argument: str,
+    groups: Mapping[str, Sequence[tuple[float, float]]],
+    styles: Sequence[str],
+) -> tuple[Figure, Axes]:
+    """Draw each group of points in a color and a style of its own."""
+    if not 1 <= len(groups) <= len(_LINES):
+        raise ValueError(
+            f"{argument} has {len(groups)} entries; it takes 1 to {len(_LINES)}"
+        )
+    figure = Figure(figsize=(6.2, 3.4), layout="constrained")
+    axes = figure.add_subplot()
+    for (name, pairs), color, style in zip(
+        groups.items(), _LINES, styles, strict=False
+    ):
+        if not pairs:
+            raise ValueError(f"{argument}[{name!r}] has no points")
+        xs, ys = zip(*pairs, strict=True)
+        axes.plot(xs, ys, style, color=color, label=name, linewidth=1.8, markersize=5)
+    return figure, axes
 
 
 def _draw_map(
@@ -267,18 +275,6 @@ def _check_axes(weights: Tensor, axes: str) -> None:
         raise ValueError(
             f"weights must be {axes}, one sequence alone; it is {tuple(weights.shape)}"
         )
-
-
-def _check_groups(
-    name: str, groups: Mapping[str, Sequence[tuple[float, float]]]
-) -> None:
-    if not 1 <= len(groups) <= len(_LINES):
-        raise ValueError(
-            f"{name} has {len(groups)} entries; it takes 1 to {len(_LINES)}"
-        )
-    empty = [key for key, pairs in groups.items() if not pairs]
-    if empty:
-        raise ValueError(f"{name}[{empty[0]!r}] has no points")
 
 
 def _check_labels(name: str, labels: Sequence[str], wanted: int) -> None:

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from tested_transformer.checking.checks import CHECKS, NotApplicableError, sample
-from tested_transformer.checking.report import Likely, Report, Verdict, likely_exhibits
+from tested_transformer.checking.report import Report, Verdict, likely_exhibits
 from tested_transformer.checking.subject import Reader, Subject, make_subject
 
-__all__ = ["assert_causal", "check_attention", "judge"]
+__all__ = ["assert_causal", "check_attention", "judge", "verdicts_on"]
 
 
 def check_attention(
@@ -74,8 +74,18 @@ def check_attention(
 
 def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
     """Put the named checks to a subject, and look for its like among the exhibits."""
+    _refuse_chance(subject.without_dropout())
+    verdicts = verdicts_on(subject, names)
+    failed = any(each.passed is False for each in verdicts)
+    likely, whole_only = likely_exhibits(subject) if failed else ((), False)
+    return Report(subject.name, subject.style, verdicts, likely, whole_only)
+
+
+def verdicts_on(
+    subject: Subject, names: Collection[str] = tuple(CHECKS)
+) -> tuple[Verdict, ...]:
+    """Put the named checks to a subject."""
     quiet = subject.without_dropout()
-    _refuse_chance(quiet)
     verdicts: list[Verdict] = []
     for name in names:
         try:
@@ -85,9 +95,7 @@ def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
             verdicts.append(Verdict(name, None, str(error)))
         else:
             verdicts.append(Verdict(name, reason is None, reason or ""))
-    failed = any(each.passed is False for each in verdicts)
-    likely = likely_exhibits(subject) if failed else Likely()
-    return Report(subject.name, subject.style, tuple(verdicts), *likely)
+    return tuple(verdicts)
 
 
 def _refuse_chance(subject: Subject) -> None:

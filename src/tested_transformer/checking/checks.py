@@ -287,13 +287,13 @@ def finite_differences(subject: Subject) -> str | None:
 # --8<-- [start:cached]
 def cached(subject: Subject) -> str | None:
     """Read in pieces, with a cache, a sequence gives what it gives whole."""
+    if subject.pieces is None:
+        raise NotApplicableError("reads no pieces that are known: give pieces=")
     x = sample(subject)
     try:
         in_pieces = subject.read(x, PIECES)
     except ValueError as error:
         return str(error)
-    if in_pieces is None:
-        raise NotApplicableError("reads no pieces that are known: give pieces=")
     whole = subject.run(x)
     for row in range(x.shape[1]):
         if not close(subject, in_pieces[:, row], whole[:, row]):
@@ -307,19 +307,14 @@ def cached(subject: Subject) -> str | None:
 # --8<-- [start:modes]
 def modes(subject: Subject) -> str | None:
     """Training, dropout apart, is what evaluating is."""
-    as_it_is = subject.module
-    if as_it_is is None or not subject.has_modes:
+    if subject.module is None or not subject.has_modes:
         raise NotApplicableError("is no module: it has no modes")
     x = sample(subject)
-    was_training = as_it_is.training
-    try:
-        as_it_is.eval()
-        outputs: list[Tensor] = []
-        for seed in (7, 8):
-            torch.manual_seed(seed)
-            outputs.append(subject.run(x))
-    finally:
-        as_it_is.train(was_training)
+    subject.module.eval()
+    outputs: list[Tensor] = []
+    for seed in (7, 8):
+        torch.manual_seed(seed)
+        outputs.append(subject.run(x))
     if not close(subject, *outputs):
         return "evaluating, it gives two outputs for one input: does it drop weights?"
     evaluating = subject.without_dropout().run(x)

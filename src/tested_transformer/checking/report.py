@@ -1,9 +1,7 @@
 """What comes out: a verdict for each check, and which known bug it looks like."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,7 +11,7 @@ from tested_transformer.checking.exhibits import EXHIBITS, Exhibit
 from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
 from tested_transformer.checking.subject import Subject, make_subject
 
-__all__ = ["Likely", "Report", "Verdict", "likely_exhibits"]
+__all__ = ["Report", "Verdict", "likely_exhibits"]
 
 _QUESTIONS = "chapters/25-the-kill-matrix/#the-questions"
 _SHOWN = {True: "passed", False: "FAILED", None: "not asked"}
@@ -85,112 +83,103 @@ class Report:
         return "\n".join(lines)
 
 
-class Likely(NamedTuple):
-    """What a subject computes, though it should not.
-
-    Attributes:
-        exhibits: Those that answer as it does.
-        whole_only: Whether they do so only for whole sequences without padding, and
-            differ from it in pieces, padded, in half precision or while training.
-    """
-
-    exhibits: tuple[Exhibit, ...] = ()
-    whole_only: bool = False
-
-
-def likely_exhibits(subject: Subject) -> Likely:
+def likely_exhibits(subject: Subject) -> tuple[tuple[Exhibit, ...], bool]:
     """Return the exhibits that answer as the subject does, where it is wrong and right.
 
     They are made with its own weights, so there are none if its projections cannot be
     told; see ``oracles``.
+
+    Returns:
+        The exhibits, and whether they do so only for whole sequences without padding,
+        and differ from it in pieces, padded, in half precision or while training.
     """
     if subject.module is None or subject.dtype != torch.float64:
-        return Likely()
-    asked = _Views(subject)
-    answer = cache(asked.answer)
-    likes: list[_Views] = []
-    for layer in subject.oracles():
-        layer.dropout = subject.dropout
-        likes.append(_Views(make_subject(layer)))
-    for ways in (asked.ways, [way for way in asked.ways if way in _WHOLE]):
+        return (), False
+    likes = [_like(subject, layer) for layer in subject.oracles()]
+    try:
+        answers = [*_answers(subject, subject.without_dropout())] if likes else []
+    except ValueError:  # A question that none of the checks had put.
+        return (), False
+    for count in (len(answers), 2 + subject.opens):
         for like in likes:
-            if like.agrees(Steps(), answer, ways):
-                continue  # What is wrong shows in none of these ways.
-            steps = {each.name: each.steps for each in EXHIBITS.values()}
-            found = [n for n in steps if like.agrees(steps[n], answer, ways)]
+            quiet = like.without_dropout()
+            if _agrees(like, quiet, Steps(), answers[:count]):
+                continue  # What is wrong shows in none of these answers.
+            found = [
+                each
+                for each in EXHIBITS.values()
+                if _agrees(like, quiet, each.steps, answers[:count])
+            ]
             if found:
-                exhibits = tuple(EXHIBITS[name] for name in found)
-                return Likely(exhibits, ways != asked.ways)
-    return Likely()
+                return tuple(found), count < len(answers)
+    return (), False
 
 
-_WHOLE = ("whole", "open", "huge")
+def _like(subject: Subject, layer: ExchangeableAttention) -> Subject:
+    """Return a layer with a subject's weights, to be asked what that can be asked."""
+    layer.dropout = subject.dropout
+    like = make_subject(layer)
+    return replace(
+        like,
+        opens=subject.opens,
+        pads=subject.pads,
+        pieces=like.pieces if subject.pieces else None,
+        has_modes=subject.has_modes,
+    )
 
 
-class _Views:
-    """A subject as it is, quiet, training and in half precision, to be asked."""
+def _agrees(
+    like: Subject, quiet: Subject, steps: Steps, answers: Sequence[Tensor]
+) -> bool:
+    """Exchange the steps; return whether the first answers are these, NaN for NaN."""
+    for each in (like, quiet):
+        assert isinstance(each.layer, ExchangeableAttention)
+        each.layer.steps = steps
+    try:
+        # Each is computed when it is compared: most layers differ at once.
+        return all(
+            torch.equal(one.isnan(), other.isnan())
+            and close(like, one.nan_to_num(), other.nan_to_num())
+            for one, other in zip(answers, _answers(like, quiet), strict=False)
+        )
+    except ValueError:  # another shape: its heads are wider than it is
+        return False
 
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
-        self.quiet = subject.without_dropout()
-        self.training = subject.without_dropout(training=True)
-        self.half = self.quiet.to(torch.float16)
-        self.ways = ["whole", *("open",) * subject.opens, "huge"]
-        self.ways += ["padded slope", "padded"] if subject.pads else ["slope"]
-        self.ways += [*("pieces",) * bool(subject.pieces)]
-        self.ways += [*("training", "as it is") * subject.has_modes, "half"]
 
-    def agrees(
-        self, steps: Steps, answer: Callable[[str], Tensor], ways: Sequence[str]
-    ) -> bool:
-        """Exchange the steps of the layer; return whether it answers the same."""
-        for view in (self.subject, self.quiet, self.training, self.half):
-            assert isinstance(view.layer, ExchangeableAttention)
-            view.layer.steps = steps
+def _answers(subject: Subject, quiet: Subject) -> Iterator[Tensor]:
+    """Yield the answers of a subject and of its copy without dropout.
+
+    Those for whole sequences come first; then padded, in pieces, training, with
+    dropout, and in half precision, as far as it can be asked so.
+    """
+    x = sample(quiet)
+    yield quiet.run(x)
+    yield quiet.run(1000 * x)
+    if subject.opens:
+        yield quiet.run(x, causal=False)
+    real = left_padding(x) if subject.pads else None
+    leaf = x.clone().requires_grad_()
+    output = quiet.run(leaf, real=real)
+    kept = output * sample(quiet, seed=4)
+    yield torch.autograd.grad((kept if real is None else kept[real]).sum(), leaf)[0]
+    if subject.pads:
+        yield output
+    if subject.pieces:
         try:
-            return all(self._same(answer(way), self.answer(way)) for way in ways)
-        except ValueError:  # another shape: its heads are wider than it is
-            return False
-
-    def _same(self, one: Tensor, other: Tensor) -> bool:
-        """Return whether two answers are equal, NaN for NaN."""
-        both = torch.equal(one.isnan(), other.isnan())
-        return both and bool(close(self.quiet, one.nan_to_num(), other.nan_to_num()))
-
-    def answer(self, way: str) -> Tensor:
-        """Ask in one way."""
-        quiet = self.quiet
-        x = sample(quiet)
-        match way:
-            case "whole":
-                return quiet.run(x)
-            case "open":
-                return quiet.run(x, causal=False)
-            case "huge":
-                return quiet.run(1000 * x)
-            case "padded":
-                return quiet.run(x, real=left_padding(x))
-            case "slope" | "padded slope":
-                x.requires_grad_()
-                real = left_padding(x) if way == "padded slope" else None
-                kept = quiet.run(x, real=real) * sample(quiet, seed=4)
-                kept = kept if real is None else kept[real]
-                return torch.autograd.grad(kept.sum(), x)[0]
-            case "pieces":
-                try:
-                    read = quiet.read(x, PIECES)
-                except ValueError:
-                    read = None
-                return torch.full_like(x, torch.nan) if read is None else read
-            case "training":
-                return self.training.run(x)
-            case "as it is":
-                assert self.subject.module is not None
-                self.subject.module.eval()
-                torch.manual_seed(9)
-                return self.subject.run(x)
-            case _:  # Where half gives numbers; which, is a matter of rounding.
-                try:
-                    return self.half.run(x.half()).isfinite().to(x)
-                except ValueError:
-                    return torch.zeros_like(x)
+            yield quiet.read(x, PIECES)
+        except ValueError:
+            yield torch.full_like(x, torch.nan)
+    if subject.has_modes:
+        assert quiet.module is not None
+        assert subject.module is not None
+        quiet.module.train()
+        training = quiet.run(x)
+        quiet.module.eval()
+        yield training
+        subject.module.eval()
+        torch.manual_seed(9)
+        yield subject.run(x)
+    try:  # Where half gives numbers; which, is a matter of rounding.
+        yield quiet.to(torch.float16).run(x.half()).isfinite().to(x)
+    except ValueError:
+        yield torch.zeros_like(x)

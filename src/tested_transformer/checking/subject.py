@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from tested_transformer.cache import LayerCache
-from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
+from tested_transformer.checking.exhibits.layer import ExchangeableAttention
 from tested_transformer.checking.projections import find_width, oracles
 from tested_transformer.masks import causal_mask, token_mask
 
@@ -102,14 +102,13 @@ class Subject:
             raise ValueError(f"{self.name} writes into the x that it is given")
         return self._checked(output, x)
 
-    def read(self, x: _Features, sizes: Sequence[int]) -> _Features | None:
-        """Read ``x`` in pieces of these sizes, with a cache; None if it has none.
+    def read(self, x: _Features, sizes: Sequence[int]) -> _Features:
+        """Read ``x`` in pieces of these sizes, with a cache.
 
         Raises:
             ValueError: If it cannot.
         """
-        if self.pieces is None:
-            return None
+        assert self.pieces is not None
         try:
             with torch.no_grad():
                 output = self.pieces(self.layer, x, sizes)
@@ -219,7 +218,7 @@ def make_subject(
     reader: Reader | None = None
     if not is_layer:
         num_heads, width = num_heads or 4, d_model or 24
-        layer = _lifted(attention, style, parameters, width, num_heads)
+        layer = _Lifted(attention, style, parameters, width, num_heads)
         call, reader = _masked_call("ours", _parameters_of(layer)), _read_ours
     else:
         width = width if d_model is None else d_model
@@ -343,24 +342,41 @@ def _masked_call(style: str, parameters: _Parameters, *, axes: int = 4) -> _Call
         parameters: The layer's: one sequence and a mask, or three.
         axes: Of its mask: 4 for (B, 1, T, T), 3 for (B, T, T).
     """
-    name, flag = _MASKED[style]
     sequences = max(1, len(_wanted(parameters)))
 
     def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
-        options: dict[str, Any] = {}
         mask = None if real is None else token_mask(real)
-        # Of SDPA's flag and a mask only one may be given.
-        if causal and flag in parameters and (style == "ours" or mask is None):
-            options[flag] = True
-        elif causal:
-            triangle = causal_mask(x.shape[1], device=x.device)
-            triangle = triangle.expand(len(x), 1, -1, -1)
-            mask = triangle if mask is None else triangle & mask
-        if mask is not None:
-            options[name] = mask if axes == 4 else mask.squeeze(1)
+        options = _masks(style, {*parameters}, x, x, causal, mask)
+        if (name := _MASKED[style][0]) in options:
+            full = options[name].expand(len(x), 1, -1, -1)
+            options[name] = full if axes == 4 else full.squeeze(1)
         return layer(*[x] * sequences, **options)
 
     return call
+
+
+def _masks(
+    style: str,
+    names: set[str],
+    q: Tensor,
+    k: Tensor,
+    causal: bool,
+    mask: Tensor | None,
+) -> dict[str, Any]:
+    """Return the arguments, of those with these names, that say who may read whom."""
+    name, flag = _MASKED[style]
+    num_queries, num_keys = q.shape[-2], k.shape[-2]
+    # SDPA's flag is aligned top-left, and excludes a mask; ours does neither.
+    plain = mask is None and num_queries == num_keys
+    options: dict[str, Any] = {}
+    if causal and flag in names and (style == "ours" or plain):
+        options[flag] = True
+    elif causal:
+        triangle = causal_mask(num_queries, num_keys, device=q.device)
+        mask = triangle if mask is None else triangle & mask
+    if mask is not None:
+        options[name] = mask
+    return options
 
 
 def _call_causal(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
@@ -403,69 +419,55 @@ def _read_ours(layer: Any, x: Tensor, sizes: Sequence[int]) -> Tensor:
     return torch.cat([layer(each, causal=True, cache=cache) for each in pieces], dim=1)
 
 
-@dataclass(frozen=True)
-class _Causal:
-    """What a lifted function is asked for: causal, and beside that a mask or none."""
+class _Lifted(nn.Module):
+    """A layer around a function of queries, keys and values."""
 
-    mask: Tensor | None
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        style: str,
+        parameters: _Parameters,
+        d_model: int,
+        num_heads: int,
+    ) -> None:
+        super().__init__()
+        self.num_heads = self.num_kv_heads = num_heads
+        self.head_dim = d_model // num_heads
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (
+            nn.Linear(d_model, d_model) for _ in range(4)
+        )
+        generator = torch.Generator().manual_seed(0)
+        for each in self.parameters():
+            drawn = torch.randn(each.shape, generator=generator)
+            each.data = drawn * each.shape[-1] ** -0.5
+        # If it is a module it is part of the layer, and copied and switched with it.
+        self.function, self.style, self.names = function, style, {*parameters}
+        self.eval()
 
-
-class _Lifted(ExchangeableAttention):
-    """A layer around a function."""
-
-    function: Callable[..., Any]
-
-
-def _lifted(
-    function: Callable[..., Any],
-    style: str,
-    parameters: _Parameters,
-    d_model: int,
-    num_heads: int,
-) -> ExchangeableAttention:
-    """Return a layer around a function of queries, keys and values."""
-    name, flag = _MASKED[style]
-
-    def allow(layer: _Lifted, t: int, s: int, mask: Tensor | None) -> Any:
-        return _Causal(mask)
-
-    def attend(
-        layer: _Lifted, q: Tensor, k: Tensor, v: Tensor, mask: Any
-    ) -> tuple[Tensor, None]:
-        options: dict[str, Any] = {}
-        if isinstance(mask, _Causal):
-            num_queries, num_keys = q.shape[-2], k.shape[-2]
-            # SDPA's flag is aligned top-left, and alone; ours is neither.
-            plain = mask.mask is None and num_queries == num_keys
-            if flag in parameters and (style == "ours" or plain):
-                options[flag] = True
-                mask = mask.mask
-            else:
-                causal = causal_mask(num_queries, num_keys, device=q.device)
-                mask = causal if mask.mask is None else causal & mask.mask
-        if mask is not None:
-            options[name] = mask
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        cache: LayerCache | None = None,
+    ) -> Tensor:
+        q, k, v = (
+            project(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for project in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        if cache is not None:
+            k, v = cache.append(k, v)
+        options = _masks(self.style, self.names, q, k, causal, mask)
         before = [each.detach().clone() for each in (q, k, v)]
-        output = layer.function(q, k, v, **options)
+        output = self.function(q, k, v, **options)
         for which, was, now in zip("qkv", before, (q, k, v), strict=True):
             if not torch.equal(was, now.detach()):
                 raise ValueError(f"the function writes into the {which} it is given")
-        if isinstance(output, tuple) and style == "ours":
+        if isinstance(output, tuple) and self.style == "ours":
             output = output[0]
         if not isinstance(output, Tensor) or output.shape != q.shape:
             shown = getattr(output, "shape", type(output).__name__)
             shown = tuple(shown) if isinstance(shown, torch.Size) else f"a {shown}"
             raise ValueError(f"the function gives {shown} for q of {tuple(q.shape)}")
-        return output, None
-
-    steps = Steps(allow=allow, attend=attend)
-    layer = _Lifted(d_model=d_model, num_heads=num_heads, steps=steps)
-    # If it is a module it is part of the layer, and copied and switched with it.
-    layer.function = function
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for projection in (layer.q_proj, layer.k_proj, layer.v_proj, layer.o_proj):
-            for each in projection.parameters():
-                scale = each.shape[-1] ** -0.5
-                each.copy_(torch.randn(each.shape, generator=generator) * scale)
-    return layer.eval()
+        return self.o_proj(output.transpose(1, 2).flatten(2))

@@ -11,6 +11,7 @@ except ImportError as error:
         'flax_layer needs JAX and Flax: pip install "tested-transformer[jax]"'
     ) from error
 
+from tested_transformer.book.implementations import einsum
 from tested_transformer.book.implementations.flax_dense import by_vjp
 from tested_transformer.book.implementations.question import Parameters, Question, Step
 
@@ -18,15 +19,11 @@ __all__ = ["convert", "prepare"]
 
 
 def convert(weights: Parameters, num_heads: int) -> Parameters:
-    """Turn the matrices, and give heads an axis of their own."""
-    converted: Parameters = {}
-    for name, ours in (("query", "q"), ("key", "k"), ("value", "v")):
-        matrix, bias = weights[f"{ours}_proj.weight"].T, weights[f"{ours}_proj.bias"]
-        converted[f"{name}.kernel"] = matrix.unflatten(1, (num_heads, -1))
-        converted[f"{name}.bias"] = bias.unflatten(0, (num_heads, -1))
-    converted["out.kernel"] = weights["o_proj.weight"].T.unflatten(0, (num_heads, -1))
-    converted["out.bias"] = weights["o_proj.bias"]
-    return converted
+    """Change the names of what the einsum takes: ``W_q`` is ``query.kernel``."""
+    names = {"q": "query", "k": "key", "v": "value", "o": "out"}
+    parts = {"W": "kernel", "b": "bias"}
+    converted = einsum.convert(weights, num_heads)
+    return {f"{names[n[2]]}.{parts[n[0]]}": each for n, each in converted.items()}
 
 
 # --8<-- [start:prepare]

@@ -6,7 +6,7 @@ from typing import Any
 
 from tested_transformer.checking.exhibits.layer import Steps
 
-__all__ = ["Exhibit", "Publication", "exhibit", "file", "issue", "pull"]
+__all__ = ["Exhibit", "Publication", "exhibit", "issue", "pull"]
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,6 @@ def issue(project: str, number: int, when: str) -> Publication:
 def pull(project: str, number: int, when: str) -> Publication:
     """Return where a pull request is; most often it repairs what it describes."""
     return Publication(project, f"pull/{number}", when)
-
-
-def file(project: str, path: str) -> Publication:
-    """Return where a file is."""
-    return Publication(project, path)
 
 
 # --8<-- [start:exhibit]

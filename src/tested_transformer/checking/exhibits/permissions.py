@@ -3,9 +3,13 @@
 import torch
 from torch import Tensor
 
-from tested_transformer.checking.exhibits.exhibit import exhibit, file, issue, pull
-from tested_transformer.checking.exhibits.layer import ExchangeableAttention
-from tested_transformer.masks import causal_mask
+from tested_transformer.checking.exhibits.exhibit import (
+    Publication,
+    exhibit,
+    issue,
+    pull,
+)
+from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
 
 __all__ = [
     "lost_with_dropout",
@@ -68,7 +72,7 @@ def without_itself(
 
 @exhibit(
     "allow",
-    file(
+    Publication(
         "pytorch/tutorials",
         "intermediate_source/scaled_dot_product_attention_tutorial.py",
     ),
@@ -81,8 +85,7 @@ def only_while_training(
     """The causal mask is applied while training only."""
     if not layer.training:
         return mask
-    causal = causal_mask(num_queries, num_keys, device=layer.device)
-    return causal if mask is None else causal & mask
+    return Steps().allow(layer, num_queries, num_keys, mask)
 
 
 # --8<-- [end:only_while_training]
@@ -96,8 +99,7 @@ def lost_with_dropout(
     """The causal mask is left to a fast path, which a layer with dropout avoids."""
     if layer.dropout > 0:
         return mask
-    causal = causal_mask(num_queries, num_keys, device=layer.device)
-    return causal if mask is None else causal & mask
+    return Steps().allow(layer, num_queries, num_keys, mask)
 
 
 # --8<-- [end:lost_with_dropout]
@@ -128,8 +130,7 @@ def unmasked_chunks(
     """The mask is applied to the first chunk only: later ones see all of themselves."""
     if num_queries < num_keys:
         return mask
-    causal = causal_mask(num_queries, num_keys, device=layer.device)
-    return causal if mask is None else causal & mask
+    return Steps().allow(layer, num_queries, num_keys, mask)
 
 
 # --8<-- [end:unmasked_chunks]
@@ -137,7 +138,7 @@ def unmasked_chunks(
 
 @exhibit(
     "allow",
-    file(
+    Publication(
         "pytorch/tutorials",
         "intermediate_source/transformer_building_blocks.py",
     ),
@@ -145,9 +146,9 @@ def unmasked_chunks(
 # --8<-- [start:padding_ignored]
 def padding_ignored(
     layer: ExchangeableAttention, num_queries: int, num_keys: int, mask: _Mask
-) -> Tensor:
+) -> _Mask:
     """The layer takes a mask and does not pass it on, so padding is read."""
-    return causal_mask(num_queries, num_keys, device=layer.device)
+    return Steps().allow(layer, num_queries, num_keys, None)
 
 
 # --8<-- [end:padding_ignored]
@@ -161,10 +162,10 @@ def padding_ignored(
 # --8<-- [start:padding_on_the_wrong_axis]
 def padding_on_the_wrong_axis(
     layer: ExchangeableAttention, num_queries: int, num_keys: int, mask: _Mask
-) -> Tensor:
+) -> _Mask:
     """Padding is hidden as a query instead of as a key."""
-    causal = causal_mask(num_queries, num_keys, device=layer.device)
-    return causal if mask is None else causal & mask.mT
+    turned = None if mask is None else mask.mT
+    return Steps().allow(layer, num_queries, num_keys, turned)
 
 
 # --8<-- [end:padding_on_the_wrong_axis]
