@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # what an editor knows; below, what Python does
     )
     from tested_transformer.data import (
         load_corpus,
+        load_tokens,
     )
     from tested_transformer.encoder_decoder import (
         EncoderDecoder,

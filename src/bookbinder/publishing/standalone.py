@@ -84,6 +84,7 @@ class Library:
     def __init__(self, source: Path) -> None:
         self.source = source
         self._modules: dict[str, dict[str, _Definition | _Import]] = {}
+        self._reading: set[str] = set()  # a package imports its own modules from itself
 
     def names(self, module: str) -> dict[str, _Definition | _Import]:
         """Return what a module defines and imports, by name."""
@@ -100,9 +101,12 @@ class Library:
                     else:
                         found = _definition(each, module, source.splitlines())
                         names |= dict.fromkeys(found.names, found)
+            self._reading.add(module)
             for taken in names.values():
-                if isinstance(taken, _Import) and taken.ours:
+                ours = isinstance(taken, _Import) and taken.ours
+                if ours and taken.module not in self._reading:
                     self.names(taken.module)
+            self._reading.remove(module)
             self._modules[module] = names
         return self._modules[module]
 
