@@ -3,8 +3,8 @@
     python examples/minigpt.py                          # learns from Python's manual
     python examples/minigpt.py --text path/to/text.txt  # learns from a text of yours
 
-It reads characters and predicts the next one. On a laptop it trains in less than a
-minute; a GPU is used if there is one. Attention comes from the library, with its mask,
+It reads characters and predicts the next one. On a laptop it trains in a minute or
+two; a GPU is used if there is one. Attention comes from the library, with its mask,
 its positions and its cache. All the rest is here: copy the file and change it.
 """
 
