@@ -224,7 +224,7 @@ class Answer(BaseHTTPRequestHandler):
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     monkeypatch.setattr("time.sleep", lambda _: None)  # between one try and the next
-    client = pytest.importorskip("huggingface_hub")
+    client = import_module("huggingface_hub")
     import_module("huggingface_hub.utils").disable_progress_bars()
     with Hub(tmp_path / "served") as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
