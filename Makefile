@@ -54,7 +54,7 @@ outputs: setup ## renew the outputs and pictures of all pages, or of PAGE=; show
 # this repository, such as a checkout of nanoGPT, is left to python -m benchmarks.
 figures: setup ## measure anew what takes longer than a page, some minutes, and draw it
 	@$(run) -m benchmarks scaling
-	@$(run) -m bookbinder outputs docs/chapters/13-fast-paths.md
+	@$(run) -m bookbinder outputs docs/chapters/fast-paths.md
 
 # Each run takes minutes, and goes on from .cache/models where it was interrupted. The
 # text of one is fetched, unless it lies in the folder that load_corpus looks in.

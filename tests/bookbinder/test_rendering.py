@@ -45,7 +45,7 @@ def test_code_is_read_as_it_was_written() -> None:
 
 
 def test_a_figure_keeps_its_place() -> None:
-    page = ROOT / "docs/chapters/03-attention-by-hand.md"
+    page = ROOT / "docs/chapters/attention-by-hand.md"
     html = render(page.read_text("utf-8"), ROOT)
     drawings = html.select("figure svg")
     assert len(drawings) == 3

@@ -66,7 +66,7 @@ def test_large_scores() -> None:
         for name, e in EXHIBITS.items()
         if e.step in ("score", "weigh")
     }
-    check = grader("03-attention-by-hand.md", "check_attend")
+    check = grader("attention-by-hand.md", "check_attend")
     check(attended(Steps()))
     assert refused(check, answers) == {
         *("no-scale", "scale-upside-down", "no-maximum-taken", "softmax-twice"),
@@ -77,7 +77,7 @@ def test_large_scores() -> None:
 @pytest.mark.parametrize("name", ["split-without-transpose", "merge-without-transpose"])
 def test_a_test_for_a_split_and_a_merge(name: str) -> None:
     """A test that is right but for one exhibit, which it accepts."""
-    check = grader("05-shapes-that-lie.md", "check_test")
+    check = grader("shapes-that-lie.md", "check_test")
     x = torch.randn(2, 5, 21)
     heads = torch.randn(2, 3, 5, 7)
     right = Steps()
@@ -103,7 +103,7 @@ def packed(allow: Callable[..., Tensor | None]) -> Callable[[Tensor], Tensor]:
 
 
 def test_two_documents_in_one_row() -> None:
-    check = grader("06-no-peeking.md", "check_packed")
+    check = grader("no-peeking.md", "check_packed")
     check(packed(Steps().allow))
     answers = {name: packed(allow) for name, allow in ALLOWING.items()}
     answers["inverted-mask"] = lambda documents: ~packed(Steps().allow)(documents)
@@ -137,7 +137,7 @@ QUIET = {
 
 
 def test_in_pieces() -> None:
-    check = grader("06-no-peeking.md", "check_pieces")
+    check = grader("no-peeking.md", "check_pieces")
     check(in_pieces(Steps()))
     answers = {
         name: in_pieces(e.steps)
@@ -157,7 +157,7 @@ def ported(allow: Callable[..., Tensor | None]) -> Callable[[Tensor, Tensor], Te
 
 
 def test_two_masks_into_one() -> None:
-    check = grader("07-padding.md", "check_ported")
+    check = grader("padding.md", "check_ported")
     check(ported(Steps().allow))
     seen = {name: ALLOWING[name] for name in ALLOWING if name != "lost-with-dropout"}
     # The mask has fewer keys than queries, and padding on the other axis does not fit.
@@ -170,7 +170,7 @@ def test_two_masks_into_one() -> None:
 
 
 def test_the_triangle_for_any_number_of_keys() -> None:
-    check = grader("24-the-bug-museum.md", "check_triangle")
+    check = grader("the-bug-museum.md", "check_triangle")
     check(causal_mask)
     ones = torch.ones(1, dtype=torch.bool)
     answers = {

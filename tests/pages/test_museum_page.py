@@ -7,7 +7,7 @@ import pytest
 
 from tested_transformer.checking import EXHIBITS
 
-PAGE = Path(__file__).parents[2] / "docs" / "chapters" / "24-the-bug-museum.md"
+PAGE = Path(__file__).parents[2] / "docs" / "chapters" / "the-bug-museum.md"
 
 
 @pytest.mark.parametrize("name", EXHIBITS)

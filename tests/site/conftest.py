@@ -22,8 +22,8 @@ PAGES = sorted(
 A_FEW = [
     "index.md",
     "which-attention.md",
-    "chapters/18-fewer-keys.md",
-    "chapters/20-watch-it-think.md",
+    "chapters/fewer-keys.md",
+    "chapters/watch-it-think.md",
     "reference/attention.md",
 ]
 

@@ -18,7 +18,7 @@ from tested_transformer.gpt import GPT, GPTConfig
 pytestmark = pytest.mark.browser
 
 NAMES = ("grammar", "shakespeare")
-CHAPTER = "chapters/20-watch-it-think/"
+CHAPTER = "chapters/watch-it-think/"
 
 # Reads each text twice: with the cache of what came before, and with none.
 READ = """async ([address, name, texts]) => {

@@ -17,7 +17,7 @@ from bookbinder.wayfinding.appearances import exports, pages_of
 from bookbinder.wayfinding.glossary import read_glossary
 
 ROOT = Path(__file__).parents[2]
-CHAPTER = "chapters/18-fewer-keys/"
+CHAPTER = "chapters/fewer-keys/"
 
 
 def targets(page: str, address: str) -> Iterator[tuple[str, str]]:
@@ -146,11 +146,11 @@ def test_below_each_page_a_fork_is_led_to_its_own_repository(
     monkeypatch: pytest.MonkeyPatch, html: dict[str, str]
 ) -> None:
     start = "https://github.com/someone/book"
-    page = SimpleNamespace(file=SimpleNamespace(src_uri="chapters/06-no-peeking.md"))
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="chapters/no-peeking.md"))
     edit, report = re.findall(r'href="([^"]*)"', foot(start, page))
-    assert edit == f"{start}/edit/trunk/docs/chapters/06-no-peeking.md"
+    assert edit == f"{start}/edit/trunk/docs/chapters/no-peeking.md"
     assert report.replace("&amp;", "&") == (
-        f"{start}/issues/new?template=mistake.yml&page=docs/chapters/06-no-peeking.md"
+        f"{start}/issues/new?template=mistake.yml&page=docs/chapters/no-peeking.md"
     )
     form = yaml.safe_load((ROOT / ".github/ISSUE_TEMPLATE/mistake.yml").read_text())
     assert "page" in [field.get("id") for field in form["body"]]

@@ -27,12 +27,12 @@ class Leaf:
 
     @property
     def source(self) -> str:
-        """The page's file, from ``docs``: chapters/06-no-peeking.md."""
+        """The page's file, from ``docs``: chapters/no-peeking.md."""
         return self.page.path.removeprefix("docs/")
 
     @property
     def notebook(self) -> str:
-        """Where the site has the page's notebook: chapters/06-no-peeking.ipynb."""
+        """Where the site has the page's notebook: chapters/no-peeking.ipynb."""
         return self.source.removesuffix(".md") + ".ipynb"
 
     @property
@@ -42,7 +42,7 @@ class Leaf:
 
     @property
     def name(self) -> str:
-        """One word for the page, which no other page has: 06-no-peeking."""
+        """One word for the page, which no other page has: no-peeking."""
         return self.folder.replace("/", "-").removeprefix("chapters-") or "index"
 
     @property

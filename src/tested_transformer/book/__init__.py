@@ -2,10 +2,13 @@
 
 ``museum``, ``implementations``, ``microgpt`` and ``plots`` are modules of their own.
 Beside them lie files: trained models, measurements that take longer than a page may,
-and the GPT in JavaScript that a browser runs.
+and the GPT in JavaScript that a browser runs. The graders of the exercises, whose names
+begin with ``grade_``, are imported from here.
 """
 
+import importlib
 import json
+import pkgutil
 from pathlib import Path
 from typing import Any
 
@@ -50,3 +53,13 @@ def model_folder(name: str) -> Path:
 def _check_name(name: str, known: set[str]) -> None:
     if name not in known:
         raise ValueError(f"name={name!r} must be one of {', '.join(sorted(known))}")
+
+
+def __getattr__(name: str) -> Any:
+    """Find a grader in ``exercises``, which is read only when one is asked for."""
+    if name.startswith("grade_"):
+        for chapter in pkgutil.iter_modules([str(_HERE / "exercises")]):
+            module = importlib.import_module(f"{__name__}.exercises.{chapter.name}")
+            if name in module.__all__:
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,7 +13,7 @@ from tested_transformer.checking.subject import Subject, make_subject
 
 __all__ = ["Report", "Verdict", "likely_exhibits"]
 
-_QUESTIONS = "chapters/25-the-kill-matrix/#the-questions"
+_QUESTIONS = "chapters/is-your-attention-right/#the-questions"
 _SHOWN = {True: "passed", False: "FAILED", None: "not asked"}
 
 
@@ -76,7 +76,7 @@ class Report:
             lines += [
                 f"{it} computes what the exhibit {each.name} computes:",
                 f"  {each.mistake}",
-                f"  chapters/24-the-bug-museum/#{each.name}",
+                f"  chapters/the-bug-museum/#{each.name}",
             ]
         if self.failed and not self.likely:
             lines.append("What each check asks: " + _QUESTIONS)

@@ -42,13 +42,13 @@ def test_what_a_reader_sees_changed_is_told_page_by_page(tmp_path: Path) -> None
 def test_the_comment_is_one_table(tmp_path: Path) -> None:
     # Where it is written, nothing is installed.
     lines = tmp_path / "changes.txt"
-    lines.write_text("chapters/06-no-peeking 3 1\nhome 0 2\n")
+    lines.write_text("chapters/no-peeking 3 1\nhome 0 2\n")
     command = [sys.executable, "-IS", changes.__file__, "comment", str(lines)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert said.splitlines()[2:] == [
         "| page | words that are new | words that are gone |",
         "|---|---|---|",
-        "| `chapters/06-no-peeking` | 3 | 1 |",
+        "| `chapters/no-peeking` | 3 | 1 |",
         "| `home` | 0 | 2 |",
     ]
     assert comment([]) == "No page reads differently.\n"

@@ -1,11 +1,11 @@
 from bookbinder.hosting.nightly import found_in, report
 
-PAGE = "docs/chapters/06-no-peeking.md:12: the output differs: printed 'a', shown 'b'"
+PAGE = "docs/chapters/no-peeking.md:12: the output differs: printed 'a', shown 'b'"
 TEST = "FAILED tests/tested_transformer/test_masks.py::test_rows - assert 1 == 2"
 
 
 def test_pages_tests_and_settings_are_named_once() -> None:
-    log = f"....F.\n____ 06-no-peeking.md: audit ____\n{PAGE}\nE   {PAGE}\n{TEST}\n"
+    log = f"....F.\n____ no-peeking.md: audit ____\n{PAGE}\nE   {PAGE}\n{TEST}\n"
     log += "1 failed, 3 passed in 2.00s\n\nbf16       1 failed, 3 passed in 2.00s\n"
     log += "fp32       4 passed in 2.00s\n"
     assert found_in(log) == [PAGE, TEST, "bf16       1 failed, 3 passed in 2.00s"]

@@ -64,11 +64,11 @@ def test_a_notebook_is_the_blocks_that_the_tests_run(leaf: Leaf) -> None:
 
 
 def test_prose_listings_and_links_are_in_markdown_cells() -> None:
-    cells = json.loads(written(LEAVES["06-no-peeking"]))["cells"]
+    cells = json.loads(written(LEAVES["no-peeking"]))["cells"]
     prose = "\n".join(
         "".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"
     )
-    assert prose.startswith("# No peeking\n")
+    assert prose.startswith("# No peeking: the causal mask\n")
     assert "From `src/tested_transformer/masks.py`:\n\n```python\ndef causal" in prose
     assert "[Notation](https://me.org/book/notation/)" in prose
     assert "](03-" not in prose
@@ -84,5 +84,5 @@ def test_the_first_cell_installs_what_the_page_imports() -> None:
     library = (
         '%pip install --quiet "tested-transformer[plots] @ git+https://me.org/r@abc"'
     )
-    assert first("06-no-peeking") == [library]
-    assert first("23-five-implementations") == [f"{library} flax jax"]
+    assert first("no-peeking") == [library]
+    assert first("five-implementations") == [f"{library} flax jax"]

@@ -322,7 +322,7 @@ def test_a_report_names_the_mistake_and_where_it_is_shown() -> None:
     assert lines[-3:] == [
         "It computes what the exhibit one-too-far computes:",
         "  The mask ends one diagonal too late, so each token sees the next.",
-        "  chapters/24-the-bug-museum/#one-too-far",
+        "  chapters/the-bug-museum/#one-too-far",
     ]
 
 

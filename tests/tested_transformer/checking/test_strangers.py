@@ -331,7 +331,7 @@ def test_a_slip_that_padding_hides_is_named_for_what_it_does_without() -> None:
 def test_without_a_likely_mistake_there_is_a_place_to_read() -> None:
     report = check_attention(Matrices(values="bhji,bhjd->bhid"))
     assert str(report).splitlines()[-1] == (
-        "What each check asks: chapters/25-the-kill-matrix/#the-questions"
+        "What each check asks: chapters/is-your-attention-right/#the-questions"
     )
 
 
