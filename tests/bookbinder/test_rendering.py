@@ -48,6 +48,6 @@ def test_a_figure_keeps_its_place() -> None:
     page = ROOT / "docs/chapters/attention-by-hand.md"
     html = render(page.read_text("utf-8"), ROOT)
     drawings = html.select("figure svg")
-    assert len(drawings) == 3
+    assert len(drawings) == 5
     assert not [part for svg in drawings for part in svg.find_all(True)]
     assert all(svg.get("aria-label") or svg.get("aria-labelledby") for svg in drawings)

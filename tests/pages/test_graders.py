@@ -49,31 +49,6 @@ def refused(check: Callable[..., None], answers: dict[str, Any]) -> set[str]:
     return found
 
 
-def attended(steps: Steps) -> Callable[..., list[float]]:
-    """Answer the exercise of chapter 3: one query, in numbers."""
-
-    def attend(query: list, keys: list, values: list) -> list[float]:
-        q, k, v = (torch.tensor(x).double() for x in ([query], keys, values))
-        weights = steps.weigh(steps.score(q[None, None], k[None, None]), None)
-        return (weights[0, 0] @ v)[0].tolist()
-
-    return attend
-
-
-def test_large_scores() -> None:
-    answers = {
-        name: attended(e.steps)
-        for name, e in EXHIBITS.items()
-        if e.step in ("score", "weigh")
-    }
-    check = grader("attention-by-hand.md", "check_attend")
-    check(attended(Steps()))
-    assert refused(check, answers) == {
-        *("no-scale", "scale-upside-down", "no-maximum-taken", "softmax-twice"),
-        *("unmasked-second-softmax", "softmax-over-queries", "softmax-over-batch"),
-    }
-
-
 @pytest.mark.parametrize("name", ["split-without-transpose", "merge-without-transpose"])
 def test_a_test_for_a_split_and_a_merge(name: str) -> None:
     """A test that is right but for one exhibit, which it accepts."""

@@ -18,7 +18,7 @@ except ImportError as error:
         'plots need matplotlib: pip install "tested-transformer[plots]"'
     ) from error
 
-__all__ = ["curves", "head_maps", "marks", "points", "weight_map"]
+__all__ = ["arrows", "curves", "head_maps", "marks", "points", "weight_map"]
 
 # A handful of colors with a meaning each. The book's pages swap them for their own
 # light and dark palettes, so no picture may use a color that is not among them.
@@ -109,6 +109,70 @@ def weight_map(
                 color=PAPER if value > 0.8 else INK,
             )
     return _settled(figure)
+
+
+def arrows(
+    groups: Mapping[str, Mapping[str, Sequence[float]]],
+    *,
+    x_label: str,
+    y_label: str,
+) -> Figure:
+    """Draw named arrows from the origin, in groups told apart by color and width.
+
+    Args:
+        groups: For each group, its arrows: a name and the tip ``(x, y)``; three groups
+            at most. The first is drawn broad, so that an arrow on top of it leaves it
+            in sight.
+        x_label: What runs along the bottom.
+        y_label: What runs up the side.
+
+    Raises:
+        ValueError: If there are no groups, more than three, or one without arrows.
+    """
+    if not 1 <= len(groups) <= 3:
+        raise ValueError(f"groups has {len(groups)} entries; it takes 1 to 3")
+    figure = Figure(figsize=(5.2, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    tips = [(0.0, 0.0)]
+    for (group, named), color, width in zip(
+        groups.items(), _LINES, (5.0, 2.0, 2.0), strict=False
+    ):
+        if not named:
+            raise ValueError(f"groups[{group!r}] has no arrows")
+        axes.plot([], [], color=color, linewidth=width, label=group)
+        for name, (x, y) in named.items():
+            axes.annotate(
+                "",
+                xy=(x, y),
+                xytext=(0, 0),
+                arrowprops={
+                    "arrowstyle": "-|>,head_width=0.4,head_length=0.7",
+                    "color": color,
+                    "linewidth": width,
+                    "shrinkA": 0,
+                    "shrinkB": 0,
+                },
+            )
+            # Outward from the tip; a second name at the same tip stands beyond it.
+            length = (x * x + y * y) ** 0.5 or 1.0
+            beyond = 13 * tips.count((x, y)) * (1 if y >= 0 else -1)
+            tips.append((x, y))
+            axes.annotate(
+                name,
+                xy=(x, y),
+                xytext=(12 * x / length, 12 * y / length + beyond),
+                textcoords="offset points",
+                ha="left" if x > 0.3 * length else "right" if x < 0 else "center",
+                va="center",
+                color=color,
+                fontsize=12,
+            )
+    xs, ys = zip(*tips, strict=True)
+    margin = 0.25 * max(max(xs) - min(xs), max(ys) - min(ys))
+    axes.set_xlim(min(xs) - margin, max(xs) + 2 * margin)
+    axes.set_ylim(min(ys) - margin, max(ys) + margin)
+    axes.set_aspect("equal")
+    return _with_axes(figure, axes, x_label, y_label, several=len(groups) > 1)
 
 
 def curves(

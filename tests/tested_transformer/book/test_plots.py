@@ -9,7 +9,14 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
 from tested_transformer.book import plots
-from tested_transformer.book.plots import curves, head_maps, marks, points, weight_map
+from tested_transformer.book.plots import (
+    arrows,
+    curves,
+    head_maps,
+    marks,
+    points,
+    weight_map,
+)
 
 # Two heads, three queries, four keys.
 WEIGHTS = torch.tensor(
@@ -260,3 +267,37 @@ def test_points_want_groups_with_points():
         points({}, **labels)
     with pytest.raises(ValueError, match=r"^groups\['second'\] has no points$"):
         points({"first": [(1.0, 2.0)], "second": []}, **labels)
+
+
+def test_arrows_lead_from_the_origin_to_their_tips():
+    groups = {
+        "query": {"sat asks": (0.0, 1.0)},
+        "keys": {"cat": (0.0, 1.0), "The": (1.0, -1.0)},
+    }
+    figure = arrows(groups, x_label="x", y_label="y")
+    (axes,) = figure.axes
+    drawn = [each for each in axes.texts if each.arrow_patch is not None]
+    assert [each.xy for each in drawn] == [(0.0, 1.0), (0.0, 1.0), (1.0, -1.0)]
+    assert {each.xyann for each in drawn} == {(0, 0)}
+    # The first is broad, since another lies on it; both names can be read.
+    broad, *narrow = (each.arrow_patch.get_linewidth() for each in drawn)
+    assert broad > max(narrow)
+    names = {each.get_text(): each for each in axes.texts if each.get_text()}
+    assert [*names] == ["sat asks", "cat", "The"]
+    first, second = (names[name].get_window_extent() for name in ("sat asks", "cat"))
+    assert second.y0 >= first.y0 + 0.8 * first.height
+    legend = axes.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["query", "keys"]
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+    for each in names.values():
+        box, plot = each.get_window_extent(), axes.get_window_extent()
+        assert plot.x0 <= box.x0
+        assert box.x1 <= plot.x1
+
+
+def test_arrows_want_groups_with_arrows():
+    labels = {"x_label": "x", "y_label": "y"}
+    with pytest.raises(ValueError, match=r"^groups has 0 entries; it takes 1 to 3$"):
+        arrows({}, **labels)
+    with pytest.raises(ValueError, match=r"^groups\['a'\] has no arrows$"):
+        arrows({"a": {}}, **labels)
