@@ -17,9 +17,8 @@ from bookbinder.writing import write_whole
 __all__ = ["TEMPLATE", "ChapterError", "begin"]
 
 TEMPLATE = "docs/chapters/a-chapter-to-copy.md"
-_NUMBERED = re.compile(r"(\d\d)-[\w-]+\.md")
-_ENTRY = r"- .*: chapters/\d\d-[\w-]+\.md"
-_ROW = r"\| \[.*\]\(chapters/\d\d-[\w-]+\.md\) \|.*\|"
+_ENTRY = r"- .*: chapters/(?!a-chapter-to-copy)[\w-]+\.md"
+_ROW = r"\| \[.*\]\(chapters/[\w-]+\.md\) \|.*\|"
 # What Markdown or YAML would read as a mark of theirs.
 _MARKS = re.compile(r"[\[\]`*_#|<>$\\]")
 
@@ -49,12 +48,9 @@ def begin(root: Path, name: str, *, question: str = "") -> list[str]:
     for what, words in (("NAME", name), ("QUESTION", question)):
         if found := _MARKS.search(words):
             raise ChapterError(f"{what}={words!r}: wanted words, without {found[0]}")
-    files = [file.name for file in (root / "docs/chapters").glob("*.md")]
-    for file in files:
-        if re.sub(r"^\d\d-", "", file) == f"{slug}.md":
-            raise ChapterError(f"NAME={name!r}: docs/chapters/{file} is called so")
-    numbers = [int(found[1]) for found in map(_NUMBERED.fullmatch, files) if found]
-    path = f"chapters/{max(numbers, default=0) + 1:02}-{slug}.md"
+    path = f"chapters/{slug}.md"
+    if (root / "docs" / path).exists():
+        raise ChapterError(f"NAME={name!r}: docs/{path} is called so")
     _, _, usual, *rest = split_lines((root / TEMPLATE).read_text("utf-8"))
     question = question or usual
     new = {

@@ -15,22 +15,24 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def book(tmp_path: Path) -> Path:
-    for name in (TEMPLATE, "docs/chapters/01-one.md", "mkdocs.yml", "docs/index.md"):
+    for name in (TEMPLATE, "docs/chapters/one.md", "mkdocs.yml", "docs/index.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / TEMPLATE, tmp_path / TEMPLATE)
-    (tmp_path / "docs/chapters/01-one.md").write_text("# One\n")
-    (tmp_path / "docs/index.md").write_text("| [One](chapters/01-one.md) | Why? |\n")
-    nav = "nav:\n  - I:\n      - One: chapters/01-one.md\n  - End: end.md\n"
+    (tmp_path / "docs/chapters/one.md").write_text("# One\n")
+    (tmp_path / "docs/index.md").write_text("| [One](chapters/one.md) | Why? |\n")
+    parts = "  - I:\n      - One: chapters/one.md\n"
+    after = "  - Write:\n      - A: chapters/a-chapter-to-copy.md\n"
+    nav = f"nav:\n{parts}{after}"
     (tmp_path / "mkdocs.yml").write_text(nav)
     return tmp_path
 
 
 def test_a_chapter_gets_its_page_its_entry_and_its_row(book: Path) -> None:
     begin(book, "Sinks: a second look", question="Where do heads look?")
-    page = (book / "docs/chapters/02-sinks-a-second-look.md").read_text()
+    page = (book / "docs/chapters/sinks-a-second-look.md").read_text()
     assert page.startswith("# Sinks: a second look\n\nWhere do heads look?\n\n")
     nav = yaml.safe_load((book / "mkdocs.yml").read_text())["nav"]
-    path = "chapters/02-sinks-a-second-look.md"
+    path = "chapters/sinks-a-second-look.md"
     assert nav[0]["I"][1] == {"Sinks: a second look": path}
     assert (
         (book / "docs/index.md")
@@ -43,7 +45,7 @@ def test_a_chapter_gets_its_page_its_entry_and_its_row(book: Path) -> None:
     ("name", "told"),
     [
         ("", 'wanted a title: make chapter NAME="Attention sinks"'),
-        ("One", "NAME='One': docs/chapters/01-one.md is called so"),
+        ("One", "NAME='One': docs/chapters/one.md is called so"),
         ("A `b`", "NAME='A `b`': wanted words, without `"),
     ],
 )

@@ -13,6 +13,7 @@ from playwright.sync_api import Page
 
 from bookbinder.browser.chromium import HOW_TO_GET, find_chromium, launch_options
 from bookbinder.browser.serving import served
+from bookbinder.publishing.old_addresses import OLD
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -83,6 +84,8 @@ def html(built: Path) -> dict[str, str]:
         if file.parent == built
         else f"{file.parent.relative_to(built).as_posix()}/": (file.read_text("utf-8"))
         for file in sorted(built.rglob("index.html"))
+        # An old address holds nothing but the new one.
+        if file.parent.name not in OLD
     }
 
 

@@ -1,9 +1,10 @@
 """Put the figures of ``assets/figures/`` into the page itself.
 
 A picture behind ``<img>`` cannot see the page's palette and font; inlined, it follows
-both.
+both. What Markdown has as the title of an image becomes its caption.
 """
 
+import html
 import math
 import re
 from collections.abc import Iterable
@@ -67,9 +68,12 @@ class FigureTreeprocessor(Treeprocessor):
         name = source.partition(_FIGURES)[2]
         try:
             file = Path("docs", _FIGURES, name)
-            return _inlined(file, alt, self.md.htmlStash.rawHtmlBlocks)
+            svg = _inlined(file, alt, self.md.htmlStash.rawHtmlBlocks)
         except (ElementTree.ParseError, ValueError) as error:
             return undrawn(f"figure {name}: {error}", source)
+        caption = html.escape(image.get("title", "").strip(), quote=False)
+        below = f"<figcaption>{caption}</figcaption>" if caption else ""
+        return f'<figure class="figure" data-search-exclude>{svg}{below}</figure>'
 
 
 def _inlined(file: Path, alt: str, earlier: Iterable[object]) -> str:
@@ -85,8 +89,7 @@ def _inlined(file: Path, alt: str, earlier: Iterable[object]) -> str:
     root.set("role", "img")
     root.set("aria-label", alt)
     svg = ElementTree.tostring(root, encoding="unicode")
-    svg = unique_ids(svg, f"figure-{file.stem}", earlier)
-    return f'<figure class="figure" data-search-exclude>{svg}</figure>'
+    return unique_ids(svg, f"figure-{file.stem}", earlier)
 
 
 def _clean(root: ElementTree.Element) -> None:

@@ -11,6 +11,7 @@ from bookbinder.publishing.foot import CHECKED, foot
 from bookbinder.publishing.headers import write_headers
 from bookbinder.publishing.notebooks import notebook
 from bookbinder.publishing.offline import ARCHIVE, write_archive
+from bookbinder.publishing.old_addresses import add_old_addresses
 from bookbinder.publishing.records import Record, foundations, fresh_record
 from bookbinder.publishing.shipped import add_shipped_files
 from bookbinder.publishing.standalone import write_standalone_files
@@ -65,6 +66,7 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
         write_whole(leaf.file(site), html)
     write_whole(site / INDEX, llms(book, parts))
     write_standalone_files(site, root, book)
+    add_old_addresses(site)
     add_shipped_files(site)
     if pdf:
         # It asks for a browser, which not everyone has.

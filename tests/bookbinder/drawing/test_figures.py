@@ -121,3 +121,12 @@ def test_what_is_not_a_picture_of_shapes_and_text_is_refused(
     write_whole(FILE, f'<svg xmlns="http://www.w3.org/2000/svg">{inside}</svg>')
     with pytest.raises(UndrawnError, match=reason):
         rendered(ONE)
+
+
+def test_a_title_becomes_a_caption(rendered: Render) -> None:
+    draw()
+    page = rendered(ONE.replace(".svg)", '.svg "What is a < b?")'))
+    caption = page.select_one("figure > svg + figcaption")
+    assert caption
+    assert caption.text == "What is a < b?"
+    assert not rendered(ONE).select("figcaption")

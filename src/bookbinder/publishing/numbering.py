@@ -1,0 +1,41 @@
+"""Number the chapters as the navigation orders them.
+
+No file, address or link has a number, so a chapter can be put between two others. It is
+a hook of MkDocs: the menu, the links to the next page and the heading get the number.
+"""
+
+import re
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import Files
+from mkdocs.structure.nav import Navigation
+from mkdocs.structure.pages import Page
+
+__all__ = ["on_nav", "on_page_content"]
+
+# The parts of the book have Roman numbers; other pages have none.
+_PART = re.compile(r"[IVX]+\. ")
+_NUMBER = re.compile(r"\d+\. ")
+
+
+def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
+    """Put its number before the title of each chapter."""
+    chapters = [
+        page
+        for page in nav.pages
+        if page.file.src_uri.startswith("chapters/")
+        and page.parent
+        and _PART.match(page.parent.title or "")
+    ]
+    for number, page in enumerate(chapters, start=1):
+        # MkDocs lets an entry of its dictionary come before what it would compute.
+        vars(page)["title"] = f"{number}. {page.title}"
+    return nav
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Put it before the heading, whose address stays as it is."""
+    found = _NUMBER.match(str(page.title))
+    if not found or not page.file.src_uri.startswith("chapters/"):
+        return html
+    return re.sub(r"(<h1\b[^>]*>)", rf"\g<1>{found[0]}", html, count=1)

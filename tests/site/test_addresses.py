@@ -1,0 +1,36 @@
+"""Chapters are numbered by the navigation, and old addresses lead to the new."""
+
+import re
+from pathlib import Path
+
+from bookbinder.publishing.old_addresses import OLD, add_old_addresses
+
+ROOT = Path(__file__).parents[2]
+
+
+def numbered(built: Path, chapter: str) -> str:
+    page = (built / "chapters" / chapter / "index.html").read_text("utf-8")
+    found = re.search(r"<h1[^>]*>(?:(\d+)\. )?", page)
+    assert found
+    return found[1] or ""
+
+
+def test_chapters_are_counted_in_the_order_of_the_navigation(built: Path) -> None:
+    nav = re.findall(
+        r": chapters/([\w-]+)\.md", (ROOT / "mkdocs.yml").read_text("utf-8")
+    )
+    *chapters, template = nav
+    assert [numbered(built, name) for name in chapters] == [
+        str(number) for number, _ in enumerate(chapters, start=1)
+    ]
+    assert template == "a-chapter-to-copy"
+    assert numbered(built, template) == ""
+
+
+def test_an_old_address_leads_to_a_chapter(tmp_path: Path) -> None:
+    add_old_addresses(tmp_path)
+    for old, new in OLD.items():
+        assert (ROOT / "docs" / "chapters" / f"{new}.md").is_file()
+        page = (tmp_path / "chapters" / old / "index.html").read_text("utf-8")
+        assert f'content="0; url=../{new}/"' in page
+        assert f'href="../{new}/"' in page
