@@ -122,28 +122,6 @@ def test_in_pieces() -> None:
     assert refused(check, answers) == set(answers) - QUIET
 
 
-def ported(allow: Callable[..., Tensor | None]) -> Callable[[Tensor, Tensor], Tensor]:
-    def answer(key_padding_mask: Tensor, attn_mask: Tensor) -> Tensor:
-        padding = ~key_padding_mask[:, None, None, :]
-        allowed = allow(LAYER, *attn_mask.shape, padding)
-        return padding.new_ones(()) & allowed
-
-    return answer
-
-
-def test_two_masks_into_one() -> None:
-    check = grader("padding.md", "check_ported")
-    check(ported(Steps().allow))
-    seen = {name: ALLOWING[name] for name in ALLOWING if name != "lost-with-dropout"}
-    # The mask has fewer keys than queries, and padding on the other axis does not fit.
-    seen.pop("padding-on-the-wrong-axis")
-    answers = {name: ported(allow) for name, allow in seen.items()}
-    answers["inverted-mask"] = lambda pad, attn: ~ported(Steps().allow)(pad, attn)
-    assert refused(check, answers) == set(answers) - {
-        *("only-while-training", "unmasked-chunks"),
-    }
-
-
 def test_the_triangle_for_any_number_of_keys() -> None:
     check = grader("the-bug-museum.md", "check_triangle")
     check(causal_mask)
