@@ -17,7 +17,7 @@ from tested_transformer.book import RECORDS
 
 KINDS = (
     *("train", "loss", "worth", "text", "generate", "attention", "scaling", "cost"),
-    *("gpu", "masks", "implementations", "museum"),
+    *("sharing", "gpu", "masks", "implementations", "museum"),
 )
 BESIDE_PEERS = ("train", "loss", "generate", "attention", "gpu")
 
@@ -31,10 +31,10 @@ def parser() -> argparse.ArgumentParser:
         epilog="train: one training step. loss: seconds of training to a loss. "
         "worth: the loss without each choice. text: losses and samples of small "
         "models. generate: tokens a second. attention: the layer, time and memory. "
-        "scaling: attention against length. cost: a step against each size. gpu: all "
-        "that wants one, as JSON. masks: how others read one. implementations: ways to "
-        "write attention. museum: the loss with each bug. outdated: which records were "
-        "made by code that has changed since.",
+        "scaling: attention against length. cost: a step against each size. sharing: "
+        "ways to share keys. gpu: all that wants one, as JSON. masks: how others read "
+        "one. implementations: ways to write attention. museum: the loss with each "
+        "bug. outdated: which records were made by code that has changed since.",
     )
     made.add_argument("kind", choices=(*KINDS, "outdated"), help="what to measure")
     for flag, what in (
@@ -150,6 +150,10 @@ def measure(options: argparse.Namespace, found: list[Any]) -> Any:
             from benchmarks.attention_scaling import measure_scaling
 
             return measure_scaling(quick=quick)
+        case "sharing":
+            from benchmarks.sharing import measure_sharing
+
+            return measure_sharing(quick=quick)
         case "cost":
             from benchmarks.cost import measure_cost
 
