@@ -90,9 +90,7 @@ def measure_sharing(*, quick: bool = False) -> dict:
         "a step": _with_prefix(times, "a step, "),
         "grouped, by heads of keys": _with_prefix(times, "heads "),
         "a prompt": _with_prefix(times, "a prompt, "),
-        "bytes": {
-            str(heads): 2 * heads * HEAD_DIM * length * 4 for heads in KV_HEADS
-        },
+        "bytes": {str(heads): 2 * heads * HEAD_DIM * length * 4 for heads in KV_HEADS},
         "gpu": "not measured",
     }
 
@@ -105,9 +103,7 @@ def _call(
     layers: int,
 ) -> Callable[[], object]:
     """Make a function that attends to the next of several caches."""
-    caches = cycle(
-        [inputs(num_kv_heads, num_queries, num_keys) for _ in range(layers)]
-    )
+    caches = cycle([inputs(num_kv_heads, num_queries, num_keys) for _ in range(layers)])
     # A single query is the newest: it may see every key, with no mask.
     causal = num_queries > 1
 

@@ -6,19 +6,30 @@ Needs matplotlib: ``pip install "tested-transformer[plots]"``.
 
 from collections.abc import Mapping, Sequence
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 try:
     from matplotlib.axes import Axes
     from matplotlib.colors import LinearSegmentedColormap, to_rgba
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch, Rectangle
 except ImportError as error:
     raise ImportError(
         'plots need matplotlib: pip install "tested-transformer[plots]"'
     ) from error
 
-__all__ = ["arrows", "curves", "head_maps", "marks", "points", "weight_map"]
+__all__ = [
+    "arrows",
+    "bars",
+    "cells",
+    "curves",
+    "head_maps",
+    "marks",
+    "points",
+    "shared_heads",
+    "weight_map",
+]
 
 # A handful of colors with a meaning each. The book's pages swap them for their own
 # light and dark palettes, so no picture may use a color that is not among them.
@@ -32,6 +43,107 @@ RULE = "#d0d4dc"
 _LINES = (ACCENT, WARM, MUTED, INK)
 _STYLES = ("-", "--", ":", "-.")
 _SHAPES = ("o", "^", "s", "x")
+
+
+def bars(lengths: Mapping[str, float], *, x_label: str, form: str = "{:.2f}") -> Figure:
+    """Draw a bar for each name, from above, with its length written at its end.
+
+    Args:
+        lengths: The length of each bar, by name.
+        x_label: What the lengths are, with their unit.
+        form: How to write a length.
+
+    Raises:
+        ValueError: If there are no bars, or one has a negative length.
+    """
+    if not lengths:
+        raise ValueError("lengths has 0 entries; it takes 1 or more")
+    for name, length in lengths.items():
+        if length < 0:
+            raise ValueError(f"lengths[{name!r}]={length} must not be negative")
+    figure = Figure(figsize=(5.0, 0.9 + 0.42 * len(lengths)), layout="constrained")
+    axes = figure.add_subplot()
+    places = range(len(lengths))
+    drawn = axes.barh(places, [*lengths.values()], height=0.62, color=ACCENT)
+    labels = [form.format(length) for length in lengths.values()]
+    axes.bar_label(drawn, labels, padding=4, color=INK, fontsize=11)
+    axes.set_yticks(places, [*lengths])
+    axes.invert_yaxis()
+    axes.margins(x=0.16)
+    axes.set_xlabel(x_label, color=INK, fontsize=11)
+    _quiet(axes)
+    axes.tick_params(axis="y", labelsize=11, colors=INK)
+    for side in ("top", "right", "bottom"):
+        axes.spines[side].set_visible(False)
+    axes.set_xticks([])
+    figure.patch.set_visible(False)
+    return _settled(figure)
+
+
+def cells(
+    states: Int[Tensor, "P R C"],
+    *,
+    names: Sequence[str],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    titles: Sequence[str],
+    texts: Sequence[Sequence[Sequence[str]]] | None = None,
+) -> Figure:
+    """Draw tables of cells, one below the other, each cell in the color of its state.
+
+    Args:
+        states: The state of each cell: 0 is left empty, 1 and 2 have a color each.
+        names: What states 1 and 2 are called.
+        rows: A label for each row.
+        columns: A label for each column.
+        titles: A title for each table.
+        texts: What to write into each cell; nothing by default.
+
+    Raises:
+        ValueError: If there are no tables, labels do not fit them, or a state is not
+            among 0, 1 and 2.
+    """
+    _check_axes(states, "(P, R, C)")
+    _check_labels("names", names, 2)
+    _check_labels("titles", titles, states.shape[0])
+    _check_labels("rows", rows, states.shape[1])
+    _check_labels("columns", columns, states.shape[2])
+    if states.min() < 0 or states.max() > 2:
+        raise ValueError("states must be 0, 1 or 2")
+    fills = ("none", to_rgba(ACCENT, 0.35), to_rgba(WARM, 0.55))
+    size = 1.3 + 0.5 * len(columns), 0.4 + len(titles) * (0.75 + 0.34 * len(rows))
+    figure = Figure(figsize=size, layout="constrained")
+    for index, (table, title) in enumerate(zip(states.tolist(), titles, strict=True)):
+        axes = figure.add_subplot(len(titles), 1, index + 1)
+        for row, line in enumerate(table):
+            for column, state in enumerate(line):
+                corner = column - 0.5, row - 0.5
+                fill = fills[state]
+                axes.add_patch(Rectangle(corner, 1, 1, facecolor=fill, edgecolor=RULE))
+                if texts is not None:
+                    text = texts[index][row][column]
+                    axes.text(column, row, text, ha="center", va="center", color=INK)
+        axes.set_xlim(-0.5, len(columns) - 0.5)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.xaxis.tick_top()
+        axes.set_xticks(range(len(columns)), columns, fontsize=10)
+        axes.set_yticks(range(len(rows)), rows, fontsize=10)
+        axes.set_title(title, color=INK, fontsize=11, loc="left")
+        _quiet(axes)
+        axes.tick_params(colors=INK)
+    handles = [
+        Patch(facecolor=fill, edgecolor=RULE, label=name)
+        for fill, name in zip(fills[1:], names, strict=True)
+    ]
+    figure.legend(
+        handles=handles,
+        loc="outside upper left",
+        ncols=2,
+        frameon=False,
+        labelcolor=INK,
+    )
+    figure.patch.set_visible(False)
+    return _settled(figure)
 
 
 def head_maps(
@@ -244,6 +356,47 @@ def marks(
     size = 2.3 + 0.2 * len(columns), 1.3 + 0.2 * len(rows)
     figure = Figure(figsize=size, layout="constrained")
     _draw_map(figure.add_subplot(), marked, rows, columns)
+    return _settled(figure)
+
+
+def shared_heads(num_heads: int, num_kv_heads: Mapping[str, int]) -> Figure:
+    """Draw which heads of queries read which head of keys and values.
+
+    Args:
+        num_heads: How many heads of queries.
+        num_kv_heads: For each title, how many heads of keys and values.
+
+    Raises:
+        ValueError: If there are no titles, or a number does not divide ``num_heads``.
+    """
+    if not num_kv_heads:
+        raise ValueError("num_kv_heads has 0 entries; it takes 1 or more")
+    for title, number in num_kv_heads.items():
+        if number < 1 or num_heads % number:
+            raise ValueError(
+                f"num_kv_heads[{title!r}]={number} must divide num_heads={num_heads}"
+            )
+    figure = Figure(figsize=(4.8, 1.5 * len(num_kv_heads)), layout="constrained")
+    for index, (title, number) in enumerate(num_kv_heads.items()):
+        axes = figure.add_subplot(len(num_kv_heads), 1, index + 1)
+        group = num_heads // number
+        for head in range(num_heads):
+            shared = head // group
+            middle = shared * group + (group - 1) / 2
+            axes.plot([head, middle], [1, 0], color=MUTED, linewidth=1.4, zorder=1)
+        centers = [shared * group + (group - 1) / 2 for shared in range(number)]
+        axes.scatter(range(num_heads), [1] * num_heads, s=170, color=ACCENT)
+        axes.scatter(centers, [0] * number, s=200, color=WARM, marker="s")
+        axes.set_xlim(-0.6, num_heads - 0.4)
+        axes.set_ylim(-0.45, 1.45)
+        axes.set_title(title, color=INK, fontsize=11, loc="left")
+        axes.set_yticks([0, 1], ["keys, values", "queries"], fontsize=10)
+        axes.set_xticks([])
+        _quiet(axes)
+        axes.tick_params(colors=INK)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+    figure.patch.set_visible(False)
     return _settled(figure)
 
 

@@ -7,14 +7,18 @@ import pytest
 import torch
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from tested_transformer.book import plots
 from tested_transformer.book.plots import (
     arrows,
+    bars,
+    cells,
     curves,
     head_maps,
     marks,
     points,
+    shared_heads,
     weight_map,
 )
 
@@ -301,3 +305,82 @@ def test_arrows_want_groups_with_arrows():
         arrows({}, **labels)
     with pytest.raises(ValueError, match=r"^groups\['a'\] has no arrows$"):
         arrows({"a": {}}, **labels)
+
+
+def test_bars_are_as_long_as_their_numbers_and_say_so():
+    figure = bars({"all heads": 1.5, "shared": 0.25}, x_label="ms", form="{:.1f} ms")
+    (axes,) = figure.axes
+    drawn = [bar for bar in axes.patches if isinstance(bar, Rectangle)]
+    assert [bar.get_width() for bar in drawn] == [1.5, 0.25]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        "all heads",
+        "shared",
+    ]
+    assert [text.get_text() for text in axes.texts] == ["1.5 ms", "0.2 ms"]
+    assert axes.yaxis_inverted()  # the first is the topmost
+    assert axes.get_xlabel() == "ms"
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+
+
+def test_bars_want_lengths():
+    with pytest.raises(ValueError, match=r"^lengths has 0 entries; it takes 1 or more"):
+        bars({}, x_label="ms")
+    with pytest.raises(ValueError, match=r"^lengths\['a'\]=-1.0 must not be negati"):
+        bars({"a": -1.0}, x_label="ms")
+
+
+def cell_labels() -> dict:
+    return {
+        "names": ["kept", "new"],
+        "rows": ["1", "2"],
+        "columns": ["a", "b", "c"],
+        "titles": ["first", "second"],
+    }
+
+
+def test_cells_have_the_color_of_their_state_and_their_text():
+    states = torch.tensor([[[0, 1, 2], [2, 0, 1]], [[1, 1, 1], [0, 0, 2]]])
+    texts = [[[f"{p}{r}{c}" for c in "xyz"] for r in range(2)] for p in range(2)]
+    figure = cells(states, **cell_labels(), texts=texts)
+    colors = {0: (0, 0, 0, 0), 1: (53, 87, 194, 89), 2: (194, 86, 46, 140)}
+    for axes, table, wanted in zip(figure.axes, states, texts, strict=True):
+        fills = [patch.get_facecolor() for patch in axes.patches]
+        shown = [tuple(round(255 * part) for part in fill) for fill in fills]
+        assert shown == [colors[state] for state in table.flatten().tolist()]
+        assert [each.get_text() for each in axes.texts] == [
+            text for line in wanted for text in line
+        ]
+        assert axes.yaxis_inverted()
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == ["first", "second"]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["kept", "new"]
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+
+
+def test_cells_want_states_and_labels_that_fit():
+    states = torch.zeros(2, 2, 3, dtype=torch.long)
+    with pytest.raises(ValueError, match=r"^names has 1 labels, weights need 2"):
+        cells(states, **cell_labels() | {"names": ["kept"]})
+    with pytest.raises(ValueError, match=r"^states must be 0, 1 or 2$"):
+        cells(states + 3, **cell_labels())
+
+
+def test_each_head_is_joined_to_the_keys_that_it_reads():
+    figure = shared_heads(6, {"all": 6, "two": 2})
+    all_heads, two = figure.axes
+    ends = [line.get_xdata() for line in all_heads.get_lines()]
+    assert [tuple(end) for end in ends] == [(h, h) for h in range(6)]
+    ends = [line.get_xdata() for line in two.get_lines()]
+    assert [tuple(end) for end in ends] == [
+        *((0, 1), (1, 1), (2, 1)),
+        *((3, 4), (4, 4), (5, 4)),
+    ]
+    assert two.get_title(loc="left") == "two"
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+    with pytest.raises(
+        ValueError, match=r"num_kv_heads\['odd'\]=4 must divide num_head"
+    ):
+        shared_heads(6, {"odd": 4})
+    with pytest.raises(ValueError, match=r"^num_kv_heads has 0 entries; it takes 1"):
+        shared_heads(6, {})
