@@ -156,33 +156,31 @@ def to_neighbors(
 def alibi_slopes(
     num_heads: int,
     *,
-    steepest: float = 0.5,
+    steepest: float | None = None,
     flattest: float = 1 / 256,
     device: torch.device | str | None = None,
 ) -> Float[Tensor, "H"]:
     """Return the slope of each head, from steep to flat by equal factors.
 
-    A head with a steep slope sees what is near, a head with a flat one sees far. The
-    paper's slopes for eight heads are the default.
+    A head with a steep slope looks near, a head with a flat one looks far. The
+    defaults are the paper's: head ``h`` of ``H``, counted from 1, gets
+    ``2 ** (-8 * h / H)``.
 
     Args:
         num_heads: H, how many heads. A single head gets the flattest slope.
-        steepest: The slope of the first head.
+        steepest: The slope of the first head; ``flattest ** (1 / H)`` by default.
         flattest: The slope of the last.
         device: Where to make them.
 
     Raises:
         ValueError: If ``num_heads`` or a slope is not positive.
 
-    Source: Press et al., 2022, "Train Short, Test Long", section 3.
+    Source: Press et al., 2022, "Train Short, Test Long", section 3. For a number of
+    heads that is no power of two their code combines two such lists; this does not.
     """
-    for name, value in (
-        ("num_heads", num_heads),
-        ("steepest", steepest),
-        ("flattest", flattest),
-    ):
-        if value <= 0:
-            raise ValueError(f"{name}={value} must be positive")
+    _validate_slopes(num_heads, steepest, flattest)
+    if steepest is None:
+        steepest = flattest ** (1 / num_heads)
     way = torch.linspace(1, 0, num_heads, device=device).flip(0)
     return steepest ** (1 - way) * flattest**way
 
@@ -219,6 +217,16 @@ def _angles(positions: Tensor, width: int, base: float, name: str) -> Tensor:
     # In double precision: far positions times fast angles leave a float few digits.
     pairs = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
     return positions[..., None] * base ** (-pairs / width)
+
+
+def _validate_slopes(num_heads: int, steepest: float | None, flattest: float) -> None:
+    for name, value in (
+        ("num_heads", num_heads),
+        ("steepest", steepest),
+        ("flattest", flattest),
+    ):
+        if value is not None and value <= 0:
+            raise ValueError(f"{name}={value} must be positive")
 
 
 def _validate_rows(rows: Tensor, num_heads: int) -> None:

@@ -198,10 +198,15 @@ def test_odd_widths_are_named(width: int):
         rotary_table(torch.arange(3), width)
 
 
-def test_slopes_of_the_paper():
-    # Section 3: for eight heads 1/2, 1/4, ... 1/256.
-    expected = torch.tensor([1 / 2**h for h in range(1, 9)])
-    torch.testing.assert_close(alibi_slopes(8), expected)
+@pytest.mark.parametrize("num_heads", [2, 4, 8, 16])
+def test_slopes_of_the_paper(num_heads: int):
+    # Section 3: they start at 2 ** (-8 / H), and that is the ratio, too.
+    ratio = 2 ** (-8 / num_heads)
+    expected = torch.tensor([ratio**h for h in range(1, num_heads + 1)])
+    torch.testing.assert_close(alibi_slopes(num_heads), expected)
+
+
+def test_slopes_between_two_that_are_given():
     torch.testing.assert_close(
         alibi_slopes(4, steepest=1.0, flattest=1 / 8),
         torch.tensor([1, 1 / 2, 1 / 4, 1 / 8]),

@@ -4,6 +4,7 @@ Every function returns a matplotlib figure, to show in a notebook or save to a f
 Needs matplotlib: ``pip install "tested-transformer[plots]"``.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 from jaxtyping import Bool, Float, Int
@@ -28,6 +29,7 @@ __all__ = [
     "marks",
     "points",
     "shared_heads",
+    "turns",
     "weight_map",
 ]
 
@@ -396,6 +398,45 @@ def shared_heads(num_heads: int, num_kv_heads: Mapping[str, int]) -> Figure:
         axes.tick_params(colors=INK)
         for spine in axes.spines.values():
             spine.set_visible(False)
+    figure.patch.set_visible(False)
+    return _settled(figure)
+
+
+def turns(planes: Mapping[str, Mapping[str, tuple[float, float]]]) -> Figure:
+    """Draw named arrows from the center of a circle, one circle for each plane.
+
+    Args:
+        planes: For each title, the arrows of its circle by name, four at most, each
+            given by its tip. The circle has a radius of 1. Two circles stand in a row.
+
+    Raises:
+        ValueError: If there are no planes, or a circle has no arrows or more than four.
+    """
+    if not planes:
+        raise ValueError("planes has 0 entries; it takes at least 1")
+    rows = -(-len(planes) // 2)
+    columns = min(2, len(planes))
+    figure = Figure(figsize=(2.9 * columns, 2.95 * rows), layout="constrained")
+    turn = [step * math.tau / 120 for step in range(121)]
+    for index, (title, tips) in enumerate(planes.items()):
+        if not 1 <= len(tips) <= len(_LINES):
+            raise ValueError(
+                f"planes[{title!r}] has {len(tips)} arrows; it takes 1 to {len(_LINES)}"
+            )
+        axes = figure.add_subplot(rows, columns, index + 1)
+        circle = [math.cos(a) for a in turn], [math.sin(a) for a in turn]
+        axes.plot(*circle, color=RULE, linewidth=1)
+        for (name, (x, y)), color in zip(tips.items(), _LINES, strict=False):
+            style = {"arrowstyle": "-|>", "color": color, "linewidth": 2.2}
+            style |= {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 14}
+            axes.annotate("", (x, y), (0, 0), arrowprops=style)
+            beyond = 1.28 / max(math.hypot(x, y), 1e-9)
+            place = {"ha": "center", "va": "center", "fontsize": 12}
+            axes.text(x * beyond, y * beyond, name, color=color, **place)
+        axes.set_title(title, color=INK, fontsize=12)
+        axes.set(xlim=(-1.6, 1.6), ylim=(-1.5, 1.5), xticks=[], yticks=[])
+        axes.set_aspect("equal")
+        axes.set_frame_on(False)
     figure.patch.set_visible(False)
     return _settled(figure)
 

@@ -19,6 +19,7 @@ from tested_transformer.book.plots import (
     marks,
     points,
     shared_heads,
+    turns,
     weight_map,
 )
 
@@ -384,3 +385,24 @@ def test_each_head_is_joined_to_the_keys_that_it_reads():
         shared_heads(6, {"odd": 4})
     with pytest.raises(ValueError, match=r"^num_kv_heads has 0 entries; it takes 1"):
         shared_heads(6, {})
+
+
+def test_turned_arrows_lead_from_the_center_to_their_tips():
+    planes = {
+        "p": {"q": (1.0, 0.0), "k": (0.0, -1.0)},
+        "r": {"q": (-0.6, 0.8)},
+        "s": {"k": (0.0, 1.0)},
+    }
+    figure = turns(planes)
+    assert [axes.get_title() for axes in figure.axes] == ["p", "r", "s"]
+    for axes, tips in zip(figure.axes, planes.values(), strict=True):
+        drawn = [text for text in axes.texts if getattr(text, "arrow_patch", None)]
+        assert [arrow.xy for arrow in drawn] == list(tips.values())
+        assert {arrow.get_position() for arrow in drawn} == {(0, 0)}
+        names = [text.get_text() for text in axes.texts if text.get_text()]
+        assert names == list(tips)
+    assert set(re.findall(r"#[0-9a-f]{6}", svg(figure))) <= PALETTE
+    with pytest.raises(ValueError, match="planes has 0 entries"):
+        turns({})
+    with pytest.raises(ValueError, match=r"planes\['p'\] has 5 arrows"):
+        turns({"p": dict.fromkeys("abcde", (1.0, 0.0))})
