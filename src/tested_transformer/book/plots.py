@@ -26,6 +26,7 @@ __all__ = [
     "cells",
     "curves",
     "head_maps",
+    "head_slices",
     "marks",
     "points",
     "shared_heads",
@@ -183,6 +184,72 @@ def head_maps(
         axes = figure.add_subplot(rows, columns, index + 1)
         _draw_map(axes, head, queries if index % columns == 0 else None, keys)
         axes.set_title(title, color=INK, fontsize=10)
+    return _settled(figure)
+
+
+def head_slices(
+    *,
+    x: Float[Tensor, "T D"],
+    q: Float[Tensor, "H T d_k"],
+    k: Float[Tensor, "H T d_k"],
+    v: Float[Tensor, "H T d_k"],
+    weights: Float[Tensor, "H T T"],
+    heads: Float[Tensor, "H T d_k"],
+    w_o: Float[Tensor, "H d_k D"],
+    output: Float[Tensor, "T D"],
+    words: Sequence[str],
+) -> Figure:
+    """Draw every table of multi-head self-attention, with a color for each head.
+
+    The further a number is from 0, the stronger its cell, on a scale for each table.
+
+    Args:
+        x: The sequence that attends to itself.
+        q: The queries of every head; three heads at most.
+        k: The keys of every head.
+        v: The values of every head.
+        weights: The weights of every head.
+        heads: What every head returns.
+        w_o: The rows of the output projection that read each head.
+        output: The output.
+        words: A label for each row of ``x``.
+
+    Raises:
+        ValueError: If there are more than three heads, or labels do not fit ``x``.
+    """
+    if len(q) > 3:
+        raise ValueError(f"q has {len(q)} heads; side by side there is room for 3")
+    _check_labels("words", words, len(x))
+    steps = {
+        "the words": {"X": x[None]},
+        "project, and cut into heads": {"Q": q, "K": k, "V": v},
+        "attend, in each head": {
+            f"head {head}": weights[[head]] for head in range(len(weights))
+        },
+        "concatenate, and mix": {"heads": heads, "$W^O$": w_o, "output": output[None]},
+    }
+    figure = Figure(layout="constrained")
+    axes = figure.add_subplot()
+    width, top = x.shape[1] + 1.5, 0.0
+    for step, tables in steps.items():
+        axes.text(-4.5, top, step, color=INK, fontsize=11, va="top")
+        top += 2.6
+        for column, (name, table) in enumerate(tables.items()):
+            axes.text(column * width, top - 0.3, name, color=MUTED, fontsize=11)
+            if name.startswith("head "):
+                colors = [_LINES[column]]
+            else:
+                colors = [INK] if len(table) == 1 else _LINES
+            _draw_slices(axes, table, colors, (column * width, top), name == "$W^O$")
+        for row, word in enumerate(words):
+            middle = top + row + 0.5
+            axes.text(-0.4, middle, word, color=MUTED, ha="right", va="center")
+        top += len(x) + 0.9
+    top += max(0, w_o.shape[0] * w_o.shape[1] - len(x))  # which may be higher
+    axes.set(xlim=(-4.6, 3 * width - 1.3), ylim=(top - 0.8, -0.2), aspect="equal")
+    axes.axis("off")
+    figure.patch.set_visible(False)
+    figure.set_size_inches(5.0, 5.0 * (top - 0.6) / (3 * width + 3.3))
     return _settled(figure)
 
 
@@ -467,16 +534,12 @@ def _draw_map(
     axes: Axes, weights: Tensor, queries: Sequence[str] | None, keys: Sequence[str]
 ) -> None:
     """Draw weights as cells of one color, as opaque as the weight is large."""
-    # Never quite clear and never quite full, so that each cell is drawn alike.
-    clear_to_full = LinearSegmentedColormap.from_list(
-        "weight", [to_rgba(ACCENT, 0.005), to_rgba(ACCENT, 0.995)], N=101
-    )
     rows, columns = weights.shape
     axes.pcolormesh(
         [edge - 0.5 for edge in range(columns + 1)],
         [edge - 0.5 for edge in range(rows + 1)],
         weights.detach().float().cpu().tolist(),
-        cmap=clear_to_full,
+        cmap=_clear_to_full(ACCENT),
         vmin=0.0,
         vmax=1.0,
     )
@@ -494,6 +557,38 @@ def _draw_map(
     axes.set_yticks(range(rows), queries or [""] * rows, fontsize=10)
     _quiet(axes)
     axes.figure.patch.set_visible(False)
+
+
+def _draw_slices(
+    axes: Axes,
+    slices: Float[Tensor, "H R C"],
+    colors: Sequence[str],
+    corner: tuple[float, float],
+    stacked: bool,
+) -> None:
+    """Draw the slices of one table side by side or stacked, each in its color."""
+    numbers = slices.detach().float().cpu().abs()
+    (left, top), (_, rows, columns) = corner, slices.shape
+    for part, color in zip(numbers, colors, strict=False):
+        axes.pcolormesh(
+            [left + edge for edge in range(columns + 1)],
+            [top + edge for edge in range(rows + 1)],
+            part.tolist(),
+            cmap=_clear_to_full(color),
+            vmin=0.0,
+            vmax=max(numbers.max().item(), 1e-12),
+            edgecolors=RULE,
+            linewidth=0.5,
+        )
+        edge = {"facecolor": "none", "edgecolor": color, "linewidth": 1.4}
+        axes.add_patch(Rectangle((left, top), columns, rows, **edge))
+        left, top = (left, top + rows) if stacked else (left + columns, top)
+
+
+def _clear_to_full(color: str) -> LinearSegmentedColormap:
+    """Never quite clear and never quite full, so that each cell is drawn alike."""
+    ends = [to_rgba(color, 0.005), to_rgba(color, 0.995)]
+    return LinearSegmentedColormap.from_list("weight", ends, N=101)
 
 
 def _settled(figure: Figure) -> Figure:

@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 from matplotlib.collections import QuadMesh
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -16,6 +17,7 @@ from tested_transformer.book.plots import (
     cells,
     curves,
     head_maps,
+    head_slices,
     marks,
     points,
     shared_heads,
@@ -406,3 +408,38 @@ def test_turned_arrows_lead_from_the_center_to_their_tips():
         turns({})
     with pytest.raises(ValueError, match=r"planes\['p'\] has 5 arrows"):
         turns({"p": dict.fromkeys("abcde", (1.0, 0.0))})
+
+
+def test_slices_have_the_color_of_their_head():
+    tables = {
+        **{name: torch.rand(2, 5, 3) for name in ("q", "k", "v", "heads")},
+        **{name: torch.rand(5, 6) for name in ("x", "output")},
+        "weights": torch.rand(2, 5, 5),
+        "w_o": -torch.rand(2, 3, 6),
+    }
+    figure = head_slices(**tables, words="abcde")
+    order = ("x", "q", "k", "v", "weights", "heads", "w_o", "output")
+    wanted = [
+        part
+        for name in order
+        for part in tables[name].abs().reshape(-1, *tables[name].shape[-2:])
+    ]
+    for drawn, part in zip(drawn_weights(figure), wanted, strict=True):
+        torch.testing.assert_close(drawn, part)
+    each = ["gray", *["blue", "orange"] * 6, "gray"]
+    frames = [patch.get_edgecolor() for patch in figure.axes[0].patches]
+    palette = {"gray": plots.INK, "blue": plots.ACCENT, "orange": plots.WARM}
+    assert frames == [to_rgba(palette[color]) for color in each]
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+
+
+def test_slices_want_few_heads_and_a_label_for_each_word():
+    q, x = torch.rand(4, 5, 2), torch.rand(5, 8)
+    same = dict.fromkeys(("q", "k", "v", "heads"), q)
+    rest = {"weights": torch.rand(4, 5, 5), "w_o": torch.rand(4, 2, 8), "output": x}
+    with pytest.raises(ValueError, match=r"^q has 4 heads; side by side there is room"):
+        head_slices(x=x, **same, **rest, words="abcde")
+    few = {name: table[:2] for name, table in {**same, **rest}.items()}
+    few |= {"w_o": torch.rand(2, 2, 4), "output": torch.rand(5, 4)}
+    with pytest.raises(ValueError, match=r"^words has 3 labels, weights need 5$"):
+        head_slices(x=torch.rand(5, 4), **few, words="abc")
