@@ -131,7 +131,10 @@ def no_output_projection(layer: ExchangeableAttention, heads: Tensor) -> Tensor:
 
 
 @exhibit(
-    "project", issue("fchollet/deep-learning-with-python-notebooks", 267, "2025, open")
+    "project",
+    issue("yflyzhang/AnnotatedTransformer", 1, "2025, closed"),
+    issue("fchollet/deep-learning-with-python-notebooks", 261, "2025, open"),
+    issue("hmdolatabadi/denoising_diffusion", 1, "2020, closed"),
 )
 # --8<-- [start:keys_for_values]
 def keys_for_values(

@@ -264,7 +264,8 @@ class _MaskedForwardOnly(torch.autograd.Function):
 @exhibit(
     "weigh",
     issue("triton-lang/triton", 4541, "2024, open"),
-    issue("triton-lang/triton", 7216, "2025, open"),
+    issue("triton-lang/triton", 5660, "2025, open"),
+    pull("xlite-dev/ffpa-attn", 300, "2026, merged"),
 )
 def backward_without_mask(scores: Tensor, mask: Tensor | None) -> Tensor:
     """The output is right; the backward pass, written by hand, forgets the mask."""
