@@ -15,7 +15,6 @@ from torch import Tensor
 from bookbinder.page import load_page
 from bookbinder.running.state import fresh_state
 from tested_transformer.checking import EXHIBITS, ExchangeableAttention, Steps
-from tested_transformer.masks import causal_mask
 
 ROOT = Path(__file__).parents[2]
 LAYER = ExchangeableAttention(d_model=8, num_heads=2)
@@ -120,19 +119,3 @@ def test_in_pieces() -> None:
         if e.step in ("allow", "score", "weigh")
     }
     assert refused(check, answers) == set(answers) - QUIET
-
-
-def test_the_triangle_for_any_number_of_keys() -> None:
-    check = grader("the-bug-museum.md", "check_triangle")
-    check(causal_mask)
-    ones = torch.ones(1, dtype=torch.bool)
-    answers = {
-        name: lambda t, s, allow=allow: allow(LAYER, t, s, ones.expand(t, s))
-        for name, allow in ALLOWING.items()
-        # Padding on the other axis does not fit where queries and keys differ.
-        if name != "padding-on-the-wrong-axis"
-    }
-    assert refused(check, answers) == {
-        *("no-causal-mask", "one-too-far", "without-itself", "top-left"),
-        "unmasked-chunks",
-    }

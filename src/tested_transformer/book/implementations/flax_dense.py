@@ -1,4 +1,4 @@
-"""Self-attention in Flax, as JAX courses write it: one ``Dense`` packs three."""
+"""Self-attention in Flax, as JAX courses write it: one ``Dense``, heads first."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,20 +18,23 @@ except ImportError as error:
         'flax_dense needs JAX and Flax: pip install "tested-transformer[jax]"'
     ) from error
 
-__all__ = ["DenseAttention", "by_vjp", "convert", "prepare"]
+__all__ = ["DenseAttention", "by_vjp", "caller", "convert", "prepare"]
 
 
 # --8<-- [start:module]
 class DenseAttention(linen.Module):
-    """Queries, keys and values side by side *within each head*.
+    """Self-attention with one projection for queries, keys and values.
 
     Attributes:
         num_heads: How many heads there are.
+        heads_first: Whether the projection holds query, key and value of head 0, then
+            those of head 1, and so on; else all queries, all keys, all values.
         causal: Whether no position may attend to a later one.
         dropout: The probability of dropping a weight, unless ``deterministic``.
     """
 
     num_heads: int
+    heads_first: bool = True
     causal: bool = False
     dropout: float = 0.0
 
@@ -42,8 +45,12 @@ class DenseAttention(linen.Module):
         """Attend. While training, ``apply`` wants a key named ``dropout``."""
         batch, length, width = x.shape
         qkv = linen.Dense(3 * width, name="qkv_proj")(x)
-        qkv = qkv.reshape(batch, length, self.num_heads, -1).transpose(0, 2, 1, 3)
-        q, k, v = jnp.split(qkv, 3, axis=-1)
+        shape = (batch, length, self.num_heads, -1)
+        if self.heads_first:
+            parts = jnp.split(qkv.reshape(shape), 3, axis=-1)
+        else:
+            parts = [part.reshape(shape) for part in jnp.split(qkv, 3, axis=-1)]
+        q, k, v = (part.transpose(0, 2, 1, 3) for part in parts)
         scores = q @ k.swapaxes(-2, -1) / q.shape[-1] ** 0.5
         if self.causal:
             past = jnp.tril(jnp.ones((length, length), bool))
@@ -59,7 +66,7 @@ class DenseAttention(linen.Module):
 
 # --8<-- [start:convert]
 def convert(weights: Parameters, num_heads: int) -> Parameters:
-    """Lay q, k and v of head 0 side by side, then those of head 1; turn matrices."""
+    """Lay q, k and v of head 0 side by side, then those of head 1; transpose."""
     converted: Parameters = {}
     for theirs, part in (("kernel", "weight"), ("bias", "bias")):
         heads = [
@@ -83,14 +90,27 @@ def prepare(question: Question) -> Step:
     Raises:
         ValueError: If the question has a context.
     """
+    return by_vjp(caller(question, heads_first=True), convert, question)
+
+
+def caller(
+    question: Question, *, heads_first: bool
+) -> Callable[[Any, jax.Array, jax.Array], Any]:
+    """Return a function that applies the module to parameters and a sequence.
+
+    Raises:
+        ValueError: If the question has a context.
+    """
     if question.context is not None:
         raise ValueError("DenseAttention does self-attention and nothing else")
-    module = DenseAttention(question.layer.num_heads, causal=question.causal)
+    module = DenseAttention(
+        question.layer.num_heads, heads_first=heads_first, causal=question.causal
+    )
 
     def call(parameters: Any, x: jax.Array, context: jax.Array) -> Any:
         return module.apply({"params": parameters}, x)
 
-    return by_vjp(call, convert, question)
+    return call
 
 
 # --8<-- [start:vjp]

@@ -12,16 +12,18 @@ from tested_transformer.book.implementations import (
     Question,
     flax_dense,
     flax_layer,
+    flax_packed,
     gaps,
 )
 from tested_transformer.book.implementations.flax_dense import DenseAttention
 
 
 # What its page asks with doubles is not asked again: each question is compiled anew.
+@pytest.mark.parametrize("module", [flax_dense, flax_packed])
 def test_one_dense_layer_answers_as_the_layer_does(
-    ask: Callable[..., Question],
+    ask: Callable[..., Question], module: ModuleType
 ) -> None:
-    found = gaps(flax_dense, ask(torch.float32))
+    found = gaps(module, ask(torch.float32))
     assert max(found.values()) <= 1e-5, found
     assert {"output", "x", "qkv_proj.kernel", "o_proj.bias"} <= found.keys()
 
@@ -38,7 +40,14 @@ def test_a_second_sequence_is_refused(ask: Callable[..., Question]) -> None:
         flax_dense.prepare(ask(torch.float32, context=True))
 
 
-@pytest.mark.parametrize("module", [flax_dense, flax_layer])
+def test_the_two_orders_of_one_dense_layer_differ(ask: Callable[..., Question]) -> None:
+    question = ask(torch.float32)
+    orders = [each.convert(question.weights, 3) for each in (flax_dense, flax_packed)]
+    assert [each["qkv_proj.kernel"].shape for each in orders] == [(12, 36)] * 2
+    assert not torch.equal(*(each["qkv_proj.kernel"] for each in orders))
+
+
+@pytest.mark.parametrize("module", [flax_dense, flax_packed, flax_layer])
 def test_a_conversion_moves_every_number_and_changes_none(
     ask: Callable[..., Question], module: ModuleType
 ) -> None:

@@ -1,0 +1,31 @@
+"""Self-attention in Flax out of one ``Dense``: all queries, all keys, all values."""
+
+from tested_transformer.book.implementations import packed
+from tested_transformer.book.implementations.flax_dense import by_vjp, caller
+from tested_transformer.book.implementations.question import Parameters, Question, Step
+
+__all__ = ["convert", "prepare"]
+
+
+# --8<-- [start:convert]
+def convert(weights: Parameters, num_heads: int) -> Parameters:
+    """Transpose what the packed projection of PyTorch holds: same order, new names."""
+    names = {"c_attn": "qkv_proj", "c_proj": "o_proj"}
+    parts = {"weight": "kernel", "bias": "bias"}
+    converted: Parameters = {}
+    for name, each in packed.convert(weights, num_heads).items():
+        module, part = name.split(".")
+        converted[f"{names[module]}.{parts[part]}"] = each.mT if each.ndim > 1 else each
+    return converted
+
+
+# --8<-- [end:convert]
+
+
+def prepare(question: Question) -> Step:
+    """Attend to the sequence itself; there is nothing else here.
+
+    Raises:
+        ValueError: If the question has a context.
+    """
+    return by_vjp(caller(question, heads_first=False), convert, question)
