@@ -79,7 +79,11 @@ def test_an_exhibit_is_told_from_all_others(name: str) -> None:
 def test_what_was_trained_leaks_where_the_checks_say_so(matrix) -> None:
     measured = load_record("museum")["results"]["dice"]
     assert list(measured) == ["right", *EXHIBITS]
-    leaking = {name for name, found in measured.items() if found["leak"] > 1e-3}
+    leaking = {
+        name
+        for name, runs in measured.items()
+        if max(run["leak"] for run in runs) > 1e-3
+    }
     caught = {name for name, row in matrix.items() if row["leak"]}
     # This one leaks while dropout is there, and the leak check takes dropout away.
     assert leaking == caught | {"lost-with-dropout"}
