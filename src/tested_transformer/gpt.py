@@ -47,32 +47,32 @@ class GPTConfig:
 
     Args:
         vocab_size: V, the number of different tokens.
-        max_seq_len: The longest sequence it can read.
+        max_seq_len: The longest sequence that the model can read.
         d_model: D, the width of the model.
         num_heads: H, heads of attention in each layer.
-        num_layers: Blocks, one on top of the other.
+        num_layers: Number of blocks.
         num_kv_heads: Heads of keys and values, shared; ``num_heads`` by default.
         d_ff: Width inside the feed-forward; ``4 * d_model`` by default.
-        positions: How order comes in, one of ``POSITIONS``.
-        rotary_base: How much slower the slowest pair of features turns than the
-            fastest, about, where positions are rotary.
-        windows: How many tokens a position may attend to, itself counted: one number
-            for all layers or one for each; ``None`` for all tokens before it.
+        positions: The positional encoding, one of ``POSITIONS``.
+        rotary_base: The base of rotary positions: about how much slower the slowest
+            pair of features turns than the fastest.
+        windows: How many tokens a position may attend to, including itself: one
+            number for all layers, or one per layer; ``None`` for no limit.
         activation: One of ``layers.ACTIVATIONS``.
         norm: One of ``layers.NORMS``.
         bias: Whether projections and layer norms add a bias.
         tie_head: Whether the last matrix is the token embedding.
         dropout: The probability of dropping a weight or a feature while training.
-        num_experts: Experts in the feed-forward's place; 0 for none.
-        experts_per_token: How many of them each token goes through.
-        qk_norm: Bring queries and keys to one length.
+        num_experts: Experts in place of the feed-forward; 0 for none.
+        experts_per_token: How many of them each token is routed to.
+        qk_norm: Normalize queries and keys to the same length.
         smear: Add to each token a learned share of the token before it.
-        zero_init: Start with matrices of zeros where a block adds to its input, and
-            in a head of its own: at first every block passes on what it was given,
-            and every token is as likely as any other.
+        zero_init: Start with zeros in the last matrix of each branch of a block and
+            in an untied head. Then every block first passes its input on, and every
+            token is equally likely.
         fused: Use PyTorch's fused kernels for attention.
-        kept_heads: Of each layer the heads that pruning left, by their numbers before;
-            all of them by default. A head stays ``d_model // num_heads`` wide.
+        kept_heads: For each layer, the original numbers of the heads that pruning
+            left; all by default. A head stays ``d_model // num_heads`` wide.
 
     Raises:
         TypeError: If a size is not an ``int``.
@@ -711,5 +711,5 @@ def with_fewer_keys(model: GPT, num_kv_heads: int) -> GPT:
 
 def _num_kv_heads(model: GPT) -> int:
     if model.config.kept_heads is not None:
-        raise ValueError("model was pruned: its keys have to be shared before that")
+        raise ValueError("model was pruned: share its keys before pruning")
     return model.blocks[0].attention.num_kv_heads

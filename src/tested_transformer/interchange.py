@@ -40,7 +40,7 @@ def from_torch(
     if module.kdim != module.vdim:
         raise ValueError(
             f"kdim={module.kdim} and vdim={module.vdim} must be equal: "
-            "keys and values are made of one context"
+            "keys and values come from one context"
         )
     if module.in_proj_weight is not None:
         q, k, v = module.in_proj_weight.chunk(3)
@@ -81,7 +81,7 @@ def to_torch(module: MultiHeadAttention) -> nn.MultiheadAttention:
     if module.num_kv_heads != module.num_heads:
         raise ValueError(
             f"num_kv_heads={module.num_kv_heads} must equal "
-            f"num_heads={module.num_heads}: PyTorch's heads share no keys"
+            f"num_heads={module.num_heads}: PyTorch's heads do not share keys"
         )
     if module.qk_norm:
         raise ValueError("qk_norm=True has no counterpart in nn.MultiheadAttention")

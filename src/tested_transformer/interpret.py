@@ -312,7 +312,7 @@ def resampled_instead(
         ValueError: If there is one text only.
     """
     if any(len(each) < 2 for each in outputs):
-        raise ValueError("outputs are of one text: to exchange them takes 2")
+        raise ValueError("outputs hold one text: exchanging them needs at least 2")
     return [each.roll(1, dims=0) for each in outputs]
 
 

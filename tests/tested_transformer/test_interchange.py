@@ -129,7 +129,7 @@ def test_the_copy_is_a_copy() -> None:
         (
             {"kdim": C, "vdim": D},
             f"kdim={C} and vdim={D} must be equal: "
-            "keys and values are made of one context",
+            "keys and values come from one context",
         ),
     ],
 )
@@ -148,7 +148,8 @@ def test_what_ours_has_not_is_refused(settings: dict, message: str) -> None:
         ),
         (
             {"num_kv_heads": 1},
-            f"num_kv_heads=1 must equal num_heads={H}: PyTorch's heads share no keys",
+            f"num_kv_heads=1 must equal num_heads={H}: "
+            "PyTorch's heads do not share keys",
         ),
         (
             {"qk_norm": True},

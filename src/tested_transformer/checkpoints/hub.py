@@ -128,7 +128,7 @@ def _fetch(name: str, file: str, revision: str | None) -> Path | None:
         from huggingface_hub import errors
     except ImportError:
         raise ImportError(
-            f"there is no folder {name!r}, and to fetch a model from the hub takes the "
+            f"there is no folder {name!r}, and fetching a model from the hub needs the "
             'package huggingface_hub: pip install "tested-transformer[hub]", or give '
             f"the folder with its {_SETTINGS} and {_WEIGHTS}"
         ) from None
@@ -139,8 +139,8 @@ def _fetch(name: str, file: str, revision: str | None) -> Path | None:
         return Path(huggingface_hub.hf_hub_download(name, file, revision=revision))
     except errors.HFValidationError:
         raise CheckpointError(
-            f"{name!r} is no folder and no name that a hub has: "
-            "wanted is a name such as gpt2 or openai-community/gpt2"
+            f"{name!r} is neither a folder nor a name on the hub: "
+            "use a name such as gpt2 or openai-community/gpt2"
         ) from None
     except errors.RepositoryNotFoundError:
         raise CheckpointError(
@@ -170,7 +170,7 @@ def _read_weights(origin: str, get: Callable[[str], Path | None]) -> dict[str, T
     if index is None:
         raise CheckpointError(
             f"{origin} has no {_WEIGHTS} and no {_INDEX}; pickles, such as "
-            "pytorch_model.bin, are not read: they can run any program when opened"
+            "pytorch_model.bin, are not read: they can run any code when opened"
         )
     files = read_json(index).get("weight_map")
     if not isinstance(files, dict):

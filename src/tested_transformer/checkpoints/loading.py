@@ -165,7 +165,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise CheckpointError(f"{path} is missing") from None
     except SafetensorError as error:
         raise CheckpointError(
-            f"{path} is cut short or no file of safetensors: {error}"
+            f"{path} is cut short or not a safetensors file: {error}"
         ) from None
 
 
@@ -203,7 +203,7 @@ def check_fit(
         more = len(wrong) - _SHOWN
         shown = "; ".join(wrong[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
         raise CheckpointError(
-            f"{origin} has not the weights that its settings ask for: {shown}"
+            f"{origin} does not have the weights that its settings call for: {shown}"
         )
 
 

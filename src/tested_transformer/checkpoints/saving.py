@@ -124,7 +124,7 @@ class Manifest:
             values, settings = content["config"], content["settings"]
             training = content["training"]
         except (AttributeError, KeyError, TypeError):
-            raise CheckpointError(f"{path} lacks what a checkpoint has") from None
+            raise CheckpointError(f"{path} is not a complete checkpoint") from None
         if foreign:
             raise CheckpointError(f"{path} names a file {foreign[0]!r}")
         return cls(read_config(values, path), settings, training, files)
@@ -139,7 +139,7 @@ def read_json(path: Path, text: bytes | None = None) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes() if text is None else text)
     except (ValueError, RecursionError):
-        raise CheckpointError(f"{path} is cut short or no JSON") from None
+        raise CheckpointError(f"{path} is cut short or not JSON") from None
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} holds no settings")
     return content
@@ -351,8 +351,8 @@ def _check_json(name: str, value: Any) -> None:
         raise ValueError(f"{name} cannot be written as JSON: {error}") from None
     if not same:
         raise ValueError(
-            f"{name} would not come back from JSON as it is: it holds tuples, or "
-            "keys that are no strings"
+            f"{name} would not survive JSON: it holds tuples, or "
+            "keys that are not strings"
         )
 
 

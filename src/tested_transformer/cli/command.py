@@ -36,9 +36,9 @@ COMMANDS: dict[str, tuple[Any, tuple[Flags, ...]]] = {
     "info": (Info, ()),
 }
 EXAMPLES = """\
-begin with:
-  tested-transformer train        a small GPT learns a text, in about a minute
-  tested-transformer generate     and writes
+start with:
+  tested-transformer train        train a small GPT, in about a minute
+  tested-transformer generate     write with it
   tested-transformer COMMAND --help
 """
 
@@ -116,10 +116,10 @@ def make_parser() -> argparse.ArgumentParser:
         )
         for flags in (Flags("options", kind), *groups, Flags("machine", use_machine)):
             add_flags(command, flags)
-        group = command.add_argument_group("for programs and for repair")
+        group = command.add_argument_group("for scripts and debugging")
         for flag, text in (
-            ("--json", "Print one JSON object a line, nothing else"),
-            ("--traceback", "Show where an error comes from"),
+            ("--json", "Print one JSON object per line, nothing else"),
+            ("--traceback", "Show the traceback of an error"),
         ):
             group.add_argument(flag, action="store_true", help=text)
     return parser
@@ -129,7 +129,7 @@ def use_machine(*, device: str = "auto", threads: int | None = None) -> torch.de
     """Use as many threads as were asked for, and return the device.
 
     Args:
-        device: What to compute on: cpu, cuda, cuda:1, mps, or the best there is.
+        device: Where to compute: cpu, cuda, cuda:1, mps, or auto for the best one.
         threads: CPU threads; PyTorch's choice by default.
     """
     if threads is not None:

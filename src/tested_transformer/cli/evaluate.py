@@ -19,7 +19,7 @@ _HONEST_WITHIN = 0.01
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Measure a model's loss, and whether it is honest.
+    """Measure the loss of a model, and whether it is honest.
 
     Examples:
       tested-transformer evaluate                  the latest run, as train does
@@ -28,18 +28,18 @@ class Evaluate:
       tested-transformer evaluate runs/play other.txt --json
 
     The loss is the mean over all tokens, each predicted from those before it in its
-    window. The honest loss is measured where the model is given nothing but what comes
-    before; if it differs from that of one pass at the same positions, the model sees
-    what it should predict, and its loss says nothing: that is exit status 1.
+    window. For the honest loss, the model gets only what comes before a position. If
+    the two differ at the same positions, the model sees what it should predict, its
+    loss means nothing, and the exit status is 1.
 
     Args:
         checkpoint: The model; the latest run in runs/ by default.
-        text: A text; what was held out of the model's own by default.
-        num_tokens: How many tokens to predict, 0 for all; by default, of its own text
-            as many as train did, and all of another.
-        seq_len: Tokens in a window; all that the model can read by default.
-        precision: The numbers to multiply in: fp32, bf16, fp16, auto; the honest loss
-            is always in fp32.
+        text: A text; by default, what was held out of the one it was trained on.
+        num_tokens: How many tokens to predict, 0 for all; by default, as many as in
+            training for its own text, and all of any other.
+        seq_len: Tokens in a window; by default as many as the model can read.
+        precision: fp32, bf16, fp16 or auto; the honest loss is always measured in
+            fp32.
     """
 
     checkpoint: str | None = None

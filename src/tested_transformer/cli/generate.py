@@ -24,7 +24,7 @@ _AT_ONCE = 16  # samples that are written side by side, so that memory has a bou
 
 @dataclass(frozen=True)
 class Generate:
-    r"""Let a model write.
+    r"""Write text with a model.
 
     Examples:
       tested-transformer generate                       the latest run in runs/ writes
@@ -34,18 +34,18 @@ class Generate:
       tested-transformer generate --stop "\n\n"         up to an empty line
       tested-transformer generate gpt2 --prompt "Attention is"
 
-    The text goes to the standard output, and everything else beside it. The model is
-    the folder of a run, one with a card.json, as the book's own models have, one with
-    GPT-2's config.json, model.safetensors and tokenizer.json, or one of gpt2,
-    gpt2-medium, gpt2-large, gpt2-xl, distilgpt2 or hub:OWNER/NAME, fetched once.
+    The text goes to standard output, everything else to standard error. The model is
+    the folder of a run; a folder with a card.json, like the book's own models; a folder
+    with GPT-2's config.json, model.safetensors and tokenizer.json; or one of gpt2,
+    gpt2-medium, gpt2-large, gpt2-xl, distilgpt2 and hub:OWNER/NAME, fetched once.
 
     Args:
         checkpoint: The model; the latest run in runs/ by default.
-        prompt: What the model goes on from; a new line by default.
-        stop: End before this comes; may be given several times, \n is a new line.
-        max_new_tokens: How many tokens to write, at most.
-        num_samples: How many texts to write; the next has the next seed.
-        seed: The same seed, the same text; drawn, and told, by default.
+        prompt: The text to continue; a new line by default.
+        stop: Stop before this string; may be given several times, \n is a new line.
+        max_new_tokens: How many tokens to write at most.
+        num_samples: How many texts to write, each with the next seed.
+        seed: The same seed gives the same text; random by default, and printed.
         sampling: See ``Sampling``.
     """
 

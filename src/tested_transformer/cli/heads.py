@@ -32,23 +32,24 @@ class Heads:
       tested-transformer heads gpt2 play.txt --num-tokens 2048
       tested-transformer heads --json               the same for programs
 
-    A score is the weight, from 0 to 1, that a head puts where a head of some kind would
-    look, averaged over all tokens that leave it a choice:
+    A score is the attention weight, from 0 to 1, that a head puts where a head of some
+    kind would look, averaged over all tokens where it has a choice:
       previous   the token before
-      first      the first token of the window, where heads rest that find nothing
+      first      the first token of the window, where idle heads rest
       delimiter  earlier tokens without a letter or a digit
-      same       earlier tokens that are the same
-      induction  what came after the same token, in tokens drawn by chance and repeated
-      subject    the word that a verb agrees with         (stories of the grammar alone)
-      name       the letter to copy from an earlier name  (stories of the grammar alone)
-    Beside each stands what a head scores that looks at everything alike. A high score
-    says where a head looks, and not that the model needs it.
+      same       earlier copies of the same token
+      induction  what followed an earlier copy, in random tokens that are repeated
+      subject    the word that a verb agrees with         (stories of the grammar only)
+      name       the letter to copy from an earlier name  (stories of the grammar only)
+    Each score stands beside that of a head with uniform attention. A high score says
+    where a head looks, not that the model needs it.
 
     Args:
         checkpoint: The model; the latest run in runs/ by default.
-        text: A text; the model's own by default, or of the grammar, new stories.
-        num_tokens: How much of the text to read.
-        seq_len: Tokens in a window; all that the model can read by default.
+        text: A text; by default the one it was trained on, or new stories if that was
+            the grammar.
+        num_tokens: How many tokens of the text to read.
+        seq_len: Tokens in a window; by default as many as the model can read.
     """
 
     checkpoint: str | None = None

@@ -35,7 +35,7 @@ class Info:
       tested-transformer info --json         the same for programs
 
     Args:
-        checkpoint: A folder with a run.
+        checkpoint: The folder of a run.
     """
 
     checkpoint: str | None = None

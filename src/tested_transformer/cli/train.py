@@ -67,7 +67,7 @@ class _Plan(NamedTuple):
 
 @dataclass(frozen=True)
 class Train:
-    """Train a GPT on a text, and save it.
+    """Train a GPT on a text and save it.
 
     Examples:
       tested-transformer train                         a small GPT, in about a minute
@@ -78,28 +78,30 @@ class Train:
       tested-transformer train --out runs/big --resume
       torchrun --nproc-per-node 2 -m tested_transformer.cli train
 
-    The text is a file, or one of grammar, stdlib, shakespeare and names. Where defaults
-    of the recipes differ, fast's is shown first, and plain's after it.
+    The text is a file, or one of grammar, stdlib, shakespeare and names. Where the two
+    recipes have different defaults, fast's is shown first.
 
-    Ctrl-C finishes the step, saves, and leaves with status 130 (after SIGTERM 143);
-    --resume goes on to the losses that would have come. A run that diverges leaves with
-    status 1, and bad input with 2, before anything is written.
+    Ctrl-C finishes the step, saves, and exits with status 130 (143 after SIGTERM).
+    --resume then continues with exactly the losses of an uninterrupted run. A run that
+    diverges exits with status 1. Bad input exits with 2 before anything is written.
 
     Args:
         text: A file, or the name of a text; grammar by default.
-        recipe: fast gets there in the fewest seconds, and plain is the textbook's; fast
+        recipe: fast reaches a loss in the fewest seconds, plain is the textbook's; fast
             by default.
-        tokenizer: What a token is; char by default.
-        vocab_size: How many tokens bpe makes; 1024 by default.
-        num_characters: How much of the text to take; all by default.
+        tokenizer: char makes each character a token, bpe learns longer ones; char by
+            default.
+        vocab_size: How many tokens bpe learns; 1024 by default.
+        num_characters: How much of the text to use; all by default.
         eval_tokens: Held-out tokens to predict in each evaluation, 0 for all; 32768 by
             default.
-        out: The folder to save to; runs/NAME by default, after the text.
+        out: The folder to save to; runs/ and the name of the text by default.
         save_every: Steps between two saves.
-        sample: Tokens to show before and after.
-        resume: Go on with the run in the folder.
-        overwrite: Begin anew; a run in the folder stays until the new one is saved.
-        shard: Divide the weights between the processes that torchrun starts.
+        sample: Tokens to write before and after training.
+        resume: Continue the run in the folder.
+        overwrite: Start over; an earlier run in the folder is kept until the new one is
+            saved.
+        shard: Shard the weights over the processes that torchrun starts.
         model: See ``GPTConfig``.
         training: See ``Recipe``.
     """
@@ -130,7 +132,9 @@ class Train:
         check_at_least(0, eval_tokens=self.eval_tokens, sample=self.sample)
         check_at_least(1, save_every=self.save_every)
         if self.resume and self.overwrite:
-            raise ValueError("--resume goes on, --overwrite begins anew: choose one")
+            raise ValueError(
+                "--resume continues a run, --overwrite replaces it: choose one"
+            )
         plan = self._go_on() if self.resume else self._begin()
         _check(plan)
         world = training.join_world(call.device)
@@ -144,12 +148,12 @@ class Train:
         """Plan a new run."""
         if has_checkpoint(self.folder) and not self.overwrite:
             raise ValueError(
-                f"{self.folder} holds a run already: go on with it by --resume, begin "
-                "anew with --overwrite, or name another folder with --out"
+                f"{self.folder} already holds a run: continue it with --resume, start "
+                "over with --overwrite, or choose another folder with --out"
             )
         name = self.recipe or "fast"
         if self.vocab_size is not None and self.tokenizer != "bpe":
-            raise ValueError("vocab_size goes with --tokenizer bpe alone")
+            raise ValueError("vocab_size needs --tokenizer bpe")
         corpus = data.load_tokens(
             self.text or "grammar",
             tokenizer=_TOKENIZERS[self.tokenizer or "char"],
@@ -175,12 +179,12 @@ class Train:
         folder = self.folder
         if not has_checkpoint(folder):
             raise CheckpointError(
-                f"{folder} holds no run to go on with: leave --resume out to begin one"
+                f"{folder} holds no run to resume: omit --resume to start one"
             )
         checkpoint = load_checkpoint(folder)
         settings = checkpoint.settings
         if checkpoint.training is None or "recipe" not in settings:
-            raise CheckpointError(f"{folder} holds a model, and no run to go on with")
+            raise CheckpointError(f"{folder} holds a model but no run to resume")
         self._require_what_was_typed(checkpoint)
         recipe = Recipe.from_dict(settings["recipe"])
         if "evaluate_every" in self.training:
@@ -211,7 +215,7 @@ class Train:
             checkpoint.require(settings=wanted)
         except CheckpointError as error:
             raise CheckpointError(
-                f"{error}; leave out what differs, or begin anew with --overwrite"
+                f"{error}; omit what differs, or start over with --overwrite"
             ) from None
 
     def _train(self, plan: _Plan, world: World, display: Display, call: Call) -> int:
@@ -373,13 +377,13 @@ def _check(plan: _Plan) -> None:
     seq_len = recipe.seq_len or config.max_seq_len
     if seq_len > config.max_seq_len:
         raise ValueError(
-            f"seq_len={seq_len} must not be beyond max_seq_len={config.max_seq_len}"
+            f"seq_len={seq_len} must be at most max_seq_len={config.max_seq_len}"
         )
     data.num_windows(len(train_tokens), seq_len)
     if len(held_out) < 2:
         raise ValueError(
-            f"{len(tokens)} tokens leave {len(held_out)} to hold out; to predict one "
-            "takes 2"
+            f"{len(tokens)} tokens leave {len(held_out)} to hold out; "
+            "at least 2 are needed"
         )
     parts = recipe.accumulate * World.from_environment().size
     if recipe.batch_size % parts:

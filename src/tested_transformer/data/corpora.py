@@ -79,7 +79,7 @@ class Source:
             ) from None
         except IsADirectoryError:
             raise IsADirectoryError(
-                f"{self.name!r} is a folder, and not a text file"
+                f"{self.name!r} is a folder, not a text file"
             ) from None
         first, varied = "", False
         length, limit = 0, self.num_characters or sys.maxsize
@@ -255,7 +255,7 @@ def check_text(name: str, found: str, wanted: str | None, advice: str = "") -> N
     """Compare the SHA-256 of a text with the one that is wanted, if any is."""
     if wanted is not None and found != wanted:
         raise ValueError(
-            f"{name} is not the text that was meant: its sha256 is {found[:12]}..., "
+            f"{name} is not the expected text: its sha256 is {found[:12]}..., "
             f"and {wanted[:12]}... was wanted{advice}"
         )
 

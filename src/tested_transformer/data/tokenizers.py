@@ -63,14 +63,14 @@ class CharTokenizer:
             raise ValueError("an alphabet needs at least one character")
         if len(self._ids) < len(alphabet):
             twice = next(c for c in alphabet if alphabet.count(c) > 1)
-            raise ValueError(f"{twice!r} is twice in the alphabet {alphabet!r}")
+            raise ValueError(f"{twice!r} occurs twice in the alphabet {alphabet!r}")
         self.alphabet = alphabet
 
     @classmethod
     def from_text(cls, text: str) -> "CharTokenizer":
         """Take the characters that occur in ``text``, in the order of their codes."""
         if not text:
-            raise ValueError("the text is empty, and has no alphabet")
+            raise ValueError("the text is empty: it has no alphabet")
         return cls("".join(sorted(set(text))))
 
     @property
@@ -160,7 +160,7 @@ class BytePairTokenizer:
         try:
             self._tokenizer = package.Tokenizer.from_str(definition)
         except Exception as error:  # The package raises nothing more exact.
-            raise ValueError(f"this is no tokenizer.json: {error}") from None
+            raise ValueError(f"this is not a tokenizer.json: {error}") from None
 
     @classmethod
     def from_file(cls, path: str | Path) -> "BytePairTokenizer":
@@ -215,7 +215,7 @@ def bpe_tokenizer(text: str | Iterable[str], vocab_size: int) -> BytePairTokeniz
     if vocab_size < 256:
         raise ValueError(f"vocab_size={vocab_size} must be at least 256, for the bytes")
     if not text:
-        raise ValueError("the text is empty, and has no pairs")
+        raise ValueError("the text is empty: it has no pairs")
     package = _package()
     byte_level = package.pre_tokenizers.ByteLevel
     tokenizer = package.Tokenizer(package.models.BPE())

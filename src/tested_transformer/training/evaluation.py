@@ -232,7 +232,7 @@ def _check_positive(**counts: int) -> None:
 
 def _checked_length(model: nn.Module, tokens: Tensor, seq_len: int | None) -> int:
     if len(tokens) < 2:
-        raise ValueError(f"{len(tokens)} tokens are too few: to predict one takes 2")
+        raise ValueError(f"{len(tokens)} tokens are too few: at least 2 are needed")
     if seq_len is None:
         config: Any = getattr(model, "config", None)
         if config is None:

@@ -168,7 +168,7 @@ class Learner:
         )
         self.precision = self.state.precision or "fp32"
         if shard and self.precision == "fp16":
-            raise ValueError("shard=True does not go with precision='fp16'")
+            raise ValueError("shard=True cannot be combined with precision='fp16'")
         self.parallel = spread(model, world, shard=shard)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizers = make_optimizers(model, recipe)
@@ -273,12 +273,12 @@ class Learner:
         """Hand out where the run stands, which takes all processes to put together.
 
         Raises:
-            TrainingDivergedError: If a weight is no number.
+            TrainingDivergedError: If a weight is not a number.
         """
         if save is None and self.world.size == 1:
             return
         if not gathered(torch.nn.utils.get_total_norm(self.parameters)).isfinite():
-            raise monitor.diverged("a weight is no number")
+            raise monitor.diverged("a weight is not a number")
         state = replace(self.snapshot(), saved_step=self.state.step)
         if save is not None:
             if self.world.rank == 0:
@@ -380,7 +380,7 @@ def _check_sizes(
     world: World,
 ) -> None:
     if seq_len > longest:
-        raise ValueError(f"seq_len={seq_len} must not be beyond max_seq_len={longest}")
+        raise ValueError(f"seq_len={seq_len} must be at most max_seq_len={longest}")
     if state.step > recipe.steps:
         raise ValueError(
             f"the training state is after {state.step} steps, "

@@ -16,7 +16,7 @@ __all__ = ["DivergenceWatch", "Monitor", "TrainingDivergedError"]
 
 
 class TrainingDivergedError(RuntimeError):
-    """The loss, a gradient or a weight is no number, or the loss went up and stayed.
+    """The loss, a gradient or a weight is not a number, or the loss went up and stayed.
 
     Args:
         step: The step at which it was seen, counted from 0.

@@ -25,45 +25,45 @@ _CHOICES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How to train. Same recipe, same data, same model: same losses.
+    """How to train. The same recipe, data and model give the same losses.
 
-    The defaults are the textbook's: AdamW, decay for matrices alone, a warm-up, a
-    cosine, clipped gradients.
+    The defaults are those of a textbook: AdamW, weight decay for matrices only, a
+    warm-up, a cosine schedule and clipped gradients.
 
     Args:
-        steps: How often the parameters are changed.
-        batch_size: Sequences that one change is drawn from, over all processes.
-        seq_len: Tokens in each; ``None`` for as many as the model takes.
-        accumulate: In how many parts a batch goes through the model. The gradient is
-            the same; the memory for activations is that of one part.
+        steps: Number of updates of the parameters.
+        batch_size: Sequences per update, over all processes.
+        seq_len: Tokens per sequence; ``None`` for the model's ``max_seq_len``.
+        accumulate: Number of parts in which a batch goes through the model. The
+            gradient is the same, with the activation memory of a single part.
         optimizer: ``adamw`` for all parameters, or ``muon`` for the matrices inside
             the blocks and AdamW for the rest.
         lr: AdamW's learning rate.
         embedding_lr: The same for embeddings; ``None`` for ``lr``.
-        head_lr: The same for a head of its own; ``None`` for ``lr``.
+        head_lr: The same for an untied head; ``None`` for ``lr``.
         vector_lr: The same for biases, gains and smear; ``None`` for ``lr``.
-        betas: How much AdamW keeps of its running mean and square.
-        eps: What AdamW adds to the root of the square.
-        weight_decay: How much of a matrix is lost at each step, times its rate.
+        betas: AdamW's decay rates for the running mean and the running square.
+        eps: Added to the root of the running square in AdamW.
+        weight_decay: Decay of matrices in each step, times the learning rate.
         muon_lr: Muon's learning rate.
-        muon_momentum: How much Muon keeps of its running mean.
-        muon_rounds: See ``orthogonalize``.
+        muon_momentum: Muon's decay rate for the running mean.
+        muon_rounds: Iterations of ``orthogonalize``.
         schedule: ``cosine``, ``linear``, ``trapezoid`` or ``constant``; see
             ``rate_factor``.
-        warmup: Steps until the learning rate is reached.
-        decay: The part of the run in which ``trapezoid`` falls.
-        final_lr: The learning rate at the end, as a part of that before.
-        clip: The longest gradient, all parameters taken together; 0 for no limit.
-        balance_weight: What a mixture of experts adds its balance loss with.
+        warmup: Steps until the full learning rate is reached.
+        decay: The fraction of the run in which ``trapezoid`` falls.
+        final_lr: The last learning rate, as a fraction of the full one.
+        clip: The largest norm of the whole gradient; 0 for no limit.
+        balance_weight: The weight of the balance loss of a mixture of experts.
         precision: ``fp32``, ``bf16``, ``fp16``, or ``auto`` for the fastest that is
             safe: a GPU's bfloat16 where it has it, and on a CPU what is measured
             before the first step. On a GPU, products in float32 are TF32.
-        compile: Have ``torch.compile`` make one program of model and loss. By default
-            long runs on a GPU do; see ``compiling_pays``.
+        compile: Compile model and loss with ``torch.compile``. By default only long
+            runs on a GPU do; see ``compiling_pays``.
         evaluate_every: Steps between two evaluations.
-        margin: Above the best mean of recent losses by this much, the loss diverges.
-        patience: For how many steps it may.
-        seed: What batches and dropout are drawn from.
+        margin: How far the loss may rise above the best mean of recent losses.
+        patience: For how many steps it may stay above; then the run has diverged.
+        seed: Seeds batches and dropout.
 
     Raises:
         ValueError: If a value is out of its range.

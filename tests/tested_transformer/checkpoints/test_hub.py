@@ -111,7 +111,7 @@ def test_a_folder_that_lacks_something_is_refused(tmp_path: Path, model: GPT) ->
         load_gpt2(tmp_path)
     assert str(refused.value) == (
         f"{tmp_path} has no model.safetensors and no model.safetensors.index.json; "
-        "pickles, such as pytorch_model.bin, are not read: they can run any program "
+        "pickles, such as pytorch_model.bin, are not read: they can run any code "
         "when opened"
     )
     put_in_parts(tmp_path, weights, settings)
@@ -127,12 +127,12 @@ def test_a_folder_that_lacks_something_is_refused(tmp_path: Path, model: GPT) ->
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("config.json", b'{"n_embd": ', "/config.json is cut short or no JSON"),
+        ("config.json", b'{"n_embd": ', "/config.json is cut short or not JSON"),
         ("config.json", b"[1]", "/config.json holds no settings"),
         (
             "model.safetensors",
             b"\0" * 40,
-            "/model.safetensors is cut short or no file ",
+            "/model.safetensors is cut short or not a ",
         ),
     ],
 )
@@ -329,8 +329,8 @@ def test_what_is_no_name_is_refused(served: Hub, name: str) -> None:
     with pytest.raises(CheckpointError) as refused:
         hub_file(name, "config.json")
     assert str(refused.value) == (
-        f"{name!r} is no folder and no name that a hub has: "
-        "wanted is a name such as gpt2 or openai-community/gpt2"
+        f"{name!r} is neither a folder nor a name on the hub: "
+        "use a name such as gpt2 or openai-community/gpt2"
     )
     assert served.asked == []
 
@@ -342,7 +342,7 @@ def test_without_the_package_its_extra_is_named(
     with pytest.raises(ImportError) as refused:
         load_gpt2("gpt2")
     assert str(refused.value) == (
-        "there is no folder 'gpt2', and to fetch a model from the hub takes the "
+        "there is no folder 'gpt2', and fetching a model from the hub needs the "
         'package huggingface_hub: pip install "tested-transformer[hub]", or give the '
         "folder with its config.json and model.safetensors"
     )

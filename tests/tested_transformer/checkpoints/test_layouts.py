@@ -161,7 +161,7 @@ def test_the_weights_are_copies() -> None:
         (
             "n_embd",
             15,
-            "has not the weights that its settings ask for: "
+            "does not have the weights that its settings call for: "
             "transformer.wte.weight is (13, 12), not (13, 15); "
             "transformer.wpe.weight is (11, 12), not (11, 15); "
             "transformer.ln_f.weight is (12,), not (15,); and 25 more",
@@ -169,7 +169,7 @@ def test_the_weights_are_copies() -> None:
         (
             "n_layer",
             1,
-            "has not the weights that its settings ask for: "
+            "does not have the weights that its settings call for: "
             "transformer.h.1.ln_1.weight is unknown; "
             "transformer.h.1.ln_1.bias is unknown; "
             "transformer.h.1.attn.c_attn.weight is unknown; and 9 more",
@@ -209,7 +209,7 @@ def test_weights_that_are_missing_or_too_many_are_named() -> None:
     with pytest.raises(CheckpointError) as refused:
         from_gpt2(weights, expected.config.to_dict(), origin="tiny")
     assert str(refused.value) == (
-        "tiny has not the weights that its settings ask for: "
+        "tiny does not have the weights that its settings call for: "
         "transformer.h.1.ln_1.bias is missing; transformer.h.2.ln_1.bias is unknown"
     )
 

@@ -131,7 +131,7 @@ def test_nothing_is_ever_unpickled(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError) as refused:
         load_checkpoint(tmp_path)
     assert str(refused.value).startswith(
-        f"{model} is cut short or no file of safetensors: "
+        f"{model} is cut short or not a safetensors file: "
     )
 
 
@@ -171,7 +171,7 @@ def test_the_manifest_is_named_too(tmp_path: Path) -> None:
     save(tmp_path, GPT(CONFIG))
     path = tmp_path / "checkpoint.json"
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(CheckpointError, match=f"^{path} is cut short or no JSON$"):
+    with pytest.raises(CheckpointError, match=f"^{path} is cut short or not JSON$"):
         load_checkpoint(tmp_path)
 
 
@@ -184,14 +184,14 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError) as refused:
         load_checkpoint(tmp_path).model()
     assert str(refused.value) == (
-        f"{tmp_path} has not the weights that its settings ask for: "
+        f"{tmp_path} does not have the weights that its settings call for: "
         "norm.bias is missing; more is unknown; norm.weight is (7,), not (6,)"
     )
     save(tmp_path, model, weights={})
     with pytest.raises(CheckpointError) as refused:
         load_checkpoint(tmp_path).model()
     assert str(refused.value) == (
-        f"{tmp_path} has not the weights that its settings ask for: "
+        f"{tmp_path} does not have the weights that its settings call for: "
         "token_embedding.weight is missing; position_embedding.weight is missing; "
         "blocks.0.attention_norm.weight is missing; and 33 more"
     )

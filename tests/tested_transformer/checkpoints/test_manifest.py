@@ -44,7 +44,7 @@ def test_it_comes_back() -> None:
 def test_a_manifest_that_was_cut_short_anywhere_is_refused() -> None:
     text = MANIFEST.to_text().encode()
     for size in range(len(text) - 2):
-        with pytest.raises(CheckpointError, match=f"^{PATH} is cut short or no JSON$"):
+        with pytest.raises(CheckpointError, match=f"^{PATH} is cut short or not JSON$"):
             Manifest.from_text(text[:size], PATH)
 
 
@@ -75,8 +75,8 @@ DEEP = b"[" * 100_000
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"\xff\xfe", "is cut short or no JSON"),
-        (DEEP, "is cut short or no JSON"),
+        (b"\xff\xfe", "is cut short or not JSON"),
+        (DEEP, "is cut short or not JSON"),
         (b"[1]", "holds no settings"),
         (b'{"step": 3}', "is not a checkpoint of this library"),
         (
@@ -87,10 +87,10 @@ DEEP = b"[" * 100_000
             text_with(version="gone"),
             "is of version None; this library reads version 1",
         ),
-        (text_with(files="gone"), "lacks what a checkpoint has"),
-        (text_with(files={}), "lacks what a checkpoint has"),
-        (text_with(files={"model": {"file": "x"}}), "lacks what a checkpoint has"),
-        (text_with(settings="gone"), "lacks what a checkpoint has"),
+        (text_with(files="gone"), "is not a complete checkpoint"),
+        (text_with(files={}), "is not a complete checkpoint"),
+        (text_with(files={"model": {"file": "x"}}), "is not a complete checkpoint"),
+        (text_with(settings="gone"), "is not a complete checkpoint"),
         (
             text_with(files={"model": {**asdict(MODEL), "file": "../../secret"}}),
             "names a file '../../secret'",
@@ -133,14 +133,14 @@ def test_a_configuration_of_before_a_setting_was_added_is_read() -> None:
         (
             {"betas": (0.9, 0.99)},
             None,
-            "settings would not come back from JSON as it is: "
-            "it holds tuples, or keys that are no strings",
+            "settings would not survive JSON: "
+            "it holds tuples, or keys that are not strings",
         ),
         (
             {},
             {"names": {1: "one"}},
-            "training would not come back from JSON as it is: "
-            "it holds tuples, or keys that are no strings",
+            "training would not survive JSON: "
+            "it holds tuples, or keys that are not strings",
         ),
         (
             {"path": PATH},

@@ -67,12 +67,13 @@ def _card(change: Callable[[dict], object]) -> Callable[[Path], None]:
         (lambda f: (f / "card.json").unlink(), "card.json is missing"),
         (
             lambda f: (f / "card.json").write_text("{"),
-            "card.json is cut short or no JSON",
+            "card.json is cut short or not JSON",
         ),
         (_card(lambda card: card.pop("weights")), "is not the card of a model"),
         (
             _card(lambda card: card["config"].update(d_model=18)),
-            "has not the weights that its settings ask for: token_embedding.weight is "
+            "does not have the weights that its settings call for: "
+            "token_embedding.weight is "
             "(13, 15), not (13, 18)",
         ),
         (

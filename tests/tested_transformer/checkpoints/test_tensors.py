@@ -125,7 +125,7 @@ def test_a_file_that_was_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError) as refused:
             read_tensors(path)
         assert str(refused.value).startswith(
-            f"{path} is cut short or no file of safetensors: "
+            f"{path} is cut short or not a safetensors file: "
         )
     path.write_bytes(data + b"!")
     with pytest.raises(CheckpointError) as refused:

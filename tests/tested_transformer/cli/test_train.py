@@ -226,7 +226,7 @@ def test_a_run_is_not_written_over_by_mistake(
 ) -> None:
     before = contents(trained)
     told = refused("train", str(text), *tiny, "--seed", "2")
-    assert "holds a run already" in told
+    assert "already holds a run" in told
     assert contents(trained) == before
     assert train("--seed", "2", "--overwrite").status == 0
     assert load_checkpoint(trained).settings["recipe"]["seed"] == 2
@@ -284,8 +284,8 @@ def test_what_is_overwritten_is_exchanged_at_the_first_save(
         ("--accumulate 3", "batch_size=5 must be divisible by accumulate=3"),
         ("--dropout 1", "dropout=1.0 must "),
         ("--max-seq-len 435", "435 tokens are too few for seq_len=435: at least 436"),
-        ("--seq-len 8", "seq_len=8 must not be beyond max_seq_len=7"),
-        ("--vocab-size 300", "vocab_size goes with --tokenizer bpe alone"),
+        ("--seq-len 8", "seq_len=8 must be at most max_seq_len=7"),
+        ("--vocab-size 300", "vocab_size needs --tokenizer bpe"),
         ("--vocab-size 5 --tokenizer bpe", "vocab_size=5 must be at least 256"),
         ("--num-characters 0", "num_characters=0 must be positive"),
         ("--num-characters 8", "7 tokens are too few for seq_len=7: at least 8 are"),
@@ -295,8 +295,8 @@ def test_what_is_overwritten_is_exchanged_at_the_first_save(
         ("--eval-tokens -1", "eval_tokens=-1 must be at least 0"),
         ("--sample -1", "sample=-1 must be at least 0"),
         ("--threads 0", "threads=0 must be at least 1"),
-        ("--resume", f"{Path('runs/play')} holds no run to go on with"),
-        ("--resume --overwrite", "--resume goes on, --overwrite begins anew"),
+        ("--resume", f"{Path('runs/play')} holds no run to resume"),
+        ("--resume --overwrite", "--resume continues a run, --overwrite replaces it"),
         ("--out play.txt/run", "play.txt"),
     ],
 )
@@ -354,7 +354,7 @@ def test_a_run_does_not_go_on_with_other_settings(
 ) -> None:
     told = refused("train", str(text), "--resume", *words.split())
     assert message in told
-    assert told.endswith("leave out what differs, or begin anew with --overwrite")
+    assert told.endswith("omit what differs, or start over with --overwrite")
 
 
 def test_a_run_goes_on_with_the_same_settings_or_none(
@@ -386,14 +386,14 @@ def test_a_run_finds_its_text_and_no_other(
     moved.write_text(moved.read_text() + "!")
     told = refused(*words[:1], str(moved), *words[1:])
     assert f"{moved}" in told
-    assert "is not the text that " in told
+    assert "is not the expected text" in told
 
 
 def test_a_model_alone_is_no_run(refused: Refused, text: Path) -> None:
     model = GPT(GPTConfig(vocab_size=5, d_model=12, num_heads=3, num_layers=1))
     save_checkpoint("alone", config=model.config, weights=model.state_dict())
     told = refused("train", str(text), "--out", "alone", "--resume")
-    assert told == "alone holds a model, and no run to go on with"
+    assert told == "alone holds a model but no run to resume"
 
 
 @pytest.mark.parametrize(

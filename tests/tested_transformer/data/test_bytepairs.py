@@ -132,11 +132,11 @@ def test_without_the_package_its_extra_is_named(monkeypatch: pytest.MonkeyPatch)
             lambda: bpe_tokenizer("abc", 255),
             "vocab_size=255 must be at least 256, for the bytes",
         ),
-        (lambda: bpe_tokenizer("", 300), "the text is empty, and has no pairs"),
-        (lambda: BytePairTokenizer("no"), "this is no tokenizer.json: .*"),
+        (lambda: bpe_tokenizer("", 300), "the text is empty: it has no pairs"),
+        (lambda: BytePairTokenizer("no"), "this is not a tokenizer.json: .*"),
         (
             lambda: tokenizer_from_dict({"kind": "byte pairs"}),
-            "this is no tokenizer.json: .*",
+            "this is not a tokenizer.json: .*",
         ),
     ],
 )

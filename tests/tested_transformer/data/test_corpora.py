@@ -159,7 +159,7 @@ def test_what_is_fetched_and_is_another_text_is_not_kept(
     wanted = hashlib.sha256(PLAY).hexdigest()[:12]
     with pytest.raises(
         ValueError,
-        match=rf"^https://example\.org/play\.txt is not the text that was meant: its "
+        match=rf"^https://example\.org/play\.txt is not the expected text: its "
         rf"sha256 is {found}\.\.\., and {wanted}\.\.\. was wanted; nothing was kept$",
     ):
         load_corpus("shakespeare", cache_folder=tmp_path)
@@ -171,7 +171,7 @@ def test_what_was_kept_and_altered_is_refused(tmp_path: Path, server: Server):
     (tmp_path / "play.txt").write_bytes(PLAY.replace(b"First", b"Worst"))
     with pytest.raises(
         ValueError,
-        match=r"play\.txt is not the text that was meant: .* was wanted; "
+        match=r"play\.txt is not the expected text: .* was wanted; "
         r"delete it, and it is fetched anew$",
     ):
         load_corpus("shakespeare", cache_folder=tmp_path)
@@ -233,7 +233,7 @@ def test_no_such_file(tmp_path: Path):
 
 
 def test_a_folder_is_no_text(tmp_path: Path):
-    with pytest.raises(IsADirectoryError, match=r"' is a folder, and not a text file$"):
+    with pytest.raises(IsADirectoryError, match=r"' is a folder, not a text file$"):
         load_corpus(tmp_path)
 
 

@@ -96,10 +96,10 @@ def test_ids_beyond_the_alphabet_are_named(ids: list[int]):
     ("make", "message"),
     [
         (lambda: CharTokenizer(""), "an alphabet needs at least one character"),
-        (lambda: CharTokenizer("abca"), "'a' is twice in the alphabet 'abca'"),
+        (lambda: CharTokenizer("abca"), "'a' occurs twice in the alphabet 'abca'"),
         (
             lambda: CharTokenizer.from_text(""),
-            "the text is empty, and has no alphabet",
+            "the text is empty: it has no alphabet",
         ),
         (
             lambda: tokenizer_from_dict({"kind": "characters", "alphabet": ["a"]}),

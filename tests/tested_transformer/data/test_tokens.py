@@ -228,7 +228,7 @@ def test_a_text_of_one_character_is_refused(text: Path, name: str):
     [
         (
             {"sha256": "0" * 64},
-            "is not the text that was meant: its sha256 is .*, and ",
+            "is not the expected text: its sha256 is .*, and ",
         ),
         (
             {"tokenizer": CharTokenizer("abc")},

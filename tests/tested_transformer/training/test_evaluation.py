@@ -174,7 +174,7 @@ def test_a_leak_that_the_means_hide_is_seen_in_the_gap(tokens: Tensor):
 def test_too_little_text_is_refused(
     measure: Callable[..., object], make_model: Callable[..., GPT], tokens: Tensor
 ):
-    message = "1 tokens are too few: to predict one takes 2"
+    message = "1 tokens are too few: at least 2 are needed"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         measure(make_model(), tokens[:1])
     message = "seq_len=0 must be positive"

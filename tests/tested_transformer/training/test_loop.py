@@ -323,7 +323,7 @@ def test_a_weight_that_is_no_number_is_not_saved(
             on_step=spoil(model, 6, math.nan),
         )
     assert str(caught.value).startswith(
-        "a weight is no number at step 6; the last good state is that of step 3; "
+        "a weight is not a number at step 6; the last good state is that of step 3; "
     )
     assert saved == [3]
 
@@ -432,7 +432,7 @@ def test_compiled_it_is_the_same(
 @pytest.mark.parametrize(
     ("changes", "step", "message"),
     [
-        ({"seq_len": 8}, 0, "seq_len=8 must not be beyond max_seq_len=7"),
+        ({"seq_len": 8}, 0, "seq_len=8 must be at most max_seq_len=7"),
         (
             {"steps": 5},
             6,
@@ -563,7 +563,7 @@ def test_a_batch_is_shared_out_evenly_or_not_at_all(
 
 def test_float16_is_not_sharded(make_model: Callable[..., GPT], tokens: Tensor):
     recipe = replace(RECIPE, precision="fp16")
-    message = r"^shard=True does not go with precision='fp16'$"
+    message = r"^shard=True cannot be combined with precision='fp16'$"
     with pytest.raises(ValueError, match=message):
         Learner(make_model(), tokens, recipe, shard=True)
 

@@ -240,7 +240,8 @@ class Decoder:
         """Attend to one more block of the cache."""
         if self.length >= self.longest:
             raise ValueError(
-                f"the context of max_seq_len={self.longest} tokens is full: read anew"
+                f"the context of max_seq_len={self.longest} tokens is full: "
+                "read the text again"
             )
         self.width = self.longest
         if not self.compiled:

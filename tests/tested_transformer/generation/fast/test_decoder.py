@@ -145,7 +145,7 @@ def test_it_reads_anew_another_batch():
 def test_a_full_context_says_so():
     decoder = Decoder(make())
     decoder.read(some_tokens(LONGEST))
-    message = "the context of max_seq_len=71 tokens is full: read anew"
+    message = "the context of max_seq_len=71 tokens is full: read the text again"
     with pytest.raises(ValueError, match=f"^{message}$"):
         decoder.step(torch.tensor([1]))
 
