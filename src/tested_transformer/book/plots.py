@@ -29,6 +29,7 @@ __all__ = [
     "head_slices",
     "marks",
     "points",
+    "scores_and_weights",
     "shared_heads",
     "turns",
     "weight_map",
@@ -425,6 +426,40 @@ def marks(
     size = 2.3 + 0.2 * len(columns), 1.3 + 0.2 * len(rows)
     figure = Figure(figsize=size, layout="constrained")
     _draw_map(figure.add_subplot(), marked, rows, columns)
+    return _settled(figure)
+
+
+def scores_and_weights(scores: Mapping[str, Float[Tensor, "T S"]]) -> Figure:
+    """Draw how scores are spread, and below what softmax makes of the first row.
+
+    Args:
+        scores: For each name, scores of the same shape; three names at most.
+
+    Raises:
+        ValueError: If there are no scores, or more than three.
+    """
+    if not 1 <= len(scores) <= 3:
+        raise ValueError(f"scores has {len(scores)} entries; it takes 1 to 3")
+    figure = Figure(figsize=(2.9 * len(scores), 4.4), layout="constrained")
+    reach = max(rows.abs().max().item() for rows in scores.values())
+    for index, (name, rows) in enumerate(scores.items()):
+        above = figure.add_subplot(2, len(scores), index + 1)
+        counts = rows.flatten().histc(41, -reach, reach).tolist()
+        middles = [reach * (2 * bin - 40) / 41 for bin in range(41)]
+        above.bar(middles, counts, width=2 * reach / 41, color=ACCENT)
+        above.set_title(name, color=INK, fontsize=12)
+        above.set_xlabel("score", color=INK, fontsize=12)
+        above.set_yticks([])
+        below = figure.add_subplot(2, len(scores), len(scores) + index + 1)
+        below.bar(range(rows.shape[1]), rows[0].softmax(dim=-1).tolist(), color=WARM)
+        below.set_ylim(0, 1)
+        below.set_xlabel("key", color=INK, fontsize=12)
+        if index == 0:
+            above.set_ylabel("how many", color=INK, fontsize=12)
+            below.set_ylabel("weight", color=INK, fontsize=12)
+        _quiet(above)
+        _quiet(below)
+    figure.patch.set_visible(False)
     return _settled(figure)
 
 

@@ -20,6 +20,7 @@ from tested_transformer.book.plots import (
     head_slices,
     marks,
     points,
+    scores_and_weights,
     shared_heads,
     turns,
     weight_map,
@@ -443,3 +444,24 @@ def test_slices_want_few_heads_and_a_label_for_each_word():
     few |= {"w_o": torch.rand(2, 2, 4), "output": torch.rand(5, 4)}
     with pytest.raises(ValueError, match=r"^words has 3 labels, weights need 5$"):
         head_slices(x=torch.rand(5, 4), **few, words="abc")
+
+
+def test_scores_stand_above_the_weights_of_the_first_row():
+    scores = torch.tensor([[-3.0, 1.0, 2.0], [0.0, 0.0, 3.0]])
+    figure = scores_and_weights({"plain": scores, "halved": scores / 2})
+    plain, weights, halved, softer = figure.axes
+    assert (plain.get_title(), halved.get_title()) == ("plain", "halved")
+    for axes in (plain, halved):
+        assert sum(bar.get_height() for bar in axes.patches) == 6
+    assert plain.get_xlim() == halved.get_xlim()
+    filled = [bar for bar in plain.patches if bar.get_height()]
+    for bar, score in zip(filled, (-3.0, 0.0, 1.0, 2.0, 3.0), strict=True):
+        left = bar.get_x()
+        assert left - 1e-6 <= score <= left + bar.get_width() + 1e-6
+    for axes, scale in ((weights, 1.0), (softer, 0.5)):
+        drawn = torch.tensor([bar.get_height() for bar in axes.patches])
+        torch.testing.assert_close(drawn, (scores[0] * scale).softmax(dim=-1))
+        assert axes.get_ylim() == (0, 1)
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+    with pytest.raises(ValueError, match=r"^scores has 0 entries; it takes 1 to 3$"):
+        scores_and_weights({})
