@@ -14,7 +14,7 @@ def grade_find_scale(answer: Callable[[_Attend, int], float]) -> str:
     """Grade a search for the scale that an unknown attention uses.
 
     Args:
-        answer: A function of an attention of ``q``, ``k`` and ``v``, and of their width.
+        answer: A function of an attention, of ``q``, ``k`` and ``v``, and of a width.
 
     Raises:
         AssertionError: If it is wrong; the message says how.
