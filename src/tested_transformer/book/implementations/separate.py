@@ -18,16 +18,10 @@ __all__ = ["SeparateAttention", "convert", "prepare"]
 
 # --8<-- [start:module]
 class SeparateAttention(nn.Module):
-    """Four projections with a name each; weights come back with the output.
-
-    Raises:
-        ValueError: If ``num_heads`` does not divide ``d_model``.
-    """
+    """Four projections with a name each; weights come back with the output."""
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__()
-        if d_model % num_heads:
-            raise ValueError(f"{d_model=} must be divisible by {num_heads=}")
         self.num_heads, self.d_k = num_heads, d_model // num_heads
         self.W_q = nn.Linear(d_model, d_model)
         self.W_k = nn.Linear(d_model, d_model)

@@ -1,6 +1,5 @@
 """Plain Python, NumPy and PyTorch answer as the library's layer does."""
 
-import re
 from collections.abc import Callable
 from types import ModuleType
 
@@ -21,7 +20,6 @@ from tested_transformer.book.implementations import (
     torch_layer,
 )
 from tested_transformer.book.implementations.question import Parameters, Step
-from tested_transformer.book.implementations.separate import SeparateAttention
 from tested_transformer.multihead import MultiHeadAttention
 
 TORCH = [separate, packed, einsum, functional, torch_layer]
@@ -172,9 +170,3 @@ def test_the_bias_of_the_keys_has_no_gradient(ask: Callable[..., Question]) -> N
     right = reference(ask(torch.float64))
     assert right["k_proj.bias"].abs().max() < 1e-13
     assert right["k_proj.weight"].abs().max() > 0.1
-
-
-def test_heads_that_do_not_divide_the_width_are_refused() -> None:
-    message = "d_model=7 must be divisible by num_heads=3"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        SeparateAttention(7, 3)

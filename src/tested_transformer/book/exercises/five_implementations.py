@@ -1,0 +1,77 @@
+"""Graders of *Five implementations, one answer*."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = ["grade_softmax_backward", "grade_unpack"]
+
+
+def grade_unpack(answer: Callable[[Tensor, int], Sequence[Tensor]]) -> str:
+    """Grade three matrices that are taken out of one, packed head by head.
+
+    Args:
+        answer: A function of the packed matrix, (3D, D), and the number of heads.
+
+    Raises:
+        AssertionError: If it is wrong; the message says how.
+    """
+    width, heads = 12, 3
+    whole = torch.arange(3.0 * width * width).view(3, width, width)
+    packed = torch.cat(
+        [part for each in zip(*_heads(whole), strict=True) for part in each]
+    )
+    got = answer(packed.clone(), heads)
+    assert len(got) == 3, f"three matrices are wanted, not {len(got)}"
+    for each in got:
+        shape = tuple(each.shape)
+        assert shape == (width, width), f"a matrix of shape {shape}, wanted (12, 12)"
+    flat = torch.stack(list(got))
+    assert not torch.equal(flat, packed.view(3, width, width)), (
+        "these are thirds of the rows: but the first third is head 0, whole"
+    )
+    assert not torch.equal(flat, whole.transpose(1, 2)), "each matrix is transposed"
+    assert not torch.equal(flat[[0, 2, 1]], whole), "keys and values are exchanged"
+    assert not torch.equal(flat, packed.view(width, 3, width).transpose(0, 1)), (
+        "every third row: that would be q, k, v for each feature, not for each head"
+    )
+    assert torch.equal(flat, whole), "a number is not where it belongs"
+    return "right"
+
+
+def _heads(whole: Tensor) -> list[tuple[Tensor, ...]]:
+    """Cut each of the three matrices into its heads."""
+    return [each.chunk(3) for each in whole]
+
+
+def grade_softmax_backward(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
+    """Grade the gradient of scores, from weights and the gradient of the weights.
+
+    Args:
+        answer: A function of both, (T, S) each.
+
+    Raises:
+        AssertionError: If it is wrong; the message says how.
+    """
+    scores = torch.randn(3, 5, dtype=torch.double, requires_grad=True)
+    weights = scores.softmax(dim=-1)
+    d_weights = torch.randn(3, 5, dtype=torch.double)
+    (right,) = torch.autograd.grad(weights, scores, d_weights)
+    weights = weights.detach()
+    got = answer(weights.clone(), d_weights.clone())
+    assert got.shape == (3, 5), f"the gradient is {tuple(got.shape)}, not (3, 5)"
+    across = (weights * d_weights).sum(dim=0)
+    plain = d_weights.mean(dim=-1, keepdim=True)
+    for hint, wrong in {
+        "each weight alone: but its row shares the sum": weights * d_weights,
+        "only the slope by a weight's own score": weights * (1 - weights) * d_weights,
+        "the sum runs over the queries": weights * (d_weights - across),
+        "a plain mean, and not one by the weights": weights * (d_weights - plain),
+    }.items():
+        assert not torch.allclose(got, wrong), hint
+    assert torch.allclose(got.sum(dim=-1), torch.zeros(3, dtype=torch.double)), (
+        "a row must sum to 0: adding the same to all scores moves nothing"
+    )
+    assert torch.allclose(got, right), "not the gradient of softmax"
+    return "right"
