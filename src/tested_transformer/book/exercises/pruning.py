@@ -1,0 +1,89 @@
+"""Graders of *Pruning*."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from tested_transformer.multihead import MultiHeadAttention
+
+__all__ = ["grade_drop_head", "grade_padded"]
+
+_State = dict[str, Tensor]
+
+
+def _drawn_layer(num_heads: int) -> MultiHeadAttention:
+    layer = MultiHeadAttention(d_model=12, num_heads=num_heads, head_dim=4)
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter)
+    return layer
+
+
+def _loaded(state: _State, num_heads: int) -> MultiHeadAttention:
+    layer = MultiHeadAttention(d_model=12, num_heads=num_heads, head_dim=4)
+    for name, wanted in layer.state_dict().items():
+        assert name in state, f"{name} is missing"
+        shape, found = tuple(wanted.shape), tuple(state[name].shape)
+        assert found == shape, f"{name} is {found}, not {shape}"
+    layer.load_state_dict(state)
+    return layer
+
+
+@torch.no_grad()
+def grade_drop_head(answer: Callable[[_State, int, int], _State]) -> str:
+    """Grade the state of a layer without one of its heads.
+
+    Args:
+        answer: A function of ``state``, ``head`` and ``head_dim``.
+
+    Raises:
+        AssertionError: If it is wrong; the message says how.
+    """
+    layer = _drawn_layer(num_heads=3)
+    small = _loaded(answer(dict(layer.state_dict()), 1, 4), num_heads=2)
+    x = torch.randn(2, 5, 12)
+    result = small(x, causal=True)
+
+    def shut(head: int) -> Tensor:
+        state = {name: each.clone() for name, each in layer.state_dict().items()}
+        state["o_proj.weight"][:, 4 * head : 4 * head + 4] = 0.0
+        return _loaded(state, num_heads=3)(x, causal=True)
+
+    for head in (0, 2):
+        assert not torch.allclose(result, shut(head), atol=1e-4), (
+            f"head {head} is gone, and head 1 was to go"
+        )
+    assert torch.equal(small.o_proj.bias, layer.o_proj.bias), (
+        "the bias of o_proj belongs to no head: it stays"
+    )
+    assert torch.allclose(result, shut(1), atol=1e-4), (
+        "the shapes are right, the features are not: d_k in a row make a head"
+    )
+    return "right"
+
+
+@torch.no_grad()
+def grade_padded(answer: Callable[[_State, int], _State]) -> str:
+    """Grade the state of a pruned layer that has all its features again.
+
+    Args:
+        answer: A function of ``state`` and ``d_model``.
+
+    Raises:
+        AssertionError: If it is wrong; the message says how.
+    """
+    small = _drawn_layer(num_heads=2)
+    wide = _loaded(answer(dict(small.state_dict()), 12), num_heads=3)
+    x = torch.randn(2, 5, 12)
+    wanted, result = small(x, causal=True), wide(x, causal=True)
+    kept = slice(0, 8)
+    assert torch.equal(wide.q_proj.weight[kept], small.q_proj.weight), (
+        "the heads that were left have changed or moved: the new features come last"
+    )
+    assert not wide.o_proj.weight[:, 8:].any(), (
+        "o_proj reads the new head, and so the output has changed"
+    )
+    assert torch.allclose(result, wanted, atol=1e-4), (
+        "the output has changed: is a weight or a bias of the old heads different?"
+    )
+    return "right"
