@@ -17,7 +17,7 @@ from tested_transformer.book import RECORDS
 
 KINDS = (
     *("train", "loss", "worth", "text", "generate", "attention", "scaling", "cost"),
-    *("sharing", "gpu", "masks", "implementations", "museum"),
+    *("sharing", "steps", "gpu", "masks", "implementations", "museum"),
 )
 BESIDE_PEERS = ("train", "loss", "generate", "attention", "gpu")
 
@@ -32,9 +32,10 @@ def parser() -> argparse.ArgumentParser:
         "worth: the loss without each choice. text: losses and samples of small "
         "models. generate: tokens a second. attention: the layer, time and memory. "
         "scaling: attention against length. cost: a step against each size. sharing: "
-        "ways to share keys. gpu: all that wants one, as JSON. masks: how others read "
-        "one. implementations: ways to write attention. museum: the loss with each "
-        "bug. outdated: which records were made by code that has changed since.",
+        "ways to share keys. steps: a step of writing, by batch and length. gpu: all "
+        "that wants one, as JSON. masks: how others read one. implementations: ways to "
+        "write attention. museum: the loss with each bug. outdated: which records were "
+        "made by code that has changed since.",
     )
     made.add_argument("kind", choices=(*KINDS, "outdated"), help="what to measure")
     for flag, what in (
@@ -154,6 +155,10 @@ def measure(options: argparse.Namespace, found: list[Any]) -> Any:
             from benchmarks.sharing import measure_sharing
 
             return measure_sharing(quick=quick)
+        case "steps":
+            from benchmarks.steps import measure_steps
+
+            return measure_steps(quick=quick)
         case "cost":
             from benchmarks.cost import measure_cost
 

@@ -24,9 +24,10 @@ def fit(tokens: Sequence[int], max_seq_len: int) -> list[int]:
 
     A sequence that has outgrown ``max_seq_len`` is read anew from its last
     ``max_seq_len / 2`` tokens, at positions that start from 0. The cache can then grow
-    for as many tokens again. If one token were dropped at a time, the whole context
-    would be read anew for each: those that stay have read the one that goes, and with
-    absolute positions each would move.
+    for as many tokens again. With learned or sinusoidal positions, each token would
+    move if a single one were dropped, and the whole context would have to be read anew.
+    With rotary positions or ALiBi a model could go on with the keys of the others, but
+    above the first layer these have read the token that is gone.
     """
     if len(tokens) <= max_seq_len:
         return list(tokens)

@@ -1,0 +1,68 @@
+"""One step of writing with a cache: its latency and throughput, by batch and by length.
+
+A GPT of 8 layers, 1,024 features and 16 heads, with random weights in float32: the time
+of a step does not depend on them. What the cache holds does not matter either, so its
+length is set and nothing is read before. Contenders take turns, so that no weights of
+one stay in the processor for the next.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from benchmarks.measuring import in_turns
+from tested_transformer.gpt import GPT, GPTConfig
+
+__all__ = ["measure_steps", "step_call"]
+
+BATCHES, LENGTHS = (1, 4, 16), (0, 1000)
+
+
+def step_call(model: GPT, *, batch: int, length: int) -> Callable[[], object]:
+    """Make a function that reads one token of each sequence on top of ``length``."""
+    cache = model.new_cache(batch, max_length=length + 1)
+    tokens = torch.zeros(batch, 1, dtype=torch.long)
+
+    def call() -> object:
+        for layer in cache.layers:
+            layer.length = length
+        with torch.inference_mode():
+            return model(tokens, cache=cache)
+
+    return call
+
+
+def measure_steps(*, quick: bool = False) -> dict:
+    """Time a step for every batch and every number of cached tokens."""
+    torch.manual_seed(0)
+    layers, width = (2, 64) if quick else (8, 1024)
+    model = GPT(
+        GPTConfig(
+            vocab_size=256,
+            max_seq_len=max(LENGTHS) + 1,
+            d_model=width,
+            num_heads=16,
+            num_layers=layers,
+        )
+    ).eval()
+    sizes = [(batch, length) for length in LENGTHS for batch in BATCHES]
+    calls = {
+        f"{batch}, {length}": step_call(model, batch=batch, length=length)
+        for batch, length in sizes
+    }
+    times = in_turns(calls, rounds=2 if quick else 15, calls=1, warm_up=2)
+    weights = sum(parameter.nbytes for parameter in model.parameters())
+    return {
+        "size": {"layers": layers, "d_model": width, "heads": 16, "dtype": "float32"},
+        "weight_bytes": weights,
+        "steps": [
+            {
+                "batch": batch,
+                "cached": length,
+                "cache_bytes": 2 * layers * width * length * batch * 4,
+                "time": times[f"{batch}, {length}"].to_json(),
+            }
+            for batch, length in sizes
+        ],
+        "gpu": "not measured",
+    }
