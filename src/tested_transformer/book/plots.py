@@ -362,6 +362,7 @@ def curves(
     *,
     x_label: str,
     y_label: str,
+    dots: Mapping[str, Sequence[tuple[float, float]]] | None = None,
     log_x: bool = False,
     log_y: bool = False,
 ) -> Figure:
@@ -371,6 +372,7 @@ def curves(
         lines: For each name, its points ``(x, y)``; four lines at most.
         x_label: What runs along the bottom, with its unit.
         y_label: What runs up the side, with its unit.
+        dots: Points on top, for each name, which nothing joins.
         log_x: Whether the bottom axis is logarithmic, by powers of two.
         log_y: Whether the side axis is logarithmic.
 
@@ -378,6 +380,9 @@ def curves(
         ValueError: If there are no lines, more than four, or one without points.
     """
     figure, axes = _draw_groups("lines", lines, _STYLES)
+    for (name, pairs), shape in zip((dots or {}).items(), _SHAPES, strict=False):
+        xs, ys = zip(*pairs, strict=True)
+        axes.plot(xs, ys, shape, color=INK, label=name, markersize=8)
     if log_x:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:g}")
@@ -385,7 +390,9 @@ def curves(
         axes.set_yscale("log")
         if axes.get_ylim()[1] < 1e6:  # beyond, powers of ten are easier to read
             axes.yaxis.set_major_formatter("{x:g}")
-    return _with_axes(figure, axes, x_label, y_label, several=len(lines) > 1)
+    return _with_axes(
+        figure, axes, x_label, y_label, several=len(lines) > 1 or bool(dots)
+    )
 
 
 def points(

@@ -465,3 +465,21 @@ def test_scores_stand_above_the_weights_of_the_first_row():
     assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
     with pytest.raises(ValueError, match=r"^scores has 0 entries; it takes 1 to 3$"):
         scores_and_weights({})
+
+
+def test_dots_lie_on_curves_and_nothing_joins_them():
+    known = [(0.0, 5.0), (2.0, 8.0)]
+    figure = curves(
+        {"guess": [(0.0, 5.0), (1.0, 6.0)]},
+        dots={"signposts": known},
+        x_label="x",
+        y_label="y",
+    )
+    (axes,) = figure.axes
+    guess, signposts = axes.get_lines()
+    assert [tuple(point) for point in signposts.get_xydata().tolist()] == known
+    assert (guess.get_linestyle(), signposts.get_linestyle()) == ("-", "None")
+    assert signposts.get_marker() != "None"
+    legend = axes.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["guess", "signposts"]
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
