@@ -51,10 +51,13 @@ def begin(root: Path, name: str, *, question: str = "") -> list[str]:
     path = f"chapters/{slug}.md"
     if (root / "docs" / path).exists():
         raise ChapterError(f"NAME={name!r}: docs/{path} is called so")
-    _, _, usual, *rest = split_lines((root / TEMPLATE).read_text("utf-8"))
-    question = question or usual
+    lines = split_lines((root / TEMPLATE).read_text("utf-8"))
+    title = next(i for i, line in enumerate(lines) if line.startswith("# "))
+    question, rest = question or lines[title + 2], lines[title + 3 :]
+    # The description is what a search engine shows of the page.
+    front = ["---", f"description: {json.dumps(question)}", "---", ""]
     new = {
-        f"docs/{path}": "\n".join([f"# {name}", "", question, *rest]) + "\n",
+        f"docs/{path}": "\n".join([*front, f"# {name}", "", question, *rest]) + "\n",
         "mkdocs.yml": _with_line(root, "mkdocs.yml", _ENTRY, _entry(name, path)),
         "docs/index.md": _with_line(
             root, "docs/index.md", _ROW, f"| [{name}]({path}) | {question} |"

@@ -30,7 +30,9 @@ def book(tmp_path: Path) -> Path:
 def test_a_chapter_gets_its_page_its_entry_and_its_row(book: Path) -> None:
     begin(book, "Sinks: a second look", question="Where do heads look?")
     page = (book / "docs/chapters/sinks-a-second-look.md").read_text()
-    assert page.startswith("# Sinks: a second look\n\nWhere do heads look?\n\n")
+    front, _, text = page.partition("\n---\n\n")
+    assert front == '---\ndescription: "Where do heads look?"'
+    assert text.startswith("# Sinks: a second look\n\nWhere do heads look?\n\n")
     nav = yaml.safe_load((book / "mkdocs.yml").read_text())["nav"]
     path = "chapters/sinks-a-second-look.md"
     assert nav[0]["I"][1] == {"Sinks: a second look": path}
