@@ -18,6 +18,7 @@ from tested_transformer.book import RECORDS
 KINDS = (
     *("train", "loss", "worth", "text", "generate", "attention", "scaling", "cost"),
     *("sharing", "steps", "gpu", "masks", "implementations", "museum"),
+    "public",
 )
 BESIDE_PEERS = ("train", "loss", "generate", "attention", "gpu")
 
@@ -34,8 +35,9 @@ def parser() -> argparse.ArgumentParser:
         "scaling: attention against length. cost: a step against each size. sharing: "
         "ways to share keys. steps: a step of writing, by batch and length. gpu: all "
         "that wants one, as JSON. masks: how others read one. implementations: ways to "
-        "write attention. museum: the loss with each bug. outdated: which records were "
-        "made by code that has changed since.",
+        "write attention. museum: the loss with each bug. public: what the checks "
+        "say of public projects. outdated: which records were made by code that has "
+        "changed since.",
     )
     made.add_argument("kind", choices=(*KINDS, "outdated"), help="what to measure")
     for flag, what in (
@@ -43,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
         ("--mingpt", "a checkout of karpathy/minGPT"),
         ("--llms-from-scratch", "a checkout of rasbt/LLMs-from-scratch"),
         ("--shakespeare", "tiny Shakespeare, as a text file"),
+        ("--projects", "public: a folder with a checkout of each"),
         ("--out", "the JSON file to write; by default the record of that name"),
     ):
         made.add_argument(flag, type=Path, metavar="PATH", help=what)
@@ -179,6 +182,10 @@ def measure(options: argparse.Namespace, found: list[Any]) -> Any:
             from benchmarks.implementations import measure_implementations
 
             return measure_implementations(quick=quick)
+        case "public":
+            from benchmarks.public import measure_public
+
+            return measure_public(options.projects)
         case _:
             from benchmarks.museum import measure_museum
 
