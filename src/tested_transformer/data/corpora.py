@@ -38,8 +38,8 @@ class Corpus:
         name: The name or the path it was asked for by.
         text: All of it; each line ends with one line feed, whatever the file has.
         origin: Where it is from: a path, a folder, or how it was made.
-        entropy: In nats per character, where it is known exactly: no honest model has
-            a lower loss on text it was not trained on.
+        entropy: In nats per character, where it is known exactly: on average over new
+            texts, no honest model has a lower loss; on one text it may, by chance.
     """
 
     name: str
