@@ -80,7 +80,9 @@ class MixtureOfExperts(nn.Module):
             that was picked; and its number, the most probable first. Several shares
             sum to 1; a single one is its probability.
         """
-        probabilities = self.router(tokens).float().softmax(dim=-1)
+        scores = self.router(tokens)
+        precise = torch.promote_types(scores.dtype, torch.float32)
+        probabilities = scores.softmax(dim=-1, dtype=precise)
         shares, chosen = probabilities.topk(self.experts_per_token, dim=-1)
         if self.experts_per_token > 1:
             # A single share that is always 1 would give the router no gradient.

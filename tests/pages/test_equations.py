@@ -468,6 +468,8 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
         r"3 D d_\text{ff} + 2 d_\text{ff} + D": lambda: (
             count(FeedForward(**wide, activation="swiglu")),
             3 * D * d_ff + 2 * d_ff + D),
+    },
+    "experts": {
         r"p = \operatorname{softmax}(x W_\text{router})": lambda: (
             mixture.route(X.float())[0], softmax(X @ mixture.router.weight.double().T)),
         r"\text{output} = \sum_{e \,\in\, \text{top } k} \frac{p_e}"

@@ -51,6 +51,8 @@ WANTED = {
     "RMSNorm": "chapters/blocks/",
     "residual": "chapters/blocks/",
     "feed-forward": "chapters/blocks/",
+    "mixture of experts": "chapters/experts/",
+    "MoE": "chapters/experts/",
     "temperature": "chapters/sampling/",
     "top-p": "chapters/sampling/",
     "nucleus sampling": "chapters/sampling/",

@@ -162,3 +162,19 @@ def test_bad_settings_are_named(num_experts: int, experts_per_token: int, messag
         MixtureOfExperts(
             d_model=D, num_experts=num_experts, experts_per_token=experts_per_token
         )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wanted"),
+    [
+        (torch.bfloat16, torch.float32),
+        (torch.float32, torch.float32),
+        (torch.float64, torch.float64),
+    ],
+)
+def test_probabilities_are_at_least_as_precise_as_a_float(
+    dtype: torch.dtype, wanted: torch.dtype
+) -> None:
+    layer = MixtureOfExperts(d_model=6, num_experts=5).to(dtype)
+    probabilities, _, _ = layer.route(torch.ones(2, 6, dtype=dtype))
+    assert probabilities.dtype == wanted

@@ -31,6 +31,7 @@ __all__ = [
     "points",
     "scores_and_weights",
     "shared_heads",
+    "side_by_side",
     "turns",
     "weight_map",
 ]
@@ -507,6 +508,59 @@ def shared_heads(num_heads: int, num_kv_heads: Mapping[str, int]) -> Figure:
         axes.tick_params(colors=INK)
         for spine in axes.spines.values():
             spine.set_visible(False)
+    figure.patch.set_visible(False)
+    return _settled(figure)
+
+
+def side_by_side(
+    panels: Mapping[str, Mapping[str, Sequence[float]]],
+    *,
+    x_label: str,
+    y_label: str,
+    level: float | None = None,
+) -> Figure:
+    """Draw upright bars, a panel below the other, with a bar a group at each place.
+
+    Args:
+        panels: For each panel's title, the heights of each group's bars by its name:
+            one height for each place; four groups at most.
+        x_label: What the places are, which are numbered from 0.
+        y_label: What the heights are, with their unit.
+        level: Where to draw a dashed line across each panel, if anywhere.
+
+    Raises:
+        ValueError: If there are no panels, or one has no groups or more than four.
+    """
+    if not panels:
+        raise ValueError("panels has 0 entries; it takes at least 1")
+    size = 5.2, 0.6 + 1.35 * len(panels)
+    figure = Figure(figsize=size, layout="constrained")
+    first: Axes | None = None
+    for index, (title, groups) in enumerate(panels.items()):
+        if not 1 <= len(groups) <= len(_LINES):
+            raise ValueError(
+                f"panels[{title!r}] has {len(groups)} groups; "
+                f"it takes 1 to {len(_LINES)}"
+            )
+        axes = figure.add_subplot(len(panels), 1, index + 1, sharex=first, sharey=first)
+        first = first or axes
+        width = 0.8 / len(groups)
+        for group, ((name, heights), color) in enumerate(
+            zip(groups.items(), _LINES, strict=False)
+        ):
+            left = [place - 0.4 + group * width for place in range(len(heights))]
+            label = name if index == 0 else "_"
+            axes.bar(left, heights, width * 0.9, align="edge", color=color, label=label)
+        if level is not None:
+            axes.axhline(level, color=INK, linewidth=1, linestyle="--")
+        axes.set_title(title, color=INK, fontsize=11, loc="left")
+        axes.set_ylabel(y_label, color=INK, fontsize=10)
+        axes.tick_params(labelbottom=index == len(panels) - 1)
+        _quiet(axes)
+    axes.set_xlabel(x_label, color=INK, fontsize=11)
+    figure.legend(
+        loc="outside upper right", ncols=len(_LINES), frameon=False, labelcolor=INK
+    )
     figure.patch.set_visible(False)
     return _settled(figure)
 

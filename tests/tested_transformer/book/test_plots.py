@@ -22,6 +22,7 @@ from tested_transformer.book.plots import (
     points,
     scores_and_weights,
     shared_heads,
+    side_by_side,
     turns,
     weight_map,
 )
@@ -483,3 +484,28 @@ def test_dots_lie_on_curves_and_nothing_joins_them():
     legend = axes.get_legend()
     assert [text.get_text() for text in legend.get_texts()] == ["guess", "signposts"]
     assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+
+
+def test_bars_side_by_side_are_as_high_as_given():
+    panels = {"p": {"a": [1.0, 2.0], "b": [3.0, 0.5]}, "r": {"a": [0.0, 1.0]}}
+    labels = {"x_label": "expert", "y_label": "load"}
+    figure = side_by_side(panels, level=0.5, **labels)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["p", "r"]
+    for axes, groups in zip(figure.axes, panels.values(), strict=True):
+        drawn = [[bar.get_height() for bar in bars] for bars in axes.containers]
+        assert drawn == list(groups.values())
+        (line,) = axes.lines
+        assert set(line.get_ydata()) == {0.5}
+        for place in range(2):
+            bars = [container[place] for container in axes.containers]
+            ends = [bar.get_x() + bar.get_width() for bar in bars]
+            assert place - 0.5 < bars[0].get_x()
+            assert ends[-1] < place + 0.5
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
+    assert not side_by_side(panels, **labels).axes[0].lines
+    assert set(re.findall(r"#[0-9a-f]{6}", svg(figure))) <= PALETTE
+    with pytest.raises(ValueError, match="panels has 0 entries"):
+        side_by_side({}, **labels)
+    with pytest.raises(ValueError, match=r"panels\['p'\] has 5 groups"):
+        side_by_side({"p": {name: [1.0] for name in "abcde"}}, **labels)

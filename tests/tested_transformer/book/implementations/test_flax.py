@@ -16,6 +16,12 @@ from tested_transformer.book.implementations import (
     gaps,
 )
 from tested_transformer.book.implementations.flax_dense import DenseAttention
+from tested_transformer.book.implementations.flax_experts import (
+    FlaxExperts,
+    convert as convert_experts,
+    expert_gaps,
+)
+from tested_transformer.experts import MixtureOfExperts, count_parameters
 
 
 # What its page asks with doubles is not asked again: each question is compiled anew.
@@ -82,3 +88,27 @@ def test_dropout_drops_while_training_alone() -> None:
     # Of seven weights of 1/7 each is doubled or dropped: the sum is an even seventh.
     assert jnp.allclose(dropped * 7 / 2, jnp.round(dropped * 7 / 2), atol=1e-5)
     assert not jnp.allclose(dropped, 1.0)
+
+
+@pytest.mark.parametrize("experts_per_token", [1, 2])
+def test_experts_in_flax_answer_as_ours_do(experts_per_token: int) -> None:
+    torch.manual_seed(0)
+    layer = MixtureOfExperts(
+        d_model=6, num_experts=5, experts_per_token=experts_per_token, d_ff=7
+    ).double()
+    x, direction = torch.randn(2, 2, 3, 6, dtype=torch.float64)
+    found = expert_gaps(layer, x, direction)
+    assert found.keys() == {"output", "x", *convert_experts(layer.state_dict())}
+    assert max(found.values()) <= 1e-12, found
+
+
+def test_flax_makes_parameters_of_the_shapes_that_ours_are_converted_to() -> None:
+    layer = MixtureOfExperts(d_model=6, num_experts=5, d_ff=7)
+    module = FlaxExperts(num_experts=5, experts_per_token=2, d_ff=7)
+    made = jax.eval_shape(module.init, jax.random.key(0), jnp.ones((2, 6)))["params"]
+    made["router"] = made["router"]["kernel"]
+    converted = convert_experts(layer.state_dict())
+    assert {name: each.shape for name, each in made.items()} == {
+        name: tuple(each.shape) for name, each in converted.items()
+    }
+    assert sum(each.numel() for each in converted.values()) == count_parameters(layer)
