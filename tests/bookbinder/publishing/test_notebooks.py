@@ -70,7 +70,7 @@ def test_prose_listings_and_links_are_in_markdown_cells() -> None:
     )
     assert prose.startswith("# No peeking: the causal mask\n")
     assert "From `src/tested_transformer/masks.py`:\n\n```python\ndef causal" in prose
-    assert "[Notation](https://me.org/book/notation/)" in prose
+    assert "[Padding](https://me.org/book/chapters/padding/)" in prose
     assert "](03-" not in prose
     assert "![" not in prose
     assert prose.endswith(f"*From [{BOOK.name}](https://me.org/book/). {BOOK.license}*")
