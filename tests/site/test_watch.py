@@ -14,6 +14,7 @@ from torch import Tensor
 from tested_transformer.book import MODELS
 from tested_transformer.generation import Sampling, generate, sampling_probabilities
 from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.interpret import all_open, gated_heads, shut
 
 pytestmark = pytest.mark.browser
 
@@ -193,6 +194,30 @@ def test_the_maps_are_the_weights_in_color_and_in_words(live: Page) -> None:
     said = f"{row[first]:.2f} {'The dog sees'[first].replace(' ', 'space')} at {first}"
     expect(live.locator(".live tbody td").first).to_have_text(said)
     expect(live.locator(".live .says").first).to_have_text(said)
+
+
+def test_a_muted_head_adds_nothing_until_it_is_heard_again(live: Page) -> None:
+    model, alphabet = model_of("grammar")
+    text = "The dogs that Nilo sees sleep"
+    live.locator(".live textarea").fill(text)
+    ids = torch.tensor([[alphabet.index(character) for character in text]])
+    guesses = []
+    for gates in (all_open(model), shut(model, [(2, 0)])):
+        with torch.no_grad(), gated_heads(model, gates):
+            logits = model(ids)[0, -1]
+        share, token = sampling_probabilities(logits, temperature=0.8, top_k=20).max(0)
+        sign = {" ": "␣"}.get(alphabet[token], alphabet[token])
+        guesses.append((sign, f"{100 * share:.1f} %"))
+    assert guesses[0][0] != guesses[1][0]
+
+    live.locator(".live").get_by_role("radio").nth(8).check(force=True)
+    mute = live.get_by_label("Mute head 2.0")
+    for muted, heard in ((False, 0), (True, 1), (False, 0)):
+        sign, share = guesses[heard]
+        mute.set_checked(muted)
+        expect(live.locator(".live .guesses .sign").first).to_have_text(sign)
+        expect(live.locator(".live .guesses .share").first).to_have_text(share)
+        assert live.locator(".live .map.muted").count() == muted
 
 
 def test_it_is_used_by_the_keyboard_alone(live: Page) -> None:

@@ -102,6 +102,7 @@ export class GPT {
     // For each layer and head a square, a row for each query: the maps that are drawn.
     this.weights = layers(() => Array.from({ length: num_heads }, () => floats(max_seq_len ** 2)));
     this.logits = floats(max_seq_len * vocab_size);
+    this.muted = layers(() => Array(num_heads).fill(false));
     const d_ff = config.d_ff ?? 4 * d_model;
     this.room = { x: floats(d_model), normed: floats(d_model), q: floats(d_model), heads: floats(d_model), added: floats(d_model), wide: floats(d_ff) };
   }
@@ -117,6 +118,15 @@ export class GPT {
     for (const token of tokens.slice(same)) this.step(token);
     return same;
   }
+
+  // --8<-- [start:mute]
+  // A muted head still attends, but adds nothing. All that was read has to be read again,
+  // for later layers have kept keys and values that it had a part in.
+  mute(layer, head, muted) {
+    this.muted[layer][head] = muted;
+    this.tokens.length = 0;
+  }
+  // --8<-- [end:mute]
 
   // --8<-- [start:step]
   // Read one more token: a column of numbers goes up through the layers.
@@ -166,6 +176,7 @@ export class GPT {
         row[s] = score / Math.sqrt(width);
       }
       softmax(row);
+      if (this.muted[layer][head]) continue;
       for (let s = 0; s <= t; s++) {
         for (let i = from; i < to; i++) heads[i] += row[s] * values[s * d_model + i];
       }

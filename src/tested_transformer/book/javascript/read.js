@@ -5,6 +5,7 @@
 //   temperature  1 if not given
 //   topK         all tokens if not given
 //   randoms      numbers from 0 to 1, each of which draws one more token
+//   muted        heads that add nothing, [layer, head] each; none if not given
 // and each answer tells of the text and the tokens drawn:
 //   tokens       their ids
 //   shares       how likely each next token was, at these settings, at each draw and after
@@ -23,10 +24,11 @@ const buffer = file.buffer.slice(file.byteOffset, file.byteOffset + file.byteLen
 const gpt = new GPT(config, readSafetensors(buffer));
 const { max_seq_len, vocab_size } = config;
 
-function answer({ text, temperature = 1, topK = vocab_size, randoms = [] }) {
+function answer({ text, temperature = 1, topK = vocab_size, randoms = [], muted = [] }) {
   const { tokens, unknown } = encode(text, tokenizer.alphabet);
   if (unknown.length) throw new Error(`not in the alphabet: ${unknown.join(" ")}`);
   const shares = [];
+  for (const [layer, head] of muted) gpt.mute(layer, head, true);
   for (const random of [...randoms, null]) {
     gpt.read(tokens.slice(windowStart(tokens.length, max_seq_len)));
     const last = gpt.tokens.length - 1;
@@ -37,12 +39,14 @@ function answer({ text, temperature = 1, topK = vocab_size, randoms = [] }) {
   }
   const square = (size, from, width) => Array.from({ length: size }, (_, row) => [...from.subarray(row * width, row * width + size)]);
   const positions = gpt.tokens.length;
-  return {
+  const result = {
     tokens,
     shares: shares.map((each) => [...each]),
     logits: Array.from({ length: positions }, (_, t) => [...gpt.logits.subarray(t * vocab_size, (t + 1) * vocab_size)]),
     weights: gpt.weights.map((heads) => heads.map((head) => square(positions, head, max_seq_len))),
   };
+  for (const [layer, head] of muted) gpt.mute(layer, head, false);
+  return result;
 }
 
 process.stdout.write(JSON.stringify((await json(process.stdin)).map(answer)));

@@ -42,6 +42,8 @@ class Watch {
     this.strip = make("div", { className: "strip", "aria-hidden": "true" });
     this.place = make("input", { type: "range", min: 0, value: 0, oninput: () => this.look(Number(this.place.value)) });
     this.placed = make("output");
+    this.mute = make("input", { type: "checkbox", onchange: () => this.silence(this.mute.checked) });
+    this.muteName = make("span");
     this.heads = make("fieldset", { className: "maps" });
     this.caption = make("p", { className: "caption" });
     this.guesses = make("ol", { className: "guesses" });
@@ -59,6 +61,7 @@ class Watch {
         labeled("Temperature", this.temperature, this.warmth), labeled("Top-k", this.topK)),
       this.strip,
       labeled("Position", this.place, this.placed),
+      make("label", { className: "mute" }, this.mute, this.muteName),
       make("div", { className: "views" }, this.heads, make("div", {}, this.caption, this.guesses)),
       this.fold,
     );
@@ -204,6 +207,15 @@ class Watch {
     this.look();
   }
 
+  // Take away what the chosen head adds, or give it back, and look at the same place.
+  silence(muted) {
+    const { position } = this;
+    this.stop();
+    this.model.gpt.mute(...this.head, muted);
+    this.read();
+    this.look(position);
+  }
+
   look(position = this.position) {
     put(this.warmth, Number(this.temperature.value).toFixed(1));
     if (!this.model) return;
@@ -230,7 +242,14 @@ class Watch {
     this.place.value = this.position;
     this.placed.textContent = last < 0 ? "none" : `${this.position}: ${say(alphabet[gpt.tokens[this.position]])}`;
     this.place.setAttribute("aria-valuetext", this.placed.textContent);
-    this.cells.forEach((heads, layer) => heads.forEach(({ says }, head) => put(says, strongest(this.model, layer, head, this.position, 1).join())));
+    const [ofLayer, ofHead] = this.head;
+    this.mute.checked = gpt.muted[ofLayer][ofHead];
+    put(this.muteName, `Mute head ${ofLayer}.${ofHead}`);
+    this.cells.forEach((heads, layer) => heads.forEach(({ cell, says }, head) => {
+      const muted = gpt.muted[layer][head];
+      cell.classList.toggle("muted", muted);
+      put(says, `${muted ? "muted, " : ""}${strongest(this.model, layer, head, this.position, 1)}`);
+    }));
     if (this.fold.open) fillTable(this.rows, this.model, this.position);
     fillGuesses(this.guesses, this.model, this.position, last < 0 ? [] : this.shares(this.position));
     const came = gpt.tokens[this.position + 1];

@@ -1,0 +1,72 @@
+"""Graders of *Watch it think*."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from tested_transformer.gpt import GPT, GPTConfig
+
+__all__ = ["grade_grown", "grade_influence"]
+
+
+@torch.no_grad()
+def grade_grown(answer: Callable[[list[Tensor]], Tensor]) -> str:
+    """Grade maps that are put together from the rows of single steps.
+
+    Args:
+        answer: A function of ``rows``.
+
+    Raises:
+        AssertionError: If it is wrong; the message says how.
+    """
+    sizes = {"d_model": 8, "num_heads": 2, "num_layers": 1}
+    model = GPT(GPTConfig(vocab_size=11, max_seq_len=8, **sizes))
+    model.blocks[0].attention.q_proj.weight.mul_(50)
+    tokens = torch.tensor([[3, 1, 4, 1, 5]])
+    _, (whole,) = model(tokens, return_weights=True)
+    cache, rows = model.new_cache(), []
+    for token in tokens[0]:
+        step = model(token[None, None], cache=cache, return_weights=True)
+        rows.append(step[1][0][0, :, 0])
+    got = answer([row.clone() for row in rows])
+    assert got.shape == (2, 5, 5), f"the maps are {tuple(got.shape)}, not (2, 5, 5)"
+    assert not torch.allclose(got, whole[0].mT, atol=1e-6), (
+        "a row is a query: these are the columns"
+    )
+    assert not got.triu(diagonal=1).any(), "a weight stands in the future of its query"
+    assert torch.allclose(got.sum(-1), torch.ones(2, 5)), "a row does not add up to 1"
+    assert torch.allclose(got, whole[0], atol=1e-6), "the rows are in another order"
+    return "right"
+
+
+def grade_influence(
+    answer: Callable[[Callable[[str], float], str, str], Sequence[float]],
+) -> str:
+    """Grade how far a guess falls when a character is replaced, for each in turn.
+
+    Args:
+        answer: A function of ``chance``, ``text`` and ``letter``.
+
+    Raises:
+        AssertionError: If it is wrong; the message says how.
+    """
+    text = "dogs"
+
+    def chance(given: str) -> float:
+        assert len(given) == len(text), (
+            f"{given!r} is not as long as {text!r}: replace the character"
+        )
+        return sum(
+            2**at
+            for at, pair in enumerate(zip(given, text, strict=True))
+            if len({*pair}) < 2
+        )
+
+    got = [float(each) for each in answer(chance, text, "x")]
+    assert len(got) == 4, f"{len(got)} numbers for {len(text)} characters"
+    assert got != [1, 3, 7, 15], "put each character back before the next is replaced"
+    assert got != [-1, -2, -4, -8], "the sign: it is how far the chance falls"
+    assert got != [14, 13, 11, 7], "that is what is left of the chance, not its fall"
+    assert got == [1, 2, 4, 8], f"it is {got} where [1, 2, 4, 8] was wanted"
+    return "right"
