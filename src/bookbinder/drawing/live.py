@@ -37,10 +37,12 @@ def format_live(source: str, *_: Any, **_options: Any) -> str:
         named = PurePosixPath(path.replace("../", ""))
         if named.parent.as_posix() != place or not (folder / named.name).is_file():
             return undrawn(f"live part: {place}/ has no file {path}", source)
-    # A page is a folder in the site: its files lie one step further up.
+    # A page is a folder in the site, and its files lie one step further up. The home
+    # page, which is none, has them beside it.
+    up = "../" if script.startswith("../") else ""
     return (
-        f'<div><link rel="stylesheet" href="../{style}">'
+        f'<div><link rel="stylesheet" href="{up}{style}">'
         f'<section class="live" data-live="{name}" data-search-exclude '
         f'aria-label="{label}"><p class="without">{without}</p></section>'
-        f'<script type="module" src="../{script}"></script></div>'
+        f'<script type="module" src="{up}{script}"></script></div>'
     )

@@ -24,6 +24,8 @@ _HREF = re.compile(
     r'(?P<start><(?:a|link)\b[^>]*?\shref=")(?P<path>(?:\.{1,2}/|[\w-]+/|\.{1,2}(?=["#]))[^"#?]*)'
 )
 # No browser asks for a font from a disk before it is wanted.
+# No browser lets a page from a disk load a module: its place keeps its sentence.
+_MODULE = re.compile(r'<script type="?module"? src="?[^>]*></script>')
 _PRELOAD = re.compile(r'\s*<link\b[^>]*\brel="preload"[^>]*>')
 # What the archive is not offered in: itself, and the book to print.
 _OFFERS = re.compile(r',? <a href="[\w-]+\.(?:zip|pdf)">[^<]*</a>')
@@ -33,8 +35,8 @@ _LEFT_OUT = ("404.html", "sitemap.xml", "sitemap.xml.gz", "_headers")
 _READ_ME = """\
 {book.name}
 
-Open index.html. Everything works from a disk but the model that runs in chapter 20: it
-wants the pages served. Any static server does:
+Open index.html. Everything works from a disk but the model and the mask bench, which
+run in the page and want it served. Any static server does:
 
     python -m http.server --bind 127.0.0.1 8000
 
@@ -89,4 +91,4 @@ def from_disk(html: str) -> str:
             path = f"{path}/"
         return link["start"] + (f"{path}index.html" if path.endswith("/") else path)
 
-    return _HREF.sub(named, _PRELOAD.sub("", html))
+    return _HREF.sub(named, _MODULE.sub("", _PRELOAD.sub("", html)))

@@ -1,0 +1,38 @@
+// Attention under a mask, for the bench on which a reader sets one. Equal to
+// attention_with_weights of the library: a query without any key gets zeros.
+
+export function attend(q, k, v, mask) {
+  const scale = 1 / Math.sqrt(q[0].length);
+  const weights = q.map((query, t) => {
+    const scores = k.map((key, s) => (mask[t][s] ? scale * dot(query, key) : -Infinity));
+    const largest = Math.max(...scores);
+    if (largest === -Infinity) return scores.map(() => 0);
+    const exps = scores.map((score) => Math.exp(score - largest));
+    const sum = exps.reduce((a, b) => a + b);
+    return exps.map((each) => each / sum);
+  });
+  const output = weights.map((row) => v[0].map((_, i) => dot(row, v.map((value) => value[i]))));
+  return { weights, output };
+}
+
+const dot = (a, b) => a.reduce((sum, each, i) => sum + each * b[i], 0);
+
+// Which rows of the output change when the last token becomes another one.
+export function moved(tokens, other, mask) {
+  const before = attend(tokens.q, tokens.k, tokens.v, mask).output;
+  const last = tokens.q.length - 1;
+  const [q, k, v] = ["q", "k", "v"].map((name) => tokens[name].with(last, other[name]));
+  return attend(q, k, v, mask).output.map((row, t) => Math.max(...row.map((each, i) => Math.abs(each - before[t][i]))));
+}
+
+const table = (size, rule) => Array.from({ length: size }, (_, t) => Array.from({ length: size }, (_, s) => rule(t, s)));
+
+// Masks by name, each for a number of tokens: true = may attend.
+export const MASKS = {
+  "causal": (size) => table(size, (t, s) => s <= t),
+  "inverted": (size) => table(size, (t, s) => s > t),
+  "no mask": (size) => table(size, () => true),
+  "window of 2": (size) => table(size, (t, s) => s <= t && s > t - 2),
+  "padding: last two": (size) => table(size, (t, s) => s < size - 2),
+  "without itself": (size) => table(size, (t, s) => s < t),
+};
