@@ -574,15 +574,17 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             table(lambda v: sum(soft[rank < rank[v]]) < 0.8, vocab)),
         r"\text{min-p keeps } v &\text{ if } p_v \ge m \max_u p_u": lambda: (
             keeps(min_p=0.3), soft >= 0.3 * max(soft)),
+        r"-\sum_v p_v \log_2 p_v": lambda: (
+            Categorical(chances).entropy() / math.log(2),
+            -sum(chances[v] * chances[v].log2() for v in range(5))),
+    },
+    "testing-a-sampler": {
         r"\chi^2 = \sum_{v:\, p_v > 0} \frac{(n_v - N p_v)^2}{N p_v}": lambda: (
             sum(n**2 / (N * chances)) - N,
             sum((n - N * chances) ** 2 / (N * chances))),
         r"e^{-x/2} \sum_{i < f/2} (x/2)^i / i!": lambda: (
             torch.special.gammaincc(row(6 / 2), row(1.7))[0],  # f is 6
             math.exp(-1.7) * sum(1.7**i / math.factorial(i) for i in range(3))),
-        r"-\sum_v p_v \log_2 p_v": lambda: (
-            Categorical(chances).entropy() / math.log(2),
-            -sum(chances[v] * chances[v].log2() for v in range(5))),
     },
     "what-heads-do": {
         r"\text{score} = \frac{1}{n} \sum_{t=0}^{T-1}"

@@ -22,6 +22,7 @@ except ImportError as error:
 
 __all__ = [
     "arrows",
+    "bar_panels",
     "bars",
     "cells",
     "curves",
@@ -48,6 +49,42 @@ RULE = "#d0d4dc"
 _LINES = (ACCENT, WARM, MUTED, INK)
 _STYLES = ("-", "--", ":", "-.")
 _SHAPES = ("o", "^", "s", "x")
+
+
+def bar_panels(panels: Mapping[str, Mapping[str, float]]) -> Figure:
+    """Draw the same bars for several cases, two cases side by side, on one scale.
+
+    A bar of length 0 is a name without a bar: nothing is written at its end.
+
+    Args:
+        panels: For each case, the length of each bar by name; the same names in all.
+
+    Raises:
+        ValueError: If there are no cases, or their names differ.
+    """
+    names = [list(lengths) for lengths in panels.values()]
+    if not names or any(each != names[0] for each in names):
+        raise ValueError(f"panels need one or more cases of the same bars; got {names}")
+    most = max(length for lengths in panels.values() for length in lengths.values())
+    rows, places = -(-len(panels) // 2), range(len(names[0]))
+    size = 5.6, rows * (0.6 + 0.27 * len(names[0]))
+    figure = Figure(figsize=size, layout="constrained")
+    for index, (title, lengths) in enumerate(panels.items()):
+        axes = figure.add_subplot(rows, 2, index + 1)
+        drawn = axes.barh(places, [*lengths.values()], height=0.68, color=ACCENT)
+        labels = [f"{length:.2f}" if length else "" for length in lengths.values()]
+        axes.bar_label(drawn, labels, padding=3, color=INK, fontsize=10)
+        axes.set_title(title, loc="left", color=INK, fontsize=11)
+        axes.set_yticks(places, names[0] if index % 2 == 0 else [""] * len(names[0]))
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1.22 * most)
+        axes.set_xticks([])
+        _quiet(axes)
+        axes.tick_params(axis="y", labelsize=11, colors=INK)
+        for side in ("top", "right", "bottom"):
+            axes.spines[side].set_visible(False)
+    figure.patch.set_visible(False)
+    return _settled(figure)
 
 
 def bars(lengths: Mapping[str, float], *, x_label: str, form: str = "{:.2f}") -> Figure:

@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 from tested_transformer.book import plots
 from tested_transformer.book.plots import (
     arrows,
+    bar_panels,
     bars,
     cells,
     curves,
@@ -332,6 +333,39 @@ def test_bars_want_lengths():
         bars({}, x_label="ms")
     with pytest.raises(ValueError, match=r"^lengths\['a'\]=-1.0 must not be negati"):
         bars({"a": -1.0}, x_label="ms")
+
+
+def test_bar_panels_share_a_scale_and_leave_out_what_is_cut():
+    figure = bar_panels(
+        {
+            "all": {"a": 0.5, "b": 0.5},
+            "one": {"a": 1.0, "b": 0.0},
+            "c": {"a": 1, "b": 0},
+        }
+    )
+    widths = [
+        [bar.get_width() for bar in axes.patches if isinstance(bar, Rectangle)]
+        for axes in figure.axes
+    ]
+    assert widths == [[0.5, 0.5], [1.0, 0.0], [1.0, 0.0]]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["all", "one", "c"]
+    assert len({axes.get_xlim() for axes in figure.axes}) == 1
+    texts = [[text.get_text() for text in axes.texts] for axes in figure.axes]
+    assert texts == [["0.50", "0.50"], ["1.00", ""], ["1.00", ""]]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [
+        "a",
+        "b",
+    ]
+    assert all(axes.yaxis_inverted() for axes in figure.axes)
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+
+
+def test_bar_panels_want_the_same_bars_everywhere():
+    for panels in ({}, {"x": {"a": 1.0}, "y": {"b": 1.0}}):
+        with pytest.raises(
+            ValueError, match=r"^panels need one or more cases of the s"
+        ):
+            bar_panels(panels)
 
 
 def cell_labels() -> dict:
