@@ -404,10 +404,6 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             softmax(Q_C @ K_C.T / D**0.5) @ V_C),
     },
     "encoder-and-decoder": {
-        r"\text{post-norm: } \operatorname{N}\bigl(X + \operatorname{part}(X)\bigr)":
-            lambda: (after(X[None], plain)[0], after.norm(X + plain(X))),
-        r"\text{pre-norm: } X + \operatorname{part}\bigl(\operatorname{N}(X)\bigr)":
-            lambda: (before(X[None], plain)[0], X + plain(before.norm(X))),
         r"X_t = \sqrt{D}\, W^E[\text{token}_t] + P_t": lambda: (
             through(translator.encoder[0], translate)[0][0],
             table(lambda t: D**0.5 * words[french[0, t]] + waves[t], S)),
@@ -442,6 +438,10 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             row(-2, -1, 0).exp() / sum(row(-2, -1, 0).exp())),
     },
     "blocks": {
+        r"\operatorname{N}(X + \operatorname{part}(X))":
+            lambda: (after(X[None], plain)[0], after.norm(X + plain(X))),
+        r"X + \operatorname{part}(\operatorname{N}(X))":
+            lambda: (before(X[None], plain)[0], X + plain(before.norm(X))),
         r"Y = X + \operatorname{attention}(\operatorname{N}(X))": lambda: (
             y_l(2), x_l(1) + two.attention(two.attention_norm(x_l(1)), causal=True)),
         r"\text{output} = Y + \operatorname{feedforward}(\operatorname{N}'(Y))":
