@@ -33,6 +33,7 @@ MODELS = {
     "experts": {"layers"},
     "gpt": {"layers", "experts"},
     "encoder_decoder": {"layers"},
+    "variants": {"layers", "experts", "gpt"},
 }
 USE = {
     "data": set[str](),

@@ -1,0 +1,372 @@
+"""Attention without the softmax: a state of fixed size that keys and values add to.
+
+The recurrent form is written to be read. The parallel form computes all positions at
+once, and the chunked form goes from chunk to chunk: three ways to the same numbers.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tested_transformer.multihead import merge_heads, split_heads
+from tested_transformer.validation import validate_heads, validate_sizes
+
+__all__ = [
+    "LinearAttention",
+    "StateLayer",
+    "averaged_linear_attention",
+    "chunked_linear_attention",
+    "pairwise_decay",
+    "parallel_linear_attention",
+    "positive_features",
+    "recurrent_linear_attention",
+    "validate_stateful",
+]
+
+_Output = Float[Tensor, "B H T d_v"]
+_State = Float[Tensor, "B H d_k d_v"]
+
+
+# --8<-- [start:recurrent]
+def recurrent_linear_attention(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H T d_k"],
+    v: Float[Tensor, "B H T d_v"],
+    *,
+    log_decay: Float[Tensor, "B H T gates"] | None = None,
+    state: Float[Tensor, "B H d_k d_v"] | None = None,
+) -> tuple[_Output, _State]:
+    """Return what each query reads from the state, and the state after the last token.
+
+    Each token first writes its key and value into the state, then reads it.
+
+    Args:
+        q: Queries.
+        k: Keys.
+        v: Values.
+        log_decay: The logarithm of the gate, at most 0: what part of the state each
+            token keeps, one for each feature of a key or one for all of them (the last
+            axis is 1). Nothing fades by default, which is plain linear attention.
+        state: The state before the first token; zeros by default.
+
+    Raises:
+        ValueError: If shapes do not fit, or there are no tokens.
+
+    Sources: Katharopoulos et al., 2020, "Transformers are RNNs", section 3.4; with
+    gates Yang et al., 2024, "Gated Linear Attention Transformers", section 4.1.
+    """
+    state = validate_stateful(q, k, v, state)
+    if log_decay is not None:
+        _validate_log_decay(log_decay, k)
+    outputs = list[Tensor]()
+    for t in range(q.shape[2]):
+        if log_decay is not None:
+            state = state * log_decay[:, :, t, :, None].exp()
+        state = state + k[:, :, t, :, None] * v[:, :, t, None, :]
+        outputs.append((q[:, :, t, None, :] @ state).squeeze(2))
+    return torch.stack(outputs, dim=2), state
+
+
+# --8<-- [end:recurrent]
+
+
+# --8<-- [start:parallel]
+def parallel_linear_attention(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H T d_k"],
+    v: Float[Tensor, "B H T d_v"],
+    *,
+    log_decay: Float[Tensor, "B H T gates"] | None = None,
+    state: Float[Tensor, "B H d_k d_v"] | None = None,
+) -> tuple[_Output, _State]:
+    """Return what ``recurrent_linear_attention`` does, all positions at once.
+
+    It makes a table of (T, T) scores, as attention does, and has no softmax. A gate for
+    each feature makes the table ``d_k`` times as large for a moment.
+
+    Source: Yang et al., 2024, "Gated Linear Attention Transformers", section 4.2.
+    """
+    state = validate_stateful(q, k, v, state)
+    if log_decay is None:
+        past = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device)
+        scores = (q @ k.mT).masked_fill(~past.tril(), 0.0)
+        return q @ state + scores @ v, state + k.mT @ v
+    _validate_log_decay(log_decay, k)
+    kept = log_decay.cumsum(dim=2)  # (B, H, T, gates), since the first token
+    between = pairwise_decay(kept)  # (B, H, T, T, gates)
+    if between.shape[-1] == 1:
+        scores = (q @ k.mT) * between.squeeze(-1)
+    else:
+        scores = torch.einsum("bhtd,bhsd,bhtsd->bhts", q, k, between)
+    to_the_end = (kept[:, :, -1:] - kept).exp()
+    output = (q * kept.exp()) @ state + scores @ v
+    return output, state * kept[:, :, -1, :, None].exp() + (k * to_the_end).mT @ v
+
+
+def pairwise_decay(
+    kept: Float[Tensor, "B H T gates"],
+) -> Float[Tensor, "B H T T gates"]:
+    """Return what is left at position t of what s wrote; 0 where s comes after t.
+
+    Args:
+        kept: The logarithms of the gates, summed up along the positions.
+    """
+    length = kept.shape[2]
+    future = torch.ones(length, length, dtype=torch.bool, device=kept.device).triu(1)
+    # The difference is at most 0. Alone, exp(-kept) would overflow.
+    between = kept[:, :, :, None] - kept[:, :, None]
+    return between.masked_fill(future[..., None], float("-inf")).exp()
+
+
+# --8<-- [end:parallel]
+
+
+# --8<-- [start:chunked]
+def chunked_linear_attention(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H T d_k"],
+    v: Float[Tensor, "B H T d_v"],
+    *,
+    log_decay: Float[Tensor, "B H T gates"] | None = None,
+    state: Float[Tensor, "B H d_k d_v"] | None = None,
+    chunk_size: int = 32,
+) -> tuple[_Output, _State]:
+    """Return what ``recurrent_linear_attention`` does, a chunk of tokens at a time.
+
+    Parallel within a chunk, recurrent from one to the next: the work and the memory
+    grow with T, and most of the work is products of matrices.
+
+    Source: Yang et al., 2024, "Gated Linear Attention Transformers", section 2.2.
+    """
+    state = validate_stateful(q, k, v, state)
+    validate_sizes(chunk_size=chunk_size)
+    if log_decay is not None:
+        _validate_log_decay(log_decay, k)
+    outputs = list[Tensor]()
+    for start in range(0, q.shape[2], chunk_size):
+        at = slice(start, start + chunk_size)
+        output, state = parallel_linear_attention(
+            q[:, :, at],
+            k[:, :, at],
+            v[:, :, at],
+            log_decay=None if log_decay is None else log_decay[:, :, at],
+            state=state,
+        )
+        outputs.append(output)
+    return torch.cat(outputs, dim=2), state
+
+
+# --8<-- [end:chunked]
+
+
+# --8<-- [start:averaged]
+def positive_features(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+    """Return ``elu(x) + 1``, which is positive: features whose products are weights.
+
+    Source: Katharopoulos et al., 2020, "Transformers are RNNs", equation 7.
+    """
+    return F.elu(x) + 1
+
+
+def averaged_linear_attention(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H T d_k"],
+    v: Float[Tensor, "B H T d_v"],
+    *,
+    chunk_size: int = 32,
+) -> _Output:
+    """Average the values of the past by weights ``positive_features(q) . (k)``.
+
+    The sum of the weights is what a value that is always 1 would get, so one more
+    column of the state holds it.
+
+    Source: Katharopoulos et al., 2020, "Transformers are RNNs", equations 9 to 12.
+    """
+    q, k = positive_features(q), positive_features(k)
+    v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
+    sums, _ = chunked_linear_attention(q, k, v, chunk_size=chunk_size)
+    return sums[..., :-1] / sums[..., -1:]
+
+
+# --8<-- [end:averaged]
+
+
+# --8<-- [start:layer]
+class StateLayer(nn.Module):
+    """A layer of several heads that each read and write a state; made to be derived.
+
+    Queries and keys are brought to length 1, so that what is written can be read back.
+    What each head reads is normed before the heads are mixed.
+
+    Args:
+        d_model: D, the width of input and output.
+        num_heads: H, how many heads.
+        head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
+        bias: Whether the four projections add a bias.
+        chunk_size: How many tokens are computed at once.
+
+    Raises:
+        ValueError: If a size is not positive, or ``num_heads`` does not divide
+            ``d_model`` and no ``head_dim`` is given.
+
+    Source: Yang et al., 2024, "Parallelizing Linear Transformers with the Delta Rule",
+    section 3.4.
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        num_heads: int,
+        head_dim: int | None = None,
+        bias: bool = False,
+        chunk_size: int = 32,
+    ) -> None:
+        super().__init__()
+        validate_heads(d_model, num_heads, head_dim)
+        validate_sizes(chunk_size=chunk_size)
+        head_dim = d_model // num_heads if head_dim is None else head_dim
+        self.num_heads = num_heads
+        self.head_dim = head_dim
+        self.chunk_size = chunk_size
+        self.q_proj = nn.Linear(d_model, num_heads * head_dim, bias=bias)
+        self.k_proj = nn.Linear(d_model, num_heads * head_dim, bias=bias)
+        self.v_proj = nn.Linear(d_model, num_heads * head_dim, bias=bias)
+        self.norm = nn.RMSNorm(head_dim, eps=1e-6)
+        self.o_proj = nn.Linear(num_heads * head_dim, d_model, bias=bias)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        state: Float[Tensor, "B H d_k d_k"] | None = None,
+        return_state: bool = False,
+        causal: bool = True,
+        **refused: object,
+    ) -> Float[Tensor, "B T D"] | tuple[Float[Tensor, "B T D"], _State]:
+        """Return what every position reads from the state of its past.
+
+        Args:
+            x: The sequence.
+            state: The state that another call returned for what came before.
+            return_state: Return the state after the last token too.
+            causal: Must be true; it is there because a ``DecoderBlock`` says it.
+            refused: What else a ``DecoderBlock`` passes on. It must be ``None`` or
+                false: without scores there is nothing to mask, to turn or to return.
+
+        Raises:
+            ValueError: If something is asked for that a state cannot give.
+        """
+        if not causal:
+            raise ValueError("causal=False is refused: a state holds the past alone")
+        for name, given in refused.items():
+            if given is not None and given is not False:
+                raise ValueError(
+                    f"{name} is refused: {type(self).__name__} has a state, and "
+                    "neither scores nor keys that are kept"
+                )
+        q, k, v = (
+            split_heads(proj(x), self.num_heads)
+            for proj in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+        heads, state = self.mix(q, k, v, x, state)
+        output = self.o_proj(merge_heads(self.norm(heads)))
+        return (output, state) if return_state else output
+
+    def mix(
+        self,
+        q: Float[Tensor, "B H T d_k"],
+        k: Float[Tensor, "B H T d_k"],
+        v: Float[Tensor, "B H T d_k"],
+        x: Float[Tensor, "B T D"],
+        state: Float[Tensor, "B H d_k d_k"] | None,
+    ) -> tuple[Float[Tensor, "B H T d_k"], _State]:
+        """Let each head write and read. A derived layer says how."""
+        raise NotImplementedError
+
+
+class LinearAttention(StateLayer):
+    """Several heads of linear attention, with a gate for each feature or without.
+
+    Args:
+        d_model: D, the width of input and output.
+        num_heads: H, how many heads.
+        head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
+        bias: Whether the four projections add a bias.
+        chunk_size: How many tokens are computed at once.
+        gated: Let each token choose how much of each feature of the state it keeps.
+
+    Source: Yang et al., 2024, "Gated Linear Attention Transformers", section 4.4; their
+    gate comes from a matrix of low rank, ours from a full one.
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        num_heads: int,
+        head_dim: int | None = None,
+        bias: bool = False,
+        chunk_size: int = 32,
+        gated: bool = False,
+    ) -> None:
+        super().__init__(
+            d_model=d_model,
+            num_heads=num_heads,
+            head_dim=head_dim,
+            bias=bias,
+            chunk_size=chunk_size,
+        )
+        width = self.num_heads * self.head_dim
+        self.gate_proj = nn.Linear(d_model, width) if gated else None
+
+    def mix(
+        self,
+        q: Float[Tensor, "B H T d_k"],
+        k: Float[Tensor, "B H T d_k"],
+        v: Float[Tensor, "B H T d_k"],
+        x: Float[Tensor, "B T D"],
+        state: Float[Tensor, "B H d_k d_k"] | None,
+    ) -> tuple[Float[Tensor, "B H T d_k"], _State]:
+        """Add keys and values to the state, and let it fade if there are gates."""
+        log_decay = None
+        if self.gate_proj is not None:
+            # A sixteenth, so that a gate begins near 1 and can still be closed.
+            log_decay = F.logsigmoid(self.gate_proj(x)) / 16
+            log_decay = split_heads(log_decay, self.num_heads)
+        return chunked_linear_attention(
+            q, k, v, log_decay=log_decay, state=state, chunk_size=self.chunk_size
+        )
+
+
+# --8<-- [end:layer]
+
+
+def validate_stateful(
+    q: Tensor, k: Tensor, v: Tensor, state: Tensor | None
+) -> Float[Tensor, "B H d_k d_v"]:
+    """Return the state to begin with; raise a ``ValueError`` if shapes do not fit."""
+    if q.ndim != 4 or q.shape[2] < 1:
+        raise ValueError(f"q must be (B, H, T, d_k), T > 0; it is {tuple(q.shape)}")
+    if k.shape != q.shape:
+        raise ValueError(f"k must be {tuple(q.shape)}, as q; it is {tuple(k.shape)}")
+    if v.ndim != 4 or v.shape[:3] != k.shape[:3]:
+        wanted = ", ".join(map(str, k.shape[:3]))
+        raise ValueError(f"v must be ({wanted}, d_v); it is {tuple(v.shape)}")
+    shape = (*k.shape[:2], k.shape[-1], v.shape[-1])
+    if state is None:
+        return v.new_zeros(shape)
+    if state.shape != shape:
+        raise ValueError(f"state must be {shape}; it is {tuple(state.shape)}")
+    return state
+
+
+def _validate_log_decay(log_decay: Tensor, k: Tensor) -> None:
+    wanted = (*k.shape[:3], 1), (*k.shape,)
+    if (*log_decay.shape,) not in wanted:
+        raise ValueError(
+            f"log_decay must be {wanted[1]}, or 1 in the last axis; "
+            f"it is {tuple(log_decay.shape)}"
+        )
