@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
@@ -165,14 +166,15 @@ def test_below_each_page_a_fork_is_led_to_its_own_repository(
 
 def test_what_the_map_names_is_a_part_or_a_page_of_the_book() -> None:
     names: set[str] = set()
-    for entry in load_config(str(ROOT / "mkdocs.yml"))["nav"]:
-        for title, inside in entry.items():
-            pages = inside if isinstance(inside, list) else []
-            names |= {
-                title.partition(". ")[2],
-                # Without its subtitle: Blocks, of Blocks: residuals and norms.
-                *(name.partition(": ")[0] for page in pages for name in page),
-            }
+
+    def collect(entries: list[dict[str, Any]]) -> None:
+        for title, inside in (pair for entry in entries for pair in entry.items()):
+            # Without the number of a part, and without a chapter's subtitle.
+            names.add(re.sub(r"^[IVX]+\. ", "", title).partition(": ")[0])
+            if isinstance(inside, list):
+                collect(inside)
+
+    collect(load_config(str(ROOT / "mkdocs.yml"))["nav"])
     boxes = re.findall(r'\["`\*\*(.+?)`"\]$', (ROOT / "docs/map.md").read_text(), re.M)
     named = {name.strip("*") for box in boxes for name in box.split("<br/>")}
     assert len(named) > 20
