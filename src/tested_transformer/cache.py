@@ -21,21 +21,21 @@ class LayerCache:
 
     Args:
         keys: Room for the keys; what it holds at first does not matter.
-        values: Room for the values.
+        values: Room for the values, which may be wider or narrower than the keys.
     """
 
     def __init__(
         self,
         keys: Float[Tensor, "B H_kv S d_k"],
-        values: Float[Tensor, "B H_kv S d_k"],
+        values: Float[Tensor, "B H_kv S d_v"],
     ) -> None:
         self.keys = keys
         self.values = values
         self.length = 0
 
     def append(
-        self, k: Float[Tensor, "B H_kv T d_k"], v: Float[Tensor, "B H_kv T d_k"]
-    ) -> tuple[Float[Tensor, "B H_kv S d_k"], Float[Tensor, "B H_kv S d_k"]]:
+        self, k: Float[Tensor, "B H_kv T d_k"], v: Float[Tensor, "B H_kv T d_v"]
+    ) -> tuple[Float[Tensor, "B H_kv S d_k"], Float[Tensor, "B H_kv S d_v"]]:
         """Store the keys and values of T new tokens; return those of all tokens so far.
 
         Raises:
@@ -73,12 +73,14 @@ class KVCache:
         num_kv_heads: Heads of keys and values in a layer; fewer than ``num_heads``
             where heads share them. A number for each layer, where they differ.
         max_length: S, how many tokens there is room for.
-        head_dim: d_k, the features of a key and of a value.
+        head_dim: d_k, the features of a key.
+        value_dim: d_v, the features of a value; ``head_dim`` by default. 0 where the
+            values are part of the keys, as in ``variants.latent``.
         dtype: The type of each number.
         device: Where to keep them.
 
     Raises:
-        ValueError: If a size is not positive.
+        ValueError: If a size is not positive, or ``value_dim`` is negative.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class KVCache:
         num_kv_heads: int | Sequence[int],
         max_length: int,
         head_dim: int,
+        value_dim: int | None = None,
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> None:
@@ -100,9 +103,17 @@ class KVCache:
             max_length=max_length,
             head_dim=head_dim,
         )
-        shapes = [(2, batch_size, each, max_length, head_dim) for each in heads]
-        rooms = [torch.zeros(shape, dtype=dtype, device=device) for shape in shapes]
-        self.layers = [LayerCache(room[0], room[1]) for room in rooms]
+        value_dim = head_dim if value_dim is None else value_dim
+        if value_dim < 0:
+            raise ValueError(f"value_dim={value_dim} must not be negative")
+        made = {"dtype": dtype, "device": device}
+        self.layers = [
+            LayerCache(
+                torch.zeros(batch_size, each, max_length, head_dim, **made),
+                torch.zeros(batch_size, each, max_length, value_dim, **made),
+            )
+            for each in heads
+        ]
         self.batch_size = batch_size
         self.max_length = max_length
         # The newest token of each sequence, for models that mix it into the next.

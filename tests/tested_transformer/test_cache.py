@@ -125,6 +125,18 @@ def test_each_layer_may_have_a_number_of_heads_of_its_own():
         KVCache(**(SIZES | {"num_layers": 2, "num_kv_heads": [3, 0]}))
 
 
+@pytest.mark.parametrize("value_dim", [0, 1, 9])
+def test_values_may_have_a_width_of_their_own(value_dim: int):
+    cache = KVCache(**SIZES, value_dim=value_dim)
+    assert cache.nbytes == 4 * 2 * 3 * 7 * (5 + value_dim) * 4
+    k, v = torch.randn(B, H, 2, D_K), torch.randn(B, H, 2, value_dim)
+    keys, values = cache.layers[0].append(k, v)
+    assert torch.equal(keys, k)
+    assert torch.equal(values, v)
+    with pytest.raises(ValueError, match=r"^value_dim=-1 must not be negative$"):
+        KVCache(**SIZES, value_dim=-1)
+
+
 def test_it_lies_where_it_is_wanted():
     cache = KVCache(**SIZES, dtype=torch.float16, device="meta")
     for layer in cache.layers:

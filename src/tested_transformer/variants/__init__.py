@@ -11,6 +11,7 @@ from tested_transformer.variants.delta import (
     parallel_delta_rule,
     recurrent_delta_rule,
 )
+from tested_transformer.variants.latent import LatentAttention
 from tested_transformer.variants.linear import (
     LinearAttention,
     StateLayer,
@@ -23,6 +24,7 @@ from tested_transformer.variants.linear import (
 
 __all__ = [
     "DeltaAttention",
+    "LatentAttention",
     "LinearAttention",
     "StateLayer",
     "averaged_linear_attention",

@@ -1,0 +1,275 @@
+"""Multi-head latent attention: keys and values made from a small latent of each token.
+
+A token leaves one short vector in the cache, from which every head makes its key and
+its value. They need not be made: the matrices that would make them can be absorbed into
+the query and into the output instead.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from tested_transformer.attention import attention_with_weights, fused_attention
+from tested_transformer.cache import LayerCache
+from tested_transformer.multihead import merge_heads, split_heads
+from tested_transformer.positions import PAIRINGS, rotate
+from tested_transformer.validation import (
+    validate_between,
+    validate_choice,
+    validate_sizes,
+)
+
+__all__ = ["LatentAttention"]
+
+_Output = Float[Tensor, "B T D"]
+_Weights = Float[Tensor, "B H T S"]
+
+
+# --8<-- [start:module]
+class LatentAttention(nn.Module):
+    """Attend with many heads to one latent vector a token.
+
+    A token's *entry* is its latent and, beside it, one rotary key that all heads share:
+    ``latent_dim + rotary_dim`` numbers, whatever the number of heads. A head's key is
+    made of the latent, followed by the rotary key; its value is made of the latent.
+
+    Args:
+        d_model: D, the width of the sequence.
+        num_heads: H, how many heads.
+        head_dim: d_k, the part of a query or key that does not turn.
+        rotary_dim: r, the part that turns with the position; even.
+        latent_dim: d_c, the width of the latent that keys and values are made from.
+        value_dim: d_v, the width of a head's value; ``head_dim`` by default.
+        query_latent_dim: The width of a latent that queries are made from; by default
+            they are made from the sequence itself.
+        dropout: The probability of dropping an attention weight while training.
+        bias: Whether the projections from and to the sequence add a bias, that to
+            queries excepted.
+        pairing: Which features of the rotary part are pairs, one of
+            ``positions.PAIRINGS``; DeepSeek's are neighbors.
+        absorbed: Compute the absorbed form (True), the naive form (False), or
+            whichever takes fewer multiplications (None).
+        fused: Use PyTorch's fused kernels where no weights are asked for.
+        device: Where to make the parameters.
+        dtype: The type of the parameters.
+
+    Raises:
+        ValueError: If a size is not positive, ``rotary_dim`` is odd, ``dropout`` is not
+            in [0, 1], or ``pairing`` is unknown.
+
+    Sources: DeepSeek-AI, 2024, "DeepSeek-V2", section 2.1; "DeepSeek-V3 Technical
+    Report", section 2.1.1.
+    """
+
+    # --8<-- [start:init]
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        num_heads: int,
+        head_dim: int,
+        rotary_dim: int,
+        latent_dim: int,
+        value_dim: int | None = None,
+        query_latent_dim: int | None = None,
+        dropout: float = 0.0,
+        bias: bool = False,
+        pairing: str = "neighbors",
+        absorbed: bool | None = None,
+        fused: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        value_dim = head_dim if value_dim is None else value_dim
+        validate_sizes(
+            d_model=d_model,
+            num_heads=num_heads,
+            head_dim=head_dim,
+            rotary_dim=rotary_dim,
+            latent_dim=latent_dim,
+            value_dim=value_dim,
+            query_latent_dim=1 if query_latent_dim is None else query_latent_dim,
+        )
+        if rotary_dim % 2:
+            raise ValueError(f"rotary_dim={rotary_dim} must be even")
+        validate_between("dropout", dropout, 0, 1)
+        validate_choice("pairing", pairing, PAIRINGS)
+        self.num_heads = num_heads
+        self.head_dim, self.rotary_dim = head_dim, rotary_dim
+        self.latent_dim, self.value_dim = latent_dim, value_dim
+        self.dropout, self.pairing = dropout, pairing
+        self.absorbed, self.fused = absorbed, fused
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
+        d_q = num_heads * (head_dim + rotary_dim)
+        if query_latent_dim is None:
+            self.q_proj = nn.Linear(d_model, d_q, bias=False, **made)
+        else:
+            self.q_proj = nn.Sequential(
+                nn.Linear(d_model, query_latent_dim, bias=bias, **made),
+                nn.RMSNorm(query_latent_dim, eps=1e-6, **made),
+                nn.Linear(query_latent_dim, d_q, bias=False, **made),
+            )
+        self.kv_down = nn.Linear(d_model, latent_dim + rotary_dim, bias=bias, **made)
+        self.kv_norm = nn.RMSNorm(latent_dim, eps=1e-6, **made)
+        d_kv = num_heads * (head_dim + value_dim)
+        self.kv_up = nn.Linear(latent_dim, d_kv, bias=False, **made)
+        self.o_proj = nn.Linear(num_heads * value_dim, d_model, bias=bias, **made)
+
+    # --8<-- [end:init]
+
+    # --8<-- [start:forward]
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        mask: Bool[Tensor, "..."] | None = None,
+        causal: bool = False,
+        window: int | None = None,
+        score_bias: Float[Tensor, "..."] | None = None,
+        rotary: Float[Tensor, "2 *table T half"] | None = None,
+        cache: LayerCache | None = None,
+        return_weights: bool = False,
+    ) -> _Output | tuple[_Output, _Weights]:
+        """Return what every position gathers from those that it may attend to.
+
+        Args:
+            x: The sequence.
+            mask: ``True`` where a query may attend, as in ``MultiHeadAttention``.
+            causal: Also forbid attending to later positions.
+            window: Also forbid all but the last ``window`` positions up to each.
+            score_bias: Add this to the scores.
+            rotary: Turn the rotary part by this ``rotary_table`` of the positions,
+                made for ``rotary_dim`` features.
+            cache: Read the entries in it before those of ``x``, and leave those of
+                ``x`` in it. It has one head of keys, ``latent_dim + rotary_dim`` wide,
+                and values of width 0: the values are part of the keys.
+            return_weights: Return the weights of every head too, before dropout.
+
+        Returns:
+            The output, or the output and the weights.
+
+        Raises:
+            TypeError: If ``mask`` is not boolean.
+            ValueError: If shapes do not fit.
+        """
+        self._validate(x, rotary)
+        q, entries = self._queries_and_entries(x, rotary)
+        if cache is not None:
+            entries, _ = cache.append(entries, entries[..., :0])
+        how: dict[str, Any] = {
+            "mask": mask,
+            "causal": causal,
+            "window": window,
+            "score_bias": score_bias,
+            "scale": (self.head_dim + self.rotary_dim) ** -0.5,
+            "dropout_p": self.dropout if self.training else 0.0,
+            "in_the_open": return_weights or not self.fused,
+        }
+        absorbed = self.absorbed
+        if absorbed is None:
+            naive, other = self.multiplications(q.shape[2], entries.shape[2])
+            absorbed = other < naive
+        form = self._attend_absorbed if absorbed else self._attend_naive
+        heads, weights = form(q, entries, how)
+        output = self.o_proj(merge_heads(heads))
+        if weights is None or not return_weights:
+            return output
+        return output, weights
+
+    def _queries_and_entries(
+        self, x: Tensor, rotary: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return queries, (B, H, T, d_k + r), and entries, (B, 1, T, d_c + r)."""
+        q = split_heads(self.q_proj(x), self.num_heads)
+        q, q_turning = q.split([self.head_dim, self.rotary_dim], dim=-1)
+        entries = self.kv_down(x)[:, None]
+        latent, k_turning = entries.split([self.latent_dim, self.rotary_dim], dim=-1)
+        if rotary is not None:
+            q_turning = rotate(q_turning, rotary, pairing=self.pairing)
+            k_turning = rotate(k_turning, rotary, pairing=self.pairing)
+        q = torch.cat([q, q_turning], dim=-1)
+        return q, torch.cat([self.kv_norm(latent), k_turning], dim=-1)
+
+    # --8<-- [end:forward]
+
+    # --8<-- [start:naive]
+    def _attend_naive(
+        self, q: Tensor, entries: Tensor, how: dict[str, Any]
+    ) -> tuple[Tensor, Tensor | None]:
+        """Make the key and the value of every head, and attend as usual."""
+        latent, turning = entries.split([self.latent_dim, self.rotary_dim], dim=-1)
+        made = split_heads(self.kv_up(latent[:, 0]), self.num_heads)
+        k, v = made.split([self.head_dim, self.value_dim], dim=-1)
+        k = torch.cat([k, turning.expand(-1, self.num_heads, -1, -1)], dim=-1)
+        return _attend(q, k, v, **how)
+
+    # --8<-- [end:naive]
+
+    # --8<-- [start:absorbed]
+    def _attend_absorbed(
+        self, q: Tensor, entries: Tensor, how: dict[str, Any]
+    ) -> tuple[Tensor, Tensor | None]:
+        """Ask the entries themselves: one key for all heads, and the latent its value.
+
+        With ``up_k`` the matrix that makes a head's key, ``q @ (c @ up_k.T).T`` is
+        ``(q @ up_k) @ c.T``; with ``up_v``, ``weights @ (c @ up_v.T)`` is
+        ``(weights @ c) @ up_v.T``.
+        """
+        up = self.kv_up.weight.unflatten(0, (self.num_heads, -1))
+        up_k, up_v = up.split([self.head_dim, self.value_dim], dim=1)
+        q, turning = q.split([self.head_dim, self.rotary_dim], dim=-1)
+        q = torch.cat([q @ up_k, turning], dim=-1)  # (B, H, T, d_c + r)
+        heads, weights = _attend(q, entries, entries[..., : self.latent_dim], **how)
+        return heads @ up_v.mT, weights
+
+    # --8<-- [end:absorbed]
+
+    # --8<-- [start:multiplications]
+    def multiplications(self, num_queries: int, num_keys: int) -> tuple[int, int]:
+        """Count the multiplications of both forms, the naive first, for one sequence.
+
+        Those that both have, such as the projections from and to the sequence, are left
+        out, and no pair of query and key is left out for a mask.
+        """
+        key, value, latent = self.head_dim, self.value_dim, self.latent_dim
+        pairs, up = num_queries * num_keys, latent * (key + value)
+        naive = num_keys * up + pairs * (key + self.rotary_dim + value)
+        absorbed = num_queries * up + pairs * (latent + self.rotary_dim + latent)
+        return self.num_heads * naive, self.num_heads * absorbed
+
+    # --8<-- [end:multiplications]
+
+    def _validate(self, x: Tensor, rotary: Tensor | None) -> None:
+        width = self.kv_down.in_features
+        if x.ndim != 3 or x.shape[-1] != width:
+            raise ValueError(
+                f"x must be (batch, length, {width}); it is {tuple(x.shape)}"
+            )
+        if rotary is not None and 2 * rotary.shape[-1] != self.rotary_dim:
+            raise ValueError(
+                f"rotary must be a table for rotary_dim={self.rotary_dim}; "
+                f"it is one for {2 * rotary.shape[-1]}"
+            )
+
+    def extra_repr(self) -> str:
+        """Show what the projections do not."""
+        return (
+            f"num_heads={self.num_heads}, head_dim={self.head_dim}, "
+            f"rotary_dim={self.rotary_dim}, value_dim={self.value_dim}, "
+            f"dropout={self.dropout}, pairing={self.pairing!r}, "
+            f"absorbed={self.absorbed}, fused={self.fused}"
+        )
+
+
+# --8<-- [end:module]
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, *, in_the_open: bool, **how: Any
+) -> tuple[Tensor, Tensor | None]:
+    if in_the_open:
+        return attention_with_weights(q, k, v, **how)
+    return fused_attention(q, k, v, **how), None
