@@ -21,18 +21,48 @@ from tested_transformer.variants.linear import (
     positive_features,
     recurrent_linear_attention,
 )
+from tested_transformer.variants.rolling_cache import (
+    RollingLayer,
+    rolling_cache,
+    sink_attention,
+    sink_mask,
+    stream_logits,
+)
+from tested_transformer.variants.rotary_scaling import (
+    dynamic_factor,
+    linear_rates,
+    ntk_rates,
+    plain_rates,
+    scaled_table,
+    stretched,
+    yarn_attention_factor,
+    yarn_rates,
+)
 
 __all__ = [
     "DeltaAttention",
     "LatentAttention",
     "LinearAttention",
+    "RollingLayer",
     "StateLayer",
     "averaged_linear_attention",
     "chunked_delta_rule",
     "chunked_linear_attention",
+    "dynamic_factor",
+    "linear_rates",
+    "ntk_rates",
     "parallel_delta_rule",
     "parallel_linear_attention",
+    "plain_rates",
     "positive_features",
     "recurrent_delta_rule",
     "recurrent_linear_attention",
+    "rolling_cache",
+    "scaled_table",
+    "sink_attention",
+    "sink_mask",
+    "stream_logits",
+    "stretched",
+    "yarn_attention_factor",
+    "yarn_rates",
 ]

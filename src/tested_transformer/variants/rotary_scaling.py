@@ -1,0 +1,264 @@
+"""Rotary positions beyond the trained length: slower pairs, by one of three rules.
+
+A rotary model that was trained on short texts meets distances that it has never seen.
+Each rule slows the pairs of a head so that a text ``factor`` times as long stays within
+the angles of training: all pairs alike (position interpolation), the slow ones more
+than the fast ones (NTK-aware), or those alone that did not come round while training
+(YaRN). What a rule returns are rates, in radians a token.
+"""
+
+import math
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tested_transformer.gpt import GPT
+from tested_transformer.validation import validate_sizes
+
+__all__ = [
+    "dynamic_factor",
+    "linear_rates",
+    "ntk_rates",
+    "plain_rates",
+    "scaled_table",
+    "stretched",
+    "yarn_attention_factor",
+    "yarn_rates",
+]
+
+
+# --8<-- [start:plain]
+def plain_rates(head_dim: int, *, base: float = 10_000.0) -> Float[Tensor, "half"]:
+    """Return how far each pair turns from one token to the next, from fast to slow.
+
+    Args:
+        head_dim: d_k, the features of a query or key; even.
+        base: How much slower the slowest pair turns than the fastest, about.
+
+    Raises:
+        ValueError: If ``head_dim`` is odd or not positive.
+
+    Source: Su et al., 2021, "RoFormer", section 3.2.2.
+    """
+    if head_dim < 1 or head_dim % 2:
+        raise ValueError(f"head_dim={head_dim} must be positive and even")
+    pairs = torch.arange(0, head_dim, 2, dtype=torch.float64)
+    return base ** (-pairs / head_dim)
+
+
+# --8<-- [end:plain]
+
+
+# --8<-- [start:linear]
+def linear_rates(
+    head_dim: int, *, factor: float, base: float = 10_000.0
+) -> Float[Tensor, "half"]:
+    """Return the rates of position interpolation: every pair is slowed alike.
+
+    Position ``t`` then has the angles that ``t / factor`` had while training.
+
+    Args:
+        head_dim: d_k, the features of a query or key; even.
+        factor: How many times as long texts may be; at least 1.
+        base: The base that the model was trained with.
+
+    Raises:
+        ValueError: If ``factor`` is less than 1, or ``head_dim`` odd or not positive.
+
+    Source: Chen et al., 2023, "Extending Context Window of Large Language Models via
+    Positional Interpolation", section 2.3.
+    """
+    _validate_factor(factor)
+    return plain_rates(head_dim, base=base) / factor
+
+
+# --8<-- [end:linear]
+
+
+# --8<-- [start:ntk]
+def ntk_rates(
+    head_dim: int, *, factor: float, base: float = 10_000.0
+) -> Float[Tensor, "half"]:
+    """Return NTK-aware rates: the fastest pair is kept, the slowest slowed fully.
+
+    They are the plain rates of a larger base, chosen so that the slowest pair turns
+    ``factor`` times as slowly.
+
+    Args:
+        head_dim: d_k, the features of a query or key; even, and at least 4.
+        factor: How many times as long texts may be; at least 1.
+        base: The base that the model was trained with.
+
+    Raises:
+        ValueError: If ``factor`` is less than 1, or ``head_dim`` is 2, odd or not
+            positive.
+
+    Source: Peng et al., 2023, "YaRN", section 3.1; first proposed by the user bloc97.
+    """
+    _validate_factor(factor)
+    if head_dim == 2:
+        raise ValueError("head_dim=2 must be at least 4: a single pair cannot be both")
+    larger = base * factor ** (head_dim / (head_dim - 2))
+    return plain_rates(head_dim, base=larger)
+
+
+def dynamic_factor(length: int, *, trained_length: int, factor: float = 1.0) -> float:
+    """Return the factor that "dynamic NTK" gives to ``ntk_rates`` for a text.
+
+    It is 1 up to the trained length, and from there grows with the text.
+
+    Args:
+        length: How many tokens the text has.
+        trained_length: How many those of training had.
+        factor: How fast it grows: ``factor`` for each further trained length.
+
+    Raises:
+        ValueError: If a length is not positive, or ``factor`` is less than 1.
+
+    Source: Peng et al., 2023, "YaRN", section 3.3, has ``factor=1``;
+    ``transformers`` lets it be larger.
+    """
+    validate_sizes(length=length, trained_length=trained_length)
+    _validate_factor(factor)
+    return factor * max(length, trained_length) / trained_length - (factor - 1)
+
+
+# --8<-- [end:ntk]
+
+
+# --8<-- [start:yarn]
+def yarn_rates(
+    head_dim: int,
+    *,
+    factor: float,
+    trained_length: int,
+    base: float = 10_000.0,
+    fast: float = 32.0,
+    slow: float = 1.0,
+) -> Float[Tensor, "half"]:
+    """Return YaRN's rates: fast pairs are kept, slow ones slowed, with a ramp between.
+
+    A pair counts as fast if it came round ``fast`` times within the trained length, and
+    as slow if it did not come round ``slow`` times. As in the authors' code, the ramp
+    is a straight line over the numbers of the pairs, from a whole number to a whole
+    number; the paper's is one over the turns.
+
+    Args:
+        head_dim: d_k, the features of a query or key; even.
+        factor: How many times as long texts may be; at least 1.
+        trained_length: How many tokens the texts of training had.
+        base: The base that the model was trained with.
+        fast: Pairs that turn this often or more are kept.
+        slow: Pairs that turn no more often than this are slowed fully.
+
+    Raises:
+        ValueError: If ``factor`` is less than 1, ``trained_length`` not positive,
+            ``slow`` not between 0 and ``fast``, or ``head_dim`` odd or not positive.
+
+    Source: Peng et al., 2023, "YaRN", section 3.2.
+    """
+    _validate_factor(factor)
+    validate_sizes(trained_length=trained_length)
+    if not 0 < slow < fast:
+        raise ValueError(f"slow={slow} must lie between 0 and fast={fast}")
+    plain = plain_rates(head_dim, base=base)
+
+    def pair_that_turns(times: float) -> float:
+        # The number i, not always whole, for which base ** (-2i / head_dim) times the
+        # trained length is so many turns.
+        rate = times * 2 * math.pi / trained_length
+        return -head_dim * math.log(rate) / (2 * math.log(base))
+
+    first = max(math.floor(pair_that_turns(fast)), 0)
+    last = min(math.ceil(pair_that_turns(slow)), head_dim - 1)
+    if first == last:
+        last += 0.001
+    pairs = torch.arange(head_dim // 2, dtype=torch.float64)
+    slowed = ((pairs - first) / (last - first)).clamp(0, 1)
+    return plain * (1 - slowed) + plain / factor * slowed
+
+
+def yarn_attention_factor(factor: float) -> float:
+    """Return what YaRN multiplies queries and keys by, and so scores by its square.
+
+    The more keys there are, the flatter are the weights; this sharpens them again.
+
+    Raises:
+        ValueError: If ``factor`` is less than 1.
+
+    Source: Peng et al., 2023, "YaRN", section 3.4.
+    """
+    _validate_factor(factor)
+    return 0.1 * math.log(factor) + 1
+
+
+# --8<-- [end:yarn]
+
+
+# --8<-- [start:table]
+def scaled_table(
+    positions: Int[Tensor, "*batch T"],
+    rates: Float[Tensor, "half"],
+    *,
+    attention_factor: float = 1.0,
+) -> Float[Tensor, "2 *batch T half"]:
+    """Return the cosines and sines by which ``rotate`` turns each position.
+
+    With ``plain_rates`` it is ``rotary_table``.
+
+    Args:
+        positions: The position of each token.
+        rates: How far each pair turns from one token to the next.
+        attention_factor: What cosines and sines are multiplied by.
+    """
+    angles = positions[..., None] * rates.to(positions.device)
+    table = torch.stack([angles.cos(), angles.sin()], dim=-2) * attention_factor
+    return table.float().movedim(-2, 0)
+
+
+def stretched(
+    model: GPT,
+    max_seq_len: int,
+    rates: Float[Tensor, "half"],
+    *,
+    attention_factor: float = 1.0,
+) -> GPT:
+    """Return a copy of a rotary model that reads longer texts, with other rates.
+
+    No weight changes. A checkpoint of the copy keeps its weights and its length, and
+    not the rates: stretch it again when you have loaded it.
+
+    Args:
+        model: A GPT with rotary positions.
+        max_seq_len: How many tokens the copy can read.
+        rates: How far each pair turns, half as many as a head has features.
+        attention_factor: As ``yarn_attention_factor`` returns it.
+
+    Raises:
+        ValueError: If the model has other positions, or a head other pairs.
+    """
+    config = model.config
+    if config.positions != "rotary":
+        raise ValueError(f"positions={config.positions!r} of model must be 'rotary'")
+    if len(rates) != config.head_dim // 2:
+        raise ValueError(
+            f"{len(rates)} rates must be {config.head_dim // 2}: one for each pair of "
+            f"a head of {config.head_dim}"
+        )
+    copy = GPT.from_weights(
+        replace(config, max_seq_len=max_seq_len), model.state_dict()
+    )
+    places = torch.arange(max_seq_len)
+    table = scaled_table(places, rates, attention_factor=attention_factor)
+    copy.position_table = table.to(model.position_table)
+    return copy.train(model.training)
+
+
+# --8<-- [end:table]
+
+
+def _validate_factor(factor: float) -> None:
+    if not 1 <= factor < math.inf:
+        raise ValueError(f"factor={factor} must be at least 1, and finite")
