@@ -194,6 +194,7 @@ def head_maps(
     queries: Sequence[str],
     keys: Sequence[str] | None = None,
     titles: Sequence[str] | None = None,
+    columns: int = 4,
 ) -> Figure:
     """Draw one heat map a head: row = query, column = key, stronger = attends more.
 
@@ -202,6 +203,7 @@ def head_maps(
         queries: A label for each row.
         keys: A label for each column; those of the rows by default.
         titles: A title for each head; ``head 0``, ``head 1``, ... by default.
+        columns: How many heads may stand side by side; fewer if they are wide.
 
     Raises:
         ValueError: If ``weights`` has other axes, or labels do not fit it.
@@ -216,7 +218,7 @@ def head_maps(
     cell = max(0.24, 1.9 / max(len(queries), len(keys)))
     width, height = cell * len(keys) + 0.5, cell * len(queries) + 0.9
     # As many side by side as can be read on one page.
-    columns = max(1, min(4, len(weights), int(12 / width)))
+    columns = max(1, min(columns, len(weights), int(12 / width)))
     rows = -(-len(weights) // columns)
     figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
     for index, (head, title) in enumerate(zip(weights, titles, strict=True)):

@@ -88,6 +88,12 @@ def test_heads_are_numbered_and_keys_are_queries_by_default():
     assert keys == QUERIES
 
 
+def test_heads_may_stand_in_fewer_columns():
+    figure = head_maps(torch.eye(3).expand(4, 3, 3), queries=QUERIES, columns=2)
+    lefts = [round(axes.get_window_extent().x0) for axes in figure.axes]
+    assert lefts[0] == lefts[2] < lefts[1] == lefts[3]
+
+
 def test_a_weight_map_writes_every_weight():
     figure = weight_map(WEIGHTS[0], queries=QUERIES, keys=KEYS)
     torch.testing.assert_close(drawn_weights(figure)[0], WEIGHTS[0])
