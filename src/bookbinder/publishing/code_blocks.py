@@ -1,4 +1,6 @@
-"""Finish the code of a built page: names, sizes, copies, and who ran a listing first.
+"""Finish the code of a built page: sizes, copies, folds, and who ran a listing first.
+
+Of a docstring in a listing the first line is seen; the rest is behind a switch.
 
 A browser sets only the code that comes into sight, which saves a third of the time that
 a long page takes. What is not in sight is as high as its lines and as wide as its
@@ -17,6 +19,16 @@ __all__ = ["with_code_blocks"]
 _RUN = re.compile(r'<div class="language-python highlight">')
 _LISTING = re.compile(
     r'(<div class="language-(?:py|js) highlight")(>.*?</div>)', re.DOTALL
+)
+_DOCSTRING = re.compile(
+    r'(<span class="sd">[^<]*</span>)((?:\n+<span class="sd">[^<]*</span>)+)'
+)
+_FOLD = (
+    r'\1<label class="fold"><input type="checkbox" '
+    r'aria-label="Show the whole docstring"></label><span class="folded">\2</span>'
+)
+_FOLDED = re.compile(
+    r'<span class="folded">(?:\n+<span class="sd">[^<]*</span>)+</span>'
 )
 _CODE = re.compile(r"(<pre[^>]*>(?:<span></span>)?<code>)(.*?)</code>", re.DOTALL)
 # A shape in a type of the reference: the halves of a broken one look like two.
@@ -44,7 +56,8 @@ def with_code_blocks(html: str, leaf: Leaf, record: Record | None) -> str:
     def finished(div: re.Match[str]) -> str:
         copy = file_of(next(listings))
         address = f' data-copy="{leaf.up}{copy}"' if copy else ""
-        return f"{div[1]}{address}{div[2]}{_first_run(next(first_run_by))}"
+        code = _DOCSTRING.sub(_FOLD, div[2])
+        return f"{div[1]}{address}{code}{_first_run(next(first_run_by))}"
 
     html = _LISTING.sub(finished, html)
     html = _SHAPE.sub(r'<span class="whole">\g<0></span>', html)
@@ -60,7 +73,7 @@ def _first_run(blocks: list[int]) -> str:
 
 
 def _sized(code: re.Match[str]) -> str:
-    text = unescape(re.sub(r"<[^>]*>", "", code[2]))
+    text = unescape(re.sub(r"<[^>]*>", "", _FOLDED.sub("", code[2])))
     lines = text.removesuffix("\n").split("\n")
     sizes = f"--lines:{len(lines)};--columns:{max(map(len, lines))}"
     return f'{code[1]}<span class="sized" style="{sizes}">{code[2]}</span></code>'

@@ -85,6 +85,23 @@ def test_code_gets_names_sizes_copies_and_who_ran_it(root: Path, site: Path) -> 
     assert 'class="ran"' not in with_code_blocks(html, chapter, None)
 
 
+def test_a_docstring_is_folded_behind_its_first_line(root: Path, site: Path) -> None:
+    _, chapter, _ = load_book(root, {}).leaves
+    html = chapter.file(site).read_text("utf-8")
+    first, rest = (
+        '<span class="sd">"""Add.</span>',
+        '\n\n<span class="sd">    a: b."""</span>',
+    )
+    start = '<div class="language-py highlight">'
+    before, listing = html.split(start)
+    listing = listing.replace("</code>", f"{first}{rest}\n</code>", 1)
+    made = with_code_blocks(before + start + listing, chapter, RECORD)
+    assert f'</label><span class="folded">{rest}</span>' in made
+    assert f"{first}<label" in made
+    # Six lines were there. What is folded takes no room until it is opened.
+    assert "--lines:7;" in made
+
+
 def test_a_shape_in_a_type_stays_in_one_line(root: Path) -> None:
     home = load_book(root, {}).leaves[0]
     shape = "Float[Tensor, {}] of &#34;words&#34;"
