@@ -83,7 +83,6 @@ WANTED = {
     "install": "",
     "snippets": "recipes/",
     "symbols": "notation/",
-    "chapter 6": "chapters/shapes-that-lie/",
 }
 
 FIRST = """() => [...document.querySelectorAll(".md-search-result__item")].slice(0, 3)

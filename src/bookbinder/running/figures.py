@@ -25,7 +25,10 @@ def draw_as_the_book() -> None:
 
 def figures_folder(page: Page, root: Path) -> Path:
     """Return the folder in which the pictures of a page lie."""
-    return root / "docs" / "assets" / "figures" / PurePosixPath(page.path).stem
+    path = PurePosixPath(page.path)
+    # A page of the reference may be called as a chapter is.
+    before = "reference-" if path.parent.name == "reference" else ""
+    return root / "docs" / "assets" / "figures" / f"{before}{path.stem}"
 
 
 def compare_figures(page: Page, drawn: dict[str, str], root: Path) -> list[Problem]:

@@ -21,7 +21,7 @@ from tested_transformer.variants.linear import (
     positive_features,
     recurrent_linear_attention,
 )
-from tested_transformer.variants.rolling_cache import (
+from tested_transformer.variants.rolling import (
     RollingLayer,
     rolling_cache,
     sink_attention,

@@ -85,7 +85,7 @@ def test_the_mean_is_over_texts_and_positions() -> None:
 def test_each_text_gets_what_the_one_before_it_had() -> None:
     outputs = torch.arange(3.0).view(3, 1, 1, 1)
     assert resampled_instead([outputs])[0].flatten().tolist() == [2.0, 0.0, 1.0]
-    with pytest.raises(ValueError, match=r"^outputs are of one text: to exchange them"):
+    with pytest.raises(ValueError, match=r"^outputs hold one text: exchanging them"):
         resampled_instead([outputs[:1]])
 
 

@@ -54,12 +54,12 @@ class FlaxExperts(linen.Module):
         if self.experts_per_token > 1:
             shares = shares / shares.sum(-1, keepdims=True)
         # (..., n): the share of every expert, 0 for those that were not picked.
-        shares = jnp.einsum("...k,...kn->...n", shares, jax.nn.one_hot(chosen, n))
+        shares = jnp.einsum("...k,...km->...m", shares, jax.nn.one_hot(chosen, n))
 
-        hidden = jnp.einsum("...d,ndf->...nf", x, up) + up_bias
+        hidden = jnp.einsum("...d,mdf->...mf", x, up) + up_bias
         hidden = linen.gelu(hidden, approximate=False)
-        made = jnp.einsum("...nf,nfd->...nd", hidden, down) + down_bias
-        return jnp.einsum("...n,...nd->...d", shares, made)
+        made = jnp.einsum("...mf,mfd->...md", hidden, down) + down_bias
+        return jnp.einsum("...m,...md->...d", shares, made)
 
 
 # --8<-- [end:module]
