@@ -55,8 +55,8 @@ def recurrent_delta_rule(
         ValueError: If shapes do not fit, or there are no tokens.
 
     Sources: Schlag et al., 2021, "Linear Transformers Are Secretly Fast Weight
-    Programmers", section 4.2; with a gate Yang et al., 2025, "Gated Delta Networks",
-    section 3.1.
+    Programmers", section 4; with a gate Yang et al., 2025, "Gated Delta Networks",
+    section 3.
     """
     state = validate_stateful(q, k, v, state)
     log_decay = _validate_gates(k, beta, log_decay)
@@ -90,7 +90,7 @@ def parallel_delta_rule(
     rest is linear attention.
 
     Sources: Yang et al., 2024, "Parallelizing Linear Transformers with the Delta Rule",
-    section 3.2; with a gate Yang et al., 2025, "Gated Delta Networks", section 3.3.
+    section 3; with a gate Yang et al., 2025, "Gated Delta Networks", section 3.
     """
     state = validate_stateful(q, k, v, state)
     kept = _validate_gates(k, beta, log_decay).cumsum(dim=2)[..., None]  # (B, H, T, 1)
@@ -126,7 +126,7 @@ def chunked_delta_rule(
     Parallel within a chunk, recurrent from one to the next.
 
     Source: Yang et al., 2024, "Parallelizing Linear Transformers with the Delta Rule",
-    section 3.2.
+    section 3.
     """
     state = validate_stateful(q, k, v, state)
     validate_sizes(chunk_size=chunk_size)
@@ -161,7 +161,7 @@ class DeltaAttention(StateLayer):
         chunk_size: How many tokens are computed at once.
         gated: Let each token choose how much of the state each head keeps.
 
-    Source: Yang et al., 2025, "Gated Delta Networks", section 3.4; their layer also
+    Source: Yang et al., 2025, "Gated Delta Networks", section 3; their layer also
     has a short convolution and an output gate, and another parameter for the decay.
     """
 

@@ -54,7 +54,7 @@ def recurrent_linear_attention(
         ValueError: If shapes do not fit, or there are no tokens.
 
     Sources: Katharopoulos et al., 2020, "Transformers are RNNs", section 3.4; with
-    gates Yang et al., 2024, "Gated Linear Attention Transformers", section 4.1.
+    gates Yang et al., 2024, "Gated Linear Attention Transformers", section 4.
     """
     state = validate_stateful(q, k, v, state)
     if log_decay is not None:
@@ -85,7 +85,7 @@ def parallel_linear_attention(
     It makes a table of (T, T) scores, as attention does, and has no softmax. A gate for
     each feature makes the table ``d_k`` times as large for a moment.
 
-    Source: Yang et al., 2024, "Gated Linear Attention Transformers", section 4.2.
+    Source: Yang et al., 2024, "Gated Linear Attention Transformers", section 4.
     """
     state = validate_stateful(q, k, v, state)
     if log_decay is None:
@@ -137,7 +137,7 @@ def chunked_linear_attention(
     Parallel within a chunk, recurrent from one to the next: the work and the memory
     grow with T, and most of the work is products of matrices.
 
-    Source: Yang et al., 2024, "Gated Linear Attention Transformers", section 2.2.
+    Source: Yang et al., 2024, "Gated Linear Attention Transformers", section 2.
     """
     state = validate_stateful(q, k, v, state)
     validate_sizes(chunk_size=chunk_size)
@@ -211,7 +211,7 @@ class StateLayer(nn.Module):
             ``d_model`` and no ``head_dim`` is given.
 
     Source: Yang et al., 2024, "Parallelizing Linear Transformers with the Delta Rule",
-    section 3.4.
+    section 3.
     """
 
     def __init__(
@@ -298,7 +298,7 @@ class LinearAttention(StateLayer):
         chunk_size: How many tokens are computed at once.
         gated: Let each token choose how much of each feature of the state it keeps.
 
-    Source: Yang et al., 2024, "Gated Linear Attention Transformers", section 4.4; their
+    Source: Yang et al., 2024, "Gated Linear Attention Transformers", section 4; their
     gate comes from a matrix of low rank, ours from a full one.
     """
 

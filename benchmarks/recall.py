@@ -1,0 +1,138 @@
+"""What a state forgets: pairs of a key and a value are shown, and every key is asked.
+
+A small model of four layers is trained on 4, 8, 16 and 32 pairs in turn, with softmax
+attention, with one of the layers that have a state, or with three of these and one of
+softmax. Then it is asked for fewer and for more pairs than it was trained on.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tested_transformer import MultiHeadAttention
+from tested_transformer.variants import DeltaAttention, LinearAttention
+
+__all__ = ["ASKED", "KINDS", "Recall", "draw_pairs", "measure_recall"]
+
+NUM_KEYS, NUM_VALUES = 64, 16
+D_MODEL, NUM_HEADS, NUM_LAYERS = 32, 2, 4
+TRAINED = (4, 8, 16, 32)
+ASKED = (4, 8, 16, 24, 32, 48, 64)
+BATCH, LR, WARM_UP = 32, 5e-3, 30
+
+_SIZE = {"d_model": D_MODEL, "num_heads": NUM_HEADS}
+_LAYERS: dict[str, Callable[[], nn.Module]] = {
+    "softmax": lambda: MultiHeadAttention(bias=False, **_SIZE),
+    "linear": lambda: LinearAttention(chunk_size=64, **_SIZE),
+    "gated linear": lambda: LinearAttention(gated=True, chunk_size=16, **_SIZE),
+    "delta": lambda: DeltaAttention(chunk_size=64, **_SIZE),
+    "gated delta": lambda: DeltaAttention(gated=True, chunk_size=64, **_SIZE),
+}
+# The layers of each kind of model, from the first to the last.
+KINDS = {name: (name,) * NUM_LAYERS for name in _LAYERS}
+KINDS["three delta, one softmax"] = ("delta", "delta", "delta", "softmax")
+
+
+class Recall(nn.Module):
+    """Layers of attention, each added to its input, that answer with a value.
+
+    A token is a pair: the sum of the embeddings of its key and of its value. A key that
+    is asked has a mark, the last of the values, in place of its value.
+
+    Args:
+        layers: The name of each layer.
+    """
+
+    def __init__(self, layers: Sequence[str]) -> None:
+        super().__init__()
+        self.key = nn.Embedding(NUM_KEYS, D_MODEL)
+        self.value = nn.Embedding(NUM_VALUES + 1, D_MODEL)
+        self.norms = nn.ModuleList(nn.RMSNorm(D_MODEL) for _ in layers)
+        self.layers = nn.ModuleList(_LAYERS[name]() for name in layers)
+        self.head = nn.Sequential(nn.RMSNorm(D_MODEL), nn.Linear(D_MODEL, NUM_VALUES))
+
+    def forward(self, keys: Tensor, values: Tensor) -> Tensor:
+        """Return how likely each value is at each position, before softmax."""
+        x = self.key(keys) + self.value(values)
+        for norm, layer in zip(self.norms, self.layers, strict=True):
+            x = x + layer(norm(x), causal=True)
+        return self.head(x)
+
+
+def draw_pairs(
+    batch: int, pairs: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw sequences of pairs, in which every key is then asked, in another order.
+
+    Returns:
+        Keys and values, (batch, 2 * pairs), and the answers, (batch, pairs).
+    """
+    keys = torch.rand(batch, NUM_KEYS, generator=generator).argsort(-1)[:, :pairs]
+    values = torch.randint(NUM_VALUES, (batch, pairs), generator=generator)
+    order = torch.rand(batch, pairs, generator=generator).argsort(-1)
+    mark = torch.full_like(values, NUM_VALUES)
+    return (
+        torch.cat([keys, keys.gather(1, order)], dim=1),
+        torch.cat([values, mark], dim=1),
+        values.gather(1, order),
+    )
+
+
+def measure_recall(*, quick: bool = False) -> dict:
+    """Train every kind with three seeds, and count the keys that it answers right."""
+    steps, seeds, tests = (8, (1,), 2) if quick else (500, (1, 2, 3), 256)
+    right: dict[str, dict[str, list[float]]] = {}
+    for name, layers in KINDS.items():
+        right[name] = {str(pairs): [] for pairs in ASKED}
+        for seed in seeds:
+            model = _train(layers, seed, steps)
+            for pairs, share in _ask(model, tests).items():
+                right[name][pairs].append(share)
+            print(name, seed, {p: r[-1] for p, r in right[name].items()}, flush=True)
+    return {
+        "size": {
+            "keys": NUM_KEYS,
+            "values": NUM_VALUES,
+            "d_model": D_MODEL,
+            "heads": NUM_HEADS,
+            "layers": NUM_LAYERS,
+            "steps": steps,
+            "batch": BATCH,
+            "trained on": list(TRAINED),
+            "tests": tests,
+        },
+        "seeds": list(seeds),
+        "right": right,
+    }
+
+
+def _train(layers: Sequence[str], seed: int, steps: int) -> Recall:
+    torch.manual_seed(seed)
+    model, generator = Recall(layers), torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=LR, weight_decay=0.0, betas=(0.9, 0.98)
+    )
+    for step in range(steps):
+        rate = LR * min(1, (step + 1) / WARM_UP) * (1 - step / steps)
+        optimizer.param_groups[0]["lr"] = rate
+        pairs = TRAINED[step % len(TRAINED)]
+        keys, values, answers = draw_pairs(BATCH, pairs, generator)
+        logits = model(keys, values)[:, pairs:]
+        loss = F.cross_entropy(logits.flatten(0, 1), answers.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return model
+
+
+@torch.no_grad()
+def _ask(model: Recall, tests: int) -> dict[str, float]:
+    generator, shares = torch.Generator().manual_seed(0), dict[str, float]()
+    for pairs in ASKED:
+        keys, values, answers = draw_pairs(tests, pairs, generator)
+        guesses = model(keys, values)[:, pairs:].argmax(dim=-1)
+        shares[str(pairs)] = round((guesses == answers).float().mean().item(), 4)
+    return shares

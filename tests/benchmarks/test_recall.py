@@ -1,0 +1,38 @@
+"""The recall task, and the record that the page on states reads."""
+
+import torch
+from benchmarks.recall import ASKED, KINDS, Recall, draw_pairs, measure_recall
+
+from tested_transformer.book import load_record
+
+
+def test_every_key_that_was_shown_is_asked_once() -> None:
+    keys, values, answers = draw_pairs(3, 5, torch.Generator().manual_seed(0))
+    assert keys.shape == values.shape == (3, 10)
+    for row in range(3):
+        shown = dict(zip(keys[row, :5].tolist(), values[row, :5].tolist(), strict=True))
+        asked = keys[row, 5:].tolist()
+        assert len(shown) == 5
+        assert {*asked} == {*shown}
+        assert [shown[key] for key in asked] == answers[row].tolist()
+    assert (values[:, 5:] == 16).all()
+
+
+def test_no_answer_reads_what_comes_after_it() -> None:
+    keys, values, _ = draw_pairs(2, 4, torch.Generator().manual_seed(0))
+    for layers in KINDS.values():
+        model = Recall(layers)
+        before = model(keys, values)
+        changed = keys.clone()
+        changed[:, -1] = (changed[:, -1] + 1) % 64
+        torch.testing.assert_close(model(changed, values)[:, :-1], before[:, :-1])
+
+
+def test_the_record_has_what_is_measured() -> None:
+    quick, record = measure_recall(quick=True), load_record("recall")["results"]
+    assert quick["size"].keys() == record["size"].keys()
+    assert quick["right"].keys() == record["right"].keys()
+    assert record["seeds"] == [1, 2, 3]
+    for shares in record["right"].values():
+        assert [*shares] == [str(pairs) for pairs in ASKED]
+        assert all(len(each) == 3 and min(each) >= 0 for each in shares.values())
