@@ -37,8 +37,11 @@ def grade_write(
             ("with the gate at 0.6 and beta at 0", 0.0, 0.6),
             ("with the gate at 0.6 and beta at 0.7", 0.7, 0.6),
         ):
+            key, value = k[None, None, None], v[None, None, None]
             _, expected = recurrent_delta_rule(
-                *(each[None, None, None] for each in (k, k, v)),
+                key,
+                key,
+                value,
                 torch.full((1, 1, 1), beta),
                 log_decay=torch.full((1, 1, 1), gate).log(),
                 state=state[None, None],
