@@ -6,7 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tested_transformer.checking.checks import CHECKS, NotApplicableError, sample
+from tested_transformer.checking.checks import (
+    CHECKS,
+    LENGTH,
+    NotApplicableError,
+    sample,
+)
+from tested_transformer.checking.reading import is_constant, reads
 from tested_transformer.checking.report import Report, Verdict, likely_exhibits
 from tested_transformer.checking.subject import Reader, Subject, make_subject
 
@@ -27,7 +33,9 @@ def check_attention(
     """Ask an attention all that ``CHECKS`` knows to ask.
 
     It may be a function of queries, keys and values, or a layer of features. What is
-    handed over is copied, not changed.
+    handed over is copied, not changed: a layer, and the layers that a function names.
+    Weights of the copy that would hide a mistake, such as a projection of zeros, are
+    drawn anew, unless an oracle is given.
 
     Args:
         attention: The function or module.
@@ -50,6 +58,10 @@ def check_attention(
             and for functions.
         skip: Names of checks to leave out: ``permutation`` for a layer that adds
             positions itself.
+
+    Returns:
+        What was found: ``right``, ``wrong`` or ``not known``. It is true if output and
+        gradient were compared with an oracle and nothing failed.
 
     Raises:
         TypeError: If it cannot be called, its style cannot be told, or it returns
@@ -74,11 +86,27 @@ def check_attention(
 
 def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
     """Put the named checks to a subject, and look for its like among the exhibits."""
-    _refuse_chance(subject.without_dropout())
+    quiet = subject.without_dropout()
+    _refuse_chance(quiet)
+    if is_constant(quiet):
+        doubt = "its output is the same whatever it is given"
+        verdicts = tuple(Verdict(name, None, doubt) for name in names)
+        return Report(subject.name, subject.style, verdicts, doubts=(doubt,))
     verdicts = verdicts_on(subject, names)
     failed = any(each.passed is False for each in verdicts)
     likely, whole_only = likely_exhibits(subject) if failed else ((), False)
-    return Report(subject.name, subject.style, verdicts, likely, whole_only)
+    doubts: tuple[str, ...] = ()
+    if not (reads(quiet) & ~torch.eye(LENGTH, dtype=torch.bool)).any():
+        doubts = ("no token reads another: it may be no attention",)
+    return Report(
+        subject.name,
+        subject.style,
+        verdicts,
+        likely,
+        whole_only,
+        doubts,
+        subject.drawn,
+    )
 
 
 def verdicts_on(
@@ -142,7 +170,8 @@ def assert_causal(
     if vocab_size is None:
         names.insert(2, "huge scores")
     report = judge(subject, names)
-    assert report.passed, str(report)
+    assert not report.failed, str(report)
+    assert any(each.passed for each in report.verdicts), str(report)
 
 
 class _Embedded(nn.Module):

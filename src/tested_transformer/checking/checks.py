@@ -17,6 +17,7 @@ from tested_transformer.training import honest_loss
 
 __all__ = [
     "CHECKS",
+    "LENGTH",
     "PIECES",
     "NotApplicableError",
     "cached",
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 # Pairwise different, and different from any usual number of heads.
-_BATCH, _LENGTH = 3, 7
+_BATCH, LENGTH = 3, 7
 PIECES = (3, 1, 2, 1)
 _TOLERANCE = {
     torch.float64: 1e-9,
@@ -56,7 +57,7 @@ class NotApplicableError(Exception):
 def sample(subject: Subject, seed: int = 0) -> Float[Tensor, "B T D"]:
     """Draw a batch of sequences for a subject."""
     generator = torch.Generator().manual_seed(seed)
-    shape = _BATCH, _LENGTH, subject.width
+    shape = _BATCH, LENGTH, subject.width
     x = torch.randn(shape, generator=generator, dtype=torch.float64)
     return x.to(subject.dtype)
 

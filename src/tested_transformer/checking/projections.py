@@ -18,6 +18,7 @@ _SEPARATE = (
     *(("W_query", "W_key", "W_value"), ("to_q", "to_k", "to_v")),
     *(("toqueries", "tokeys", "tovalues"), ("fc_q", "fc_k", "fc_v")),
     *(("q_linear", "k_linear", "v_linear"), ("linear_q", "linear_k", "linear_v")),
+    ("c_q", "c_k", "c_v"),
 )
 _STACKED = ("c_attn", "qkv", "qkv_proj", "in_proj", "to_qkv", "Wqkv", "query_key_value")
 _LAST = (

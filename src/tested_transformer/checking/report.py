@@ -1,7 +1,8 @@
 """What comes out: a verdict for each check, and which known bug it looks like."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,6 +16,13 @@ __all__ = ["Report", "Verdict", "likely_exhibits"]
 
 _QUESTIONS = "chapters/is-your-attention-right/#the-questions"
 _SHOWN = {True: "passed", False: "FAILED", None: "not asked"}
+_STATES = {
+    "right": "right",
+    "wrong": "WRONG",
+    "not known": "not known to be right",
+}
+# Without these nothing says that it is attention, and not something like it.
+_COMPARISONS = ("output", "gradient")
 
 
 @dataclass(frozen=True)
@@ -36,9 +44,11 @@ class Verdict:
         return f"{self.check:18}  {_SHOWN[self.passed]:9}{reason}".rstrip()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """What the checks say of one attention. Printed, it is a table.
+
+    It is true if the attention is right, and only then.
 
     Args:
         name: What was checked.
@@ -46,6 +56,9 @@ class Report:
         verdicts: One for each check.
         likely: The exhibits that compute what it computes, if any does.
         whole_only: Whether they do so for whole sequences without padding alone.
+        doubts: Why it may be no attention at all, if it does not look like one.
+        drawn: The names of the weights that were drawn anew for the questions, because
+            nothing could be seen through them. The layer itself keeps its own.
     """
 
     name: str
@@ -53,24 +66,67 @@ class Report:
     verdicts: tuple[Verdict, ...]
     likely: tuple[Exhibit, ...] = ()
     whole_only: bool = False
+    doubts: tuple[str, ...] = ()
+    drawn: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> Literal["right", "wrong", "not known"]:
+        """``wrong`` if a check failed, ``right`` if all passed that were asked.
+
+        And ``not known`` unless output and gradient were compared with an oracle: what
+        computes something else than attention can have all other properties.
+        """
+        if self.failed:
+            return "wrong"
+        return "not known" if self.unknown else "right"
 
     @property
     def passed(self) -> bool:
-        """Whether no check failed."""
-        return not self.failed
+        """Whether it is right: nothing failed, output and gradient were compared."""
+        return self.state == "right"
+
+    def __bool__(self) -> bool:
+        return self.passed
 
     @property
     def failed(self) -> list[str]:
         """The names of the checks that failed."""
         return [each.check for each in self.verdicts if each.passed is False]
 
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Why it cannot be said to be right, even if no check failed."""
+        verdicts = {each.check: each for each in self.verdicts}
+        reasons = dict.fromkeys(self.doubts)  # each once, in their order
+        for name in _COMPARISONS:
+            if name not in verdicts:
+                reasons[f"{name} was not compared: it was left out"] = None
+            elif verdicts[name].passed is None and verdicts[name].reason not in reasons:
+                reasons[f"not compared with attention: {verdicts[name].reason}"] = None
+        return tuple(reasons)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what it says, as JSON can hold it."""
+        return {
+            "name": self.name,
+            "state": self.state,
+            "style": self.style,
+            "unknown": [*self.unknown],
+            "likely": {each.name: each.mistake for each in self.likely},
+            "whole_only": self.whole_only,
+            "checks": [asdict(each) for each in self.verdicts],
+            "drawn": [*self.drawn],
+        }
+
     def __str__(self) -> str:
         asked = sum(each.passed is not None for each in self.verdicts)
-        lines = [
-            f"{self.name}, called in the style {self.style!r}: "
-            f"{asked - len(self.failed)} of {asked} checks passed",
-            *(f"  {each}" for each in self.verdicts),
-        ]
+        passed = f"{asked - len(self.failed)} of {asked} checks passed"
+        lines = [f"{self.name} is {_STATES[self.state]}: {passed}"]
+        if self.state == "not known":
+            lines += [f"  {each}" for each in self.unknown]
+        if asked:  # else one doubt is the reason of all
+            lines += [f"Called in the style {self.style!r}:"]
+            lines += [f"  {each}" for each in self.verdicts]
         it = "Without padding, it" if self.whole_only else "It"
         for each in self.likely:
             lines += [
@@ -78,9 +134,13 @@ class Report:
                 f"  {each.mistake}",
                 f"  chapters/the-bug-museum/#{each.name}",
             ]
+        if self.drawn:
+            lines.append("Drawn anew to be asked: " + ", ".join(self.drawn))
         if self.failed and not self.likely:
             lines.append("What each check asks: " + _QUESTIONS)
         return "\n".join(lines)
+
+    __repr__ = __str__
 
 
 def likely_exhibits(subject: Subject) -> tuple[tuple[Exhibit, ...], bool]:
@@ -118,7 +178,7 @@ def likely_exhibits(subject: Subject) -> tuple[tuple[Exhibit, ...], bool]:
 def _like(subject: Subject, layer: ExchangeableAttention) -> Subject:
     """Return a layer with a subject's weights, to be asked what that can be asked."""
     layer.dropout = subject.dropout
-    like = make_subject(layer)
+    like = make_subject(layer, anew=False)
     return replace(
         like,
         opens=subject.opens,

@@ -17,7 +17,9 @@ from torch import Tensor, nn
 
 from tested_transformer.cache import LayerCache
 from tested_transformer.checking.exhibits.layer import ExchangeableAttention
+from tested_transformer.checking.functions import with_its_modules
 from tested_transformer.checking.projections import find_width, oracles
+from tested_transformer.checking.weights import draw_anew
 from tested_transformer.masks import causal_mask, token_mask
 
 __all__ = ["Reader", "Subject", "make_subject"]
@@ -54,6 +56,7 @@ class Subject:
         pieces: Reads features in pieces with a cache; ``None`` if it cannot.
         known: A function that computes what the layer should, if one was given.
         has_modes: Whether it knows training from evaluating.
+        drawn: The weights that were drawn anew; see ``draw_anew``.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Subject:
     pieces: Reader | None = None
     known: Callable[[Tensor], Tensor] | None = None
     has_modes: bool = False
+    drawn: tuple[str, ...] = ()
 
     def run(
         self,
@@ -193,8 +197,11 @@ def make_subject(
     dtype: torch.dtype | None = None,
     known: Callable[[Tensor], Tensor] | None = None,
     pieces: Reader | None = None,
+    anew: bool = True,
 ) -> Subject:
     """Find out how to call an attention; see ``check_attention``.
+
+    Unless told otherwise, weights that would hide a mistake are drawn ``anew``.
 
     Raises:
         TypeError: If it cannot be called, or its style cannot be told.
@@ -206,6 +213,7 @@ def make_subject(
         )
     name = getattr(attention, "__name__", type(attention).__name__)
     parameters = _parameters_of(attention)
+    attention = with_its_modules(attention)
     style = _style_of(name, parameters) if style is None else style
     if style not in _STYLES:
         raise ValueError(f"style={style!r} must be one of {', '.join(_STYLES)}")
@@ -248,6 +256,8 @@ def make_subject(
         known=known,
         has_modes=isinstance(attention, nn.Module),
     ).to(dtype)
+    if anew and subject.module is not None and known is None:
+        subject = replace(subject, drawn=draw_anew(subject.module))
     if is_layer and style in _MASKED:
         return _as_it_takes_masks(subject, parameters)
     return subject

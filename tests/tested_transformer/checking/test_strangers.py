@@ -258,6 +258,7 @@ def test_what_does_more_is_not_held_against_what_does_less(
     report = check_attention(make())
     assert report.failed == [], str(report)
     assert not {"output", "gradient"} & asked(report)
+    assert report.state == "not known"
     (reason,) = {each.reason for each in report.verdicts if each.check == "output"}
     assert reason == "its projections could not all be told: give oracle="
 

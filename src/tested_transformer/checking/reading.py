@@ -1,0 +1,39 @@
+"""Who reads whom: which rows of the output move when one token is changed."""
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from tested_transformer.checking.checks import close, sample
+from tested_transformer.checking.subject import Subject
+
+__all__ = ["is_constant", "reads"]
+
+
+def reads(subject: Subject, *, causal: bool = True) -> Bool[Tensor, "T S"]:
+    """Return for each row of the output which tokens move it.
+
+    A row of NaN that stays NaN has not moved.
+    """
+    x, other = sample(subject), sample(subject, seed=1)
+    before = subject.run(x, causal=causal)
+    found: list[Tensor] = []
+    for token in range(x.shape[1]):
+        changed = x.clone()
+        changed[:, token] = other[:, token]
+        after = subject.run(changed, causal=causal)
+        rows = zip(before.unbind(1), after.unbind(1), strict=True)
+        found.append(torch.tensor([not _same(subject, *each) for each in rows]))
+    return torch.stack(found, dim=1)
+
+
+def is_constant(subject: Subject) -> bool:
+    """Return whether its output is the same, and finite, whatever it is given."""
+    one, other = (subject.run(sample(subject, seed)) for seed in (0, 1))
+    return bool(one.isfinite().all()) and torch.equal(one, other)
+
+
+def _same(subject: Subject, one: Tensor, other: Tensor) -> bool:
+    if not torch.equal(one.isnan(), other.isnan()):
+        return False
+    return bool(close(subject, one.nan_to_num(), other.nan_to_num()))
