@@ -5,12 +5,21 @@ others trust. A block of ``GPT`` attends with ``MultiHeadAttention``; to use ano
 replace ``block.attention``. The core and the models import nothing from here.
 """
 
+from tested_transformer.variants.chosen_blocks import (
+    BlockAttention,
+    attention_in_blocks,
+    choose_blocks,
+    chosen_mask,
+    flex_blocks,
+    flex_in_blocks,
+)
 from tested_transformer.variants.delta import (
     DeltaAttention,
     chunked_delta_rule,
     parallel_delta_rule,
     recurrent_delta_rule,
 )
+from tested_transformer.variants.differential import DifferentialAttention, first_share
 from tested_transformer.variants.latent import LatentAttention
 from tested_transformer.variants.linear import (
     LinearAttention,
@@ -38,17 +47,40 @@ from tested_transformer.variants.rotary_scaling import (
     yarn_attention_factor,
     yarn_rates,
 )
+from tested_transformer.variants.softmaxes import (
+    GATES,
+    AdjustedAttention,
+    AttentionLayer,
+    adjusted_attention_with_weights,
+    cap_scores,
+    fused_attention_with_sink,
+    weights_with_sink,
+)
 
 __all__ = [
+    "GATES",
+    "AdjustedAttention",
+    "AttentionLayer",
+    "BlockAttention",
     "DeltaAttention",
+    "DifferentialAttention",
     "LatentAttention",
     "LinearAttention",
     "RollingLayer",
     "StateLayer",
+    "adjusted_attention_with_weights",
+    "attention_in_blocks",
     "averaged_linear_attention",
+    "cap_scores",
+    "choose_blocks",
+    "chosen_mask",
     "chunked_delta_rule",
     "chunked_linear_attention",
     "dynamic_factor",
+    "first_share",
+    "flex_blocks",
+    "flex_in_blocks",
+    "fused_attention_with_sink",
     "linear_rates",
     "ntk_rates",
     "parallel_delta_rule",
@@ -63,6 +95,7 @@ __all__ = [
     "sink_mask",
     "stream_logits",
     "stretched",
+    "weights_with_sink",
     "yarn_attention_factor",
     "yarn_rates",
 ]

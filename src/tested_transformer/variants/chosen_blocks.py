@@ -1,0 +1,285 @@
+"""Fewer keys: each query reads a few blocks of them, chosen by their mean.
+
+Choosing costs one score a block, and reading one score a key of the blocks that were
+chosen. The open form writes the choice out as a mask; the fast form gathers, for each
+block, the queries that chose it; and PyTorch's FlexAttention can be told which tiles to
+leave out.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.attention.flex_attention import (
+    BlockMask,
+    create_block_mask,
+    flex_attention,
+)
+
+from tested_transformer.attention import attention_with_weights, repeat_heads
+from tested_transformer.masks import causal_mask
+from tested_transformer.validation import validate_sizes
+from tested_transformer.variants.softmaxes import AttentionLayer
+
+__all__ = [
+    "BlockAttention",
+    "attention_in_blocks",
+    "choose_blocks",
+    "chosen_mask",
+    "flex_blocks",
+    "flex_in_blocks",
+]
+
+
+# --8<-- [start:choose]
+def choose_blocks(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H_kv S d_k"],
+    *,
+    block_size: int,
+    num_chosen: int,
+) -> Int[Tensor, "B H T chosen"]:
+    """Return the numbers of the blocks that each query reads, its own block first.
+
+    The others are those of the past whose mean key has the largest product with the
+    query. Where the past has too few, the number is -1.
+
+    Args:
+        q: Queries. The last one stands at the last key.
+        k: Keys; of fewer heads than ``q`` has, if heads share them.
+        block_size: How many keys are a block. The last block may have fewer.
+        num_chosen: How many blocks a query reads, its own included.
+
+    Raises:
+        ValueError: If a size is not positive, or there are more queries than keys.
+
+    Source: Lu et al., 2025, "MoBA: Mixture of Block Attention for Long-Context LLMs",
+    section 2.2.
+    """
+    validate_sizes(block_size=block_size, num_chosen=num_chosen)
+    num_queries, num_keys = q.shape[-2], k.shape[-2]
+    if num_queries > num_keys:
+        raise ValueError(f"{num_queries} queries must not be more than {num_keys} keys")
+    full = num_keys // block_size
+    # A block that is not full can only be a query's own, and that needs no score.
+    blocks = k[:, :, : full * block_size].unflatten(2, (full, block_size))
+    means = blocks.mean(dim=3)
+    scores = q @ repeat_heads(means, q).mT  # (B, H, T, blocks)
+    places = torch.arange(num_keys - num_queries, num_keys, device=q.device)
+    own = places[:, None] // block_size
+    past = torch.arange(scores.shape[-1], device=q.device) < own
+    scores = scores.masked_fill(~past, float("-inf"))
+    best = scores.topk(min(num_chosen - 1, scores.shape[-1]), dim=-1)
+    others = best.indices.masked_fill(best.values == float("-inf"), -1)
+    return torch.cat([own.expand(*others.shape[:-1], 1), others], dim=-1)
+
+
+# --8<-- [end:choose]
+
+
+# --8<-- [start:mask]
+def chosen_mask(
+    chosen: Int[Tensor, "B H T chosen"], *, num_keys: int, block_size: int
+) -> Bool[Tensor, "B H T S"]:
+    """Return the mask by which a query sees the blocks it chose, and no later key."""
+    blocks = torch.arange(num_keys, device=chosen.device) // block_size
+    reads = _table(chosen, -(-num_keys // block_size))
+    past = causal_mask(chosen.shape[2], num_keys, device=chosen.device)
+    return reads[..., blocks] & past
+
+
+# --8<-- [end:mask]
+
+
+# --8<-- [start:gathered]
+def attention_in_blocks(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H_kv S d_k"],
+    v: Float[Tensor, "B H_kv S d_v"],
+    chosen: Int[Tensor, "B H T chosen"],
+    *,
+    block_size: int,
+) -> Float[Tensor, "B H T d_v"]:
+    """Return causal attention with ``chosen_mask``, and touch no other block.
+
+    For every block, the queries that chose it attend to it alone. Then each query's
+    partial outputs are averaged by the sums of exponentials that belong to them, as
+    FlashAttention does with its tiles.
+
+    Args:
+        q: Queries. The last one stands at the last key.
+        k: Keys; of fewer heads than ``q`` has, if heads share them.
+        v: Values, one for each key.
+        chosen: What ``choose_blocks`` returned.
+        block_size: How many keys are a block.
+
+    Source: Lu et al., 2025, "MoBA", section 2.3, algorithm 1.
+    """
+    k, v = repeat_heads(k, q), repeat_heads(v, q)
+    first = k.shape[-2] - q.shape[-2]
+    heads = [
+        _one_head(q_h, k_h, v_h, chosen_h, block_size, first)
+        for q_h, k_h, v_h, chosen_h in zip(
+            *(each.flatten(0, 1) for each in (q, k, v, chosen)), strict=True
+        )
+    ]
+    return torch.stack(heads).unflatten(0, q.shape[:2])
+
+
+def _one_head(
+    q: Tensor, k: Tensor, v: Tensor, chosen: Tensor, block_size: int, first: int
+) -> Tensor:
+    """Let the queries of one head, (T, d_k), read the blocks that they chose."""
+    num_queries, num_chosen = chosen.shape
+    order = chosen.flatten().argsort(stable=True)  # by block; those with none in front
+    counts = torch.bincount(chosen.flatten() + 1, minlength=1).tolist()
+    none, *per_block = order.split(counts)
+    partial = [v.new_zeros(len(none), v.shape[-1])]
+    total = [q.new_full((len(none),), float("-inf"))]
+    for block, slots in enumerate(per_block):
+        if not len(slots):
+            continue
+        asking = slots // num_chosen
+        start = block * block_size
+        scores = q[asking] @ k[start : start + block_size].T * q.shape[-1] ** -0.5
+        keys = torch.arange(start, start + scores.shape[-1], device=q.device)
+        future = keys > (asking + first)[:, None]
+        scores = scores.masked_fill(future, float("-inf"))
+        partial.append(scores.softmax(dim=-1) @ v[start : start + block_size])
+        total.append(scores.logsumexp(dim=-1))
+    back = order.argsort()
+    outputs = torch.cat(partial)[back].unflatten(0, (num_queries, num_chosen))
+    shares = torch.cat(total)[back].unflatten(0, (num_queries, num_chosen)).softmax(-1)
+    return (shares[..., None] * outputs).sum(dim=1)
+
+
+# --8<-- [end:gathered]
+
+
+# --8<-- [start:flex]
+def flex_blocks(
+    chosen: Int[Tensor, "B H T chosen"], *, num_keys: int, block_size: int
+) -> BlockMask:
+    """Return the choice as FlexAttention is told of it: tiles of 128 queries and keys.
+
+    A tile is left out if none of its queries chose any of its keys.
+    """
+    reads = _table(chosen, -(-num_keys // block_size))
+    batch, heads, num_queries = chosen.shape[:3]
+    first = num_keys - num_queries
+
+    return create_block_mask(
+        lambda b, h, t, s: reads[b, h, t, s // block_size] & (s <= t + first),
+        batch,
+        heads,
+        num_queries,
+        num_keys,
+        device=str(chosen.device),
+    )
+
+
+def flex_in_blocks(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H_kv S d_k"],
+    v: Float[Tensor, "B H_kv S d_v"],
+    chosen: Int[Tensor, "B H T chosen"],
+    *,
+    block_size: int,
+) -> Float[Tensor, "B H T d_v"]:
+    """Return the output of ``attention_in_blocks``, by FlexAttention.
+
+    On a GPU it is compiled. On a CPU it is for comparison alone: it makes the table of
+    all scores.
+    """
+    mask = flex_blocks(chosen, num_keys=k.shape[-2], block_size=block_size)
+    attend = flex_attention if q.device.type == "cpu" else torch.compile(flex_attention)
+    return attend(q, k, v, block_mask=mask, enable_gqa=k.shape[1] != q.shape[1])
+
+
+# --8<-- [end:flex]
+
+
+# --8<-- [start:layer]
+class BlockAttention(AttentionLayer):
+    """Causal self-attention in which each query reads a few blocks of keys.
+
+    It has the parameters of ``MultiHeadAttention``. With as many blocks as there are,
+    it is ``MultiHeadAttention``.
+
+    Args:
+        d_model: D, the width of the sequence.
+        num_heads: H, how many heads.
+        block_size: How many keys are a block.
+        num_chosen: How many blocks a query reads, its own included.
+        head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
+        num_kv_heads: Heads of keys and values, shared; ``num_heads`` by default.
+        bias: Whether the four projections add a bias.
+        fused: Gather the queries of each block where no weights are asked for, and
+            nothing beside the future is masked. A mask hides keys, and does not change
+            which blocks are chosen.
+
+    Raises:
+        ValueError: If heads do not fit, or a size is not positive.
+
+    Source: Lu et al., 2025, "MoBA: Mixture of Block Attention for Long-Context LLMs",
+    section 2.2.
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        num_heads: int,
+        block_size: int,
+        num_chosen: int,
+        head_dim: int | None = None,
+        num_kv_heads: int | None = None,
+        bias: bool = False,
+        fused: bool = True,
+    ) -> None:
+        super().__init__(
+            d_model=d_model,
+            num_heads=num_heads,
+            head_dim=head_dim,
+            num_kv_heads=num_kv_heads,
+            bias=bias,
+            fused=fused,
+        )
+        validate_sizes(block_size=block_size, num_chosen=num_chosen)
+        self.block_size = block_size
+        self.num_chosen = num_chosen
+
+    def attend(
+        self,
+        q: Float[Tensor, "B H T d_k"],
+        k: Float[Tensor, "B H_kv S d_k"],
+        v: Float[Tensor, "B H_kv S d_k"],
+        x: Float[Tensor, "B T D"],
+        how: dict[str, Any],
+        *,
+        in_the_open: bool,
+    ) -> tuple[Float[Tensor, "B *heads T d_v"], Float[Tensor, "B *heads T S"] | None]:
+        """Choose blocks, and attend to them."""
+        if not how["causal"]:
+            raise ValueError("causal=False is refused: blocks are chosen from the past")
+        size = self.block_size
+        chosen = choose_blocks(q, k, block_size=size, num_chosen=self.num_chosen)
+        if not in_the_open and how["mask"] is how["window"] is how["score_bias"]:
+            return attention_in_blocks(q, k, v, chosen, block_size=size), None
+        mask = chosen_mask(chosen, num_keys=k.shape[-2], block_size=size)
+        if how["mask"] is not None:
+            mask = mask & how["mask"]
+        return attention_with_weights(q, k, v, **how | {"mask": mask})
+
+
+# --8<-- [end:layer]
+
+
+def _table(chosen: Tensor, num_blocks: int) -> Bool[Tensor, "B H T blocks"]:
+    """Return ``True`` for each block that was chosen."""
+    table = torch.zeros(
+        *chosen.shape[:-1], num_blocks + 1, dtype=torch.bool, device=chosen.device
+    )
+    # The place after the last block takes the numbers -1.
+    return table.scatter(-1, chosen % (num_blocks + 1), value=True)[..., :-1]

@@ -1,0 +1,400 @@
+"""Softmax attention with small changes: capped scores, a learned sink, a gate.
+
+Each is a line or two: the cap between scores and softmax, the sink in the softmax, the
+gate after it. ``AdjustedAttention`` has any of them, and none by default.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from tested_transformer.attention import (
+    attention_scores,
+    attention_weights,
+    fused_attention,
+    repeat_heads,
+)
+from tested_transformer.cache import LayerCache
+from tested_transformer.masks import causal_mask, sliding_window_mask
+from tested_transformer.multihead import merge_heads, split_heads
+from tested_transformer.positions import rotate
+from tested_transformer.validation import (
+    validate_attention,
+    validate_choice,
+    validate_heads,
+)
+
+__all__ = [
+    "GATES",
+    "AdjustedAttention",
+    "AttentionLayer",
+    "adjusted_attention_with_weights",
+    "cap_scores",
+    "fused_attention_with_sink",
+    "weights_with_sink",
+]
+
+GATES = ("none", "heads", "features")
+
+_Output = Float[Tensor, "B T D"]
+_Weights = Float[Tensor, "B *heads T S"]
+
+
+# --8<-- [start:cap]
+def cap_scores(
+    scores: Float[Tensor, "*rows S"], cap: float
+) -> Float[Tensor, "*rows S"]:
+    """Return scores that lie between ``-cap`` and ``cap``, and small ones as they were.
+
+    Raises:
+        ValueError: If ``cap`` is not positive.
+
+    Source: Gemma Team, 2024, "Gemma 2", section 2, "Logit soft-capping".
+    """
+    if not cap > 0:
+        raise ValueError(f"cap={cap} must be positive")
+    return cap * torch.tanh(scores / cap)
+
+
+# --8<-- [end:cap]
+
+
+# --8<-- [start:sink]
+def weights_with_sink(
+    scores: Float[Tensor, "B H T S"],
+    sink: Float[Tensor, "sinks"],
+    mask: Bool[Tensor, "..."] | None = None,
+) -> Float[Tensor, "B H T S"]:
+    """Turn scores into weights that sum to less than one: the sink takes the rest.
+
+    The sink is one more score in each row, of a key that has no value.
+
+    Args:
+        scores: One row of scores for each query.
+        sink: The score of the sink, one for each head.
+        mask: ``True`` where a query may attend. A query that may attend to nothing
+            gets a row of zeros.
+
+    Raises:
+        ValueError: If there are more or fewer sinks than heads.
+
+    Source: OpenAI, 2025, "gpt-oss-120b & gpt-oss-20b Model Card", section 2.2.
+    """
+    _validate_sink(sink, scores)
+    column = sink[:, None, None].expand(*scores.shape[:-1], 1)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    return torch.cat([scores, column], dim=-1).softmax(dim=-1)[..., :-1]
+
+
+# --8<-- [end:sink]
+
+
+# --8<-- [start:open]
+def adjusted_attention_with_weights(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H_kv S d_k"],
+    v: Float[Tensor, "B H_kv S d_v"],
+    *,
+    soft_cap: float | None = None,
+    sink: Float[Tensor, "sinks"] | None = None,
+    mask: Bool[Tensor, "..."] | None = None,
+    causal: bool = False,
+    window: int | None = None,
+    scale: float | None = None,
+    score_bias: Float[Tensor, "..."] | None = None,
+) -> tuple[Float[Tensor, "B H T d_v"], Float[Tensor, "B H T S"]]:
+    """Return what ``attention_with_weights`` does, with a cap, a sink, or both.
+
+    Args:
+        q: Queries.
+        k: Keys; of fewer heads than ``q`` has, if heads share them.
+        v: Values, one for each key.
+        soft_cap: Keep scores between ``-soft_cap`` and ``soft_cap``.
+        sink: The score of a key without a value, one for each head.
+        mask: ``True`` where a query may attend.
+        causal: Also forbid attending to later positions.
+        window: Also forbid all but the last ``window`` positions up to each.
+        scale: What to multiply the dot products by; ``1 / sqrt(d_k)`` by default.
+        score_bias: What to add to the scores, after the cap.
+
+    Returns:
+        The output, and the weights. With a sink a row sums to less than one.
+
+    Raises:
+        TypeError: If ``mask`` is not boolean, or ``score_bias`` not of floats.
+        ValueError: If shapes do not fit, ``window`` or ``soft_cap`` is not positive, or
+            there are more or fewer sinks than heads.
+    """
+    validate_attention(q, k, v, mask, window, score_bias, 0.0)
+    k, v = repeat_heads(k, q), repeat_heads(v, q)
+    mask = _allowed(q, k, mask, causal, window)
+    scores = attention_scores(q, k, scale=scale)
+    if soft_cap is not None:
+        scores = cap_scores(scores, soft_cap)
+    if score_bias is not None:
+        scores = scores + score_bias
+    if sink is None:
+        weights = attention_weights(scores, mask)
+    else:
+        weights = weights_with_sink(scores, sink, mask)
+    return weights @ v, weights
+
+
+# --8<-- [end:open]
+
+
+# --8<-- [start:fused]
+def fused_attention_with_sink(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H_kv S d_k"],
+    v: Float[Tensor, "B H_kv S d_v"],
+    sink: Float[Tensor, "sinks"],
+    *,
+    mask: Bool[Tensor, "..."] | None = None,
+    causal: bool = False,
+    window: int | None = None,
+    scale: float | None = None,
+    score_bias: Float[Tensor, "..."] | None = None,
+) -> Float[Tensor, "B H T d_v"]:
+    """Return the output of ``adjusted_attention_with_weights`` with a sink, fused.
+
+    One more key and one more value of zeros go to PyTorch's kernel; the sink is the
+    bias of that key's score. The kernel reads a (T, S + 1) table for it.
+    """
+    validate_attention(q, k, v, mask, window, score_bias, 0.0)
+    _validate_sink(sink, q)
+    mask = _allowed(q, k, mask, causal, window)
+    bias = q.new_zeros(1) if score_bias is None else score_bias
+    shape = torch.broadcast_shapes(bias.shape, (1, *q.shape[1:3], k.shape[-2]))
+    column = sink[:, None, None].expand(*shape[:-1], 1)
+    bias = torch.cat([bias.expand(shape), column], dim=-1)
+    if mask is not None:
+        mask = mask.expand(*mask.shape[:-1], k.shape[-2])
+        mask = F.pad(mask, (0, 1), value=True)
+    k, v = F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1))
+    return fused_attention(q, k, v, mask=mask, scale=scale, score_bias=bias)
+
+
+# --8<-- [end:fused]
+
+
+# --8<-- [start:layer]
+class AttentionLayer(nn.Module):
+    """Self-attention of several heads, but for how they attend; made to be derived.
+
+    Args:
+        d_model: D, the width of the sequence.
+        num_heads: H, how many heads.
+        head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
+        num_kv_heads: Heads of keys and values, each shared by
+            ``num_heads // num_kv_heads`` heads in a row; ``num_heads`` by default.
+        bias: Whether the projections add a bias.
+        fused: Use the fast form where no weights are asked for.
+
+    Raises:
+        ValueError: If heads do not fit the model, or each other.
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        num_heads: int,
+        head_dim: int | None = None,
+        num_kv_heads: int | None = None,
+        bias: bool = False,
+        fused: bool = True,
+    ) -> None:
+        super().__init__()
+        validate_heads(d_model, num_heads, head_dim, num_kv_heads)
+        self.num_heads = num_heads
+        self.num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        self.head_dim = d_model // num_heads if head_dim is None else head_dim
+        self.fused = fused
+        d_q, d_kv = num_heads * self.head_dim, self.num_kv_heads * self.head_dim
+        self.q_proj = nn.Linear(d_model, d_q, bias=bias)
+        self.k_proj = nn.Linear(d_model, d_kv, bias=bias)
+        self.v_proj = nn.Linear(d_model, d_kv, bias=bias)
+        self.o_proj = nn.Linear(d_q, d_model, bias=bias)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        mask: Bool[Tensor, "..."] | None = None,
+        causal: bool = False,
+        window: int | None = None,
+        score_bias: Float[Tensor, "..."] | None = None,
+        rotary: Float[Tensor, "2 *table T half"] | None = None,
+        cache: LayerCache | None = None,
+        return_weights: bool = False,
+    ) -> _Output | tuple[_Output, _Weights]:
+        """Return what every position gathers from those that it may attend to.
+
+        The arguments are those of ``MultiHeadAttention``.
+
+        Returns:
+            The output, or the output and the weights.
+
+        Raises:
+            TypeError: If ``mask`` is not boolean.
+            ValueError: If shapes do not fit.
+        """
+        width = self.q_proj.in_features
+        if x.ndim != 3 or x.shape[-1] != width:
+            raise ValueError(
+                f"x must be (batch, length, {width}); it is {tuple(x.shape)}"
+            )
+        q = split_heads(self.q_proj(x), self.num_heads)
+        k = split_heads(self.k_proj(x), self.num_kv_heads)
+        v = split_heads(self.v_proj(x), self.num_kv_heads)
+        if rotary is not None:
+            q, k = rotate(q, rotary), rotate(k, rotary)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        how: dict[str, Any] = {
+            "mask": mask,
+            "causal": causal,
+            "window": window,
+            "score_bias": score_bias,
+        }
+        in_the_open = return_weights or not self.fused
+        heads, weights = self.attend(q, k, v, x, how, in_the_open=in_the_open)
+        output = self.o_proj(merge_heads(heads))
+        if weights is None or not return_weights:
+            return output
+        return output, weights
+
+    def attend(
+        self,
+        q: Float[Tensor, "B H T d_k"],
+        k: Float[Tensor, "B H_kv S d_k"],
+        v: Float[Tensor, "B H_kv S d_k"],
+        x: Float[Tensor, "B T D"],
+        how: dict[str, Any],
+        *,
+        in_the_open: bool,
+    ) -> tuple[Float[Tensor, "B *heads T d_v"], _Weights | None]:
+        """Let each head attend. A derived layer says how.
+
+        ``how`` holds what goes to ``attention_with_weights``. In the open there are
+        weights to return.
+        """
+        raise NotImplementedError
+
+
+# --8<-- [end:layer]
+
+
+# --8<-- [start:adjusted]
+class AdjustedAttention(AttentionLayer):
+    """Attend with capped scores, a learned sink, a gate on what is read, or all three.
+
+    Args:
+        d_model: D, the width of the sequence.
+        num_heads: H, how many heads.
+        head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
+        num_kv_heads: Heads of keys and values, shared; ``num_heads`` by default.
+        bias: Whether the four projections add a bias.
+        fused: Use PyTorch's fused kernels where no weights are asked for. They know no
+            cap: with one, attention is always in the open.
+        scale: What to multiply the dot products by; ``1 / sqrt(d_k)`` by default.
+        soft_cap: Keep scores between ``-soft_cap`` and ``soft_cap``.
+        learned_sink: Give each head a sink with a score of its own, 0 at first.
+        gate: What a sigmoid, computed from the token that asks, is multiplied into: a
+            head's whole output ("heads"), each of its features ("features"), or
+            nothing ("none").
+
+    Raises:
+        ValueError: If heads do not fit, ``soft_cap`` is not positive, or ``gate`` is
+            unknown.
+
+    Sources: Gemma Team, 2024, "Gemma 2", section 2; OpenAI, 2025, "gpt-oss-120b &
+    gpt-oss-20b Model Card", section 2.2; Qiu et al., 2025, "Gated Attention for Large
+    Language Models", section 2.2, the gates at position G1.
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        num_heads: int,
+        head_dim: int | None = None,
+        num_kv_heads: int | None = None,
+        bias: bool = False,
+        fused: bool = True,
+        scale: float | None = None,
+        soft_cap: float | None = None,
+        learned_sink: bool = False,
+        gate: str = "none",
+    ) -> None:
+        super().__init__(
+            d_model=d_model,
+            num_heads=num_heads,
+            head_dim=head_dim,
+            num_kv_heads=num_kv_heads,
+            bias=bias,
+            fused=fused,
+        )
+        validate_choice("gate", gate, GATES)
+        if soft_cap is not None and not soft_cap > 0:
+            raise ValueError(f"soft_cap={soft_cap} must be positive")
+        self.scale = scale
+        self.soft_cap = soft_cap
+        self.sink = nn.Parameter(torch.zeros(num_heads)) if learned_sink else None
+        width = num_heads * (self.head_dim if gate == "features" else 1)
+        made = None if gate == "none" else nn.Linear(d_model, width, bias=bias)
+        self.gate_proj = made
+
+    def attend(
+        self,
+        q: Float[Tensor, "B H T d_k"],
+        k: Float[Tensor, "B H_kv S d_k"],
+        v: Float[Tensor, "B H_kv S d_k"],
+        x: Float[Tensor, "B T D"],
+        how: dict[str, Any],
+        *,
+        in_the_open: bool,
+    ) -> tuple[Float[Tensor, "B *heads T d_v"], _Weights | None]:
+        """Attend with the cap and the sink, and gate what was read."""
+        how, weights = how | {"scale": self.scale}, None
+        if in_the_open or self.soft_cap is not None:
+            heads, weights = adjusted_attention_with_weights(
+                q, k, v, soft_cap=self.soft_cap, sink=self.sink, **how
+            )
+        elif self.sink is not None:
+            heads = fused_attention_with_sink(q, k, v, self.sink, **how)
+        else:
+            heads = fused_attention(q, k, v, **how)
+        if self.gate_proj is not None:
+            heads = heads * split_heads(self.gate_proj(x).sigmoid(), self.num_heads)
+        return heads, weights
+
+
+# --8<-- [end:adjusted]
+
+
+def _allowed(
+    q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, window: int | None
+) -> Tensor | None:
+    """Return the one mask of all that forbids."""
+    sizes = q.shape[-2], k.shape[-2]
+    past = None
+    if window is not None:
+        past = sliding_window_mask(*sizes, window=window, device=q.device)
+    elif causal:
+        past = causal_mask(*sizes, device=q.device)
+    if past is None or mask is None:
+        return past if mask is None else mask
+    return past & mask
+
+
+def _validate_sink(sink: Tensor, q: Tensor) -> None:
+    if sink.shape != q.shape[1:2]:
+        raise ValueError(
+            f"sink must be ({q.shape[1]},), one a head; it is {tuple(sink.shape)}"
+        )

@@ -1,0 +1,168 @@
+"""Chosen blocks: gathered = masked = FlexAttention, and all blocks = attention."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tested_transformer.attention import attention_with_weights
+from tested_transformer.cache import KVCache
+from tested_transformer.multihead import MultiHeadAttention
+from tested_transformer.positions import rotary_table
+from tested_transformer.variants import (
+    BlockAttention,
+    attention_in_blocks,
+    choose_blocks,
+    chosen_mask,
+    flex_blocks,
+    flex_in_blocks,
+)
+
+B, H, H_KV, T, S, D_K, D_V, D = 2, 6, 3, 13, 17, 5, 4, 11
+
+
+def rand(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def drawn(t: int = T) -> list[Tensor]:
+    shapes = (B, H, t, D_K), (B, H_KV, S, D_K), (B, H_KV, S, D_V)
+    return [rand(*shape).requires_grad_() for shape in shapes]
+
+
+def made(**settings: Any) -> BlockAttention:
+    sizes: dict[str, Any] = {"d_model": D, "num_heads": H, "head_dim": 4}
+    sizes |= {"num_kv_heads": H_KV, "block_size": 3, "num_chosen": 2}
+    return BlockAttention(**(sizes | settings)).double()
+
+
+def test_choosing_by_hand() -> None:
+    """Six keys in blocks of two; the mean of block 0 is 1, of block 1 it is 3."""
+    k = torch.tensor([0.0, 2, 3, 3, 9, 9])[None, None, :, None]
+    q = torch.tensor([1.0, 1, 1, -1, 1, -1])[None, None, :, None]
+    chosen = choose_blocks(q, k, block_size=2, num_chosen=2)[0, 0]
+    assert chosen.tolist() == [[0, -1], [0, -1], [1, 0], [1, 0], [2, 1], [2, 0]]
+    mask = chosen_mask(chosen[None, None], num_keys=6, block_size=2)[0, 0]
+    assert mask.int().tolist() == [
+        [1, 0, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0, 0],
+        [1, 1, 1, 0, 0, 0],
+        [1, 1, 1, 1, 0, 0],
+        [0, 0, 1, 1, 1, 0],
+        [1, 1, 0, 0, 1, 1],
+    ]
+
+
+def test_the_best_blocks_are_those_of_a_loop() -> None:
+    q, k, _ = (each.detach() for each in drawn())
+    chosen = choose_blocks(q, k, block_size=3, num_chosen=3)
+    for b in range(B):
+        for h in range(H):
+            for t in range(T):
+                own = (S - T + t) // 3
+                keys = k[b, h // (H // H_KV)]
+                score = [
+                    sum(float(q[b, h, t] @ keys[s]) for s in range(3 * n, 3 * n + 3))
+                    for n in range(own)
+                ]
+                best = sorted(range(own), key=lambda n, s=score: -s[n])[:2]
+                wanted = [own, *best, *[-1] * (2 - len(best))]
+                assert chosen[b, h, t].tolist() == wanted
+
+
+@pytest.mark.parametrize("t", [T, S, 1])
+@pytest.mark.parametrize(("size", "count"), [(3, 2), (3, 4), (4, 1), (17, 1), (50, 2)])
+def test_gathered_is_masked(size: int, count: int, t: int) -> None:
+    inputs = q, k, v = drawn(t)
+    chosen = choose_blocks(q, k, block_size=size, num_chosen=count)
+    mask = chosen_mask(chosen, num_keys=S, block_size=size)
+    wanted, weights = attention_with_weights(q, k, v, mask=mask)
+    output = attention_in_blocks(q, k, v, chosen, block_size=size)
+    torch.testing.assert_close(output, wanted, rtol=0, atol=1e-12)
+    direction = torch.randn_like(output)
+    one = torch.autograd.grad(output, inputs, direction)
+    other = torch.autograd.grad(wanted, inputs, direction)
+    torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
+    # No query reads more than it chose, and each reads itself.
+    assert (weights > 0).sum(dim=-1).max() <= size * count
+    assert (weights.diagonal(offset=S - t, dim1=-2, dim2=-1) > 0).all()
+
+
+def test_with_all_blocks_it_is_causal_attention() -> None:
+    q, k, v = drawn()
+    chosen = choose_blocks(q, k, block_size=3, num_chosen=6)
+    wanted, _ = attention_with_weights(q, k, v, causal=True)
+    output = attention_in_blocks(q, k, v, chosen, block_size=3)
+    torch.testing.assert_close(output, wanted, rtol=0, atol=1e-12)
+    layer = made(num_chosen=6)
+    other = MultiHeadAttention(
+        d_model=D, num_heads=H, head_dim=4, num_kv_heads=H_KV, bias=False
+    ).double()
+    other.load_state_dict(layer.state_dict())
+    x = rand(B, T, D)
+    torch.testing.assert_close(layer(x, causal=True), other(x, causal=True))
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+@pytest.mark.parametrize("t", [256, 300])
+def test_flex_attention_is_told_the_same(t: int) -> None:
+    q, k, v = torch.randn(1, 4, t, 16), *torch.randn(2, 1, 2, 300, 16)
+    chosen = choose_blocks(q, k, block_size=32, num_chosen=2)
+    output = flex_in_blocks(q, k, v, chosen, block_size=32)
+    wanted = attention_in_blocks(q, k, v, chosen, block_size=32)
+    torch.testing.assert_close(output, wanted, rtol=0, atol=1e-5)
+
+
+def test_flex_attention_leaves_tiles_out() -> None:
+    # Each query reads its own block, and so each tile of queries the tile it is in.
+    chosen = (torch.arange(512) // 128)[None, None, :, None]
+    blocks = flex_blocks(chosen, num_keys=512, block_size=128)
+    assert blocks.kv_num_blocks.tolist() == [[[1, 1, 1, 1]]]
+    assert blocks.kv_indices[0, 0, :, 0].tolist() == [0, 1, 2, 3]
+
+
+def test_the_layer_with_a_cache_and_in_the_open() -> None:
+    layer, x = made(), rand(B, T, D)
+    rotary = rotary_table(torch.arange(T), 4)
+    wanted = layer(x, causal=True, rotary=rotary)
+    output, weights = layer(x, causal=True, rotary=rotary, return_weights=True)
+    torch.testing.assert_close(output, wanted)
+    assert weights.shape == (B, H, T, T)
+    cache = KVCache(
+        num_layers=1,
+        batch_size=B,
+        num_kv_heads=H_KV,
+        max_length=T,
+        head_dim=4,
+        dtype=torch.float64,
+    )
+    steps = [
+        layer(
+            x[:, t, None], causal=True, rotary=rotary[:, t, None], cache=cache.layers[0]
+        )
+        for t in range(T)
+    ]
+    torch.testing.assert_close(torch.cat(steps, dim=1), wanted)
+
+
+def test_a_mask_hides_keys_of_chosen_blocks() -> None:
+    layer, x = made(), rand(B, T, D)
+    mask = torch.rand(T, T) < 0.5
+    _, weights = layer(x, causal=True, mask=mask, return_weights=True)
+    assert not weights[..., ~mask].any()
+    assert weights[..., mask].any()
+    output, _ = layer(x, causal=True, mask=mask, return_weights=True)
+    torch.testing.assert_close(layer(x, causal=True, mask=mask), output)
+
+
+def test_what_does_not_fit() -> None:
+    q, k, _ = drawn()
+    with pytest.raises(ValueError, match="block_size=0 must be positive"):
+        choose_blocks(q, k, block_size=0, num_chosen=2)
+    with pytest.raises(ValueError, match="num_chosen=0 must be positive"):
+        made(num_chosen=0)
+    with pytest.raises(ValueError, match="13 queries must not be more than 12 keys"):
+        choose_blocks(q, k[:, :, :12], block_size=3, num_chosen=2)
+    with pytest.raises(ValueError, match="causal=False is refused"):
+        made()(rand(B, T, D))
