@@ -5,6 +5,13 @@ others trust. A block of ``GPT`` attends with ``MultiHeadAttention``; to use ano
 replace ``block.attention``. The core and the models import nothing from here.
 """
 
+from tested_transformer.variants.batching import (
+    Batcher,
+    Request,
+    SlotLayer,
+    serve,
+    slot_cache,
+)
 from tested_transformer.variants.chosen_blocks import (
     BlockAttention,
     attention_in_blocks,
@@ -61,12 +68,15 @@ __all__ = [
     "GATES",
     "AdjustedAttention",
     "AttentionLayer",
+    "Batcher",
     "BlockAttention",
     "DeltaAttention",
     "DifferentialAttention",
     "LatentAttention",
     "LinearAttention",
+    "Request",
     "RollingLayer",
+    "SlotLayer",
     "StateLayer",
     "adjusted_attention_with_weights",
     "attention_in_blocks",
@@ -91,8 +101,10 @@ __all__ = [
     "recurrent_linear_attention",
     "rolling_cache",
     "scaled_table",
+    "serve",
     "sink_attention",
     "sink_mask",
+    "slot_cache",
     "stream_logits",
     "stretched",
     "weights_with_sink",

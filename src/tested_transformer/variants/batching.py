@@ -1,0 +1,286 @@
+"""Continuous batching: requests join and leave a batch that keeps running.
+
+Each slot of the cache is filled to a length of its own. A request that has all its
+tokens leaves at once, and the next one takes its slot.
+
+Source of the whole: Yu et al., 2022, "Orca: A Distributed Serving System for
+Transformer-Based Generative Models", section 3.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tested_transformer.cache import KVCache, LayerCache
+from tested_transformer.gpt import GPT
+from tested_transformer.validation import validate_sizes
+from tested_transformer.variants.speculative import (
+    Chance,
+    Probabilities,
+    evaluating,
+    softmax,
+    validate_prompt,
+)
+
+__all__ = ["Batcher", "Request", "SlotLayer", "serve", "slot_cache"]
+
+
+# --8<-- [start:cache]
+class SlotLayer(LayerCache):
+    """The keys and values of one layer in slots, each filled to a length of its own.
+
+    ``length`` is that of the longest. A mask must hide what lies beyond a shorter one.
+
+    Args:
+        keys: Room for the keys of every slot.
+        values: Room for the values.
+        lengths: How many tokens each slot holds; all layers share it.
+    """
+
+    def __init__(
+        self,
+        keys: Float[Tensor, "B H_kv S d_k"],
+        values: Float[Tensor, "B H_kv S d_v"],
+        lengths: Int[Tensor, "B"],
+    ) -> None:
+        super().__init__(keys, values)
+        self.lengths = lengths
+
+    def append(
+        self, k: Float[Tensor, "A H_kv 1 d_k"], v: Float[Tensor, "A H_kv 1 d_v"]
+    ) -> tuple[Float[Tensor, "A H_kv S d_k"], Float[Tensor, "A H_kv S d_v"]]:
+        """Store one new token in each of the first A slots; return what they hold."""
+        num_slots, end = len(k), self.length + 1
+        slots, places = torch.arange(num_slots, device=k.device), self.lengths
+        self.keys[slots, :, places[:num_slots]] = k[:, :, 0]
+        self.values[slots, :, places[:num_slots]] = v[:, :, 0]
+        return self.keys[:num_slots, :, :end], self.values[:num_slots, :, :end]
+
+    def take_over(self, slot: int, read: LayerCache) -> None:
+        """Copy what a cache of one sequence has read into a slot."""
+        self.keys[slot, :, : read.length] = read.keys[0, :, : read.length]
+        self.values[slot, :, : read.length] = read.values[0, :, : read.length]
+
+
+# --8<-- [end:cache]
+
+
+def slot_cache(model: GPT, num_slots: int) -> tuple[KVCache, Int[Tensor, "B"]]:
+    """Return a cache of slots for a model, and the length of each slot.
+
+    Raises:
+        ValueError: If the model has windows, which are counted from the longest slot.
+    """
+    validate_sizes(num_slots=num_slots)
+    config = model.config
+    if any(config.window_of(layer) for layer in range(config.num_layers)):
+        raise ValueError(
+            f"windows={config.windows} of model must be None: a window is counted "
+            "from the end of the longest slot"
+        )
+    cache = model.new_cache(num_slots)
+    lengths = torch.zeros(num_slots, dtype=torch.long, device=model.head_weight.device)
+    slots = [SlotLayer(layer.keys, layer.values, lengths) for layer in cache.layers]
+    cache.layers = [*slots]
+    return cache, lengths
+
+
+# --8<-- [start:request]
+@dataclass(kw_only=True, eq=False)
+class Request:
+    """A prompt, how much is wanted after it, and what was written so far.
+
+    Args:
+        prompt: Token ids, at least one.
+        max_new_tokens: How many tokens to write, unless it stops before.
+        stop: The token after which it stops, which is part of the answer.
+        seed: What its tokens are drawn with.
+        answer: What was written so far.
+
+    Raises:
+        ValueError: If ``max_new_tokens`` is not positive.
+    """
+
+    prompt: Sequence[int]
+    max_new_tokens: int
+    stop: int | None = None
+    seed: int | None = None
+    answer: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        validate_sizes(max_new_tokens=self.max_new_tokens)
+
+    @property
+    def done(self) -> bool:
+        """Whether it has all its tokens."""
+        if len(self.answer) == self.max_new_tokens:
+            return True
+        return bool(self.answer) and self.answer[-1] == self.stop
+
+
+# --8<-- [end:request]
+
+
+# --8<-- [start:batcher]
+class Batcher:
+    """A batch of requests that others may join at every step.
+
+    Each request gets the tokens that it would get alone, from its own seed.
+
+    Args:
+        model: The model that writes.
+        num_slots: How many requests are written side by side.
+        static: Let newcomers wait until the whole batch is done, as in a batch that is
+            made once.
+        probabilities: From logits to what is drawn from; softmax by default.
+
+    Raises:
+        ValueError: If the model has windows.
+    """
+
+    def __init__(
+        self,
+        model: GPT,
+        *,
+        num_slots: int,
+        static: bool = False,
+        probabilities: Probabilities = softmax,
+    ) -> None:
+        self.model = model
+        self.static = static
+        self.probabilities = probabilities
+        self.cache, self.lengths = slot_cache(model, num_slots)
+        self.slots: list[Request | None] = [None] * num_slots
+        self.waiting = deque[Request]()
+        self._chances = [Chance(0) for _ in self.slots]
+        self._newest = [0] * num_slots  # in each slot, the token not read yet
+        self._read = [0] * num_slots  # and the one that was read last
+
+    def submit(self, request: Request) -> None:
+        """Let a request wait for a slot.
+
+        Raises:
+            ValueError: If it does not fit the model.
+        """
+        validate_prompt(self.model, request.prompt, request.max_new_tokens)
+        self.waiting.append(request)
+
+    @torch.inference_mode()
+    def step(self) -> list[Request | None]:
+        """Give each request in a slot one more token; return who was in which slot.
+
+        Free slots are first taken by requests that wait, whose prompts are read then.
+        """
+        running = [slot for slot, request in enumerate(self.slots) if request]
+        free = [slot for slot, request in enumerate(self.slots) if not request]
+        with evaluating(self.model):
+            if running:
+                self._write(running)
+            if not (self.static and running):
+                for slot in free[: len(self.waiting)]:
+                    self._join(slot, self.waiting.popleft())
+        present = [*self.slots]
+        for slot, request in enumerate(present):
+            if request is not None and request.done:
+                self.slots[slot] = None
+                self.lengths[slot] = 0
+        return present
+
+    def _write(self, running: list[int]) -> None:
+        """Read the newest token of each slot, up to the last that is taken."""
+        count = running[-1] + 1
+        places = self.lengths[:count, None]
+        longest = int(places.max())
+        for layer in self.cache.layers:
+            layer.length = longest
+        device = places.device
+        if self.model.config.smear:
+            read = torch.tensor(self._read[:count], device=device)
+            self.cache.last_tokens = read[:, None]
+        tokens = torch.tensor(self._newest[:count], device=device)[:, None]
+        # A free slot in between sees the one token that stands there, and is ignored.
+        seen = torch.arange(longest + 1, device=device) <= places
+        logits = self.model(
+            tokens, positions=places, mask=seen[:, None, None], cache=self.cache
+        )
+        probabilities = self.probabilities(logits[:, 0])
+        for slot in running:
+            self._read[slot] = self._newest[slot]
+            self.lengths[slot] += 1
+            self._choose(slot, probabilities[slot])
+
+    def _join(self, slot: int, request: Request) -> None:
+        """Read a prompt by itself, and take its keys and values over."""
+        prompt = torch.tensor([[*request.prompt]], device=self.lengths.device)
+        cache = self.model.new_cache(max_length=prompt.shape[1])
+        logits = self.model(prompt, cache=cache, last_only=True)
+        for layer, read in zip(self.cache.layers, cache.layers, strict=True):
+            assert isinstance(layer, SlotLayer)
+            layer.take_over(slot, read)
+        self.lengths[slot] = prompt.shape[1]
+        self.slots[slot] = request
+        self._chances[slot] = Chance(request.seed)
+        self._read[slot] = int(prompt[0, -1])
+        self._choose(slot, self.probabilities(logits[:, 0])[0])
+
+    def _choose(self, slot: int, probabilities: Tensor) -> None:
+        """Draw the next token of a slot."""
+        request = self.slots[slot]
+        assert request is not None
+        self._newest[slot] = self._chances[slot].draw(probabilities)
+        request.answer.append(self._newest[slot])
+
+
+# --8<-- [end:batcher]
+
+
+# --8<-- [start:serve]
+def serve(
+    model: GPT,
+    requests: Sequence[Request],
+    *,
+    num_slots: int,
+    arrivals: Sequence[int] | None = None,
+    static: bool = False,
+    probabilities: Probabilities = softmax,
+) -> list[list[int | None]]:
+    """Write the answers of all requests; return who had which slot at each step.
+
+    Args:
+        model: The model that writes.
+        requests: The requests, in the order in which they arrive.
+        num_slots: How many are written side by side.
+        arrivals: The step at which each arrives; all at step 0 by default.
+        static: Let newcomers wait until the whole batch is done.
+        probabilities: From logits to what is drawn from; softmax by default.
+
+    Returns:
+        For each step and slot, the index of a request, or ``None``.
+
+    Raises:
+        ValueError: If a request does not fit the model, or arrivals do not fit them.
+    """
+    arrivals = [0] * len(requests) if arrivals is None else arrivals
+    if len(arrivals) != len(requests) or [*arrivals] != sorted(arrivals):
+        raise ValueError(
+            f"arrivals must be {len(requests)} steps that do not fall; got {arrivals}"
+        )
+    batcher = Batcher(
+        model, num_slots=num_slots, static=static, probabilities=probabilities
+    )
+    index = {request: number for number, request in enumerate(requests)}
+    coming = deque(zip(arrivals, requests, strict=True))
+    steps: list[list[int | None]] = []
+    while not all(request.done for request in requests):
+        while coming and coming[0][0] <= len(steps):
+            batcher.submit(coming.popleft()[1])
+        present = batcher.step()
+        steps.append([None if each is None else index[each] for each in present])
+    return steps
+
+
+# --8<-- [end:serve]

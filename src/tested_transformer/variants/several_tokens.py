@@ -1,0 +1,183 @@
+"""Heads that guess the tokens after the next one, and drafts from the model itself.
+
+Source of the whole: Gloeckle et al., 2024, "Better & Faster Large Language Models via
+Multi-token Prediction", section 2.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from tested_transformer.cache import KVCache
+from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig
+from tested_transformer.validation import validate_between, validate_sizes
+from tested_transformer.variants.speculative import (
+    Chance,
+    Draft,
+    Drafter,
+    Probabilities,
+    TextReader,
+    softmax,
+)
+
+__all__ = ["HeadDrafter", "SeveralTokenGPT", "several_token_loss"]
+
+
+# --8<-- [start:model]
+class SeveralTokenGPT(GPT):
+    """A GPT that guesses several tokens ahead at each position.
+
+    All blocks but the last are a trunk. Above it lie ``num_tokens`` blocks side by
+    side: the GPT's own last block guesses the next token, each further one a token
+    further ahead. Norm, and the matrix to logits, are shared.
+
+    Args:
+        config: What the GPT is made of, two blocks or more.
+        num_tokens: n, how many tokens ahead are guessed; 1 makes a plain GPT.
+
+    Raises:
+        ValueError: If ``num_tokens`` is not positive, or there is only one block.
+    """
+
+    further: Sequence[DecoderBlock]
+
+    def __init__(self, config: GPTConfig, *, num_tokens: int) -> None:
+        validate_sizes(num_tokens=num_tokens)
+        if config.num_layers < 2:
+            raise ValueError(
+                f"num_layers={config.num_layers} must be 2 or more: a trunk, and heads"
+            )
+        super().__init__(config)
+        last = config.num_layers - 1
+        further = [self._make_block(last) for _ in range(num_tokens - 1)]
+        self.register_module("further", nn.ModuleList(further))
+        self.reset_parameters()
+
+    def forward_all(
+        self, tokens: Int[Tensor, "B T"], *, cache: KVCache | None = None
+    ) -> Float[Tensor, "n B T V"]:
+        """Return the logits of every head: of the next token first.
+
+        Args:
+            tokens: Token ids. With a cache, only those that it does not hold yet.
+            cache: A ``new_cache`` of this model.
+        """
+        start = 0 if cache is None else cache.length
+        end = start + tokens.shape[1]
+        layers = [None] * self.num_blocks if cache is None else cache.layers
+        x = self._embed(tokens, None, cache)
+        rotary = self._rotary(None, start, end)
+        biases = self._score_biases(end - start, end)
+        how = {"rotary": rotary}
+        trunk = len(self.blocks) - 1
+        for block, bias, layer in zip(self.blocks[:-1], biases, layers, strict=False):
+            x = block(x, score_bias=bias, cache=layer, **how)
+        heads = [self.blocks[-1], *self.further]
+        guesses = [
+            head(x, score_bias=biases[-1], cache=layer, **how)
+            for head, layer in zip(heads, layers[trunk:], strict=True)
+        ]
+        return F.linear(self.norm(torch.stack(guesses)), self.head_weight)
+
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks there are, in the trunk and above it."""
+        return len(self.blocks) + len(self.further)
+
+    def new_cache(
+        self, batch_size: int = 1, *, max_length: int | None = None
+    ) -> KVCache:
+        """Return an empty cache for this model, with a layer for each further head."""
+        cache = super().new_cache(batch_size, max_length=max_length)
+        more = super().new_cache(batch_size, max_length=max_length).layers[-1:]
+        for _ in self.further:
+            cache.layers += more
+            more = super().new_cache(batch_size, max_length=max_length).layers[-1:]
+        return cache
+
+
+def several_token_loss(
+    logits: Float[Tensor, "n B T V"], targets: Int[Tensor, "B T"]
+) -> Float[Tensor, "n"]:
+    """Return the mean loss of each head; their sum is what is trained on.
+
+    Args:
+        logits: The guesses of every head at each position.
+        targets: The next token of each position.
+
+    Raises:
+        ValueError: If there are not more positions than heads.
+    """
+    length = targets.shape[1]
+    validate_between("the number of heads", len(logits), 1, length)
+    return torch.stack(
+        [
+            F.cross_entropy(
+                guesses[:, : length - ahead].flatten(0, 1), targets[:, ahead:].flatten()
+            )
+            for ahead, guesses in enumerate(logits)
+        ]
+    )
+
+
+# --8<-- [end:model]
+
+
+class _HeadReader(TextReader):
+    """Reads as a ``TextReader`` does, and keeps the guesses of the further heads."""
+
+    model: SeveralTokenGPT
+    ahead: Tensor | None = None  # (n - 1, T, V), at the positions that were read last
+
+    def _logits(self, tokens: Tensor) -> Tensor:
+        logits = self.model.forward_all(tokens, cache=self.cache)[:, 0]
+        self.ahead = logits[1:]
+        return logits[0]
+
+
+# --8<-- [start:drafter]
+class HeadDrafter(Drafter):
+    """Takes the draft from the model's own further heads: it costs no pass at all.
+
+    The pass that found the newest token also guessed, at the same position, what comes
+    after it. The heads do not know which token was drawn, nor what each other guess.
+
+    Args:
+        probabilities: From logits to what is drawn from; softmax by default.
+    """
+
+    def __init__(self, *, probabilities: Probabilities = softmax) -> None:
+        self.probabilities = probabilities
+        self._reader: _HeadReader | None = None
+
+    def reader(self, model: GPT) -> TextReader:
+        """Return what is to read the text, and keeps what the heads guess.
+
+        Raises:
+            TypeError: If the model has no further heads.
+        """
+        if not isinstance(model, SeveralTokenGPT):
+            raise TypeError(
+                f"model must be a SeveralTokenGPT; it is a {type(model).__name__}"
+            )
+        self._reader = _HeadReader(model)
+        return self._reader
+
+    def draft(self, text: Sequence[int], count: int, chance: Chance) -> Draft:
+        """Return up to ``count`` tokens; none before the first pass."""
+        reader = self._reader
+        if reader is None:
+            raise ValueError("the drafter has no model yet: speculate gives it one")
+        if reader.ahead is None:
+            return Draft([], torch.empty(0, reader.model.config.vocab_size))
+        # All of the text but its newest token was read; the end was perhaps taken back.
+        rejected = len(reader.text) - (len(text) - 1)
+        at = reader.ahead[:count, reader.ahead.shape[1] - 1 - rejected]
+        rows = self.probabilities(at).cpu()
+        return Draft([chance.draw(row) for row in rows], rows)
+
+
+# --8<-- [end:drafter]

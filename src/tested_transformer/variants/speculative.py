@@ -1,0 +1,427 @@
+"""Several tokens for one pass: something cheap guesses, and the model checks the guess.
+
+What is written has the model's own distribution exactly, whoever guesses. A guess that
+is often right only makes it come sooner. Here one sequence is written at a time.
+
+Sources of the whole: Leviathan et al., 2023, "Fast Inference from Transformers via
+Speculative Decoding"; Chen et al., 2023, "Accelerating Large Language Model Decoding
+with Speculative Sampling".
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Hashable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from tested_transformer.cache import KVCache
+from tested_transformer.gpt import GPT
+from tested_transformer.validation import validate_between, validate_sizes
+
+__all__ = [
+    "Chance",
+    "Draft",
+    "Drafter",
+    "ModelDrafter",
+    "NgramDrafter",
+    "Probabilities",
+    "Speculation",
+    "TextReader",
+    "evaluating",
+    "every_outcome",
+    "expected_tokens",
+    "left_over",
+    "rewind",
+    "softmax",
+    "speculate",
+    "validate_prompt",
+    "verify",
+]
+
+# From logits, (T, V), to the probabilities to draw from, as a ``Sampling`` has it.
+Probabilities = Callable[[Tensor], Tensor]
+
+
+def softmax(logits: Float[Tensor, "T V"]) -> Float[Tensor, "T V"]:
+    """Return the model's own probabilities, from which it draws by default."""
+    return logits.softmax(dim=-1)
+
+
+class Chance:
+    """A coin and a die that fall alike for the same seed.
+
+    Args:
+        seed: The seed; by default PyTorch's own random numbers choose it.
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        seed = int(torch.randint(2**62, ())) if seed is None else seed
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def accepts(self, probability: float) -> bool:
+        """Return ``True`` with this probability; always if it is 1 or more."""
+        coin = torch.rand((), generator=self.generator, dtype=torch.float64)
+        return bool(coin < probability)
+
+    def draw(self, probabilities: Float[Tensor, "V"]) -> int:
+        """Draw a token: a race, in which the likely wait less, as in ``generation``."""
+        probabilities = probabilities.cpu()
+        waits = torch.empty_like(probabilities).exponential_(generator=self.generator)
+        return int((probabilities / waits).argmax())
+
+
+# --8<-- [start:verify]
+def verify(
+    drafted: Sequence[int],
+    draft: Float[Tensor, "k V"],
+    target: Float[Tensor, "k_and_1 V"],
+    chance: Chance,
+) -> list[int]:
+    """Return the drafted tokens that stay, and one more that the target draws.
+
+    Whatever the draft is, the tokens returned are distributed as the target's own.
+
+    Args:
+        drafted: The k tokens that were guessed.
+        draft: The probabilities that each of them was drawn from.
+        target: The target's probabilities at each of their places, and at the next.
+        chance: Where chance comes from.
+
+    Raises:
+        ValueError: If the numbers of tokens do not fit.
+
+    Source: Leviathan et al., 2023, section 2.3 and algorithm 1.
+    """
+    if not len(drafted) == len(draft) == len(target) - 1:
+        raise ValueError(
+            f"{len(drafted)} drafted tokens need as many rows of draft, and one more "
+            f"of target; they have {len(draft)} and {len(target)}"
+        )
+    kept: list[int] = []
+    for token, q, p in zip(drafted, draft, target, strict=False):
+        if not chance.accepts(float(p[token]) / float(q[token])):
+            return [*kept, chance.draw(left_over(p, q))]
+        kept.append(token)
+    return [*kept, chance.draw(target[-1])]
+
+
+def left_over(p: Float[Tensor, "V"], q: Float[Tensor, "V"]) -> Float[Tensor, "V"]:
+    """Return what a rejected token is replaced from: the part of p that exceeds q."""
+    rest = (p - q).clamp(min=0)
+    total = rest.sum()
+    return rest / total if total > 0 else p  # p and q differ by rounding alone
+
+
+# --8<-- [end:verify]
+
+
+# --8<-- [start:reader]
+def rewind(cache: KVCache, text: Sequence[int]) -> None:
+    """Let a cache forget all tokens but these, the first that it has read.
+
+    Raises:
+        ValueError: If it has not read so many.
+    """
+    if len(text) > cache.length:
+        raise ValueError(
+            f"the cache holds {cache.length} tokens; it cannot go back to {len(text)}"
+        )
+    for layer in cache.layers:
+        layer.length = len(text)
+    if cache.last_tokens is not None:
+        cache.last_tokens = cache.last_tokens.new_tensor([text[-1:]]) if text else None
+
+
+class TextReader:
+    """Reads a text of which the end may be taken back, and keeps what still stands.
+
+    Args:
+        model: The model that reads, through a cache.
+    """
+
+    def __init__(self, model: GPT) -> None:
+        self.model = model
+        self.cache = model.new_cache()
+        self.text: list[int] = []
+
+    @torch.inference_mode()
+    def read(self, text: Sequence[int], count: int) -> Float[Tensor, "count V"]:
+        """Return the logits after each of the last ``count`` tokens of a text."""
+        same = 0
+        for before, now in zip(self.text, text[: len(text) - count], strict=False):
+            if before != now:
+                break
+            same += 1
+        rewind(self.cache, text[:same])
+        self.text = [*text]
+        tokens = torch.tensor([text[same:]], device=self.model.head_weight.device)
+        with evaluating(self.model):
+            return self._logits(tokens)[-count:]
+
+    def _logits(self, tokens: Tensor) -> Tensor:
+        """Return the logits after each of these tokens, (T, V)."""
+        return self.model(tokens, cache=self.cache)[0]
+
+
+# --8<-- [end:reader]
+
+
+@contextmanager
+def evaluating(model: GPT) -> Generator[None]:
+    """Let a model be without dropout for a while."""
+    training = [module for module in model.modules() if module.training]
+    try:
+        for module in training:
+            module.training = False
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+# --8<-- [start:drafters]
+@dataclass(frozen=True)
+class Draft:
+    """Some guessed tokens, and the probabilities that each was drawn from.
+
+    Args:
+        tokens: The k tokens.
+        probabilities: A row for each of them.
+    """
+
+    tokens: list[int]
+    probabilities: Float[Tensor, "k V"]
+
+
+class Drafter(ABC):
+    """Guesses how a text goes on; made to be derived."""
+
+    @abstractmethod
+    def draft(self, text: Sequence[int], count: int, chance: Chance) -> Draft:
+        """Return up to ``count`` tokens that may follow the text; perhaps none."""
+
+    def reader(self, model: GPT) -> TextReader:
+        """Return what is to read the text for the model that checks."""
+        return TextReader(model)
+
+
+class ModelDrafter(Drafter):
+    """Lets a small model write the draft, token by token.
+
+    Args:
+        model: The small model, of the same vocabulary.
+        probabilities: From its logits to what it draws from; softmax by default.
+    """
+
+    def __init__(self, model: GPT, *, probabilities: Probabilities = softmax) -> None:
+        self.probabilities = probabilities
+        self._reader = TextReader(model)
+
+    def draft(self, text: Sequence[int], count: int, chance: Chance) -> Draft:
+        """Return ``count`` tokens that the small model draws."""
+        drafted, rows = list[int](), list[Tensor]()
+        for _ in range(count):
+            logits = self._reader.read([*text, *drafted], 1)
+            rows.append(self.probabilities(logits).cpu())
+            drafted.append(chance.draw(rows[-1][0]))
+        none = torch.empty(0, self._reader.model.config.vocab_size)
+        return Draft(drafted, torch.cat(rows) if rows else none)
+
+
+class NgramDrafter(Drafter):
+    """Looks up what followed the last few tokens where they stood before in the text.
+
+    It tries the last ``longest`` tokens first, then fewer, and takes what followed the
+    first place that it finds.
+
+    Args:
+        vocab_size: V, the number of different tokens.
+        longest: How many of the last tokens to look up at most.
+        shortest: And at least; if they stood nowhere, there is no draft.
+
+    Raises:
+        ValueError: If a number is not positive, or ``shortest`` more than ``longest``.
+
+    Source: Saxena, 2023, "Prompt Lookup Decoding".
+    """
+
+    def __init__(self, vocab_size: int, *, longest: int = 3, shortest: int = 1) -> None:
+        validate_sizes(vocab_size=vocab_size, shortest=shortest)
+        validate_between("shortest", shortest, 1, longest, "longest")
+        self.vocab_size = vocab_size
+        self.lengths = range(longest, shortest - 1, -1)
+
+    def draft(self, text: Sequence[int], count: int, chance: Chance) -> Draft:
+        """Return what followed then: each token with a probability of 1."""
+        drafted = self._look_up([*text])[:count]
+        sure = F.one_hot(torch.tensor(drafted, dtype=torch.long), self.vocab_size)
+        return Draft(drafted, sure.double())
+
+    def _look_up(self, text: list[int]) -> list[int]:
+        for length in self.lengths:
+            for start in range(len(text) - length):
+                if text[start : start + length] == text[-length:]:
+                    return text[start + length :]
+        return []
+
+
+# --8<-- [end:drafters]
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """What was written, and what became of the drafts.
+
+    Args:
+        tokens: The new tokens.
+        drafted: How many tokens were drafted for each pass of the model.
+        accepted: How many of them stayed.
+    """
+
+    tokens: list[int]
+    drafted: list[int]
+    accepted: list[int]
+
+    @property
+    def tokens_per_call(self) -> float:
+        """How many new tokens a pass of the model gave on average."""
+        return len(self.tokens) / len(self.accepted)
+
+    @property
+    def acceptance(self) -> float:
+        """The share that stayed of the drafted tokens that were looked at.
+
+        After a rejected token the rest of its draft is not looked at.
+        """
+        pairs = zip(self.drafted, self.accepted, strict=True)
+        looked_at = sum(min(drafted, accepted + 1) for drafted, accepted in pairs)
+        return sum(self.accepted) / max(looked_at, 1)
+
+
+# --8<-- [start:speculate]
+def speculate(
+    model: GPT,
+    prompt: Sequence[int],
+    drafter: Drafter,
+    *,
+    max_new_tokens: int,
+    num_drafted: int = 4,
+    probabilities: Probabilities = softmax,
+    chance: Chance | None = None,
+) -> Speculation:
+    """Write after a prompt, as the model alone would, in fewer passes of the model.
+
+    Args:
+        model: The model, the target.
+        prompt: Token ids, at least one.
+        drafter: Who guesses.
+        max_new_tokens: How many tokens to write.
+        num_drafted: k, how many tokens are guessed for each pass; 0 for none.
+        probabilities: From the model's logits to what it draws from; softmax by
+            default. ``Sampling(...).probabilities`` of ``generation`` is one.
+        chance: Where chance comes from; ``Chance()`` by default.
+
+    Raises:
+        ValueError: If the prompt is empty, a number negative, or prompt and answer are
+            longer than the model's ``max_seq_len``, beyond which nothing is dropped.
+    """
+    validate_prompt(model, prompt, max_new_tokens)
+    if num_drafted < 0:
+        raise ValueError(f"num_drafted={num_drafted} must not be negative")
+    chance = Chance() if chance is None else chance
+    reader, text = drafter.reader(model), [*prompt]
+    drafted, accepted, end = list[int](), list[int](), len(prompt) + max_new_tokens
+    while len(text) < end:
+        draft = drafter.draft(text, min(num_drafted, end - len(text) - 1), chance)
+        logits = reader.read([*text, *draft.tokens], len(draft.tokens) + 1)
+        target = probabilities(logits).cpu()
+        new = verify(draft.tokens, draft.probabilities, target, chance)
+        text += new
+        drafted.append(len(draft.tokens))
+        accepted.append(len(new) - 1)
+    return Speculation(text[len(prompt) :], drafted, accepted)
+
+
+# --8<-- [end:speculate]
+
+
+def validate_prompt(model: GPT, prompt: Sequence[int], max_new_tokens: int) -> None:
+    """Raise a ``ValueError`` if a prompt and its answer do not fit a model."""
+    if not len(prompt):
+        raise ValueError("prompt is empty: give it at least one token")
+    if max_new_tokens < 0:
+        raise ValueError(f"max_new_tokens={max_new_tokens} must not be negative")
+    length, most = len(prompt) + max_new_tokens, model.config.max_seq_len
+    if length > most:
+        raise ValueError(
+            f"{len(prompt)} tokens of prompt and max_new_tokens={max_new_tokens} are "
+            f"more than max_seq_len={most}"
+        )
+
+
+# --8<-- [start:expected]
+def expected_tokens(acceptance: float, num_drafted: int) -> float:
+    """Return how many tokens a pass gives on average, at least 1, at most k + 1.
+
+    Args:
+        acceptance: The chance that a drafted token stays, the same for all.
+        num_drafted: k, how many tokens are drafted for a pass.
+
+    Source: Leviathan et al., 2023, equation 1.
+    """
+    validate_between("acceptance", acceptance, 0, 1)
+    if acceptance == 1:
+        return num_drafted + 1.0
+    return (1 - acceptance ** (num_drafted + 1)) / (1 - acceptance)
+
+
+# --8<-- [end:expected]
+
+
+# --8<-- [start:every]
+def every_outcome(run: Callable[[Chance], Hashable]) -> dict[Hashable, float]:
+    """Return the exact probability of each outcome, by going every way of chance.
+
+    Args:
+        run: What depends on nothing but its chance. It is run once for each way.
+    """
+    outcomes, ways = dict[Hashable, float](), list[list[int]]([[]])
+    while ways:
+        chance = _Scripted(ways.pop())
+        outcome = run(chance)
+        outcomes[outcome] = outcomes.get(outcome, 0.0) + chance.probability
+        ways += chance.other_ways
+    return outcomes
+
+
+class _Scripted(Chance):
+    """Falls as a list says, then always to the first side; notes the other sides."""
+
+    def __init__(self, way: list[int]) -> None:
+        self.way, self.step = way, 0
+        self.probability = 1.0
+        self.other_ways: list[list[int]] = []
+
+    def accepts(self, probability: float) -> bool:
+        probability = min(probability, 1.0)
+        return self._fall([1 - probability, probability]) == 1
+
+    def draw(self, probabilities: Tensor) -> int:
+        return self._fall(probabilities.tolist())
+
+    def _fall(self, probabilities: list[float]) -> int:
+        if self.step == len(self.way):
+            first, *others = (i for i, p in enumerate(probabilities) if p > 0)
+            self.other_ways += [[*self.way, other] for other in others]
+            self.way = [*self.way, first]
+        side = self.way[self.step]
+        self.step += 1
+        self.probability *= probabilities[side]
+        return side
+
+
+# --8<-- [end:every]
