@@ -18,7 +18,7 @@ from tested_transformer.book import RECORDS
 KINDS = (
     *("train", "loss", "worth", "text", "generate", "attention", "scaling", "cost"),
     *("sharing", "steps", "gpu", "masks", "implementations", "museum"),
-    *("public", "recall"),
+    *("public", "recall", "latent"),
 )
 BESIDE_PEERS = ("train", "loss", "generate", "attention", "gpu")
 
@@ -36,8 +36,9 @@ def parser() -> argparse.ArgumentParser:
         "ways to share keys. steps: a step of writing, by batch and length. gpu: all "
         "that wants one, as JSON. masks: how others read one. implementations: ways to "
         "write attention. museum: the loss with each bug. public: what the checks "
-        "say of public projects. recall: what a state forgets. outdated: which records "
-        "were made by code that has changed since.",
+        "say of public projects. recall: what a state forgets. latent: losses at "
+        "equal bytes in the cache. outdated: which records were made by code that "
+        "has changed since.",
     )
     made.add_argument("kind", choices=(*KINDS, "outdated"), help="what to measure")
     for flag, what in (
@@ -162,6 +163,10 @@ def measure(options: argparse.Namespace, found: list[Any]) -> Any:
             from benchmarks.recall import measure_recall
 
             return measure_recall(quick=quick)
+        case "latent":
+            from benchmarks.latent import measure_latent
+
+            return measure_latent(quick=quick)
         case "steps":
             from benchmarks.steps import measure_steps
 

@@ -37,6 +37,15 @@ from tested_transformer.variants.linear import (
     positive_features,
     recurrent_linear_attention,
 )
+from tested_transformer.variants.paged import PagedCache, PagedLayer, PagePool
+from tested_transformer.variants.quantized import (
+    BITS,
+    GROUPS,
+    Quantized,
+    QuantizedCache,
+    QuantizedLayer,
+    quantize,
+)
 from tested_transformer.variants.rolling import (
     RollingLayer,
     rolling_cache,
@@ -65,7 +74,9 @@ from tested_transformer.variants.softmaxes import (
 )
 
 __all__ = [
+    "BITS",
     "GATES",
+    "GROUPS",
     "AdjustedAttention",
     "AttentionLayer",
     "Batcher",
@@ -74,6 +85,12 @@ __all__ = [
     "DifferentialAttention",
     "LatentAttention",
     "LinearAttention",
+    "PagePool",
+    "PagedCache",
+    "PagedLayer",
+    "Quantized",
+    "QuantizedCache",
+    "QuantizedLayer",
     "Request",
     "RollingLayer",
     "SlotLayer",
@@ -97,6 +114,7 @@ __all__ = [
     "parallel_linear_attention",
     "plain_rates",
     "positive_features",
+    "quantize",
     "recurrent_delta_rule",
     "recurrent_linear_attention",
     "rolling_cache",

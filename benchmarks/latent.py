@@ -1,0 +1,116 @@
+"""The loss of latent attention beside that of shared keys, at equal bytes in the cache.
+
+Small models of one shape learn made-up stories, character by character: two layers, 64
+features, four heads of 16, rotary positions. They differ in what a token leaves in the
+cache of a layer: keys and values of four heads, of two or of one, or the entry of a
+latent with its rotary key, which is as wide as one head.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tested_transformer.data import CharTokenizer, write_stories
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.variants import LatentAttention
+
+__all__ = ["KINDS", "make_model", "measure_latent"]
+
+D_MODEL, HEADS, LAYERS, LENGTH, BATCH, STEPS, RATE = 64, 4, 2, 64, 16, 600, 3e-3
+SEEDS = (1, 2, 3)
+# For each model the heads of keys and values, or the width of the latent.
+KINDS = {
+    "4 heads": (4, None),
+    "2 heads": (2, None),
+    "latent of 48": (4, 48),
+    "1 head": (1, None),
+    "latent of 16": (4, 16),
+}
+
+
+def make_model(kind: str, vocab_size: int) -> GPT:
+    """Make a model of one of the ``KINDS``, with weights drawn by chance."""
+    num_kv_heads, latent_dim = KINDS[kind]
+    config = GPTConfig(
+        vocab_size=vocab_size,
+        max_seq_len=LENGTH,
+        d_model=D_MODEL,
+        num_heads=HEADS,
+        num_layers=LAYERS,
+        num_kv_heads=num_kv_heads,
+        positions="rotary",
+    )
+    model = GPT(config)
+    if latent_dim is not None:
+        for block in model.blocks:
+            block.attention = LatentAttention(
+                d_model=D_MODEL,
+                num_heads=HEADS,
+                head_dim=config.head_dim,
+                rotary_dim=config.head_dim,
+                latent_dim=latent_dim,
+            )
+        model.reset_parameters()
+    return model
+
+
+def measure_latent(*, quick: bool = False) -> dict:
+    """Train each kind with each seed, and measure it on text that it has not read."""
+    text = write_stories(20_000 if quick else 300_000, seed=9).text
+    characters = CharTokenizer.from_text(text)
+    ids = torch.tensor(characters.encode(text))
+    training, held_out = ids[: len(ids) * 5 // 6], ids[len(ids) * 5 // 6 :]
+    steps, seeds = (2, SEEDS[:1]) if quick else (STEPS, SEEDS)
+    results: dict[str, dict] = {}
+    for kind, (num_kv_heads, latent_dim) in KINDS.items():
+        width = D_MODEL // HEADS
+        losses: list[float] = []
+        parameters = 0
+        for seed in seeds:
+            torch.manual_seed(seed)
+            model = make_model(kind, characters.vocab_size)
+            parameters = model.num_parameters()
+            _train(model, training, steps, seed)
+            losses.append(_held_out_loss(model, held_out))
+        kept = 2 * num_kv_heads * width if latent_dim is None else latent_dim + width
+        results[kind] = {
+            "numbers a token and layer": kept,
+            "parameters": parameters,
+            "losses": losses,
+        }
+    return {
+        "size": {
+            "d_model": D_MODEL,
+            "heads": HEADS,
+            "layers": LAYERS,
+            "length": LENGTH,
+            "batch": BATCH,
+            "steps": steps,
+            "characters": characters.vocab_size,
+        },
+        "seeds": [*seeds],
+        "kinds": results,
+    }
+
+
+def _batch(ids: Tensor, generator: torch.Generator, size: int) -> tuple[Tensor, Tensor]:
+    starts = torch.randint(len(ids) - LENGTH, (size,), generator=generator)
+    windows = ids[starts[:, None] + torch.arange(LENGTH + 1)]
+    return windows[:, :-1], windows[:, 1:]
+
+
+def _train(model: GPT, ids: Tensor, steps: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = RATE * (1 - step / steps)
+        inputs, targets = _batch(ids, generator, BATCH)
+        F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@torch.no_grad()
+def _held_out_loss(model: GPT, ids: Tensor) -> float:
+    inputs, targets = _batch(ids, torch.Generator().manual_seed(0), 256)
+    return F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).item()

@@ -1,0 +1,105 @@
+"""Graders of *Smaller*."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+__all__ = ["grade_absorbed_scores", "grade_entry_bytes", "grade_pages_in_use"]
+
+
+def grade_absorbed_scores(answer: Callable[[Tensor, Tensor, Tensor], Tensor]) -> str:
+    """Grade the scores of queries and latents, computed without making a key.
+
+    Args:
+        answer: A function of the queries, ``(H, T, d_k)``, the matrices that make keys,
+            ``(H, d_c, d_k)``, and the latents, ``(S, d_c)``.
+
+    Raises:
+        AssertionError: If it is wrong; the message says how.
+    """
+    generator = torch.Generator().manual_seed(0)
+    heads, queries, width, latent_dim, keys = 3, 2, 5, 7, 11
+    q, up_k, latents = (
+        torch.randn(shape, generator=generator, dtype=torch.float64)
+        for shape in (
+            (heads, queries, width),
+            (heads, latent_dim, width),
+            (keys, latent_dim),
+        )
+    )
+    wanted = q @ (latents @ up_k).mT
+    with FlopCounterMode(display=False) as counter:
+        got = answer(q, up_k, latents)
+    assert got.shape == wanted.shape, (
+        f"the shape is {tuple(got.shape)}, not {tuple(wanted.shape)}"
+    )
+    if not torch.allclose(got, wanted):
+        scaled = torch.allclose(got * width**0.5, wanted)
+        assert not scaled, "leave the scale out: these are the plain products"
+        softmaxed = torch.allclose(got, wanted.softmax(dim=-1))
+        assert not softmaxed, "these are weights; the scores come before softmax"
+    assert torch.allclose(got, wanted), "the shape is right, but not the scores"
+    spent = counter.get_total_flops() // 2
+    enough = heads * queries * (width * latent_dim + latent_dim * keys)
+    assert spent <= enough, (
+        f"right, but with {spent} multiplications; {enough} are enough where no key "
+        "is made"
+    )
+    return "right"
+
+
+def grade_entry_bytes(answer: Callable[[int, int, int, int, int], int]) -> str:
+    """Grade the bytes that a sequence takes in the caches of latent attention.
+
+    Args:
+        answer: A function of the layers, the heads, the width of the latent, that of
+            the rotary part, and the number of tokens; at two bytes a number.
+
+    Raises:
+        AssertionError: If it is wrong; the message says how.
+    """
+    layers, heads, latent_dim, rotary_dim, tokens = 3, 5, 7, 4, 11
+    got = answer(layers, heads, latent_dim, rotary_dim, tokens)
+    wanted = layers * (latent_dim + rotary_dim) * tokens * 2
+    assert got != wanted * heads, "the entry serves all heads: it is kept once"
+    assert got != 2 * wanted, "keys and values are made of one entry: it is kept once"
+    assert got != layers * latent_dim * tokens * 2, "the rotary key is kept, too"
+    assert got != wanted // layers, "each layer keeps its own"
+    assert got != wanted // 2, "each number has two bytes"
+    assert got == wanted, f"it says {got} bytes, not {wanted}"
+    return "right"
+
+
+def grade_pages_in_use(answer: Callable[[int, list[int], int], int]) -> str:
+    """Grade how many pages of a pool answers to one prompt take together.
+
+    Args:
+        answer: A function of the tokens of the prompt, the tokens of each answer, and
+            the tokens that a page holds.
+
+    Raises:
+        AssertionError: If it is wrong; the message says how.
+    """
+    cases = [
+        (8, [3, 5], 4, 2 + 1 + 2),  # two full pages are shared
+        (10, [1, 1, 7], 4, 2 + 1 + 1 + 3),  # the third is copied for each
+        (3, [1], 4, 1),
+        (3, [2, 4], 4, 2 + 2),
+    ]
+    for prompt, answers, size, wanted in cases:
+        got = answer(prompt, answers, size)
+        told = f"{answers} tokens after {prompt}, in pages of {size}"
+        alone = sum(-(-(prompt + each) // size) for each in answers)
+        assert got != alone or alone == wanted, (
+            f"{told}: {got} pages, if nothing were shared"
+        )
+        begun = -(-prompt // size) + sum(
+            -(-(prompt + each) // size) - -(-prompt // size) for each in answers
+        )
+        assert got != begun or begun == wanted, (
+            f"{told}: {got} pages, if answers could share a page that they write into"
+        )
+        assert got == wanted, f"{told}: it says {got} pages, not {wanted}"
+    return "right"

@@ -1,0 +1,212 @@
+"""A cache in pages: room is handed out by a few tokens at a time, and can be shared.
+
+A ``KVCache`` sets aside room for the longest text that there may be. Here all sequences
+take pages from one pool as they grow. A sequence keeps a *block table*, the pages that
+hold its tokens, in order. Two tables may name the same page: whoever writes into one
+that others hold takes a copy first.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tested_transformer.cache import KVCache, LayerCache
+from tested_transformer.validation import validate_sizes
+
+__all__ = ["PagePool", "PagedCache", "PagedLayer"]
+
+
+# --8<-- [start:pool]
+class PagePool:
+    """Pages for the keys and values of many sequences, set aside once.
+
+    A page holds ``page_size`` tokens of one sequence, in all layers.
+
+    Args:
+        num_pages: How many pages.
+        page_size: How many tokens a page holds.
+        num_layers: How many layers.
+        num_kv_heads: Heads of keys and values in a layer.
+        head_dim: d_k, the features of a key.
+        value_dim: d_v, the features of a value; ``head_dim`` by default, 0 where the
+            values are part of the keys.
+        dtype: The type of each number.
+        device: Where to keep them.
+
+    Raises:
+        ValueError: If a size is not positive, or ``value_dim`` is negative.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_pages: int,
+        page_size: int,
+        num_layers: int,
+        num_kv_heads: int,
+        head_dim: int,
+        value_dim: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        validate_sizes(
+            num_pages=num_pages,
+            page_size=page_size,
+            num_layers=num_layers,
+            num_kv_heads=num_kv_heads,
+            head_dim=head_dim,
+        )
+        value_dim = head_dim if value_dim is None else value_dim
+        if value_dim < 0:
+            raise ValueError(f"value_dim={value_dim} must not be negative")
+        shape = num_layers, num_pages, num_kv_heads, page_size
+        self.keys = torch.zeros(*shape, head_dim, dtype=dtype, device=device)
+        self.values = torch.zeros(*shape, value_dim, dtype=dtype, device=device)
+        self.num_layers, self.page_size = num_layers, page_size
+        self.users = [0] * num_pages  # how many sequences hold each page
+
+    @property
+    def num_free(self) -> int:
+        """How many pages nobody holds."""
+        return self.users.count(0)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory set aside, in bytes."""
+        return self.keys.nbytes + self.values.nbytes
+
+    def take(self) -> int:
+        """Return the number of a page that nobody held, which now has one user.
+
+        Raises:
+            ValueError: If all pages are in use.
+        """
+        if self.num_free == 0:
+            raise ValueError(f"all {len(self.users)} pages are in use")
+        page = self.users.index(0)
+        self.users[page] = 1
+        return page
+
+    def copy(self, page: int) -> int:
+        """Return a new page with what this one holds, and leave this one to others."""
+        new = self.take()
+        self.keys[:, new] = self.keys[:, page]
+        self.values[:, new] = self.values[:, page]
+        self.users[page] -= 1
+        return new
+
+
+# --8<-- [end:pool]
+
+
+class PagedCache(KVCache):
+    """The keys and values of one sequence, in pages of a pool.
+
+    Args:
+        pool: Where the pages come from.
+        max_length: How many tokens there may be; as many as the pool holds by default.
+    """
+
+    def __init__(self, pool: PagePool, *, max_length: int | None = None) -> None:
+        most = len(pool.users) * pool.page_size
+        self.max_length = most if max_length is None else max_length
+        validate_sizes(max_length=self.max_length)
+        self.pool = pool
+        self.table: list[int] = []
+        self.layers = [PagedLayer(self, index) for index in range(pool.num_layers)]
+        self.batch_size = 1
+        self.last_tokens = None
+
+    def fork(self) -> "PagedCache":
+        """Return a cache of the same tokens, which shares all pages with this one.
+
+        Call it between two passes of a model, not within one.
+        """
+        other = PagedCache(self.pool, max_length=self.max_length)
+        other.table, other.last_tokens = [*self.table], self.last_tokens
+        for page in self.table:
+            self.pool.users[page] += 1
+        for layer in other.layers:
+            layer.length = self.length
+        return other
+
+    def reset(self) -> None:
+        """Forget all tokens, and give the pages back."""
+        for page in self.table:
+            self.pool.users[page] -= 1
+        self.table = []
+        super().reset()
+
+    # --8<-- [start:room]
+    def make_room(self, start: int, end: int) -> None:
+        """See to it that tokens from ``start`` to ``end`` have pages of their own.
+
+        Raises:
+            ValueError: If there are too few pages, or more tokens than allowed. Then
+                nothing has changed.
+        """
+        size, users = self.pool.page_size, self.pool.users
+        wanted = range(start // size, -(-end // size))
+        new = [index for index in wanted if index >= len(self.table)]
+        shared = [i for i in wanted if i < len(self.table) and users[self.table[i]] > 1]
+        self._validate_room(start, end, len(new) + len(shared))
+        for index in shared:
+            self.table[index] = self.pool.copy(self.table[index])
+        self.table += [self.pool.take() for _ in new]
+
+    # --8<-- [end:room]
+
+    def _validate_room(self, start: int, end: int, num_pages: int) -> None:
+        if end > self.max_length:
+            raise ValueError(
+                f"the cache holds {start} of at most {self.max_length} tokens: "
+                f"there is no room for {end - start} more"
+            )
+        if num_pages > self.pool.num_free:
+            raise ValueError(
+                f"{num_pages} more pages are wanted; "
+                f"{self.pool.num_free} of {len(self.pool.users)} are free"
+            )
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the pages in the table, shared ones included, in bytes."""
+        return len(self.table) * (self.pool.nbytes // len(self.pool.users))
+
+
+class PagedLayer(LayerCache):
+    """One layer of a ``PagedCache``."""
+
+    def __init__(self, cache: PagedCache, index: int) -> None:
+        self.cache, self.index = cache, index
+        self.length = 0
+
+    def append(
+        self, k: Float[Tensor, "B H_kv T d_k"], v: Float[Tensor, "B H_kv T d_v"]
+    ) -> tuple[Float[Tensor, "B H_kv S d_k"], Float[Tensor, "B H_kv S d_v"]]:
+        """Store the keys and values of T new tokens; return those of all tokens so far.
+
+        Raises:
+            ValueError: If there is no room left, or more than one sequence comes.
+        """
+        _validate_one_sequence(k)
+        # --8<-- [start:layer]
+        start, end = self.length, self.length + k.shape[2]
+        self.cache.make_room(start, end)
+        pool, size = self.cache.pool, self.cache.pool.page_size
+        table = torch.tensor(self.cache.table, device=k.device)
+        places = torch.arange(start, end, device=k.device)
+        pages, slots = table[places // size], places % size
+        found: list[Tensor] = []
+        for room, new in ((pool.keys[self.index], k), (pool.values[self.index], v)):
+            room[pages, :, slots] = new[0].movedim(1, 0)  # (T, H_kv, d)
+            # (pages, H_kv, page_size, d): read in the order of the table
+            found.append(room[table].movedim(1, 0).flatten(1, 2)[None, :, :end])
+        self.length = end
+        # --8<-- [end:layer]
+        return found[0], found[1]
+
+
+def _validate_one_sequence(k: Tensor) -> None:
+    if k.shape[0] != 1:
+        raise ValueError(f"the cache holds one sequence; the keys have {k.shape[0]}")

@@ -1,0 +1,235 @@
+"""Keys and values in 8 or 4 bits: each group of numbers on a scale of its own.
+
+A group is either one feature of several tokens, *per channel*, or all features of one
+token, *per token*. Keys of trained models have a few features that are large in every
+token. Per channel they have scales of their own; per token they make the scale of all
+other features coarse.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from tested_transformer.cache import KVCache, LayerCache
+from tested_transformer.validation import validate_choice, validate_sizes
+
+__all__ = [
+    "BITS",
+    "GROUPS",
+    "Quantized",
+    "QuantizedCache",
+    "QuantizedLayer",
+    "quantize",
+]
+
+BITS = (8, 4)
+GROUPS = ("channel", "token")
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """Numbers as whole steps above the lowest of their group.
+
+    Args:
+        codes: The number of steps, as bytes; of 4 bits, two in a byte.
+        low: The lowest number of each group.
+        step: The size of a step in each group.
+        bits: 8 or 4.
+    """
+
+    codes: UInt8[Tensor, "*batch S bytes"]
+    low: Float[Tensor, "*batch _ _"]
+    step: Float[Tensor, "*batch _ _"]
+    bits: int
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of codes, lowest numbers and steps, in bytes."""
+        return self.codes.nbytes + self.low.nbytes + self.step.nbytes
+
+    def restore(self) -> Float[Tensor, "*batch S d"]:
+        """Return the numbers, each at most half a step from what it was."""
+        codes = self.codes
+        if self.bits == 4:
+            codes = torch.stack([codes & 15, codes >> 4], dim=-1).flatten(-2)
+        return codes * self.step + self.low
+
+
+def quantize(x: Float[Tensor, "*batch S d"], *, bits: int, per: str) -> Quantized:
+    """Write keys or values of S tokens in few bits.
+
+    Args:
+        x: The numbers.
+        bits: 8 or 4; 4 takes an even d.
+        per: ``channel``: a scale for each feature, over the S tokens; ``token``: a
+            scale for each token, over its d features.
+
+    Raises:
+        ValueError: If ``bits`` is neither 8 nor 4, ``per`` is unknown, or d is odd and
+            ``bits`` 4.
+
+    Source: Liu et al., 2024, "KIVI: A Tuning-Free Asymmetric 2bit Quantization for KV
+    Cache".
+    """
+    _validate_bits(bits)
+    validate_choice("per", per, GROUPS)
+    _validate_width(x, bits)
+    # --8<-- [start:quantize]
+    over = -2 if per == "channel" else -1
+    low, high = x.amin(over, keepdim=True), x.amax(over, keepdim=True)
+    step = (high - low) / (2**bits - 1)
+    # Where all numbers of a group are alike, any step will do.
+    steps = (x - low) / step.where(step > 0, 1)
+    codes = steps.round().to(torch.uint8)
+    if bits == 4:
+        codes = codes[..., 0::2] | codes[..., 1::2] << 4
+    return Quantized(codes, low, step, bits)
+    # --8<-- [end:quantize]
+
+
+class QuantizedLayer(LayerCache):
+    """The keys and values of one layer in few bits, but for the newest.
+
+    A scale per channel takes several tokens at once. So the newest tokens wait as they
+    are until they are a group, and the group is written in few bits.
+
+    Args:
+        bits: 8 or 4.
+        keys_per: One of ``GROUPS``.
+        values_per: One of ``GROUPS``.
+        group_size: How many tokens are written at once.
+        max_length: How many tokens there may be.
+    """
+
+    def __init__(
+        self,
+        *,
+        bits: int,
+        keys_per: str = "channel",
+        values_per: str = "token",
+        group_size: int = 32,
+        max_length: int,
+    ) -> None:
+        _validate_bits(bits)
+        validate_choice("keys_per", keys_per, GROUPS)
+        validate_choice("values_per", values_per, GROUPS)
+        validate_sizes(group_size=group_size, max_length=max_length)
+        self.bits = bits
+        self.keys_per, self.values_per = keys_per, values_per
+        self.group_size, self.max_length = group_size, max_length
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all tokens."""
+        self.length = 0
+        self.groups: list[tuple[Quantized, Quantized]] = []
+        self.newest: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all groups and of the newest tokens, in bytes."""
+        waiting = sum(tensor.nbytes for tensor in self.newest or ())
+        return waiting + sum(k.nbytes + v.nbytes for k, v in self.groups)
+
+    def append(
+        self, k: Float[Tensor, "B H_kv T d_k"], v: Float[Tensor, "B H_kv T d_v"]
+    ) -> tuple[Float[Tensor, "B H_kv S d_k"], Float[Tensor, "B H_kv S d_v"]]:
+        """Store the keys and values of T new tokens; return those of all tokens so far.
+
+        What was written in few bits comes back as it can be restored, also to the
+        tokens that have just been stored.
+
+        Raises:
+            ValueError: If there is no room left.
+        """
+        end = self.length + k.shape[2]
+        self._validate_end(end)
+        self.length = end
+        # --8<-- [start:append]
+        if self.newest is not None:
+            k, v = torch.cat([self.newest[0], k], 2), torch.cat([self.newest[1], v], 2)
+        size = self.group_size
+        while k.shape[2] >= size:
+            keys = quantize(k[:, :, :size], bits=self.bits, per=self.keys_per)
+            values = quantize(v[:, :, :size], bits=self.bits, per=self.values_per)
+            self.groups.append((keys, values))
+            k, v = k[:, :, size:], v[:, :, size:]
+        self.newest = k.clone(), v.clone()  # not a view that keeps all the memory
+        return (
+            torch.cat([*(keys.restore() for keys, _ in self.groups), k], dim=2),
+            torch.cat([*(values.restore() for _, values in self.groups), v], dim=2),
+        )
+        # --8<-- [end:append]
+
+    def _validate_end(self, end: int) -> None:
+        if end > self.max_length:
+            raise ValueError(
+                f"the cache holds {self.length} of at most {self.max_length} "
+                f"tokens: there is no room for {end - self.length} more"
+            )
+
+
+class QuantizedCache(KVCache):
+    """The keys and values of all layers, in few bits.
+
+    It takes its heads, widths and types from the keys and values that come.
+
+    Args:
+        num_layers: How many layers.
+        max_length: S, how many tokens there may be.
+        bits: 8 or 4.
+        keys_per: ``channel`` or ``token``: what has a scale of its own among the keys.
+        values_per: The same for the values.
+        group_size: How many tokens are written at once.
+
+    Raises:
+        ValueError: If a setting does not fit.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_layers: int,
+        max_length: int,
+        bits: int,
+        keys_per: str = "channel",
+        values_per: str = "token",
+        group_size: int = 32,
+    ) -> None:
+        validate_sizes(num_layers=num_layers)
+        self.quantized = [
+            QuantizedLayer(
+                bits=bits,
+                keys_per=keys_per,
+                values_per=values_per,
+                group_size=group_size,
+                max_length=max_length,
+            )
+            for _ in range(num_layers)
+        ]
+        self.layers = [*self.quantized]
+        self.max_length = max_length
+        self.last_tokens = None
+
+    @property
+    def nbytes(self) -> int:
+        """The memory in use, in bytes."""
+        return sum(layer.nbytes for layer in self.quantized)
+
+    def reset(self) -> None:
+        """Forget all tokens."""
+        self.last_tokens = None
+        for layer in self.quantized:
+            layer.clear()
+
+
+def _validate_bits(bits: int) -> None:
+    if bits not in BITS:
+        raise ValueError(f"bits={bits} must be 8 or 4")
+
+
+def _validate_width(x: Tensor, bits: int) -> None:
+    if bits == 4 and x.shape[-1] % 2:
+        raise ValueError(f"x is {x.shape[-1]} wide; with bits=4 it must be even")
