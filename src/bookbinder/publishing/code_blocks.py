@@ -1,6 +1,7 @@
 """Finish the code of a built page: sizes, copies, folds, and who ran a listing first.
 
-Of a docstring in a listing the first line is seen; the rest is behind a switch.
+Of a docstring in a listing the first line is seen; the rest is behind a switch. A block
+that only draws, and prints nothing, is folded above its figure.
 
 A browser sets only the code that comes into sight, which saves a third of the time that
 a long page takes. What is not in sight is as high as its lines and as wide as its
@@ -16,7 +17,12 @@ from bookbinder.publishing.standalone import file_of
 
 __all__ = ["with_code_blocks"]
 
-_RUN = re.compile(r'<div class="language-python highlight">')
+_RUN = re.compile(
+    r"(<!--pytest-codeblocks:cont-->\s*)?"
+    r'<div class="language-python highlight">(.*?</div>)',
+    re.DOTALL,
+)
+_DRAWS = ".savefig("
 _LISTING = re.compile(
     r'(<div class="language-(?:py|js) highlight")(>.*?</div>)', re.DOTALL
 )
@@ -48,8 +54,18 @@ def with_code_blocks(html: str, leaf: Leaf, record: Record | None) -> str:
             f"{page.path}: the site shows {shown[0]} blocks and {shown[1]} listings, "
             f"the page has {len(page.blocks)} and {len(page.listings)}: build it anew"
         )
-    numbers = iter(range(1, len(page.blocks) + 1))
-    html = _RUN.sub(lambda div: f'{div[0][:-1]} id="block-{next(numbers)}">', html)
+    numbered = iter(enumerate(page.blocks, start=1))
+
+    def run(div: re.Match[str]) -> str:
+        number, block = next(numbered)
+        code = f'<div class="language-python highlight" id="block-{number}">{div[2]}'
+        code = f"{div[1] or ''}{code}"
+        if _DRAWS not in block.code or block.output:
+            return code
+        summary = "<summary>The code of this figure</summary>"
+        return f'<details class="drawing">{summary}{code}</details>'
+
+    html = _RUN.sub(run, html)
     first_run_by = iter(record.first_run_by if record else [[]] * len(page.listings))
     listings = iter(page.listings)
 

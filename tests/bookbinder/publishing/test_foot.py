@@ -102,6 +102,19 @@ def test_a_docstring_is_folded_behind_its_first_line(root: Path, site: Path) -> 
     assert "--lines:7;" in made
 
 
+def test_a_block_that_only_draws_is_folded(root: Path, site: Path) -> None:
+    _, chapter, _ = load_book(root, {}).leaves
+    html = chapter.file(site).read_text("utf-8")
+    silent = next(block for block in chapter.page.blocks if not block.output)
+    assert "drawing" not in with_code_blocks(html, chapter, RECORD)
+    silent.code += '\nfigure.savefig("sums.svg")'
+    made = with_code_blocks(html, chapter, RECORD)
+    (folded,) = re.findall(r'<details class="drawing">.*?</details>', made, re.DOTALL)
+    number = chapter.page.blocks.index(silent) + 1
+    assert f'id="block-{number}"' in folded
+    assert re.findall(r'python highlight" id="([^"]*)"', made)[-1] == "block-3"
+
+
 def test_a_shape_in_a_type_stays_in_one_line(root: Path) -> None:
     home = load_book(root, {}).leaves[0]
     shape = "Float[Tensor, {}] of &#34;words&#34;"
