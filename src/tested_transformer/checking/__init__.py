@@ -2,6 +2,7 @@
 
 from tested_transformer.checking.checker import assert_causal, check_attention
 from tested_transformer.checking.checks import CHECKS
+from tested_transformer.checking.counterexample import Counterexample
 from tested_transformer.checking.exhibits import (
     EXHIBITS,
     ExchangeableAttention,
@@ -15,6 +16,7 @@ from tested_transformer.checking.report import Report, Verdict
 __all__ = [
     "CHECKS",
     "EXHIBITS",
+    "Counterexample",
     "ExchangeableAttention",
     "Exhibit",
     "Publication",

@@ -12,8 +12,10 @@ from tested_transformer.checking.checks import (
     NotApplicableError,
     sample,
 )
+from tested_transformer.checking.counterexample import find_counterexample
+from tested_transformer.checking.diagnosis import likely_exhibits
 from tested_transformer.checking.reading import is_constant, reads
-from tested_transformer.checking.report import Report, Verdict, likely_exhibits
+from tested_transformer.checking.report import Report, Verdict
 from tested_transformer.checking.subject import Reader, Subject, make_subject
 
 __all__ = ["assert_causal", "check_attention", "judge", "verdicts_on"]
@@ -95,6 +97,7 @@ def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
     verdicts = verdicts_on(subject, names)
     failed = any(each.passed is False for each in verdicts)
     likely, whole_only = likely_exhibits(subject) if failed else ((), False)
+    smallest = find_counterexample(quiet) if failed else None
     doubts: tuple[str, ...] = ()
     if not (reads(quiet) & ~torch.eye(LENGTH, dtype=torch.bool)).any():
         doubts = ("no token reads another: it may be no attention",)
@@ -106,6 +109,7 @@ def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
         whole_only,
         doubts,
         subject.drawn,
+        smallest,
     )
 
 

@@ -20,6 +20,8 @@ __all__ = [
     "LENGTH",
     "PIECES",
     "NotApplicableError",
+    "Oracle",
+    "answers",
     "cached",
     "close",
     "dtypes",
@@ -30,6 +32,7 @@ __all__ = [
     "leak",
     "left_padding",
     "modes",
+    "oracles",
     "padding",
     "permutation",
     "prefix",
@@ -213,18 +216,24 @@ def huge_scores(subject: Subject) -> str | None:
 # --8<-- [end:huge]
 
 
-_Oracle = Callable[..., Tensor]
+Oracle = Callable[..., Tensor]
+"""What a layer should compute: of features in float64, and whether it is causal."""
 
 
-def _oracles(subject: Subject) -> list[_Oracle]:
-    found: list[_Oracle] = [subject.known] if subject.known else [*subject.oracles()]
+def oracles(subject: Subject) -> list[Oracle]:
+    """Return what a subject is compared with: one, or one for each way it is meant.
+
+    Raises:
+        NotApplicableError: If there is none.
+    """
+    found: list[Oracle] = [subject.known] if subject.known else [*subject.oracles()]
     if not found:
         raise NotApplicableError("its projections could not all be told: give oracle=")
     return found
 
 
-def _answers(
-    subject: Subject, oracle: _Oracle, x: Tensor
+def answers(
+    subject: Subject, oracle: Oracle, x: Tensor
 ) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Yield each way in which both can be asked, the answer, and the oracle's."""
     if subject.known:
@@ -239,10 +248,10 @@ def same_output(subject: Subject) -> str | None:
     """The output is that of attention written in the open, with the same weights."""
     x = sample(subject)
     wrong: list[str] = []
-    for oracle in _oracles(subject):
+    for oracle in oracles(subject):
         apart = [
             f"{way}: up to {(answer.double() - right).abs().max():.2g} apart"
-            for way, answer, right in _answers(subject, oracle, x)
+            for way, answer, right in answers(subject, oracle, x)
             if not close(subject, answer, right)
         ]
         if not apart:
@@ -255,9 +264,9 @@ def same_gradient(subject: Subject) -> str | None:
     """So is the gradient."""
     x = sample(subject).requires_grad_()
     direction = sample(subject, seed=4)
-    for oracle in _oracles(subject):
+    for oracle in oracles(subject):
         wrong = False
-        for _, answer, right in _answers(subject, oracle, x):
+        for _, answer, right in answers(subject, oracle, x):
             (got,) = torch.autograd.grad(answer, x, direction)
             (wanted,) = torch.autograd.grad(right, x, direction.double())
             wrong |= not close(subject, got, wanted)

@@ -10,18 +10,26 @@ from tested_transformer.checking.subject import Subject
 __all__ = ["is_constant", "reads"]
 
 
-def reads(subject: Subject, *, causal: bool = True) -> Bool[Tensor, "T S"]:
+def reads(
+    subject: Subject, *, causal: bool = True, real: Bool[Tensor, " T"] | None = None
+) -> Bool[Tensor, "T S"]:
     """Return for each row of the output which tokens move it.
 
     A row of NaN that stays NaN has not moved.
+
+    Args:
+        subject: What to ask.
+        causal: Whether later positions are forbidden.
+        real: Which tokens are no padding, in all sequences.
     """
     x, other = sample(subject), sample(subject, seed=1)
-    before = subject.run(x, causal=causal)
+    mask = None if real is None else real.expand(len(x), -1)
+    before = subject.run(x, causal=causal, real=mask)
     found: list[Tensor] = []
     for token in range(x.shape[1]):
         changed = x.clone()
         changed[:, token] = other[:, token]
-        after = subject.run(changed, causal=causal)
+        after = subject.run(changed, causal=causal, real=mask)
         rows = zip(before.unbind(1), after.unbind(1), strict=True)
         found.append(torch.tensor([not _same(subject, *each) for each in rows]))
     return torch.stack(found, dim=1)

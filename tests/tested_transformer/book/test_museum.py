@@ -7,7 +7,7 @@ from tested_transformer.book import load_record
 from tested_transformer.book.museum import alone, exhibit_layer, kill_matrix, redundant
 from tested_transformer.checking import CHECKS, EXHIBITS, Steps
 from tested_transformer.checking.checker import judge
-from tested_transformer.checking.report import likely_exhibits
+from tested_transformer.checking.diagnosis import likely_exhibits
 from tested_transformer.checking.subject import make_subject
 
 

@@ -321,7 +321,7 @@ def test_a_slip_that_padding_hides_is_named_for_what_it_does_without() -> None:
     assert "leak" in report.failed
     assert [each.name for each in report.likely] == ["inverted-mask"]
     assert (
-        "Without padding, it computes what the exhibit inverted-mask computes:"
+        "  without padding, as in chapters/the-bug-museum/#inverted-mask"
         in str(report).splitlines()
     )
     report = check_attention(Vision(forget=True))

@@ -43,7 +43,7 @@ def _filled(scores: Tensor, mask: Tensor | None, value: float) -> Tensor:
 )
 # --8<-- [start:inverted_mask]
 def inverted_mask(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """The mask is turned around: True means ignore here and may attend there."""
+    """The mask is inverted: True means ignore here and may attend there."""
     return attention_weights(scores, None if mask is None else ~mask)
 
 

@@ -1,0 +1,147 @@
+"""What is wrong, probably: the known bug that computes what a layer computes."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from tested_transformer.checking.checks import (
+    LENGTH,
+    PIECES,
+    close,
+    left_padding,
+    sample,
+)
+from tested_transformer.checking.exhibits import EXHIBITS, Exhibit
+from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
+from tested_transformer.checking.reading import reads
+from tested_transformer.checking.subject import Subject, make_subject
+
+__all__ = ["is_inverted", "likely_exhibits"]
+
+
+def likely_exhibits(subject: Subject) -> tuple[tuple[Exhibit, ...], bool]:
+    """Return the exhibits that answer as the subject does, where it is wrong and right.
+
+    They are made with its own weights, so there are none if its projections cannot be
+    told; see ``oracles``. An inverted mask is seen without: by who reads whom.
+
+    Returns:
+        The exhibits, and whether they do so only for whole sequences without padding,
+        and differ from it in pieces, padded, in half precision or while training.
+    """
+    found, whole_only = _alike(subject)
+    if not found and is_inverted(subject.without_dropout()):
+        return (EXHIBITS["inverted-mask"],), False
+    return found, whole_only
+
+
+def is_inverted(subject: Subject) -> bool:
+    """Return whether each token reads those, and only those, that it may not read.
+
+    It is asked of the causal mask and, where there is one, of the mask of padding.
+    """
+    others = ~torch.eye(LENGTH, dtype=torch.bool)  # itself, it reads as a query
+    # The last token has nothing that it may not read, so what it gets says nothing.
+    later = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
+    if torch.equal((reads(subject) & others)[:-1], later[:-1]):
+        return True
+    if not subject.pads:
+        return False
+    real = torch.arange(LENGTH) >= LENGTH // 2
+    found = (reads(subject, real=real) & others)[real]
+    return torch.equal(found, (~real).expand(len(found), -1))
+
+
+def _alike(subject: Subject) -> tuple[tuple[Exhibit, ...], bool]:
+    if subject.module is None or subject.dtype != torch.float64:
+        return (), False
+    likes = [_like(subject, layer) for layer in subject.oracles()]
+    try:
+        answers = [*_answers(subject, subject.without_dropout())] if likes else []
+    except ValueError:  # A question that none of the checks had put.
+        return (), False
+    for count in (len(answers), 2 + subject.opens):
+        for like in likes:
+            quiet = like.without_dropout()
+            if _agrees(like, quiet, Steps(), answers[:count]):
+                continue  # What is wrong shows in none of these answers.
+            found = [
+                each
+                for each in EXHIBITS.values()
+                if _agrees(like, quiet, each.steps, answers[:count])
+            ]
+            if found:
+                return tuple(found), count < len(answers)
+    return (), False
+
+
+def _like(subject: Subject, layer: ExchangeableAttention) -> Subject:
+    """Return a layer with a subject's weights, to be asked what that can be asked."""
+    layer.dropout = subject.dropout
+    like = make_subject(layer, anew=False)
+    return replace(
+        like,
+        opens=subject.opens,
+        pads=subject.pads,
+        pieces=like.pieces if subject.pieces else None,
+        has_modes=subject.has_modes,
+    )
+
+
+def _agrees(
+    like: Subject, quiet: Subject, steps: Steps, answers: Sequence[Tensor]
+) -> bool:
+    """Exchange the steps; return whether the first answers are these, NaN for NaN."""
+    for each in (like, quiet):
+        assert isinstance(each.layer, ExchangeableAttention)
+        each.layer.steps = steps
+    try:
+        # Each is computed when it is compared: most layers differ at once.
+        return all(
+            torch.equal(one.isnan(), other.isnan())
+            and close(like, one.nan_to_num(), other.nan_to_num())
+            for one, other in zip(answers, _answers(like, quiet), strict=False)
+        )
+    except ValueError:  # another shape: its heads are wider than it is
+        return False
+
+
+def _answers(subject: Subject, quiet: Subject) -> Iterator[Tensor]:
+    """Yield the answers of a subject and of its copy without dropout.
+
+    Those for whole sequences come first; then padded, in pieces, training, with
+    dropout, and in half precision, as far as it can be asked so.
+    """
+    x = sample(quiet)
+    yield quiet.run(x)
+    yield quiet.run(1000 * x)
+    if subject.opens:
+        yield quiet.run(x, causal=False)
+    real = left_padding(x) if subject.pads else None
+    leaf = x.clone().requires_grad_()
+    output = quiet.run(leaf, real=real)
+    kept = output * sample(quiet, seed=4)
+    yield torch.autograd.grad((kept if real is None else kept[real]).sum(), leaf)[0]
+    if subject.pads:
+        yield output
+    if subject.pieces:
+        try:
+            yield quiet.read(x, PIECES)
+        except ValueError:
+            yield torch.full_like(x, torch.nan)
+    if subject.has_modes:
+        assert quiet.module is not None
+        assert subject.module is not None
+        quiet.module.train()
+        training = quiet.run(x)
+        quiet.module.eval()
+        yield training
+        subject.module.eval()
+        torch.manual_seed(9)
+        yield subject.run(x)
+    try:  # Where half gives numbers; which, is a matter of rounding.
+        yield quiet.to(torch.float16).run(x.half()).isfinite().to(x)
+    except ValueError:
+        yield torch.zeros_like(x)

@@ -1,0 +1,107 @@
+"""The bug that is likely comes first, and the commonest is seen without an oracle."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tested_transformer.checking import check_attention
+from tested_transformer.checking.diagnosis import is_inverted
+from tested_transformer.checking.subject import make_subject
+from tested_transformer.multihead import MultiHeadAttention
+
+D_MODEL, HEADS = 20, 5
+
+pytestmark = pytest.mark.usefixtures("as_a_caller")
+
+
+class Masked(nn.Module):
+    """A layer with a triangle of its own, and a gate that no oracle knows."""
+
+    def __init__(
+        self, *, forbidden: Tensor, fill: float = -torch.inf, gated: bool = False
+    ) -> None:
+        super().__init__()
+        self.num_heads, self.fill, self.gated = HEADS, fill, gated
+        self.qkv = nn.Linear(D_MODEL, 3 * D_MODEL)
+        self.proj = nn.Linear(D_MODEL, D_MODEL)
+        self.gate = nn.Linear(D_MODEL, D_MODEL) if gated else None
+        self.register_buffer("forbidden", forbidden.bool())
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (
+            each.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+            for each in self.qkv(x).chunk(3, dim=-1)
+        )
+        scores = q @ k.mT / k.shape[-1] ** 0.5
+        forbidden = self.forbidden[: x.shape[1], : x.shape[1]]
+        weights = scores.masked_fill(forbidden, self.fill).softmax(dim=-1)
+        y = (weights @ v).transpose(1, 2).flatten(2)
+        return self.proj(y if self.gate is None else y * self.gate(x).sigmoid())
+
+
+ONES = torch.ones(64, 64)
+INVERTED: dict[str, dict[str, Any]] = {
+    "the triangle is hidden": {"forbidden": ONES.tril()},
+    "and the diagonal is seen": {"forbidden": ONES.tril(-1)},
+    "with a finite fill": {"forbidden": ONES.tril(), "fill": -1e9},
+}
+
+
+@pytest.mark.parametrize("gated", [False, True], ids=["plain", "gated"])
+@pytest.mark.parametrize("name", INVERTED)
+def test_an_inverted_mask_is_said_in_the_first_line(name: str, gated: bool) -> None:
+    report = check_attention(Masked(**INVERTED[name], gated=gated))
+    first, second, *_ = str(report).splitlines()
+    assert first == (
+        "Masked is WRONG: the mask is inverted: True means ignore here and may attend "
+        "there."
+    )
+    assert second == "  as in chapters/the-bug-museum/#inverted-mask"
+
+
+@pytest.mark.parametrize(
+    "forbidden",
+    [ONES.triu(1), ONES.triu(2), ONES.triu(0), ONES - ONES, 1 - torch.eye(64)],
+    ids=["right", "one too far", "without itself", "no mask", "itself alone"],
+)
+def test_other_masks_are_not_inverted(forbidden: Tensor) -> None:
+    layer = Masked(forbidden=forbidden, gated=True)
+    assert not is_inverted(make_subject(layer).without_dropout())
+
+
+class Padded(MultiHeadAttention):
+    """Causal by its flag, with a mask of padding that may be inverted."""
+
+    def __init__(self, *, inverted: bool) -> None:
+        super().__init__(d_model=D_MODEL, num_heads=HEADS)
+        self.inverted = inverted
+
+    def forward(
+        self, x: Tensor, *, mask: Tensor | None = None, causal: bool = False
+    ) -> Tensor:
+        mask = mask if mask is None or not self.inverted else ~mask
+        return super().forward(x, mask=mask, causal=causal)
+
+
+@pytest.mark.parametrize("inverted", [False, True])
+def test_a_mask_of_padding_may_be_inverted_alone(inverted: bool) -> None:
+    layer = Padded(inverted=inverted)
+    assert is_inverted(make_subject(layer)) == inverted
+    report = check_attention(layer)
+    assert report.passed != inverted
+    assert ("the mask is inverted" in str(report).splitlines()[0]) == inverted
+
+
+def test_without_a_likely_bug_the_first_line_is_what_failed_first() -> None:
+    def half_the_scale(q, k, v, mask=None):
+        allowed = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool)
+        mask = allowed if mask is None else mask
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.7)
+
+    report = check_attention(half_the_scale)
+    assert str(report).startswith("half_the_scale is WRONG: output: causal: up to "), (
+        str(report)
+    )
