@@ -18,7 +18,7 @@ from tested_transformer.book import RECORDS
 KINDS = (
     *("train", "loss", "worth", "text", "generate", "attention", "scaling", "cost"),
     *("sharing", "steps", "gpu", "masks", "implementations", "museum"),
-    *("public", "recall", "latent"),
+    *("public", "recall", "latent", "lengths"),
 )
 BESIDE_PEERS = ("train", "loss", "generate", "attention", "gpu")
 
@@ -33,7 +33,8 @@ def parser() -> argparse.ArgumentParser:
         "worth: the loss without each choice. text: losses and samples of small "
         "models. generate: tokens a second. attention: the layer, time and memory. "
         "scaling: attention against length. cost: a step against each size. sharing: "
-        "ways to share keys. steps: a step of writing, by batch and length. gpu: all "
+        "ways to share keys. steps: a step of writing, by batch and length. "
+        "lengths: the loss beyond the trained length. gpu: all "
         "that wants one, as JSON. masks: how others read one. implementations: ways to "
         "write attention. museum: the loss with each bug. public: what the checks "
         "say of public projects. recall: what a state forgets. latent: losses at "
@@ -171,6 +172,10 @@ def measure(options: argparse.Namespace, found: list[Any]) -> Any:
             from benchmarks.steps import measure_steps
 
             return measure_steps(quick=quick)
+        case "lengths":
+            from benchmarks.lengths import measure_lengths
+
+            return measure_lengths(quick=quick)
         case "cost":
             from benchmarks.cost import measure_cost
 

@@ -29,7 +29,6 @@ __all__ = [
 ]
 
 
-# --8<-- [start:mask]
 def sink_mask(
     num_queries: int,
     num_keys: int | None = None,
@@ -56,9 +55,6 @@ def sink_mask(
     near = sliding_window_mask(num_queries, num_keys, window=window, device=device)
     first = torch.arange(near.shape[1], device=device) < sinks
     return near | (first & causal_mask(num_queries, num_keys, device=device))
-
-
-# --8<-- [end:mask]
 
 
 # --8<-- [start:open]
@@ -107,7 +103,12 @@ def sink_attention(
 # --8<-- [end:open]
 
 
-# --8<-- [start:layer]
+def _back(table: Tensor) -> Tensor:
+    """Return the table that undoes a table, the factor it may have included."""
+    cos, sin = table
+    return torch.stack([cos, -sin]) / (cos**2 + sin**2)
+
+
 class RollingLayer(LayerCache):
     """The keys and values of the first tokens and the last, in memory for no more.
 
@@ -135,6 +136,7 @@ class RollingLayer(LayerCache):
         self.table = table
         self.seen = 0
 
+    # --8<-- [start:append]
     def append(
         self, k: Float[Tensor, "B H_kv T d_k"], v: Float[Tensor, "B H_kv T d_k"]
     ) -> tuple[Float[Tensor, "B H_kv S d_k"], Float[Tensor, "B H_kv S d_k"]]:
@@ -161,15 +163,6 @@ class RollingLayer(LayerCache):
             keys = rotate(keys, self.table[:, : keys.shape[2]])
         return keys, values
 
-    def _validate_new(self, k: Tensor, room: int) -> None:
-        self._validate_room(k, self.length)  # the batch alone
-        num_new, free = k.shape[2], max(room - self.seen, 0)
-        if num_new > max(free, 1):
-            raise ValueError(
-                f"{num_new} tokens come and a rolling cache of {room} has {free} free: "
-                "give it more than that one at a time"
-            )
-
     def _slots(self, first: int, count: int) -> Int[Tensor, "tokens"]:
         """Return where these tokens of the text lie: sinks in front, then a ring."""
         tokens = torch.arange(first, first + count, device=self.keys.device)
@@ -177,6 +170,8 @@ class RollingLayer(LayerCache):
         return torch.where(
             tokens < self.sinks, tokens, self.sinks + (tokens - self.sinks) % ring
         )
+
+    # --8<-- [end:append]
 
     def _in_order(self) -> tuple[Tensor, Tensor]:
         """Return what is kept from the oldest to the newest."""
@@ -188,17 +183,16 @@ class RollingLayer(LayerCache):
         slots = torch.cat([sinks, self._slots(self.seen - window, window)])
         return self.keys[:, :, slots], self.values[:, :, slots]
 
+    def _validate_new(self, k: Tensor, room: int) -> None:
+        self._validate_room(k, self.length)  # the batch alone
+        num_new, free = k.shape[2], max(room - self.seen, 0)
+        if num_new > max(free, 1):
+            raise ValueError(
+                f"{num_new} tokens come and a rolling cache of {room} has {free} free: "
+                "give it more than that one at a time"
+            )
 
-def _back(table: Tensor) -> Tensor:
-    """Return the table that undoes a table, the factor it may have included."""
-    cos, sin = table
-    return torch.stack([cos, -sin]) / (cos**2 + sin**2)
 
-
-# --8<-- [end:layer]
-
-
-# --8<-- [start:rolling]
 def rolling_cache(
     model: GPT, *, sinks: int, window: int, batch_size: int = 1
 ) -> KVCache:
@@ -259,9 +253,6 @@ def stream_logits(
     pieces = [first, *tokens[:, first.shape[1] :].split(1, dim=1)]
     read = [model(piece, cache=cache) for piece in pieces if piece.shape[1]]
     return torch.cat(read, dim=1)
-
-
-# --8<-- [end:rolling]
 
 
 def _validate_sinks(sinks: int) -> None:

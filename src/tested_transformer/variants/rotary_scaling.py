@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tested_transformer.gpt import GPT
+from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.validation import validate_sizes
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
 ]
 
 
-# --8<-- [start:plain]
 def plain_rates(head_dim: int, *, base: float = 10_000.0) -> Float[Tensor, "half"]:
     """Return how far each pair turns from one token to the next, from fast to slow.
 
@@ -48,10 +47,6 @@ def plain_rates(head_dim: int, *, base: float = 10_000.0) -> Float[Tensor, "half
     return base ** (-pairs / head_dim)
 
 
-# --8<-- [end:plain]
-
-
-# --8<-- [start:linear]
 def linear_rates(
     head_dim: int, *, factor: float, base: float = 10_000.0
 ) -> Float[Tensor, "half"]:
@@ -74,10 +69,6 @@ def linear_rates(
     return plain_rates(head_dim, base=base) / factor
 
 
-# --8<-- [end:linear]
-
-
-# --8<-- [start:ntk]
 def ntk_rates(
     head_dim: int, *, factor: float, base: float = 10_000.0
 ) -> Float[Tensor, "half"]:
@@ -125,10 +116,6 @@ def dynamic_factor(length: int, *, trained_length: int, factor: float = 1.0) -> 
     return factor * max(length, trained_length) / trained_length - (factor - 1)
 
 
-# --8<-- [end:ntk]
-
-
-# --8<-- [start:yarn]
 def yarn_rates(
     head_dim: int,
     *,
@@ -160,23 +147,9 @@ def yarn_rates(
     Source: Peng et al., 2023, "YaRN", section 3.2.
     """
     _validate_factor(factor)
-    validate_sizes(trained_length=trained_length)
-    if not 0 < slow < fast:
-        raise ValueError(f"slow={slow} must lie between 0 and fast={fast}")
+    _validate_ramp(trained_length, fast, slow)
     plain = plain_rates(head_dim, base=base)
-
-    def pair_that_turns(times: float) -> float:
-        # The number i, not always whole, for which base ** (-2i / head_dim) times the
-        # trained length is so many turns.
-        rate = times * 2 * math.pi / trained_length
-        return -head_dim * math.log(rate) / (2 * math.log(base))
-
-    first = max(math.floor(pair_that_turns(fast)), 0)
-    last = min(math.ceil(pair_that_turns(slow)), head_dim - 1)
-    if first == last:
-        last += 0.001
-    pairs = torch.arange(head_dim // 2, dtype=torch.float64)
-    slowed = ((pairs - first) / (last - first)).clamp(0, 1)
+    slowed = _ramp(head_dim, base, trained_length, fast, slow)
     return plain * (1 - slowed) + plain / factor * slowed
 
 
@@ -194,10 +167,6 @@ def yarn_attention_factor(factor: float) -> float:
     return 0.1 * math.log(factor) + 1
 
 
-# --8<-- [end:yarn]
-
-
-# --8<-- [start:table]
 def scaled_table(
     positions: Int[Tensor, "*batch T"],
     rates: Float[Tensor, "half"],
@@ -240,13 +209,7 @@ def stretched(
         ValueError: If the model has other positions, or a head other pairs.
     """
     config = model.config
-    if config.positions != "rotary":
-        raise ValueError(f"positions={config.positions!r} of model must be 'rotary'")
-    if len(rates) != config.head_dim // 2:
-        raise ValueError(
-            f"{len(rates)} rates must be {config.head_dim // 2}: one for each pair of "
-            f"a head of {config.head_dim}"
-        )
+    _validate_pairs(config, rates)
     copy = GPT.from_weights(
         replace(config, max_seq_len=max_seq_len), model.state_dict()
     )
@@ -256,9 +219,43 @@ def stretched(
     return copy.train(model.training)
 
 
-# --8<-- [end:table]
+# --8<-- [start:ramp]
+def _ramp(
+    head_dim: int, base: float, trained_length: int, fast: float, slow: float
+) -> Float[Tensor, "half"]:
+    """Return how much YaRN slows each pair: 0 is not at all, 1 is fully."""
+
+    def pair_that_turns(times: float) -> float:
+        # The number i, not always whole, for which base ** (-2i / head_dim) times the
+        # trained length is so many turns.
+        rate = times * 2 * math.pi / trained_length
+        return -head_dim * math.log(rate) / (2 * math.log(base))
+
+    first = max(math.floor(pair_that_turns(fast)), 0)
+    last = min(math.ceil(pair_that_turns(slow)), head_dim - 1)
+    pairs = torch.arange(head_dim // 2, dtype=torch.float64)
+    return ((pairs - first) / (last - first or 0.001)).clamp(0, 1)
+
+
+# --8<-- [end:ramp]
 
 
 def _validate_factor(factor: float) -> None:
     if not 1 <= factor < math.inf:
         raise ValueError(f"factor={factor} must be at least 1, and finite")
+
+
+def _validate_ramp(trained_length: int, fast: float, slow: float) -> None:
+    validate_sizes(trained_length=trained_length)
+    if not 0 < slow < fast:
+        raise ValueError(f"slow={slow} must lie between 0 and fast={fast}")
+
+
+def _validate_pairs(config: GPTConfig, rates: Tensor) -> None:
+    if config.positions != "rotary":
+        raise ValueError(f"positions={config.positions!r} of model must be 'rotary'")
+    if len(rates) != config.head_dim // 2:
+        raise ValueError(
+            f"{len(rates)} rates must be {config.head_dim // 2}: one for each pair of "
+            f"a head of {config.head_dim}"
+        )

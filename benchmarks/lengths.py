@@ -1,0 +1,153 @@
+"""Loss by position beyond the trained length: plain, slowed, with ALiBi, with a window.
+
+Small models of characters are trained on texts of 64 tokens, three seeds of each kind,
+and read texts of 512. The rotary ones also with their pairs slowed by each rule and
+several factors, before and after a little training on longer texts; and through a
+rolling cache of 64 tokens, with and without sinks.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tested_transformer.data import CharTokenizer, write_stories
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.variants import (
+    linear_rates,
+    ntk_rates,
+    rolling_cache,
+    stream_logits,
+    stretched,
+    yarn_attention_factor,
+    yarn_rates,
+)
+
+__all__ = ["measure_lengths"]
+
+TRAINED, READ, BIN = 64, 512, 16
+FACTORS, FURTHER_FACTOR = (2.0, 4.0, 8.0), 4.0
+SINKS = (0, 1, 4)
+LR, FURTHER_LR = 4e-3, 1e-3
+
+
+def measure_lengths(*, quick: bool = False) -> dict[str, Any]:
+    """Train the models, and return the losses of each bin of positions."""
+    seeds, steps, further = ((0,), 1, 1) if quick else ((0, 1, 2), 600, 60)
+    read = 80 if quick else READ
+    text = write_stories(20_000 if quick else 700_000, seed=9).text
+    characters = CharTokenizer.from_text(text)
+    tokens = torch.tensor(characters.encode(text))
+    cut = len(tokens) * 9 // 10
+    training, held_out = tokens[:cut], tokens[cut:]
+    texts = _windows(held_out, 2 if quick else 32, read + 1, torch.manual_seed(1))
+    losses: dict[str, dict[str, list[float]]] = {}
+
+    def note(way: str, seed: int, found: list[float]) -> None:
+        losses.setdefault(way, {})[str(seed)] = [round(each, 4) for each in found]
+
+    for seed in seeds:
+        config = {"vocab_size": characters.vocab_size, "max_seq_len": READ}
+        rotary = _train(_make("rotary", seed, config), training, seed, steps)
+        note("plain", seed, _losses(rotary, texts))
+        for factor in FACTORS:
+            for way, model in _slowed(rotary, factor).items():
+                note(f"{way}, {factor:g}", seed, _losses(model, texts))
+        slowed = _slowed(rotary, FURTHER_FACTOR)
+        slowed["plain"] = GPT.from_weights(rotary.config, rotary.state_dict())
+        length = int(TRAINED * FURTHER_FACTOR)
+        for way, model in slowed.items():
+            model.requires_grad_()
+            _train(model, training, seed, further, (6, length), FURTHER_LR)
+            note(f"{way}, trained on", seed, _losses(model, texts))
+        for sinks in SINKS:
+            found = _rolling_losses(rotary, texts, sinks)
+            note(f"cache of {TRAINED}, {sinks} sinks", seed, found)
+        alibi = _train(_make("alibi", seed, config), training, seed, steps)
+        note("ALiBi", seed, _losses(alibi, texts))
+    return {
+        "size": {
+            "trained_length": TRAINED,
+            "read_length": read,
+            "bin": BIN,
+            "texts": len(texts),
+            "steps": steps,
+            "further_steps": further,
+            "further_length": int(TRAINED * FURTHER_FACTOR),
+            "parameters": rotary.num_parameters(),
+            "characters": characters.vocab_size,
+        },
+        "losses": losses,
+    }
+
+
+def _make(positions: str, seed: int, config: dict[str, Any]) -> GPT:
+    torch.manual_seed(seed)
+    sizes = {"d_model": 64, "num_heads": 4, "num_layers": 3, "bias": False}
+    return GPT(GPTConfig(positions=positions, **config, **sizes))
+
+
+def _windows(
+    tokens: Tensor, count: int, length: int, generator: torch.Generator
+) -> Tensor:
+    starts = torch.randint(len(tokens) - length, (count,), generator=generator)
+    return tokens[starts[:, None] + torch.arange(length)]
+
+
+def _train(
+    model: GPT,
+    tokens: Tensor,
+    seed: int,
+    steps: int,
+    shape: Sequence[int] = (24, TRAINED),
+    lr: float = LR,
+) -> GPT:
+    """Train a model on windows of a text, with a warm-up and a linear decay."""
+    generator = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0)
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = lr * min(1, (step + 1) / 20) * (1 - step / steps)
+        count, length = shape
+        windows = _windows(tokens, count, length + 1, generator)
+        logits = model(windows[:, :-1])
+        loss = F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return model.requires_grad_(requires_grad=False)
+
+
+def _slowed(model: GPT, factor: float) -> dict[str, GPT]:
+    """Return copies whose pairs are slowed by each of the rules."""
+    head_dim = model.config.head_dim
+    scale = yarn_attention_factor(factor)
+    yarn = yarn_rates(head_dim, factor=factor, trained_length=TRAINED)
+    return {
+        "interpolation": stretched(model, READ, linear_rates(head_dim, factor=factor)),
+        "NTK": stretched(model, READ, ntk_rates(head_dim, factor=factor)),
+        "YaRN": stretched(model, READ, yarn, attention_factor=scale),
+    }
+
+
+def _losses(model: GPT, texts: Tensor) -> list[float]:
+    with torch.no_grad():
+        logits = [model(part[:, :-1]) for part in texts.split(8)]
+    return _by_position(torch.cat(logits), texts)
+
+
+def _rolling_losses(model: GPT, texts: Tensor, sinks: int) -> list[float]:
+    window = TRAINED - sinks
+    cache = rolling_cache(model, sinks=sinks, window=window, batch_size=len(texts))
+    with torch.no_grad():
+        return _by_position(stream_logits(model, texts[:, :-1], cache), texts)
+
+
+def _by_position(logits: Tensor, texts: Tensor) -> list[float]:
+    """Return the mean loss of each bin of positions, over all texts."""
+    targets = texts[:, 1:]
+    losses = F.cross_entropy(logits.mT, targets, reduction="none")
+    return losses.unflatten(1, (-1, BIN)).mean(dim=(0, 2)).tolist()
