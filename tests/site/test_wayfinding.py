@@ -53,6 +53,24 @@ def test_every_link_of_the_site_leads_somewhere(
     assert wrong == []
 
 
+def test_the_page_of_questions_has_those_of_every_chapter(html: dict[str, str]) -> None:
+    listed = set(targets(html["questions/"], "questions/"))
+    asked = {
+        (address, slug)
+        for address, page in html.items()
+        if re.search(r"<h1\b[^>]*>\d+\. ", page)
+        for part in re.findall(
+            r'<h2 id="?questions-and-answers\b.*?(?=<h2\b|</article>)', page, re.DOTALL
+        )
+        for slug in re.findall(r'<h3 id="?([^" >]+)', part)
+    }
+    assert len(asked) > 50
+    assert asked <= listed
+    for address, slug in asked:
+        contents = html[address].partition('class="md-sidebar__inner"')[2]
+        assert f'href="#{slug}" class="md-nav__link"' not in contents
+
+
 SIGNATURE = re.compile(r'<div class="[^"]*doc-signature[^"]*">.*?</div>', re.DOTALL)
 
 

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _PACKAGE = "tested_transformer"
-_SHAPE = re.compile(r'\b(?:Bool|Float|Int|Integer)\[([\w.]+), "[^"]*"\]')
+_SHAPE = re.compile(r'\b(?:Bool|Float|Int|Integer|UInt8)\[([\w.]+), "[^"]*"\]')
 _MARK = re.compile(r"\s*# --8<-- ")
 _NOTICE = (
     "# {path}\n"
