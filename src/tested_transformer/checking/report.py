@@ -10,6 +10,10 @@ __all__ = ["Report", "Verdict"]
 
 _QUESTIONS = "chapters/is-your-attention-right/#the-questions"
 _SHOWN = {True: "passed", False: "FAILED", None: "not asked"}
+_NO_AVERAGE = (
+    "Unless it adds positions, its weights do not sum to one: "
+    "it is not softmax attention."
+)
 # Without these nothing says that it is attention, and not something like it.
 _COMPARISONS = ("output", "gradient")
 
@@ -141,6 +145,8 @@ class Report:
             lines += [f"  {each}" for each in self.verdicts]
         if self.drawn:
             lines.append("Drawn anew to be asked: " + ", ".join(self.drawn))
+        if "row sums" in self.failed and not self.likely:
+            lines.append(_NO_AVERAGE)
         if self.failed and not self.likely:
             lines.append("What each check asks: " + _QUESTIONS)
         return "\n".join(lines)

@@ -274,7 +274,8 @@ def _as_it_takes_masks(subject: Subject, parameters: _Parameters) -> Subject:
             asked.run(ones, real=real if asked.pads else None)
         except (TypeError, ValueError):
             continue
-        if {"causal", "is_causal"} & {*parameters}:
+        flag = parameters.get(_MASKED[subject.style][1])
+        if flag is not None and flag.default is not True:
             return asked
         quiet = asked.without_dropout()
         changed = torch.cat([ones[:, :3], 2 * ones[:, 3:].cumsum(dim=-1)], dim=1)
@@ -423,8 +424,11 @@ def _read_mha(layer: Any, x: Tensor, sizes: Sequence[int]) -> Tensor:
 
 def _read_ours(layer: Any, x: Tensor, sizes: Sequence[int]) -> Tensor:
     """Read pieces with a cache of this library's."""
-    shape = x.shape[0], layer.num_kv_heads, x.shape[1], layer.head_dim
-    cache = LayerCache(x.new_zeros(shape), x.new_zeros(shape))
+    if hasattr(layer, "new_cache"):  # it keeps something else than keys and values
+        cache = layer.new_cache(x.shape[0], x.shape[1])
+    else:
+        shape = x.shape[0], layer.num_kv_heads, x.shape[1], layer.head_dim
+        cache = LayerCache(x.new_zeros(shape), x.new_zeros(shape))
     pieces = x.split([*sizes], dim=1)
     return torch.cat([layer(each, causal=True, cache=cache) for each in pieces], dim=1)
 

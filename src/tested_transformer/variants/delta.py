@@ -99,9 +99,10 @@ def parallel_delta_rule(
     # Row t: change t, and what the changes before it have left under key t.
     system = beta * (k @ k.mT) * between
     missing = beta * (v - (k * kept.exp()) @ state)
+    wide = torch.promote_types(system.dtype, torch.float32)  # it is not made for half
     changes = torch.linalg.solve_triangular(
-        system, missing, upper=False, unitriangular=True
-    )
+        system.to(wide), missing.to(wide), upper=False, unitriangular=True
+    ).to(system.dtype)
     output = (q * kept.exp()) @ state + ((q @ k.mT) * between) @ changes
     to_the_end = (kept[:, :, -1:] - kept).exp()
     return output, state * kept[:, :, -1:].exp() + (k * to_the_end).mT @ changes

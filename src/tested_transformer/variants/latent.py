@@ -242,6 +242,18 @@ class LatentAttention(nn.Module):
 
     # --8<-- [end:multiplications]
 
+    def new_cache(self, batch_size: int, max_length: int) -> LayerCache:
+        """Return an empty cache for the entries of this layer.
+
+        Args:
+            batch_size: How many sequences are read side by side.
+            max_length: Room for how many tokens.
+        """
+        shape = batch_size, 1, max_length
+        weight = self.kv_down.weight
+        entries = weight.new_zeros(*shape, self.latent_dim + self.rotary_dim)
+        return LayerCache(entries, weight.new_zeros(*shape, 0))
+
     def _validate(self, x: Tensor, rotary: Tensor | None) -> None:
         width = self.kv_down.in_features
         if x.ndim != 3 or x.shape[-1] != width:

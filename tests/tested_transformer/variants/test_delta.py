@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tested_transformer.checking import check_attention
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.variants.delta import (
     DeltaAttention,
@@ -203,3 +204,27 @@ def test_a_chunk_has_a_token():
     q = torch.ones(B, H, T, D_K)
     with pytest.raises(ValueError, match="chunk_size=0 must be positive"):
         chunked_delta_rule(q, q, q, q[..., 0], chunk_size=0)
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("style", [None, "causal"])
+def test_the_checks_say_that_it_is_no_softmax_attention(
+    gated: bool, style: str | None
+) -> None:
+    layer = DeltaAttention(d_model=24, num_heads=3, gated=gated)
+    report = check_attention(layer, style=style)
+    wanted = ["permutation"]
+    assert (report.state, report.failed) == ("wrong", [*wanted, "row sums"])
+    assert "it is not softmax attention" in " ".join(str(report).split())
+    rest = check_attention(layer, style=style, skip=report.failed)
+    assert (rest.state, rest.failed) == ("not known", [])
+    assert "softmax" not in str(rest)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_it_computes_in_half_precision(dtype: torch.dtype) -> None:
+    layer, x = DeltaAttention(d_model=24, num_heads=3), torch.randn(B, T, 24)
+    right = layer(x)
+    found = layer.to(dtype)(x.to(dtype))
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.float(), right, rtol=0, atol=0.1)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from tested_transformer.cache import LayerCache
+from tested_transformer.checking import check_attention
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.variants.linear import (
     LinearAttention,
@@ -232,3 +233,18 @@ def test_a_chunk_has_a_token():
         chunked_linear_attention(q, q, q, chunk_size=0)
     with pytest.raises(ValueError, match="chunk_size=0 must be positive"):
         LinearAttention(d_model=4, num_heads=2, chunk_size=0)
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("style", [None, "causal"])
+def test_the_checks_say_that_it_is_no_softmax_attention(
+    gated: bool, style: str | None
+) -> None:
+    layer = LinearAttention(d_model=24, num_heads=3, gated=gated)
+    report = check_attention(layer, style=style)
+    wanted = [] if not gated else ["permutation"]
+    assert (report.state, report.failed) == ("wrong", [*wanted, "row sums"])
+    assert "it is not softmax attention" in " ".join(str(report).split())
+    rest = check_attention(layer, style=style, skip=report.failed)
+    assert (rest.state, rest.failed) == ("not known", [])
+    assert "softmax" not in str(rest)
