@@ -19,6 +19,7 @@ from tested_transformer.gpt import GPT, GPTConfig
 
 __all__ = ["from_gpt2", "from_nanogpt", "to_gpt2"]
 
+# --8<-- [start:names]
 # Their names and ours, in front of .weight and .bias.
 _AROUND = {"wte": "token_embedding", "wpe": "position_embedding", "ln_f": "norm"}
 _IN_BLOCK = {
@@ -31,6 +32,7 @@ _IN_BLOCK = {
 }
 # What GPT-2 keeps as (in, out).
 _TURNED = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight$")
+# --8<-- [end:names]
 # The causal mask, which old files carry along.
 _MASKS = re.compile(r"\.attn\.(bias|masked_bias)$")
 
@@ -80,7 +82,6 @@ _ACTIVATIONS = {
 }
 
 
-# --8<-- [start:from-gpt2]
 def from_gpt2(
     weights: Mapping[str, Tensor],
     settings: Mapping[str, Any],
@@ -117,9 +118,6 @@ def from_gpt2(
     config = _read_settings(settings, _OF_GPT2, origin, dropout=dropout)
     ours = _to_ours(weights, config, origin, turned=True)
     return model_with(config, ours, origin)
-
-
-# --8<-- [end:from-gpt2]
 
 
 def from_nanogpt(
