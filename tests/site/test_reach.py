@@ -115,9 +115,14 @@ def test_a_button_is_pressed_by_keys_and_says_what_it_did(
     assert page.evaluate("getSelection().toString()").strip() == code
     # Where the page did not come by https there is no such class.
     page.evaluate("() => { delete window.ClipboardItem }")
+    block = page.locator(".language-python.highlight").first
+    block.evaluate("block => { block.id = 'block-1'; block.dataset.torch = '2.13.0' }")
     first.click()
     expect(first).to_have_text("Copied")
-    assert page.evaluate(CLIPBOARD).strip() == code
+    source, _, copied = page.evaluate(CLIPBOARD).partition("\n")
+    assert copied.strip() == code
+    where = f"{address}recipes/#block-1"
+    assert source == f"# {where} (ran with PyTorch 2.13.0; MIT License)"
 
 
 def test_a_listing_whose_file_does_not_come_is_copied_as_shown(
@@ -197,12 +202,12 @@ def test_without_scripts_a_page_is_read_from_end_to_end(
     page: Page, address: str
 ) -> None:
     page.goto(address + "chapters/fewer-keys/")
-    drawn = (".katex-html", "figure.diagram svg", "figure.figure svg", ".highlight pre")
+    drawn = (".katex-html", "figure.diagram svg", "figure.figure svg", "> .highlight pre")
     for kind in (*drawn, "> p", "> h2"):
         for each in page.locator(f"article {kind}").all()[:5]:
             expect(each).to_be_visible()
     assert page.locator("button.copy").count() == 0
-    fold = page.locator("details").first
+    fold = page.locator("details:not(.drawing)").first
     expect(fold.locator("p").first).to_be_hidden()
     fold.locator("summary").click()
     expect(fold.locator("p").first).to_be_visible()

@@ -1,5 +1,6 @@
 // Copy buttons. What is copied runs: a run that goes on from others comes with them, and
-// a listing with all that it needs of the library. Nothing here is needed to read.
+// a listing with all that it needs of the library. It begins with a line that says where
+// it comes from. Nothing here is needed to read.
 
 const CONTINUES = "pytest-codeblocks:cont";
 const SECONDS = 5;
@@ -13,6 +14,13 @@ function continues(block) {
   return before?.nodeType === Node.COMMENT_NODE && before.data.trim() === CONTINUES;
 }
 
+// A page of a finished site says what its blocks ran with; a preview does not know.
+function source(block) {
+  if (!block.dataset.torch) return "";
+  const address = new URL(`#${block.id}`, location.href);
+  return `# ${address} (ran with PyTorch ${block.dataset.torch}; MIT License)\n`;
+}
+
 const blocks = (count) => (count === 1 ? "the block" : `the ${count} blocks`);
 
 function run(block, index, runs) {
@@ -22,7 +30,7 @@ function run(block, index, runs) {
   return {
     label: before ? `Copy with ${blocks(before)} before` : "Copy",
     copied: before ? `Copied with ${blocks(before)} before` : "Copied",
-    text: () => runs.slice(first, index + 1).map(codeOf).join("\n"),
+    text: () => source(block) + runs.slice(first, index + 1).map(codeOf).join("\n"),
   };
 }
 

@@ -55,11 +55,12 @@ def with_code_blocks(html: str, leaf: Leaf, record: Record | None) -> str:
             f"the page has {len(page.blocks)} and {len(page.listings)}: build it anew"
         )
     numbered = iter(enumerate(page.blocks, start=1))
+    ran_with = f' data-torch="{record.torch}"' if record else ""
 
     def run(div: re.Match[str]) -> str:
         number, block = next(numbered)
-        code = f'<div class="language-python highlight" id="block-{number}">{div[2]}'
-        code = f"{div[1] or ''}{code}"
+        names = f'class="language-python highlight" id="block-{number}"{ran_with}'
+        code = f"{div[1] or ''}<div {names}>{div[2]}"
         if _DRAWS not in block.code or block.output:
             return code
         summary = "<summary>The code of this figure</summary>"
