@@ -38,23 +38,28 @@ class Project:
         arguments: What the layer is made with.
         names: Further names that the files use.
         returns_weights: Whether it returns its weights as well.
+        style: How it is meant to be called, where its arguments do not say it.
     """
 
     files: dict[str, tuple[str, ...]]
     arguments: tuple[Any, ...] = (HEADS, D_MODEL)
     names: dict[str, Any] = field(default_factory=dict)
     returns_weights: bool = False
+    style: str | None = None
 
 
 PROJECTS = {
-    "karpathy/nanoGPT": Project({"model.py": ("CausalSelfAttention",)}, (CONFIG,)),
+    "karpathy/nanoGPT": Project(
+        {"model.py": ("CausalSelfAttention",)}, (CONFIG,), style="causal"
+    ),
     "karpathy/minGPT": Project(
-        {"mingpt/model.py": ("CausalSelfAttention",)}, (CONFIG,)
+        {"mingpt/model.py": ("CausalSelfAttention",)}, (CONFIG,), style="causal"
     ),
     "karpathy/ng-video-lecture": Project(
         {"gpt.py": ("Head", "MultiHeadAttention")},
         (HEADS, D_MODEL // HEADS),
         {"n_embd": D_MODEL, "block_size": 64, "dropout": 0.1},
+        style="causal",
     ),
     "harvardnlp/annotated-transformer": Project(
         {
@@ -139,7 +144,9 @@ def measure_public(folder: Path | None) -> dict:
         if not checkout.is_dir():
             continue
         layer = make(project, checkout)
-        found = check_attention(layer, d_model=D_MODEL, num_heads=HEADS)
+        found = check_attention(
+            layer, style=project.style, d_model=D_MODEL, num_heads=HEADS
+        )
         git = ["git", "-C", str(checkout), "log", "-1", "--format=%h %cs"]
         report[name] = {
             "commit": subprocess.check_output(git, text=True).strip(),

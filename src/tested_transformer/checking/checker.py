@@ -1,6 +1,7 @@
 """``check_attention``: put every check to an attention that somebody else wrote."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from tested_transformer.checking.checks import (
 )
 from tested_transformer.checking.counterexample import find_counterexample
 from tested_transformer.checking.diagnosis import likely_exhibits
+from tested_transformer.checking.guessing import guess
 from tested_transformer.checking.reading import is_constant, reads
 from tested_transformer.checking.report import Report, Verdict
 from tested_transformer.checking.subject import Reader, Subject, make_subject
@@ -30,6 +32,9 @@ def check_attention(
     dtype: torch.dtype | None = None,
     oracle: Callable[[Tensor], Tensor] | None = None,
     pieces: Reader | None = None,
+    projections: Sequence[str] = (),
+    mask_means: str | None = None,
+    batch_first: bool | None = None,
     skip: Collection[str] = (),
 ) -> Report:
     """Ask an attention all that ``CHECKS`` knows to ask.
@@ -48,16 +53,27 @@ def check_attention(
             ``sdpa``: the same with ``attn_mask=`` and ``is_causal=``.
             ``mha``: ``layer(q, k, v, attn_mask=, key_padding_mask=)``, a mask being
             ``True`` where a key is ignored.
+            ``mask``: ``layer(x, attention_mask=)``, a mask of any other name.
             ``causal``: ``layer(x)``, which is causal by itself.
+            ``both``: ``layer(x)``, which attends to both sides.
+            A layer may take (x, x, x) for x, and give its weights after its output.
         d_model: The width of the features, where it cannot be told.
         num_heads: The number of heads, where it cannot be told.
         dtype: The type to check in; float64 for what can be moved to it.
         oracle: What the layer should compute, as a function of the features alone. By
-            default it is attention in the open with the layer's weights, if its
-            projections have a name that is known.
+            default it is attention in the open with the layer's weights, if it is known
+            from the names, or else from what each does, which are its projections.
         pieces: Reads features in pieces of given sizes, with the layer's cache, called
             as ``pieces(layer, x, sizes)``; known for the styles ``ours`` and ``mha``
             and for functions.
+        projections: The names of its projections, where they are not found: to queries,
+            keys and values and the last one, ``("w_qs", "w_ks", "w_vs", "fc")``, or one
+            to all three and the last one. The last may be missing.
+        mask_means: What is in a mask: ``attend`` or ``ignore``, which is what ``True``
+            means, or ``add`` for numbers that are added to the scores. By default the
+            name says so, or else what makes the layer causal.
+        batch_first: Whether it takes (B, T, D), and not (T, B, D); by default what its
+            attribute ``batch_first`` says.
         skip: Names of checks to leave out: ``permutation`` for a layer that adds
             positions itself.
 
@@ -82,6 +98,9 @@ def check_attention(
         dtype=dtype,
         known=oracle,
         pieces=pieces,
+        projections=projections,
+        mask_means=mask_means,
+        batch_first=batch_first,
     )
     return judge(subject, [name for name in CHECKS if name not in skip])
 
@@ -94,13 +113,15 @@ def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
         doubt = "its output is the same whatever it is given"
         verdicts = tuple(Verdict(name, None, doubt) for name in names)
         return Report(subject.name, subject.style, verdicts, doubts=(doubt,))
+    if subject.known is None and not subject.oracles():
+        subject = replace(subject, guessed=guess(subject))
     verdicts = verdicts_on(subject, names)
     failed = any(each.passed is False for each in verdicts)
     likely, whole_only = likely_exhibits(subject) if failed else ((), False)
-    smallest = find_counterexample(quiet) if failed else None
-    doubts: tuple[str, ...] = ()
+    smallest = find_counterexample(subject.without_dropout()) if failed else None
+    doubts = subject.doubts
     if not (reads(quiet) & ~torch.eye(LENGTH, dtype=torch.bool)).any():
-        doubts = ("no token reads another: it may be no attention",)
+        doubts = (*doubts, "no token reads another: it may be no attention")
     return Report(
         subject.name,
         subject.style,
@@ -110,6 +131,7 @@ def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
         doubts,
         subject.drawn,
         smallest,
+        subject.notes,
     )
 
 

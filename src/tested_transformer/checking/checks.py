@@ -36,6 +36,7 @@ __all__ = [
     "padding",
     "permutation",
     "prefix",
+    "require_causal",
     "rows",
     "same_gradient",
     "same_output",
@@ -80,9 +81,20 @@ def left_padding(x: Float[Tensor, "B T D"]) -> Bool[Tensor, "B T"]:
     return torch.arange(x.shape[1]) >= x.shape[1] - lengths
 
 
+def require_causal(subject: Subject) -> None:
+    """Leave a question out that only attention to the past can answer.
+
+    Raises:
+        NotApplicableError: If the subject attends to both sides.
+    """
+    if not subject.causal:
+        raise NotApplicableError("attends to both sides")
+
+
 # --8<-- [start:leak]
 def leak(subject: Subject) -> str | None:
     """Change the future: the past must not move."""
+    require_causal(subject)
     x, other = sample(subject), sample(subject, seed=1)
     before = subject.run(x)
     for token in range(1, x.shape[1]):
@@ -115,6 +127,7 @@ class _Guesser(nn.Module):
 
 def honest(subject: Subject) -> str | None:
     """The loss from the prefix alone is the loss with the rest in view."""
+    require_causal(subject)
     tokens = torch.randint(11, (40,), generator=torch.Generator().manual_seed(3))
     found = honest_loss(
         _Guesser(subject), tokens, seq_len=7, num_windows=4, num_positions=7
@@ -127,6 +140,7 @@ def honest(subject: Subject) -> str | None:
 
 def prefix(subject: Subject) -> str | None:
     """What comes later, and how much of it, changes nothing."""
+    require_causal(subject)
     x = sample(subject)
     whole = subject.run(x)
     for length in range(1, x.shape[1]):
@@ -176,7 +190,7 @@ def permutation(subject: Subject) -> str | None:
     past = torch.cat([x[:, order], x[:, 6:]], dim=1)
     if not close(subject, subject.run(past)[:, -1], subject.run(x)[:, -1]):
         return "the last row changes with the order of the past"
-    if subject.opens:
+    if subject.unmasked:
         both = subject.run(x, causal=False)
         order = torch.tensor([6, 4, 2, 0, 5, 1, 3])
         if not close(subject, subject.run(x[:, order], causal=False), both[:, order]):
@@ -206,7 +220,7 @@ def huge_scores(subject: Subject) -> str | None:
     before = subject.run(x)
     if not before.isfinite().all():
         return "large scores give NaN"
-    for token in range(1, x.shape[1]):
+    for token in range(1, x.shape[1]) if subject.causal else ():
         changed = torch.cat([x[:, :token], other[:, token:]], dim=1)
         if not close(subject, subject.run(changed)[:, :token], before[:, :token]):
             return f"a large score carries token {token} past the mask"
@@ -228,7 +242,9 @@ def oracles(subject: Subject) -> list[Oracle]:
     """
     found: list[Oracle] = [subject.known] if subject.known else [*subject.oracles()]
     if not found:
-        raise NotApplicableError("its projections could not all be told: give oracle=")
+        raise NotApplicableError(
+            "its projections could not all be told: give projections= or oracle="
+        )
     return found
 
 
@@ -239,7 +255,7 @@ def answers(
     if subject.known:
         yield "causal", subject.run(x), oracle(x.double())
         return
-    for causal in (True, False) if subject.opens else (True,):
+    for causal in (True,) * subject.causal + (False,) * subject.unmasked:
         right = oracle(x.double(), causal=causal)
         yield "causal" if causal else "unmasked", subject.run(x, causal=causal), right
 

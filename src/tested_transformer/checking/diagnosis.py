@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from tested_transformer.checking.exhibits.layer import ExchangeableAttention, St
 from tested_transformer.checking.reading import reads
 from tested_transformer.checking.subject import Subject, make_subject
 
-__all__ = ["is_inverted", "likely_exhibits"]
+__all__ = ["alike", "is_inverted", "likely_exhibits"]
 
 
 def likely_exhibits(subject: Subject) -> tuple[tuple[Exhibit, ...], bool]:
@@ -31,7 +32,7 @@ def likely_exhibits(subject: Subject) -> tuple[tuple[Exhibit, ...], bool]:
         The exhibits, and whether they do so only for whole sequences without padding,
         and differ from it in pieces, padded, in half precision or while training.
     """
-    found, whole_only = _alike(subject)
+    found, whole_only = alike(subject)
     if not found and is_inverted(subject.without_dropout()):
         return (EXHIBITS["inverted-mask"],), False
     return found, whole_only
@@ -42,6 +43,8 @@ def is_inverted(subject: Subject) -> bool:
 
     It is asked of the causal mask and, where there is one, of the mask of padding.
     """
+    if not subject.causal:
+        return False
     others = ~torch.eye(LENGTH, dtype=torch.bool)  # itself, it reads as a query
     # The last token has nothing that it may not read, so what it gets says nothing.
     later = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
@@ -54,7 +57,8 @@ def is_inverted(subject: Subject) -> bool:
     return torch.equal(found, (~real).expand(len(found), -1))
 
 
-def _alike(subject: Subject) -> tuple[tuple[Exhibit, ...], bool]:
+def alike(subject: Subject) -> tuple[tuple[Exhibit, ...], bool]:
+    """Return the exhibits that answer as it does, with its weights, and where."""
     if subject.module is None or subject.dtype != torch.float64:
         return (), False
     likes = [_like(subject, layer) for layer in subject.oracles()]
@@ -81,8 +85,13 @@ def _like(subject: Subject, layer: ExchangeableAttention) -> Subject:
     """Return a layer with a subject's weights, to be asked what that can be asked."""
     layer.dropout = subject.dropout
     like = make_subject(layer, anew=False)
+
+    def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
+        return like.call(layer, x, causal and subject.causal, real)
+
     return replace(
         like,
+        call=call,
         opens=subject.opens,
         pads=subject.pads,
         pieces=like.pieces if subject.pieces else None,

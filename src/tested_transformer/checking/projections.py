@@ -1,14 +1,25 @@
 """How it is recognized: projections in somebody else's layer, and their oracles."""
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, product
 
 import torch
 from torch import Tensor, nn
 
 from tested_transformer.checking.exhibits.layer import ExchangeableAttention
 
-__all__ = ["find_width", "oracles"]
+__all__ = [
+    "Projection",
+    "cut",
+    "cuts",
+    "find_width",
+    "joined",
+    "make_layer",
+    "meant_as",
+    "number_of_heads",
+    "oracles",
+    "oracles_of",
+]
 
 # Names in public code for the three projections, for three in one, and for the last.
 _SEPARATE = (
@@ -31,7 +42,7 @@ _HEADS = (
     "num_attention_heads",
 )
 
-_Projection = tuple[Tensor, Tensor | None]
+Projection = tuple[Tensor, Tensor | None]
 """A matrix with a row for each output, and a bias if there is one."""
 
 
@@ -40,7 +51,7 @@ def find_width(module: nn.Module) -> int | None:
     embed_dim = getattr(module, "embed_dim", None)
     if isinstance(embed_dim, int):
         return embed_dim
-    found = chain.from_iterable(map(_matrices, module.modules()))
+    found = chain.from_iterable(map(meant_as, module.modules()))
     return next((matrix.shape[1] for matrix, _ in found), None)
 
 
@@ -61,25 +72,81 @@ def oracles(
     if not lasts and (inner := _wrapped(module)) is not None:
         yield from oracles(inner.train(module.training), num_heads)
         return
-    num_heads = _number_of_heads(module) if num_heads is None else num_heads
+    num_heads = number_of_heads(module) if num_heads is None else num_heads
     if num_heads is None or getattr(module, "qk_norm", False):
         return
     whole = sum(each.numel() for each in module.parameters())
-    for last in lasts:
-        for inputs in _inputs(module, num_heads, last[0].shape[1]):
+    for last in lasts or [None]:
+        inner_width = None if last is None else last[0].shape[1]
+        for inputs in _inputs(module, num_heads, inner_width):
             found = [*inputs, last]
-            parts = [each for pair in found for each in pair if each is not None]
+            pairs = [pair for pair in found if pair is not None]
+            parts = [each for pair in pairs for each in pair if each is not None]
             if whole == sum(each.numel() for each in parts):
-                layer = _layer(found, num_heads)
+                layer = make_layer(found, num_heads)
                 if layer is not None:
                     yield layer.train(module.training)
 
 
-def _layer(
-    found: Sequence[_Projection], num_heads: int
+def oracles_of(
+    module: nn.Module, names: Sequence[str], num_heads: int | None = None
+) -> list[ExchangeableAttention]:
+    """Return layers with the weights of ``module`` that have these names.
+
+    Args:
+        module: The layer of somebody else.
+        names: Of the projections to queries, keys and values and of the last one, or of
+            one projection to all three and of the last one. The last may be missing.
+        num_heads: Its heads; read off its attributes by default.
+
+    Raises:
+        ValueError: If there is no such projection, or they do not fit together.
+    """
+    while (inner := _wrapped(module)) is not None and not hasattr(
+        module, names[0].partition(".")[0]
+    ):
+        module = inner
+    num_heads = number_of_heads(module) if num_heads is None else num_heads
+    if num_heads is None:
+        raise ValueError("the number of heads cannot be told: give num_heads")
+    meant: list[list[Projection]] = []
+    for name in names:
+        parent, _, last = name.rpartition(".")
+        try:
+            found = meant_as(getattr(module.get_submodule(parent), last, None))
+        except AttributeError:
+            found = []
+        if not found:
+            raise ValueError(f"projections={name!r} is no projection of the layer")
+        meant.append(found)
+    layers: list[ExchangeableAttention | None] = []
+    for chosen in product(*meant):
+        last = chosen[-1] if len(chosen) in (2, 4) else None
+        inputs: Iterator[Sequence[Projection]] = iter([chosen[:3]])
+        if len(chosen) < 3:
+            inner_width = len(chosen[0][0]) // 3 if last is None else last[0].shape[1]
+            inputs = cuts(*chosen[0], num_heads, inner_width)
+        layers += [make_layer([*each, last], num_heads) for each in inputs]
+    fitting = [each for each in layers if each is not None]
+    if not fitting:
+        raise ValueError(
+            f"projections={names} do not fit together with {num_heads} heads"
+        )
+    return fitting
+
+
+def make_layer(
+    found: Sequence[Projection | None], num_heads: int
 ) -> ExchangeableAttention | None:
-    """Make a layer of four projections, if they fit each other."""
-    (q, _), (k, _), (v, _), (o, _) = found
+    """Make a layer of four projections, of which the last may be missing.
+
+    There is none if they do not fit each other.
+    """
+    given = [each for each in found if each is not None]
+    if len(given) == 3:
+        eye = torch.eye(len(given[0][0]), dtype=given[0][0].dtype)
+        given.append((eye, None))
+    (q, _), (k, _), (v, _), (o, _) = given
     head_dim, left = divmod(q.shape[0], num_heads)
     if left or k.shape != v.shape or k.shape[0] % head_dim or q.shape != o.mT.shape:
         return None
@@ -89,7 +156,7 @@ def _layer(
         num_kv_heads=k.shape[0] // head_dim,
     )
     targets = layer.q_proj, layer.k_proj, layer.v_proj, layer.o_proj
-    for target, (weight, bias) in zip(targets, found, strict=True):
+    for target, (weight, bias) in zip(targets, given, strict=True):
         target.weight = nn.Parameter(weight.detach().clone())
         shift = weight.new_zeros(len(weight)) if bias is None else bias
         target.bias = nn.Parameter(shift.detach().clone())
@@ -105,84 +172,85 @@ def _wrapped(module: nn.Module) -> nn.Module | None:
 
 
 def _inputs(
-    module: nn.Module, num_heads: int, inner: int
-) -> Iterator[Sequence[_Projection]]:
+    module: nn.Module, num_heads: int, inner: int | None
+) -> Iterator[Sequence[Projection]]:
     """Yield what could be the projections to queries, keys and values."""
     yield from _separate(module)
     for each in _lists(module):
         of_heads = [next(_separate(head), ()) for head in each]
         if all(of_heads):
-            yield [_joined(parts) for parts in zip(*of_heads, strict=True)]
-        matrices = [_matrices(child) for child in each]
+            yield [joined(parts) for parts in zip(*of_heads, strict=True)]
+        matrices = [meant_as(child) for child in each]
         if len(each) in (3, 4) and all(matrices):
             yield [alternatives[0] for alternatives in matrices[:3]]
-    q, kv = (_matrices(getattr(module, name, None)) for name in ("to_q", "to_kv"))
+    q, kv = (meant_as(getattr(module, name, None)) for name in ("to_q", "to_kv"))
     if q and kv:
-        yield [q[0], *_parts(*kv[0], [len(kv[0][0]) // 2] * 2)]
-    stacked = [_matrices(getattr(module, name, None)) for name in _STACKED]
+        yield [q[0], *cut(*kv[0], [len(kv[0][0]) // 2] * 2)]
+    stacked = [meant_as(getattr(module, name, None)) for name in _STACKED]
     weight = getattr(module, "in_proj_weight", None)
     if isinstance(weight, Tensor):
         stacked.append([(weight, getattr(module, "in_proj_bias", None))])
     for each in stacked:
-        if each and each[0][0].shape[0] >= inner:
-            yield from _cuts(*each[0], num_heads, inner)
+        rows = each[0][0].shape[0] if each else 0
+        if rows >= (width := rows // 3 if inner is None else inner) > 0:
+            yield from cuts(*each[0], num_heads, width)
 
 
 def _lists(module: nn.Module) -> list[nn.ModuleList]:
     return [each for each in module.children() if isinstance(each, nn.ModuleList)]
 
 
-def _separate(module: nn.Module) -> Iterator[list[_Projection]]:
+def _separate(module: nn.Module) -> Iterator[list[Projection]]:
     """Yield three projections by name; bare matrices could be meant either way."""
     for names in _SEPARATE:
-        found = [_matrices(getattr(module, name, None)) for name in names]
+        found = [meant_as(getattr(module, name, None)) for name in names]
         yield from (list(each) for each in zip(*found, strict=False))
 
 
-def _joined(parts: Sequence[_Projection]) -> _Projection:
+def joined(parts: Sequence[Projection]) -> Projection:
     """Lay the projections of single heads on top of each other."""
     biases = [bias for _, bias in parts if bias is not None]
     weight = torch.cat([weight for weight, _ in parts])
     return weight, torch.cat(biases) if len(biases) == len(parts) else None
 
 
-def _cuts(
+def cuts(
     weight: Tensor, bias: Tensor | None, num_heads: int, d_model: int
-) -> Iterator[Sequence[_Projection]]:
+) -> Iterator[Sequence[Projection]]:
     """Cut a stacked projection: first into three, or first into heads."""
     d_kv, left = divmod(weight.shape[0] - d_model, 2)
     if left or not d_kv:
         return
-    yield _parts(weight, bias, [d_model, d_kv, d_kv])
+    yield cut(weight, bias, [d_model, d_kv, d_kv])
     if d_kv == d_model and d_model % num_heads == 0:
         # (H, 3, d_k) rows: of each head its queries, keys and values.
         by_head = torch.arange(3 * d_model).view(num_heads, 3, -1)
         rows = by_head.transpose(0, 1).flatten()
         by_kind = weight[rows], None if bias is None else bias[rows]
-        yield _parts(*by_kind, [d_model] * 3)
+        yield cut(*by_kind, [d_model] * 3)
 
 
-def _parts(weight: Tensor, bias: Tensor | None, sizes: list[int]) -> list[_Projection]:
+def cut(weight: Tensor, bias: Tensor | None, sizes: list[int]) -> list[Projection]:
     """Cut the outputs of a projection."""
     biases = [None] * len(sizes) if bias is None else bias.split(sizes)
     return list(zip(weight.split(sizes), biases, strict=True))
 
 
-def _last(module: nn.Module) -> list[_Projection]:
+def _last(module: nn.Module) -> list[Projection]:
     """Return the projection after attention, or the ways in which it could be meant."""
     for name in _LAST:
         child = getattr(module, name, None)
         if isinstance(child, nn.Sequential) and len(child):
             child = child[0]
-        if found := _matrices(child):
+        if found := meant_as(child):
             return found
     for each in _lists(module):
-        if len(each) == 4 and all(map(_matrices, each)):
-            return _matrices(each[3])
+        if len(each) == 4 and all(map(meant_as, each)):
+            return meant_as(each[3])
     return []
 
 
-def _matrices(child: object) -> list[_Projection]:
+def meant_as(child: object) -> list[Projection]:
     """Return the projection that a child is, or the ways in which it could be meant."""
     weight, bias = getattr(child, "weight", None), getattr(child, "bias", None)
     if isinstance(child, nn.Linear):
@@ -191,13 +259,19 @@ def _matrices(child: object) -> list[_Projection]:
         return [(weight.mT, bias)]  # as the weights of GPT-2 were published
     if isinstance(child, nn.Parameter) and child.ndim == 2:
         return [(child.mT, None), (child, None)]
+    if isinstance(child, nn.Parameter) and child.ndim == 3:
+        flat = child.flatten(0, 1), child.flatten(1), child.mT.flatten(0, 1)
+        return [(each, None) for one in flat for each in (one, one.mT)]
     return []
 
 
-def _number_of_heads(module: nn.Module) -> int | None:
-    for name in _HEADS:
-        value = getattr(module, name, None)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
+def number_of_heads(module: nn.Module) -> int | None:
+    """Return the number of heads of a layer, if an attribute of it says so."""
+    # Some keep the settings that they were made with, and nothing else.
+    for owner in (module, getattr(module, "config", None), *module.children()):
+        for name in _HEADS:
+            value = getattr(owner, name, None)
+            if isinstance(value, int) and not isinstance(value, bool):
+                return value
     lists = [each for each in _lists(module) if next(_separate(each[0]), None)]
     return len(lists[0]) if lists else None

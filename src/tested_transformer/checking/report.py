@@ -53,6 +53,7 @@ class Report:
         drawn: The names of the weights that were drawn anew for the questions, because
             nothing could be seen through them. The layer itself keeps its own.
         counterexample: The shortest sequence that shows the mistake, if one does.
+        notes: What was found out about how it is called.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Report:
     doubts: tuple[str, ...] = ()
     drawn: tuple[str, ...] = ()
     counterexample: Counterexample | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def state(self) -> Literal["right", "wrong", "not known"]:
@@ -111,6 +113,7 @@ class Report:
             "whole_only": self.whole_only,
             "checks": [asdict(each) for each in self.verdicts],
             "drawn": [*self.drawn],
+            "notes": [*self.notes],
             "counterexample": self.counterexample and str(self.counterexample),
         }
 
@@ -143,6 +146,7 @@ class Report:
             passed = f"{asked - len(self.failed)} of {asked} checks passed"
             lines.append(f"Called in the style {self.style!r}, {passed}:")
             lines += [f"  {each}" for each in self.verdicts]
+        lines += self.notes
         if self.drawn:
             lines.append("Drawn anew to be asked: " + ", ".join(self.drawn))
         if "row sums" in self.failed and not self.likely:

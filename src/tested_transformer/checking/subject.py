@@ -6,7 +6,8 @@ names of its arguments, in one of four styles. ``check_attention`` says which.
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,11 +19,11 @@ from torch import Tensor, nn
 from tested_transformer.cache import LayerCache
 from tested_transformer.checking.exhibits.layer import ExchangeableAttention
 from tested_transformer.checking.functions import with_its_modules
-from tested_transformer.checking.projections import find_width, oracles
+from tested_transformer.checking.projections import find_width, oracles, oracles_of
 from tested_transformer.checking.weights import draw_anew
 from tested_transformer.masks import causal_mask, token_mask
 
-__all__ = ["Reader", "Subject", "make_subject"]
+__all__ = ["MEANINGS", "Reader", "Subject", "make_subject", "moving"]
 
 _Features = Float[Tensor, "B T D"]
 _Parameters = Mapping[str, inspect.Parameter]
@@ -34,7 +35,12 @@ Reader = Callable[[Any, Tensor, Sequence[int]], Tensor]
 # for causal attention.
 _MASKED = {"ours": ("mask", "causal"), "sdpa": ("attn_mask", "is_causal")}
 _MASKS = {name for name, _ in _MASKED.values()}
-_STYLES = (*_MASKED, "mha", "causal")
+_STYLES = (*_MASKED, "mha", "mask", "causal", "both")
+MEANINGS = {
+    "attend": "True means may attend",
+    "ignore": "True means ignore",
+    "add": "numbers are added to the scores",
+}
 _DROPOUTS = ("dropout", "dropout_p", "attn_dropout", "attention_dropout", "drop", "p")
 _REFUSALS = (RuntimeError, TypeError, IndexError, AssertionError)
 
@@ -51,12 +57,17 @@ class Subject:
         width: D.
         dtype: The type of the features.
         num_heads: The number of heads, if it was given.
-        opens: Whether it can attend to both sides.
+        opens: Whether it can be asked to attend to both sides.
+        causal: Whether it can be asked to attend to the past alone.
         pads: Whether it takes a padding mask.
         pieces: Reads features in pieces with a cache; ``None`` if it cannot.
         known: A function that computes what the layer should, if one was given.
         has_modes: Whether it knows training from evaluating.
+        batch_first: Whether it takes (B, T, D), and not (T, B, D).
         drawn: The weights that were drawn anew; see ``draw_anew``.
+        doubts: Why it may not be what it was taken for.
+        notes: What was found out about how it is called.
+        guessed: Oracles of projections that have no name that is known.
     """
 
     name: str
@@ -67,11 +78,16 @@ class Subject:
     dtype: torch.dtype
     num_heads: int | None = None
     opens: bool = False
+    causal: bool = True
     pads: bool = False
     pieces: Reader | None = None
     known: Callable[[Tensor], Tensor] | None = None
     has_modes: bool = False
+    batch_first: bool = True
     drawn: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    guessed: tuple[ExchangeableAttention, ...] = ()
 
     def run(
         self,
@@ -95,7 +111,8 @@ class Subject:
         x = x.contiguous()  # as layers are used, and some insist
         given = x.detach().clone()
         try:
-            output = self.call(self.layer, x, causal, real)
+            layer = self.layer if self.batch_first else _sequence_first(self.layer)
+            output = self.call(layer, x, causal, real)
         except _REFUSALS as error:
             raise ValueError(
                 f"{self.name} cannot be called with x of {tuple(x.shape)} in the style "
@@ -124,11 +141,10 @@ class Subject:
         return self._checked(output, x)
 
     def _checked(self, output: object, x: Tensor) -> Tensor:
-        if isinstance(output, tuple):
-            raise TypeError(
-                f"{self.name} returns a tuple of {len(output)}: hand over a module "
-                "around it, or a function, that returns the output alone"
-            )
+        if isinstance(output, tuple):  # with its weights, a cache, or both
+            tensors = [each for each in output if isinstance(each, Tensor)]
+            alike = [each for each in tensors if each.shape == x.shape]
+            output = (alike or tensors or [output])[0]
         if not isinstance(output, Tensor):
             raise TypeError(f"{self.name} returns a {type(output).__name__}")
         if output.shape != x.shape:
@@ -139,6 +155,11 @@ class Subject:
         return output
 
     @property
+    def unmasked(self) -> bool:
+        """Whether it attends to both sides, at least if it is asked to."""
+        return self.opens or not self.causal
+
+    @property
     def module(self) -> nn.Module | None:
         """The layer, if it is a module."""
         return self.layer if isinstance(self.layer, nn.Module) else None
@@ -147,9 +168,10 @@ class Subject:
         """Return layers with the weights of this one that take the right steps."""
         if self.module is None:
             return []
-        return [
-            layer.to(torch.float64) for layer in oracles(self.module, self.num_heads)
-        ]
+        if self.guessed:
+            return [*self.guessed]
+        named = oracles(self.module, self.num_heads)
+        return [each.to(torch.float64) for each in named]
 
     def without_dropout(self, *, training: bool = False) -> "Subject":
         """Copy it with all dropout switched off, to train or to evaluate."""
@@ -197,6 +219,9 @@ def make_subject(
     dtype: torch.dtype | None = None,
     known: Callable[[Tensor], Tensor] | None = None,
     pieces: Reader | None = None,
+    mask_means: str | None = None,
+    batch_first: bool | None = None,
+    projections: Sequence[str] = (),
     anew: bool = True,
 ) -> Subject:
     """Find out how to call an attention; see ``check_attention``.
@@ -214,53 +239,70 @@ def make_subject(
     name = getattr(attention, "__name__", type(attention).__name__)
     parameters = _parameters_of(attention)
     attention = with_its_modules(attention)
+    said = style is not None
     style = _style_of(name, parameters) if style is None else style
     if style not in _STYLES:
         raise ValueError(f"style={style!r} must be one of {', '.join(_STYLES)}")
+    if mask_means is not None and mask_means not in MEANINGS:
+        known_means = ", ".join(MEANINGS)
+        raise ValueError(f"mask_means={mask_means!r} must be one of {known_means}")
     names = {*parameters}
     width = find_width(attention) if isinstance(attention, nn.Module) else None
     # Three sequences of features for a module with projections, three of heads else.
-    one = style not in _MASKED or len(_wanted(parameters)) == 1
+    one = style == "mha" or len(_sequences(parameters)) < 3
     is_layer = one or width is not None
     layer: Callable[..., Any] = attention
     reader: Reader | None = None
     if not is_layer:
         num_heads, width = num_heads or 4, d_model or 24
         layer = _Lifted(attention, style, parameters, width, num_heads)
-        call, reader = _masked_call("ours", _parameters_of(layer)), _read_ours
+        call = _masked_call("ours", _parameters_of(layer))
+        reader = _read_ours if style in _MASKED else None
     else:
         width = width if d_model is None else d_model
         if width is None:
             raise ValueError(f"the width of {name} cannot be told: give d_model")
         if style == "mha":
             call, reader = _call_mha, _read_mha
-        elif style == "causal":
-            call = _call_causal
-        else:
+        elif style in _MASKED:
             call = _masked_call(style, parameters)
             reader = _read_ours if {"cache", "causal"} <= names else None
-    if dtype is None:
-        movable = isinstance(layer, nn.Module)
-        dtype = torch.float64 if movable else torch.float32
+        else:
+            call = _plain_call(max(1, len(_sequences(parameters))))
+    masked = style == "mha" or (style in _MASKED and bool(names & _MASKS))
+    if batch_first is None:
+        batch_first = style == "mha" or getattr(attention, "batch_first", True)
+    movable = isinstance(layer, nn.Module)
     subject = Subject(
         name=name,
         style=style,
         layer=layer,
         call=call,
         width=width,
-        dtype=dtype,
+        dtype=dtype or (torch.float64 if movable else torch.float32),
         num_heads=num_heads,
-        opens=style != "causal",
-        pads=style == "mha" or (style in _MASKED and bool(names & _MASKS)),
+        opens=style not in ("causal", "both"),
+        causal=style != "both",
+        pads=masked,
         pieces=reader if pieces is None else pieces,
         known=known,
         has_modes=isinstance(attention, nn.Module),
-    ).to(dtype)
+        batch_first=batch_first,
+    )
+    subject = subject.to(subject.dtype)
     if anew and subject.module is not None and known is None:
         subject = replace(subject, drawn=draw_anew(subject.module))
-    if is_layer and style in _MASKED:
-        return _as_it_takes_masks(subject, parameters)
-    return subject
+    if projections and subject.module is not None:
+        found = oracles_of(subject.module, projections, num_heads)
+        layers = [each.double().train(subject.module.training) for each in found]
+        subject = replace(subject, guessed=tuple(layers))
+    if is_layer and (style == "mask" or (mask_means and style in _MASKED)):
+        subject = _as_masks_mean(subject, parameters, mask_means)
+    elif is_layer and style in _MASKED:
+        subject = _as_it_takes_masks(subject, parameters)
+    elif style == "causal" and not said:
+        subject = _as_it_sees(subject)
+    return _as_it_rounds(subject) if dtype is None and movable else subject
 
 
 def _as_it_takes_masks(subject: Subject, parameters: _Parameters) -> Subject:
@@ -282,6 +324,107 @@ def _as_it_takes_masks(subject: Subject, parameters: _Parameters) -> Subject:
         before, after = (quiet.run(x, causal=False)[:, :3] for x in (ones, changed))
         return replace(asked, opens=not torch.equal(before, after))
     return subject  # which will say what is wrong, when it is asked
+
+
+def _as_masks_mean(
+    subject: Subject, parameters: _Parameters, meaning: str | None
+) -> Subject:
+    """Find out what a mask means, and how many axes it has: what makes it causal.
+
+    Raises:
+        TypeError: If nothing does.
+    """
+    name = next(each for each in parameters if "mask" in each and "pad" not in each)
+    count = max(1, len(_sequences(parameters)))
+    tried = MEANINGS if meaning is None else [meaning]
+    for axes, each in itertools.product((4, 3, 2), tried):
+        call = _meant_call(count, name, axes, each)
+        asked = replace(subject, call=call, opens=True, pads=axes > 2)
+        try:
+            if list(moving(asked.without_dropout())) == [False, False, True, True]:
+                note = f"In {name}, {MEANINGS[each]}: that makes it causal."
+                return replace(asked, notes=(note,))
+        except (TypeError, ValueError):
+            continue
+    if meaning is not None:  # As it was said to be called; the checks will see.
+        call = _meant_call(count, name, 4, meaning)
+        return replace(subject, call=call, opens=True, pads=True)
+    raise TypeError(
+        f"{subject.name} takes {name}, and no mask that was tried makes it causal: say "
+        f"what it means, with mask_means={'|'.join(MEANINGS)}, or style='causal' or "
+        "'both' if it needs none"
+    )
+
+
+def moving(subject: Subject) -> Iterator[bool]:
+    """Yield which of four rows around a token move when this token is changed."""
+    generator = torch.Generator().manual_seed(13)
+    shape = 2, 2, 5, subject.width
+    x, other = torch.randn(shape, generator=generator).to(subject.dtype)
+    changed = torch.cat([x[:, :2], other[:, 2:3], x[:, 3:]], dim=1)
+    before, after = (subject.run(each).detach().double() for each in (x, changed))
+    for row in (0, 1, 3, 4):
+        apart = (after[:, row] - before[:, row]).abs().max()
+        yield bool(apart > 1e-6 * (1 + before.abs().max()))
+
+
+def _as_it_sees(subject: Subject) -> Subject:
+    """Find out if what takes no mask attends to both sides.
+
+    It does if tokens can be moved, and their rows move with them; and nothing about it
+    says that it should be causal.
+    """
+    modules = [] if subject.module is None else [*subject.module.modules()]
+    said = [getattr(each, "is_causal", None) for each in modules]
+    buffers = [] if subject.module is None else [*subject.module.buffers()]
+    if True in said or any(map(_is_triangle, buffers)):
+        return subject
+    order = [3, 0, 4, 2, 1]
+    generator = torch.Generator().manual_seed(13)
+    x = torch.randn(2, 5, subject.width, generator=generator).to(subject.dtype)
+    for training in (False, True):
+        quiet = subject.without_dropout(training=training)
+        before, after = quiet.run(x), quiet.run(x[:, order])
+        if not torch.allclose(after, before[:, order], atol=1e-5) or not all(
+            moving(quiet)
+        ):
+            return subject
+    doubt = (
+        "it attends to both sides: say style='causal' if it should not, and as in "
+        "chapters/the-bug-museum/#no-causal-mask lacks a mask, or style='both'"
+    )
+    doubts = () if False in said else (doubt,)
+    return replace(subject, style="both", causal=False, doubts=doubts)
+
+
+def _is_triangle(buffer: Tensor) -> bool:
+    """Return whether one half of a square buffer differs from the other."""
+    square = buffer.reshape(-1, *buffer.shape[-2:])[0] if buffer.ndim > 1 else buffer
+    if square.ndim < 2 or len(square) != len(square.mT) or len(square) < 3:
+        return False
+    corners = square[0, -1], square[-1, 0]
+    return bool(corners[0] != corners[1])
+
+
+def _as_it_rounds(subject: Subject) -> Subject:
+    """Ask in single precision what computes in it, whatever it is given."""
+    generator = torch.Generator().manual_seed(13)
+    x, step = torch.randn(2, 3, 5, subject.width, generator=generator).double()
+    quiet = subject.without_dropout()
+    try:
+        with torch.no_grad():
+            steps = (x - 1e-7 * step, x, x + 1e-7 * step)
+            before, here, after = (quiet.run(each).double() for each in steps)
+    except (TypeError, ValueError):
+        bent = torch.tensor(1e-7)
+    else:
+        # What is smooth bends by the square of a step.
+        bent = (before - 2 * here + after).abs().max() / (1 + here.abs().max())
+    if not 1e-11 < bent < 1e-5:
+        return subject
+    note = "It computes in float32 inside, and was asked in float32."
+    single = subject.to(torch.float32)
+    return replace(single, notes=(*subject.notes, note))
 
 
 def _parameters_of(attention: Callable[..., Any]) -> _Parameters:
@@ -316,29 +459,26 @@ def _wanted(parameters: _Parameters) -> list[str]:
     ]
 
 
+def _sequences(parameters: _Parameters) -> list[str]:
+    """Return the names of those that are sequences, and no masks."""
+    return [name for name in _wanted(parameters) if "mask" not in name]
+
+
 def _style_of(name: str, parameters: _Parameters) -> str:
     """Tell the style from the names of the arguments.
 
     Raises:
-        TypeError: If they are those of no style, or of a mask of unknown meaning.
+        TypeError: If they are those of no style.
     """
-    names, count = {*parameters}, len(_wanted(parameters))
+    names, count = {*parameters}, len(_sequences(parameters))
     if names & {"key_padding_mask", "need_weights"}:
         return "mha"
     if count in (1, 3):
-        strange = [each for each in parameters if "mask" in each and each not in _MASKS]
-        if strange:
-            raise TypeError(
-                f"{name} takes {', '.join(strange)}, and what True means there is not "
-                "known: say style='causal' if it is causal without a mask, or hand "
-                "over a module around it whose forward takes attn_mask, True = may "
-                "attend"
-            )
         for style in ("sdpa", "ours"):
             if names.intersection(_MASKED[style]):
                 return style
-    if count == 1:
-        return "causal"
+        masks = [each for each in parameters if "mask" in each and "pad" not in each]
+        return "mask" if masks else "causal"
     raise TypeError(
         f"cannot tell how to call {name}({', '.join(parameters)}): "
         f"name its style, one of {', '.join(_STYLES)}"
@@ -353,12 +493,16 @@ def _masked_call(style: str, parameters: _Parameters, *, axes: int = 4) -> _Call
         parameters: The layer's: one sequence and a mask, or three.
         axes: Of its mask: 4 for (B, 1, T, T), 3 for (B, T, T).
     """
-    sequences = max(1, len(_wanted(parameters)))
+    sequences = max(1, len(_sequences(parameters)))
+    name = _MASKED[style][0]
 
     def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
         mask = None if real is None else token_mask(real)
         options = _masks(style, {*parameters}, x, x, causal, mask)
-        if (name := _MASKED[style][0]) in options:
+        if name in _wanted(parameters):  # It has to be given.
+            ones = torch.ones(1, 1, x.shape[1], x.shape[1], device=x.device).bool()
+            options.setdefault(name, ones)
+        if name in options:
             full = options[name].expand(len(x), 1, -1, -1)
             options[name] = full if axes == 4 else full.squeeze(1)
         return layer(*[x] * sequences, **options)
@@ -390,8 +534,44 @@ def _masks(
     return options
 
 
-def _call_causal(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
-    return layer(x)
+def _plain_call(sequences: int) -> _Call:
+    """Return what calls a layer that takes no mask."""
+
+    def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
+        return layer(*[x] * sequences)
+
+    return call
+
+
+def _meant_call(sequences: int, name: str, axes: int, meaning: str) -> _Call:
+    """Return what calls a layer with a mask that has a meaning."""
+
+    def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
+        length = x.shape[1]
+        mask = torch.ones(length, length, dtype=torch.bool, device=x.device)
+        mask = causal_mask(length, device=x.device) if causal else mask
+        mask = mask if real is None else mask & token_mask(real)
+        mask = mask.expand(len(x), 1, length, length)
+        if meaning == "ignore":
+            mask = ~mask
+        elif meaning == "add":
+            lowest = torch.finfo(x.dtype).min
+            mask = torch.zeros(mask.shape, dtype=x.dtype).masked_fill(~mask, lowest)
+        shaped = {4: mask, 3: mask[:, 0], 2: mask[0, 0]}[axes]
+        return layer(*[x] * sequences, **{name: shaped})
+
+    return call
+
+
+def _sequence_first(layer: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a layer of (B, T, D) around one of (T, B, D)."""
+
+    def called(*sequences: Tensor, **options: Any) -> Any:
+        output = layer(*[each.transpose(0, 1) for each in sequences], **options)
+        output = output[0] if isinstance(output, tuple) else output
+        return output.transpose(0, 1) if isinstance(output, Tensor) else output
+
+    return called
 
 
 def _call_mha(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
@@ -472,13 +652,15 @@ class _Lifted(nn.Module):
         )
         if cache is not None:
             k, v = cache.append(k, v)
-        options = _masks(self.style, self.names, q, k, causal, mask)
+        options: dict[str, Any] = {}
+        if self.style in _MASKED:
+            options = _masks(self.style, self.names, q, k, causal, mask)
         before = [each.detach().clone() for each in (q, k, v)]
         output = self.function(q, k, v, **options)
         for which, was, now in zip("qkv", before, (q, k, v), strict=True):
             if not torch.equal(was, now.detach()):
                 raise ValueError(f"the function writes into the {which} it is given")
-        if isinstance(output, tuple) and self.style == "ours":
+        if isinstance(output, tuple):
             output = output[0]
         if not isinstance(output, Tensor) or output.shape != q.shape:
             shown = getattr(output, "shape", type(output).__name__)

@@ -260,7 +260,9 @@ def test_what_does_more_is_not_held_against_what_does_less(
     assert not {"output", "gradient"} & asked(report)
     assert report.state == "not known"
     (reason,) = {each.reason for each in report.verdicts if each.check == "output"}
-    assert reason == "its projections could not all be told: give oracle="
+    assert (
+        reason == "its projections could not all be told: give projections= or oracle="
+    )
 
 
 BROKEN: dict[str, tuple[Callable[[], Any], set[str], list[str]]] = {
@@ -337,7 +339,7 @@ def test_without_a_likely_mistake_there_is_a_place_to_read() -> None:
 
 
 class Hidden(nn.Module):
-    """As a library's layer, which is given what hides the future."""
+    """As a library's layer, which is given what hides the future, and loses it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -352,12 +354,8 @@ class Hidden(nn.Module):
     [
         (
             Hidden(),
-            "Hidden takes attention_mask, and what True means there is not known: say "
-            "style='causal' if it is causal without a mask, or hand over a module",
-        ),
-        (
-            nn.TransformerEncoderLayer(D_MODEL, HEADS, batch_first=True),
-            "TransformerEncoderLayer takes src_mask, src_key_padding_mask, and what",
+            "Hidden takes attention_mask, and no mask that was tried makes it causal: "
+            "say what it means, with mask_means=attend.ignore.add, or style='causal'",
         ),
         (torch.softmax, r"cannot tell how to call softmax\(\): name its style"),
         (
@@ -366,7 +364,7 @@ class Hidden(nn.Module):
         ),
     ],
 )
-def test_a_mask_of_unknown_meaning_is_asked_about(attention: Any, message: str) -> None:
+def test_what_no_mask_makes_causal_is_asked_about(attention: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         check_attention(attention)
 

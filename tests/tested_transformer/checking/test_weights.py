@@ -45,7 +45,10 @@ def test_a_projection_of_zeros_hides_nothing() -> None:
     assert report.drawn == ("c_proj.weight",)
     assert str(report).splitlines()[-1] == "Drawn anew to be asked: c_proj.weight"
     assert not layer.c_proj.weight.any()
-    assert {"leak", "output"} <= {*check_attention(Zeroed(causal=False)).failed}
+    open_to_all = Zeroed(causal=False)
+    assert not check_attention(open_to_all).passed
+    failed = check_attention(open_to_all, style="causal").failed
+    assert {"leak", "output"} <= {*failed}
     assert check_attention(Zeroed(scale=1.0)).failed == ["output", "gradient"]
 
 

@@ -1,0 +1,162 @@
+"""Projections whose names say nothing: told by their shapes, and by what each does.
+
+The output is linear in the weights of the values and of the last projection, and not in
+those of queries and keys. What is left is tried. A guess counts only if the layer then
+computes attention, or a bug that is known: else it was a wrong guess.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, permutations, product
+
+import torch
+from torch import Tensor, nn
+
+from tested_transformer.checking.checks import answers, close, sample
+from tested_transformer.checking.diagnosis import alike
+from tested_transformer.checking.exhibits.layer import ExchangeableAttention
+from tested_transformer.checking.projections import (
+    Projection,
+    cut,
+    cuts,
+    joined,
+    make_layer,
+    meant_as,
+    number_of_heads,
+)
+from tested_transformer.checking.subject import Subject
+
+__all__ = ["guess"]
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Weights that belong together: of one projection, or of one for each head."""
+
+    parameters: tuple[nn.Parameter, ...]
+    alternatives: tuple[Projection, ...]  # as which they could be meant
+
+
+def guess(subject: Subject) -> tuple[ExchangeableAttention, ...]:
+    """Return the oracle that a layer's weights make, if one explains what it does."""
+    if subject.module is None or subject.dtype == torch.float16:
+        return ()
+    wrong: list[ExchangeableAttention] = []
+    for inputs in _inputs(subject, _weights(subject.module)):
+        queries = inputs[0]
+        assert queries is not None
+        for num_heads in _heads(subject, queries):
+            layer = make_layer(inputs, num_heads)
+            if layer is None or layer.q_proj.in_features != subject.width:
+                continue
+            layer = layer.to(torch.float64).train(subject.module.training)
+            if _explains(subject, layer):
+                return (layer,)
+            wrong.append(layer)
+    for layer in wrong:
+        if alike(replace(subject, guessed=(layer,)))[0]:
+            return (layer,)
+    return ()
+
+
+def _explains(subject: Subject, layer: ExchangeableAttention) -> bool:
+    quiet = subject.without_dropout()
+    try:
+        return all(
+            close(quiet, got, right)
+            for _, got, right in answers(quiet, layer.eval(), sample(quiet))
+        )
+    except (RuntimeError, ValueError):  # of other shapes
+        return False
+
+
+def _heads(subject: Subject, q: Projection) -> Sequence[int]:
+    assert subject.module is not None
+    known = subject.num_heads or number_of_heads(subject.module)
+    width = len(q[0])
+    return [known] if known else [n for n in range(1, width) if width % n == 0]
+
+
+def _weights(module: nn.Module) -> list[_Weights]:
+    """Return all weights of a module in their order, or none if some are no matrix."""
+    found: list[tuple[str, _Weights]] = []
+    taken: set[nn.Parameter] = set()
+    for name, each in chain(module.named_modules(), module.named_parameters()):
+        own = each.parameters(recurse=False) if isinstance(each, nn.Module) else [each]
+        parameters = tuple(own)
+        if alternatives := () if taken & {*parameters} else tuple(meant_as(each)):
+            found.append((name, _Weights(parameters, alternatives)))
+            taken.update(parameters)
+    return _by_kind(found) if {*module.parameters()} == taken else []
+
+
+def _by_kind(found: Sequence[tuple[str, _Weights]]) -> list[_Weights]:
+    """Join the projections of single heads, whose names differ in a number."""
+    kinds: dict[tuple[str, ...], list[_Weights]] = {}
+    for name, weights in found:
+        parts_of_name = [each for each in name.split(".") if not each.isdigit()]
+        kinds.setdefault((*parts_of_name,), []).append(weights)
+    joint: list[_Weights] = []
+    for each in kinds.values():
+        shapes = {weights.alternatives[0][0].shape for weights in each}
+        ((rows, columns),) = shapes if len(shapes) == 1 else ((1, 0),)
+        if len(each) == 1 or rows >= columns:  # all of a list: no heads
+            joint += each
+            continue
+        parameters = tuple(chain.from_iterable(one.parameters for one in each))
+        columns_of = zip(*[one.alternatives for one in each], strict=True)
+        joint.append(_Weights(parameters, tuple(map(joined, columns_of))))
+    return joint
+
+
+def _inputs(
+    subject: Subject, weights: Sequence[_Weights]
+) -> Iterator[list[Projection | None]]:
+    """Yield what could be the projections to queries, keys, values, and the last."""
+    if not 1 <= len(weights) <= 4:
+        return
+    straight = [_is_linear(subject, each.parameters) for each in weights]
+    for order in permutations(range(len(weights))):
+        # Which of them bend, and which are straight: queries and keys first.
+        kinds = "".join("s" if straight[at] else "b" for at in order)
+        for chosen in product(*[weights[at].alternatives for at in order]):
+            if kinds == "bbss":
+                yield [*chosen]
+            if kinds == "bbs":
+                yield [*chosen, None]
+            last = chosen[-1] if kinds[-1] == "s" else None
+            if kinds in ("bbs", "bb"):  # one projection to keys and values
+                half = len(chosen[1][0]) // 2
+                for each in permutations(
+                    cut(*chosen[1], [half, len(chosen[1][0]) - half])
+                ):
+                    yield [chosen[0], *each, last]
+            if kinds in ("bs", "b"):  # one projection to all
+                yield from _stacked(subject, chosen[0], last)
+
+
+def _stacked(
+    subject: Subject, whole: Projection, last: Projection | None
+) -> Iterator[list[Projection | None]]:
+    inner = len(whole[0]) // 3 if last is None else last[0].shape[1]
+    for num_heads in _heads(subject, (whole[0][:inner], None)):
+        for each in cuts(*whole, num_heads, inner):
+            for order in permutations(each):
+                yield [*order, last]
+
+
+def _is_linear(subject: Subject, parameters: Sequence[nn.Parameter]) -> bool:
+    """Return whether the output grows in a straight line with some weights."""
+    quiet = subject.without_dropout()
+    assert quiet.module is not None
+    assert subject.module is not None
+    names = {each: name for name, each in subject.module.named_parameters()}
+    own = dict(quiet.module.named_parameters())
+    x, outputs = sample(quiet), list[Tensor]()
+    with torch.no_grad():
+        for factor in (1.0, 2.0, 1.5):  # in all, once, twice and three times as much
+            for each in parameters:
+                own[names[each]].mul_(factor)
+            outputs.append(quiet.run(x).nan_to_num())
+    one, two, three = outputs
+    return bool(close(quiet, three - two, two - one))

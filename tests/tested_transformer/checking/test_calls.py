@@ -1,0 +1,279 @@
+"""Calls as people write them: masks of every meaning, weights beside the output, ..."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tested_transformer.checking import Report, check_attention
+
+D_MODEL, HEADS = 20, 5
+
+pytestmark = pytest.mark.usefixtures("as_a_caller")
+
+
+def split(x: Tensor) -> Tensor:
+    return x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+
+
+class Base(nn.Module):
+    """Four projections, and what is done between them."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.num_heads = HEADS
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (
+            nn.Linear(D_MODEL, D_MODEL) for _ in range(4)
+        )
+        self.options = options
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, scores_of: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        q, k, v = split(self.q_proj(q)), split(self.k_proj(k)), split(self.v_proj(v))
+        weights = scores_of(q @ k.mT * q.shape[-1] ** -0.5).softmax(dim=-1)
+        return self.o_proj((weights @ v).transpose(1, 2).flatten(2)), weights
+
+
+def triangle(scores: Tensor) -> Tensor:
+    upper = torch.ones_like(scores, dtype=torch.bool).triu(1)
+    return scores.masked_fill(upper, -torch.inf)
+
+
+class Added(Base):
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor) -> Any:
+        return self.attend(*[hidden_states] * 3, lambda scores: scores + attention_mask)
+
+
+class Forbidden(Base):
+    def forward(self, x: Tensor, src_mask: Tensor | None = None) -> Tensor:
+        def masked(scores: Tensor) -> Tensor:
+            if src_mask is None:
+                return scores
+            scores = scores.masked_fill(src_mask, -torch.inf)
+            return scores.masked_fill((scores == -torch.inf).all(-1, True), 0.0)
+
+        return self.attend(x, x, x, masked)[0]
+
+
+class Square(Base):
+    def forward(self, x: Tensor, tgt_mask: Tensor) -> Tensor:
+        assert tgt_mask.ndim == 2
+        allowed = tgt_mask == 1
+        return self.attend(x, x, x, lambda s: s.masked_fill(~allowed, -torch.inf))[0]
+
+
+class Required(Base):
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        empty = ~mask.any(-1, keepdim=True)
+        return self.attend(
+            x, x, x, lambda s: s.masked_fill(~mask & ~empty, -torch.inf)
+        )[0]
+
+
+class WithWeights(Base):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.attend(x, x, x, triangle)
+
+
+class ThreeTimes(Base):
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return self.attend(q, k, v, triangle)[0]
+
+
+class BothSides(Base):
+    def forward(self, x: Tensor) -> Tensor:
+        scale = self.options.get("scale", 1.0)
+        return self.attend(x, x, x, lambda scores: scale * scores)[0]
+
+
+class TimeFirst(Base):
+    batch_first = False
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        output, weights = self.attend(*[x.transpose(0, 1)] * 3, triangle)
+        return output.transpose(0, 1), weights
+
+
+class SinglePrecision(Base):
+    def forward(self, x: Tensor) -> Tensor:
+        def scores_of(scores: Tensor) -> Tensor:
+            return triangle(scores).float().log_softmax(dim=-1).to(scores.dtype)
+
+        return self.attend(x, x, x, scores_of)[0]
+
+
+def heads_without_mask(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    weights = triangle(q @ k.mT * q.shape[-1] ** -0.5).softmax(dim=-1)
+    return weights @ v, weights
+
+
+RIGHT: dict[str, tuple[Callable[[], Any], dict[str, Any], str, str]] = {
+    "added": (Added, {}, "mask", "In attention_mask, numbers are added to the scores"),
+    "true is ignore": (Forbidden, {}, "mask", "In src_mask, True means ignore"),
+    "two axes": (Square, {}, "mask", "In tgt_mask, True means may attend"),
+    "required": (Required, {}, "ours", ""),
+    "weights too": (WithWeights, {}, "causal", ""),
+    "q, k, v": (ThreeTimes, {}, "causal", ""),
+    "function of heads": (lambda: heads_without_mask, {}, "causal", ""),
+    "both, said": (BothSides, {"style": "both"}, "both", ""),
+    "sequence first": (TimeFirst, {}, "causal", ""),
+    "float32 inside": (SinglePrecision, {}, "causal", "It computes in float32 inside"),
+}
+
+
+def verdict(report: Report, name: str) -> tuple[bool | None, str]:
+    (found,) = [each for each in report.verdicts if each.check == name]
+    return found.passed, found.reason
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_right_passes_however_it_is_called(name: str) -> None:
+    make, options, style, note = RIGHT[name]
+    report = check_attention(make(), **options)
+    assert report.passed, str(report)
+    assert report.style == style
+    assert "".join(report.notes).startswith(note)
+    assert bool(report.notes) == bool(note)
+
+
+def test_what_attends_to_both_sides_is_not_known_until_somebody_says_so() -> None:
+    report = check_attention(BothSides())
+    assert (report.state, report.style, report.failed) == ("not known", "both", [])
+    assert "say style='causal' if it should not" in str(report).splitlines()[1]
+    assert verdict(report, "leak") == (None, "attends to both sides")
+    causal = check_attention(BothSides(), style="causal")
+    assert "leak" in causal.failed
+    assert causal.likely[0].name == "no-causal-mask"
+    wrong = check_attention(BothSides(scale=HEADS**-0.5), style="both")
+    assert wrong.failed == ["output", "gradient"]
+    assert [each.name for each in wrong.likely] == ["scaled-by-width"]
+
+
+def test_what_has_a_triangle_should_be_causal() -> None:
+    for name, value in (("bias", torch.ones(1, 1, 64, 64).tril()), ("odd", None)):
+        layer = BothSides()
+        layer.register_buffer(name, value)
+        layer.is_causal = value is None
+        report = check_attention(layer)
+        assert report.style == "causal"
+        assert "leak" in report.failed
+    layer = BothSides()
+    layer.is_causal = False
+    assert check_attention(layer).passed
+
+
+def test_who_knows_what_a_mask_means_can_say_it() -> None:
+    assert check_attention(Required(), mask_means="attend").passed
+    turned = check_attention(Required(), mask_means="ignore")
+    assert turned.state == "wrong"
+    assert "the mask is inverted" in str(turned).splitlines()[0]
+    with pytest.raises(ValueError, match="mask_means='true' must be one of"):
+        check_attention(Required(), mask_means="true")
+
+
+def test_the_sequence_may_come_first_without_an_attribute() -> None:
+    layer = TimeFirst()
+    report = check_attention(layer, batch_first=True)
+    assert report.state == "wrong"
+    assert check_attention(lambda x: layer(x), batch_first=False).passed
+
+
+def test_one_more_slip_is_caught_in_each_call() -> None:
+    class Scaled(Added):
+        def forward(self, hidden_states: Tensor, attention_mask: Tensor) -> Any:
+            def scores_of(scores: Tensor) -> Tensor:
+                return 2.0 * scores + attention_mask  # times the root of 4
+
+            return self.attend(*[hidden_states] * 3, scores_of)
+
+    report = check_attention(Scaled())
+    assert [each.name for each in report.likely] == ["no-scale"]
+
+    def doubled(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return heads_without_mask(q * q.shape[-1] ** 0.5, k, v)
+
+    assert check_attention(doubled).failed == ["output", "gradient"]
+
+
+transformers = pytest.importorskip("transformers")
+SIZES = {
+    "hidden_size": D_MODEL,
+    "num_attention_heads": HEADS,
+    "intermediate_size": 30,
+    "num_hidden_layers": 1,
+    "vocab_size": 11,
+}
+
+
+@pytest.mark.parametrize("way", ["eager", "sdpa"])
+def test_berts_layer_is_right_and_with_a_slip_wrong(way: str) -> None:
+    from transformers.models.bert.modeling_bert import BertSelfAttention
+
+    config = transformers.BertConfig(**SIZES)
+    config._attn_implementation = way
+    layer = BertSelfAttention(config)
+    report = check_attention(layer)
+    assert report.passed, str(report)
+    assert [verdict(report, x)[0] for x in ("padding", "empty rows")] == [True, True]
+    layer.scaling = 1.0
+    assert [each.name for each in check_attention(layer).likely] == ["no-scale"]
+
+
+@pytest.mark.parametrize("way", ["eager", "sdpa"])
+def test_llamas_layer_needs_an_adapter_of_three_lines(way: str) -> None:
+    from transformers.models.llama.modeling_llama import LlamaAttention
+
+    config = transformers.LlamaConfig(**SIZES, num_key_value_heads=1, head_dim=4)
+    config._attn_implementation = way
+    layer = LlamaAttention(config, 0)
+
+    def called(x: Tensor, attention_mask: Tensor) -> Tensor:
+        still = torch.ones_like(x[:1, :, :4])  # positions that turn nothing
+        return layer(x, (still, 0 * still), attention_mask)[0]
+
+    report = check_attention(called)
+    assert report.passed, str(report)
+    turning = torch.randn(1, 64, 4)
+
+    def turned(x: Tensor, attention_mask: Tensor) -> Tensor:
+        cos, sin = (f(turning[:, : x.shape[1]]).to(x) for f in (torch.cos, torch.sin))
+        return layer(x, (cos, sin), attention_mask)[0]
+
+    assert not check_attention(turned).passed
+    layer.scaling = 1.0
+    assert check_attention(called).failed == ["output", "gradient"]
+
+
+def nanochats(layer: nn.Module, *, causal: bool = True) -> Callable[..., Tensor]:
+    """Return its attention, with norms, positions and zeros at the end."""
+
+    def turn(x: Tensor) -> Tensor:
+        angle = torch.arange(x.shape[-2])[:, None] / 100 ** torch.arange(0, 1, 0.5)
+        one, other = x.chunk(2, dim=-1)
+        cos, sin = angle.cos().to(x), angle.sin().to(x)
+        return torch.cat([one * cos + other * sin, other * cos - one * sin], dim=-1)
+
+    def called(x: Tensor) -> Tensor:
+        q, k, v = (
+            split(each(x)) for each in (layer.q_proj, layer.k_proj, layer.v_proj)
+        )
+        q, k = (1.2 * F.rms_norm(turn(each), (q.shape[-1],)) for each in (q, k))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        return layer.o_proj(y.transpose(1, 2).flatten(2))
+
+    return called
+
+
+def test_nanochats_layer_as_it_begins_is_never_passed() -> None:
+    layer = Base()
+    nn.init.zeros_(layer.o_proj.weight)
+    nn.init.zeros_(layer.o_proj.bias)
+    right = check_attention(nanochats(layer), skip=["permutation"])
+    assert not right.passed
+    leaky = check_attention(nanochats(layer, causal=False), skip=["permutation"])
+    assert "leak" in leaky.failed
+    assert not layer.o_proj.weight.any()
