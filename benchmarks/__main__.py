@@ -18,7 +18,7 @@ from tested_transformer.book import RECORDS
 KINDS = (
     *("train", "loss", "worth", "text", "generate", "attention", "scaling", "cost"),
     *("sharing", "steps", "gpu", "masks", "implementations", "museum"),
-    *("public", "recall", "latent", "lengths"),
+    *("public", "recall", "latent", "lengths", "softmaxes", "blocks"),
 )
 BESIDE_PEERS = ("train", "loss", "generate", "attention", "gpu")
 
@@ -38,8 +38,9 @@ def parser() -> argparse.ArgumentParser:
         "that wants one, as JSON. masks: how others read one. implementations: ways to "
         "write attention. museum: the loss with each bug. public: what the checks "
         "say of public projects. recall: what a state forgets. latent: losses at "
-        "equal bytes in the cache. outdated: which records were made by code that "
-        "has changed since.",
+        "equal bytes in the cache. softmaxes: what they do to sinks and outliers. "
+        "blocks: what is missed by fewer keys. outdated: which records were made by "
+        "code that has changed since.",
     )
     made.add_argument("kind", choices=(*KINDS, "outdated"), help="what to measure")
     for flag, what in (
@@ -168,6 +169,14 @@ def measure(options: argparse.Namespace, found: list[Any]) -> Any:
             from benchmarks.latent import measure_latent
 
             return measure_latent(quick=quick)
+        case "softmaxes":
+            from benchmarks.softmaxes import measure_softmaxes
+
+            return measure_softmaxes(quick=quick)
+        case "blocks":
+            from benchmarks.blocks import measure_blocks
+
+            return measure_blocks(quick=quick)
         case "steps":
             from benchmarks.steps import measure_steps
 

@@ -1,0 +1,131 @@
+"""Fewer keys, by blocks: what is missed, and what is saved.
+
+A small model is trained to recall, as in ``benchmarks.recall``, with attention to all
+keys or to chosen blocks of them, and is then asked with other choices. And attention to
+a few blocks is timed beside attention to all keys, from short to long.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from benchmarks.recall import D_MODEL, NUM_HEADS, NUM_LAYERS, Recall, draw_pairs
+from tested_transformer import fused_attention
+from tested_transformer.variants import (
+    BlockAttention,
+    attention_in_blocks,
+    choose_blocks,
+)
+
+__all__ = ["CHOICES", "measure_blocks", "with_blocks"]
+
+BATCH, LR, WARM_UP = 32, 5e-3, 30
+TRAINED = (8, 16, 32, 64)
+PAIRS = 64  # asked, so that there are 128 tokens
+# The size of a block, and how many a query reads, its own included.
+TRAINED_WITH = (8, 4)
+CHOICES = [(8, 1), (8, 2), (8, 4), (8, 8), (8, 16), (4, 8), (16, 2), (32, 1)]
+
+
+def with_blocks(model: Recall, size: int, count: int) -> Recall:
+    """Let every layer of the model read blocks; its weights stay as they are."""
+    for index, layer in enumerate(model.layers):
+        blocks = BlockAttention(
+            d_model=D_MODEL,
+            num_heads=NUM_HEADS,
+            block_size=size,
+            num_chosen=count,
+            fused=False,  # faster, where blocks are as small as here
+        )
+        blocks.load_state_dict(layer.state_dict())
+        model.layers[index] = blocks
+    return model
+
+
+def measure_blocks(*, quick: bool = False) -> dict:
+    """Train with all keys and with blocks, ask with each choice, and time."""
+    steps, seeds, tests = (4, (1,), 2) if quick else (500, (1, 2, 3), 64)
+    right: dict[str, dict[str, list[float]]] = {}
+    for name in ("all keys", "blocks"):
+        right[name] = {f"{size} x {count}": [] for size, count in CHOICES}
+        for seed in seeds:
+            torch.manual_seed(seed)
+            model = Recall(("softmax",) * NUM_LAYERS)
+            if name == "blocks":
+                with_blocks(model, *TRAINED_WITH)
+            _train(model, seed, steps)
+            for size, count in CHOICES:
+                share = _ask(with_blocks(model, size, count), tests)
+                right[name][f"{size} x {count}"].append(share)
+            print(name, seed, {c: r[-1] for c, r in right[name].items()}, flush=True)
+    lengths = (256, 512) if quick else (1024, 2048, 4096, 8192, 16384, 32768)
+    return {
+        "size": {"steps": steps, "batch": BATCH, "pairs": PAIRS, "tests": tests},
+        "trained with": list(TRAINED_WITH),
+        "seeds": list(seeds),
+        "right": right,
+        "seconds": _time(lengths, 1 if quick else 3),
+    }
+
+
+def _train(model: Recall, seed: int, steps: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=LR, weight_decay=0.0, betas=(0.9, 0.98)
+    )
+    for step in range(steps):
+        rate = LR * min(1, (step + 1) / WARM_UP) * (1 - step / steps)
+        optimizer.param_groups[0]["lr"] = rate
+        pairs = TRAINED[step % len(TRAINED)]
+        keys, values, answers = draw_pairs(BATCH, pairs, generator)
+        logits = model(keys, values)[:, pairs:]
+        loss = F.cross_entropy(logits.flatten(0, 1), answers.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
+@torch.no_grad()
+def _ask(model: Recall, tests: int) -> float:
+    generator = torch.Generator().manual_seed(0)
+    keys, values, answers = draw_pairs(tests, PAIRS, generator)
+    guesses = model(keys, values)[:, PAIRS:].argmax(dim=-1)
+    return round((guesses == answers).float().mean().item(), 4)
+
+
+@torch.no_grad()
+def _time(lengths: tuple[int, ...], times: int) -> dict[str, Any]:
+    """Time the processor for 2 heads of 64 features: the best of a few runs."""
+    size, count = 128, 8
+    seconds: dict[str, Any] = {"block size": size, "blocks": count, "heads": 2}
+    for length in lengths:
+        q, k, v = torch.randn(3, 1, 2, length, 64).unbind()
+        ways: dict[str, Callable[[], object]] = {
+            "all keys": lambda q=q, k=k, v=v: fused_attention(q, k, v, causal=True),
+            "choosing": lambda q=q, k=k: choose_blocks(
+                q, k, block_size=size, num_chosen=count
+            ),
+            "blocks": lambda q=q, k=k, v=v: attention_in_blocks(
+                q,
+                k,
+                v,
+                choose_blocks(q, k, block_size=size, num_chosen=count),
+                block_size=size,
+            ),
+        }
+        row = dict[str, float]()
+        for name, way in ways.items():
+            best = float("inf")
+            for _ in range(times + 1):
+                start = time.process_time()
+                way()
+                best = min(best, time.process_time() - start)
+            row[name] = round(best, 5)
+        print(length, row, flush=True)
+        seconds[str(length)] = row
+    return seconds
