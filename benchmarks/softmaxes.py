@@ -1,11 +1,10 @@
 """What other softmaxes change: the weight on the first token, and large activations.
 
-Small models of each kind are trained on two tasks. In the one, most tokens need nothing
-from attention: the next token depends on the last alone, but after a *trigger*, where
-the token before the trigger comes again. The other is text, a character at a time.
+One layer of each kind learns to be silent: half of the tokens ask for the mean of what
+they see, and the others for nothing. And a small GPT of each kind is trained on text.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,137 +13,192 @@ from torch import Tensor, nn
 
 from tested_transformer.data import load_corpus
 from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.variants import AdjustedAttention, DifferentialAttention
+from tested_transformer.variants import (
+    AdjustedAttention,
+    AttentionLayer,
+    DifferentialAttention,
+)
 
-__all__ = ["KINDS", "draw_copies", "measure_softmaxes"]
-
-NUM_TOKENS, NUM_TRIGGERS, FIRST = 32, 3, 32
-LR, WARM_UP, FROM = 3e-3, 50, 16
-
-_Draw = Callable[[torch.Generator], Tensor]
+__all__ = ["KINDS", "draw_questions", "make_layer", "measure_softmaxes"]
 
 KINDS: dict[str, dict[str, Any]] = {
     "softmax": {},
-    "differential": {},
-    "gate": {"gate": "features"},
-    "soft cap 5": {"soft_cap": 5.0},
+    "soft cap": {"soft_cap": 5.0},
     "learned sink": {"learned_sink": True},
+    "gate": {"gate": "features"},
+    "differential": {},
 }
+WIDTH, LENGTH, HEADS = 16, 24, 2  # of the layer that learns to be silent
+D_MODEL, NUM_HEADS, NUM_LAYERS, WINDOW = 64, 4, 2, 64  # of the GPT
+FROM = 8  # what is measured begins at this position
 
 
-def make_model(kind: str, vocab_size: int, num_layers: int, length: int) -> GPT:
-    """Make a small GPT with another attention in every block."""
-    sizes = {"d_model": 64, "num_heads": 4}
-    config = GPTConfig(
-        vocab_size=vocab_size,
-        max_seq_len=length,
-        num_layers=num_layers,
-        positions="rotary",
-        **sizes,
-    )
-    model = GPT(config)
-    for layer, block in enumerate(model.blocks):
-        if kind == "differential":
-            block.attention = DifferentialAttention(layer=layer, **sizes)
-        else:
-            block.attention = AdjustedAttention(**sizes, **KINDS[kind])
-    return model
+def make_layer(kind: str, d_model: int, num_heads: int, layer: int) -> AttentionLayer:
+    """Make a layer of a kind."""
+    if kind == "differential":
+        return DifferentialAttention(d_model=d_model, num_heads=num_heads, layer=layer)
+    return AdjustedAttention(d_model=d_model, num_heads=num_heads, **KINDS[kind])
 
 
-def draw_copies(
-    batch: int, length: int, generator: torch.Generator
+def draw_questions(
+    batch: int, generator: torch.Generator, *, marked: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Draw sequences in which the token before a trigger comes again after it.
+    """Draw sequences, and what the layer has to say at each position.
 
-    Returns:
-        The tokens, (batch, length), which begin with the same one, and how likely each
-        token is to follow each.
+    The second feature says whether a token asks (1) or not (-1); the others but the
+    first are drawn. A token that asks wants the mean of these others up to itself; one
+    that does not wants zeros. If the first token is marked, its first feature is 1, and
+    it has no others to add to the mean.
     """
-    rates = torch.Generator().manual_seed(0)
-    table = torch.randn(NUM_TOKENS, NUM_TOKENS, generator=rates)
-    table = (2 * table).softmax(dim=-1)
-    tokens = torch.full((batch, length), FIRST)
-    tokens[:, 1] = torch.randint(NUM_TOKENS, (batch,), generator=generator)
-    for t in range(2, length):
-        last = tokens[:, t - 1]
-        drawn = torch.multinomial(table[last], 1, generator=generator)[:, 0]
-        copied = (last < NUM_TRIGGERS) & (tokens[:, t - 2] != FIRST)
-        tokens[:, t] = torch.where(copied, tokens[:, t - 2], drawn)
-    return tokens, table
+    x = torch.randn(batch, LENGTH, WIDTH, generator=generator)
+    asks = torch.rand(batch, LENGTH, generator=generator) < 0.5
+    x[..., 1] = asks.float() * 2 - 1
+    x[..., 0] = 0
+    count = torch.arange(LENGTH)[:, None] + 1
+    if marked:
+        x[:, 0], asks[:, 0] = 0, False
+        x[:, 0, 0] = 1
+        count = (count - 1).clamp(min=1)
+    wanted = x.cumsum(dim=1) / count * asks[..., None]
+    wanted[..., :2] = 0
+    return x, wanted
 
 
 def measure_softmaxes(*, quick: bool = False) -> dict:
     """Train every kind with three seeds on both tasks, and look at what they do."""
-    steps, seeds = (4, (1,)) if quick else (400, (1, 2, 3))
-    text = load_corpus("grammar", num_characters=20_000 if quick else 400_000).text
-    letters = sorted(set(text))
-    number = {letter: index for index, letter in enumerate(letters)}
-    ids = torch.tensor([number[letter] for letter in text])
-    train, held_out = ids[: len(ids) * 9 // 10], ids[len(ids) * 9 // 10 :]
-
-    def windows(ids: Tensor, count: int, generator: torch.Generator) -> Tensor:
-        starts = torch.randint(len(ids) - 65, (count, 1), generator=generator)
-        return ids[starts + torch.arange(65)]
-
-    tasks: dict[str, tuple[int, int, _Draw, _Draw]] = {
-        "copies": (
-            NUM_TOKENS + 1,
-            2,
-            lambda g: draw_copies(16, 49, g)[0],
-            lambda g: draw_copies(256, 49, g)[0],
-        ),
-        "text": (
-            len(letters),
-            2,
-            lambda g: windows(train, 12, g),
-            lambda g: windows(held_out, 64, g),
-        ),
-    }
-    found: dict[str, Any] = {}
+    steps, text_steps, seeds = (4, 2, (1,)) if quick else (300, 300, (1, 2, 3))
+    silent: dict[str, Any] = {}
+    text: dict[str, Any] = {}
     maps: dict[str, Any] = {}
-    for task, (vocab_size, layers, draw, draw_held_out) in tasks.items():
-        held = draw_held_out(torch.Generator().manual_seed(99))
-        found[task] = {}
+    for marked in (True, False):
+        task = "marked" if marked else "unmarked"
+        silent[task] = {}
         for kind in KINDS:
             runs = []
             for seed in seeds:
-                torch.manual_seed(seed)
-                model = make_model(kind, vocab_size, layers, held.shape[1] - 1)
-                _train(model, draw, steps, seed)
-                runs.append(_look(model, held))
+                layer = _train_layer(kind, seed, steps, marked=marked)
+                runs.append(_look_at_layer(layer, marked=marked))
                 print(task, kind, seed, runs[-1], flush=True)
-                if task == "copies" and seed == seeds[0]:
-                    maps[kind] = _strongest(model, held[:1, :17])
-            found[task][kind] = {name: [run[name] for run in runs] for name in runs[0]}
+                if marked and seed == seeds[0]:
+                    maps[kind] = _map(layer)
+            found = {name: [run[name] for run in runs] for name in runs[0]}
+            silent[task][kind] = found
+    train, held_out, vocab_size = _read_text(20_000 if quick else 300_000)
+    for kind in KINDS:
+        runs = []
+        for seed in seeds:
+            model = _train_gpt(kind, seed, text_steps, train, vocab_size)
+            runs.append(_look_at_gpt(model, held_out))
+            print("text", kind, seed, runs[-1], flush=True)
+        text[kind] = {name: [run[name] for run in runs] for name in runs[0]}
+    x, _ = draw_questions(1, torch.Generator().manual_seed(0))
     return {
-        "size": {"d_model": 64, "heads": 4, "steps": steps, "from position": FROM},
-        "layers": {task: each[1] for task, each in tasks.items()},
+        "size": {
+            "silent": {"d_model": WIDTH, "heads": HEADS, "steps": steps},
+            "text": {
+                "d_model": D_MODEL,
+                "heads": NUM_HEADS,
+                "layers": NUM_LAYERS,
+                "window": WINDOW,
+                "steps": text_steps,
+            },
+            "from position": FROM,
+        },
         "seeds": list(seeds),
-        "tokens": draw_held_tokens(),
-        "found": found,
+        "silent": silent,
+        "asks": [bool(flag > 0) for flag in x[0, :, 1]],
         "maps": maps,
+        "text": text,
     }
 
 
-def draw_held_tokens() -> list[int]:
-    """Return the sequence whose weights are in the record."""
-    generator = torch.Generator().manual_seed(99)
-    return draw_copies(256, 49, generator)[0][0, :16].tolist()
-
-
-def _train(model: GPT, draw: _Draw, steps: int, seed: int) -> None:
+def _train_layer(kind: str, seed: int, steps: int, *, marked: bool) -> AttentionLayer:
+    torch.manual_seed(seed)
+    layer = make_layer(kind, WIDTH, HEADS, 0)
     generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=LR, weight_decay=0.0, betas=(0.9, 0.98)
-    )
+    optimizer = torch.optim.AdamW(layer.parameters(), lr=1e-2, weight_decay=0.0)
     for step in range(steps):
-        rate = LR * min(1, (step + 1) / WARM_UP) * (1 - step / steps)
+        optimizer.param_groups[0]["lr"] = 1e-2 * (1 - step / steps)
+        x, wanted = draw_questions(64, generator, marked=marked)
+        loss = F.mse_loss(layer(x, causal=True), wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return layer
+
+
+def _first_share(weights: Tensor) -> Tensor:
+    """Return what part of its weights each query gives to the first token."""
+    size = weights.abs()[:, :, FROM:]
+    return size[..., 0] / size.sum(dim=-1)
+
+
+@torch.no_grad()
+def _look_at_layer(layer: AttentionLayer, *, marked: bool) -> dict[str, float]:
+    """Return the error, and the share of the first token where nothing is asked."""
+    generator = torch.Generator().manual_seed(0)
+    x, wanted = draw_questions(512, generator, marked=marked)
+    output, weights = layer(x, causal=True, return_weights=True)
+    silent = (x[:, FROM:, 1] < 0)[:, None].expand_as(weights[:, :, FROM:, 0])
+    first, sums = _first_share(weights), weights[:, :, FROM:].sum(dim=-1)
+    right = wanted[:, FROM:] - output[:, FROM:]
+    found = {
+        "error": right.square().mean() / wanted[:, FROM:].square().mean(),
+        "first, silent": first[silent].mean(),
+        "first, asking": first[~silent].mean(),
+        "given, silent": sums[silent].mean(),
+        "given, asking": sums[~silent].mean(),
+    }
+    return {name: round(value.item(), 4) for name, value in found.items()}
+
+
+@torch.no_grad()
+def _map(layer: AttentionLayer) -> list[list[float]]:
+    """Return the weights of the head that gives the first token most, in one text."""
+    x, _ = draw_questions(1, torch.Generator().manual_seed(0))
+    _, weights = layer(x, causal=True, return_weights=True)
+    head = weights[0, int(_first_share(weights)[0].mean(dim=-1).argmax())]
+    return [[round(weight, 3) for weight in row] for row in head.tolist()]
+
+
+def _read_text(num_characters: int) -> tuple[Tensor, Tensor, int]:
+    """Return the text as numbers of its characters, to train on and to test on."""
+    text = load_corpus("grammar", num_characters=num_characters).text
+    letters = sorted(set(text))
+    number = {letter: index for index, letter in enumerate(letters)}
+    ids = torch.tensor([number[letter] for letter in text])
+    cut = len(ids) * 9 // 10
+    return ids[:cut], ids[cut:], len(letters)
+
+
+def _windows(ids: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    starts = torch.randint(len(ids) - WINDOW - 1, (count, 1), generator=generator)
+    return ids[starts + torch.arange(WINDOW + 1)]
+
+
+def _train_gpt(kind: str, seed: int, steps: int, ids: Tensor, vocab_size: int) -> GPT:
+    torch.manual_seed(seed)
+    config = GPTConfig(
+        vocab_size=vocab_size,
+        max_seq_len=WINDOW,
+        d_model=D_MODEL,
+        num_heads=NUM_HEADS,
+        num_layers=NUM_LAYERS,
+        positions="rotary",
+    )
+    model, generator = GPT(config), torch.Generator().manual_seed(seed)
+    for number, block in enumerate(model.blocks):
+        block.attention = make_layer(kind, D_MODEL, NUM_HEADS, number)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
+    for step in range(steps):
+        rate = 3e-3 * min(1, (step + 1) / 30) * (1 - step / steps)
         optimizer.param_groups[0]["lr"] = rate
-        loss = _loss(model, draw(generator))
+        loss = _loss(model, _windows(ids, 8, generator))
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+    return model
 
 
 def _loss(model: GPT, tokens: Tensor) -> Tensor:
@@ -154,41 +208,24 @@ def _loss(model: GPT, tokens: Tensor) -> Tensor:
 
 def _layers(model: GPT, tokens: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Give the weights of each layer, and what it passes on."""
-    x = model.token_embedding(tokens)
-    rotary = model.position_table[:, : tokens.shape[1]]
+    x, rotary = model.token_embedding(tokens), model.position_table
     for block in model.blocks:
         x, weights = block(x, rotary=rotary, return_weights=True)
         yield weights, x
 
 
 @torch.no_grad()
-def _look(model: GPT, held: Tensor) -> dict[str, float]:
+def _look_at_gpt(model: GPT, ids: Tensor) -> dict[str, float]:
     """Return the loss, the weight on the first token, and how large activations are."""
-    first, own, ratio = list[Tensor](), list[Tensor](), 0.0
-    largest = 0.0
-    for weights, x in _layers(model, held[:, :-1]):
-        size = weights.abs()
-        share = size[..., FROM:, 0] / size[..., FROM:, :].sum(dim=-1)
-        first.append(share.mean(dim=(0, 2)))  # a number for each head
-        own.append(1 - weights[..., FROM:, :].sum(dim=-1).mean(dim=(0, 2)))
-        largest = max(largest, x.abs().max().item())
-        ratio = max(ratio, (x.abs().max() / x.abs().median()).item())
-    shares = torch.cat(first)
+    tokens = _windows(ids, 64, torch.Generator().manual_seed(0))
+    layers = [*_layers(model, tokens[:, :-1])]
+    shares = torch.cat([_first_share(weights).mean((0, 2)) for weights, _ in layers])
     return {
-        "loss": round(_loss(model, held).item(), 4),
-        "first token": round(shares.mean().item(), 4),
-        "first token, strongest head": round(shares.max().item(), 4),
-        "not given away": round(torch.cat(own).mean().item(), 4),
-        "largest activation": round(largest, 3),
-        "largest by median": round(ratio, 2),
+        "loss": round(_loss(model, tokens).item(), 4),
+        "first": round(shares.mean().item(), 4),
+        "first, strongest head": round(shares.max().item(), 4),
+        "largest": round(max(x.abs().max().item() for _, x in layers), 2),
+        "largest by median": round(
+            max((x.abs().max() / x.abs().median()).item() for _, x in layers), 2
+        ),
     }
-
-
-@torch.no_grad()
-def _strongest(model: GPT, tokens: Tensor) -> dict[str, Any]:
-    """Return the table of weights of the head with the most on the first token."""
-    every = torch.cat([w[0] for w, _ in _layers(model, tokens[:, :-1])])
-    share = every.abs()[:, 4:, 0] / every.abs()[:, 4:].sum(dim=-1)
-    head = int(share.mean(dim=1).argmax())
-    table = [[round(w, 3) for w in row] for row in every[head].tolist()]
-    return {"head": head, "weights": table}
