@@ -33,6 +33,7 @@ __all__ = [
     "scores_and_weights",
     "shared_heads",
     "side_by_side",
+    "strips",
     "turns",
     "weight_map",
 ]
@@ -600,6 +601,51 @@ def side_by_side(
     figure.legend(
         loc="outside upper right", ncols=len(_LINES), frameon=False, labelcolor=INK
     )
+    figure.patch.set_visible(False)
+    return _settled(figure)
+
+
+def strips(
+    groups: Mapping[str, Mapping[str, Sequence[float]]],
+    *,
+    x_label: str,
+    log_x: bool = False,
+) -> Figure:
+    """Draw a line for each name, from above, with a mark for each of its numbers.
+
+    Args:
+        groups: For each group, the numbers of each name; the same names in all, and
+            four groups at most.
+        x_label: What the numbers are, with their unit.
+        log_x: Whether the axis is logarithmic.
+
+    Raises:
+        ValueError: If there are no groups, more than four, or their names differ.
+    """
+    names = [list(numbers) for numbers in groups.values()]
+    if not 1 <= len(groups) <= len(_SHAPES) or any(each != names[0] for each in names):
+        raise ValueError(f"groups need 1 to 4 groups of the same names; got {names}")
+    size = 5.2, 1.3 + 0.42 * len(names[0])
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.add_subplot()
+    for (name, numbers), shape, color in zip(
+        groups.items(), _SHAPES, _LINES, strict=False
+    ):
+        places = [(x, y) for y, xs in enumerate(numbers.values()) for x in xs]
+        xs, ys = zip(*places, strict=True)
+        axes.plot(xs, ys, shape, color=color, label=name, markersize=7)
+    if log_x:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_yticks(range(len(names[0])), names[0])
+    axes.set_ylim(len(names[0]) - 0.4, -0.6)
+    axes.set_xlabel(x_label, color=INK, fontsize=11)
+    axes.grid(axis="y", color=RULE, linewidth=0.8)
+    axes.set_axisbelow(True)
+    _quiet(axes)
+    axes.tick_params(axis="y", labelsize=11, colors=INK)
+    if len(groups) > 1:
+        figure.legend(loc="outside upper right", ncols=2, frameon=False, labelcolor=INK)
     figure.patch.set_visible(False)
     return _settled(figure)
 

@@ -57,10 +57,8 @@ def choose_blocks(
     Source: Lu et al., 2025, "MoBA: Mixture of Block Attention for Long-Context LLMs",
     section 2.2.
     """
-    validate_sizes(block_size=block_size, num_chosen=num_chosen)
+    _validate(q, k, block_size, num_chosen)
     num_queries, num_keys = q.shape[-2], k.shape[-2]
-    if num_queries > num_keys:
-        raise ValueError(f"{num_queries} queries must not be more than {num_keys} keys")
     full = num_keys // block_size
     # A block that is not full can only be a query's own, and that needs no score.
     blocks = k[:, :, : full * block_size].unflatten(2, (full, block_size))
@@ -127,6 +125,7 @@ def attention_in_blocks(
     return torch.stack(heads).unflatten(0, q.shape[:2])
 
 
+# --8<-- [start:one-head]
 def _one_head(
     q: Tensor, k: Tensor, v: Tensor, chosen: Tensor, block_size: int, first: int
 ) -> Tensor:
@@ -154,6 +153,7 @@ def _one_head(
     return (shares[..., None] * outputs).sum(dim=1)
 
 
+# --8<-- [end:one-head]
 # --8<-- [end:gathered]
 
 
@@ -283,3 +283,10 @@ def _table(chosen: Tensor, num_blocks: int) -> Bool[Tensor, "B H T blocks"]:
     )
     # The place after the last block takes the numbers -1.
     return table.scatter(-1, chosen % (num_blocks + 1), value=True)[..., :-1]
+
+
+def _validate(q: Tensor, k: Tensor, block_size: int, num_chosen: int) -> None:
+    validate_sizes(block_size=block_size, num_chosen=num_chosen)
+    num_queries, num_keys = q.shape[-2], k.shape[-2]
+    if num_queries > num_keys:
+        raise ValueError(f"{num_queries} queries must not be more than {num_keys} keys")

@@ -33,7 +33,7 @@ def first_share(layer: int) -> float:
     Raises:
         ValueError: If ``layer`` is negative.
 
-    Source: Ye et al., 2024, "Differential Transformer", section 2.1, equation 3.
+    Source: Ye et al., 2024, "Differential Transformer", section 2.1.
     """
     if layer < 0:
         raise ValueError(f"layer={layer} must not be negative")
@@ -104,6 +104,7 @@ class DifferentialAttention(AttentionLayer):
         first, second = (self.share_q * self.share_k).sum(dim=-1).exp()
         return first - second + self.first_share
 
+    # --8<-- [start:attend]
     def attend(
         self,
         q: Float[Tensor, "B H T d_k"],
@@ -128,6 +129,8 @@ class DifferentialAttention(AttentionLayer):
             heads = first - self.share() * second
         heads = F.rms_norm(heads, heads.shape[-1:], eps=1e-5)
         return (1 - self.first_share) * heads, weights
+
+    # --8<-- [end:attend]
 
 
 # --8<-- [end:layer]

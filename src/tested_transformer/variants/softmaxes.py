@@ -52,7 +52,7 @@ def cap_scores(
     Raises:
         ValueError: If ``cap`` is not positive.
 
-    Source: Gemma Team, 2024, "Gemma 2", section 2, "Logit soft-capping".
+    Source: Gemma Team, 2024, "Gemma 2", on logit soft-capping.
     """
     if not cap > 0:
         raise ValueError(f"cap={cap} must be positive")
@@ -81,7 +81,7 @@ def weights_with_sink(
     Raises:
         ValueError: If there are more or fewer sinks than heads.
 
-    Source: OpenAI, 2025, "gpt-oss-120b & gpt-oss-20b Model Card", section 2.2.
+    Source: OpenAI, 2025, "gpt-oss-120b & gpt-oss-20b Model Card", on attention.
     """
     _validate_sink(sink, scores)
     column = sink[:, None, None].expand(*scores.shape[:-1], 1)
@@ -313,9 +313,9 @@ class AdjustedAttention(AttentionLayer):
         ValueError: If heads do not fit, ``soft_cap`` is not positive, or ``gate`` is
             unknown.
 
-    Sources: Gemma Team, 2024, "Gemma 2", section 2; OpenAI, 2025, "gpt-oss-120b &
-    gpt-oss-20b Model Card", section 2.2; Qiu et al., 2025, "Gated Attention for Large
-    Language Models", section 2.2, the gates at position G1.
+    Sources: Gemma Team, 2024, "Gemma 2"; OpenAI, 2025, "gpt-oss-120b &
+    gpt-oss-20b Model Card"; Qiu et al., 2025, "Gated Attention for Large Language
+    Models", the gates at position G1.
     """
 
     def __init__(
@@ -350,6 +350,7 @@ class AdjustedAttention(AttentionLayer):
         made = None if gate == "none" else nn.Linear(d_model, width, bias=bias)
         self.gate_proj = made
 
+    # --8<-- [start:attend]
     def attend(
         self,
         q: Float[Tensor, "B H T d_k"],
@@ -373,6 +374,8 @@ class AdjustedAttention(AttentionLayer):
         if self.gate_proj is not None:
             heads = heads * split_heads(self.gate_proj(x).sigmoid(), self.num_heads)
         return heads, weights
+
+    # --8<-- [end:attend]
 
 
 # --8<-- [end:adjusted]

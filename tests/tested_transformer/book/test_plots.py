@@ -24,6 +24,7 @@ from tested_transformer.book.plots import (
     scores_and_weights,
     shared_heads,
     side_by_side,
+    strips,
     turns,
     weight_map,
 )
@@ -339,6 +340,27 @@ def test_bars_want_lengths():
         bars({}, x_label="ms")
     with pytest.raises(ValueError, match=r"^lengths\['a'\]=-1.0 must not be negati"):
         bars({"a": -1.0}, x_label="ms")
+
+
+def test_strips_have_a_mark_for_every_number():
+    groups = {"one": {"a": [1.0, 2.0], "b": [4.0]}, "two": {"a": [8.0], "b": [3.0]}}
+    figure = strips(groups, x_label="error", log_x=True)
+    (axes,) = figure.axes
+    marks = [[*zip(*line.get_data(), strict=True)] for line in axes.lines]
+    assert marks == [[(1, 0), (2, 0), (4, 1)], [(8, 0), (3, 1)]]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+    assert axes.yaxis_inverted()
+    assert axes.get_xlabel() == "error"
+    assert axes.get_xscale() == "log"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [*groups]
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+    assert not strips({"one": {"a": [1.0]}}, x_label="x").legends
+
+
+def test_strips_want_the_same_names_everywhere():
+    for groups in ({}, {"x": {"a": [1.0]}, "y": {"b": [1.0]}}):
+        with pytest.raises(ValueError, match=r"^groups need 1 to 4 groups of the same"):
+            strips(groups, x_label="x")
 
 
 def test_bar_panels_share_a_scale_and_leave_out_what_is_cut():
