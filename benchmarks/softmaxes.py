@@ -33,11 +33,14 @@ D_MODEL, NUM_HEADS, NUM_LAYERS, WINDOW = 64, 4, 2, 64  # of the GPT
 FROM = 8  # what is measured begins at this position
 
 
-def make_layer(kind: str, d_model: int, num_heads: int, layer: int) -> AttentionLayer:
+def make_layer(
+    kind: str, d_model: int, num_heads: int, layer: int, *, bias: bool
+) -> AttentionLayer:
     """Make a layer of a kind."""
+    sizes: dict[str, Any] = {"d_model": d_model, "num_heads": num_heads, "bias": bias}
     if kind == "differential":
-        return DifferentialAttention(d_model=d_model, num_heads=num_heads, layer=layer)
-    return AdjustedAttention(d_model=d_model, num_heads=num_heads, **KINDS[kind])
+        return DifferentialAttention(layer=layer, **sizes)
+    return AdjustedAttention(**sizes, **KINDS[kind])
 
 
 def draw_questions(
@@ -114,7 +117,7 @@ def measure_softmaxes(*, quick: bool = False) -> dict:
 
 def _train_layer(kind: str, seed: int, steps: int, *, marked: bool) -> AttentionLayer:
     torch.manual_seed(seed)
-    layer = make_layer(kind, WIDTH, HEADS, 0)
+    layer = make_layer(kind, WIDTH, HEADS, 0, bias=True)
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(layer.parameters(), lr=1e-2, weight_decay=0.0)
     for step in range(steps):
@@ -188,7 +191,7 @@ def _train_gpt(kind: str, seed: int, steps: int, ids: Tensor, vocab_size: int) -
     )
     model, generator = GPT(config), torch.Generator().manual_seed(seed)
     for number, block in enumerate(model.blocks):
-        block.attention = make_layer(kind, D_MODEL, NUM_HEADS, number)
+        block.attention = make_layer(kind, D_MODEL, NUM_HEADS, number, bias=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
     for step in range(steps):
         rate = 3e-3 * min(1, (step + 1) / 30) * (1 - step / steps)
