@@ -136,9 +136,7 @@ def _one_head(
     none, *per_block = order.split(counts)
     partial = [v.new_zeros(len(none), v.shape[-1])]
     total = [q.new_full((len(none),), float("-inf"))]
-    for block, slots in enumerate(per_block):
-        if not len(slots):
-            continue
+    for block, slots in ((n, each) for n, each in enumerate(per_block) if len(each)):
         asking = slots // num_chosen
         start = block * block_size
         scores = q[asking] @ k[start : start + block_size].T * q.shape[-1] ** -0.5

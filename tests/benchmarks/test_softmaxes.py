@@ -1,0 +1,62 @@
+"""The task of a silent layer, and the record that the page on softmaxes reads."""
+
+import pytest
+import torch
+from benchmarks.softmaxes import (
+    FROM,
+    KINDS,
+    LENGTH,
+    draw_questions,
+    make_layer,
+    measure_softmaxes,
+)
+
+from tested_transformer.book import load_record
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_half_of_the_tokens_ask_for_the_mean(marked: bool) -> None:
+    x, wanted = draw_questions(50, torch.Generator().manual_seed(0), marked=marked)
+    asks = x[:, FROM:, 1] > 0
+    assert 0.4 < asks.float().mean() < 0.6
+    assert not wanted[:, FROM:][~asks].any()
+    assert not wanted[..., :2].any()
+    first = 1 if marked else 0
+    means = torch.stack(
+        [x[:, first : t + 1].mean(dim=1) for t in range(FROM, LENGTH)], dim=1
+    )
+    torch.testing.assert_close(
+        wanted[:, FROM:, 2:], torch.where(asks[..., None], means[..., 2:], 0.0)
+    )
+    assert (x[:, 0, 0] == float(marked)).all()
+    assert not x[:, 1:, 0].any()
+
+
+def test_the_kinds_differ() -> None:
+    x = torch.randn(2, 5, 16)
+    found = []
+    for kind in KINDS:
+        torch.manual_seed(0)
+        layer = make_layer(kind, 16, 2, 0, bias=True)
+        for proj in (layer.q_proj, layer.k_proj):
+            proj.weight.data.mul_(9)  # so that a cap does something
+        found.append(layer(x, causal=True))
+    for one in range(len(found)):
+        for other in range(one):
+            assert (found[one] - found[other]).abs().max() > 0.01
+
+
+def test_the_record_has_what_is_measured() -> None:
+    quick, record = measure_softmaxes(quick=True), load_record("softmaxes")["results"]
+    assert quick.keys() == record.keys()
+    assert quick["asks"] == record["asks"]
+    assert record["seeds"] == [1, 2, 3]
+    for task in ("marked", "unmarked"):
+        assert [*record["silent"][task]] == [*KINDS]
+        for kind, found in record["silent"][task].items():
+            assert found.keys() == quick["silent"][task][kind].keys()
+            assert all(len(numbers) == 3 for numbers in found.values())
+    assert [*record["text"]] == [*record["maps"]] == [*KINDS]
+    for kind, found in record["text"].items():
+        assert found.keys() == quick["text"][kind].keys()
+        assert all(len(numbers) == 3 for numbers in found.values())
