@@ -56,6 +56,9 @@ class GPTConfig:
         positions: The positional encoding, one of ``POSITIONS``.
         rotary_base: The base of rotary positions: about how much slower the slowest
             pair of features turns than the fastest.
+        rotary_rates: How far each pair turns from one token to the next, such as
+            ``variants.yarn_rates``; by default as ``rotary_base`` says.
+        rotary_attention_factor: What turned queries and keys are multiplied by.
         windows: How many tokens a position may attend to, including itself: one
             number for all layers, or one per layer; ``None`` for no limit.
         activation: One of ``layers.ACTIVATIONS``.
@@ -88,6 +91,8 @@ class GPTConfig:
     d_ff: int | None = None
     positions: str = "learned"
     rotary_base: float = 10_000.0
+    rotary_rates: tuple[float, ...] | None = None
+    rotary_attention_factor: float = 1.0
     windows: Sequence[int | None] | int | None = None
     activation: str = "gelu"
     norm: str = "layer"
@@ -122,10 +127,7 @@ class GPTConfig:
             raise ValueError(
                 f"head_dim={self.head_dim} must be even for rotary positions"
             )
-        if not 0 < self.rotary_base < math.inf:
-            raise ValueError(
-                f"rotary_base={self.rotary_base} must be positive and finite"
-            )
+        self._validate_rotary()
         if self.num_experts < 0:
             raise ValueError(f"num_experts={self.num_experts} must not be negative")
         if self.num_experts:
@@ -133,6 +135,28 @@ class GPTConfig:
             validate_between("experts_per_token", each, 1, experts, "num_experts")
         self._validate_windows()
         self._validate_kept_heads()
+
+    def _validate_rotary(self) -> None:
+        for name in ("rotary_base", "rotary_attention_factor"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} must be positive and finite"
+                )
+        if self.rotary_rates is None:
+            return
+        rates = tuple(self.rotary_rates)  # such as a list, as JSON has it
+        object.__setattr__(self, "rotary_rates", rates)
+        if self.positions != "rotary":
+            raise ValueError(
+                f"positions={self.positions!r} must be 'rotary' for rotary_rates"
+            )
+        if len(rates) != self.head_dim // 2:
+            raise ValueError(
+                f"{len(rates)} rotary_rates must be {self.head_dim // 2}: one for each "
+                f"pair of a head of {self.head_dim}"
+            )
+        if not all(map(math.isfinite, rates)):
+            raise ValueError(f"rotary_rates={rates} must be finite")
 
     def _validate_windows(self) -> None:
         if isinstance(self.windows, Sequence):  # such as a list, as JSON has it
@@ -390,7 +414,13 @@ class GPT(nn.Module):
                 tables = {"position_table": table}
             elif config.positions == "rotary":
                 places = torch.arange(config.max_seq_len)
-                table = rotary_table(places, config.head_dim, base=config.rotary_base)
+                table = rotary_table(
+                    places,
+                    config.head_dim,
+                    base=config.rotary_base,
+                    rates=config.rotary_rates,
+                    attention_factor=config.rotary_attention_factor,
+                )
                 tables = {"position_table": table}
             elif config.positions == "alibi":
                 # The steepest head takes off 1 for each step, the flattest 8 over the

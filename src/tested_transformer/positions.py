@@ -6,6 +6,8 @@ score depends on the distance between two tokens alone. ALiBi takes something of
 score, the more the farther away the key is.
 """
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -62,7 +64,12 @@ def sinusoidal_positions(
 
 # --8<-- [start:rotary]
 def rotary_table(
-    positions: Int[Tensor, "*batch T"], head_dim: int, *, base: float = 10_000.0
+    positions: Int[Tensor, "*batch T"],
+    head_dim: int,
+    *,
+    base: float = 10_000.0,
+    rates: Sequence[float] | None = None,
+    attention_factor: float = 1.0,
 ) -> Float[Tensor, "2 *batch T half"]:
     """Return the cosines and the sines by which ``rotate`` turns each position.
 
@@ -70,16 +77,21 @@ def rotary_table(
         positions: The position of each token.
         head_dim: d_k, the features of a query or key; even. Half of it are angles.
         base: How much slower the slowest pair turns than the fastest, about.
+        rates: How far each pair turns from one token to the next; those of ``base`` by
+            default.
+        attention_factor: What cosines and sines are multiplied by.
 
     Raises:
-        ValueError: If ``head_dim`` is odd or not positive.
+        ValueError: If ``head_dim`` is odd or not positive, or twice the number of
+            ``rates`` is another.
 
     Source: Su et al., 2021, "RoFormer", section 3.2.2.
     """
-    angles = _angles(positions, head_dim, base, "head_dim")
+    angles = _angles(positions, head_dim, base, "head_dim", rates)
     # In memory cosines and sines of a position lie together: a table that is cut to a
     # length is then in one piece, which torch.export asks of a length it leaves open.
-    return torch.stack([angles.cos(), angles.sin()], dim=-2).float().movedim(-2, 0)
+    table = torch.stack([angles.cos(), angles.sin()], dim=-2) * attention_factor
+    return table.float().movedim(-2, 0)
 
 
 def rotate(
@@ -211,12 +223,22 @@ def alibi_bias(
 # --8<-- [end:alibi]
 
 
-def _angles(positions: Tensor, width: int, base: float, name: str) -> Tensor:
+def _angles(
+    positions: Tensor,
+    width: int,
+    base: float,
+    name: str,
+    rates: Sequence[float] | None = None,
+) -> Tensor:
     if width < 1 or width % 2:
         raise ValueError(f"{name}={width} must be positive and even")
     # In double precision: far positions times fast angles leave a float few digits.
     pairs = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
-    return positions[..., None] * base ** (-pairs / width)
+    if rates is None:
+        return positions[..., None] * base ** (-pairs / width)
+    if len(rates) != len(pairs):
+        raise ValueError(f"{len(rates)} rates must be {len(pairs)}: {name}={width}")
+    return positions[..., None] * pairs.new_tensor(rates)
 
 
 def _validate_slopes(num_heads: int, steepest: float | None, flattest: float) -> None:

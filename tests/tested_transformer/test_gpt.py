@@ -56,6 +56,11 @@ VARIANTS = {
         "rotary_base": 100.0,
         "windows": (2, None, 4),
     },
+    "slowed pairs": {
+        "positions": "rotary",
+        "rotary_rates": (0.5, 0.03),
+        "rotary_attention_factor": 1.2,
+    },
     "windows, alibi, open": {
         "positions": "alibi",
         "windows": (3, None, 5),
@@ -351,6 +356,22 @@ def test_new_cache_fits_the_model():
         ({"dropout": 1.1}, "dropout=1.1 must lie between 0 and 1"),
         ({"rotary_base": 0.0}, "rotary_base=0.0 must be positive and finite"),
         ({"rotary_base": math.nan}, "rotary_base=nan must be positive and finite"),
+        (
+            {"positions": "rotary", "rotary_rates": (1.0,)},
+            "1 rotary_rates must be 2: one for each pair of a head of 4",
+        ),
+        (
+            {"positions": "rotary", "rotary_rates": (1.0, math.inf)},
+            "rotary_rates=(1.0, inf) must be finite",
+        ),
+        (
+            {"positions": "alibi", "rotary_rates": (1.0, 1.0)},
+            "positions='alibi' must be 'rotary' for rotary_rates",
+        ),
+        (
+            {"rotary_attention_factor": 0.0},
+            "rotary_attention_factor=0.0 must be positive and finite",
+        ),
         ({"windows": (3, None)}, "windows has 2 layers; num_layers=3"),
         (
             {"windows": 0},
@@ -582,6 +603,9 @@ def test_a_model_of_weights_has_copies_of_them(dtype: torch.dtype):
 
 def test_settings_come_back_from_json_old_ones_too():
     config = replace(SMALL, windows=(2, None, 5), kept_heads=((0,), (1, 2), (3,)))
+    slowed = replace(SMALL, positions="rotary", rotary_rates=(0.1, 1 / 3))
+    again = read_config(json.loads(json.dumps(asdict(slowed))), Path("config.json"))
+    assert again == slowed
     values = json.loads(json.dumps(asdict(config)))
     assert read_config(values, Path("config.json")) == config
     assert hash(read_config(values, Path("config.json"))) == hash(config)

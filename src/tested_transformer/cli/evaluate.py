@@ -10,6 +10,7 @@ from tested_transformer import data, training
 from tested_transformer.cli.display import printable
 from tested_transformer.cli.flags import Call, check_at_least
 from tested_transformer.cli.sources import HELD_OUT, Source, load_source, load_text
+from tested_transformer.variants import SCALINGS as SCALINGS  # for --help
 
 __all__ = ["Evaluate"]
 
@@ -26,6 +27,7 @@ class Evaluate:
       tested-transformer evaluate --num-tokens 0   on all that was held out
       tested-transformer evaluate runs/play --seq-len 32
       tested-transformer evaluate runs/play other.txt --json
+      tested-transformer evaluate runs/play --rotary-factor 4   on longer texts
 
     The loss is the mean over all tokens, each predicted from those before it in its
     window. For the honest loss, the model gets only what comes before a position. If
@@ -40,6 +42,9 @@ class Evaluate:
         seq_len: Tokens in a window; by default as many as the model can read.
         precision: fp32, bf16, fp16 or auto; the honest loss is always measured in
             fp32.
+        rotary_factor: Read texts so many times as long as max_seq_len, with rotary
+            positions slowed down.
+        rotary_scaling: The rule for that, one of ``SCALINGS``.
     """
 
     checkpoint: str | None = None
@@ -48,12 +53,15 @@ class Evaluate:
     num_tokens: int | None = None
     seq_len: int | None = None
     precision: str = "fp32"
+    rotary_factor: float = 1.0
+    rotary_scaling: str = "yarn"
 
     def run(self, call: Call) -> int:
         """Evaluate, and return the exit status."""
         precision = training.choose_precision(call.device, self.precision)
         check_at_least(0, num_tokens=self.num_tokens)
         source = load_source(self.checkpoint, call.device)
+        source = source.stretched(self.rotary_factor, self.rotary_scaling)
         seq_len = source.window_length(self.seq_len)
         corpus, part, tokens = self._tokens(source)
         found = training.validate(

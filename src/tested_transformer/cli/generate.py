@@ -14,6 +14,7 @@ from tested_transformer.cli.flags import Call, Flags, check_at_least
 from tested_transformer.cli.sources import load_source
 from tested_transformer.data import Tokenizer
 from tested_transformer.gpt import GPT
+from tested_transformer.variants import SCALINGS as SCALINGS  # for --help
 
 __all__ = ["SAMPLING", "Generate", "default_prompt", "write"]
 
@@ -46,6 +47,9 @@ class Generate:
         max_new_tokens: How many tokens to write at most.
         num_samples: How many texts to write, each with the next seed.
         seed: The same seed gives the same text; random by default, and printed.
+        rotary_factor: Read texts so many times as long as max_seq_len, with rotary
+            positions slowed down.
+        rotary_scaling: The rule for that, one of ``SCALINGS``.
         sampling: See ``Sampling``.
     """
 
@@ -56,6 +60,8 @@ class Generate:
     max_new_tokens: int = 300
     num_samples: int = 1
     seed: int | None = None
+    rotary_factor: float = 1.0
+    rotary_scaling: str = "yarn"
     sampling: dict[str, Any] = field(default_factory=dict)
 
     def run(self, call: Call) -> int:
@@ -65,6 +71,7 @@ class Generate:
         seed = secrets.randbelow(2**31) if self.seed is None else self.seed
         stop = [each.replace("\\n", "\n") for each in self.stop]
         source = load_source(self.checkpoint, call.device)
+        source = source.stretched(self.rotary_factor, self.rotary_scaling)
         tokenizer = source.tokenizer
         prompt = default_prompt(tokenizer) if self.prompt is None else self.prompt
         for first in range(0, self.num_samples, _AT_ONCE):

@@ -1,7 +1,7 @@
 """Where models and texts come from: runs, models with a card, GPT-2, the hub."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import torch
 
 from tested_transformer import checkpoints, data
 from tested_transformer.gpt import GPT
+from tested_transformer.variants import stretched_by
 
 __all__ = [
     "HELD_OUT",
@@ -33,6 +34,12 @@ class Source:
     model: GPT
     tokenizer: data.Tokenizer
     about: Mapping[str, Any] = field(default_factory=dict)
+
+    def stretched(self, factor: float, scaling: str) -> "Source":
+        """Return this with a model that reads longer texts; the same for factor 1."""
+        if factor == 1:
+            return self
+        return replace(self, model=stretched_by(self.model, factor, scaling=scaling))
 
     def window_length(self, seq_len: int | None) -> int:
         """Return how many tokens to read at a time, by default all that it can."""

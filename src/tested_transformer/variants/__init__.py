@@ -54,12 +54,14 @@ from tested_transformer.variants.rolling import (
     stream_logits,
 )
 from tested_transformer.variants.rotary_scaling import (
+    SCALINGS,
     dynamic_factor,
     linear_rates,
     ntk_rates,
     plain_rates,
     scaled_table,
     stretched,
+    stretched_by,
     yarn_attention_factor,
     yarn_rates,
 )
@@ -97,6 +99,7 @@ __all__ = [
     "BITS",
     "GATES",
     "GROUPS",
+    "SCALINGS",
     "AdjustedAttention",
     "AttentionLayer",
     "Batcher",
@@ -160,6 +163,7 @@ __all__ = [
     "speculate",
     "stream_logits",
     "stretched",
+    "stretched_by",
     "verify",
     "weights_with_sink",
     "yarn_attention_factor",

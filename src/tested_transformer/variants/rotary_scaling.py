@@ -14,19 +14,24 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.validation import validate_sizes
+from tested_transformer.gpt import GPT
+from tested_transformer.positions import rotary_table
+from tested_transformer.validation import validate_choice, validate_sizes
 
 __all__ = [
+    "SCALINGS",
     "dynamic_factor",
     "linear_rates",
     "ntk_rates",
     "plain_rates",
     "scaled_table",
     "stretched",
+    "stretched_by",
     "yarn_attention_factor",
     "yarn_rates",
 ]
+
+SCALINGS = ("linear", "ntk", "yarn")
 
 
 def plain_rates(head_dim: int, *, base: float = 10_000.0) -> Float[Tensor, "half"]:
@@ -182,9 +187,12 @@ def scaled_table(
         rates: How far each pair turns from one token to the next.
         attention_factor: What cosines and sines are multiplied by.
     """
-    angles = positions[..., None] * rates.to(positions.device)
-    table = torch.stack([angles.cos(), angles.sin()], dim=-2) * attention_factor
-    return table.float().movedim(-2, 0)
+    return rotary_table(
+        positions,
+        2 * len(rates),
+        rates=rates.tolist(),
+        attention_factor=attention_factor,
+    )
 
 
 def stretched(
@@ -196,8 +204,8 @@ def stretched(
 ) -> GPT:
     """Return a copy of a rotary model that reads longer texts, with other rates.
 
-    No weight changes. A checkpoint of the copy keeps its weights and its length, and
-    not the rates: stretch it again when you have loaded it.
+    No weight changes. The rates stand in the copy's configuration, so that a checkpoint
+    keeps them.
 
     Args:
         model: A GPT with rotary positions.
@@ -208,15 +216,46 @@ def stretched(
     Raises:
         ValueError: If the model has other positions, or a head other pairs.
     """
-    config = model.config
-    _validate_pairs(config, rates)
-    copy = GPT.from_weights(
-        replace(config, max_seq_len=max_seq_len), model.state_dict()
+    config = replace(
+        model.config,
+        max_seq_len=max_seq_len,
+        rotary_rates=tuple(rates.tolist()),
+        rotary_attention_factor=attention_factor,
     )
-    places = torch.arange(max_seq_len)
-    table = scaled_table(places, rates, attention_factor=attention_factor)
-    copy.position_table = table.to(model.position_table)
-    return copy.train(model.training)
+    return GPT.from_weights(config, model.state_dict()).train(model.training)
+
+
+def stretched_by(model: GPT, factor: float, *, scaling: str = "yarn") -> GPT:
+    """Return a copy of a rotary model that reads ``factor`` times as long texts.
+
+    It was trained, this assumes, on texts of its ``max_seq_len``.
+
+    Args:
+        model: A GPT with rotary positions, not stretched before.
+        factor: How many times as long; at least 1.
+        scaling: By which rule, one of ``SCALINGS``.
+
+    Raises:
+        ValueError: If ``factor`` is less than 1, ``scaling`` unknown, the model has
+            other positions, or is stretched already.
+    """
+    validate_choice("scaling", scaling, SCALINGS)
+    _validate_factor(factor)
+    config = model.config
+    if config.positions != "rotary":
+        raise ValueError(f"positions={config.positions!r} of model must be 'rotary'")
+    if config.rotary_rates is not None:
+        raise ValueError("rotary_rates of model must be None: it is stretched already")
+    trained, base = config.max_seq_len, config.rotary_base
+    if scaling == "yarn":
+        rates = yarn_rates(
+            config.head_dim, factor=factor, trained_length=trained, base=base
+        )
+    else:
+        rule = linear_rates if scaling == "linear" else ntk_rates
+        rates = rule(config.head_dim, factor=factor, base=base)
+    scale = yarn_attention_factor(factor) if scaling == "yarn" else 1.0
+    return stretched(model, int(trained * factor), rates, attention_factor=scale)
 
 
 # --8<-- [start:ramp]
@@ -249,13 +288,3 @@ def _validate_ramp(trained_length: int, fast: float, slow: float) -> None:
     validate_sizes(trained_length=trained_length)
     if not 0 < slow < fast:
         raise ValueError(f"slow={slow} must lie between 0 and fast={fast}")
-
-
-def _validate_pairs(config: GPTConfig, rates: Tensor) -> None:
-    if config.positions != "rotary":
-        raise ValueError(f"positions={config.positions!r} of model must be 'rotary'")
-    if len(rates) != config.head_dim // 2:
-        raise ValueError(
-            f"{len(rates)} rates must be {config.head_dim // 2}: one for each pair of "
-            f"a head of {config.head_dim}"
-        )

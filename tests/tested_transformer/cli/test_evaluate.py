@@ -10,7 +10,9 @@ import torch
 from tested_transformer.checkpoints import load_checkpoint
 from tested_transformer.cli import evaluate as module
 from tested_transformer.data import CharTokenizer, split, tokenizer_from_dict
+from tested_transformer.generation import Sampling
 from tested_transformer.training import Validation, evaluate
+from tested_transformer.variants import stretched_by
 
 Command = Callable[..., Any]
 
@@ -48,6 +50,29 @@ def test_another_text_is_read_whole(
     model = load_checkpoint(trained).model()
     assert told["loss"] == pytest.approx(evaluate(model, tokens, seq_len=5))
     assert (told["tokens"], told["part"]) == (32, "all")
+
+
+def test_a_rotary_run_reads_and_writes_texts_longer_than_its_own(
+    train: Callable[..., Any], command: Command
+) -> None:
+    assert train("--positions", "rotary").status == 0
+    losses: dict[str, float] = {}
+    for scaling in ("linear", "yarn"):
+        words = "--json", "--rotary-factor", "2", "--rotary-scaling", scaling
+        told = json.loads(command("evaluate", *words).out)
+        assert told["seq_len"] == 14
+        losses[scaling] = told["loss"]
+        model = stretched_by(load_checkpoint("runs/play").model(), 2.0, scaling=scaling)
+        wrote = json.loads(command("generate", *words, "--seed", "3").out)["text"]
+        alphabet = tokenizer_from_dict(
+            load_checkpoint("runs/play").settings["tokenizer"]
+        )
+        sampling = Sampling(temperature=0.8)
+        tokens = model.generate(
+            [alphabet.encode("\n")], max_new_tokens=300, seed=3, sampling=sampling
+        )
+        assert wrote == alphabet.decode(tokens[0])
+    assert losses["linear"] != losses["yarn"]
 
 
 def test_bits_are_counted_by_character_whatever_the_tokens(

@@ -108,6 +108,7 @@ def test_a_stop_string_ends_the_text(trained: Path, command: Command) -> None:
         ("--device toaster", "device='toaster' is not there; there is "),
         ("--threads 0", "threads=0 must be at least 1"),
         ("--json --top-p 0", "top_p=0.0 must "),
+        ("--rotary-factor 2", "positions='alibi' of model must be 'rotary'"),
     ],
 )
 def test_what_does_not_fit_is_refused(

@@ -26,6 +26,11 @@ VARIANTS = {
     "plain": {},
     "sinusoids, no bias": {"positions": "sinusoidal", "bias": False},
     "rotary": {"positions": "rotary", "rotary_base": 100.0},
+    "rotary, slowed": {
+        "positions": "rotary",
+        "rotary_rates": (0.3, 0.002),
+        "rotary_attention_factor": 1.3,
+    },
     "rotary, normed, shared": {
         "positions": "rotary",
         "qk_norm": True,
