@@ -202,7 +202,12 @@ def test_without_scripts_a_page_is_read_from_end_to_end(
     page: Page, address: str
 ) -> None:
     page.goto(address + "chapters/fewer-keys/")
-    drawn = (".katex-html", "figure.diagram svg", "figure.figure svg", "> .highlight pre")
+    drawn = (
+        ".katex-html",
+        "figure.diagram svg",
+        "figure.figure svg",
+        "> .highlight pre",
+    )
     for kind in (*drawn, "> p", "> h2"):
         for each in page.locator(f"article {kind}").all()[:5]:
             expect(each).to_be_visible()
