@@ -42,7 +42,7 @@ USE = {
     "generation": set[str](),
     "interpret": set[str](),
     "checking": {"training"},
-    "cli": {"data", "training", "checkpoints", "generation", "interpret"},
+    "cli": {"data", "training", "checkpoints", "generation", "interpret", "checking"},
 }
 BOOK = {
     "book": {"book.microgpt"},  # a grader makes its numbers

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # what an editor knows; below, what Python does
         KVCache,
     )
     from tested_transformer.checking import (
+        assert_attention,
         assert_causal,
         check_attention,
     )
@@ -115,7 +116,7 @@ _HOMES = {
     "checkpoints": ["load_checkpoint", "load_gpt2", "save_checkpoint"],
     "generation": ["Sampling", "generate", "stream"],
     "interpret": ["record_heads"],
-    "checking": ["assert_causal", "check_attention"],
+    "checking": ["assert_attention", "assert_causal", "check_attention"],
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -132,6 +133,7 @@ __all__ = [
     "Recipe",
     "Sampling",
     "alibi_bias",
+    "assert_attention",
     "assert_causal",
     "attention_scores",
     "attention_weights",

@@ -1,6 +1,10 @@
 """Is your attention right? Checks of any attention, and the bugs they know by name."""
 
-from tested_transformer.checking.checker import assert_causal, check_attention
+from tested_transformer.checking.checker import (
+    assert_attention,
+    assert_causal,
+    check_attention,
+)
 from tested_transformer.checking.checks import CHECKS
 from tested_transformer.checking.counterexample import Counterexample
 from tested_transformer.checking.exhibits import (
@@ -23,6 +27,7 @@ __all__ = [
     "Report",
     "Steps",
     "Verdict",
+    "assert_attention",
     "assert_causal",
     "check_attention",
     "with_steps",

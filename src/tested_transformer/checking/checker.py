@@ -20,7 +20,13 @@ from tested_transformer.checking.reading import is_constant, reads
 from tested_transformer.checking.report import Report, Verdict
 from tested_transformer.checking.subject import Reader, Subject, make_subject
 
-__all__ = ["assert_causal", "check_attention", "judge", "verdicts_on"]
+__all__ = [
+    "assert_attention",
+    "assert_causal",
+    "check_attention",
+    "judge",
+    "verdicts_on",
+]
 
 
 def check_attention(
@@ -165,6 +171,40 @@ def _refuse_chance(subject: Subject) -> None:
                 f"{subject.name} gives two outputs for one input: switch its dropout "
                 "off, or whatever else it draws by chance"
             )
+
+
+def assert_attention(
+    attention: Callable[..., Any],
+    *,
+    style: str | None = None,
+    d_model: int | None = None,
+    num_heads: int | None = None,
+    dtype: torch.dtype | None = None,
+    oracle: Callable[[Tensor], Tensor] | None = None,
+    pieces: Reader | None = None,
+    projections: Sequence[str] = (),
+    mask_means: str | None = None,
+    batch_first: bool | None = None,
+    skip: Collection[str] = (),
+) -> None:
+    """Raise an ``AssertionError`` unless an attention is known to be right.
+
+    The arguments are those of ``check_attention``, and the error shows its report.
+    """
+    report = check_attention(
+        attention,
+        style=style,
+        d_model=d_model,
+        num_heads=num_heads,
+        dtype=dtype,
+        oracle=oracle,
+        pieces=pieces,
+        projections=projections,
+        mask_means=mask_means,
+        batch_first=batch_first,
+        skip=skip,
+    )
+    assert report.passed, str(report)
 
 
 def assert_causal(

@@ -1,4 +1,4 @@
-"""The command ``tested-transformer``: train, generate, evaluate, heads, info."""
+"""The command ``tested-transformer``: train, generate, evaluate, heads, check, info."""
 
 from tested_transformer.cli.command import main
 

@@ -1,7 +1,8 @@
-"""``tested-transformer``: five commands, and how all of them end.
+"""``tested-transformer``: six commands, and how all of them end.
 
-Exit status 0 is success, 1 a run that diverged or a loss that is not honest, 2 bad
-input, 130 and 143 a run that was stopped by Ctrl-C or SIGTERM, and 141 a closed pipe.
+Exit status 0 is success, 1 a run that diverged, a loss that is not honest or attention
+that is wrong, 2 bad input, 3 attention of which nothing is known, 130 and 143 a run
+that was stopped by Ctrl-C or SIGTERM, and 141 a closed pipe.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from typing import Any, NoReturn
 import torch
 
 from tested_transformer import __version__, training
+from tested_transformer.cli.check import Check
 from tested_transformer.cli.evaluate import Evaluate
 from tested_transformer.cli.flags import Call, Flags, add_flags, given, rename
 from tested_transformer.cli.generate import SAMPLING, Generate
@@ -33,6 +35,7 @@ COMMANDS: dict[str, tuple[Any, tuple[Flags, ...]]] = {
     "generate": (Generate, (SAMPLING,)),
     "evaluate": (Evaluate, ()),
     "heads": (Heads, ()),
+    "check": (Check, ()),
     "info": (Info, ()),
 }
 EXAMPLES = """\

@@ -66,7 +66,8 @@ def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
         text = texts.get(name, "") + (f" ({' or '.join(values)})" if values else "")
         settings |= {"default": argparse.SUPPRESS, "help": text.replace("%", "%%")}
         if parameter.kind is parameter.KEYWORD_ONLY:
-            group.add_argument("--" + name.replace("_", "-"), **settings)
+            flag = "--" + name.rstrip("_").replace("_", "-")  # with_ is --with
+            group.add_argument(flag, dest=name, **settings)
         else:
             group.add_argument(name, nargs="?", **settings | {"metavar": name.upper()})
 
@@ -108,6 +109,8 @@ def _settings(hint: Any) -> dict[str, Any] | None:
         return {"action": argparse.BooleanOptionalAction}
     if origin is typing.Literal:
         return {"choices": parts}
+    if origin is Mapping:
+        return {"nargs": "+", "metavar": "NAME=VALUE", "type": _pair}
     if origin is list and parts[0] in _METAVARS:
         return {"action": "append", "metavar": _METAVARS[parts[0]], "type": parts[0]}
     if origin in (tuple, Sequence):
@@ -144,6 +147,13 @@ def _converter(
 
     convert.__name__ = kind.__name__  # argparse shows it
     return convert
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name.isidentifier() or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
 
 
 def _texts(source: Source) -> dict[str, str]:

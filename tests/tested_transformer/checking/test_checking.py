@@ -14,7 +14,12 @@ from torch import Tensor, nn
 
 from tested_transformer.attention import attention_with_weights, fused_attention
 from tested_transformer.cache import LayerCache
-from tested_transformer.checking import EXHIBITS, assert_causal, check_attention
+from tested_transformer.checking import (
+    EXHIBITS,
+    assert_attention,
+    assert_causal,
+    check_attention,
+)
 from tested_transformer.checking.exhibits.layer import with_steps
 from tested_transformer.checking.subject import make_subject
 from tested_transformer.gpt import GPT, GPTConfig
@@ -498,3 +503,13 @@ def test_a_whole_model_is_causal_or_not() -> None:
     for name in ("block-summaries", "only-while-training", "mask-after-softmax"):
         with pytest.raises(AssertionError, match="GPT is WRONG: "):
             assert_causal(with_steps(model, EXHIBITS[name].steps), vocab_size=11)
+
+
+def test_right_or_not_is_one_line_in_a_test() -> None:
+    assert_attention(Stacked())
+    with pytest.raises(AssertionError, match="Stacked is WRONG: the mask ends one"):
+        assert_attention(Stacked(diagonal=1))
+    with pytest.raises(AssertionError, match="Linear is not known to be right"):
+        assert_attention(nn.Linear(4, 4))
+    with pytest.raises(AssertionError, match="its output is the same whatever"):
+        assert_causal(lambda x: 0 * x, d_model=4)

@@ -1,0 +1,153 @@
+"""``tested-transformer check``: is the attention in a file of yours right?"""
+
+import ast
+import importlib
+import importlib.util
+import inspect
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from tested_transformer.checking import check_attention
+from tested_transformer.cli.display import printable
+from tested_transformer.cli.flags import Call
+
+__all__ = ["Check", "load_attention"]
+
+# Exit status by what was found.
+_STATUS = {"right": 0, "wrong": 1, "not known": 3}
+
+
+@dataclass(frozen=True)
+class Check:
+    """Check an attention layer of yours. Importing its file runs the code in it.
+
+    Examples:
+      tested-transformer check model.py:CausalSelfAttention --with n_embd=64 n_head=4
+      tested-transformer check package.module:attend --style sdpa
+      tested-transformer check model.py:Attention --with dim=64 heads=4 --json
+
+    A class is called with what --with says: by keyword, or as attributes of a config if
+    it takes one. A function is checked as it is. The exit status is 0 if the attention
+    is right, 1 if it is wrong, and 3 if that cannot be known.
+
+    Args:
+        attention: A file or a module, a colon, and the name of a class or function.
+        with_: What to make a layer with.
+        style: How it is called: ours, sdpa, mha, mask, causal or both.
+        d_model: The width of the features, where it cannot be told.
+        num_heads: The number of heads, where it cannot be told.
+        mask_means: What is in its mask: attend, ignore or add.
+        projections: The names of its projections, where they are not found.
+        skip: Checks to leave out.
+    """
+
+    attention: str | None = None
+    _: KW_ONLY
+    with_: Mapping[str, str] = field(default_factory=dict)
+    style: str | None = None
+    d_model: int | None = None
+    num_heads: int | None = None
+    mask_means: str | None = None
+    projections: Sequence[str] = ()
+    skip: Sequence[str] = ()
+
+    def run(self, call: Call) -> int:
+        """Print the report, and return the exit status."""
+        if self.attention is None or not all(self.attention.rpartition(":")[::2]):
+            raise ValueError("name an attention, as in model.py:CausalSelfAttention")
+        report = check_attention(
+            load_attention(self.attention, dict(self.with_)),
+            style=self.style,
+            d_model=self.d_model,
+            num_heads=self.num_heads,
+            mask_means=self.mask_means,
+            projections=self.projections,
+            skip=self.skip,
+        )
+        print(json.dumps(report.as_dict()) if call.as_json else printable(str(report)))
+        return _STATUS[report.state]
+
+
+def load_attention(target: str, settings: Mapping[str, str]) -> Callable[..., Any]:
+    """Import a file or a module, and make the attention that it names.
+
+    Args:
+        target: ``path/to/model.py:Name`` or ``package.module:Name``.
+        settings: What a class is called with, as it was typed.
+
+    Raises:
+        ValueError: If it cannot be imported or made.
+    """
+    place, _, name = target.rpartition(":")
+    found = getattr(_import(place), name, None)
+    if not callable(found):
+        raise ValueError(f"{place} has no class or function {name}")
+    if not inspect.isclass(found):
+        if settings:
+            raise ValueError(f"{name} is no class: there is nothing to make --with")
+        return found
+    values = {key: _value(text) for key, text in settings.items()}
+    torch.manual_seed(0)
+    try:
+        return _made(found, values)
+    except Exception as error:
+        message = f"{name} cannot be made: {type(error).__name__}: {error}"
+        raise ValueError(f"{message}; say what it needs with --with") from error
+
+
+def _import(place: str) -> ModuleType:
+    is_file = place.endswith(".py")
+    path = Path(place)
+    if is_file and not path.is_file():
+        raise ValueError(f"{place}: no such file")
+    print(f"Importing {place}, which runs the code in it.", file=sys.stderr)
+    # As if the file had been run: what lies beside it can be imported.
+    sys.path.insert(0, str(path.resolve().parent) if is_file else "")
+    try:
+        if not is_file:
+            return importlib.import_module(place)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        before = sys.modules.get(path.stem)
+        sys.modules[path.stem] = module  # where dataclasses look for it
+        try:
+            spec.loader.exec_module(module)
+        finally:
+            if before is not None:
+                sys.modules[path.stem] = before
+        return module
+    except Exception as error:
+        raise ValueError(f"{place}: {type(error).__name__}: {error}") from error
+    finally:
+        del sys.path[0]
+
+
+def _made(kind: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    """Call a class with keywords, or with a config that has those it does not take."""
+    parameters = inspect.signature(kind).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        return kind(**values)
+    own = {name: value for name, value in values.items() if name in parameters}
+    rest = {name: value for name, value in values.items() if name not in parameters}
+    if not rest:
+        return kind(**own)
+    return kind(SimpleNamespace(**rest), **own)
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
