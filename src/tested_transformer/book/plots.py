@@ -699,7 +699,7 @@ def _draw_groups(
         raise ValueError(
             f"{argument} has {len(groups)} entries; it takes 1 to {len(_LINES)}"
         )
-    figure = Figure(figsize=(6.2, 3.4), layout="constrained")
+    figure = Figure(figsize=(5.0, 3.1), layout="constrained")
     axes = figure.add_subplot()
     for (name, pairs), color, style in zip(
         groups.items(), _LINES, styles, strict=False
