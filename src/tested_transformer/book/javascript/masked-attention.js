@@ -1,16 +1,12 @@
 // Attention under a mask, for the bench on which a reader sets one. Equal to
 // attention_with_weights of the library: a query without any key gets zeros.
 
+import { softmax } from "./softmax.js";
+
 export function attend(q, k, v, mask) {
   const scale = 1 / Math.sqrt(q[0].length);
-  const weights = q.map((query, t) => {
-    const scores = k.map((key, s) => (mask[t][s] ? scale * dot(query, key) : -Infinity));
-    const largest = Math.max(...scores);
-    if (largest === -Infinity) return scores.map(() => 0);
-    const exps = scores.map((score) => Math.exp(score - largest));
-    const sum = exps.reduce((a, b) => a + b);
-    return exps.map((each) => each / sum);
-  });
+  const weights = q.map((query, t) =>
+    softmax(k.map((key, s) => (mask[t][s] ? scale * dot(query, key) : -Infinity))));
   const output = weights.map((row) => v[0].map((_, i) => dot(row, v.map((value) => value[i]))));
   return { weights, output };
 }

@@ -1,0 +1,211 @@
+"""The widgets: equal to PyTorch, small, used by mouse, by touch and by keyboard."""
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+import torch
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, Page, expect
+
+from bookbinder.drawing.katex import node
+from tested_transformer import attention_with_weights
+from tested_transformer.book import JAVASCRIPT
+
+DOUBLE = torch.float64
+# The chapter of each, and what it takes its numbers from.
+CHAPTERS = {"lookup": "a-lookup-that-blurs"}
+MODULES = [
+    *("masked-attention", "mask-bench", "softmax", "controls"),
+    *("blurred-lookup", "lookup"),
+]
+BUDGET = 20_000  # bytes, with the style
+
+
+def computed(module: str, call: str, cases: list[dict[str, Any]]) -> list[Any]:
+    """What a module of the book answers in Node to each case, ``given``."""
+    script = f"""
+        import * as module from {json.dumps((JAVASCRIPT / module).as_uri())};
+        import {{ readFileSync }} from "node:fs";
+        const cases = JSON.parse(readFileSync(0, "utf8"));
+        console.log(JSON.stringify(cases.map((given) => module.{call})));"""
+    done = subprocess.run(
+        [node(), "--input-type=module", "--eval", script],
+        input=json.dumps(cases),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def tensor(rows: Any) -> torch.Tensor:
+    return torch.tensor(rows, dtype=DOUBLE)
+
+
+def test_the_lookup_is_that_of_pytorch() -> None:
+    torch.manual_seed(0)
+    cases: list[dict[str, Any]] = []
+    for _ in range(100):
+        size = int(torch.randint(1, 8, ()))
+        keys, values = 5 * torch.randn(2, size, dtype=DOUBLE)
+        query, temperature = 5 * torch.randn(()), 10 ** (3 * torch.rand(()) - 1)
+        given = {"query": query, "temperature": temperature}
+        given |= {"keys": keys, "values": values}
+        cases.append({name: x.tolist() for name, x in given.items()})
+    call = "blurred(given.query, given.keys, given.values, given.temperature)"
+    answers = computed("blurred-lookup.js", call, cases)
+    for given, answer in zip(cases, answers, strict=True):
+        keys, values = tensor(given["keys"]), tensor(given["values"])
+        # -(q - k)^2 / 2 is a product of two features, but for what softmax cancels.
+        features = torch.stack([keys, -0.5 * keys.square()], dim=-1)
+        query = tensor([[given["query"], 1.0]])
+        output, weights = attention_with_weights(
+            query, features, values[:, None], scale=1 / given["temperature"]
+        )
+        torch.testing.assert_close(tensor(answer["weights"]), weights[0])
+        torch.testing.assert_close(tensor(answer["answer"]), output[0, 0])
+
+
+def opened(page: Page, address: str, name: str) -> Locator:
+    page.goto(f"{address}chapters/{CHAPTERS[name]}/")
+    widget = page.locator(f'[data-live="{name}"]')
+    expect(widget.get_by_role("status")).not_to_be_empty()
+    widget.scroll_into_view_if_needed()
+    return widget
+
+
+def slider(widget: Locator, name: str) -> Locator:
+    return widget.get_by_role("slider", name=name)
+
+
+def across(element: Locator, share: float) -> tuple[float, float]:
+    """Where on the screen an element is, at a share of its width."""
+    box = element.bounding_box()
+    assert box
+    return box["x"] + share * box["width"], box["y"] + box["height"] / 2
+
+
+def touched(page: Page, element: Locator, *shares: float) -> None:
+    """Put a finger on an element, and move it along."""
+    session = page.context.new_cdp_session(page)
+    for number, share in enumerate(shares):
+        x, y = across(element, share)
+        kind = "touchMove" if number else "touchStart"
+        points = [{"x": x, "y": y}]
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+@pytest.mark.browser
+def test_a_lookup_by_keyboard_and_mouse(
+    page: Page, address: str, complaints: list[str]
+) -> None:
+    widget = opened(page, address, "lookup")
+    says = widget.get_by_role("status")
+    # As the chapter has it, on paper and in Python.
+    expect(says).to_have_text("Answer: 0.018 · 500 + 0.965 · 800 + 0.018 · 600 = 791 m")
+    assert widget.locator("td").all_inner_texts() == ["0.018", "0.965", "0.018"]
+    query, temperature = (
+        slider(widget, "query"),
+        slider(widget, "temperature"),
+    )
+    query.focus()
+    for _ in range(10):
+        page.keyboard.press("ArrowLeft")
+    expect(query).to_have_attribute("aria-valuetext", "2.0 km")
+    expect(says).to_contain_text("= 764 m")
+    page.keyboard.press("Tab")
+    expect(temperature).to_be_focused()
+    page.keyboard.press("Home")
+    expect(temperature).to_have_attribute("aria-valuetext", "0.05")
+    expect(says).to_contain_text("= 800 m")
+    page.keyboard.press("End")
+    expect(temperature).to_have_attribute("aria-valuetext", "100")
+    expect(says).to_contain_text("= 635 m")
+
+    chart = widget.get_by_role("img")
+    before = widget.locator(".curve").get_attribute("d")
+    page.keyboard.press("Home")
+    assert widget.locator(".curve").get_attribute("d") != before
+    page.mouse.move(*across(chart, 0.5))
+    page.mouse.down()
+    page.mouse.move(*across(chart, (48 + 38) / 360))
+    expect(says).to_contain_text("= 500 m")
+    expect(query).to_have_attribute("aria-valuetext", "0.0 km")
+    page.mouse.up()
+    page.mouse.move(*across(chart, 0.9))  # nothing is held now
+    expect(says).to_contain_text("= 500 m")
+    page.mouse.click(*across(query, 0.99))
+    expect(query).to_have_attribute("aria-valuetext", "7.0 km")
+    assert complaints == []
+
+
+@pytest.mark.browser
+@pytest.mark.browser_context_args(
+    has_touch=True, viewport={"width": 390, "height": 844}
+)
+def test_a_lookup_by_touch(page: Page, address: str, complaints: list[str]) -> None:
+    widget = opened(page, address, "lookup")
+    query = slider(widget, "query")
+    touched(page, widget.get_by_role("img"), 0.3, 0.5, (48 + 7 * 38) / 360)
+    expect(query).to_have_attribute("aria-valuetext", "6.0 km")
+    touched(page, query, 0.99)
+    expect(query).to_have_attribute("aria-valuetext", "7.0 km")
+    assert complaints == []
+
+
+# How high it is, and how high it would be if no room were kept for it.
+HEIGHTS = """(element) => {
+  const height = () => element.getBoundingClientRect().height;
+  const found = [height(), element.scrollWidth - element.clientWidth];
+  element.style.minHeight = 0;
+  found.push(height());
+  element.style.minHeight = "";
+  return found;
+}"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_widget_moves_nothing_and_is_read_by_everyone(
+    name: str, page: Page, address: str, complaints: list[str]
+) -> None:
+    for width, palette in ((1440, "light"), (390, "dark"), (390, "light")):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme="dark" if palette == "dark" else "light")
+        widget = opened(page, address, name)
+        assert page.evaluate("looking.settled()") == []
+        height, hidden, needed = widget.evaluate(HEIGHTS)
+        assert hidden == 0
+        assert needed <= height < needed + 30, f"at {width} px: {needed} px needed"
+        for each in widget.get_by_role("slider").all():
+            each.press("End")
+        assert widget.evaluate(HEIGHTS)[0] == height
+        axe = Axe().run(page, context=f'[data-live="{name}"]').response
+        assert [each["id"] for each in axe["violations"]] == []
+    assert complaints == []
+
+
+@pytest.mark.browser
+@pytest.mark.browser_context_args(java_script_enabled=False)
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_without_scripts_a_sentence_and_a_picture_stand_there(
+    name: str, page: Page, address: str
+) -> None:
+    page.goto(f"{address}chapters/{CHAPTERS[name]}/")
+    expect(page.locator(f'[data-live="{name}"]')).to_contain_text("Where scripts are")
+    expect(page.locator("article figure").first).to_be_visible()
+
+
+def test_all_widgets_together_are_small() -> None:
+    files = [JAVASCRIPT / f"{module}.js" for module in MODULES]
+    style = JAVASCRIPT.parents[3] / "docs" / "assets" / "css" / "widgets.css"
+    sizes = {file.name: file.stat().st_size for file in [*files, style]}
+    assert sum(sizes.values()) < BUDGET, sizes
+    # Nothing moves by itself, so that there is nothing to switch off.
+    for file in [*files, style]:
+        text = file.read_text("utf-8")
+        for word in ("animat", "transition", "setInterval", "requestAnimationFrame"):
+            assert word not in text, f"{file.name}: {word}"
