@@ -19,6 +19,7 @@ KINDS = (
     *("train", "loss", "worth", "text", "generate", "attention", "scaling", "cost"),
     *("sharing", "steps", "gpu", "masks", "implementations", "museum"),
     *("public", "recall", "latent", "lengths", "softmaxes", "blocks"),
+    "several",
 )
 BESIDE_PEERS = ("train", "loss", "generate", "attention", "gpu")
 
@@ -39,8 +40,9 @@ def parser() -> argparse.ArgumentParser:
         "write attention. museum: the loss with each bug. public: what the checks "
         "say of public projects. recall: what a state forgets. latent: losses at "
         "equal bytes in the cache. softmaxes: what they do to sinks and outliers. "
-        "blocks: what is missed by fewer keys. outdated: which records were made by "
-        "code that has changed since.",
+        "blocks: what is missed by fewer keys. several: drafts, and batches that "
+        "others join. outdated: which records were made by code that has changed "
+        "since.",
     )
     made.add_argument("kind", choices=(*KINDS, "outdated"), help="what to measure")
     for flag, what in (
@@ -177,6 +179,10 @@ def measure(options: argparse.Namespace, found: list[Any]) -> Any:
             from benchmarks.blocks import measure_blocks
 
             return measure_blocks(quick=quick)
+        case "several":
+            from benchmarks.several import measure_several
+
+            return measure_several(quick=quick)
         case "steps":
             from benchmarks.steps import measure_steps
 

@@ -1,0 +1,298 @@
+"""Several tokens at a time: drafts of three kinds, and batches that others may join.
+
+Speculative decoding writes with the three shipped models of the grammar corpus. A small
+model of one layer, and two further heads on the frozen trunk, are trained for each with
+its seed. Each writes after the same beginnings of held-out text, once without a draft
+and then with each; the speeds are those of the loop of ``speculate`` in all cases.
+
+Batches: requests of unlike lengths arrive at random, at twice the rate at which one by
+one can be served. The model has random weights, on which no time depends.
+"""
+
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from benchmarks.measuring import in_turns
+from tested_transformer.book import model_folder
+from tested_transformer.checkpoints import load_shipped
+from tested_transformer.data import batch_at, load_corpus, split, tokenizer_from_dict
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.training import Recipe, train
+from tested_transformer.variants import (
+    Batcher,
+    Chance,
+    Drafter,
+    HeadDrafter,
+    ModelDrafter,
+    NgramDrafter,
+    Request,
+    SeveralTokenGPT,
+    several_token_loss,
+    speculate,
+)
+
+__all__ = ["POLICIES", "Setting", "add_heads", "measure_several", "train_draft"]
+
+TARGETS = ("grammar", "grammar-2", "grammar-3")
+PROMPT, NUM_TOKENS, NUM_DRAFTED = 24, 3, (1, 2, 4, 6)
+POLICIES = {
+    "one by one": {"num_slots": 1},
+    "static": {"num_slots": 8, "static": True},
+    "continuous": {"num_slots": 8},
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How much is measured."""
+
+    targets: Sequence[str] = TARGETS
+    steps: int = 400
+    prompts: int = 10
+    rounds: int = 2
+    requests: int = 40
+    seeds: Sequence[int] = (1, 2, 3)
+
+
+QUICK = Setting(
+    targets=TARGETS[:1], steps=2, prompts=2, rounds=1, requests=4, seeds=(1,)
+)
+
+
+def measure_several(*, quick: bool = False) -> dict:
+    """Measure both."""
+    setting = QUICK if quick else Setting()
+    return {"drafts": _drafts(setting), "batches": _batches(setting)}
+
+
+def train_draft(target: GPT, tokens: Tensor, *, steps: int, seed: int) -> GPT:
+    """Train a model of one layer and 32 features, of the target's vocabulary."""
+    torch.manual_seed(seed)
+    config = target.config
+    draft = GPT(
+        GPTConfig(
+            vocab_size=config.vocab_size,
+            max_seq_len=config.max_seq_len,
+            d_model=32,
+            num_heads=2,
+            num_layers=1,
+        )
+    )
+    changes = {"warmup": steps // 10, "seed": seed, "precision": "fp32"}
+    recipe = Recipe.plain(steps=steps, lr=1e-2, **changes)
+    train(draft, tokens, recipe)
+    return draft.eval()
+
+
+def add_heads(
+    target: GPT, tokens: Tensor, *, steps: int, seed: int
+) -> tuple[SeveralTokenGPT, list[float]]:
+    """Give a target further heads, and train these alone; return the last losses."""
+    torch.manual_seed(seed)
+    model = SeveralTokenGPT(target.config, num_tokens=NUM_TOKENS)
+    model.load_state_dict(target.state_dict(), strict=False)
+    for block in model.further:  # they begin as copies of the last block
+        block.load_state_dict(target.blocks[-1].state_dict())
+    model.requires_grad_(False)
+    own = [p.requires_grad_() for block in model.further for p in block.parameters()]
+    optimizer, losses = torch.optim.AdamW(own, lr=2e-3, weight_decay=0.0), Tensor()
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = 2e-3 * (1 - step / steps)
+        inputs, targets = batch_at(
+            tokens, step=step, batch_size=12, seq_len=128, seed=seed
+        )
+        losses = several_token_loss(model.forward_all(inputs), targets)
+        optimizer.zero_grad()
+        losses.sum().backward()
+        optimizer.step()
+    return model.eval(), [round(loss, 4) for loss in losses.tolist()]
+
+
+def _drafts(setting: Setting) -> dict:
+    text = load_corpus("grammar").text
+    found: dict = {"size": _size(setting), "seeds": [*setting.seeds], "targets": {}}
+    for seed, name in zip(setting.seeds, setting.targets, strict=True):
+        shipped = load_shipped(model_folder(name))
+        tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
+        training, held_out = split(torch.tensor(tokenizer.encode(text)), 0.9)
+        target = shipped.model.eval()
+        small = train_draft(target, training, steps=setting.steps, seed=seed)
+        several, losses = add_heads(target, training, steps=setting.steps, seed=seed)
+        starts = [1000 * number for number in range(setting.prompts)]
+        prompts = [held_out[at : at + PROMPT].tolist() for at in starts]
+        vocab_size = tokenizer.vocab_size
+        contenders: dict[str, tuple[GPT, Drafter, Sequence[int]]] = {
+            "none": (target, NgramDrafter(vocab_size), (0,)),
+            "small model": (target, ModelDrafter(small), NUM_DRAFTED),
+            "n-grams": (target, NgramDrafter(vocab_size, longest=4), NUM_DRAFTED),
+            "heads": (several, HeadDrafter(), range(1, NUM_TOKENS)),
+        }
+        calls = {
+            f"{kind}, {count}": _writer(model, prompts, drafter, count)
+            for kind, (model, drafter, counts) in contenders.items()
+            for count in counts
+        }
+        times = in_turns(calls, rounds=setting.rounds, warm_up=0)
+        found["targets"][name] = {
+            "losses of the heads": losses,
+            "passes": _passes(target, small, setting),
+            "written": {
+                key: call() | {"seconds": round(times[key].median, 4)}
+                for key, call in calls.items()
+            },
+        }
+        print(name, found["targets"][name], flush=True)
+    return found
+
+
+def _size(setting: Setting) -> dict:
+    return {
+        "target": "3 layers of 64 features",
+        "draft": "1 layer of 32 features",
+        "further heads": NUM_TOKENS - 1,
+        "steps": setting.steps,
+        "prompts": setting.prompts,
+        "prompt": PROMPT,
+    }
+
+
+def _writer(
+    model: GPT, prompts: Sequence[list[int]], drafter: Drafter, count: int
+) -> Callable[[], dict]:
+    """Make a function that writes after all prompts, and counts."""
+
+    def write() -> dict:
+        most = model.config.max_seq_len - PROMPT
+        written = [
+            speculate(
+                model,
+                prompt,
+                drafter,
+                max_new_tokens=most,
+                num_drafted=count,
+                chance=Chance(seed),
+            )
+            for seed, prompt in enumerate(prompts)
+        ]
+        tokens = sum(len(each.tokens) for each in written)
+        accepted = sum(sum(each.accepted) for each in written)
+        looked_at = sum(
+            min(drafted, kept + 1)
+            for each in written
+            for drafted, kept in zip(each.drafted, each.accepted, strict=True)
+        )
+        return {
+            "tokens": tokens,
+            "passes": tokens - accepted,
+            "drafted": sum(sum(each.drafted) for each in written),
+            "accepted": accepted,
+            "acceptance": round(accepted / max(looked_at, 1), 4),
+        }
+
+    return write
+
+
+def _passes(target: GPT, small: GPT, setting: Setting) -> dict[str, float]:
+    """Time passes over some new tokens on top of 64, in milliseconds."""
+
+    def reads(model: GPT, count: int) -> Callable[[], object]:
+        cache = model.new_cache()
+        tokens = torch.zeros(1, count, dtype=torch.long)
+
+        def call() -> object:
+            for layer in cache.layers:
+                layer.length = 64
+            with torch.inference_mode():
+                return model(tokens, cache=cache)
+
+        return call
+
+    calls = {f"target, {count}": reads(target, count) for count in (1, 2, 3, 5, 7, 17)}
+    calls["small, 1"] = reads(small, 1)
+    rounds = 20 * setting.rounds
+    times = in_turns(calls, rounds=rounds, calls=5, warm_up=2)
+    return {key: round(1000 * each.median, 4) for key, each in times.items()}
+
+
+def _batches(setting: Setting) -> dict:
+    torch.manual_seed(0)
+    model = GPT(
+        GPTConfig(vocab_size=65, max_seq_len=256, d_model=128, num_layers=6)
+    ).eval()
+    found: dict = {
+        "size": {
+            "layers": 6,
+            "d_model": 128,
+            "slots": 8,
+            "requests": setting.requests,
+            "prompt": [8, 32],
+            "new tokens": [4, 200],
+        },
+        "seeds": [*setting.seeds],
+        "policies": {name: [] for name in POLICIES},
+    }
+    alone = _served(model, _requests(setting.requests, 0), None, "one by one")
+    gap = alone["seconds"] / setting.requests / 2
+    for seed in setting.seeds:
+        for name in POLICIES:
+            asked = _requests(setting.requests, seed)
+            waits = torch.empty(setting.requests).exponential_(
+                generator=torch.Generator().manual_seed(seed)
+            )
+            arrivals = (gap * waits).cumsum(0).tolist()
+            served = _served(model, asked, arrivals, name)
+            found["policies"][name].append(served)
+            print(name, seed, served, flush=True)
+    return found
+
+
+def _requests(count: int, seed: int) -> list[Request]:
+    """Draw requests of unlike lengths: most are short, a few are long."""
+    generator = torch.Generator().manual_seed(seed)
+    asked: list[Request] = []
+    for number in range(count):
+        length = int(torch.randint(8, 33, (), generator=generator))
+        wanted = 4 + 196 * float(torch.rand((), generator=generator)) ** 2
+        prompt = torch.randint(65, (length,), generator=generator).tolist()
+        asked.append(Request(prompt=prompt, max_new_tokens=int(wanted), seed=number))
+    return asked
+
+
+def _served(
+    model: GPT, asked: list[Request], arrivals: list[float] | None, policy: str
+) -> dict[str, float]:
+    """Serve requests as they arrive, and time them."""
+    batcher = Batcher(model, **POLICIES[policy])
+    arrivals = [0.0] * len(asked) if arrivals is None else arrivals
+    coming = deque(zip(arrivals, asked, strict=True))
+    finished: dict[Request, float] = {}
+    began, passes = time.perf_counter(), 0
+    while len(finished) < len(asked):
+        now = time.perf_counter() - began
+        while coming and coming[0][0] <= now:
+            batcher.submit(coming.popleft()[1])
+        if not batcher.waiting and not any(batcher.slots):
+            time.sleep(max(0.0, coming[0][0] - now))
+            continue
+        present = batcher.step()
+        passes += 1
+        now = time.perf_counter() - began
+        finished |= {each: now for each in present if each is not None and each.done}
+    times = zip(arrivals, asked, strict=True)
+    latencies = [finished[request] - arrival for arrival, request in times]
+    seconds = max(finished.values())
+    tokens = sum(len(request.answer) for request in asked)
+    return {
+        "tokens": tokens,
+        "steps": passes,
+        "seconds": round(seconds, 3),
+        "tokens_per_second": round(tokens / seconds, 1),
+        "mean_latency": round(statistics.mean(latencies), 3),
+        "longest_latency": round(max(latencies), 3),
+    }
