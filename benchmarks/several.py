@@ -7,6 +7,9 @@ and then with each; the speeds are those of the loop of ``speculate`` in all cas
 
 Batches: requests of unlike lengths arrive at random, at twice the rate at which one by
 one can be served. The model has random weights, on which no time depends.
+
+All times are those that the processor spends on it, so that they do not depend on what
+else runs; with one thread they are those of an idle machine.
 """
 
 import statistics
@@ -138,7 +141,9 @@ def _drafts(setting: Setting) -> dict:
             for kind, (model, drafter, counts) in contenders.items()
             for count in counts
         }
-        times = in_turns(calls, rounds=setting.rounds, warm_up=0)
+        times = in_turns(
+            calls, rounds=setting.rounds, warm_up=0, clock=time.process_time
+        )
         found["targets"][name] = {
             "losses of the heads": losses,
             "passes": _passes(target, small, setting),
@@ -216,7 +221,7 @@ def _passes(target: GPT, small: GPT, setting: Setting) -> dict[str, float]:
     calls = {f"target, {count}": reads(target, count) for count in (1, 2, 3, 5, 7, 17)}
     calls["small, 1"] = reads(small, 1)
     rounds = 20 * setting.rounds
-    times = in_turns(calls, rounds=rounds, calls=5, warm_up=2)
+    times = in_turns(calls, rounds=rounds, calls=5, warm_up=2, clock=time.process_time)
     return {key: round(1000 * each.median, 4) for key, each in times.items()}
 
 
@@ -272,17 +277,17 @@ def _served(
     arrivals = [0.0] * len(asked) if arrivals is None else arrivals
     coming = deque(zip(arrivals, asked, strict=True))
     finished: dict[Request, float] = {}
-    began, passes = time.perf_counter(), 0
+    began, passes = time.process_time(), 0
     while len(finished) < len(asked):
-        now = time.perf_counter() - began
+        now = time.process_time() - began
         while coming and coming[0][0] <= now:
             batcher.submit(coming.popleft()[1])
         if not batcher.waiting and not any(batcher.slots):
-            time.sleep(max(0.0, coming[0][0] - now))
+            began -= coming[0][0] - now  # nothing to do: the next one is here
             continue
         present = batcher.step()
         passes += 1
-        now = time.perf_counter() - began
+        now = time.process_time() - began
         finished |= {each: now for each in present if each is not None and each.done}
     times = zip(arrivals, asked, strict=True)
     latencies = [finished[request] - arrival for arrival, request in times]

@@ -190,6 +190,7 @@ class Batcher:
                 self.lengths[slot] = 0
         return present
 
+    # --8<-- [start:write]
     def _write(self, running: list[int]) -> None:
         """Read the newest token of each slot, up to the last that is taken."""
         count = running[-1] + 1
@@ -198,9 +199,10 @@ class Batcher:
         for layer in self.cache.layers:
             layer.length = longest
         device = places.device
-        if self.model.config.smear:
-            read = torch.tensor(self._read[:count], device=device)
-            self.cache.last_tokens = read[:, None]
+        # A model may mix the token before into each.
+        self.cache.last_tokens = torch.tensor(self._read[:count], device=device)[
+            :, None
+        ]
         tokens = torch.tensor(self._newest[:count], device=device)[:, None]
         # A free slot in between sees the one token that stands there, and is ignored.
         seen = torch.arange(longest + 1, device=device) <= places
@@ -212,6 +214,8 @@ class Batcher:
             self._read[slot] = self._newest[slot]
             self.lengths[slot] += 1
             self._choose(slot, probabilities[slot])
+
+    # --8<-- [end:write]
 
     def _join(self, slot: int, request: Request) -> None:
         """Read a prompt by itself, and take its keys and values over."""

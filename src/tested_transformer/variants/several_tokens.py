@@ -56,6 +56,7 @@ class SeveralTokenGPT(GPT):
         self.register_module("further", nn.ModuleList(further))
         self.reset_parameters()
 
+    # --8<-- [start:forward]
     def forward_all(
         self, tokens: Int[Tensor, "B T"], *, cache: KVCache | None = None
     ) -> Float[Tensor, "n B T V"]:
@@ -63,7 +64,7 @@ class SeveralTokenGPT(GPT):
 
         Args:
             tokens: Token ids. With a cache, only those that it does not hold yet.
-            cache: A ``new_cache`` of this model.
+            cache: A ``new_cache`` of this model, made with ``further=True``.
         """
         start = 0 if cache is None else cache.length
         end = start + tokens.shape[1]
@@ -82,20 +83,33 @@ class SeveralTokenGPT(GPT):
         ]
         return F.linear(self.norm(torch.stack(guesses)), self.head_weight)
 
+    # --8<-- [end:forward]
+
     @property
     def num_blocks(self) -> int:
         """How many blocks there are, in the trunk and above it."""
         return len(self.blocks) + len(self.further)
 
     def new_cache(
-        self, batch_size: int = 1, *, max_length: int | None = None
+        self,
+        batch_size: int = 1,
+        *,
+        max_length: int | None = None,
+        further: bool = False,
     ) -> KVCache:
-        """Return an empty cache for this model, with a layer for each further head."""
+        """Return an empty cache for this model.
+
+        Args:
+            batch_size: How many sequences are read side by side.
+            max_length: Room for how many tokens; ``max_seq_len`` by default.
+            further: Have room for the further heads too, as ``forward_all`` needs it.
+                A plain pass must not have it.
+        """
         cache = super().new_cache(batch_size, max_length=max_length)
-        more = super().new_cache(batch_size, max_length=max_length).layers[-1:]
-        for _ in self.further:
-            cache.layers += more
-            more = super().new_cache(batch_size, max_length=max_length).layers[-1:]
+        if further:
+            for _ in self.further:
+                more = super().new_cache(batch_size, max_length=max_length)
+                cache.layers.append(more.layers[-1])
         return cache
 
 
@@ -130,7 +144,11 @@ class _HeadReader(TextReader):
     """Reads as a ``TextReader`` does, and keeps the guesses of the further heads."""
 
     model: SeveralTokenGPT
-    ahead: Tensor | None = None  # (n - 1, T, V), at the positions that were read last
+
+    def __init__(self, model: SeveralTokenGPT) -> None:
+        super().__init__(model)
+        self.cache = model.new_cache(further=True)
+        self.ahead: Tensor | None = None  # (n - 1, T, V), where it read last
 
     def _logits(self, tokens: Tensor) -> Tensor:
         logits = self.model.forward_all(tokens, cache=self.cache)[:, 0]

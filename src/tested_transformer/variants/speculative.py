@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 
 import torch
 import torch.nn.functional as F
@@ -96,11 +97,7 @@ def verify(
 
     Source: Leviathan et al., 2023, section 2.3 and algorithm 1.
     """
-    if not len(drafted) == len(draft) == len(target) - 1:
-        raise ValueError(
-            f"{len(drafted)} drafted tokens need as many rows of draft, and one more "
-            f"of target; they have {len(draft)} and {len(target)}"
-        )
+    _validate_rows(drafted, draft, target)
     kept: list[int] = []
     for token, q, p in zip(drafted, draft, target, strict=False):
         if not chance.accepts(float(p[token]) / float(q[token])):
@@ -119,7 +116,14 @@ def left_over(p: Float[Tensor, "V"], q: Float[Tensor, "V"]) -> Float[Tensor, "V"
 # --8<-- [end:verify]
 
 
-# --8<-- [start:reader]
+def _validate_rows(drafted: Sequence[int], draft: Tensor, target: Tensor) -> None:
+    if not len(drafted) == len(draft) == len(target) - 1:
+        raise ValueError(
+            f"{len(drafted)} drafted tokens need as many rows of draft, and one more "
+            f"of target; they have {len(draft)} and {len(target)}"
+        )
+
+
 def rewind(cache: KVCache, text: Sequence[int]) -> None:
     """Let a cache forget all tokens but these, the first that it has read.
 
@@ -136,6 +140,7 @@ def rewind(cache: KVCache, text: Sequence[int]) -> None:
         cache.last_tokens = cache.last_tokens.new_tensor([text[-1:]]) if text else None
 
 
+# --8<-- [start:reader]
 class TextReader:
     """Reads a text of which the end may be taken back, and keeps what still stands.
 
@@ -151,11 +156,8 @@ class TextReader:
     @torch.inference_mode()
     def read(self, text: Sequence[int], count: int) -> Float[Tensor, "count V"]:
         """Return the logits after each of the last ``count`` tokens of a text."""
-        same = 0
-        for before, now in zip(self.text, text[: len(text) - count], strict=False):
-            if before != now:
-                break
-            same += 1
+        pairs = zip(self.text, text[: len(text) - count], strict=False)
+        same = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
         rewind(self.cache, text[:same])
         self.text = [*text]
         tokens = torch.tensor([text[same:]], device=self.model.head_weight.device)
@@ -330,8 +332,7 @@ def speculate(
             longer than the model's ``max_seq_len``, beyond which nothing is dropped.
     """
     validate_prompt(model, prompt, max_new_tokens)
-    if num_drafted < 0:
-        raise ValueError(f"num_drafted={num_drafted} must not be negative")
+    validate_between("num_drafted", num_drafted, 0, float("inf"))
     chance = Chance() if chance is None else chance
     reader, text = drafter.reader(model), [*prompt]
     drafted, accepted, end = list[int](), list[int](), len(prompt) + max_new_tokens

@@ -59,7 +59,7 @@ def test_the_first_head_is_a_gpt_and_each_further_one_has_its_own_last_block(kin
 def test_in_pieces_through_a_cache_it_is_the_same(kind):
     model = make(**kind)
     tokens = torch.randint(V, (B, T))
-    cache = model.new_cache(B)
+    cache = model.new_cache(B, further=True)
     pieces = [
         model.forward_all(part, cache=cache) for part in tokens.split([4, 1, 2], 1)
     ]
@@ -110,6 +110,9 @@ def test_greedily_it_writes_what_generate_writes(kind, num_drafted):
         probabilities=greedy.probabilities,
     )
     assert found.tokens == expected
+    assert generate(model, [[3, 1, 4]], max_new_tokens=20, sampling=greedy) == [
+        expected
+    ]
     assert found.drafted[0] == 0
     assert max(found.drafted) == min(num_drafted, N - 1)
 

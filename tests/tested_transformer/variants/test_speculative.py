@@ -344,7 +344,7 @@ def test_every_way_of_chance_is_gone_once():
             lambda m: speculate(
                 m, [1], NgramDrafter(V), max_new_tokens=2, num_drafted=-1
             ),
-            "num_drafted=-1 must not be negative",
+            "num_drafted=-1 must lie between 0 and inf",
         ),
         (
             lambda m: NgramDrafter(V, longest=2, shortest=3),
