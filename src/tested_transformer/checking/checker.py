@@ -28,6 +28,9 @@ __all__ = [
     "verdicts_on",
 ]
 
+# What a layer may fail, and be right, if it is told where its tokens are.
+_OF_POSITIONS = {"permutation", "output", "gradient"}
+
 
 def check_attention(
     attention: Callable[..., Any],
@@ -80,8 +83,7 @@ def check_attention(
             name says so, or else what makes the layer causal.
         batch_first: Whether it takes (B, T, D), and not (T, B, D); by default what its
             attribute ``batch_first`` says.
-        skip: Names of checks to leave out: ``permutation`` for a layer that adds
-            positions itself.
+        skip: Names of checks to leave out.
 
     Returns:
         What was found: ``right``, ``wrong`` or ``not known``. It is true if output and
@@ -124,6 +126,9 @@ def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
     verdicts = verdicts_on(subject, names)
     failed = any(each.passed is False for each in verdicts)
     likely, whole_only = likely_exhibits(subject) if failed else ((), False)
+    if failed and not likely and _may_know_positions(subject, verdicts):
+        verdicts = tuple(map(_excused, verdicts))
+        failed = False
     smallest = find_counterexample(subject.without_dropout()) if failed else None
     doubts = subject.doubts
     if not (reads(quiet) & ~torch.eye(LENGTH, dtype=torch.bool)).any():
@@ -139,6 +144,25 @@ def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
         smallest,
         subject.notes,
     )
+
+
+def _may_know_positions(subject: Subject, verdicts: Sequence[Verdict]) -> bool:
+    """Return whether all that fails is what fails for a layer that adds positions.
+
+    A window, too, makes the order of the past matter.
+    """
+    failed = {each.check for each in verdicts if each.passed is False}
+    if subject.known is not None or not failed <= _OF_POSITIONS:
+        return False
+    (order,) = verdicts_on(subject, ["permutation"])
+    return order.passed is False
+
+
+def _excused(verdict: Verdict) -> Verdict:
+    if verdict.passed is not False:
+        return verdict
+    reason = "the order of the past matters: if it adds positions, give oracle="
+    return Verdict(verdict.check, None, reason)
 
 
 def verdicts_on(

@@ -237,13 +237,13 @@ def test_llamas_layer_needs_an_adapter_of_three_lines(way: str) -> None:
 
     report = check_attention(called)
     assert report.passed, str(report)
-    turning = torch.randn(1, 64, 4)
+    turning = torch.arange(64.0)[None, :, None] * torch.tensor([1.0, 0.1, 1.0, 0.1])
 
     def turned(x: Tensor, attention_mask: Tensor) -> Tensor:
         cos, sin = (f(turning[:, : x.shape[1]]).to(x) for f in (torch.cos, torch.sin))
         return layer(x, (cos, sin), attention_mask)[0]
 
-    assert not check_attention(turned).passed
+    assert check_attention(turned).state == "not known"
     layer.scaling = 1.0
     assert check_attention(called).failed == ["output", "gradient"]
 
@@ -272,8 +272,31 @@ def test_nanochats_layer_as_it_begins_is_never_passed() -> None:
     layer = Base()
     nn.init.zeros_(layer.o_proj.weight)
     nn.init.zeros_(layer.o_proj.bias)
-    right = check_attention(nanochats(layer), skip=["permutation"])
-    assert not right.passed
-    leaky = check_attention(nanochats(layer, causal=False), skip=["permutation"])
-    assert "leak" in leaky.failed
+    for skip in ((), ("permutation",)):
+        right = check_attention(nanochats(layer), skip=skip)
+        assert right.state == "not known", str(right)
+        assert "if it adds positions, give oracle=" in right.unknown[0]
+        leaky = check_attention(nanochats(layer, causal=False), skip=skip)
+        assert "leak" in leaky.failed
     assert not layer.o_proj.weight.any()
+
+
+def test_positions_excuse_no_more_than_they_explain() -> None:
+    class Turning(Base):
+        """Positions are added to the features, and a key too many is read."""
+
+        def forward(self, x: Tensor) -> Tensor:
+            places = torch.arange(x.shape[1])[:, None].to(x) / 10
+            diagonal = self.options.get("diagonal", 1)
+            upper = torch.ones(x.shape[1], x.shape[1]).triu(diagonal).bool()
+
+            def hidden(scores: Tensor) -> Tensor:
+                return scores.masked_fill(upper, -torch.inf)
+
+            return self.attend(x + places, x + places, x, hidden)[0]
+
+    layer = Turning()
+    assert check_attention(layer).state == "not known"
+    assert "leak" in check_attention(Turning(diagonal=2)).failed
+    wrong = check_attention(layer, oracle=lambda x: 2 * x)
+    assert {"output", "gradient"} <= {*wrong.failed}
