@@ -14,13 +14,15 @@ from bookbinder.drawing.katex import node
 from tested_transformer import attention_with_weights
 from tested_transformer.book import JAVASCRIPT
 from tested_transformer.generation import sampling_probabilities
+from tested_transformer.positions import rotary_table, rotate
 
 DOUBLE = torch.float64
 # The chapter of each, and what it takes its numbers from.
-CHAPTERS = {"lookup": "a-lookup-that-blurs", "samplers": "sampling"}
+CHAPTERS = {"lookup": "a-lookup-that-blurs", "samplers": "sampling", "rotary": "order"}
 MODULES = [
     *("masked-attention", "mask-bench", "softmax", "controls"),
     *("blurred-lookup", "lookup", "samplers", "sampling-bars"),
+    *("rotary", "rotary-arrows"),
 ]
 # Bytes: of the scripts as they stand; with the style, as a host sends them.
 BUDGET, SENT = 20_000, 12_000
@@ -104,6 +106,24 @@ def test_the_samplers_are_those_of_the_library() -> None:
         }.items():
             got = torch.tensor(answer[name], dtype=torch.float32)
             torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-5)
+
+
+def test_turned_arrows_are_those_of_the_library() -> None:
+    torch.manual_seed(0)
+    cases: list[dict[str, Any]] = []
+    wanted: list[torch.Tensor] = []
+    for _ in range(100):
+        pairs, position = int(torch.randint(1, 9, ())), int(torch.randint(100, ()))
+        base = 10 ** (1 + 4 * torch.rand(()).item())
+        x = torch.randn(1, 2 * pairs, dtype=DOUBLE)
+        table = rotary_table(torch.tensor([position]), 2 * pairs, base=base)
+        wanted.append(rotate(x, table)[0])
+        cases.append({"x": x[0].tolist(), "position": position, "base": base})
+    call = "turned(given.x, given.position, given.base)"
+    for answer, expected in zip(
+        computed("rotary.js", call, cases), wanted, strict=True
+    ):
+        torch.testing.assert_close(tensor(answer), expected, atol=1e-6, rtol=1e-6)
 
 
 def opened(page: Page, address: str, name: str) -> Locator:
@@ -244,6 +264,58 @@ def test_samplers_by_touch(page: Page, address: str, complaints: list[str]) -> N
     touched(page, top_k, 0.5, 0.99)
     expect(top_k).to_have_attribute("aria-valuetext", "off")
     expect(widget.get_by_role("status")).to_have_text("All five words are left.")
+    assert complaints == []
+
+
+@pytest.mark.browser
+def test_arrows_by_keyboard_and_mouse(
+    page: Page, address: str, complaints: list[str]
+) -> None:
+    widget = opened(page, address, "rotary")
+    says, dials = widget.get_by_role("status"), widget.locator(".dials p")
+    # The first two pairs are those of the chapter's run.
+    told = ["speed 1.00 2.00 rad apart score -0.42", "speed 0.10 0.20 rad apart"]
+    expect(dials).to_contain_text([*told, "speed 0.01 0.02 rad apart score 1.00"])
+    expect(says).to_contain_text("-0.42 + 0.98 + 1.00 = 1.56")
+    arrow = widget.locator("path.q").first
+    drawn = arrow.get_attribute("d")
+    both = slider(widget, "move both")
+    both.focus()
+    for _ in range(9):
+        page.keyboard.press("ArrowRight")
+    # Elsewhere, and the angles and the scores are what they were.
+    expect(says).to_contain_text("Query at 12, key at 10, difference 2.")
+    expect(says).to_contain_text("-0.42 + 0.98 + 1.00 = 1.56")
+    expect(dials).to_contain_text([*told, "0.02 rad apart"])
+    assert arrow.get_attribute("d") != drawn
+    query, key = slider(widget, "query at"), slider(widget, "key at")
+    query.focus()
+    page.keyboard.press("ArrowRight")
+    expect(says).to_contain_text("difference 3.")
+    expect(dials.first).to_contain_text("3.00 rad apart")
+    page.keyboard.press("Tab")
+    expect(key).to_be_focused()
+    page.mouse.click(*across(key, 0.99))
+    expect(key).to_have_attribute("aria-valuetext", "20")
+    expect(says).to_contain_text("difference -16.")
+    page.mouse.move(*across(key, 0.99))
+    page.mouse.down()
+    page.mouse.move(*across(key, 0.01))
+    page.mouse.up()
+    expect(key).to_have_attribute("aria-valuetext", "0")
+    assert complaints == []
+
+
+@pytest.mark.browser
+@pytest.mark.browser_context_args(
+    has_touch=True, viewport={"width": 390, "height": 844}
+)
+def test_arrows_by_touch(page: Page, address: str, complaints: list[str]) -> None:
+    widget = opened(page, address, "rotary")
+    touched(page, slider(widget, "query at"), 0.2, 0.5, 0.99)
+    touched(page, slider(widget, "key at"), 0.99)
+    expect(widget.get_by_role("status")).to_contain_text("difference 0.")
+    expect(widget.locator(".dials p").first).to_contain_text("score 1.00")
     assert complaints == []
 
 
