@@ -45,7 +45,6 @@ from tested_transformer.training.state import Progress, TrainingState, Validatio
 __all__ = ["Learner", "train", "training_precision"]
 
 
-# --8<-- [start:train]
 def train(
     model: GPT,
     tokens: Integer[Tensor, "N"],
@@ -94,6 +93,7 @@ def train(
     learner = Learner(model, tokens, recipe, state=state, world=world, shard=shard)
     tokens_per_step = recipe.batch_size * learner.seq_len
     monitor = Monitor(recipe, learner.state, learner.world, tokens_per_step)
+    # --8<-- [start:steps]
     for step in range(learner.state.step, recipe.steps):
         lr = learner.begin(step)
         inputs, targets = learner.batch(step)
@@ -118,10 +118,8 @@ def train(
                 learner.save(save, monitor)
         if stopping:
             break
+    # --8<-- [end:steps]
     return learner.snapshot()
-
-
-# --8<-- [end:train]
 
 
 class Learner:
