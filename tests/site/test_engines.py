@@ -39,6 +39,7 @@ FILLED_LATER = {"how-this-book-is-checked/index.html", "questions/index.html"}
 # chapters a name stands, on every change, for then there are but a few.
 ADDED = re.compile(
     r'<p class="ran">.*?</p>|<nav class="book-foot".*?</nav>|<!--.*?-->'
+    r"|<summary>The code of this figure</summary>"
     r"|(?<=>)\d+\. (?=[^<]*<a [^>]*headerlink)"
     + ("" if ALL else r"|<p><strong>In the book</strong>.*?</p>"),
     re.DOTALL,
