@@ -59,12 +59,19 @@ class Setting:
     steps: int = 400
     prompts: int = 10
     rounds: int = 2
+    new_tokens: int = 1000  # fewer where the context ends
     requests: int = 40
     seeds: Sequence[int] = (1, 2, 3)
 
 
 QUICK = Setting(
-    targets=TARGETS[:1], steps=2, prompts=2, rounds=1, requests=4, seeds=(1,)
+    targets=TARGETS[:1],
+    steps=2,
+    prompts=1,
+    rounds=1,
+    new_tokens=12,
+    requests=2,
+    seeds=(1,),
 )
 
 
@@ -137,7 +144,9 @@ def _drafts(setting: Setting) -> dict:
             "heads": (several, HeadDrafter(), range(1, NUM_TOKENS)),
         }
         calls = {
-            f"{kind}, {count}": _writer(model, prompts, drafter, count)
+            f"{kind}, {count}": _writer(
+                model, prompts, drafter, count, setting.new_tokens
+            )
             for kind, (model, drafter, counts) in contenders.items()
             for count in counts
         }
@@ -168,12 +177,16 @@ def _size(setting: Setting) -> dict:
 
 
 def _writer(
-    model: GPT, prompts: Sequence[list[int]], drafter: Drafter, count: int
+    model: GPT,
+    prompts: Sequence[list[int]],
+    drafter: Drafter,
+    count: int,
+    new_tokens: int,
 ) -> Callable[[], dict]:
     """Make a function that writes after all prompts, and counts."""
 
     def write() -> dict:
-        most = model.config.max_seq_len - PROMPT
+        most = min(new_tokens, model.config.max_seq_len - PROMPT)
         written = [
             speculate(
                 model,

@@ -30,7 +30,7 @@ def test_a_folder_holds_a_model(name: str) -> None:
 @pytest.mark.parametrize(
     ("find", "message"),
     [
-        (load_record, "name='../models' must be one of attention, cost, generate, "),
+        (load_record, "name='../models' must be one of attention, blocks, cost, "),
         (model_folder, "name='../models' must be one of grammar, grammar-2, "),
     ],
 )
