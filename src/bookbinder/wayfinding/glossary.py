@@ -40,7 +40,8 @@ _PLAIN = {
     r"[{}]": "",
 }
 # What introduces a term in bold print says itself what it means.
-_LEFT_OUT = {"a", "code", "pre", "strong", "var", "h1", "h2", "h3", "h4", "h5", "h6"}
+_LEFT_OUT = {"a", "code", "pre", "strong", "summary", "var"}
+_LEFT_OUT |= {"h1", "h2", "h3", "h4", "h5", "h6"}
 
 
 @dataclass(frozen=True)

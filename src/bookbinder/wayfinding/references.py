@@ -23,6 +23,9 @@ _TITLE = re.compile(
     r'<span class="filename">(?P<path>src/tested_transformer/[\w/]+\.py)</span>'
 )
 
+# A click on the title of a fold opens it and leads nowhere.
+_NO_LINKS = {"a", "h1", "h2", "h3", "h4", "h5", "h6", "summary"}
+
 
 class _Names(Treeprocessor):
     """Links names in backticks."""
@@ -54,7 +57,7 @@ class _Names(Treeprocessor):
                 link.tail, child.tail = child.tail, None
                 link.append(child)
                 element[index] = link
-            elif child.tag not in ("a", "h1", "h2", "h3", "h4", "h5", "h6"):
+            elif child.tag not in _NO_LINKS:
                 self._link(child, known, page, seen)
 
 

@@ -29,8 +29,9 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     ) -> BeautifulSoup:
         (tmp_path / "docs" / page).parent.mkdir(exist_ok=True)
         (tmp_path / "docs" / page).write_text(text, "utf-8")
-        fences = ["pymdownx.highlight", "pymdownx.superfences", "tables"]
-        md = Markdown(extensions=[*fences, extension])
+        kinds = ["pymdownx.highlight", "pymdownx.superfences", "tables"]
+        kinds.append("pymdownx.blocks.details")
+        md = Markdown(extensions=[*kinds, extension])
         if page != "none.md":
             md.treeprocessors.register(_Page(page), "relpath", 0)
         return BeautifulSoup(md.convert(text), "html.parser")

@@ -138,6 +138,7 @@ from tested_transformer.book.microgpt.scalar import Scalar
         RUN + "`LIMIT`",
         RUN + "[`causal`](x.md)",
         RUN + "## `causal`",
+        RUN + "/// details | `causal`\nSo.\n///\n",
     ],
 )
 def test_other_names_are_left_alone(text: str, linked: Linked) -> None:
