@@ -196,4 +196,10 @@ def test_what_the_map_names_is_a_part_or_a_page_of_the_book() -> None:
     boxes = re.findall(r'\["`\*\*(.+?)`"\]$', (ROOT / "docs/map.md").read_text(), re.M)
     named = {name.strip("*") for box in boxes for name in box.split("<br/>")}
     assert len(named) > 20
-    assert named - names == set()
+    # A long name may be cut short behind a word: boxes are to fit on a phone.
+    cut = {
+        f"{name} "[: end.start()]
+        for name in names
+        for end in re.finditer(r"\W", f"{name} ")
+    }
+    assert named - names - cut == set()

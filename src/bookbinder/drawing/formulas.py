@@ -23,6 +23,15 @@ _CUT = '</span><span class="katex-base">'
 _BREAK = '</span><wbr><span class="katex-base">'
 _BEHIND_A_RELATION = '<span class="mspace" style="margin-right:0.2778em;"></span>'
 _SHORT, _LONG = 20, 30  # letters: of a phone's line, half and nearly all
+# What opens and closes a part of a formula, and what sets two formulas apart.
+_STEP = re.compile(
+    r"\\(?:begin|left)\b|\\(?:end|right)\b|\\qquad\b|\\.|[{}]", re.DOTALL
+)
+_INNER = {r"\begin": 1, r"\left": 1, "{": 1, r"\end": -1, r"\right": -1, "}": -1}
+_APART = re.compile(
+    r'<span class="mspace allowbreak"></span>((?:<span class="mspace"[^>]*></span>)*)'
+    r'</span>(?=<span class="katex-base">)'
+)
 
 
 class FormulaTreeprocessor(Treeprocessor):
@@ -52,11 +61,31 @@ def _drawn(element: ElementTree.Element, *, in_heading: bool) -> str:
         if in_heading:
             reason = "the table of contents cannot show it: use words in a heading"
             raise katex.FormulaError(reason)
-        drawn = katex.draw(tex, display=display)
+        drawn = katex.draw(_parted(tex) if display else tex, display=display)
     except katex.FormulaError as error:
         line = " ".join(tex.split())[:60]
         return undrawn(f"formula {line}: {error}", tex, inline=not display)
-    return drawn if display else _breakable(drawn)
+    return _apart(drawn) if display else _breakable(drawn)
+
+
+def _parted(tex: str) -> str:
+    """Tell KaTeX to cut where formulas stand side by side, wide apart."""
+    depth = 0
+
+    def part(found: re.Match[str]) -> str:
+        nonlocal depth
+        depth += _INNER.get(found[0], 0)
+        side_by_side = depth == 0 and found[0] == r"\qquad"
+        return r"\allowbreak\qquad" if side_by_side else found[0]
+
+    return _STEP.sub(part, tex)
+
+
+def _apart(drawn: str) -> str:
+    """Take the space between two formulas out, so that a line may end in its place."""
+    words, mark, formula = drawn.partition(_SHOWN)
+    words = words.replace("<mspace></mspace>", "").replace(r"\allowbreak", "")
+    return words + mark + _APART.sub(r'</span><span class="apart">\1</span>', formula)
 
 
 def _breakable(drawn: str) -> str:

@@ -51,6 +51,9 @@ _LINES = (ACCENT, WARM, MUTED, INK)
 _STYLES = ("-", "--", ":", "-.")
 _SHAPES = ("o", "^", "s", "x")
 
+# As wide, in inches, as a phone shows with letters that can be read.
+_PHONE = 5.2
+
 
 def bar_panels(panels: Mapping[str, Mapping[str, float]]) -> Figure:
     """Draw the same bars for several cases, two cases side by side, on one scale.
@@ -68,7 +71,7 @@ def bar_panels(panels: Mapping[str, Mapping[str, float]]) -> Figure:
         raise ValueError(f"panels need one or more cases of the same bars; got {names}")
     most = max(length for lengths in panels.values() for length in lengths.values())
     rows, places = -(-len(panels) // 2), range(len(names[0]))
-    size = 5.6, rows * (0.6 + 0.27 * len(names[0]))
+    size = _PHONE, rows * (0.6 + 0.27 * len(names[0]))
     figure = Figure(figsize=size, layout="constrained")
     for index, (title, lengths) in enumerate(panels.items()):
         axes = figure.add_subplot(rows, 2, index + 1)
@@ -154,8 +157,9 @@ def cells(
     if states.min() < 0 or states.max() > 2:
         raise ValueError("states must be 0, 1 or 2")
     fills = ("none", to_rgba(ACCENT, 0.35), to_rgba(WARM, 0.55))
-    size = 1.3 + 0.5 * len(columns), 0.4 + len(titles) * (0.75 + 0.34 * len(rows))
-    figure = Figure(figsize=size, layout="constrained")
+    width = min(_PHONE, 1.3 + 0.5 * len(columns))
+    height = 0.4 + len(titles) * (0.75 + 0.34 * len(rows))
+    figure = Figure(figsize=(width, height), layout="constrained")
     for index, (table, title) in enumerate(zip(states.tolist(), titles, strict=True)):
         axes = figure.add_subplot(len(titles), 1, index + 1)
         for row, line in enumerate(table):
@@ -204,7 +208,8 @@ def head_maps(
         queries: A label for each row.
         keys: A label for each column; those of the rows by default.
         titles: A title for each head; ``head 0``, ``head 1``, ... by default.
-        columns: How many heads may stand side by side; fewer if they are wide.
+        columns: How many heads may stand side by side, in cells as small as a phone
+            needs to show them at once; fewer if these would be too small.
 
     Raises:
         ValueError: If ``weights`` has other axes, or labels do not fit it.
@@ -216,12 +221,19 @@ def head_maps(
     _check_labels("titles", titles, weights.shape[0])
     _check_labels("queries", queries, weights.shape[1])
     _check_labels("keys", keys, weights.shape[2])
-    cell = max(0.24, 1.9 / max(len(queries), len(keys)))
-    width, height = cell * len(keys) + 0.5, cell * len(queries) + 0.9
-    # As many side by side as can be read on one page.
-    columns = max(1, min(columns, len(weights), int(12 / width)))
+    least = 0.15 if any(keys) else 0.1  # the height of a letter, where there are some
+    beside = 0.2 + 0.09 * max(map(len, queries))
+    most = int((_PHONE - beside) / (least * len(keys) + 0.15))
+    columns = max(1, min(columns, len(weights), most))
     rows = -(-len(weights) // columns)
-    figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
+    cell = max(0.24, 1.9 / max(len(queries), len(keys)))
+    room = (_PHONE - beside) / columns - 0.15
+    cell = max(least, min(cell, room / len(keys)))
+    lines = max(title.count("\n") for title in titles)
+    above = 0.65 + 0.16 * lines + (0 if _upright(keys) else 0.09 * max(map(len, keys)))
+    width = beside + columns * (cell * len(keys) + 0.15)
+    height = rows * (cell * len(queries) + above)
+    figure = Figure(figsize=(width, height), layout="constrained")
     for index, (head, title) in enumerate(zip(weights, titles, strict=True)):
         axes = figure.add_subplot(rows, columns, index + 1)
         _draw_map(axes, head, queries if index % columns == 0 else None, keys)
@@ -395,6 +407,7 @@ def arrows(
     axes.set_xlim(min(xs) - margin, max(xs) + 2 * margin)
     axes.set_ylim(min(ys) - margin, max(ys) + margin)
     axes.set_aspect("equal")
+    axes.locator_params(prune="lower")  # in the corner, two numbers would meet
     return _with_axes(figure, axes, x_label, y_label, several=len(groups) > 1)
 
 
@@ -488,7 +501,7 @@ def scores_and_weights(scores: Mapping[str, Float[Tensor, "T S"]]) -> Figure:
     """
     if not 1 <= len(scores) <= 3:
         raise ValueError(f"scores has {len(scores)} entries; it takes 1 to 3")
-    figure = Figure(figsize=(2.9 * len(scores), 4.4), layout="constrained")
+    figure = Figure(figsize=(_PHONE / 2 * len(scores), 4.4), layout="constrained")
     reach = max(rows.abs().max().item() for rows in scores.values())
     for index, (name, rows) in enumerate(scores.items()):
         above = figure.add_subplot(2, len(scores), index + 1)
@@ -664,7 +677,7 @@ def turns(planes: Mapping[str, Mapping[str, tuple[float, float]]]) -> Figure:
         raise ValueError("planes has 0 entries; it takes at least 1")
     rows = -(-len(planes) // 2)
     columns = min(2, len(planes))
-    figure = Figure(figsize=(2.9 * columns, 2.95 * rows), layout="constrained")
+    figure = Figure(figsize=(2.65 * columns, 2.75 * rows), layout="constrained")
     turn = [step * math.tau / 120 for step in range(121)]
     for index, (title, tips) in enumerate(planes.items()):
         if not 1 <= len(tips) <= len(_LINES):
@@ -732,12 +745,16 @@ def _draw_map(
     axes.set_aspect("equal")
     axes.invert_yaxis()
     axes.xaxis.tick_top()
-    # What is no wider than a cell stands upright.
-    upright = all(len(key) <= 2 for key in keys)
-    axes.set_xticks(range(columns), keys, rotation=0 if upright else 90, fontsize=10)
+    turned = 0 if _upright(keys) else 90
+    axes.set_xticks(range(columns), keys, rotation=turned, fontsize=10)
     axes.set_yticks(range(rows), queries or [""] * rows, fontsize=10)
     _quiet(axes)
     axes.figure.patch.set_visible(False)
+
+
+def _upright(keys: Sequence[str]) -> bool:
+    """Whether all labels are about as narrow as a cell."""
+    return all(len(key) <= 2 for key in keys)
 
 
 def _draw_slices(

@@ -100,3 +100,18 @@ def test_a_line_ends_behind_a_relation_of_a_long_one(
     line, display = (each.get_text() for each in page.select(".katex-html"))
     assert line == broken
     assert "|" not in display
+
+
+def test_formulas_side_by_side_may_come_apart(rendered: Render) -> None:
+    inner = r"\left(c \qquad d\right), \qquad \text{e \qquad f}"
+    page = rendered(f"$$\na = b, \\qquad\n{inner}\n$$\n")
+    for each in page.select(".katex-html .apart"):
+        each.insert_before("|")
+    (drawn,) = page.select(".katex-html")
+    assert [part.strip() for part in drawn.get_text().split("|")] == [
+        "a=b,",
+        "(cd),",
+        "e\xa0f",
+    ]
+    (source,) = page("annotation")
+    assert "allowbreak" not in source.get_text()

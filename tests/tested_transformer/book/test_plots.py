@@ -95,6 +95,30 @@ def test_heads_may_stand_in_fewer_columns():
     assert lefts[0] == lefts[2] < lefts[1] == lefts[3]
 
 
+def test_what_a_phone_can_show_at_once_is_no_wider_than_its_screen():
+    one = [str(n) for n in range(6)]
+    figures = [
+        head_maps(torch.eye(6).expand(8, 6, 6), queries=one),
+        head_maps(torch.eye(20).expand(2, 20, 20), queries=[""] * 20),
+        cells(
+            torch.zeros(1, 1, 10).int(),
+            names=["p", "q"],
+            rows=["r"],
+            columns=[str(n) for n in range(10)],
+            titles=["t"],
+        ),
+        scores_and_weights({"a": torch.ones(2, 2), "b": torch.ones(2, 2)}),
+    ]
+    assert all(figure.get_figwidth() <= plots._PHONE for figure in figures)
+    # Letters have the room they need, even where the figure is wider for it.
+    wide = head_maps(torch.eye(40)[None], queries=["a"] * 40)
+    assert wide.get_figwidth() > plots._PHONE
+    long, short = (
+        head_maps(torch.eye(3)[None], queries=[name] * 3) for name in ("query", "a")
+    )
+    assert long.get_figheight() > short.get_figheight()
+
+
 def test_a_weight_map_writes_every_weight():
     figure = weight_map(WEIGHTS[0], queries=QUERIES, keys=KEYS)
     torch.testing.assert_close(drawn_weights(figure)[0], WEIGHTS[0])
@@ -156,16 +180,16 @@ def test_names_stand_above_what_they_name_from_the_left(draw):
     assert plot.height == pytest.approx(alone.get_window_extent().height, rel=0.1)
 
 
-@pytest.mark.parametrize(("keys", "columns"), [(4, 4), (31, 1), (20, 2)])
+@pytest.mark.parametrize(("keys", "columns"), [(4, 4), (31, 1), (14, 2)])
 def test_maps_stand_side_by_side_as_far_as_they_can_be_read(keys: int, columns: int):
     weights = torch.rand(4, 5, keys)
     figure = head_maps(weights, queries=list("abcde"), keys=list("k" * keys))
     boxes = [axes.get_window_extent() for axes in figure.axes]
     assert len({round(box.x0) for box in boxes}) == columns
-    assert figure.get_figwidth() <= 12
+    assert figure.get_figwidth() <= plots._PHONE
     for box in boxes:
         # Room for a letter; as tall as wide.
-        assert box.width / keys > 0.2 * figure.dpi
+        assert box.width / keys > 0.14 * figure.dpi
         assert box.width / keys == pytest.approx(box.height / 5, rel=0.02)
 
 
