@@ -150,6 +150,7 @@ def measure_public(folder: Path | None) -> dict:
         git = ["git", "-C", str(checkout), "log", "-1", "--format=%h %cs"]
         report[name] = {
             "commit": subprocess.check_output(git, text=True).strip(),
+            "state": found.state,
             "asked": sum(each.passed is not None for each in found.verdicts),
             "failed": {
                 each.check: each.reason

@@ -34,6 +34,7 @@ def test_a_slip_in_a_checkout_is_found(tmp_path: Path) -> None:
     for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
         subprocess.run([*git, *command], check=True)
     (found,) = measure_public(tmp_path).values()
+    assert found["state"] == "wrong"
     assert "leak" in found["failed"]
     assert "no-causal-mask" in found["likely"]
     assert len(found["commit"].split()) == 2
