@@ -366,7 +366,7 @@ def arrows(
     """
     if not 1 <= len(groups) <= 3:
         raise ValueError(f"groups has {len(groups)} entries; it takes 1 to 3")
-    figure = Figure(figsize=(5.2, 4.2), layout="constrained")
+    figure = Figure(figsize=(5.2, 3.8), layout="constrained")
     axes = figure.add_subplot()
     tips = [(0.0, 0.0)]
     for (group, named), color, width in zip(
