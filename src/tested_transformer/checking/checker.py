@@ -14,7 +14,7 @@ from tested_transformer.checking.checks import (
     sample,
 )
 from tested_transformer.checking.counterexample import find_counterexample
-from tested_transformer.checking.diagnosis import likely_exhibits
+from tested_transformer.checking.diagnosis import likely_exhibits, norms
 from tested_transformer.checking.guessing import guess
 from tested_transformer.checking.reading import is_constant, reads
 from tested_transformer.checking.report import Report, Verdict
@@ -31,6 +31,8 @@ __all__ = [
 # What a layer may fail, and be right, if it knows where its tokens are: padding on the
 # left moves them, and a table of angles in float32 is not as exact as the question.
 _OF_POSITIONS = {"padding", "permutation", "output", "gradient"}
+# And if it norms its queries and keys.
+_OF_NORMS = {"output", "gradient"}
 
 
 def check_attention(
@@ -127,8 +129,9 @@ def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
     verdicts = verdicts_on(subject, names)
     failed = any(each.passed is False for each in verdicts)
     likely, whole_only = likely_exhibits(subject) if failed else ((), False)
-    if failed and not likely and _may_know_positions(subject, verdicts):
-        verdicts = tuple(map(_excused, verdicts))
+    excuse = _excuse(subject, verdicts) if failed and not likely else ""
+    if excuse:
+        verdicts = tuple(_excused(each, excuse) for each in verdicts)
         failed = False
     smallest = find_counterexample(subject.without_dropout()) if failed else None
     doubts = subject.doubts
@@ -147,23 +150,26 @@ def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
     )
 
 
-def _may_know_positions(subject: Subject, verdicts: Sequence[Verdict]) -> bool:
-    """Return whether all that fails is what fails for a layer that adds positions.
+def _excuse(subject: Subject, verdicts: Sequence[Verdict]) -> str:
+    """Return why a layer that is right may fail what it fails, or nothing.
 
-    A window, too, makes the order of the past matter.
+    It may add positions (a window, too, makes the order of the past matter), or norm
+    its queries and keys: then it is not what it is compared with.
     """
     failed = {each.check for each in verdicts if each.passed is False}
     if subject.known is not None or not failed <= _OF_POSITIONS:
-        return False
+        return ""
     (order,) = verdicts_on(subject, ["permutation"])
-    return order.passed is False
+    if order.passed is False:
+        return "the order of the past matters: if it adds positions, give oracle="
+    if failed <= _OF_NORMS and norms(subject):
+        return "its queries and keys seem to be normed: if they should be, give oracle="
+    return ""
 
 
-def _excused(verdict: Verdict) -> Verdict:
-    if verdict.passed is not False:
-        return verdict
-    reason = "the order of the past matters: if it adds positions, give oracle="
-    return Verdict(verdict.check, None, reason)
+def _excused(verdict: Verdict, reason: str) -> Verdict:
+    failed = verdict.passed is False
+    return Verdict(verdict.check, None, reason) if failed else verdict
 
 
 def verdicts_on(

@@ -1,10 +1,14 @@
 """What is wrong, probably: the known bug that computes what a layer computes."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from tested_transformer.checking.checks import (
@@ -19,7 +23,10 @@ from tested_transformer.checking.exhibits.layer import ExchangeableAttention, St
 from tested_transformer.checking.reading import reads
 from tested_transformer.checking.subject import Subject, make_subject
 
-__all__ = ["alike", "is_inverted", "likely_exhibits"]
+__all__ = ["alike", "is_inverted", "likely_exhibits", "norms"]
+
+# How far apart two answers may be that differ in what a norm adds before it divides.
+_ROUGHLY = 1e-3
 
 
 def likely_exhibits(subject: Subject) -> tuple[tuple[Exhibit, ...], bool]:
@@ -55,6 +62,75 @@ def is_inverted(subject: Subject) -> bool:
     real = torch.arange(LENGTH) >= LENGTH // 2
     found = (reads(subject, real=real) & others)[real]
     return torch.equal(found, (~real).expand(len(found), -1))
+
+
+def norms(subject: Subject) -> bool:
+    """Return whether it seems to be attention with queries and keys that are normed.
+
+    They may be divided by their length or by their deviation, in each head or all heads
+    together, before a factor that is not known. What a norm adds, lest it divide by
+    zero, is not known either, so the answers are equal only roughly.
+    """
+    if subject.dtype == torch.float16:
+        return False
+    quiet = subject.without_dropout()
+    return any(
+        _lowest(partial(_apart, quiet, layer.eval(), centered, by_head)) < _ROUGHLY
+        for layer in quiet.oracles()
+        for centered, by_head in product((False, True), repeat=2)
+    )
+
+
+@torch.no_grad()
+def _apart(
+    subject: Subject,
+    layer: ExchangeableAttention,
+    centered: bool,
+    by_head: bool,
+    log_factor: float,
+) -> float:
+    """Return how far a subject is from a layer that norms its queries and keys."""
+    x, causal = sample(subject), subject.causal
+    right = subject.run(x, causal=causal).double()
+    layer.steps = Steps(project=_normed(math.exp(log_factor), centered, by_head))
+    gap = layer(x.double(), causal=causal) - right
+    return float(gap.abs().max() / right.abs().max())
+
+
+def _normed(
+    factor: float, centered: bool, by_head: bool
+) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+    """Return a step that norms queries and keys, and multiplies scores by a factor."""
+
+    def project(
+        layer: ExchangeableAttention, x: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = Steps().project(layer, x)
+        found: list[Tensor] = []
+        for each in (q, k):
+            size = layer.head_dim if by_head else each.shape[-1]
+            parts = each.unflatten(-1, (-1, size))
+            if centered:
+                parts = parts - parts.mean(dim=-1, keepdim=True)
+            found.append(F.normalize(parts, dim=-1).flatten(-2))
+        return found[0] * factor * layer.head_dim**0.5, found[1], v
+
+    return project
+
+
+def _lowest(function: Callable[[float], float]) -> float:
+    """Return about the lowest value of a function of the logarithm of a factor."""
+    points = torch.linspace(math.log(0.3), math.log(300.0), 40).tolist()
+    step = points[1] - points[0]
+    here = min(points, key=function)
+    lower, upper = here - step, here + step
+    for _ in range(30):
+        left, right = (2 * lower + upper) / 3, (lower + 2 * upper) / 3
+        if function(left) < function(right):
+            upper = right
+        else:
+            lower = left
+    return function((lower + upper) / 2)
 
 
 def alike(subject: Subject) -> tuple[tuple[Exhibit, ...], bool]:

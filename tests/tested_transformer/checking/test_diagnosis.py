@@ -1,5 +1,6 @@
 """The bug that is likely comes first, and the commonest is seen without an oracle."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tested_transformer.checking import check_attention
-from tested_transformer.checking.diagnosis import is_inverted
+from tested_transformer.checking.diagnosis import is_inverted, norms
 from tested_transformer.checking.subject import make_subject
 from tested_transformer.multihead import MultiHeadAttention
 
@@ -105,3 +106,64 @@ def test_without_a_likely_bug_the_first_line_is_what_failed_first() -> None:
     assert str(report).startswith("half_the_scale is WRONG: output: causal: up to "), (
         str(report)
     )
+
+
+class Normed(nn.Module):
+    """Does something to queries and keys, and has no parameters for it."""
+
+    def __init__(
+        self, norm: Callable[[Tensor], Tensor], *, whole: bool = False, values: int = 2
+    ) -> None:
+        super().__init__()
+        self.n_head, self.norm, self.whole, self.values = HEADS, norm, whole, values
+        self.c_q, self.c_k, self.c_v, self.c_proj = (
+            nn.Linear(D_MODEL, D_MODEL) for _ in range(4)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = [self.c_q(x), self.c_k(x), self.c_v(x)]
+        if self.whole:
+            parts[:2] = map(self.norm, parts[:2])
+        parts = [each.unflatten(-1, (HEADS, -1)).transpose(1, 2) for each in parts]
+        if not self.whole:
+            parts[:2] = map(self.norm, parts[:2])
+        q, k, v = parts[0], parts[1], parts[self.values]
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.c_proj(y.transpose(1, 2).flatten(2))
+
+
+NORMS: dict[str, Callable[[Tensor], Tensor]] = {
+    "by the square": lambda x: F.rms_norm(x, x.shape[-1:]),
+    "and a factor": lambda x: 1.2 * F.rms_norm(x, x.shape[-1:]),
+    "with an epsilon": lambda x: F.rms_norm(x, x.shape[-1:], eps=1e-6),
+    "by the deviation": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "to length 1": lambda x: F.normalize(x, dim=-1),
+    "and a factor of 10": lambda x: 10**0.5 * F.normalize(x, dim=-1),
+}
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["by head", "whole"])
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_without_weights_are_not_called_wrong(name: str, whole: bool) -> None:
+    report = check_attention(Normed(NORMS[name], whole=whole))
+    assert report.state == "not known", str(report)
+    assert report.unknown == (
+        "not compared with attention: its queries and keys seem to be normed: if they "
+        "should be, give oracle=",
+    )
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Normed(lambda x: 1.3 * x),
+        Normed(lambda x: 0 * x),
+        Normed(lambda x: x.abs()),
+        Normed(lambda x: x / x.abs().sum(dim=-1, keepdim=True)),
+        Normed(NORMS["by the square"], values=1),
+    ],
+    ids=["longer", "all alike", "no signs", "another length", "keys for values"],
+)
+def test_norms_excuse_nothing_else(layer: nn.Module) -> None:
+    assert not norms(make_subject(layer))
+    assert check_attention(layer).state == "wrong"
