@@ -76,7 +76,7 @@ def test_a_page_is_found_without_fault(
     page.goto(f"{address}{folder}/" if folder else address)
     found: list[str] = page.evaluate("looking.settled()")
     found += beyond_budget(asked, built, (built / folder / "index.html"))
-    copied = page.evaluate(COPY)
+    copied = [[said, SOURCE.sub("", text)] for said, text in page.evaluate(COPY)]
     source = load_page(ROOT / "docs" / opened_page, ROOT)
     assert copied == [offer for _, offer in sorted(offers(source, built))]
     assert found + problems(page) + complaints == []
@@ -99,6 +99,9 @@ def beyond_budget(asked: set[str], built: Path, file: Path) -> list[str]:
     over = weight > kib or len(sizes) > requests
     return [f"{weight:.0f} KiB of {kib}, {len(sizes)} of {requests}"] if over else []
 
+
+# What a block of a page that has run before is copied with.
+SOURCE = re.compile(r"\A# \S+#block-\d+ \(ran with PyTorch [\d.]+; MIT License\)\n")
 
 # Presses every button, as its label says when it has copied.
 COPY = """async () => {

@@ -55,7 +55,8 @@ def with_code_blocks(html: str, leaf: Leaf, record: Record | None) -> str:
             f"the page has {len(page.blocks)} and {len(page.listings)}: build it anew"
         )
     numbered = iter(enumerate(page.blocks, start=1))
-    ran_with = f' data-torch="{record.torch}"' if record else ""
+    torch = record.torch.partition("+")[0] if record else ""  # without its build
+    ran_with = f' data-torch="{torch}"' if record else ""
 
     def run(div: re.Match[str]) -> str:
         number, block = next(numbered)
