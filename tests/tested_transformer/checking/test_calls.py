@@ -199,7 +199,6 @@ def test_one_more_slip_is_caught_in_each_call() -> None:
     assert check_attention(doubled).failed == ["output", "gradient"]
 
 
-transformers = pytest.importorskip("transformers")
 SIZES = {
     "hidden_size": D_MODEL,
     "num_attention_heads": HEADS,
@@ -211,9 +210,10 @@ SIZES = {
 
 @pytest.mark.parametrize("way", ["eager", "sdpa"])
 def test_berts_layer_is_right_and_with_a_slip_wrong(way: str) -> None:
+    from transformers import BertConfig
     from transformers.models.bert.modeling_bert import BertSelfAttention
 
-    config = transformers.BertConfig(**SIZES)
+    config = BertConfig(**SIZES)
     config._attn_implementation = way
     layer = BertSelfAttention(config)
     report = check_attention(layer)
@@ -225,9 +225,10 @@ def test_berts_layer_is_right_and_with_a_slip_wrong(way: str) -> None:
 
 @pytest.mark.parametrize("way", ["eager", "sdpa"])
 def test_llamas_layer_needs_an_adapter_of_three_lines(way: str) -> None:
+    from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaAttention
 
-    config = transformers.LlamaConfig(**SIZES, num_key_value_heads=1, head_dim=4)
+    config = LlamaConfig(**SIZES, num_key_value_heads=1, head_dim=4)
     config._attn_implementation = way
     layer = LlamaAttention(config, 0)
 

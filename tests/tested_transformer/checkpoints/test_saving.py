@@ -292,7 +292,8 @@ def test_a_file_that_may_not_grow_is_one_error_and_the_checkpoint_stays(
 ) -> None:
     """The system itself stops the third file of tensors in the middle."""
     save(tmp_path, 1)
-    resource = pytest.importorskip("resource")
+    # Windows sets no such limits, and has no such module.
+    resource = pytest.importorskip("resource", reason="the system sets no limits")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:

@@ -80,7 +80,8 @@ def theirs(form: str) -> Callable[..., tuple[Tensor, Tensor]]:
     It puts positions before heads, divides queries by the root of their width, and
     computes in float32 whatever comes in.
     """
-    modeling = pytest.importorskip("transformers.models.qwen3_next.modeling_qwen3_next")
+    from transformers.models.qwen3_next import modeling_qwen3_next as modeling
+
     rule = getattr(modeling, f"torch_{form}_gated_delta_rule")
     more = {"chunk_size": 4} if form == "chunk" else {}
 

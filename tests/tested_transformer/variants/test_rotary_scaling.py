@@ -6,6 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
+from transformers import LlamaConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.llama import modeling_llama as llama
 
 from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
 from tested_transformer.gpt import GPT, GPTConfig
@@ -22,9 +25,6 @@ from tested_transformer.variants import (
     yarn_rates,
 )
 
-llama = pytest.importorskip("transformers.models.llama.modeling_llama")
-rope = pytest.importorskip("transformers.modeling_rope_utils")
-
 # Pairwise different: batch, heads, positions; a head has 16 features.
 B, H, T, D_K, TRAINED = 2, 3, 7, 16, 40
 
@@ -33,7 +33,7 @@ def theirs(kind: str, *, factor: float, base: float = 10_000.0, **more):
     settings = {"rope_type": kind, "factor": factor, "rope_theta": base, **more}
     if kind == "yarn":
         settings["original_max_position_embeddings"] = TRAINED
-    return llama.LlamaConfig(
+    return LlamaConfig(
         hidden_size=5 * D_K,
         num_attention_heads=5,
         head_dim=D_K,
@@ -44,7 +44,7 @@ def theirs(kind: str, *, factor: float, base: float = 10_000.0, **more):
 
 def from_theirs(kind: str, *, length: int | None = None, **settings):
     config = theirs(kind, **settings)
-    return rope.ROPE_INIT_FUNCTIONS[kind](config, "cpu", length)
+    return ROPE_INIT_FUNCTIONS[kind](config, "cpu", length)
 
 
 def assert_alike(ours: Tensor, other: Tensor) -> None:
