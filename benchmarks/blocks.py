@@ -10,10 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import nn
 
-from benchmarks.recall import D_MODEL, NUM_HEADS, NUM_LAYERS, Recall, draw_pairs
+from benchmarks.recall import (
+    BATCH,
+    D_MODEL,
+    NUM_HEADS,
+    NUM_LAYERS,
+    Recall,
+    draw_pairs,
+    train_on_pairs,
+)
 from tested_transformer import fused_attention
 from tested_transformer.variants import (
     BlockAttention,
@@ -23,7 +29,6 @@ from tested_transformer.variants import (
 
 __all__ = ["CHOICES", "measure_blocks", "with_blocks"]
 
-BATCH, LR, WARM_UP = 32, 5e-3, 30
 TRAINED = (8, 16, 32, 64)
 PAIRS = 64  # asked, so that there are 128 tokens
 # The size of a block, and how many a query reads, its own included.
@@ -57,7 +62,7 @@ def measure_blocks(*, quick: bool = False) -> dict:
             model = Recall(("softmax",) * NUM_LAYERS)
             if name == "blocks":
                 with_blocks(model, *TRAINED_WITH)
-            _train(model, seed, steps)
+            train_on_pairs(model, seed, steps, TRAINED)
             for size, count in CHOICES:
                 share = _ask(with_blocks(model, size, count), tests)
                 right[name][f"{size} x {count}"].append(share)
@@ -70,24 +75,6 @@ def measure_blocks(*, quick: bool = False) -> dict:
         "right": right,
         "seconds": _time(lengths, 1 if quick else 3),
     }
-
-
-def _train(model: Recall, seed: int, steps: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=LR, weight_decay=0.0, betas=(0.9, 0.98)
-    )
-    for step in range(steps):
-        rate = LR * min(1, (step + 1) / WARM_UP) * (1 - step / steps)
-        optimizer.param_groups[0]["lr"] = rate
-        pairs = TRAINED[step % len(TRAINED)]
-        keys, values, answers = draw_pairs(BATCH, pairs, generator)
-        logits = model(keys, values)[:, pairs:]
-        loss = F.cross_entropy(logits.flatten(0, 1), answers.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
 
 
 @torch.no_grad()

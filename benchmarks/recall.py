@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tested_transformer import MultiHeadAttention
 from tested_transformer.variants import DeltaAttention, LinearAttention
 
-__all__ = ["ASKED", "KINDS", "Recall", "draw_pairs", "measure_recall"]
+__all__ = ["ASKED", "KINDS", "Recall", "draw_pairs", "measure_recall", "train_on_pairs"]
 
 NUM_KEYS, NUM_VALUES = 64, 16
 D_MODEL, NUM_HEADS, NUM_LAYERS = 32, 2, 4
@@ -87,7 +87,9 @@ def measure_recall(*, quick: bool = False) -> dict:
     for name, layers in KINDS.items():
         right[name] = {str(pairs): [] for pairs in ASKED}
         for seed in seeds:
-            model = _train(layers, seed, steps)
+            torch.manual_seed(seed)
+            model = Recall(layers)
+            train_on_pairs(model, seed, steps, TRAINED)
             for pairs, share in _ask(model, tests).items():
                 right[name][pairs].append(share)
             print(name, seed, {p: r[-1] for p, r in right[name].items()}, flush=True)
@@ -108,16 +110,18 @@ def measure_recall(*, quick: bool = False) -> dict:
     }
 
 
-def _train(layers: Sequence[str], seed: int, steps: int) -> Recall:
-    torch.manual_seed(seed)
-    model, generator = Recall(layers), torch.Generator().manual_seed(seed)
+def train_on_pairs(
+    model: Recall, seed: int, steps: int, lengths: Sequence[int]
+) -> None:
+    """Train a model to say which value stood beside a key, of so many pairs in turn."""
+    generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=LR, weight_decay=0.0, betas=(0.9, 0.98)
     )
     for step in range(steps):
         rate = LR * min(1, (step + 1) / WARM_UP) * (1 - step / steps)
         optimizer.param_groups[0]["lr"] = rate
-        pairs = TRAINED[step % len(TRAINED)]
+        pairs = lengths[step % len(lengths)]
         keys, values, answers = draw_pairs(BATCH, pairs, generator)
         logits = model(keys, values)[:, pairs:]
         loss = F.cross_entropy(logits.flatten(0, 1), answers.flatten())
@@ -125,7 +129,6 @@ def _train(layers: Sequence[str], seed: int, steps: int) -> Recall:
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-    return model
 
 
 @torch.no_grad()
