@@ -53,6 +53,14 @@ def test_every_link_of_the_site_leads_somewhere(
     assert wrong == []
 
 
+def test_a_wrong_address_leads_to_pages_that_are_there(
+    html: dict[str, str], built: Path
+) -> None:
+    page = (built / "404.html").read_text("utf-8").partition("<article")[2]
+    found = {path for path, _ in targets(page.partition("</article>")[0], "")}
+    assert {"", "map/", "which-attention/", "glossary/"} <= found <= html.keys()
+
+
 def test_the_page_of_questions_has_those_of_every_chapter(html: dict[str, str]) -> None:
     listed = set(targets(html["questions/"], "questions/"))
     asked = {

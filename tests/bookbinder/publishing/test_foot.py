@@ -75,6 +75,8 @@ def test_code_gets_names_sizes_copies_and_who_ran_it(root: Path, site: Path) -> 
     made = with_code_blocks(html, chapter, RECORD)
     ids = re.findall(r'python highlight" id="([^"]*)"', made)
     assert ids == ["block-1", "block-2", "block-3"]
+    local = with_code_blocks(html, chapter, replace(RECORD, torch="2.13.0+cpu"))
+    assert set(re.findall(r'data-torch="([^"]*)"', local)) == {"2.13.0"}
     (copy,) = re.findall(r'py highlight" data-copy="([^"]*)"', made)
     assert copy == "../../listings/tested_transformer/adding-add.py"
     # Six lines, the longest of 29 characters as they are read.
