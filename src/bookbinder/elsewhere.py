@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SETTINGS: dict[str, dict[str, str]] = {
     # Instructions that PyTorch and oneDNN may not use.
     "avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2"},
-    "scalar": {"ATEN_CPU_CAPABILITY": "default"},
+    "scalar": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "AVX2"},
     # The first name is read by tests, the second by pages.
     "threads-1": {"OMP_NUM_THREADS": "1", "BOOK_THREADS": "1"},
     "threads-2": {"OMP_NUM_THREADS": "2", "BOOK_THREADS": "2"},
