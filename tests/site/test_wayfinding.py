@@ -53,6 +53,28 @@ def test_every_link_of_the_site_leads_somewhere(
     assert wrong == []
 
 
+@pytest.mark.browser
+def test_boxes_of_the_map_and_of_the_decision_lead_on_by_keys(
+    html: dict[str, str], page: Page, address: str
+) -> None:
+    page.goto(f"{address}map/")
+    boxes = page.locator("figure.diagram").get_by_role("link")
+    ways = boxes.evaluate_all("links => links.map((link) => link.href.baseVal)")
+    chapters = {f for f, text in html.items() if re.search(r"<h1\b[^>]*>\d+\. ", text)}
+    assert chapters <= {way.removeprefix("../") for way in ways}
+    boxes.filter(has_text="No peeking").focus()
+    page.keyboard.press("Tab")
+    expect(boxes.filter(has_text="Shapes that lie")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/shapes-that-lie/")
+    page.goto(f"{address}which-attention/")
+    boxes = page.locator("figure.diagram").get_by_role("link")
+    expect(boxes).to_have_count(5)
+    box = boxes.filter(has_text="boolean mask").locator("rect")
+    box.click(position={"x": 4, "y": 4})
+    page.wait_for_url("**/#causal-and-padded-or-any-other-rule")
+
+
 def test_a_wrong_address_leads_to_pages_that_are_there(
     html: dict[str, str], built: Path
 ) -> None:

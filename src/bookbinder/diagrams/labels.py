@@ -15,6 +15,8 @@ _SHAPE = re.compile(
     r"(?<!\w)\((?=[^)]*(?<![A-Za-z_])[A-Za-z](?:_\w+)?(?!\w))"
     rf"{_SIZE}(?:(?:,| \*) {_SIZE})*,?\)"
 )
+# A comment that begins as a link does is one: bookbinder.drawing.links reads it.
+_LINKS = re.compile(r"^[ \t]*%% \[.*$", re.MULTILINE)
 _PROGRAM = re.compile(r"^[ \t]*%% ?(?P<code>.*)$", re.MULTILINE)
 _SPOKEN = re.compile(r"^[ \t]*acc(?:Title|Descr)\s*(?::.*|\{[^}]*\})", re.MULTILINE)
 _NODE = re.compile(r'(?P<name>[A-Za-z]\w*)[\[({>/\\]+"(?P<text>[^"]*)"')
@@ -54,7 +56,7 @@ def read_diagram(source: str) -> Diagram:
         if shapes:
             labels.append(Label(name, shapes, source.count("\n", 0, start)))
 
-    rest = source
+    source = rest = _LINKS.sub(_blank, source)
     for found in _PROGRAM.finditer(source):
         line = source.count("\n", 0, found.start("code"))
         diagram.program.append((line, found["code"]))

@@ -15,6 +15,7 @@ from typing import Any
 
 from markdown import Markdown
 
+from bookbinder.drawing.links import linked
 from bookbinder.drawing.svg import PALETTE, unique_ids
 from bookbinder.drawing.undrawn import previewing, undrawn
 
@@ -28,7 +29,7 @@ DRAWING_SCRIPT = Path(__file__).with_name("drawing.js")
 # Of the book in the current folder.
 DRAWINGS = Path("docs", "assets", "diagrams")
 
-_COMMENT = re.compile(r"^[ \t]*%%.*\n", re.MULTILINE)
+_COMMENT = re.compile(r"^[ \t]*%%.*(?:\n|\Z)", re.MULTILINE)
 
 
 def format_diagram(
@@ -41,6 +42,10 @@ def format_diagram(
     if file.is_file():
         svg = file.read_text(encoding="utf-8").strip()
         svg = unique_ids(svg, f"diagram-{file.stem[:8]}", md.htmlStash.rawHtmlBlocks)
+        try:
+            svg = linked(svg, source, md)
+        except ValueError as error:
+            return undrawn(f"diagram {error}", source)
         return f'<figure class="diagram" data-search-exclude>{svg}</figure>'
     if previewing():
         # mkdocs-mermaid2-plugin finds it by its class and has the browser draw it.
@@ -62,7 +67,8 @@ def diagram_problem(source: str) -> str | None:
 def drawing(source: str) -> Path:
     """Return the file of a drawing, named by a hash of its source and how it is drawn.
 
-    Comments are left out: the pass behind a diagram changes nothing of its drawing.
+    Comments are left out: neither the pass behind a diagram nor where its boxes lead
+    changes anything of its drawing.
     """
     digest = hashlib.sha256(_how_drawn())
     digest.update(_COMMENT.sub("", source).strip().encode())

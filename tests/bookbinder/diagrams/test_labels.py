@@ -30,7 +30,7 @@ def test_every_shape_belongs_to_a_variable() -> None:
 
 
 def test_the_program_keeps_its_lines_and_its_indentation() -> None:
-    program = read_diagram(CHART).program
+    program = read_diagram(f"{CHART}\n%% [A link](page.md)").program
     assert program == [(3, "X = rand(T, D)"), (4, "if True:"), (5, "    Y = X.mT")]
 
 
