@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import distribution
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -125,7 +126,8 @@ def make(
     names: dict[str, Any] = {each: getattr(typing, each) for each in typing.__all__}
     names |= {"torch": torch, "nn": nn, "F": F, "Tensor": Tensor, "math": math}
     names |= {"copy": copy, "np": np, "dataclass": dataclass, "partial": partial}
-    names |= {"Callable": Callable, "__name__": "builtins"}
+    names |= {"Callable": Callable, "SimpleNamespace": SimpleNamespace}
+    names |= {"__name__": "builtins"}
     needed = [folder / each.replace("/", "+") for each in module.needs]
     with _importable(needed):
         exec(module.names, names)
@@ -157,14 +159,10 @@ def call_of(
 
 @contextmanager
 def _importable(folders: Sequence[Path]) -> Iterator[None]:
-    """Let packages be imported from checkouts, and forget them afterwards."""
-    path, loaded = [*sys.path], {*sys.modules}
+    """Let packages be imported from checkouts."""
+    path = [*sys.path]
     sys.path[:0] = [str(each / part) for each in folders for part in ("", "src")]
     try:
         yield
     finally:
         sys.path[:] = path
-        for name in {*sys.modules} - loaded:
-            file = getattr(sys.modules[name], "__file__", None)
-            if file and any(Path(file).is_relative_to(each) for each in folders):
-                del sys.modules[name]
