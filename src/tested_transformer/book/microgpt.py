@@ -111,7 +111,7 @@ _value = attrgetter("value")
 
 
 def dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
-    """Multiply two vectors: one number that has all their entries for parents."""
+    """Return the dot product: one number, whose parents are all the entries."""
     x, y = tuple(map(_value, a)), tuple(map(_value, b))
     value = sum(starmap(mul, zip(x, y, strict=True)))
     return Scalar(value, (*a, *b), y + x)
@@ -131,7 +131,7 @@ def _add(a: Vector, b: Vector) -> Vector:
 
 
 def softmax(scores: Vector) -> Vector:
-    """Turn scores into weights that sum to one."""
+    """Turn scores into weights that sum to 1."""
     # The largest becomes 0, so that no exponential overflows; no weight changes.
     largest = max([score.value for score in scores])
     exps = [(score + -largest).exp() for score in scores]
@@ -179,7 +179,7 @@ def cross_entropy(logits: Vector, target: int) -> Scalar:
 # --8<-- [start:past]
 @dataclass
 class Past:
-    """What one head keeps of the tokens that it has read: the key/value cache."""
+    """What one head keeps of the tokens it has read: the key/value cache."""
 
     keys: list[Vector] = field(default_factory=list)
     values: list[Vector] = field(default_factory=list)
@@ -241,7 +241,7 @@ class MicroGPT:
         return [[Past() for _ in heads] for _ in layers]
 
     def read(self, token: int, past: list[list[Past]]) -> Vector:
-        """Read one token after those in the past, which takes it in: guess the next.
+        """Append one token to the past, and guess the token after it.
 
         Returns:
             The logits, a score for each token that may come next.
@@ -277,7 +277,7 @@ class MicroGPT:
         return linear(merged, self.weights[f"{name}.o_proj"])
 
     def _feed_forward(self, x: Vector, name: str) -> Vector:
-        """Look at the token alone: widen, cut off what is negative, narrow."""
+        """Widen the vector of one token, cut off what is negative, and narrow it."""
         hidden = [number.relu() for number in linear(x, self.weights[f"{name}.up"])]
         return linear(hidden, self.weights[f"{name}.down"])
 
@@ -297,11 +297,13 @@ class MicroGPT:
 
 # --8<-- [start:alphabet]
 class Alphabet:
-    """The letters of some names are tokens 1, 2, ...; 0 is what ends a name."""
+    """The letters of some names are tokens 1, 2, ...; 0 begins and ends a name."""
 
     def __init__(self, names: Sequence[str]) -> None:
         if not names or "" in names:
-            raise ValueError(f"names must be there, and none empty; they are {names}")
+            raise ValueError(
+                f"give at least one name, and none empty; they are {names}"
+            )
         self.letters = "".join(sorted(set("".join(names))))
         self.vocab_size = len(self.letters) + 1
 
@@ -362,7 +364,7 @@ def train(
     learning_rate: float = 0.02,
     seed: int = 0,
 ) -> list[float]:
-    """Train on sequences drawn by chance, ever more slowly; return the losses."""
+    """Train on random sequences with a falling learning rate; return the losses."""
     optimizer, draw = Adam(model.parameters()), random.Random(seed).choices
     losses: list[float] = []
     for step in range(steps):
@@ -376,7 +378,7 @@ def train(
 
 
 def write(model: MicroGPT, draw: random.Random) -> list[int]:
-    """Let a model read what it writes, from a 0 to the next or until it is full."""
+    """Draw tokens one by one, from a 0 to the next 0 or until the model is full."""
     past, tokens = model.new_past(), [0]
     while len(tokens) <= model.max_seq_len and (len(tokens) == 1 or tokens[-1] != 0):
         chances = [weight.value for weight in softmax(model.read(tokens[-1], past))]

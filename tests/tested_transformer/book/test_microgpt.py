@@ -360,10 +360,10 @@ def test_weights_have_the_shapes_of_the_notation():
             lambda: Alphabet(["mia", "ada"]).encode("idée"),
             "'idée' has letters that are not in 'adim'",
         ),
-        (lambda: Alphabet([]), "names must be there, and none empty; they are []"),
+        (lambda: Alphabet([]), "give at least one name, and none empty; they are []"),
         (
             lambda: Alphabet(["mia", ""]),
-            "names must be there, and none empty; they are ['mia', '']",
+            "give at least one name, and none empty; they are ['mia', '']",
         ),
     ],
 )
