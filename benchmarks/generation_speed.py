@@ -1,9 +1,10 @@
 """Tokens a second, one sequence, each contender at its best number of threads.
 
-Beyond its context a model can only go on with a part of what it has read. What has no
-cache reads the last ``context`` tokens again for every new one, as it does anyway. What
-has one is given the policy of this library: when the context is full, its last half is
-read anew.
+Beyond its context a model can only go on with a part of what it has read. Whatever has
+a cache is given the policy of this library: when the context is full, its last half is
+read anew. Without a cache, most read the last ``context`` tokens again for every new
+one; transformers, whose ``generate`` refuses to write beyond its context, keeps to the
+policy above. So the speeds without a cache are not those of equal work.
 """
 
 from collections.abc import Callable, Sequence
