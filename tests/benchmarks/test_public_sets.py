@@ -1,0 +1,39 @@
+"""The modules to learn from and those held out are many, and of different projects."""
+
+import re
+
+import pytest
+from benchmarks.public import held_out, learn
+from benchmarks.public.modules import Module
+
+SETS = {"learn": learn.MODULES, "held_out": held_out.MODULES}
+
+
+def repositories(modules: dict[str, Module]) -> set[str]:
+    """Return the repositories of modules, in small letters as GitHub compares them."""
+    return {module.repository.lower() for module in modules.values()}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_set_has_many_modules_of_many_projects(name: str) -> None:
+    modules = SETS[name]
+    assert len(modules) >= 40
+    projects = [module.repository.lower() for module in modules.values()]
+    assert len(set(projects)) >= 20
+    assert max(map(projects.count, projects)) <= 3
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_an_entry_says_all_that_measuring_needs(name: str) -> None:
+    for key, module in SETS[name].items():
+        assert re.fullmatch("[0-9a-f]{40}|.+==.+", module.commit), key
+        assert module.mask in {"causal", "bidirectional", "argument"}, key
+        assert module.adapter.count("\n") <= 1, key
+        assert isinstance(module.arguments, dict), key
+        compile(module.names, key, "exec")
+        compile(module.make, key, "eval")
+
+
+def test_no_project_is_in_both_sets() -> None:
+    first, second = map(repositories, SETS.values())
+    assert not first & second
