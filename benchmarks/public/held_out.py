@@ -1,7 +1,7 @@
 """Public attention modules that the checker is measured on and is never tuned to.
 
-Owners from l to z. ``learn`` lists those to learn from. Each was read, and compared by
-hand with ``F.scaled_dot_product_attention`` where its form allows that.
+The owner's name begins with l to z; ``learn`` has the others. Each module was read, and
+its outputs and gradients were equal to attention written anew with its weights.
 """
 
 from benchmarks.public.modules import Module
@@ -314,7 +314,7 @@ MODULES: dict[str, Module] = {
         "return layer(query=x, key=x, value=x, mask=mask[..., None]).transpose(0, 1)",
         given="style='causal'",
         mask="argument",
-        notes="ALiBi, sequence first, a mask is wanted",
+        notes="ALiBi, sequence first, a mask is required",
     ),
     "labmlai/annotated_deep_learning_paper_implementations:neox": Module(
         repository="labmlai/annotated_deep_learning_paper_implementations",
@@ -375,7 +375,7 @@ MODULES: dict[str, Module] = {
         "def skip_init(layer, **k): return layer(**k)",
         make="MultiHeadedAttention(6, 24, 0.1, max_relative_positions=-1, num_kv=2)",
         mask="argument",
-        notes="key, value, query; grouped heads, rotary interleaved, mask of the left",
+        notes="key, value, query; grouped heads, rotary interleaved; True ignores",
         d_model=24,
     ),
     "OpenNMT/OpenNMT-py:alibi": Module(
@@ -397,7 +397,7 @@ MODULES: dict[str, Module] = {
         make="MultiHeadedAttention(5, 20, 0.1, max_relative_positions=-2, "
         "add_qkvbias=True)",
         mask="argument",
-        notes="key, value, query; ALiBi to both sides, mask is what to leave",
+        notes="key, value, query; ALiBi to both sides, True in a mask ignores",
     ),
     "microsoft/torchscale": Module(
         repository="microsoft/torchscale",
@@ -600,7 +600,7 @@ MODULES: dict[str, Module] = {
         names="from torch.nn import init",
         make="ScaledDotProductAttention(20, 4, 6, 5, 0.1)",
         mask="argument",
-        notes="values wider than keys, tiny first weights; mask is what to leave",
+        notes="values wider than keys, tiny first weights; True in a mask ignores",
     ),
     "lucidrains/flamingo-pytorch": Module(
         repository="lucidrains/flamingo-pytorch",
@@ -684,24 +684,24 @@ MODULES: dict[str, Module] = {
         commit="0ad7de9a5cb53fd63d6d30a4f385485e72e08597",
         files={"sgm/modules/diffusionmodules/model.py": ("Normalize", "AttnBlock")},
         names=_REARRANGE,
-        make="AttnBlock(32)",
+        make="AttnBlock(64)",
         adapter=_GRID,
         given="style='both', num_heads=1",
         mask="bidirectional",
         needs=_EINOPS,
         notes="images; one head, group norm before and residual inside",
-        d_model=32,
+        d_model=64,
     ),
     "LTH14/mar": Module(
         repository="LTH14/mar",
         commit="fe470ac24afbee924668d8c5c83e9fec60af3a73",
         files={"models/vae.py": ("Normalize", "AttnBlock")},
-        make="AttnBlock(32)",
+        make="AttnBlock(64)",
         adapter=_GRID,
         given="style='both', num_heads=1",
         mask="bidirectional",
         notes="images; one head, group norm before, residual inside, open products",
-        d_model=32,
+        d_model=64,
     ),
     "openai/point-e": Module(
         repository="openai/point-e",
@@ -799,7 +799,7 @@ MODULES: dict[str, Module] = {
         "return layer(x, x, x, mask=mask)[0]",
         given="style='both'",
         mask="argument",
-        notes="residual inside and norm after; a mask is wanted, of what to leave",
+        notes="residual inside and norm after; a mask is required, True ignores",
     ),
     # Time series, tables, recommendation and reinforcement learning
     "zhouhaoyi/Informer2020": Module(
@@ -838,7 +838,7 @@ MODULES: dict[str, Module] = {
         },
         make="_MultiheadAttention(20, 5, attn_dropout=0.1)",
         mask="argument",
-        notes="time series; arguments Q, K, V; masks are what to leave",
+        notes="time series; arguments Q, K, V; True in masks ignores",
     ),
     "yandex-research/rtdl": Module(
         repository="yandex-research/rtdl",
@@ -858,7 +858,7 @@ MODULES: dict[str, Module] = {
         files={"recbole/model/layers.py": ("MultiHeadAttention",)},
         make="MultiHeadAttention(5, 20, 0.1, 0.1, 1e-12)",
         mask="argument",
-        notes="recommendation; residual inside, norm after; an additive mask is wanted",
+        notes="recommendation; residual, norm after; an additive mask is required",
     ),
     "nikhilbarhate99/min-decision-transformer": Module(
         repository="nikhilbarhate99/min-decision-transformer",
