@@ -90,7 +90,7 @@ def sampling_probabilities(
 
     Sources: for top-k Fan et al., 2018, "Hierarchical Neural Story Generation",
     section 5.4; for top-p Holtzman et al., 2020, "The Curious Case of Neural Text
-    Degeneration", section 3.1; for min-p Nguyen et al., 2024, "Turning Up the Heat".
+    Degeneration"; for min-p Nguyen et al., 2024, "Turning Up the Heat".
     """
     Sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     probabilities = _soften(logits.float(), temperature)
