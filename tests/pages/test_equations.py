@@ -502,7 +502,7 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             fused_attention(Q, K, V, scale=0.3, score_bias=M),
             attention(Q, K, V, scale=0.3, score_bias=M)[0],
             softmax(0.3 * Q @ K.T + M) @ V),
-        r"e^{e_{ts} - \ell_t}": lambda: (attention_weights(E),
+        r"e^{e_{ts} - \L_t}": lambda: (attention_weights(E),
             table(lambda t, s: (E[t, s] - sum(E[t].exp()).log()).exp(), T, S)),
     },
     "microgpt": {  # L is a product of what is made from x: xy and the exponential of x
