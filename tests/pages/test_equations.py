@@ -447,7 +447,7 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
         r"\text{output} = Y + \operatorname{feedforward}(\operatorname{N}'(Y))":
             lambda: (x_l(2), y_l(2) + two.feed_forward(two.feed_forward_norm(y_l(2)))),
         r"X_L = X_0 + \sum_{l=1}^{L}"
-        r" \left( \text{attention's}_l + \text{feed-forward's}_l \right)": lambda: (
+        r" \left( A_l + F_l \right)": lambda: (
             x_l(2), x_l(0) + sum(through(part, lambda: model(x))[1] for part in (
                 one.attention, one.feed_forward, two.attention, two.feed_forward))),
         r"\operatorname{layer}(x) = g \odot \frac{x - \bar x}"
@@ -502,7 +502,7 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             fused_attention(Q, K, V, scale=0.3, score_bias=M),
             attention(Q, K, V, scale=0.3, score_bias=M)[0],
             softmax(0.3 * Q @ K.T + M) @ V),
-        r"e^{e_{ts} - \L_t}": lambda: (attention_weights(E),
+        r"e^{e_{ts} - L_t}": lambda: (attention_weights(E),
             table(lambda t, s: (E[t, s] - sum(E[t].exp()).log()).exp(), T, S)),
     },
     "microgpt": {  # L is a product of what is made from x: xy and the exponential of x

@@ -331,12 +331,8 @@ class Adam:
     """
 
     def __init__(self, parameters: Vector, beta1: float = 0.9, beta2: float = 0.95):
-        self.parameters, self.beta1, self.beta2, self.steps = (
-            parameters,
-            beta1,
-            beta2,
-            0,
-        )
+        self.parameters, self.beta1, self.beta2 = parameters, beta1, beta2
+        self.steps = 0
         self.means, self.squares = [0.0] * len(parameters), [0.0] * len(parameters)
 
     def step(self, learning_rate: float) -> None:
