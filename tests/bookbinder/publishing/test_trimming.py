@@ -1,7 +1,9 @@
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from bookbinder.drawing.katex import node
 from bookbinder.publishing.trimming import trim, trimmed
 
 
@@ -35,3 +37,56 @@ def test_a_stylesheet_of_others_keeps_what_is_used(tmp_path: Path) -> None:
     trim(tmp_path)
     assert styles.read_text("utf-8") == used
     assert own.read_text("utf-8") == ".gone{top:0}"
+
+
+SCRIPT = r"""// Said to whoever reads the source.
+const pattern = /a  \/\/ b/g, text = "no // comment";  /* nor
+  this */
+let count = 1;
+function told(x) {
+  if (x) return x
+  return `kept  as  it  is: ${ pattern.source.length
+    + `${ count - -1 } // ${text}` }`;
+}
+const twice = (x) => x + +x
+const half = 8 / 2 // not a pattern
+count++
+console.log(told(), told(3), twice("4"), half, count, text.replace(/o/g, "0"));
+"""
+
+
+def test_a_script_does_the_same_without_its_comments(tmp_path: Path) -> None:
+    file = tmp_path / "assets" / "js" / "gpt" / "a.js"
+    file.parent.mkdir(parents=True)
+
+    def answer() -> str:
+        command = [str(node()), str(file)]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout
+
+    file.write_text(SCRIPT, "utf-8")
+    before = answer()
+    trim(tmp_path)
+    light = file.read_text("utf-8")
+    assert answer() == before
+    assert before.startswith("kept  as  it  is: ")
+    assert len(light) < 0.8 * len(SCRIPT)
+    assert "Said" not in light
+    assert "nor" not in light
+
+
+def test_a_stylesheet_of_ours_says_the_same_in_less(tmp_path: Path) -> None:
+    file = tmp_path / "assets" / "css" / "a.css"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "/* why */\n.a > .b :is(p, li) + p { margin: calc(1em + 2px) -1px; }\n\n"
+        "@media (max-width: 4em) and (scripting: none) {\n"
+        '  & .c::before { content: "a  {b}"; }\n}\n',
+        "utf-8",
+    )
+    trim(tmp_path)
+    assert file.read_text("utf-8") == (
+        ".a>.b :is(p,li) + p{margin:calc(1em + 2px) -1px;}"
+        '@media (max-width:4em) and (scripting:none){& .c::before{content:"a  {b}";}}'
+    )

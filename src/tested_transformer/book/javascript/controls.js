@@ -1,12 +1,29 @@
-// What the widgets share: sliders, bars, pictures that can be dragged.
+// What the widgets share: buttons, sliders, tables, bars, pictures that can be dragged.
 
-import { make, put } from "./views.js";
+import { make, put } from "./elements.js";
+
+// Puts a widget in its places. `build` is given what draws it anew, and returns its parts
+// and a function that draws them and returns a sentence, which is read out.
+export function live(name, build) {
+  for (const root of document.querySelectorAll(`[data-live="${name}"]`)) {
+    const says = make("p", { className: "verdict", role: "status" });
+    const [draw, ...parts] = build(() => put(says, draw()));
+    root.replaceChildren(...parts, says);
+    put(says, draw());
+  }
+}
+
+// A button for each name of an object, which hands over what the name stands for.
+export const choices = (label, named, choose) =>
+  make("div", { className: "presets", role: "group", "aria-label": label }, ...Object.entries(named).map(([textContent, value]) =>
+    make("button", { type: "button", className: "md-button", textContent, onclick: () => choose(value) })));
 
 // A slider with its name and its value in words. `read` turns where it stands into the value.
 export function slider(name, range, moved, say = String, read = Number) {
   const input = make("input", { type: "range", ...range, oninput: () => result.show() && moved() });
   const said = make("span", { className: "said", "aria-hidden": "true" });
   const result = {
+    input,
     row: make("div", { className: "slider" }, make("label", {}, make("span", { textContent: name }), input), said),
     get value() { return read(input.value); },
     set(to) {
@@ -22,14 +39,15 @@ export function slider(name, range, moved, say = String, read = Number) {
   return result.show();
 }
 
-// A table with bars: a row for each name, a column for each heading but the first.
-export function bars(headings, names) {
-  const cells = names.map(() => headings.slice(1).map(() => make("td", { className: "bar" })));
-  const table = make("table", { className: "bars" },
-    make("thead", {}, make("tr", {}, ...headings.map((textContent) => make("th", { scope: "col", textContent })))),
-    make("tbody", {}, ...names.map((textContent, row) => make("tr", {}, make("th", { scope: "row", textContent }), ...cells[row]))));
-  return { table, cells };
+// A table: a text is a heading, of a column or of a row, and an empty one is a corner.
+export function table(className, headings, rows) {
+  const row = (scope, each) => make("tr", {}, ...each.map((cell) => cell.tagName ? cell : cell ? make("th", { scope, textContent: cell }) : make("td")));
+  return make("table", { className }, make("thead", {}, row("col", headings)), make("tbody", {}, ...rows.map((each) => row("row", each))));
 }
+
+// Cells that stay, and the heading of a row that changes.
+export const cells = (count, className = "") => Array.from({ length: count }, () => make("td", { className }));
+export const named = () => make("th", { scope: "row" });
 
 export function fill(cell, share, text = share.toFixed(3)) {
   cell.style.setProperty("--share", share);

@@ -1,7 +1,7 @@
 // The maps of all heads, on one canvas. A canvas for each would be one more layer each
 // that the browser has to put together, for every token.
 
-import { make } from "./views.js";
+import { make } from "./elements.js";
 
 export class Maps {
   // For each layer and head there is a frame, which the map fills; the canvas lies over

@@ -1,8 +1,8 @@
 // A query and a key as arrows of three speeds: a reader moves the two tokens.
 
-import { picture, place, slider } from "./controls.js";
+import { live, picture, place, slider } from "./controls.js";
+import { make, put } from "./elements.js";
 import { speeds, turned } from "./rotary.js";
-import { make, put } from "./views.js";
 
 const [PAIRS, BASE] = [3, 1000];
 const START = [1, 1, 1, 0, 0, 0]; // every arrow of both tokens points to the right
@@ -13,25 +13,19 @@ const FACE = `<circle class="rule" r="${RADIUS}"/><path class="between"/>${["q",
 const point = ([x, y], share, aside = 0) =>
   [share * x - aside * y, -share * y - aside * x].map((each) => (RADIUS * each).toFixed(1));
 
-class Arrows {
-  constructor(root) {
-    const position = (name, value, say) => slider(name, { min: 0, max: 20, value }, () => this.draw(), say);
-    this.sliders = [position("query at", 3), position("key at", 1), position("move both", 0, (value) => `by ${value}`)];
-    this.dials = speeds(PAIRS, BASE).map((speed) => {
-      const face = picture("-70 -68 140 136", `Pair of speed ${speed.toFixed(2)}: an arrow q for the query, an arrow k for the key`, FACE);
-      const says = make("p");
-      return { face, says, speed, box: make("div", {}, face, says) };
-    });
-    this.says = make("p", { className: "verdict", role: "status" });
-    root.replaceChildren(make("div", { className: "dials" }, ...this.dials.map(({ box }) => box)),
-      ...this.sliders.map(({ row }) => row), this.says);
-    this.draw();
-  }
+live("rotary", (redraw) => {
+  const position = (name, value, say) => slider(name, { min: 0, max: 20, value }, redraw, say);
+  const sliders = [position("query at", 3), position("key at", 1), position("move both", 0, (value) => `by ${value}`)];
+  const dials = speeds(PAIRS, BASE).map((speed) => {
+    const face = picture("-70 -68 140 136", `Pair of speed ${speed.toFixed(2)}: an arrow q for the query, an arrow k for the key`, FACE);
+    const says = make("p");
+    return { face, says, speed, box: make("div", {}, face, says) };
+  });
 
-  draw() {
-    const [query, key, both] = this.sliders.map(({ value }) => value);
-    const [q, k] = [query + both, key + both].map((position) => turned(START, position, BASE));
-    const scores = this.dials.map(({ face, says, speed }, i) => {
+  function draw() {
+    const [query, key, both] = sliders.map(({ value }) => value);
+    const [q, k] = [query + both, key + both].map((at) => turned(START, at, BASE));
+    const scores = dials.map(({ face, says, speed }, i) => {
       const [a, b] = [q, k].map((x) => [x[i], x[i + PAIRS]]);
       const score = a[0] * b[0] + a[1] * b[1];
       const apart = Math.atan2(a[1] * b[0] - a[0] * b[1], score);
@@ -48,9 +42,9 @@ class Arrows {
       put(says, `speed ${speed.toFixed(2)}\n${Math.abs(apart).toFixed(2)} rad apart\nscore ${score.toFixed(2)}`);
       return score;
     });
-    put(this.says, `Query at ${query + both}, key at ${key + both}, difference ${query - key}. `
-      + `Score of the three pairs: ${scores.map((score) => score.toFixed(2)).join(" + ")} = ${scores.reduce((a, b) => a + b).toFixed(2)}`);
+    return `Query at ${query + both}, key at ${key + both}, difference ${query - key}. `
+      + `Score of the three pairs: ${scores.map((score) => score.toFixed(2)).join(" + ")} = ${scores.reduce((a, b) => a + b).toFixed(2)}`;
   }
-}
 
-for (const root of document.querySelectorAll('[data-live="rotary"]')) new Arrows(root);
+  return [draw, make("div", { className: "dials" }, ...dials.map(({ box }) => box)), ...sliders.map(({ row }) => row)];
+});

@@ -1,8 +1,8 @@
 // Five words before and after a sampler: a reader sets temperature, top-k, top-p and min-p.
 
-import { bars, fill, slider } from "./controls.js";
+import { cells, choices, fill, live, slider, table } from "./controls.js";
+import { labeled, make } from "./elements.js";
 import { sampled } from "./samplers.js";
-import { labeled, make, put } from "./views.js";
 
 const WORDS = ["mat", "sofa", "roof", "moon", "trumpet"];
 const MOODS = {
@@ -20,48 +20,41 @@ const PRESETS = {
   "min-p 0.1": { minP: 0.1 },
 };
 
-class Samplers {
-  constructor(root) {
-    const draw = () => this.draw();
-    const unless = (off, digits) => (value) => (value === off ? "off" : value.toFixed(digits));
-    const knob = (name, value, min, max, step, say) => slider(name, { min, max, step, value }, draw, say);
-    this.knobs = {
-      temperature: knob("temperature", 1, 0, 3, 0.1, (value) => value.toFixed(1)),
-      topK: knob("top-k", WORDS.length, 1, WORDS.length, 1, unless(WORDS.length, 0)),
-      topP: knob("top-p", 1, 0.05, 1, 0.05, unless(1, 2)),
-      minP: knob("min-p", 0, 0, 1, 0.05, unless(0, 2)),
-    };
-    const presets = Object.entries(PRESETS).map(([textContent, settings]) =>
-      make("button", { type: "button", className: "md-button", textContent, onclick: () => this.set({ ...OFF, ...settings }) }));
-    this.mood = make("select", { onchange: draw }, ...Object.keys(MOODS).map((textContent) => make("option", { textContent })));
-    this.bars = bars(["word", "before", "after"], WORDS);
-    this.says = make("p", { className: "verdict", role: "status" });
-    root.replaceChildren(
-      make("div", { className: "presets", role: "group", "aria-label": "Samplers" }, ...presets),
-      labeled("the model is", this.mood),
-      this.bars.table, ...Object.values(this.knobs).map(({ row }) => row), this.says);
-    this.draw();
-  }
+live("samplers", (redraw) => {
+  const unless = (off, digits) => (value) => (value === off ? "off" : value.toFixed(digits));
+  const knob = (name, value, min, max, step, say) => slider(name, { min, max, step, value }, redraw, say);
+  const knobs = {
+    temperature: knob("temperature", 1, 0, 3, 0.1, (value) => value.toFixed(1)),
+    topK: knob("top-k", WORDS.length, 1, WORDS.length, 1, unless(WORDS.length, 0)),
+    topP: knob("top-p", 1, 0.05, 1, 0.05, unless(1, 2)),
+    minP: knob("min-p", 0, 0, 1, 0.05, unless(0, 2)),
+  };
+  const mood = make("select", { onchange: redraw }, ...Object.keys(MOODS).map((textContent) => make("option", { textContent })));
+  const shown = WORDS.map(() => cells(2, "bar"));
 
-  set(settings) {
-    for (const [name, value] of Object.entries(settings)) this.knobs[name].set(value);
-    this.draw();
-  }
-
-  draw() {
-    const before = MOODS[this.mood.value];
-    const settings = Object.fromEntries(Object.entries(this.knobs).map(([name, { value }]) => [name, value]));
+  function draw() {
+    const before = MOODS[mood.value];
+    const settings = Object.fromEntries(Object.entries(knobs).map(([name, { value }]) => [name, value]));
     const { shares, left } = sampled(before.map(Math.log), settings);
     shares.forEach((share, id) => {
-      fill(this.bars.cells[id][0], before[id]);
-      fill(this.bars.cells[id][1], share, share ? share.toFixed(3) : "cut");
+      fill(shown[id][0], before[id]);
+      fill(shown[id][1], share, share ? share.toFixed(3) : "cut");
     });
     const kept = WORDS.filter((_, id) => shares[id]);
     const { temperature } = settings;
-    put(this.says, !temperature ? `Temperature 0: the likeliest word, ${kept[0]}, gets all.`
+    return !temperature ? `Temperature 0: the likeliest word, ${kept[0]}, gets all.`
       : kept.length === WORDS.length ? "All five words are left."
-      : `Left: ${kept.join(", ")}. ${temperature === 1 ? "They" : "After the temperature, they"} had ${left.toFixed(3)} together; each is divided by that.`);
+      : `Left: ${kept.join(", ")}. ${temperature === 1 ? "They" : "After the temperature, they"} had ${left.toFixed(3)} together; each is divided by that.`;
   }
-}
 
-for (const root of document.querySelectorAll('[data-live="samplers"]')) new Samplers(root);
+  return [
+    draw,
+    choices("Samplers", PRESETS, (settings) => {
+      for (const [name, value] of Object.entries({ ...OFF, ...settings })) knobs[name].set(value);
+      redraw();
+    }),
+    labeled("the model is", mood),
+    table("bars", ["word", "before", "after"], WORDS.map((word, id) => [word, ...shown[id]])),
+    ...Object.values(knobs).map(({ row }) => row),
+  ];
+});

@@ -1,30 +1,14 @@
 // What is shown beside the maps: the text in shades, guesses at the next token, and a
 // table that says the same in words.
 
+import { make, put } from "./elements.js";
+
 const NAMES = { " ": "space", "\n": "line end" };
 const SIGNS = { " ": "␣", "\n": "⏎" };
 const LISTED = 8; // guesses at the next token
 const SHADES = 25; // of the text
 
 export const say = (character) => NAMES[character] ?? character;
-
-// An element: properties where it has such, attributes where it has not, and children.
-export function make(tag, properties = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in element) element[name] = value;
-    else element.setAttribute(name, value);
-  }
-  element.append(...children);
-  return element;
-}
-
-// Text that stands there already is left alone: set anew, it would be laid out anew.
-export function put(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
-
-export const labeled = (text, ...controls) => make("label", {}, make("span", { textContent: text }), ...controls);
 
 // A row of weights: what the token at one position attends to, in one head.
 export const rowOf = ({ weights, config }, layer, head, position) =>

@@ -2,10 +2,11 @@
 // to is drawn. All of it can be reached by the keyboard, and whatever is drawn is said in
 // words as well: under each map, and in a table.
 
+import { labeled, make, put } from "./elements.js";
 import { draw, encode, probabilities, windowStart } from "./engine.js";
 import { MODELS, load } from "./load.js";
 import { Maps } from "./maps.js";
-import { fillGuesses, fillStrip, fillTable, labeled, logitsAt, make, put, rowOf, say, shadeStrip, strongest } from "./views.js";
+import { fillGuesses, fillStrip, fillTable, logitsAt, rowOf, say, shadeStrip, strongest } from "./views.js";
 
 const MOST_NEW = 400; // tokens that one press of the button writes at most
 const READABLE = 100; // milliseconds that words stand at least while the model writes
