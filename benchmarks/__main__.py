@@ -60,7 +60,16 @@ def parser() -> argparse.ArgumentParser:
         "--quick", action="store_true", help="only try it out; writes to --out alone"
     )
     made.add_argument(
-        "--only", default="", metavar="NAME", help="loss: ours with this in their name"
+        "--only",
+        default="",
+        metavar="NAME",
+        help="loss: ours with this in their name; public: modules with it in theirs",
+    )
+    made.add_argument(
+        "--set", choices=("learn", "held_out"), help="public: one set; default both"
+    )
+    made.add_argument(
+        "-v", "--verbose", action="store_true", help="public: print each module, too"
     )
     return made
 
@@ -214,7 +223,8 @@ def measure(options: argparse.Namespace, found: list[Any]) -> Any:
         case "public":
             from benchmarks.public import measure_public
 
-            return measure_public(options.projects)
+            sets = [options.set] if options.set else ["learn", "held_out"]
+            return measure_public(options.projects, sets, only=options.only)
         case _:
             from benchmarks.museum import measure_museum
 
@@ -250,7 +260,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.kind == "gpu":
         print(json.dumps(record, indent=2))
     else:
-        print("\n".join(lines(record)))
+        of_public = options.kind == "public"
+        print("\n".join(lines({**record, "results": {}} if of_public else record)))
+        if of_public:
+            from benchmarks.public.telling import told
+
+            print("\n".join(told(results, verbose=options.verbose)))
     if options.out or not options.quick:
         write_record(options.out or RECORDS / f"{options.kind}.json", record)
 

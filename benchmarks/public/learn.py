@@ -95,13 +95,13 @@ class flash_attn:
         o = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
         return o.transpose(1, 2)
 
-def angles(length):
-    turned = torch.outer(torch.arange(length), 10000.0 ** (-torch.arange(5) / 5))
-    return turned.cos()[None, :, None], turned.sin()[None, :, None]
+def angles(x):
+    turned = torch.outer(torch.arange(x.shape[1]), 10000.0 ** (-torch.arange(5) / 5))
+    return turned.cos()[None, :, None].to(x), turned.sin()[None, :, None].to(x)
 """,
         make="CausalSelfAttention("
         "SimpleNamespace(n_embd=40, n_head=4, n_kv_head=2, n_layer=3), 1)",
-        adapter="return layer(x, None, angles(x.shape[1]), (-1, 0), None)",
+        adapter="return layer(x, None, angles(x), (-1, 0), None)",
         d_model=40,
         mask="causal",
         notes="rotary half; grouped heads; queries and keys normed",
@@ -294,6 +294,7 @@ def angles(length):
         },
         names="d_model, n_heads, d_k, d_v = 20, 5, 4, 4",
         make="MultiHeadAttention()",
+        given="mask_means='ignore'",
         mask="argument",
         notes="sizes are global names; adds its input and norms the sum",
     ),
@@ -358,7 +359,7 @@ def angles(length):
         files={"attentions.py": ("MultiHeadAttention",)},
         make="MultiHeadAttention(20, 20, 5, p_dropout=0.1)",
         adapter="x = x.transpose(1, 2)\nreturn layer(x, x).transpose(1, 2)",
-        given="style='both'",
+        given="style='both', d_model=20",
         mask="bidirectional",
         notes="features (B, D, T); projections are convolutions",
     ),
@@ -373,19 +374,9 @@ def angles(length):
         "convert_pad_shape=lambda shape: convert_pad_shape(shape))",
         make="MultiHeadAttention(20, 20, 5, p_dropout=0.1, window_size=4)",
         adapter="x = x.transpose(1, 2)\nreturn layer(x, x).transpose(1, 2)",
-        given="style='both'",
+        given="style='both', d_model=20",
         mask="bidirectional",
         notes="features (B, D, T); learned distances added to scores and values",
-    ),
-    "jcyk/AMR-parser": Module(
-        repository="jcyk/AMR-parser",
-        commit="e41279833c30028997be75c6d9cf6aa8b3b3de2f",
-        files={"parser/transformer.py": ("MultiheadAttention",)},
-        names="from torch.nn import Parameter",
-        make="MultiheadAttention(20, 5, dropout=0.1)",
-        given="batch_first=False",
-        mask="argument",
-        notes="features (T, B, D); arguments as PyTorch's",
     ),
     "jeonsworld/ViT-pytorch": Module(
         repository="jeonsworld/ViT-pytorch",
@@ -444,6 +435,7 @@ config = SimpleNamespace(
             )
         },
         make="MultiHeadAttention(5, 20, 4, 4)",
+        given="mask_means='ignore'",
         mask="argument",
         notes="speech; adds its input and norms the sum",
     ),
@@ -475,6 +467,7 @@ config = SimpleNamespace(
             )
         },
         make="AttentionLayer(5, 20)",
+        given="mask_means='ignore'",
         mask="argument",
         notes="True means ignore; -10000 is added",
     ),
@@ -494,6 +487,7 @@ config = SimpleNamespace(
         commit="c31e163ed57321e405771ef7fb556d4d92fd5efb",
         files={"models.py": ("MultiHeadAttention",)},
         make="MultiHeadAttention(5, 20, 0.1)",
+        given="mask_means='ignore'",
         mask="argument",
         notes="True means ignore; a mask of three axes",
     ),
@@ -545,7 +539,7 @@ config = SimpleNamespace(
         make="SpatialSelfAttention(64)",
         adapter="x = x.transpose(1, 2).unsqueeze(-1)\n"
         "return layer(x).squeeze(-1).transpose(1, 2)",
-        given="style='both'",
+        given="style='both', d_model=64",
         d_model=64,
         mask="bidirectional",
         needs=_EINOPS,

@@ -1,0 +1,185 @@
+"""Ask the checks about each module of a set, and about bugs in it; count the answers.
+
+Each is asked twice: as it is, and as the author of its project could hand it over,
+with an adapter of at most two lines and arguments that say what it is.
+"""
+
+import signal
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from benchmarks.public.bugs import Bug, draw_bugs, make_with
+from benchmarks.public.modules import Module, Trees, checkout
+from tested_transformer.checking import check_attention
+
+__all__ = ["BUGS", "MODULES", "Answer", "ask", "measure_public", "verdict"]
+
+WAYS = ("as they are", "with adapters")
+MODULES = ("right", "limited", "not known", "wrong", "refused")
+BUGS = (
+    *("named rightly", "misnamed", "caught, not named", "refused"),
+    *("not known", "passed as right", "as the correct module"),
+)
+_SECONDS = 60
+# What is right in single precision, within limits, may fail these.
+_LIMITS = {"dtypes", "empty rows", "huge scores"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the checks say.
+
+    Args:
+        state: ``right``, ``not known``, ``wrong`` or ``refused``.
+        failed: The checks that failed.
+        likely: The exhibits that it looks like.
+        reason: Why it is not right.
+    """
+
+    state: str
+    failed: tuple[str, ...] = ()
+    likely: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def measure_public(
+    folder: Path | None, sets: Sequence[str], *, only: str = ""
+) -> dict[str, Any]:
+    """Ask about all modules of some sets of which there is a checkout.
+
+    Args:
+        folder: Where the checkouts are, each under the name of its repository, with
+            ``+`` for ``/``.
+        sets: ``learn``, ``held_out`` or both.
+        only: What the names of modules have to contain.
+
+    Raises:
+        ValueError: If there is no such checkout.
+    """
+    if folder is None:
+        raise ValueError("--projects is wanted: a folder with checkouts")
+    results: dict[str, Any] = {}
+    for each in sets:
+        modules: dict[str, Module] = import_module(f"benchmarks.public.{each}").MODULES
+        there = {
+            name: module
+            for name, module in modules.items()
+            if only in name and checkout(module, folder).is_dir()
+        }
+        if there:
+            found = {name: _asked(name, there[name], folder) for name in there}
+            results[each] = {**tables(found), "each": found}
+    if not results:
+        raise ValueError(f"--projects={folder} has none of the checkouts")
+    return results
+
+
+def tables(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Count the answers about modules and about bugs, for each way to ask."""
+    counted: dict[str, Any] = {}
+    for way in WAYS:
+        of_modules = Counter(_state(each[way]) for each in found.values())
+        bugs = [bug for each in found.values() for bug in each["bugs"]]
+        of_bugs = Counter(bug[way]["verdict"] for bug in bugs)
+        counted[way] = {
+            "modules": {"all": len(found), **{x: of_modules[x] for x in MODULES}},
+            "bugs": {"all": len(bugs), **{x: of_bugs[x] for x in BUGS}},
+        }
+    return counted
+
+
+def _state(said: dict[str, Any]) -> str:
+    """Return the state of a correct module; a limit is no false alarm."""
+    limited = said["state"] == "wrong" and {*said["failed"]} <= _LIMITS
+    return "limited" if limited else said["state"]
+
+
+def _asked(name: str, module: Module, folder: Path) -> dict[str, Any]:
+    """Ask about a module and about each of its bugs, in both ways."""
+    right = {way: _answer(module, folder, None, way) for way in WAYS}
+    asked: dict[str, Any] = {way: asdict(right[way]) for way in WAYS}
+    bugs = draw_bugs(name, module, folder)
+    asked["bugs"] = [_asked_of_bug(module, folder, each, right) for each in bugs]
+    return asked
+
+
+def _asked_of_bug(
+    module: Module, folder: Path, bug: Bug, right: dict[str, Answer]
+) -> dict[str, Any]:
+    said: dict[str, Any] = {"rule": bug.rule.name, "place": bug.place}
+    for way in WAYS:
+        if way == WAYS[1] and not (module.adapter or module.given):
+            said[way] = said[WAYS[0]]  # as it is, it is called as it should be
+            continue
+        answer = _answer(module, folder, bug.trees, way)
+        told = verdict(answer, right[way], bug.rule.exhibits)
+        said[way] = {"verdict": told, **asdict(answer)}
+    return said
+
+
+def verdict(answer: Answer, right: Answer, exhibits: Sequence[str]) -> str:
+    """Return what an answer about a bug is worth.
+
+    Args:
+        answer: What was said of the module with the bug.
+        right: What was said of the correct module.
+        exhibits: The names that are right for the bug.
+    """
+    if answer.state == "right":
+        return "passed as right"
+    if answer.state == "not known":
+        return "not known"
+    same = (answer.state, answer.failed, answer.likely)
+    if same == (right.state, right.failed, right.likely):
+        return "as the correct module"
+    if answer.state == "refused":
+        return "refused"
+    if not answer.likely:
+        return "caught, not named"
+    return "named rightly" if {*answer.likely} & {*exhibits} else "misnamed"
+
+
+def _answer(module: Module, folder: Path, trees: Trees | None, way: str) -> Answer:
+    options = module.arguments if way == WAYS[1] else {}
+    made = make_with(module, folder, trees, adapted=way == WAYS[1])
+    return ask(made, **options)
+
+
+def ask(attention: Any, **options: Any) -> Answer:
+    """Ask the checks about an attention; what they raise is a refusal."""
+    try:
+        with _limited(_SECONDS), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            report = check_attention(attention, **options)
+    except Exception as error:  # a layer can raise anything
+        return Answer("refused", reason=f"{type(error).__name__}: {error}"[:300])
+    reasons = [x.reason for x in report.verdicts if x.passed is False]
+    return Answer(
+        report.state,
+        tuple(report.failed),
+        tuple(each.name for each in report.likely),
+        "; ".join(reasons or report.unknown)[:300],
+    )
+
+
+@contextmanager
+def _limited(seconds: int) -> Iterator[None]:
+    """Raise a ``TimeoutError`` in what takes longer."""
+
+    def late(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"took more than {seconds} seconds")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

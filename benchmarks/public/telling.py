@@ -1,0 +1,32 @@
+"""What was found in public projects, in lines that fit a terminal."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.public.asking import BUGS, MODULES, WAYS
+
+__all__ = ["told"]
+
+
+def told(results: dict[str, Any], *, verbose: bool = False) -> Iterator[str]:
+    """Yield a table of modules and one of bugs for each set and way to ask.
+
+    Args:
+        results: What ``measure_public`` returns.
+        verbose: Whether to add a line for each module and each of its bugs.
+    """
+    for name, of_set in results.items():
+        for what, columns in (("modules", MODULES), ("bugs", BUGS)):
+            yield f"{name:<24}" + "".join(f"{each:>24}" for each in WAYS)
+            for column in ("all", *columns):
+                counts = [of_set[way][what][column] for way in WAYS]
+                head = what if column == "all" else f"  {column}"
+                yield f"{head:<24}" + "".join(f"{each:>24}" for each in counts)
+            yield ""
+        for module, said in of_set["each"].items() if verbose else ():
+            yield module
+            states = " | ".join(said[way]["state"] for way in WAYS)
+            yield f"  {states}  {said[WAYS[1]]['reason']}".rstrip()
+            for bug in said["bugs"]:
+                verdicts = " | ".join(bug[way]["verdict"] for way in WAYS)
+                yield f"    {bug['rule']}: {verdicts}"

@@ -1,0 +1,97 @@
+"""The answers about modules and bugs are counted."""
+
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from benchmarks.public import asking, measure_public
+from benchmarks.public.asking import Answer, ask, tables, verdict
+from benchmarks.public.telling import told
+from torch import Tensor, nn
+
+RIGHT = Answer("right")
+LIMITED = Answer("wrong", ("dtypes",), ("beyond-half",))
+REFUSED = Answer("refused", reason="TypeError: how?")
+
+
+@pytest.mark.parametrize(
+    ("answer", "right", "worth"),
+    [
+        (Answer("wrong", ("leak",), ("no-scale",)), RIGHT, "named rightly"),
+        (Answer("wrong", ("leak",), ("added-ones",)), RIGHT, "misnamed"),
+        (Answer("wrong", ("leak",)), RIGHT, "caught, not named"),
+        (RIGHT, RIGHT, "passed as right"),
+        (Answer("not known"), RIGHT, "not known"),
+        (LIMITED, LIMITED, "as the correct module"),
+        (Answer("wrong", ("dtypes", "leak")), LIMITED, "caught, not named"),
+        (REFUSED, REFUSED, "as the correct module"),
+        (REFUSED, RIGHT, "refused"),
+    ],
+)
+def test_an_answer_about_a_bug_is_worth(
+    answer: Answer, right: Answer, worth: str
+) -> None:
+    assert verdict(answer, right, ("no-scale",)) == worth
+
+
+def test_the_answers_are_counted_and_told() -> None:
+    bug = {way: {"verdict": "misnamed"} for way in asking.WAYS}
+    states = [
+        ("right", "wrong", ("dtypes",), [bug]),
+        ("refused", "wrong", ("dtypes", "leak"), [bug, bug]),
+    ]
+    found = {
+        name: {
+            "as they are": {"state": first, "failed": (), "reason": ""},
+            "with adapters": {"state": second, "failed": failed, "reason": "so"},
+            "bugs": [{"rule": "scale-dropped", **each} for each in bugs],
+        }
+        for name, (first, second, failed, bugs) in zip("ab", states, strict=True)
+    }
+    counted = tables(found)
+    first, second = counted["as they are"], counted["with adapters"]
+    none = dict.fromkeys(asking.MODULES, 0)
+    assert first["modules"] == {"all": 2, **none, "right": 1, "refused": 1}
+    assert second["modules"] == {"all": 2, **none, "limited": 1, "wrong": 1}
+    assert first["bugs"]["all"] == first["bugs"]["misnamed"] == 3
+    assert sum(first["bugs"].values()) == 6
+    lines = [*told({"learn": {**counted, "each": found}}, verbose=True)]
+    assert lines[2].split() == ["right", "1", "0"]
+    assert lines[-4:] == [
+        *("b", "  refused | wrong  so"),
+        *["    scale-dropped: misnamed | misnamed"] * 2,
+    ]
+
+
+class Slow(nn.Module):
+    """Attention, it seems, that does not come to an end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_proj = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Sleep."""
+        time.sleep(9)
+        return x
+
+
+def test_what_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "_SECONDS", 1)
+    answer = ask(Slow())
+    assert answer.state == "refused"
+    assert "more than 1 seconds" in answer.reason
+
+
+def test_what_is_right_is_said_to_be() -> None:
+    layer = nn.MultiheadAttention(8, 2, batch_first=True)
+    answer = ask(layer, skip=["empty rows"])
+    assert (answer.state, answer.failed) == ("right", ())
+    assert ask(lambda x: x * torch.rand(())).state == "refused"
+
+
+@pytest.mark.parametrize("folder", [None, Path("/nowhere")])
+def test_without_checkouts_there_is_nothing_to_ask(folder: Path | None) -> None:
+    with pytest.raises(ValueError, match="--projects"):
+        measure_public(folder, ["learn"], only="karpathy")
