@@ -67,7 +67,13 @@ ARROWS["_moved"] = set()
 
 # Methods of a module that lead outward: they alone, and as they run, may import what
 # is built on it.
-DOORS = {"gpt": {"generate": "generation", "from_pretrained": "checkpoints"}}
+DOORS = {
+    "gpt": {
+        "generate": "generation",
+        "from_pretrained": "checkpoints",
+        "form": "variants",
+    }
+}
 
 # What each may import from outside, beside the standard library.
 PACKAGES = {name: {"torch", "jaxtyping"} for name in ARROWS}
@@ -150,6 +156,7 @@ def test_a_door_leads_outward_from_its_method_alone() -> None:
         ("masks", "from tested_transformer.attention import attention_scores"),
         ("gpt", "def f():\n    from tested_transformer.training import train"),
         ("gpt", "from tested_transformer.checkpoints import load_gpt2"),
+        ("gpt", "from tested_transformer.variants import FORMS"),
         ("gpt", "def f():\n    from tested_transformer.generation import generate"),
         ("gpt", "def generate():\n    from tested_transformer.data import split"),
         ("gpt", f"{GENERATE}\n{GENERATE.partition(chr(10))[2].strip()}"),

@@ -50,6 +50,11 @@ class LayerCache:
 
     # --8<-- [end:layer]
 
+    @property
+    def nbytes(self) -> int:
+        """The memory set aside, in bytes."""
+        return self.keys.nbytes + self.values.nbytes
+
     def _validate_room(self, k: Tensor, end: int) -> None:
         if end > self.keys.shape[2]:
             raise ValueError(
@@ -121,6 +126,23 @@ class KVCache:
 
     # --8<-- [end:cache]
 
+    @classmethod
+    def of_layers(
+        cls, layers: Sequence[LayerCache], *, batch_size: int, max_length: int
+    ) -> "KVCache":
+        """Return a cache of layers that were made elsewhere, each as it wants to be.
+
+        Args:
+            layers: The cache of each layer, empty.
+            batch_size: For how many sequences they were made.
+            max_length: For how many tokens.
+        """
+        cache = cls.__new__(cls)
+        cache.layers = [*layers]
+        cache.batch_size, cache.max_length = batch_size, max_length
+        cache.last_tokens = None
+        return cache
+
     @property
     def length(self) -> int:
         """How many tokens every layer has stored."""
@@ -129,7 +151,7 @@ class KVCache:
     @property
     def nbytes(self) -> int:
         """The memory set aside, in bytes."""
-        return sum(layer.keys.nbytes + layer.values.nbytes for layer in self.layers)
+        return sum(layer.nbytes for layer in self.layers)
 
     def reset(self) -> None:
         """Forget all tokens, and keep the memory for others."""

@@ -34,10 +34,31 @@ from tested_transformer.validation import (
     validate_tokens,
 )
 
-__all__ = ["GPT", "POSITIONS", "DecoderBlock", "GPTConfig", "with_fewer_keys"]
+__all__ = [
+    "ATTENTIONS",
+    "GPT",
+    "POSITIONS",
+    "DecoderBlock",
+    "GPTConfig",
+    "with_fewer_keys",
+]
 
 
 POSITIONS = ("learned", "sinusoidal", "rotary", "alibi", "none")
+# The first is MultiHeadAttention; ``variants.forms`` has the others.
+ATTENTIONS = (
+    "softmax",
+    "latent",
+    "linear",
+    "gated_linear",
+    "delta",
+    "gated_delta",
+    "differential",
+    "gated",
+    "soft_capped",
+    "sink",
+    "blocks",
+)
 
 
 # --8<-- [start:config]
@@ -51,6 +72,15 @@ class GPTConfig:
         d_model: D, the width of the model.
         num_heads: H, heads of attention in each layer.
         num_layers: Number of blocks.
+        attention: How layers attend, one of ``ATTENTIONS``. What fits each of them is
+            in ``variants.forms``.
+        softmax_every: Let one layer in so many attend with softmax, each last one of so
+            many; ``None`` for none. Not for latent attention.
+        latent_dim: Width of the vector that latent attention keeps of a token;
+            ``2 * head_dim`` by default.
+        soft_cap: What soft-capped scores stay below; 50 by default.
+        block_size: Keys in a block, where blocks are chosen; 16 by default.
+        num_chosen: Blocks that a query reads, its own included; 3 by default.
         num_kv_heads: Heads of keys and values, shared; ``num_heads`` by default.
         d_ff: Width inside the feed-forward; ``4 * d_model`` by default.
         positions: The positional encoding, one of ``POSITIONS``.
@@ -66,6 +96,7 @@ class GPTConfig:
         bias: Whether projections and layer norms add a bias.
         tie_head: Whether the last matrix is the token embedding.
         dropout: The probability of dropping a weight or a feature while training.
+            Weights are dropped by softmax and latent attention alone.
         num_experts: Experts in place of the feed-forward; 0 for none.
         experts_per_token: How many of them each token is routed to.
         qk_norm: Normalize queries and keys to the same length.
@@ -87,6 +118,12 @@ class GPTConfig:
     d_model: int = 128
     num_heads: int = 4
     num_layers: int = 4
+    attention: str = "softmax"
+    softmax_every: int | None = None
+    latent_dim: int | None = None
+    soft_cap: float | None = None
+    block_size: int | None = None
+    num_chosen: int | None = None
     num_kv_heads: int | None = None
     d_ff: int | None = None
     positions: str = "learned"
@@ -135,6 +172,22 @@ class GPTConfig:
             validate_between("experts_per_token", each, 1, experts, "num_experts")
         self._validate_windows()
         self._validate_kept_heads()
+        self._validate_attention()
+
+    def _validate_attention(self) -> None:
+        validate_choice("attention", self.attention, ATTENTIONS)
+        if self.softmax_every is not None:
+            validate_sizes(softmax_every=self.softmax_every)
+        form = self.form()
+        if form is not None:
+            form.validate(self)
+            return
+        for name in ("softmax_every", *_SETTINGS_OF_FORMS):
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} is for another attention than "
+                    "'softmax'"
+                )
 
     def _validate_rotary(self) -> None:
         for name in ("rotary_base", "rotary_attention_factor"):
@@ -206,6 +259,19 @@ class GPTConfig:
         """How many heads in a row share a head of keys and values."""
         return self.num_heads // (self.num_kv_heads or self.num_heads)
 
+    def form(self) -> Any:
+        """Return the ``variants.forms.Form`` of attention; ``None`` for softmax."""
+        if self.attention == "softmax":
+            return None
+        from tested_transformer.variants.forms import FORMS
+
+        return FORMS[self.attention]
+
+    def form_of(self, layer: int) -> Any:
+        """Return the form of attention that a layer has; ``None`` for softmax."""
+        every = self.softmax_every
+        return None if every and (layer + 1) % every == 0 else self.form()
+
     def heads_of(self, layer: int) -> tuple[int, int]:
         """Return how many heads a layer has, and how many heads of keys and values."""
         kept = None if self.kept_heads is None else self.kept_heads[layer]
@@ -219,6 +285,7 @@ class GPTConfig:
         return self.windows
 
 
+_SETTINGS_OF_FORMS = ("latent_dim", "soft_cap", "block_size", "num_chosen")
 _Output = Float[Tensor, "B T D"]
 _Weights = Float[Tensor, "B H T S"]
 
@@ -233,6 +300,8 @@ class DecoderBlock(nn.Module):
             came before it by default.
         dropout: The probability of dropping an attention weight, and a feature of
             what attention and feed-forward add, while training.
+        attention: The layer that attends, in place of a ``MultiHeadAttention`` of these
+            settings.
 
     The other arguments are those of ``GPTConfig``.
 
@@ -260,20 +329,23 @@ class DecoderBlock(nn.Module):
         experts_per_token: int = 2,
         qk_norm: bool = False,
         fused: bool = True,
+        attention: Any = None,
     ) -> None:
         super().__init__()
         self.window = window
         self.attention_norm = make_norm(norm, d_model, bias=bias)
-        self.attention = MultiHeadAttention(
-            d_model=d_model,
-            num_heads=num_heads,
-            head_dim=head_dim,
-            num_kv_heads=num_kv_heads,
-            dropout=dropout,
-            bias=bias,
-            fused=fused,
-            qk_norm=qk_norm,
-        )
+        if attention is None:
+            attention = MultiHeadAttention(
+                d_model=d_model,
+                num_heads=num_heads,
+                head_dim=head_dim,
+                num_kv_heads=num_kv_heads,
+                dropout=dropout,
+                bias=bias,
+                fused=fused,
+                qk_norm=qk_norm,
+            )
+        self.attention: MultiHeadAttention = attention
         self.feed_forward_norm = make_norm(norm, d_model, bias=bias)
         if num_experts:
             self.feed_forward = MixtureOfExperts(
@@ -376,6 +448,9 @@ class GPT(nn.Module):
             if config.smear:
                 self.smear = nn.Parameter(torch.empty(config.d_model))
             self.dropout = nn.Dropout(config.dropout)
+            forms = [config.form_of(layer) for layer in range(config.num_layers)]
+            # Positions that turn queries or change scores are for layers with scores.
+            self._has_scores = [form is None or form.has_scores for form in forms]
             blocks = [self._make_block(layer) for layer in range(config.num_layers)]
             self.register_module("blocks", nn.ModuleList(blocks))
             self.norm = make_norm(config.norm, config.d_model, bias=config.bias)
@@ -388,6 +463,7 @@ class GPT(nn.Module):
         """Return a new block of the settings, fit for this layer."""
         config = self.config
         num_heads, num_kv_heads = config.heads_of(layer)
+        form = config.form_of(layer)
         return DecoderBlock(
             d_model=config.d_model,
             num_heads=num_heads,
@@ -403,6 +479,7 @@ class GPT(nn.Module):
             experts_per_token=config.experts_per_token,
             qk_norm=config.qk_norm,
             fused=config.fused,
+            attention=None if form is None else form.make(config, layer),
         )
 
     def reset_buffers(self) -> None:
@@ -503,7 +580,7 @@ class GPT(nn.Module):
         validate_tokens("tokens", tokens, config.vocab_size, config.max_seq_len, start)
         end = start + tokens.shape[1]
         x = self._embed(tokens, positions, cache)
-        rotary = self._rotary(positions, start, end)
+        turns = self._rotary(positions, start, end)
         biases = self._score_biases(end - start, end)
         maps: list[Tensor] = []
         for layer, block in enumerate(self.blocks):
@@ -511,7 +588,7 @@ class GPT(nn.Module):
                 x,
                 mask=mask,
                 score_bias=biases[layer],
-                rotary=rotary,
+                rotary=turns if self._has_scores[layer] else None,
                 cache=None if cache is None else cache.layers[layer],
                 return_weights=return_weights,
             )
@@ -570,7 +647,11 @@ class GPT(nn.Module):
         # Padding on the left moves queries and keys alike.
         bias = alibi_bias(self.slopes, num_queries, num_keys)
         kept = self.config.kept_heads
-        return [bias if kept is None else bias[:, kept[layer]] for layer in layers]
+        biases = [bias if kept is None else bias[:, kept[layer]] for layer in layers]
+        return [
+            bias if has else None
+            for bias, has in zip(biases, self._has_scores, strict=True)
+        ]
 
     # --8<-- [end:embed]
 
@@ -589,14 +670,15 @@ class GPT(nn.Module):
         of the published code, ``1 / sqrt(2 * num_layers)`` the paper's.
         """
         smaller = 0.0 if self.config.zero_init else (2 * len(self.blocks)) ** -0.5
-        adding = {m.o_proj for m in self.modules() if isinstance(m, MultiHeadAttention)}
+        blocks = [m for m in self.modules() if isinstance(m, DecoderBlock)]
+        adding = {block.attention.o_proj for block in blocks}
         adding |= {m.down for m in self.modules() if isinstance(m, FeedForward)}
-        for module in self.modules():
-            if isinstance(module, nn.LayerNorm | nn.RMSNorm):
-                module.reset_parameters()
-            elif isinstance(module, nn.Linear | nn.Embedding):
+        for module in [*self.modules()][1:]:  # without the model itself
+            if isinstance(module, nn.Linear | nn.Embedding):
                 scale = smaller if module in adding else 1.0
                 nn.init.normal_(module.weight, std=0.02 * scale)
+            elif callable(reset := getattr(module, "reset_parameters", None)):
+                reset()  # norms, sinks and the like
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
         if self.config.zero_init and not self.config.tie_head:
@@ -643,16 +725,11 @@ class GPT(nn.Module):
         longest = self.config.max_seq_len
         max_length = longest if max_length is None else max_length
         validate_between("max_length", max_length, 1, longest, "max_seq_len")
-        keys = self.blocks[0].attention.k_proj.weight
-        return KVCache(
-            num_layers=self.config.num_layers,
-            batch_size=batch_size,
-            num_kv_heads=[block.attention.num_kv_heads for block in self.blocks],
-            max_length=max_length,
-            head_dim=self.config.head_dim,
-            dtype=keys.dtype,
-            device=keys.device,
-        )
+        validate_sizes(batch_size=batch_size)
+        layers = [
+            block.attention.new_cache(batch_size, max_length) for block in self.blocks
+        ]
+        return KVCache.of_layers(layers, batch_size=batch_size, max_length=max_length)
 
     def generate(
         self,

@@ -76,8 +76,10 @@ def record_heads(model: GPT, tokens: Int[Tensor, "B T"]) -> Recording:
         tokens: Token ids.
 
     Raises:
-        ValueError: If the tokens do not fit the model.
+        ValueError: If the tokens do not fit the model, or its heads have no weights of
+            their own, as where attention has a state.
     """
+    _validate_weights(model)
     outputs: list[Tensor] = []
 
     def listen(module: nn.Module, inputs: tuple[Tensor]) -> None:
@@ -94,6 +96,15 @@ def record_heads(model: GPT, tokens: Int[Tensor, "B T"]) -> Recording:
 
 
 # --8<-- [end:recording]
+
+
+def _validate_weights(model: GPT) -> None:
+    form = model.config.form()
+    if form is not None and not form.weighs_by_head:
+        raise ValueError(
+            f"attention={model.config.attention!r} of model has no table of weights "
+            "for each head"
+        )
 
 
 # --8<-- [start:scores]

@@ -220,6 +220,17 @@ class MultiHeadAttention(nn.Module):
 
     # --8<-- [end:prepare]
 
+    def new_cache(self, batch_size: int, max_length: int) -> LayerCache:
+        """Return an empty cache for the keys and values of this layer.
+
+        Args:
+            batch_size: How many sequences are read side by side.
+            max_length: Room for how many tokens.
+        """
+        shape = batch_size, self.num_kv_heads, max_length, self.head_dim
+        weight = self.k_proj.weight
+        return LayerCache(weight.new_zeros(shape), weight.new_zeros(shape))
+
     def _validate_sequences(self, x: Tensor, context: Tensor) -> None:
         for name, sequence, width in (
             ("x", x, self.q_proj.in_features),

@@ -26,6 +26,7 @@ from tested_transformer.cli.sources import HELD_OUT, describe_text, load_text
 from tested_transformer.cli.stopping import StopRequest
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import Recipe, TrainingState, World
+from tested_transformer.variants.forms import FORMS
 
 __all__ = ["MODEL", "MODELS", "RECIPES", "TRAINING", "Train"]
 
@@ -74,6 +75,7 @@ class Train:
       tested-transformer train play.txt                any text in UTF-8
       tested-transformer train stdlib --steps 2000     Python's own source text
       tested-transformer train --recipe plain          AdamW and a cosine, to compare
+      tested-transformer train --attention delta       attention with a state
       tested-transformer train --num-layers 6 --d-model 256 --out runs/big
       tested-transformer train --out runs/big --resume
       torchrun --nproc-per-node 2 -m tested_transformer.cli train
@@ -161,8 +163,9 @@ class Train:
             num_characters=self.num_characters,
         )
         tokenizer = corpus.tokenizer
-        model = MODELS[name] | self.model | {"vocab_size": tokenizer.vocab_size}
-        config, recipe = GPTConfig(**model), _fitting_recipe(name, self.training)
+        model = _fitting_model(name, self.model)
+        config = GPTConfig(vocab_size=tokenizer.vocab_size, **model)
+        recipe = _fitting_recipe(name, self.training)
         torch.manual_seed(recipe.seed)
         settings = {
             "text": describe_text(corpus, self.num_characters),
@@ -352,6 +355,17 @@ class Train:
             one_pass=found.full,
             bound=bound,
         )
+
+
+def _fitting_model(name: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """Return what a recipe asks of the model, as far as the attention lets it."""
+    asked, form = MODELS[name], FORMS.get(changes.get("attention", ""))
+    if form is not None:
+        positions = form.fitting_positions(changes.get("softmax_every"))
+        default = asked.get("positions", positions[0])
+        fits = default if default in positions else positions[0]
+        asked = asked | {"positions": fits, "qk_norm": False}
+    return asked | changes
 
 
 def _fitting_recipe(name: str, changes: dict[str, Any]) -> Recipe:

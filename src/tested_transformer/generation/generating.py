@@ -15,7 +15,12 @@ from torch import Tensor
 
 from tested_transformer.generation.fast.decoder import Decoder, lend, returning
 from tested_transformer.generation.fast.packing import PackingError
-from tested_transformer.generation.readers import CachedReader, WholeReader, fit
+from tested_transformer.generation.readers import (
+    CachedReader,
+    EqualLengthsReader,
+    WholeReader,
+    fit,
+)
 from tested_transformer.generation.sampling import Sampling, draw, penalize_repetition
 from tested_transformer.generation.stopping import StopWatch
 from tested_transformer.gpt import GPT
@@ -25,7 +30,7 @@ __all__ = ["generate", "stream"]
 # On a GPU so many new tokens pay for the seconds that compiling a step takes.
 _PAYS = 128
 
-Reader = CachedReader | Decoder | WholeReader
+Reader = CachedReader | Decoder | EqualLengthsReader | WholeReader
 Prompts = Sequence[Sequence[int]] | Int[Tensor, "B T"]
 
 
@@ -187,8 +192,13 @@ class _Chooser:
 
 
 def _reader(model: GPT | Decoder, use_cache: bool, max_new_tokens: int) -> Reader:
+    gpt = model.model if isinstance(model, Decoder) else model
+    form = gpt.config.form()
+    if form is not None and not form.reads_padding:
+        kind = CachedReader if use_cache else WholeReader
+        return EqualLengthsReader(lambda: kind(gpt))
     if not use_cache:
-        return WholeReader(model.model if isinstance(model, Decoder) else model)
+        return WholeReader(gpt)
     if isinstance(model, Decoder):
         return model
     try:

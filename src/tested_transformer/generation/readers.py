@@ -1,12 +1,13 @@
-"""What a model reads before it says the next token, and three ways to read it.
+"""What a model reads before it says the next token, and ways to read it.
 
 A reader takes whole sequences with ``read``, and one more token of each with ``step``.
 Either returns the logits of the token to come. ``WholeReader`` reads all anew for each
 token and is the reference, ``CachedReader`` keeps keys and values, and the third is
-``fast.Decoder``; both are tested against the first.
+``fast.Decoder``; both are tested against the first. ``EqualLengthsReader`` is around
+one of them, where attention cannot leave out padding.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,7 +16,14 @@ from torch import Tensor
 from tested_transformer.cache import KVCache
 from tested_transformer.gpt import GPT
 
-__all__ = ["CachedReader", "WholeReader", "fit", "last_logits", "pad_left"]
+__all__ = [
+    "CachedReader",
+    "EqualLengthsReader",
+    "WholeReader",
+    "fit",
+    "last_logits",
+    "pad_left",
+]
 
 
 # --8<-- [start:fit]
@@ -137,3 +145,38 @@ class CachedReader:
 
 
 # --8<-- [end:cached]
+
+
+class EqualLengthsReader:
+    """Read sequences of each length by themselves, so that there is no padding.
+
+    Args:
+        make: Makes a reader.
+    """
+
+    def __init__(self, make: Callable[[], CachedReader | WholeReader]) -> None:
+        self.make = make
+
+    @torch.inference_mode()
+    def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
+        """Forget all, and read these sequences; return the logits of what follows."""
+        lengths = [len(context) for context in contexts]
+        groups = [
+            [row for row, own in enumerate(lengths) if own == length]
+            for length in sorted({*lengths})
+        ]
+        self.groups = [(self.make(), torch.tensor(rows)) for rows in groups]
+        logits = [
+            reader.read([contexts[row] for row in rows])
+            for (reader, _), rows in zip(self.groups, groups, strict=True)
+        ]
+        return self._in_order(logits)
+
+    @torch.inference_mode()
+    def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+        """Read one more token of each sequence; return the logits of what follows."""
+        return self._in_order([reader.step(tokens[at]) for reader, at in self.groups])
+
+    def _in_order(self, logits: list[Tensor]) -> Tensor:
+        order = torch.cat([rows for _, rows in self.groups]).argsort()
+        return torch.cat(logits)[order]

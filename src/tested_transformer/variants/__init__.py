@@ -1,8 +1,9 @@
 """Attention as models since 2023 have it, and caches that go with it, one a module.
 
 Each is written to be read, and tested equal to its fast form and to the code that
-others trust. A block of ``GPT`` attends with ``MultiHeadAttention``; to use another,
-replace ``block.attention``. The core and the models import nothing from here.
+others trust. ``GPTConfig(attention=...)`` chooses one by the name that it has in
+``FORMS``; for other settings, replace ``block.attention``. The core imports nothing
+from here, and ``gpt`` only where a form is asked for.
 """
 
 from tested_transformer.variants.batching import (
@@ -27,9 +28,11 @@ from tested_transformer.variants.delta import (
     recurrent_delta_rule,
 )
 from tested_transformer.variants.differential import DifferentialAttention, first_share
+from tested_transformer.variants.forms import FORMS, Form
 from tested_transformer.variants.latent import LatentAttention
 from tested_transformer.variants.linear import (
     LinearAttention,
+    StateCache,
     StateLayer,
     averaged_linear_attention,
     chunked_linear_attention,
@@ -97,6 +100,7 @@ from tested_transformer.variants.speculative import (
 
 __all__ = [
     "BITS",
+    "FORMS",
     "GATES",
     "GROUPS",
     "SCALINGS",
@@ -109,6 +113,7 @@ __all__ = [
     "DifferentialAttention",
     "Draft",
     "Drafter",
+    "Form",
     "HeadDrafter",
     "LatentAttention",
     "LinearAttention",
@@ -125,6 +130,7 @@ __all__ = [
     "SeveralTokenGPT",
     "SlotLayer",
     "Speculation",
+    "StateCache",
     "StateLayer",
     "TextReader",
     "adjusted_attention_with_weights",

@@ -96,6 +96,10 @@ class DifferentialAttention(AttentionLayer):
         # Two vectors for each of the two tables.
         self.share_q = nn.Parameter(torch.empty(2, self.head_dim))
         self.share_k = nn.Parameter(torch.empty(2, self.head_dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the shares anew; the projections are left to the model."""
         nn.init.normal_(self.share_q, std=0.1)
         nn.init.normal_(self.share_k, std=0.1)
 

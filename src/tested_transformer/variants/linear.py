@@ -9,11 +9,13 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tested_transformer.cache import LayerCache
 from tested_transformer.multihead import merge_heads, split_heads
 from tested_transformer.validation import validate_heads, validate_sizes
 
 __all__ = [
     "LinearAttention",
+    "StateCache",
     "StateLayer",
     "averaged_linear_attention",
     "chunked_linear_attention",
@@ -192,6 +194,48 @@ def averaged_linear_attention(
 # --8<-- [end:averaged]
 
 
+class StateCache(LayerCache):
+    """The state of a layer in place of keys and values: one size for any length.
+
+    Args:
+        state: Room for the state; what it holds at first does not matter.
+    """
+
+    def __init__(self, state: Float[Tensor, "B H d_k d_v"]) -> None:
+        self._state = state
+        self._length = 0
+
+    @property
+    def length(self) -> int:
+        """How many tokens the state has read."""
+        return self._length
+
+    @length.setter
+    def length(self, length: int) -> None:
+        # A KVCache forgets by setting it to 0, and a rejected draft by a smaller one.
+        if length not in (0, self._length):
+            raise ValueError(
+                f"a state that has read {self._length} tokens cannot go back to "
+                f"{length}: it does not hold them one by one"
+            )
+        self._length = length
+
+    @property
+    def state(self) -> Float[Tensor, "B H d_k d_v"] | None:
+        """The state after the last token; ``None`` before the first."""
+        return self._state if self._length else None
+
+    def keep(self, state: Float[Tensor, "B H d_k d_v"], num_new: int) -> None:
+        """Store the state after so many more tokens."""
+        self._state = state
+        self._length += num_new
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the state, in bytes."""
+        return self._state.nbytes
+
+
 # --8<-- [start:layer]
 class StateLayer(nn.Module):
     """A layer of several heads that each read and write a state; made to be derived.
@@ -243,6 +287,7 @@ class StateLayer(nn.Module):
         state: Float[Tensor, "B H d_k d_k"] | None = None,
         return_state: bool = False,
         causal: bool = True,
+        cache: LayerCache | None = None,
         **refused: object,
     ) -> Float[Tensor, "B T D"] | tuple[Float[Tensor, "B T D"], _State]:
         """Return what every position reads from the state of its past.
@@ -252,6 +297,8 @@ class StateLayer(nn.Module):
             state: The state that another call returned for what came before.
             return_state: Return the state after the last token too.
             causal: Must be true; it is there because a ``DecoderBlock`` says it.
+            cache: What ``new_cache`` returned: read the state in it, and leave the new
+                one there.
             refused: What else a ``DecoderBlock`` passes on. It must be ``None`` or
                 false: without scores there is nothing to mask, to turn or to return.
 
@@ -266,14 +313,28 @@ class StateLayer(nn.Module):
                     f"{name} is refused: {type(self).__name__} has a state, and "
                     "neither scores nor keys that are kept"
                 )
+        if cache is not None:
+            state = _state_in(cache, state)
         q, k, v = (
             split_heads(proj(x), self.num_heads)
             for proj in (self.q_proj, self.k_proj, self.v_proj)
         )
         q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
         heads, state = self.mix(q, k, v, x, state)
+        if isinstance(cache, StateCache):
+            cache.keep(state, x.shape[1])
         output = self.o_proj(merge_heads(self.norm(heads)))
         return (output, state) if return_state else output
+
+    def new_cache(self, batch_size: int, max_length: int) -> StateCache:
+        """Return an empty cache for the state of this layer.
+
+        Args:
+            batch_size: How many sequences are read side by side.
+            max_length: For how many tokens; a state has room for any number.
+        """
+        shape = batch_size, self.num_heads, self.head_dim, self.head_dim
+        return StateCache(self.k_proj.weight.new_zeros(shape))
 
     def mix(
         self,
@@ -342,6 +403,17 @@ class LinearAttention(StateLayer):
 
 
 # --8<-- [end:layer]
+
+
+def _state_in(cache: LayerCache, state: Tensor | None) -> Tensor | None:
+    """Return the state that a cache holds."""
+    if not isinstance(cache, StateCache):
+        raise ValueError("cache must be what new_cache of this layer returned")
+    if state is not None:
+        raise ValueError(
+            "state is given beside a cache, which holds one: give no state"
+        )
+    return cache.state
 
 
 def validate_stateful(

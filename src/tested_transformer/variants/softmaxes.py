@@ -269,6 +269,17 @@ class AttentionLayer(nn.Module):
             return output
         return output, weights
 
+    def new_cache(self, batch_size: int, max_length: int) -> LayerCache:
+        """Return an empty cache for the keys and values of this layer.
+
+        Args:
+            batch_size: How many sequences are read side by side.
+            max_length: Room for how many tokens.
+        """
+        shape = batch_size, self.num_kv_heads, max_length, self.head_dim
+        weight = self.k_proj.weight
+        return LayerCache(weight.new_zeros(shape), weight.new_zeros(shape))
+
     def attend(
         self,
         q: Float[Tensor, "B H T d_k"],
@@ -345,10 +356,16 @@ class AdjustedAttention(AttentionLayer):
             raise ValueError(f"soft_cap={soft_cap} must be positive")
         self.scale = scale
         self.soft_cap = soft_cap
-        self.sink = nn.Parameter(torch.zeros(num_heads)) if learned_sink else None
+        self.sink = nn.Parameter(torch.empty(num_heads)) if learned_sink else None
         width = num_heads * (self.head_dim if gate == "features" else 1)
         made = None if gate == "none" else nn.Linear(d_model, width, bias=bias)
         self.gate_proj = made
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the sinks to 0; the projections are left to the model."""
+        if self.sink is not None:
+            nn.init.zeros_(self.sink)
 
     # --8<-- [start:attend]
     def attend(

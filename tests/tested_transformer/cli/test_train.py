@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
 from tested_transformer.cli import train as module
 from tested_transformer.cli.display import Display
-from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.gpt import ATTENTIONS, GPT, GPTConfig
 from tested_transformer.training import Progress, Recipe, TrainingDivergedError
 
 Command = Callable[..., Any]
@@ -106,6 +106,56 @@ def test_models_and_recipes_are_as_asked_for(train: Command) -> None:
     assert [config[name] for name in names] == [1, False, 2, 3, 12, False]
     names = ("lr", "seed", "steps", "batch_size", "optimizer", "warmup")
     assert [recipe[name] for name in names] == [0.25, 3, 6, 5, "adamw", 0]
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS[1:])
+def test_every_attention_trains_goes_on_and_writes(
+    attention: str,
+    text: Path,
+    tiny: list[str],
+    command: Command,
+    stop_at: Callable[[int, int], None],
+) -> None:
+    words = ["train", str(text), *tiny, "--num-heads", "2", "--attention", attention]
+    whole = losses(command(*words, "--json", "--out", "whole").out)
+    assert len(whole) == 6
+    stop_at(2, signal.SIGTERM)
+    ended = command(*words, "--json", "--out", "parts")
+    assert (ended.status, losses(ended.out)) == (143, whole[:3])
+    rest = command(*words, "--json", "--out", "parts", "--resume")
+    assert (rest.status, losses(rest.out)) == (0, whole[3:])
+    assert load_checkpoint(Path("parts")).config.attention == attention
+    written = command("generate", "parts", "--temperature", "0", "--seed", "1")
+    assert (written.status, len(written.out) > 100) == (0, True)
+
+
+def test_layers_of_softmax_stand_between_those_with_a_state(train: Command) -> None:
+    assert train("--attention", "delta", "--softmax-every", "2").status == 0
+    config = load_checkpoint(Path("runs/play")).config
+    # The recipe's positions are for the layers of softmax.
+    assert (config.softmax_every, config.positions) == (2, "alibi")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--attention soft", "attention='soft' must be one of softmax, latent, "),
+        ("--attention delta --windows 3", "windows=3 does not fit attention='delta'"),
+        (
+            "--attention delta --positions rotary",
+            "positions='rotary' does not fit attention='delta': choose one of learned, "
+            "sinusoidal, none",
+        ),
+        ("--attention sink --qk-norm", "qk_norm=True does not fit attention='sink'"),
+        ("--attention differential", "num_heads=3 must be even: heads come in pairs"),
+        ("--softmax-every 4", "softmax_every=4 is for another attention than "),
+    ],
+)
+def test_what_does_not_fit_an_attention_is_named(
+    flags: str, message: str, refused: Refused, text: Path, tiny: list[str]
+) -> None:
+    assert refused("train", str(text), *tiny, *flags.split()).startswith(message)
+    assert not Path("runs").exists()
 
 
 def test_another_seed_draws_other_weights(

@@ -176,11 +176,15 @@ def test_the_layer_takes_the_place_of_attention_in_a_gpt():
     assert model.blocks[0].attention.gate_proj.weight.grad.abs().max() > 0
     changed = model(torch.tensor([[0, 1, 2, 4]]))
     torch.testing.assert_close(changed[:, :3], logits[:, :3])
-    message = "cache is refused: LinearAttention has a state, and neither scores nor"
+    layer = model.blocks[0].attention
+    x = torch.randn(1, 2, 8)
+    with pytest.raises(ValueError, match="cache must be what new_cache of this layer"):
+        layer(x, cache=LayerCache(*torch.zeros(2, 1, 2, 2, 4)))
+    with pytest.raises(ValueError, match="state is given beside a cache"):
+        layer(x, cache=layer.new_cache(1, 2), state=torch.zeros(1, 2, 4, 4))
+    message = "mask is refused: LinearAttention has a state, and neither scores nor"
     with pytest.raises(ValueError, match=message):
-        model.blocks[0](
-            torch.randn(1, 2, 8), cache=LayerCache(*torch.zeros(2, 1, 2, 2, 4))
-        )
+        layer(x, mask=torch.ones(2, 2).bool())
     with pytest.raises(ValueError, match="return_weights is refused"):
         model(tokens, return_weights=True)
     with pytest.raises(ValueError, match="causal=False is refused"):

@@ -52,9 +52,9 @@ class Decoder:
         device = model.head_weight.device
         if weights == "int8" and device.type != "cpu":
             raise ValueError(f"weights='int8' is for a CPU; the model is on {device}")
-        attention = model.blocks[0].attention
         self.model = model
         self.weights = packed(model) if weights == "own" else pack(model, Int8Matrix)
+        attention = model.blocks[0].attention
         self.groups = attention.num_kv_heads
         self.share = attention.num_heads // attention.num_kv_heads
         self.head_dim = attention.head_dim

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 # What a GPT may be made with and the packed layers cannot do.
-_UNKNOWN = ("num_experts", "kept_heads", "windows")
+_UNKNOWN = ("attention", "num_experts", "kept_heads", "windows")
 # What a module may have otherwise: it changes no logits outside training.
 _FREE = {"training", "dropout", "p", "fused"}
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

@@ -1,0 +1,276 @@
+"""A GPT of each form: through its cache and without, saved, drawn anew, refused."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
+from tested_transformer.generation import Sampling, generate
+from tested_transformer.gpt import ATTENTIONS, GPT, GPTConfig
+from tested_transformer.interpret import record_heads
+from tested_transformer.multihead import MultiHeadAttention
+from tested_transformer.variants import (
+    FORMS,
+    AdjustedAttention,
+    BlockAttention,
+    DeltaAttention,
+    DifferentialAttention,
+    LatentAttention,
+    LinearAttention,
+)
+
+# Pairwise different: vocabulary, longest sequence, heads, head width, layers, batch.
+V, LONGEST, H, D_K, L, B = 13, 23, 6, 4, 3, 2
+SMALL = GPTConfig(
+    vocab_size=V, max_seq_len=LONGEST, d_model=H * D_K, num_heads=H, num_layers=L
+)
+BLOCKS = {"attention": "blocks", "block_size": 5, "num_chosen": 2}
+MODELS: dict[str, dict[str, Any]] = {
+    "latent": {"attention": "latent", "positions": "rotary", "latent_dim": 11},
+    "linear": {"attention": "linear", "smear": True},
+    "gated_linear": {"attention": "gated_linear", "positions": "none"},
+    "delta": {"attention": "delta", "positions": "sinusoidal", "bias": False},
+    "gated_delta": {"attention": "gated_delta"},
+    "differential": {"attention": "differential", "positions": "rotary"},
+    "gated": {"attention": "gated", "positions": "alibi", "num_kv_heads": 2},
+    "soft_capped": {"attention": "soft_capped", "soft_cap": 1.5},
+    "sink": {"attention": "sink", "windows": (3, None, 7)},
+    "blocks": BLOCKS,
+    "latent, windows": {"attention": "latent", "positions": "rotary", "windows": 5},
+    "delta and ALiBi": {
+        "attention": "delta",
+        "softmax_every": 2,
+        "positions": "alibi",
+        "num_layers": 4,
+    },
+    "linear and rotary": {
+        "attention": "linear",
+        "softmax_every": 3,
+        "positions": "rotary",
+    },
+    "blocks, open, and softmax": BLOCKS
+    | {"softmax_every": 2, "positions": "alibi", "fused": False},
+}
+
+
+@pytest.fixture(params=MODELS.values(), ids=MODELS.keys())
+def model(request: pytest.FixtureRequest) -> GPT:
+    """Make a model with weights large enough for it to have an opinion."""
+    torch.manual_seed(0)
+    made = GPT(replace(SMALL, **request.param), dtype=torch.float64)
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return made.eval()
+
+
+def some_tokens(length: int = LONGEST) -> Tensor:
+    return torch.randint(V, (B, length), generator=torch.Generator().manual_seed(3))
+
+
+def test_each_name_makes_the_layer_of_its_chapter() -> None:
+    kinds: dict[str, tuple[type, dict[str, Any]]] = {
+        "softmax": (MultiHeadAttention, {}),
+        "latent": (LatentAttention, {"latent_dim": 2 * D_K}),
+        "linear": (LinearAttention, {"gate_proj": None}),
+        "gated_linear": (LinearAttention, {}),
+        "delta": (DeltaAttention, {"gate_proj": None}),
+        "gated_delta": (DeltaAttention, {}),
+        "differential": (DifferentialAttention, {}),
+        "gated": (AdjustedAttention, {"sink": None, "soft_cap": None}),
+        "soft_capped": (AdjustedAttention, {"soft_cap": 50.0, "gate_proj": None}),
+        "sink": (AdjustedAttention, {"soft_cap": None, "gate_proj": None}),
+        "blocks": (BlockAttention, {"block_size": 16, "num_chosen": 3}),
+    }
+    assert (*kinds,) == ATTENTIONS
+    assert {*FORMS} == {*ATTENTIONS} - {"softmax"}
+    for name, (kind, settings) in kinds.items():
+        positions = "rotary" if name == "latent" else "learned"
+        made = GPT(replace(SMALL, attention=name, positions=positions))
+        for block in made.blocks:
+            assert type(block.attention) is kind
+            assert {key: getattr(block.attention, key) for key in settings} == settings
+    for name, part in {
+        "gated_linear": "gate_proj",
+        "gated_delta": "gate_proj",
+        "gated": "gate_proj",
+        "sink": "sink",
+    }.items():
+        made = GPT(replace(SMALL, attention=name))
+        assert getattr(made.blocks[0].attention, part) is not None
+
+
+def test_each_last_layer_of_so_many_has_softmax() -> None:
+    config = replace(SMALL, num_layers=7, attention="delta", softmax_every=3)
+    kinds = [type(block.attention) for block in GPT(config).blocks]
+    assert kinds == [
+        *(DeltaAttention, DeltaAttention, MultiHeadAttention),
+        *(DeltaAttention, DeltaAttention, MultiHeadAttention),
+        DeltaAttention,
+    ]
+
+
+def test_differential_layers_begin_with_the_shares_of_their_depth() -> None:
+    made = GPT(replace(SMALL, attention="differential"))
+    shares = [block.attention.first_share for block in made.blocks]
+    assert shares == pytest.approx([0.2, 0.3555, 0.4707], abs=1e-4)
+
+
+def test_reading_in_parts_is_reading_at_once(model: GPT) -> None:
+    tokens = some_tokens()
+    whole = model(tokens)
+    cache = model.new_cache(B)
+    for _ in range(2):  # again, when it has forgotten
+        parts = [model(part, cache=cache) for part in tokens.split([7, 1, 1, 11, 3], 1)]
+        torch.testing.assert_close(torch.cat(parts, dim=1), whole)
+        assert cache.length == LONGEST
+        cache.reset()
+        assert cache.length == 0
+
+
+def test_gradients_reach_all_parameters(model: GPT) -> None:
+    model.train()(some_tokens()).logsumexp(dim=-1).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+def test_later_tokens_change_nothing(model: GPT) -> None:
+    tokens = some_tokens()
+    changed = tokens.clone()
+    changed[:, 17:] = (changed[:, 17:] + 5) % V
+    before, after = model(tokens), model(changed)
+    torch.testing.assert_close(after[:, :17], before[:, :17])
+    assert not torch.allclose(after[:, 17], before[:, 17])
+
+
+def test_a_batch_writes_what_each_row_writes_alone(model: GPT) -> None:
+    prompts = [[1, 2, 3], [4], [5, 6, 7], [*range(V)]]
+    how: dict[str, Any] = {"max_new_tokens": 14, "sampling": Sampling(temperature=0.0)}
+    together = generate(model, prompts, **how)  # the longest outgrows the context
+    assert together == [generate(model, [prompt], **how)[0] for prompt in prompts]
+    assert together == generate(model, prompts, use_cache=False, **how)
+    # By hand, for one that does not outgrow it: the likeliest token, again and again.
+    context = [1, 2, 3]
+    for _ in range(14):
+        context.append(int(model(torch.tensor([context]))[0, -1].argmax()))
+    assert together[0] == context[3:]
+
+
+def test_a_checkpoint_keeps_the_form(model: GPT, tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, config=model.config, weights=model.state_dict())
+    loaded = load_checkpoint(tmp_path)
+    assert loaded.config == model.config
+    for again in (loaded.model(), GPT.from_pretrained(tmp_path)):
+        assert torch.equal(again.eval()(some_tokens()), model(some_tokens()))
+
+
+def test_what_was_drawn_is_drawn_again(model: GPT) -> None:
+    config = model.config
+    empty = GPT(config, device="meta").to_empty(device="cpu")
+    for parameter in empty.parameters():
+        torch.nn.init.constant_(parameter, float("nan"))
+    torch.manual_seed(5)
+    empty.reset_parameters()
+    usual = GPT(config)
+    torch.manual_seed(5)
+    usual.reset_parameters()
+    assert torch.equal(empty(some_tokens()), usual(some_tokens()))
+
+
+def test_making_settings_draws_nothing() -> None:
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    replace(SMALL, attention="differential")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_state_takes_the_same_room_at_any_length() -> None:
+    delta = GPT(replace(SMALL, attention="delta"))
+    sizes = [delta.new_cache(B, max_length=length).nbytes for length in (1, LONGEST)]
+    assert sizes == [L * B * H * D_K * D_K * 4] * 2
+    latent = GPT(replace(SMALL, attention="latent", positions="rotary", latent_dim=11))
+    assert latent.new_cache(B).nbytes == L * B * LONGEST * (11 + D_K) * 4
+
+
+def test_a_state_does_not_go_back() -> None:
+    cache = GPT(replace(SMALL, attention="linear")).new_cache()
+    GPT(replace(SMALL, attention="linear"))(some_tokens(7)[:1], cache=cache)
+    with pytest.raises(ValueError, match="has read 7 tokens cannot go back to 5"):
+        cache.layers[0].length = 5
+
+
+@pytest.mark.parametrize("attention", ["delta", "differential"])
+def test_heads_without_tables_are_not_recorded(attention: str) -> None:
+    with pytest.raises(ValueError, match="no table of weights for each head"):
+        record_heads(GPT(replace(SMALL, attention=attention)), some_tokens())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"attention": "none"}, "attention='none' must be one of softmax, latent"),
+        ({"softmax_every": 2}, "softmax_every=2 is for another attention than"),
+        ({"latent_dim": 8}, "latent_dim=8 is for another attention than 'softmax'"),
+        (
+            {"attention": "latent"},
+            "positions='learned' does not fit attention='latent': choose one of rotary",
+        ),
+        (
+            {"attention": "latent", "positions": "rotary", "softmax_every": 2},
+            "softmax_every=2 does not fit attention='latent'",
+        ),
+        (
+            {"attention": "linear", "positions": "alibi"},
+            "positions='alibi' does not fit attention='linear': choose one of learned, "
+            "sinusoidal, none",
+        ),
+        (
+            {"attention": "gated_delta", "num_kv_heads": 2},
+            "num_kv_heads=2 does not fit attention='gated_delta'",
+        ),
+        (
+            {"attention": "delta", "softmax_every": 2, "windows": 5},
+            "windows=5 does not fit attention='delta'",
+        ),
+        (
+            {"attention": "delta", "softmax_every": 0},
+            "softmax_every=0 must be positive",
+        ),
+        (
+            {"attention": "blocks", "windows": 5},
+            "windows=5 does not fit attention='blocks'",
+        ),
+        (
+            {"attention": "blocks", "num_chosen": 0},
+            "num_chosen=0 must be positive",
+        ),
+        (
+            {"attention": "gated", "qk_norm": True},
+            "qk_norm=True does not fit attention='gated'",
+        ),
+        (
+            {"attention": "sink", "soft_cap": 3.0},
+            "soft_cap=3.0 does not fit attention='sink'",
+        ),
+        (
+            {"attention": "soft_capped", "soft_cap": -1.0},
+            "soft_cap=-1.0 must be positive",
+        ),
+        (
+            {"attention": "differential", "num_heads": 3},
+            "num_heads=3 must be even: heads come in pairs",
+        ),
+        (
+            {"attention": "sink", "kept_heads": ((0,),) * L},
+            "kept_heads=((0,), (0,), (0,)) does not fit attention='sink'",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        replace(SMALL, **changes)
