@@ -55,7 +55,7 @@ def test_a_run_says_what_it_is(
     assert abs(told["honest_loss"] - told["one_pass_loss"]) < 1e-5
     shown = command("info", str(trained_here)).out
     assert ["step", "6"] in [line.split() for line in shown.splitlines()]
-    assert "d_model 12, num_heads 3, num_layers 2, num_kv_heads None" in shown
+    assert "d_model 12, num_heads 3, num_layers 2, attention softmax" in shown
 
 
 def test_a_run_that_only_began_has_no_loss(trained: Path, command: Command) -> None:

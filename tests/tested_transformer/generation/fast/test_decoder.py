@@ -119,6 +119,8 @@ def test_every_setting_has_been_away_from_its_default():
     tried = {name for variant in VARIANTS.values() for name in variant}
     free = {"vocab_size", "max_seq_len", "d_model", "num_heads", "num_layers"}
     refused = {"num_experts", "experts_per_token", "kept_heads", "windows"}
+    refused |= {"attention", "softmax_every", "latent_dim", "soft_cap"}
+    refused |= {"block_size", "num_chosen"}
     assert {field.name for field in fields(GPTConfig)} - free - refused == tried
     assert {variant.get("positions") for variant in VARIANTS.values()} - {None} == (
         set(POSITIONS) - {GPTConfig(vocab_size=V).positions}
@@ -219,6 +221,7 @@ def test_what_it_does_not_know_it_refuses():
 
     other = "is not as its config makes it, or has hooks"
     refuses(make(num_experts=3), "no way to decode with num_experts=3")
+    refuses(make(attention="delta"), "no way to decode with attention='delta'")
     refuses(make(windows=5), "no way to decode with windows=5")
     refuses(Unknown(SMALL), f"the model {other}")
     extended = GPT(SMALL)
