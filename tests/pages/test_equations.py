@@ -472,8 +472,11 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
     "experts": {
         r"p = \operatorname{softmax}(x W_\text{router})": lambda: (
             mixture.route(X.float())[0], softmax(X @ mixture.router.weight.double().T)),
-        r"\text{output} = \sum_{e \,\in\, \text{top } k} \frac{p_e}"
-        r"{\sum_{e' \in \text{top } k} p_{e'}} \operatorname{feedforward}_e(x)":
+        r"s_e = \frac{p_e}{\sum_{e' \in \text{top } k} p_{e'}}": lambda: (
+            mixture.route(X.float())[1],
+            table(lambda t, i: p[t, picked[t, i]] / sum(top[t]), T, picked.shape[1])),
+        r"\text{output} = \sum_{e \,\in\, \text{top } k} s_e"
+        r" \operatorname{feedforward}_e(x)":
             lambda: (mixture(X.float()), table(lambda t: sum(
                 p[t, e] / sum(top[t]) * mixture.experts[e](X[t].float())
                 for e in picked[t]), T)),
