@@ -15,6 +15,7 @@ from tested_transformer.layers import (
     NORMS,
     AddNorm,
     FeedForward,
+    evaluating,
     make_norm,
 )
 from tested_transformer.multihead import MultiHeadAttention
@@ -534,7 +535,7 @@ def translate(
     """Read the source once, and write the likeliest token again and again.
 
     Args:
-        model: A model, best in evaluation mode.
+        model: A model; it writes without dropout.
         source: Token ids to read.
         source_mask: ``True`` where a token of the source may be attended to.
         bos: The id that every target begins with; it is not returned.
@@ -548,15 +549,16 @@ def translate(
         ValueError: If ``max_length`` is not between 1 and ``max_seq_len``.
     """
     cache = model.new_cache(len(source), max_length=max_length)
-    context = model.encode(source, mask=source_mask)
     written = [source.new_full((len(source), 1), bos)]
     ended = torch.zeros_like(written[0], dtype=torch.bool)
-    while len(written) <= cache.max_length and not ended.all():
-        logits = model.decode(
-            written[-1], context, context_mask=source_mask, cache=cache
-        )
-        written.append(logits.argmax(dim=-1).masked_fill(ended, eos))
-        ended = ended | (written[-1] == eos)
+    with evaluating(model):
+        context = model.encode(source, mask=source_mask)
+        while len(written) <= cache.max_length and not ended.all():
+            logits = model.decode(
+                written[-1], context, context_mask=source_mask, cache=cache
+            )
+            written.append(logits.argmax(dim=-1).masked_fill(ended, eos))
+            ended = ended | (written[-1] == eos)
     return torch.cat(written[1:], dim=1)
 
 

@@ -1,6 +1,7 @@
 """The parts of every block: norms, the feed-forward, and the sum that each adds to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ __all__ = [
     "NORMS",
     "AddNorm",
     "FeedForward",
+    "evaluating",
     "make_norm",
 ]
 
@@ -178,3 +180,16 @@ class FeedForward(nn.Module):
 
 
 # --8<-- [end:feed-forward]
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Generator[None]:
+    """Switch dropout off for a while, and on again in the modules that had it."""
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

@@ -19,6 +19,7 @@ from tested_transformer.validation import (
     refuse_foreign_settings,
     validate_between,
     validate_divisible,
+    validate_dtype,
     validate_heads,
     validate_sizes,
 )
@@ -236,11 +237,17 @@ class MultiHeadAttention(nn.Module):
             ("x", x, self.q_proj.in_features),
             ("context", context, self.k_proj.in_features),
         ):
+            if not isinstance(sequence, Tensor):
+                raise TypeError(
+                    f"{name} must be a tensor, (batch, length, {width}); "
+                    f"it is a {type(sequence).__name__}"
+                )
             if sequence.ndim != 3 or sequence.shape[-1] != width:
                 raise ValueError(
                     f"{name} must be (batch, length, {width}); "
                     f"it is {tuple(sequence.shape)}"
                 )
+            validate_dtype(name, sequence, self.q_proj.weight)
         if x.shape[0] != context.shape[0]:
             raise ValueError(
                 "x and context must have the same batch size; "

@@ -18,6 +18,7 @@ __all__ = [
     "validate_between",
     "validate_choice",
     "validate_divisible",
+    "validate_dtype",
     "validate_heads",
     "validate_mask",
     "validate_sizes",
@@ -74,10 +75,12 @@ def validate_heads(
         validate_divisible("d_model", d_model, num_heads)
     else:
         validate_sizes(head_dim=head_dim)
-    if num_kv_heads is not None and (num_kv_heads < 1 or num_heads % num_kv_heads):
-        raise ValueError(
-            f"num_kv_heads={num_kv_heads} must divide num_heads={num_heads}"
-        )
+    if num_kv_heads is not None:
+        validate_sizes(num_kv_heads=num_kv_heads)
+        if num_heads % num_kv_heads:
+            raise ValueError(
+                f"num_kv_heads={num_kv_heads} must divide num_heads={num_heads}"
+            )
 
 
 def validate_tokens(
@@ -92,6 +95,11 @@ def validate_tokens(
         max_seq_len: How many positions it knows.
         start: How many tokens its cache holds already.
     """
+    if not isinstance(tokens, Tensor):
+        raise TypeError(
+            f"{name} must be a tensor, (B, T); it is a {type(tokens).__name__}: "
+            "for a list of ids write torch.tensor([ids])"
+        )
     if tokens.ndim != 2 or 0 in tokens.shape:
         raise ValueError(
             f"{name} must be (B, T) and not empty; their shape is {tuple(tokens.shape)}"
@@ -111,6 +119,17 @@ def validate_tokens(
                 f"{name} hold ids from {lowest} to {highest}; they must be at least 0 "
                 f"and less than vocab_size={vocab_size}"
             )
+
+
+def validate_dtype(name: str, x: Tensor, weight: Tensor) -> None:
+    """Raise a ``TypeError`` if features are of another type than a layer's weights."""
+    # Under autocast the product brings both to one type.
+    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise TypeError(
+            f"{name} is {_name(x.dtype)}, the layer's weights {_name(weight.dtype)}: "
+            f"write {name}.to(torch.{_name(weight.dtype)}), or "
+            f"layer.to(torch.{_name(x.dtype)})"
+        )
 
 
 def validate_attention(
@@ -261,8 +280,13 @@ def _name(dtype: torch.dtype) -> str:
 _SETTINGS_OF_OTHERS = {
     "embed_dim": "d_model={}",
     "dim": "d_model={}",
+    "hidden_size": "d_model={}",
+    "n_embd": "d_model={}",
     "nhead": "num_heads={}",
     "n_head": "num_heads={}",
+    "n_heads": "num_heads={}",
+    "heads": "num_heads={}",
+    "num_attention_heads": "num_heads={}",
     "kdim": "d_context={}",
     "vdim": "d_context={}",
     "batch_first": "",  # as sequences always are
@@ -303,9 +327,14 @@ def refuse_foreign_call(sequences: tuple[Tensor, ...], options: dict[str, Any]) 
     """Raise a ``TypeError`` if the layer is called as those of others are."""
     if len(sequences) < 2 and not any(name in _OPTIONS_OF_OTHERS for name in options):
         return
-    others = any(other is not sequences[0] for other in sequences[1:])
-    context = ["context=keys"] if others else []
-    line = ", ".join(["x", *context, *_translate(options, _OPTIONS_OF_OTHERS)])
+    masks_given = [each for each in sequences[1:] if _is_mask(each)]
+    others = [each for each in sequences[1:] if not _is_mask(each)]
+    context = ["context=keys"] if any(x is not sequences[0] for x in others) else []
+    mask = ["mask=mask"] if masks_given else []
+    ours = dict(_OPTIONS_OF_OTHERS)
+    if _is_added(options.get("attention_mask")):
+        ours["attention_mask"] = "mask=from_additive(attention_mask)"
+    line = ", ".join(["x", *context, *mask, *_translate(options, ours)])
     masks = (
         "; in a mask True = may attend, and one of floats goes through from_additive"
         if "attn_mask" in options
@@ -315,6 +344,15 @@ def refuse_foreign_call(sequences: tuple[Tensor, ...], options: dict[str, Any]) 
         "MultiHeadAttention takes one sequence x, and for cross-attention a context: "
         f"write layer({line}){masks}"
     )
+
+
+def _is_mask(given: object) -> bool:
+    return isinstance(given, Tensor) and given.dtype == torch.bool
+
+
+def _is_added(mask: object) -> bool:
+    """Whether it is a mask as Hugging Face's models hand it on: numbers to add."""
+    return isinstance(mask, Tensor) and mask.is_floating_point() and mask.ndim > 2
 
 
 def _translate(given: dict[str, Any], ours: dict[str, str]) -> list[str]:

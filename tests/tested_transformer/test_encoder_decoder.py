@@ -626,6 +626,17 @@ def test_it_stops_at_the_length_it_is_given(model: EncoderDecoder):
     assert not short.requires_grad
 
 
+def test_it_writes_without_dropout_and_goes_on_to_train(model: EncoderDecoder):
+    source = some_sources()
+    expected = translate(model, source, bos=BOS, eos=EOS)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.9
+    model.train()
+    assert torch.equal(translate(model, source, bos=BOS, eos=EOS), expected)
+    assert model.training
+
+
 def test_the_encoder_runs_once(model: EncoderDecoder):
     calls = []
     model.encoder[0].register_forward_hook(lambda *_: calls.append(1))

@@ -257,7 +257,7 @@ def test_the_projections_have_the_names_of_the_field():
         ({"num_heads": 0, "head_dim": 5}, "num_heads=0 must be positive"),
         ({"dropout": 1.5}, "dropout=1.5 must lie between 0 and 1"),
         ({"num_kv_heads": 2}, "num_kv_heads=2 must divide num_heads=3"),
-        ({"num_kv_heads": 0}, "num_kv_heads=0 must divide num_heads=3"),
+        ({"num_kv_heads": 0}, "num_kv_heads=0 must be positive"),
     ],
 )
 def test_bad_settings_are_named(change, message: str):
@@ -559,3 +559,23 @@ def test_it_compiles_to_one_program_with_a_length_left_open(
     for t in (2, 3, 11, 64):
         x = torch.randn(B, t, D)
         torch.testing.assert_close(program(x), module(x))
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        ([[1.0]], r"^x must be a tensor, \(batch, length, 12\); it is a list$"),
+        (
+            torch.ones(2, 5, 12, dtype=torch.float64),
+            r"^x is float64, the layer's weights float32: "
+            r"write x\.to\(torch\.float32\), or layer\.to\(torch\.float64\)$",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("as_a_caller")
+def test_what_is_no_tensor_or_of_another_type_is_named(x: object, message: str):
+    layer = MultiHeadAttention(d_model=12, num_heads=3)
+    with pytest.raises(TypeError, match=message):
+        layer(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        layer(torch.ones(2, 5, 12, dtype=torch.bfloat16))

@@ -114,6 +114,10 @@ def test_tokens_are_of_whole_numbers_that_an_embedding_takes():
         ),
         (lambda: MultiHeadAttention(dim=512, n_head=8), "d_model=512, num_heads=8"),
         (lambda: MultiHeadAttention(d_model=512, nhead=8), "d_model=512, num_heads=8"),
+        (
+            lambda: MultiHeadAttention(hidden_size=512, num_attention_heads=8),
+            "d_model=512, num_heads=8",
+        ),
     ],
 )
 def test_settings_of_other_layers_are_answered_with_ours(make, written: str):
@@ -148,6 +152,12 @@ X, Y, PAD = torch.ones(2, 5, 12), torch.ones(2, 7, 12), torch.zeros(2, 5).bool()
             "layer(x, mask=token_mask(attention_mask))",
         ),
         (
+            lambda layer: layer(X, attention_mask=torch.zeros(2, 1, 5, 5)),
+            "layer(x, mask=from_additive(attention_mask))",
+        ),
+        (lambda layer: layer(X, PAD), "layer(x, mask=mask)"),
+        (lambda layer: layer(X, Y, Y, PAD), "layer(x, context=keys, mask=mask)"),
+        (
             lambda layer: layer(X, padding_mask=PAD, causal=True),
             "layer(x, mask=token_mask(padding_mask), causal=True)",
         ),
@@ -171,3 +181,8 @@ def test_what_nobody_knows_is_pythons_error():
         MultiHeadAttention(d_model=D, num_heads=H, colour=3)
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         MultiHeadAttention(d_model=D, num_heads=H)(X, colour=3)
+
+
+def test_a_list_of_ids_is_answered_with_the_line_to_write():
+    with pytest.raises(TypeError, match=r"it is a list: .* write torch.tensor\(\[ids"):
+        validate_tokens("tokens", [1, 2], 7, 5)

@@ -25,7 +25,7 @@ from tested_transformer.cli.generate import default_prompt, write
 from tested_transformer.cli.sources import HELD_OUT, describe_text, load_text
 from tested_transformer.cli.stopping import StopRequest
 from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.training import Recipe, TrainingState, World
+from tested_transformer.training import Recipe, TrainingState, World, validate_run
 from tested_transformer.variants.forms import FORMS
 
 __all__ = ["MODEL", "MODELS", "RECIPES", "TRAINING", "Train"]
@@ -268,8 +268,8 @@ class Train:
         if state.step < plan.recipe.steps:
             self._say_how_to_go_on(state, plan.recipe.steps, call, display)
             return stop.status
-        whole = GPT(model.config)  # in one piece, whatever the model was cut into
-        whole.load_state_dict(state.weights)
+        # In one piece, whatever the model was cut into.
+        whole = GPT.from_weights(model.config, state.weights)
         self._show_sample(
             "after", whole.to(call.device), plan.corpus.tokenizer, display
         )
@@ -326,10 +326,14 @@ class Train:
     ) -> None:
         words = [word for word in call.words if word != "--overwrite"]
         command = _command(*words, *([] if self.resume else ["--resume"]))
+        saved = f"saved after step {state.saved_step} in {self.folder}"
+        if state.saved_step is None:  # the loss was up, and nothing good to save
+            command = _command(*call.words)
+            saved = f"nothing saved, and {self.folder} is as it was"
         display.tell(
             "end",
-            f"stopped after step {state.step} of {steps}, saved after step "
-            f"{state.saved_step} in {self.folder}; go on with:\n  {command}",
+            f"stopped after step {state.step} of {steps}, {saved}; "
+            f"go on with:\n  {command}",
             status="stopped",
             folder=str(self.folder),
             step=state.step,
@@ -382,28 +386,14 @@ def _fitting_recipe(name: str, changes: dict[str, Any]) -> Recipe:
 def _check(plan: _Plan) -> None:
     """Refuse what training would refuse, or not learn from, before it is written."""
     recipe, config = plan.recipe, plan.model.config
-    if config.dropout >= 1.0:
-        raise ValueError(
-            f"dropout={config.dropout} must be less than 1: nothing is left"
-        )
+    validate_run(config, recipe, World.from_environment())
     tokens = plan.corpus.tokens
     train_tokens, held_out = data.split(tokens)
-    seq_len = recipe.seq_len or config.max_seq_len
-    if seq_len > config.max_seq_len:
-        raise ValueError(
-            f"seq_len={seq_len} must be at most max_seq_len={config.max_seq_len}"
-        )
-    data.num_windows(len(train_tokens), seq_len)
+    data.num_windows(len(train_tokens), recipe.seq_len or config.max_seq_len)
     if len(held_out) < 2:
         raise ValueError(
             f"{len(tokens)} tokens leave {len(held_out)} to hold out; "
             "at least 2 are needed"
-        )
-    parts = recipe.accumulate * World.from_environment().size
-    if recipe.batch_size % parts:
-        raise ValueError(
-            f"batch_size={recipe.batch_size} must be divisible by {parts}, "
-            "accumulate times the number of processes"
         )
 
 

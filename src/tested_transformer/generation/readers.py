@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tested_transformer.cache import KVCache
 from tested_transformer.gpt import GPT
+from tested_transformer.layers import evaluating
 
 __all__ = [
     "CachedReader",
@@ -78,16 +79,10 @@ def last_logits(
     cache: KVCache | None = None,
 ) -> Float[Tensor, "B V"]:
     """Run a model without dropout, and return the logits of the last position."""
-    training = [module for module in model.modules() if module.training]
-    try:
-        for module in training:
-            module.training = False
+    with evaluating(model):
         logits = model(
             tokens, positions=positions, mask=mask, cache=cache, last_only=True
         )
-    finally:
-        for module in training:
-            module.training = True
     return logits[:, -1]
 
 

@@ -9,7 +9,7 @@ from tested_transformer.training.evaluation import (
     next_token_loss,
     validate,
 )
-from tested_transformer.training.loop import train, training_precision
+from tested_transformer.training.loop import train, training_precision, validate_run
 from tested_transformer.training.monitor import TrainingDivergedError
 from tested_transformer.training.muon import Muon, orthogonalize
 from tested_transformer.training.optimizers import make_optimizers
@@ -37,4 +37,5 @@ __all__ = [
     "train",
     "training_precision",
     "validate",
+    "validate_run",
 ]

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Integer
 from torch import Tensor, nn
 
+from tested_transformer.layers import evaluating
 from tested_transformer.training.devices import (
     autocast,
     choose_precision,
@@ -211,17 +212,13 @@ def _window(tokens: Tensor, start: int, length: int, device: torch.device) -> Te
 def _evaluating(model: nn.Module, precision: str) -> Generator[torch.device]:
     """Switch dropout and gradients off for a while, and TF32 too."""
     device = next(model.parameters()).device
-    was_training = model.training
-    model.eval()
-    try:
-        with (
-            torch.no_grad(),
-            float32_products(device, "highest"),
-            autocast(device, choose_precision(device, precision)),
-        ):
-            yield device
-    finally:
-        model.train(was_training)
+    with (
+        evaluating(model),
+        torch.no_grad(),
+        float32_products(device, "highest"),
+        autocast(device, choose_precision(device, precision)),
+    ):
+        yield device
 
 
 def _check_positive(**counts: int) -> None:

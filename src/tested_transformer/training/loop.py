@@ -15,7 +15,7 @@ from jaxtyping import Integer
 from torch import Tensor
 
 from tested_transformer.data import batch_at
-from tested_transformer.gpt import GPT
+from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training.devices import (
     autocast,
     choose_precision,
@@ -89,7 +89,7 @@ def train(
         TrainingDivergedError: If a loss is no number, or rose and stayed up.
         ValueError: If what is given does not go together.
     """
-    _check(model, validation, save_every)
+    _validate_rest(recipe, state, validation, save_every)
     learner = Learner(model, tokens, recipe, state=state, world=world, shard=shard)
     tokens_per_step = recipe.batch_size * learner.seq_len
     monitor = Monitor(recipe, learner.state, learner.world, tokens_per_step)
@@ -154,7 +154,7 @@ class Learner:
         self.read_every = 1 if self.device.type == "cpu" else 10
         self.seq_len = recipe.seq_len or model.config.max_seq_len
         state = state or TrainingState()
-        _check_sizes(recipe, self.seq_len, model.config.max_seq_len, state, world)
+        validate_run(model.config, recipe, world)
         # Ours to change; what is given stays as it is.
         self.state = replace(
             state,
@@ -349,15 +349,22 @@ def _losses_of(
     return loss + recipe.balance_weight * model.balance_loss(), loss
 
 
-def _check(model: GPT, validation: Tensor | None, save_every: int | None) -> None:
-    """Refuse at once what would fail later, or teach nothing in silence."""
-    if save_every is not None and save_every < 1:
-        raise ValueError(f"save_every={save_every} must be positive")
-    if validation is not None and len(validation) < 2:
+def validate_run(config: GPTConfig, recipe: Recipe, world: World) -> None:
+    """Raise a ``ValueError`` if a recipe does not fit a model, or teaches it nothing.
+
+    Args:
+        config: The settings of the model.
+        recipe: How it is to be trained.
+        world: How many processes share each batch.
+    """
+    seq_len, longest = recipe.seq_len or config.max_seq_len, config.max_seq_len
+    if seq_len > longest:
+        raise ValueError(f"seq_len={seq_len} must be at most max_seq_len={longest}")
+    if recipe.batch_size % (recipe.accumulate * world.size):
         raise ValueError(
-            f"validation must be at least 2 tokens; it is {len(validation)}"
+            f"batch_size={recipe.batch_size} must be divisible by "
+            f"accumulate={recipe.accumulate} times {world.size} processes"
         )
-    config = model.config
     if config.vocab_size < 2:
         raise ValueError(
             f"vocab_size={config.vocab_size} leaves nothing to learn: "
@@ -370,23 +377,20 @@ def _check(model: GPT, validation: Tensor | None, save_every: int | None) -> Non
         )
 
 
-def _check_sizes(
+def _validate_rest(
     recipe: Recipe,
-    seq_len: int,
-    longest: int,
-    state: TrainingState,
-    world: World,
+    state: TrainingState | None,
+    validation: Tensor | None,
+    save_every: int | None,
 ) -> None:
-    if seq_len > longest:
-        raise ValueError(f"seq_len={seq_len} must be at most max_seq_len={longest}")
-    if state.step > recipe.steps:
+    if save_every is not None and save_every < 1:
+        raise ValueError(f"save_every={save_every} must be positive")
+    if validation is not None and len(validation) < 2:
+        raise ValueError(
+            f"validation must be at least 2 tokens; it is {len(validation)}"
+        )
+    if state is not None and state.step > recipe.steps:
         raise ValueError(
             f"the training state is after {state.step} steps, "
             f"and the recipe ends at steps={recipe.steps}"
-        )
-    parts = recipe.accumulate * world.size
-    if recipe.batch_size % parts:
-        raise ValueError(
-            f"batch_size={recipe.batch_size} must be divisible by "
-            f"accumulate={recipe.accumulate} times {world.size} processes"
         )

@@ -9,8 +9,7 @@ with Speculative Sampling".
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Hashable, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -21,6 +20,7 @@ from torch import Tensor
 
 from tested_transformer.cache import KVCache
 from tested_transformer.gpt import GPT
+from tested_transformer.layers import evaluating
 from tested_transformer.validation import validate_between, validate_sizes
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "Probabilities",
     "Speculation",
     "TextReader",
-    "evaluating",
     "every_outcome",
     "expected_tokens",
     "left_over",
@@ -172,19 +171,6 @@ class TextReader:
 # --8<-- [end:reader]
 
 
-@contextmanager
-def evaluating(model: GPT) -> Generator[None]:
-    """Let a model be without dropout for a while."""
-    training = [module for module in model.modules() if module.training]
-    try:
-        for module in training:
-            module.training = False
-        yield
-    finally:
-        for module in training:
-            module.training = True
-
-
 # --8<-- [start:drafters]
 @dataclass(frozen=True)
 class Draft:
@@ -207,7 +193,11 @@ class Drafter(ABC):
         """Return up to ``count`` tokens that may follow the text; perhaps none."""
 
     def reader(self, model: GPT) -> TextReader:
-        """Return what is to read the text for the model that checks."""
+        """Return what is to read the text for the model that checks.
+
+        Raises:
+            ValueError: If this drafter cannot guess for that model.
+        """
         return TextReader(model)
 
 
@@ -222,6 +212,21 @@ class ModelDrafter(Drafter):
     def __init__(self, model: GPT, *, probabilities: Probabilities = softmax) -> None:
         self.probabilities = probabilities
         self._reader = TextReader(model)
+
+    def reader(self, model: GPT) -> TextReader:
+        """Return a reader, if the small model knows the same tokens and as many."""
+        own, other = self._reader.model.config, model.config
+        if own.vocab_size != other.vocab_size:
+            raise ValueError(
+                f"the drafter's model has vocab_size={own.vocab_size}; "
+                f"it must be that of the model, {other.vocab_size}"
+            )
+        if own.max_seq_len < other.max_seq_len:
+            raise ValueError(
+                f"the drafter's model has max_seq_len={own.max_seq_len}; "
+                f"it must be at least that of the model, {other.max_seq_len}"
+            )
+        return TextReader(model)
 
     def draft(self, text: Sequence[int], count: int, chance: Chance) -> Draft:
         """Return ``count`` tokens that the small model draws."""
@@ -256,6 +261,15 @@ class NgramDrafter(Drafter):
         validate_between("shortest", shortest, 1, longest, "longest")
         self.vocab_size = vocab_size
         self.lengths = range(longest, shortest - 1, -1)
+
+    def reader(self, model: GPT) -> TextReader:
+        """Return a reader, if the model has the tokens that this was made for."""
+        if self.vocab_size != model.config.vocab_size:
+            raise ValueError(
+                f"the drafter has vocab_size={self.vocab_size}; "
+                f"it must be that of the model, {model.config.vocab_size}"
+            )
+        return TextReader(model)
 
     def draft(self, text: Sequence[int], count: int, chance: Chance) -> Draft:
         """Return what followed then: each token with a probability of 1."""
@@ -328,8 +342,9 @@ def speculate(
         chance: Where chance comes from; ``Chance()`` by default.
 
     Raises:
-        ValueError: If the prompt is empty, a number negative, or prompt and answer are
-            longer than the model's ``max_seq_len``, beyond which nothing is dropped.
+        ValueError: If the prompt is empty, a number negative, the drafter made for
+            another vocabulary or for shorter texts, or prompt and answer are longer
+            than the model's ``max_seq_len``, beyond which nothing is dropped.
     """
     validate_prompt(model, prompt, max_new_tokens)
     validate_between("num_drafted", num_drafted, 0, float("inf"))

@@ -16,6 +16,7 @@ from tested_transformer.cli import train as module
 from tested_transformer.cli.display import Display
 from tested_transformer.gpt import ATTENTIONS, GPT, GPTConfig
 from tested_transformer.training import Progress, Recipe, TrainingDivergedError
+from tested_transformer.training.monitor import DivergenceWatch
 
 Command = Callable[..., Any]
 Refused = Callable[..., str]
@@ -323,6 +324,25 @@ def test_what_is_overwritten_is_exchanged_at_the_first_save(
     assert [len(losses(rest.out)), rest.status] == [4, 0]
 
 
+def test_what_is_stopped_before_anything_is_saved_begins_anew(
+    trained: Path,
+    text: Path,
+    tiny: list[str],
+    command: Command,
+    stop_at: Callable[[int, int], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While its loss is up a run is not saved, and another run lies in its folder."""
+    monkeypatch.setattr(DivergenceWatch, "calm", False)
+    before = contents(trained)
+    stop_at(1, signal.SIGINT)
+    words = ["train", str(text), *tiny, "--seed", "2", "--overwrite"]
+    told = command(*words).out
+    assert f"nothing saved, and {trained} is as it was" in told
+    assert told.rstrip().endswith(shlex.join(["tested-transformer", *words]))
+    assert contents(trained) == before
+
+
 # What does not fit.
 
 
@@ -332,7 +352,7 @@ def test_what_is_overwritten_is_exchanged_at_the_first_save(
         ("--num-heads 5", "d_model=12 must be divisible by num_heads=5"),
         ("--lr nan", "lr=nan must be positive"),
         ("--accumulate 3", "batch_size=5 must be divisible by accumulate=3"),
-        ("--dropout 1", "dropout=1.0 must "),
+        ("--dropout 1", "dropout=1.0 drops everything"),
         ("--max-seq-len 435", "435 tokens are too few for seq_len=435: at least 436"),
         ("--seq-len 8", "seq_len=8 must be at most max_seq_len=7"),
         ("--vocab-size 300", "vocab_size needs --tokenizer bpe"),
@@ -381,7 +401,9 @@ def test_a_batch_has_to_go_round(
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0")):
         monkeypatch.setenv(name, value)
     told = refused("train", str(text), *tiny)
-    assert told.startswith("batch_size=5 must be divisible by 2")
+    assert told.startswith(
+        "batch_size=5 must be divisible by accumulate=1 times 2 processes"
+    )
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,16 @@ def test_the_mode_comes_back_after_an_error(
     assert model.training
 
 
+def test_a_part_that_was_evaluating_still_is(
+    make_model: Callable[..., GPT], tokens: Tensor
+):
+    model = make_model()
+    model.blocks[0].eval()
+    honest_loss(model, tokens)
+    assert model.training
+    assert not any(module.training for module in model.blocks[0].modules())
+
+
 def test_a_causal_model_is_honest(make_model: Callable[..., GPT], tokens: Tensor):
     model = make_model(dropout=0.5)
     honest = honest_loss(model, tokens)

@@ -352,6 +352,24 @@ def test_every_way_of_chance_is_gone_once():
         ),
         (lambda m: NgramDrafter(0), "vocab_size=0 must be positive"),
         (
+            lambda m: speculate(m, [1], NgramDrafter(V + 1), max_new_tokens=2),
+            f"the drafter has vocab_size={V + 1}; it must be that of the model, {V}",
+        ),
+        (
+            lambda m: speculate(
+                m, [1], ModelDrafter(make(vocab_size=V + 1)), max_new_tokens=2
+            ),
+            f"the drafter's model has vocab_size={V + 1}; "
+            f"it must be that of the model, {V}",
+        ),
+        (
+            lambda m: speculate(
+                m, [1], ModelDrafter(make(max_seq_len=23)), max_new_tokens=2
+            ),
+            "the drafter's model has max_seq_len=23; "
+            "it must be at least that of the model, 24",
+        ),
+        (
             lambda m: verify([1], torch.ones(1, 3), torch.ones(1, 3), Chance(0)),
             "1 drafted tokens need as many rows of draft, and one more of target; "
             "they have 1 and 1",
