@@ -42,7 +42,7 @@ from tested_transformer.training.optimizers import (
 from tested_transformer.training.recipe import Recipe
 from tested_transformer.training.state import Progress, TrainingState, Validation
 
-__all__ = ["Learner", "train", "training_precision"]
+__all__ = ["Learner", "train", "training_precision", "validate_run"]
 
 
 def train(
