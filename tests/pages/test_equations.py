@@ -549,9 +549,8 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
         r" K_{0 \ldots t}^\top}{\sqrt{d_k}}\right) V_{0 \ldots t}": lambda: (
             steps(), table(lambda t: softmax(
                 Q[t] @ K[:t + 1].T / d_k**0.5) @ -K[:t + 1], T)),
-        r"\text{bytes} = 2 \cdot L \cdot H_\text{kv} \cdot d_k \cdot S \cdot B"
-        r" \cdot \text{bytes of a number}": lambda: (
-            nbytes, 2 * 2 * 3 * d_v * S * 5 * 2),
+        r"\text{bytes} = 2 \cdot L \cdot H_\text{kv} \cdot d_k \cdot S \cdot B \cdot b":
+            lambda: (nbytes, 2 * 2 * 3 * d_v * S * 5 * 2),
     },
     "fewer-keys": {
         r"g(h) = \left\lfloor \frac{h \, H_\text{kv}}{H} \right\rfloor": lambda: (
