@@ -189,11 +189,79 @@ def test_the_maps_are_the_weights_in_color_and_in_words(live: Page) -> None:
         live.keyboard.press(key)
     expect(position).to_have_attribute("aria-valuetext", "4: d")
     live.locator(".live summary").click()
-    row = maps[0][0, 0, 4]
-    first = int(row.argmax())
-    said = f"{row[first]:.2f} {'The dog sees'[first].replace(' ', 'space')} at {first}"
-    expect(live.locator(".live tbody td").first).to_have_text(said)
-    expect(live.locator(".live .says").first).to_have_text(said)
+    for layer, head, cell in ((0, 0, 0), (2, 3, -3)):
+        row = maps[layer][0, head, 4]
+        first = int(row.argmax())
+        letter = "The dog sees"[first].replace(" ", "space")
+        said = f"{row[first]:.2f} {letter} at {first}"
+        expect(live.locator(".live tbody td").nth(cell)).to_have_text(said)
+        radio = live.locator(".live").get_by_role("radio", name=f"{layer}.{head}")
+        radio.check(force=True)
+        # The position stays where it was.
+        expect(live.locator(".live .says")).to_have_text(f"Most: {said}")
+        expect(position).to_have_attribute("aria-valuetext", "4: d")
+
+
+# The opacity of each cell of the large map, from the middle of the cell.
+LARGE = """([count, beside]) => {
+  const canvas = document.querySelector(".live .large");
+  const ratio = canvas.width / canvas.clientWidth;
+  const cell = (canvas.width - beside * ratio) / count;
+  const context = canvas.getContext("2d");
+  const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+  const middle = (at) => Math.floor(beside * ratio + cell * (at + 0.5));
+  return Array.from({ length: count ** 2 }, (_, at) => {
+    const [row, column] = [middle(Math.floor(at / count)), middle(at % count)];
+    const from = 4 * (row * canvas.width + column);
+    return [...data.slice(from, from + 3)];
+  });
+}"""
+
+
+def test_it_opens_on_the_head_that_carries_the_letter(live: Page) -> None:
+    model, alphabet = model_of("grammar")
+    text = "The dogs that Nilo sees sleep"
+    expect(live.locator(".live textarea")).to_have_value(text)
+    expect(live.locator(".live .says-head")).to_contain_text("Head 2.0, subject")
+    ids = torch.tensor([[alphabet.index(character) for character in text]])
+    with torch.no_grad():
+        _, maps = model(ids, return_weights=True)
+    live.wait_for_timeout(100)
+    live.evaluate(SHOWN)
+    drawn = torch.tensor(live.evaluate(LARGE, [len(text), 14])).double()
+    # From the page's light gray to the full color, as far as the weight is of 1.
+    empty, full = (torch.tensor(color) for color in ((245, 246, 248), (53, 87, 194)))
+    wanted = maps[2][0, 0].flatten()[:, None] * (full - empty) + empty
+    torch.testing.assert_close(drawn, wanted.double(), atol=3, rtol=0)
+
+    live.locator(".live").get_by_role("button", name="dog", exact=True).click()
+    expect(live.locator(".live .guesses .sign").first).to_have_text("s")
+    live.locator(".live").get_by_role("button", name="dogs", exact=True).click()
+    expect(live.locator(".live .guesses .sign").first).not_to_have_text("s")
+    large = live.locator(".live .large")
+    box = large.bounding_box()
+    assert box
+    cell = (box["height"] - 14) / len(text)
+    large.hover(position={"x": 100, "y": 14 + 7.5 * cell})
+    place = live.get_by_label("Position")
+    expect(place).to_have_attribute("aria-valuetext", "7: s")
+    live.mouse.move(0, 0)
+    expect(place).to_have_attribute("aria-valuetext", "7: s")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_all_of_it_is_seen_at_once(width: int, height: int, live: Page) -> None:
+    live.set_viewport_size({"width": width, "height": height})
+    header = live.locator(".md-header").bounding_box()
+    root = live.locator("[data-live=watch]")
+    live.evaluate(SHOWN)
+    box = root.bounding_box()
+    assert header
+    assert box
+    assert box["height"] <= height - header["height"]
+    wide, high = root.evaluate("e => [e.scrollWidth - e.clientWidth, e.scrollHeight]")
+    assert wide == 0
+    assert high <= box["height"]
 
 
 def test_a_muted_head_adds_nothing_until_it_is_heard_again(live: Page) -> None:
@@ -222,6 +290,9 @@ def test_a_muted_head_adds_nothing_until_it_is_heard_again(live: Page) -> None:
 
 def test_it_is_used_by_the_keyboard_alone(live: Page) -> None:
     live.locator(".live select").focus()
+    for name in ("dogs", "dog"):
+        live.keyboard.press("Tab")
+        expect(live.get_by_role("button", name=name, exact=True)).to_be_focused()
     live.keyboard.press("Tab")
     live.keyboard.press("Control+a")
     live.keyboard.type("The c")

@@ -3,8 +3,11 @@
 import { GPT, readSafetensors } from "./engine.js";
 
 export const MODELS = {
-  grammar: { title: "made-up stories", scored: true, text: "Bako is a small dog. Nilo is a shy mouse. The dog that Nilo " },
-  shakespeare: { title: "verse, letter by letter", scored: false, text: "ROMEO:\nWhat light is " },
+  grammar: {
+    title: "made-up stories", scored: true, head: [2, 0], // which has to do with the verb
+    texts: { dogs: "The dogs that Nilo sees sleep", dog: "The dog that Nilo sees sleep" },
+  },
+  shakespeare: { title: "verse, letter by letter", scored: false, head: [0, 0], texts: { Romeo: "ROMEO:\nWhat light is " } },
 };
 
 const FOLDER = new URL("../../models/", import.meta.url);

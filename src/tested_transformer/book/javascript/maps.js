@@ -1,13 +1,19 @@
 // The maps of all heads, on one canvas. A canvas for each would be one more layer each
-// that the browser has to put together, for every token.
+// that the browser has to put together, for every token. And the map of one head, large,
+// with the letters of its rows and columns.
 
 import { make } from "./elements.js";
+import { SIGNS, rowOf } from "./views.js";
+
+const LETTERS = 14; // pixels beside the large map
+const LEGIBLE = 7.5; // pixels of a cell, so that each has room for its letter
 
 export class Maps {
   // For each layer and head there is a frame, which the map fills; the canvas lies over
   // all of the box that they stand in.
-  constructor(box, frames, size) {
+  constructor(box, frames, large, size) {
     this.frames = frames;
+    this.large = large;
     this.size = size; // as many positions fit
     this.places = []; // of the frames, on the canvas
     this.canvas = make("canvas", { "aria-hidden": "true" });
@@ -16,7 +22,8 @@ export class Maps {
     this.image = new ImageData(this.sheet.width, this.sheet.height);
     this.pixels = new Uint32Array(this.image.data.buffer); // opacity in the highest byte
     this.recolor();
-    new ResizeObserver(() => this.place()).observe(this.canvas);
+    const resized = new ResizeObserver(() => this.place());
+    for (const canvas of [this.canvas, large]) resized.observe(canvas);
   }
 
   // Canvases have to be told of the palette.
@@ -24,7 +31,7 @@ export class Maps {
     const style = getComputedStyle(this.canvas);
     const [red, green, blue] = style.color.match(/\d+/g);
     this.ink = (blue << 16) | (green << 8) | red;
-    this.warm = style.getPropertyValue("--book-warm");
+    [this.warm, this.muted, this.wash] = ["warm", "muted", "wash"].map((name) => style.getPropertyValue(`--book-${name}`));
     this.kept = 0; // as many rows on the sheet are right
   }
 
@@ -35,6 +42,7 @@ export class Maps {
     this.ratio = Math.min(devicePixelRatio, 2);
     canvas.width = Math.round(width * this.ratio); // this clears it
     canvas.height = Math.round(height * this.ratio);
+    this.large.width = this.large.height = Math.round(this.large.clientWidth * this.ratio);
     this.places = this.frames.map((heads) => heads.map((frame) => {
       const inside = frame.getBoundingClientRect();
       const [x, y] = [inside.left - left + frame.clientLeft, inside.top - top + frame.clientTop];
@@ -61,23 +69,59 @@ export class Maps {
     this.kept = count;
   }
 
-  // Each map as large as its frame, and lines above and below the row of one position.
-  draw(gpt, position) {
-    this.last = [gpt, position];
+  // Each map as large as its frame.
+  draw(model, chosen, position) {
+    this.last = [model, chosen, position];
+    const { gpt } = model;
     this.keep(gpt);
+    this.enlarge(model, chosen, position);
     const { size, sheet, canvas } = this;
     const count = gpt.tokens.length;
     const context = canvas.getContext("2d");
     context.clearRect(0, 0, canvas.width, canvas.height);
     if (!count) return;
-    context.fillStyle = this.warm;
-    const line = Math.round(this.ratio);
     this.places.forEach((heads, layer) => heads.forEach(([x, y, side], head) => {
       // With more cells than pixels, to pick some would drop others.
       context.imageSmoothingEnabled = count > side;
       context.drawImage(sheet, head * size, layer * size, count, count, x, y, side, side);
-      context.fillRect(x, Math.round(y + (side * position) / count) - line, side, line);
-      context.fillRect(x, Math.round(y + (side * (position + 1)) / count), side, line);
     }));
+  }
+
+  // Lines stand above and below the row of one position, and letters beside the rows and
+  // above the columns: all where they can be read, or else those of that row and of what
+  // it attends to most.
+  enlarge({ gpt, alphabet }, [layer, head], position) {
+    const { large, size, sheet, ratio } = this;
+    const { tokens } = gpt;
+    const from = LETTERS * ratio, side = large.width - from, cell = side / tokens.length;
+    const context = large.getContext("2d");
+    context.clearRect(0, 0, large.width, large.height);
+    if (!tokens.length || side <= 0) return;
+    context.fillStyle = this.wash;
+    context.fillRect(from, from, side, side);
+    context.imageSmoothingEnabled = cell < 1;
+    context.drawImage(sheet, head * size, layer * size, tokens.length, tokens.length, from, from, side, side);
+    context.fillStyle = this.warm;
+    for (const edge of [position, position + 1]) context.fillRect(from, Math.round(from + cell * edge) - ratio, side, ratio);
+    const all = cell >= LEGIBLE * ratio;
+    const row = rowOf(gpt, layer, head, position);
+    const strongest = row.indexOf(Math.max(...row));
+    context.font = `${all ? Math.min(12 * ratio, 1.1 * cell) : 12 * ratio}px ${getComputedStyle(large).fontFamily}`;
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    tokens.forEach((token, at) => {
+      const letter = SIGNS[alphabet[token]] ?? alphabet[token], middle = from + cell * (at + 0.5);
+      for (const [mark, x, y] of [[position, from / 2, middle], [strongest, middle, from / 2]]) {
+        if (!all && at !== mark) continue;
+        context.fillStyle = at === mark ? this.warm : this.muted;
+        context.fillText(letter, x, y);
+      }
+    });
+  }
+
+  // Which row of the large map is at so many pixels from its top.
+  rowAt(top) {
+    const count = this.last?.[0].gpt.tokens.length ?? 0;
+    return Math.min(Math.floor(((top - LETTERS) / (this.large.clientHeight - LETTERS)) * count), count - 1);
   }
 }

@@ -4,7 +4,7 @@
 import { make, put } from "./elements.js";
 
 const NAMES = { " ": "space", "\n": "line end" };
-const SIGNS = { " ": "␣", "\n": "⏎" };
+export const SIGNS = { " ": "␣", "\n": "⏎" };
 const LISTED = 8; // guesses at the next token
 const SHADES = 25; // of the text
 

@@ -30,8 +30,9 @@ class Watch {
   build() {
     const button = (text, action) => make("button", { type: "button", className: "md-button", textContent: text, onclick: action });
     const options = Object.entries(MODELS).map(([name, { title }]) => new Option(`${name}: ${title}`, name));
-    this.models = make("select", { onchange: () => this.choose(this.models.value) }, ...options);
-    this.text = make("textarea", { rows: 3, spellcheck: false, autocapitalize: "off", autocomplete: "off", oninput: () => this.typed() });
+    this.models = make("select", { "aria-label": "Model", onchange: () => this.choose(this.models.value) }, ...options);
+    this.texts = make("span", { className: "texts", role: "group", "aria-label": "Texts to try" });
+    this.text = make("textarea", { rows: 2, "aria-label": "Text", spellcheck: false, autocapitalize: "off", autocomplete: "off", oninput: () => this.typed() });
     this.progress = make("progress", { max: 1, "aria-label": "Weights loaded" });
     this.count = make("p", { className: "count" });
     this.status = make("p", { className: "status", role: "status" });
@@ -46,28 +47,37 @@ class Watch {
     this.mute = make("input", { type: "checkbox", onchange: () => this.silence(this.mute.checked) });
     this.muteName = make("span");
     this.heads = make("fieldset", { className: "maps" });
+    this.headName = make("p", { className: "says-head" });
+    this.large = make("canvas", { className: "large", "aria-hidden": "true" });
+    this.says = make("p", { className: "says" });
     this.caption = make("p", { className: "caption" });
     this.guesses = make("ol", { className: "guesses" });
     this.rows = make("tbody");
     const heading = ["head", "first", "second", "third"].map((name) => make("th", { scope: "col", textContent: name }));
-    this.fold = make("details", { ontoggle: () => this.look() }, make("summary", { textContent: "What every head attends to here, as a table" }),
+    this.fold = make("details", { ontoggle: () => this.look() }, make("summary", { textContent: "Every head here, as a table" }),
       make("table", {}, make("thead", {}, make("tr", {}, ...heading)), this.rows));
     this.root.replaceChildren(
-      labeled("Model", this.models),
+      make("div", { className: "controls" }, labeled("Model", this.models), this.texts),
       this.progress,
-      labeled("Text", this.text),
-      this.count,
-      this.status,
+      this.text,
+      make("div", { className: "told" }, this.count, this.status),
       make("div", { className: "controls" }, this.go, this.one, button("Clear", () => this.write("")),
         labeled("Temperature", this.temperature, this.warmth), labeled("Top-k", this.topK)),
       this.strip,
       labeled("Position", this.place, this.placed),
-      make("label", { className: "mute" }, this.mute, this.muteName),
-      make("div", { className: "views" }, this.heads, make("div", {}, this.caption, this.guesses)),
+      make("div", { className: "views" }, this.heads,
+        make("div", { className: "chosen-head" }, this.headName, this.large, this.says),
+        make("div", { className: "next" }, this.caption, this.guesses, make("label", { className: "mute" }, this.mute, this.muteName))),
       this.fold,
     );
     for (const event of ["pointerover", "click"]) {
       this.strip.addEventListener(event, ({ target }) => target.dataset.at && this.look(Number(target.dataset.at)));
+    }
+    for (const event of ["pointermove", "click"]) {
+      this.large.addEventListener(event, ({ offsetY }) => {
+        const row = this.pictures?.rowAt(offsetY) ?? -1;
+        if (row >= 0) this.look(row);
+      });
     }
     this.root.addEventListener("keydown", ({ key }) => key === "Escape" && this.stop());
     // The palette is an attribute of the body.
@@ -101,7 +111,10 @@ class Watch {
     this.topK.max = this.model.alphabet.length;
     this.layOutMaps();
     this.become("ready", "");
-    if (!this.own) this.text.value = MODELS[name].text;
+    const { texts } = MODELS[name];
+    this.texts.replaceChildren(...Object.entries(texts).map(([textContent, text]) =>
+      make("button", { type: "button", className: "md-button", textContent, title: text, onclick: () => this.write(text) })));
+    if (!this.own) [this.text.value] = Object.values(texts);
     this.read();
   }
 
@@ -183,24 +196,20 @@ class Watch {
   layOutMaps() {
     const { gpt, labels } = this.model;
     const { num_heads, max_seq_len } = gpt.config;
+    this.head = MODELS[this.name].head;
     this.cells = labels.map((heads, layer) =>
       heads.map((label, head) => {
-        const radio = make("input", { type: "radio", name: "watched-head", checked: !layer && !head, onchange: () => this.pick(layer, head) });
-        const name = make("span", { className: "name" }, make("b", { textContent: `${layer}.${head}` }), ` ${label}`);
+        const checked = String([layer, head]) === String(this.head);
+        const radio = make("input", { type: "radio", name: "watched-head", checked, onchange: () => this.pick(layer, head) });
+        const name = make("span", { className: "name", textContent: `${layer}.${head}` });
         const frame = make("span", { className: "frame" });
-        const says = make("span", { className: "says" });
-        frame.addEventListener("pointermove", ({ offsetY }) => {
-          const { length } = gpt.tokens;
-          this.look(Math.min(Math.floor((offsetY / frame.clientHeight) * length), length - 1));
-        });
-        return { frame, says, cell: make("label", { className: "map" }, radio, name, frame, says) };
+        return { frame, cell: make("label", { className: "map", title: label }, radio, name, frame) };
       }),
     );
-    this.head = [0, 0];
     this.heads.style.setProperty("--heads", num_heads);
-    const legend = make("legend", { textContent: "Heads as layer.head: a row for each position, a column for what it attends to" });
+    const legend = make("legend", { textContent: "Heads as layer.head" });
     this.heads.replaceChildren(legend, ...this.cells.flat().map(({ cell }) => cell));
-    this.pictures = new Maps(this.heads, this.cells.map((heads) => heads.map(({ frame }) => frame)), max_seq_len);
+    this.pictures = new Maps(this.heads, this.cells.map((heads) => heads.map(({ frame }) => frame)), this.large, max_seq_len);
   }
 
   pick(layer, head) {
@@ -222,7 +231,7 @@ class Watch {
     if (!this.model) return;
     const { gpt } = this.model;
     this.position = Math.min(position, gpt.tokens.length - 1);
-    this.pictures.draw(gpt, this.position);
+    this.pictures.draw(this.model, this.head, this.position);
     // Words that change with every token nobody can read, and to set them takes the
     // browser longer than the maps do. After a run all of them are right.
     const now = performance.now();
@@ -246,11 +255,9 @@ class Watch {
     const [ofLayer, ofHead] = this.head;
     this.mute.checked = gpt.muted[ofLayer][ofHead];
     put(this.muteName, `Mute head ${ofLayer}.${ofHead}`);
-    this.cells.forEach((heads, layer) => heads.forEach(({ cell, says }, head) => {
-      const muted = gpt.muted[layer][head];
-      cell.classList.toggle("muted", muted);
-      put(says, `${muted ? "muted, " : ""}${strongest(this.model, layer, head, this.position, 1)}`);
-    }));
+    put(this.headName, [`Head ${ofLayer}.${ofHead}`, this.model.labels[ofLayer][ofHead]].filter(Boolean).join(", "));
+    put(this.says, `Most: ${strongest(this.model, ofLayer, ofHead, this.position, 1)}`);
+    this.cells.forEach((heads, layer) => heads.forEach(({ cell }, head) => cell.classList.toggle("muted", gpt.muted[layer][head])));
     if (this.fold.open) fillTable(this.rows, this.model, this.position);
     fillGuesses(this.guesses, this.model, this.position, last < 0 ? [] : this.shares(this.position));
     const came = gpt.tokens[this.position + 1];
