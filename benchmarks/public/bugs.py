@@ -7,6 +7,7 @@ and what computes the same. Of the others some are drawn by a seed.
 import copy
 import inspect
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -194,7 +195,8 @@ def _sequences(parameters: Sequence[inspect.Parameter]) -> int:
     for each in parameters[:3]:
         if "mask" in each.name or each.kind is each.VAR_KEYWORD:
             break
-        if each.default is not each.empty and each.name[0].lower() not in "kv":
+        named = re.fullmatch("k|v|keys?|values?", each.name, re.IGNORECASE)
+        if each.default is not each.empty and not named:
             break
         count += 1
     return 3 if count == 3 else 1

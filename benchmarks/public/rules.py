@@ -595,7 +595,7 @@ def _softmax_over_batch(place: Place) -> ast.AST | None:
     return _another_axis(place, lambda axis: 0)
 
 
-@_rule("softmax-over-queries")  # which comes first where heads and batch are one
+@_rule("softmax-over-queries", "softmax-over-batch")  # where those are the second axis
 def _softmax_over_heads(place: Place) -> ast.AST | None:
     """The softmax runs over the heads."""
     return _another_axis(place, lambda axis: 1)
@@ -688,7 +688,7 @@ def _all_splits(function: ast.FunctionDef) -> ast.FunctionDef | None:
     return new
 
 
-@_rule()
+@_rule("split-without-transpose", "merge-without-transpose")  # where it is in a loop
 def _one_split_without_transpose(place: Place) -> ast.AST | None:
     """Queries, keys or values alone are split without the transpose."""
     if place.in_init or place.after_softmax:
@@ -723,7 +723,7 @@ def _both_tiled(place: Place) -> ast.AST | None:
     for each in calls:
         assert isinstance(each, ast.Call)
         x, values = _input(each), [*each.args, *[k.value for k in each.keywords]]
-        if x is None or not isinstance(each.func, ast.Attribute):
+        if x is None or len(values) < 2:
             return None
         copies, axis = values[-2:]
         ones = ["1"] * 4
@@ -794,7 +794,7 @@ def _queries_for_keys(place: Place) -> ast.AST | None:
     return _instead(place, "k", "q")
 
 
-@_rule()
+@_rule("keys-for-values")  # which says that one projection serves as both
 def _values_for_keys(place: Place) -> ast.AST | None:
     """The values serve as keys."""
     return _instead(place, "k", "v")
