@@ -11,10 +11,22 @@ from typing import Any
 from tested_transformer import generation
 from tested_transformer.cli.display import Terminal, printable
 from tested_transformer.cli.flags import Call, Flags, check_at_least
-from tested_transformer.cli.sources import load_source
+from tested_transformer.cli.sources import Source, load_source
 from tested_transformer.data import Tokenizer
+from tested_transformer.generation.caches import (
+    CACHES as CACHES,  # for --help
+    reader_with,
+)
+from tested_transformer.generation.readers import EqualLengthsReader
 from tested_transformer.gpt import GPT
-from tested_transformer.variants import SCALINGS as SCALINGS  # for --help
+from tested_transformer.variants import (
+    SCALINGS as SCALINGS,  # for --help
+    Chance,
+    Drafter,
+    ModelDrafter,
+    NgramDrafter,
+    speculate,
+)
 
 __all__ = ["SAMPLING", "Generate", "default_prompt", "write"]
 
@@ -34,6 +46,8 @@ class Generate:
       tested-transformer generate --top-p 0.9 --seed 7  the same text each time
       tested-transformer generate --stop "\n\n"         up to an empty line
       tested-transformer generate gpt2 --prompt "Attention is"
+      tested-transformer generate --cache rolling --max-new-tokens 5000
+      tested-transformer generate runs/big --draft runs/small --max-new-tokens 50
 
     The text goes to standard output, everything else to standard error. The model is
     the folder of a run; a folder with a card.json, like the book's own models; a folder
@@ -50,6 +64,11 @@ class Generate:
         rotary_factor: Read texts so many times as long as max_seq_len, with rotary
             positions slowed down.
         rotary_scaling: The rule for that, one of ``SCALINGS``.
+        cache: Keep other than all keys and values, one of ``CACHES``: rolling the first
+            and the last tokens, int8 and int4 all in so many bits.
+        draft: Let another model guess, or ngram: what followed the same words before;
+            prompt and text must fit max_seq_len.
+        num_drafted: How many tokens it guesses at a time.
         sampling: See ``Sampling``.
     """
 
@@ -62,11 +81,14 @@ class Generate:
     seed: int | None = None
     rotary_factor: float = 1.0
     rotary_scaling: str = "yarn"
+    cache: str | None = None
+    draft: str | None = None
+    num_drafted: int = 4
     sampling: dict[str, Any] = field(default_factory=dict)
 
     def run(self, call: Call) -> int:
         """Write, and return the exit status."""
-        check_at_least(1, num_samples=self.num_samples)
+        check_at_least(1, num_samples=self.num_samples, num_drafted=self.num_drafted)
         sampling = generation.Sampling(**_DEFAULTS | self.sampling)
         seed = secrets.randbelow(2**31) if self.seed is None else self.seed
         stop = [each.replace("\\n", "\n") for each in self.stop]
@@ -74,15 +96,23 @@ class Generate:
         source = source.stretched(self.rotary_factor, self.rotary_scaling)
         tokenizer = source.tokenizer
         prompt = default_prompt(tokenizer) if self.prompt is None else self.prompt
+        model, how = source.model, dict[str, Any]()
+        if self.cache is not None:
+            model = reader_with(self.cache, source.model)
+        if self.draft is not None:
+            self._validate_draft(sampling)
+            how["drafter"] = self._drafter(source, sampling, call)
+            how["num_drafted"] = self.num_drafted
         for first in range(0, self.num_samples, _AT_ONCE):
             settings = {"max_new_tokens": self.max_new_tokens, "seed": seed + first}
             pieces = write(
-                source.model,
+                model,
                 tokenizer,
                 prompt,
                 stop=stop,
                 num_samples=min(_AT_ONCE, self.num_samples - first),
                 sampling=sampling,
+                **how,
                 **settings,
             )
             if call.as_json:
@@ -95,6 +125,38 @@ class Generate:
             Terminal(stderr=True).print(text, style="dim", highlight=False)
         return 0
 
+    def _validate_draft(self, sampling: generation.Sampling) -> None:
+        if self.cache is not None:
+            raise ValueError(
+                f"cache={self.cache!r} does not go with draft={self.draft!r}: what a "
+                "model rejects is taken back from the usual cache"
+            )
+        if sampling.repetition_penalty != 1.0:
+            raise ValueError(
+                f"repetition_penalty={sampling.repetition_penalty} does not go with "
+                f"draft={self.draft!r}"
+            )
+
+    def _drafter(
+        self, source: Source, sampling: generation.Sampling, call: Call
+    ) -> Drafter:
+        """Return who guesses."""
+        if self.draft == "ngram":
+            return NgramDrafter(source.model.config.vocab_size)
+        small = load_source(self.draft, call.device)
+        if small.tokenizer.to_dict() != source.tokenizer.to_dict():
+            raise ValueError(
+                f"draft={self.draft!r} has another tokenizer than {source.name}: train "
+                "both on the same text"
+            )
+        longest = small.model.config.max_seq_len
+        if longest < source.model.config.max_seq_len:
+            raise ValueError(
+                f"draft={self.draft!r} has max_seq_len={longest}, less than "
+                f"{source.name} with {source.model.config.max_seq_len}"
+            )
+        return ModelDrafter(small.model, probabilities=sampling.probabilities)
+
 
 def default_prompt(tokenizer: Tokenizer) -> str:
     """Return a text to begin with: a new line, if the tokenizer has one."""
@@ -106,7 +168,7 @@ def default_prompt(tokenizer: Tokenizer) -> str:
 
 
 def write(
-    model: GPT,
+    model: GPT | EqualLengthsReader,
     tokenizer: Tokenizer,
     prompt: str,
     *,
@@ -115,11 +177,14 @@ def write(
     sampling: generation.Sampling,
     stop: Sequence[str] = (),
     num_samples: int = 1,
+    drafter: Drafter | None = None,
+    num_drafted: int = 4,
 ) -> Iterator[list[str]]:
     """Return an iterator over what comes after a prompt: a piece of each sample.
 
     Samples differ in their seeds: ``seed``, ``seed + 1`` and so on. Strings in ``stop``
-    end a sample, and are never shown, not even in part.
+    end a sample, and are never shown, not even in part. With a ``drafter`` each sample
+    comes in one piece, when it is done.
 
     Raises:
         ValueError: At once, if the prompt is empty or has characters that the tokenizer
@@ -129,13 +194,28 @@ def write(
     if not ids:
         raise ValueError("prompt='' must not be empty: the model goes on from it")
     watches = [generation.TextWatch(tokenizer.decode, stop) for _ in range(num_samples)]
-    steps = generation.stream(
-        model,
-        [ids] * num_samples,
-        max_new_tokens=max_new_tokens,
-        sampling=sampling,
-        seed=seed,
-    )
+    if drafter is None or not isinstance(model, GPT):
+        steps = generation.stream(
+            model,
+            [ids] * num_samples,
+            max_new_tokens=max_new_tokens,
+            sampling=sampling,
+            seed=seed,
+        )
+    else:
+        texts = [
+            speculate(
+                model,
+                ids,
+                drafter,
+                max_new_tokens=max_new_tokens,
+                num_drafted=num_drafted,
+                probabilities=sampling.probabilities,
+                chance=Chance(seed + row),
+            ).tokens
+            for row in range(num_samples)
+        ]
+        steps = iter([[tuple(tokens) for tokens in texts]])
 
     def pieces() -> Iterator[list[str]]:
         for step in steps:

@@ -35,7 +35,7 @@ Prompts = Sequence[Sequence[int]] | Int[Tensor, "B T"]
 
 
 def generate(
-    model: GPT | Decoder,
+    model: GPT | Reader,
     prompts: Prompts,
     *,
     max_new_tokens: int,
@@ -52,7 +52,8 @@ def generate(
     last half, as ``fit`` says.
 
     Args:
-        model: The model, or a ``Decoder`` of it, made as its maker wants it.
+        model: The model, or what reads for it, made as its maker wants it: a
+            ``Decoder``, or a reader of ``generation.caches``.
         prompts: Token ids of each prompt, at least one: lists, or a tensor.
         max_new_tokens: How many tokens to add to each, unless it stops before.
         sampling: How to choose tokens; ``Sampling()`` by default, which draws from the
@@ -84,7 +85,7 @@ def generate(
 
 
 def stream(
-    model: GPT | Decoder,
+    model: GPT | Reader,
     prompts: Prompts,
     *,
     max_new_tokens: int,
@@ -103,7 +104,7 @@ def stream(
         ValueError: As ``generate``, and at once, before the first token.
     """
     # Not a generator itself, so that a mistake is found here and not in a loop later.
-    gpt = model.model if isinstance(model, Decoder) else model
+    gpt = model if isinstance(model, GPT) else model.model
     contexts = _checked(prompts, gpt.config.vocab_size)
     if max_new_tokens < 0:
         raise ValueError(f"max_new_tokens={max_new_tokens} must not be negative")
@@ -111,7 +112,7 @@ def stream(
     chooser = _Chooser(contexts, gpt, sampling, seed)
     watches = [StopWatch([tuple(each) for each in stop], ()) for _ in contexts]
     reader = _reader(model, use_cache, max_new_tokens)
-    steps = _steps(reader, contexts, max_new_tokens, chooser, gpt.config.max_seq_len)
+    steps = _steps(reader, contexts, max_new_tokens, chooser)
     if isinstance(reader, Decoder) and reader is not model and reader.compiled:
         steps = returning(steps, reader)
     return _watched(steps, watches) if stop else steps
@@ -122,16 +123,15 @@ def _steps(
     contexts: list[list[int]],
     max_new_tokens: int,
     chooser: "_Chooser",
-    max_seq_len: int,
 ) -> Iterator[list[tuple[int, ...]]]:
     """Yield the next token of each row, as a tuple of one, again and again."""
-    contexts = [fit(context, max_seq_len) for context in contexts]
+    contexts = [fit(context, reader.longest) for context in contexts]
     tokens: Tensor | None = None
     for _ in range(max_new_tokens):
         if tokens is None:
             logits = reader.read(contexts)
-        elif max(map(len, contexts)) > max_seq_len:
-            contexts = [fit(context, max_seq_len) for context in contexts]
+        elif max(map(len, contexts)) > reader.longest:
+            contexts = [fit(context, reader.longest) for context in contexts]
             logits = reader.read(contexts)
         else:
             logits = reader.step(tokens)
@@ -191,16 +191,15 @@ class _Chooser:
         return tokens
 
 
-def _reader(model: GPT | Decoder, use_cache: bool, max_new_tokens: int) -> Reader:
-    gpt = model.model if isinstance(model, Decoder) else model
-    form = gpt.config.form()
+def _reader(model: GPT | Reader, use_cache: bool, max_new_tokens: int) -> Reader:
+    if not isinstance(model, GPT):
+        return model if use_cache else _reader(model.model, use_cache, max_new_tokens)
+    form = model.config.form()
     if form is not None and not form.reads_padding:
         kind = CachedReader if use_cache else WholeReader
-        return EqualLengthsReader(lambda: kind(gpt))
+        return EqualLengthsReader(lambda: kind(model))
     if not use_cache:
-        return WholeReader(gpt)
-    if isinstance(model, Decoder):
-        return model
+        return WholeReader(model)
     try:
         return lend(model) if _compiles(model, max_new_tokens) else Decoder(model)
     except PackingError:

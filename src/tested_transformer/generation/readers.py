@@ -4,10 +4,12 @@ A reader takes whole sequences with ``read``, and one more token of each with ``
 Either returns the logits of the token to come. ``WholeReader`` reads all anew for each
 token and is the reference, ``CachedReader`` keeps keys and values, and the third is
 ``fast.Decoder``; both are tested against the first. ``EqualLengthsReader`` is around
-one of them, where attention cannot leave out padding.
+one of them, where attention cannot leave out padding. All have ``longest``, how many
+tokens they read before the first half has to go.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -91,6 +93,7 @@ class WholeReader:
 
     def __init__(self, model: GPT) -> None:
         self.model = model
+        self.longest = model.config.max_seq_len
         self.contexts: list[list[int]] = []
 
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
@@ -108,17 +111,26 @@ class WholeReader:
 
 # --8<-- [start:cached]
 class CachedReader:
-    """Keep the keys and values of what was read, and read the new token alone."""
+    """Keep the keys and values of what was read, and read the new token alone.
 
-    def __init__(self, model: GPT) -> None:
+    Args:
+        model: The model.
+        new_cache: Makes the cache for so many sequences; the model's own by default.
+    """
+
+    def __init__(
+        self, model: GPT, *, new_cache: Callable[[int], KVCache] | None = None
+    ) -> None:
         self.model = model
+        self.new_cache = model.new_cache if new_cache is None else new_cache
+        self.longest = model.config.max_seq_len
 
     @torch.inference_mode()
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
         """Forget all, and read these sequences; return the logits of what follows."""
         device = self.model.head_weight.device
         tokens, self.positions, self.mask = pad_left(contexts, device=device)
-        self.cache = self.model.new_cache(len(tokens))
+        self.cache = self.new_cache(len(tokens))
         return self._last_logits(tokens)
 
     @torch.inference_mode()
@@ -149,8 +161,9 @@ class EqualLengthsReader:
         make: Makes a reader.
     """
 
-    def __init__(self, make: Callable[[], CachedReader | WholeReader]) -> None:
-        self.make = make
+    def __init__(self, make: Callable[[], Any]) -> None:
+        first = make()
+        self.make, self.model, self.longest = make, first.model, first.longest
 
     @torch.inference_mode()
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:

@@ -73,10 +73,17 @@ def slot_cache(model: GPT, num_slots: int) -> tuple[KVCache, Int[Tensor, "B"]]:
     """Return a cache of slots for a model, and the length of each slot.
 
     Raises:
-        ValueError: If the model has windows, which are counted from the longest slot.
+        ValueError: If the model has windows, which are counted from the longest slot,
+            or attention that cannot leave out the rest of a slot.
     """
     validate_sizes(num_slots=num_slots)
     config = model.config
+    form = config.form()
+    if form is not None and not form.reads_padding:
+        raise ValueError(
+            f"attention={config.attention!r} of model cannot leave out the rest of a "
+            "slot"
+        )
     if any(config.window_of(layer) for layer in range(config.num_layers)):
         raise ValueError(
             f"windows={config.windows} of model must be None: a window is counted "

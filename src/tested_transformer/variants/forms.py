@@ -40,6 +40,7 @@ class Form:
         refused: Settings that must be as they are by default.
         positions: The positions that fit, the one to take first.
         has_scores: Whether queries meet keys in scores. Without, a layer has a state.
+        keeps_heads: Whether keys and values of each head are kept of a token.
         weighs_by_head: Whether each head has a table of weights, as softmax has.
         reads_padding: Whether padding on the left can be masked, so that sequences of
             unlike lengths may be read side by side.
@@ -50,6 +51,7 @@ class Form:
     refused: tuple[str, ...] = ()
     positions: tuple[str, ...] = POSITIONS
     has_scores: bool = True
+    keeps_heads: bool = True
     weighs_by_head: bool = True
     reads_padding: bool = True
 
@@ -110,6 +112,7 @@ def _stateful(kind: Callable[..., nn.Module], gated: bool) -> Form:
         refused=("num_kv_heads", "windows"),
         positions=_ADDED,
         has_scores=False,
+        keeps_heads=False,
         weighs_by_head=False,
         reads_padding=False,
     )
@@ -157,6 +160,7 @@ FORMS = {
         settings=("latent_dim",),
         refused=("num_kv_heads", "softmax_every"),
         positions=("rotary",),
+        keeps_heads=False,
     ),
     "linear": _stateful(LinearAttention, gated=False),
     "gated_linear": _stateful(LinearAttention, gated=True),

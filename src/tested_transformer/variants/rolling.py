@@ -210,12 +210,19 @@ def rolling_cache(
 
     Raises:
         ValueError: If ``sinks`` is negative, ``window`` not positive, their sum larger
-            than ``max_seq_len``, the positions are added to the tokens, or the model
-            has a window of its own that is smaller.
+            than ``max_seq_len``, the positions are added to the tokens, the model has
+            a window of its own that is smaller, or its attention keeps something else
+            than keys that may move.
     """
     _validate_sinks(sinks)
     validate_sizes(window=window)
     config, room = model.config, sinks + window
+    form = config.form()
+    # Blocks would begin elsewhere after each step.
+    if form is not None and not (form.keeps_heads and form.reads_padding):
+        raise ValueError(
+            f"attention={config.attention!r} of model keeps no keys that may move"
+        )
     if config.positions in ("learned", "sinusoidal"):
         raise ValueError(
             f"positions={config.positions!r} of model must be 'rotary', 'alibi' or "

@@ -145,9 +145,19 @@ class TextReader:
 
     Args:
         model: The model that reads, through a cache.
+
+    Raises:
+        ValueError: If layers of the model have a state, from which nothing is taken
+            back.
     """
 
     def __init__(self, model: GPT) -> None:
+        form = model.config.form()
+        if form is not None and not form.has_scores:
+            raise ValueError(
+                f"attention={model.config.attention!r} of model has a state: drafted "
+                "tokens cannot be taken back from it"
+            )
         self.model = model
         self.cache = model.new_cache()
         self.text: list[int] = []

@@ -37,6 +37,49 @@ def test_a_seed_that_was_drawn_is_told(trained: Path, command: Command) -> None:
     assert greedy == command(*words, "--temperature", "0")
 
 
+@pytest.mark.parametrize("cache", ["rolling", "int8", "int4"])
+def test_another_cache_writes(cache: str, trained: Path, command: Command) -> None:
+    words = ["generate", str(trained), "--temperature", "0", "--seed", "1"]
+    other = command(*words, "--cache", cache, "--max-new-tokens", "30")
+    assert (other.status, other.err, len(other.out)) == (0, "", 31)
+    if cache != "rolling":  # in a context of 7 a group of 32 tokens never fills
+        assert other.out == command(*words, "--max-new-tokens", "30").out
+
+
+def test_a_draft_changes_no_text(
+    trained: Path, command: Command, text: Path, tiny: list[str]
+) -> None:
+    small = ["--num-layers", "1", "--out", "small"]
+    assert command("train", str(text), *tiny, *small).status == 0
+    words = ["generate", str(trained), "--prompt", "to", "--max-new-tokens", "5"]
+    usual = command(*words, "--temperature", "0")
+    assert usual.status == 0
+    for draft in ("small", "ngram"):
+        assert command(*words, "--temperature", "0", "--draft", draft) == usual
+    drawn = command(*words, "--draft", "small", "--seed", "3", "--num-samples", "2")
+    assert drawn.status == 0
+    assert drawn == command(
+        *words, "--draft", "small", "--seed", "3", "--num-samples", "2"
+    )
+
+
+def test_a_draft_that_does_not_fit_is_refused(
+    trained: Path, command: Command, refused: Callable[..., str], tiny: list[str]
+) -> None:
+    other = Path("other.txt")
+    other.write_text("0123456789" * 50)
+    assert command("train", str(other), *tiny, "--out", "other").status == 0
+    words = ["generate", str(trained), "--draft"]
+    assert refused(*words, "other").startswith("draft='other' has another tokenizer")
+    assert "are more than max_seq_len=7" in refused(*words, "ngram")
+    assert refused(*words, "ngram", "--cache", "int8").startswith("cache='int8' does")
+    assert refused(*words, "ngram", "--repetition-penalty", "2").startswith(
+        "repetition_penalty=2.0 does not go with draft='ngram'"
+    )
+    assert refused(*words, "ngram", "--num-drafted", "0").startswith("num_drafted=0")
+    assert refused("generate", str(trained), "--cache", "x").startswith("cache='x'")
+
+
 def test_settings_reach_the_model(
     trained: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

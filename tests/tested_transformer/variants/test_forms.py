@@ -22,6 +22,9 @@ from tested_transformer.variants import (
     DifferentialAttention,
     LatentAttention,
     LinearAttention,
+    NgramDrafter,
+    slot_cache,
+    speculate,
 )
 
 # Pairwise different: vocabulary, longest sequence, heads, head width, layers, batch.
@@ -202,6 +205,23 @@ def test_a_state_does_not_go_back() -> None:
     GPT(replace(SMALL, attention="linear"))(some_tokens(7)[:1], cache=cache)
     with pytest.raises(ValueError, match="has read 7 tokens cannot go back to 5"):
         cache.layers[0].length = 5
+
+
+def test_drafts_are_checked_by_what_can_go_back(model: GPT) -> None:
+    drafter, greedy = NgramDrafter(V), Sampling(temperature=0.0)
+    prompt, how = [1, 2, 3, 1, 2], {"max_new_tokens": 9}
+    if not model.config.form().has_scores:
+        with pytest.raises(ValueError, match="has a state: drafted tokens cannot be"):
+            speculate(model, prompt, drafter, **how)
+        return
+    found = speculate(model, prompt, drafter, probabilities=greedy.probabilities, **how)
+    assert found.tokens == generate(model, [prompt], sampling=greedy, **how)[0]
+
+
+@pytest.mark.parametrize("attention", ["delta", "blocks"])
+def test_what_cannot_be_masked_is_not_batched_in_slots(attention: str) -> None:
+    with pytest.raises(ValueError, match="cannot leave out the rest of a slot"):
+        slot_cache(GPT(replace(SMALL, attention=attention)), 2)
 
 
 @pytest.mark.parametrize("attention", ["delta", "differential"])

@@ -1,0 +1,112 @@
+"""Writing with another cache, against the same cache used by hand."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from tested_transformer.generation import Sampling, generate, stream
+from tested_transformer.generation.caches import CACHES, reader_with
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.variants import QuantizedCache, rolling_cache, stream_logits
+
+# Pairwise different: vocabulary, longest sequence, heads, head width, layers.
+V, LONGEST, H, D_K, L = 13, 47, 3, 4, 2
+SMALL = GPTConfig(
+    vocab_size=V,
+    max_seq_len=LONGEST,
+    d_model=H * D_K,
+    num_heads=H,
+    num_layers=L,
+    positions="rotary",
+)
+# One is in the middle of a group of 32 tokens, one beyond it, one fills the cache.
+PROMPTS = [[1, 2, 3], [n % V for n in range(37)], [n * n % V for n in range(LONGEST)]]
+
+
+def make(**changes: Any) -> GPT:
+    """Make a model with weights large enough for it to have an opinion."""
+    torch.manual_seed(0)
+    model = GPT(replace(SMALL, **changes), dtype=torch.float64)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    return model.eval().requires_grad_(False)
+
+
+def written(model: GPT, cache: str, prompts: list[list[int]], number: int) -> Any:
+    greedy = Sampling(temperature=0.0)
+    steps = stream(
+        reader_with(cache, model),
+        prompts,
+        max_new_tokens=number,
+        sampling=greedy,
+    )
+    rows = zip(*steps, strict=True)
+    return [[token for tokens in row for token in tokens] for row in rows]
+
+
+@pytest.mark.parametrize("positions", ["rotary", "alibi", "none"])
+def test_a_rolling_cache_writes_on_beyond_the_context(positions: str) -> None:
+    model, number = make(positions=positions), 60
+    answers = written(model, "rolling", PROMPTS, number)
+    for prompt, answer in zip(PROMPTS, answers, strict=True):
+        text = [*prompt, *answer]
+        cache = rolling_cache(model, sinks=4, window=LONGEST - 4)
+        logits = stream_logits(model, torch.tensor([text]), cache)[0]
+        wanted = logits.argmax(dim=-1).tolist()
+        assert answer == wanted[len(prompt) - 1 : -1]
+    greedy = Sampling(temperature=0.0)
+    usual = generate(model, PROMPTS[:1], max_new_tokens=number, sampling=greedy)[0]
+    assert answers[0][: LONGEST - 3] == usual[: LONGEST - 3]
+    assert answers[0] != usual  # which has read the last half of its context anew
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_a_cache_of_few_bits_is_the_one_of_its_chapter(bits: int) -> None:
+    model, number = make(), 9
+    answers = written(model, f"int{bits}", PROMPTS[:2], number)
+    for prompt, answer in zip(PROMPTS[:2], answers, strict=True):
+        cache, tokens = QuantizedCache(num_layers=L, max_length=99, bits=bits), prompt
+        for token in answer:
+            logits = model(torch.tensor([tokens]), cache=cache)[0, -1]
+            assert int(logits.argmax()) == token
+            tokens = [token]
+
+
+def test_fewer_bits_are_farther_from_the_numbers() -> None:
+    model = make()
+    exact = model(torch.tensor([PROMPTS[1]]))[:, -1]
+    gaps = [
+        float((reader_with(cache, model).read([PROMPTS[1]]) - exact).abs().max())
+        for cache in ("int8", "int4")
+    ]
+    assert 0 < 4 * gaps[0] < gaps[1]
+
+
+@pytest.mark.parametrize(
+    ("cache", "changes", "message"),
+    [
+        ("paged", {}, f"cache='paged' must be one of {', '.join(CACHES)}"),
+        ("rolling", {"positions": "learned"}, "positions='learned' of model must be"),
+        ("rolling", {"attention": "latent"}, "attention='latent' of model keeps no"),
+        ("rolling", {"attention": "blocks"}, "attention='blocks' of model keeps no"),
+        ("int8", {"attention": "latent"}, "cache='int8' does not fit attention='lat"),
+        (
+            "int8",
+            {"attention": "delta", "positions": "none"},
+            "cache='int8' does not fit attention='delta', which keeps no keys and",
+        ),
+        (
+            "int4",
+            {"d_model": 15, "positions": "none"},
+            "cache='int4' wants an even head_dim, not 5",
+        ),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused_at_once(
+    cache: str, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        reader_with(cache, GPT(replace(SMALL, **changes)))
