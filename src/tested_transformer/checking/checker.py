@@ -1,7 +1,6 @@
 """``check_attention``: put every check to an attention that somebody else wrote."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,9 +13,11 @@ from tested_transformer.checking.checks import (
     sample,
 )
 from tested_transformer.checking.counterexample import find_counterexample
-from tested_transformer.checking.diagnosis import likely_exhibits, norms
-from tested_transformer.checking.guessing import guess
+from tested_transformer.checking.diagnosis import Likeness, likely_exhibits, norms
+from tested_transformer.checking.forms import Form
+from tested_transformer.checking.guessing import recognized
 from tested_transformer.checking.reading import is_constant, reads
+from tested_transformer.checking.recognizing import doubts_about
 from tested_transformer.checking.report import Report, Verdict
 from tested_transformer.checking.subject import Reader, Subject, make_subject
 
@@ -124,29 +125,32 @@ def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
         doubt = "its output is the same whatever it is given"
         verdicts = tuple(Verdict(name, None, doubt) for name in names)
         return Report(subject.name, subject.style, verdicts, doubts=(doubt,))
-    if subject.known is None and not subject.oracles():
-        subject = replace(subject, guessed=guess(subject))
+    found: Likeness | None = None
+    if subject.known is None:
+        subject, found = recognized(subject)
     verdicts = verdicts_on(subject, names)
     failed = any(each.passed is False for each in verdicts)
-    likely, whole_only = likely_exhibits(subject) if failed else ((), False)
-    excuse = _excuse(subject, verdicts) if failed and not likely else ""
+    found = likely_exhibits(subject, found) if failed else Likeness()
+    excuse = _excuse(subject, verdicts) if failed and not found.exhibits else ""
     if excuse:
         verdicts = tuple(_excused(each, excuse) for each in verdicts)
         failed = False
     smallest = find_counterexample(subject.without_dropout()) if failed else None
-    doubts = subject.doubts
+    form = subject.guessed[0].form if len(subject.guessed) == 1 else Form()
+    doubts = (*subject.doubts, *doubts_about(subject, form))
     if not (reads(quiet) & ~torch.eye(LENGTH, dtype=torch.bool)).any():
         doubts = (*doubts, "no token reads another: it may be no attention")
     return Report(
         subject.name,
         subject.style,
         verdicts,
-        likely,
-        whole_only,
+        found.exhibits,
+        found.whole_only,
         doubts,
         subject.drawn,
         smallest,
         subject.notes,
+        str(form),
     )
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -18,31 +18,49 @@ from tested_transformer.checking.checks import (
     left_padding,
     sample,
 )
-from tested_transformer.checking.exhibits import EXHIBITS, Exhibit
+from tested_transformer.checking.exhibits import EXHIBITS, KNOWN, Exhibit
 from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
+from tested_transformer.checking.forms import Form, FormedAttention
 from tested_transformer.checking.reading import reads
+from tested_transformer.checking.recognizing import Recognizer
 from tested_transformer.checking.subject import Subject, make_subject
 
-__all__ = ["alike", "is_inverted", "likely_exhibits", "norms"]
+__all__ = ["Likeness", "alike", "is_inverted", "likely_exhibits", "norms"]
 
 # How far apart two answers may be that differ in what a norm adds before it divides.
 _ROUGHLY = 1e-3
 
 
-def likely_exhibits(subject: Subject) -> tuple[tuple[Exhibit, ...], bool]:
-    """Return the exhibits that answer as the subject does, where it is wrong and right.
+@dataclass(frozen=True)
+class Likeness:
+    """The exhibits that answer as a subject does, where it is wrong and right.
 
-    They are made with its own weights, so there are none if its projections cannot be
-    told; see ``oracles``. An inverted mask is seen without: by who reads whom.
-
-    Returns:
-        The exhibits, and whether they do so only for whole sequences without padding,
-        and differ from it in pieces, padded, in half precision or while training.
+    Args:
+        exhibits: These; they are made with its own weights.
+        whole_only: Whether they do so only for whole sequences without padding, and
+            differ from it in pieces, padded, in half precision or while training.
+        layer: What it should be.
     """
-    found, whole_only = alike(subject)
-    if not found and is_inverted(subject.without_dropout()):
-        return (EXHIBITS["inverted-mask"],), False
-    return found, whole_only
+
+    exhibits: tuple[Exhibit, ...] = ()
+    whole_only: bool = False
+    layer: FormedAttention | None = None
+
+
+def likely_exhibits(subject: Subject, found: Likeness | None = None) -> Likeness:
+    """Return the exhibits that are like a subject.
+
+    There are none if its projections cannot be told; see ``oracles``. An inverted mask
+    is seen without: by who reads whom.
+
+    Args:
+        subject: What fails a check.
+        found: Those that have been found already, if they have been looked for.
+    """
+    found = alike(subject) if found is None else found
+    if not found.exhibits and is_inverted(subject.without_dropout()):
+        return Likeness((EXHIBITS["inverted-mask"],))
+    return found
 
 
 def is_inverted(subject: Subject) -> bool:
@@ -133,34 +151,48 @@ def _lowest(function: Callable[[float], float]) -> float:
     return function((lower + upper) / 2)
 
 
-def alike(subject: Subject) -> tuple[tuple[Exhibit, ...], bool]:
-    """Return the exhibits that answer as it does, with its weights, and where."""
-    if subject.module is None or subject.dtype != torch.float64:
-        return (), False
-    likes = [_like(subject, layer) for layer in subject.oracles()]
+def alike(subject: Subject) -> Likeness:
+    """Return the exhibits that answer as it does, with its weights, and where.
+
+    They have the form that explains the subject, or else one that it may be meant to
+    have. The layer that is like it takes that form.
+    """
+    if subject.module is None or subject.dtype == torch.float16:
+        return Likeness()
+    layers = subject.oracles()
+    if not layers:
+        return Likeness()
+    recognizer = Recognizer(subject)
     try:
-        answers = [*_answers(subject, subject.without_dropout())] if likes else []
+        answers = [*_answers(subject, subject.without_dropout())]
     except ValueError:  # A question that none of the checks had put.
-        return (), False
-    for count in (len(answers), 2 + subject.opens):
-        for like in likes:
-            quiet = like.without_dropout()
-            if _agrees(like, quiet, Steps(), answers[:count]):
-                continue  # What is wrong shows in none of these answers.
+        return Likeness()
+    whole = 2 + subject.opens
+    for layer in layers:
+        like = _like(subject, layer)
+        quiet = like.without_dropout()
+        given = layer.form if layer.form != Form() else None
+        forms = [given] if given is not None else recognizer.likely(layer)
+        for form in forms:
+            right = _agreeing(like, quiet, form, None, answers)
             found = [
-                each
-                for each in EXHIBITS.values()
-                if _agrees(like, quiet, each.steps, answers[:count])
+                (_agreeing(like, quiet, form, each, answers), each)
+                for each in KNOWN.values()
             ]
-            if found:
-                return tuple(found), count < len(answers)
-    return (), False
+            # A form that nothing says has to explain all.
+            for count in (len(answers), whole) if form == forms[0] else (len(answers),):
+                # What is wrong may show in none of these answers.
+                names = [each for agreeing, each in found if agreeing >= count > right]
+                if names:
+                    layer.take(form)
+                    return Likeness(tuple(names), count < len(answers), layer)
+    return Likeness()
 
 
-def _like(subject: Subject, layer: ExchangeableAttention) -> Subject:
+def _like(subject: Subject, layer: FormedAttention) -> Subject:
     """Return a layer with a subject's weights, to be asked what that can be asked."""
     layer.dropout = subject.dropout
-    like = make_subject(layer, anew=False)
+    like = make_subject(layer, dtype=subject.dtype, anew=False)
 
     def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
         return like.call(layer, x, causal and subject.causal, real)
@@ -175,22 +207,29 @@ def _like(subject: Subject, layer: ExchangeableAttention) -> Subject:
     )
 
 
-def _agrees(
-    like: Subject, quiet: Subject, steps: Steps, answers: Sequence[Tensor]
-) -> bool:
-    """Exchange the steps; return whether the first answers are these, NaN for NaN."""
+def _agreeing(
+    like: Subject,
+    quiet: Subject,
+    form: Form,
+    exhibit: Exhibit | None,
+    answers: Sequence[Tensor],
+) -> int:
+    """Exchange a step; return how many of the first answers are these, NaN for NaN."""
     for each in (like, quiet):
-        assert isinstance(each.layer, ExchangeableAttention)
-        each.layer.steps = steps
+        assert isinstance(each.layer, FormedAttention)
+        each.layer.take(form, exhibit)
+    count = 0
     try:
         # Each is computed when it is compared: most layers differ at once.
-        return all(
-            torch.equal(one.isnan(), other.isnan())
-            and close(like, one.nan_to_num(), other.nan_to_num())
-            for one, other in zip(answers, _answers(like, quiet), strict=False)
-        )
-    except ValueError:  # another shape: its heads are wider than it is
-        return False
+        for one, other in zip(answers, _answers(like, quiet), strict=False):
+            if not torch.equal(one.isnan(), other.isnan()):
+                break
+            if not close(like, one.nan_to_num(), other.nan_to_num(), form.slack):
+                break
+            count += 1
+    except (RuntimeError, ValueError):  # another shape: its heads are wider than it is
+        return 0
+    return count
 
 
 def _answers(subject: Subject, quiet: Subject) -> Iterator[Tensor]:

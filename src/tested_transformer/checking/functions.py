@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 __all__ = ["FunctionModule", "with_its_modules"]
 
@@ -37,6 +37,8 @@ class FunctionModule(nn.Module):
         found = _names_of(function).items()
         modules = {name: each for name, each in found if isinstance(each, nn.Module)}
         self.held = nn.ModuleDict(modules)
+        # Tables of angles, for instance; they say what the function does.
+        self.tensors = {name: each for name, each in found if isinstance(each, Tensor)}
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
         """Call the function, with the modules that are held here."""

@@ -12,9 +12,9 @@ from itertools import chain, permutations, product
 import torch
 from torch import Tensor, nn
 
-from tested_transformer.checking.checks import answers, close, sample
-from tested_transformer.checking.diagnosis import alike
-from tested_transformer.checking.exhibits.layer import ExchangeableAttention
+from tested_transformer.checking.checks import close, sample
+from tested_transformer.checking.diagnosis import Likeness, alike
+from tested_transformer.checking.forms import FormedAttention
 from tested_transformer.checking.projections import (
     Projection,
     cut,
@@ -22,11 +22,13 @@ from tested_transformer.checking.projections import (
     joined,
     make_layer,
     meant_as,
+    norm_weights,
     number_of_heads,
 )
+from tested_transformer.checking.recognizing import Recognizer
 from tested_transformer.checking.subject import Subject
 
-__all__ = ["guess"]
+__all__ = ["recognized"]
 
 
 @dataclass(frozen=True)
@@ -37,37 +39,44 @@ class _Weights:
     alternatives: tuple[Projection, ...]  # as which they could be meant
 
 
-def guess(subject: Subject) -> tuple[ExchangeableAttention, ...]:
-    """Return the oracle that a layer's weights make, if one explains what it does."""
+def recognized(subject: Subject) -> tuple[Subject, Likeness | None]:
+    """Find what a layer should compute: its projections, and what it has inside.
+
+    Returns:
+        It with its oracle, if one is found, and the bugs that explain it on top of it;
+        nothing if they were not looked for.
+    """
     if subject.module is None or subject.dtype == torch.float16:
-        return ()
-    wrong: list[ExchangeableAttention] = []
+        return subject, None
+    recognizer = Recognizer(subject)
+    layers = subject.oracles() or subject.oracles(beside=True)
+    if layers:
+        groups = [layers]
+    else:
+        # A token alone gets its value, whatever is wrong with the scores.
+        layers = [*_guesses(subject)]
+        fitting = [each for each in layers if recognizer.passes_values(each)]
+        groups = [fitting, [each for each in layers if each not in fitting]]
+    for layer in groups[0]:
+        if recognizer.explains(layer):
+            return replace(subject, guessed=(layer,)), None
+    for group in groups:
+        found = alike(replace(subject, guessed=tuple(group))) if group else Likeness()
+        if found.layer is not None:
+            return replace(subject, guessed=(found.layer,)), found
+    return subject, Likeness()
+
+
+def _guesses(subject: Subject) -> Iterator[FormedAttention]:
+    """Yield the oracles that a layer's weights could make."""
+    assert subject.module is not None
     for inputs in _inputs(subject, _weights(subject.module)):
         queries = inputs[0]
         assert queries is not None
         for num_heads in _heads(subject, queries):
             layer = make_layer(inputs, num_heads)
-            if layer is None or layer.q_proj.in_features != subject.width:
-                continue
-            layer = layer.to(torch.float64).train(subject.module.training)
-            if _explains(subject, layer):
-                return (layer,)
-            wrong.append(layer)
-    for layer in wrong:
-        if alike(replace(subject, guessed=(layer,)))[0]:
-            return (layer,)
-    return ()
-
-
-def _explains(subject: Subject, layer: ExchangeableAttention) -> bool:
-    quiet = subject.without_dropout()
-    try:
-        return all(
-            close(quiet, got, right)
-            for _, got, right in answers(quiet, layer.eval(), sample(quiet))
-        )
-    except (RuntimeError, ValueError):  # of other shapes
-        return False
+            if layer is not None and layer.q_proj.in_features == subject.width:
+                yield layer.to(torch.float64).train(subject.module.training)
 
 
 def _heads(subject: Subject, q: Projection) -> Sequence[int]:
@@ -87,7 +96,8 @@ def _weights(module: nn.Module) -> list[_Weights]:
         if alternatives := () if taken & {*parameters} else tuple(meant_as(each)):
             found.append((name, _Weights(parameters, alternatives)))
             taken.update(parameters)
-    return _by_kind(found) if {*module.parameters()} == taken else []
+    beside = {*module.parameters()} - taken
+    return _by_kind(found) if beside <= norm_weights(module) else []
 
 
 def _by_kind(found: Sequence[tuple[str, _Weights]]) -> list[_Weights]:

@@ -6,7 +6,7 @@ from itertools import chain, product
 import torch
 from torch import Tensor, nn
 
-from tested_transformer.checking.exhibits.layer import ExchangeableAttention
+from tested_transformer.checking.forms import FormedAttention
 
 __all__ = [
     "Projection",
@@ -16,6 +16,7 @@ __all__ = [
     "joined",
     "make_layer",
     "meant_as",
+    "norm_weights",
     "number_of_heads",
     "oracles",
     "oracles_of",
@@ -56,8 +57,8 @@ def find_width(module: nn.Module) -> int | None:
 
 
 def oracles(
-    module: nn.Module, num_heads: int | None = None
-) -> Iterator[ExchangeableAttention]:
+    module: nn.Module, num_heads: int | None = None, *, beside: bool = False
+) -> Iterator[FormedAttention]:
     """Yield layers that take the right steps with the weights of ``module``.
 
     There are none if its projections or the number of its heads cannot be told, or if
@@ -67,15 +68,17 @@ def oracles(
     Args:
         module: The layer of somebody else.
         num_heads: Its heads; read off its attributes by default.
+        beside: Whether it may have norms beside its projections.
     """
     lasts = _last(module)
     if not lasts and (inner := _wrapped(module)) is not None:
-        yield from oracles(inner.train(module.training), num_heads)
+        yield from oracles(inner.train(module.training), num_heads, beside=beside)
         return
     num_heads = number_of_heads(module) if num_heads is None else num_heads
-    if num_heads is None or getattr(module, "qk_norm", False):
+    if num_heads is None or (getattr(module, "qk_norm", False) and not beside):
         return
-    whole = sum(each.numel() for each in module.parameters())
+    counted = {*module.parameters()} - (norm_weights(module) if beside else set())
+    whole = sum(each.numel() for each in counted)
     for last in lasts or [None]:
         inner_width = None if last is None else last[0].shape[1]
         for inputs in _inputs(module, num_heads, inner_width):
@@ -88,9 +91,19 @@ def oracles(
                     yield layer.train(module.training)
 
 
+def norm_weights(module: nn.Module) -> set[nn.Parameter]:
+    """Return the parameters of norms: of modules that have vectors alone."""
+    found: set[nn.Parameter] = set()
+    for each in module.modules():
+        own = [*each.parameters()]
+        if own and all(weight.ndim == 1 for weight in own):
+            found.update(own)
+    return found
+
+
 def oracles_of(
     module: nn.Module, names: Sequence[str], num_heads: int | None = None
-) -> list[ExchangeableAttention]:
+) -> list[FormedAttention]:
     """Return layers with the weights of ``module`` that have these names.
 
     Args:
@@ -119,7 +132,7 @@ def oracles_of(
         if not found:
             raise ValueError(f"projections={name!r} is no projection of the layer")
         meant.append(found)
-    layers: list[ExchangeableAttention | None] = []
+    layers: list[FormedAttention | None] = []
     for chosen in product(*meant):
         last = chosen[-1] if len(chosen) in (2, 4) else None
         inputs: Iterator[Sequence[Projection]] = iter([chosen[:3]])
@@ -137,7 +150,7 @@ def oracles_of(
 
 def make_layer(
     found: Sequence[Projection | None], num_heads: int
-) -> ExchangeableAttention | None:
+) -> FormedAttention | None:
     """Make a layer of four projections, of which the last may be missing.
 
     There is none if they do not fit each other.
@@ -150,7 +163,7 @@ def make_layer(
     head_dim, left = divmod(q.shape[0], num_heads)
     if left or k.shape != v.shape or k.shape[0] % head_dim or q.shape != o.mT.shape:
         return None
-    layer = ExchangeableAttention(
+    layer = FormedAttention(
         d_model=q.shape[0],  # the heads together may be wider than the features
         num_heads=num_heads,
         num_kv_heads=k.shape[0] // head_dim,

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from tested_transformer.checking.counterexample import Counterexample
-from tested_transformer.checking.exhibits import Exhibit
+from tested_transformer.checking.exhibits import EXHIBITS, Exhibit
 
 __all__ = ["Report", "Verdict"]
 
@@ -54,6 +54,7 @@ class Report:
             nothing could be seen through them. The layer itself keeps its own.
         counterexample: The shortest sequence that shows the mistake, if one does.
         notes: What was found out about how it is called.
+        form: What it has inside beside its projections, if that was recognized.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Report:
     drawn: tuple[str, ...] = ()
     counterexample: Counterexample | None = None
     notes: tuple[str, ...] = ()
+    form: str = ""
 
     @property
     def state(self) -> Literal["right", "wrong", "not known"]:
@@ -108,6 +110,7 @@ class Report:
             "name": self.name,
             "state": self.state,
             "style": self.style,
+            "form": self.form,
             "unknown": [*self.unknown],
             "likely": {each.name: each.mistake for each in self.likely},
             "whole_only": self.whole_only,
@@ -122,7 +125,8 @@ class Report:
         if self.state == "not known":
             return f"{self.name} is not known to be right:"
         if self.state == "right":
-            return f"{self.name} is right."
+            inside = f": attention with {self.form}" if self.form else ""
+            return f"{self.name} is right{inside}."
         if self.likely:
             mistake = self.likely[0].mistake
             return f"{self.name} is WRONG: {mistake[0].lower()}{mistake[1:]}"
@@ -139,6 +143,7 @@ class Report:
         lines += [
             f"  {where}as in chapters/the-bug-museum/#{each.name}"
             for each in self.likely
+            if each.name in EXHIBITS
         ]
         if self.counterexample is not None:
             lines.append(f"  {self.counterexample}")

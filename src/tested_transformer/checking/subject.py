@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from tested_transformer.cache import LayerCache
-from tested_transformer.checking.exhibits.layer import ExchangeableAttention
+from tested_transformer.checking.forms import FormedAttention
 from tested_transformer.checking.functions import with_its_modules
 from tested_transformer.checking.projections import find_width, oracles, oracles_of
 from tested_transformer.checking.weights import draw_anew
@@ -67,7 +67,8 @@ class Subject:
         drawn: The weights that were drawn anew; see ``draw_anew``.
         doubts: Why it may not be what it was taken for.
         notes: What was found out about how it is called.
-        guessed: Oracles of projections that have no name that is known.
+        guessed: Oracles that were found by trying: of projections without a name that
+            is known, or with positions and norms.
     """
 
     name: str
@@ -87,7 +88,7 @@ class Subject:
     drawn: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    guessed: tuple[ExchangeableAttention, ...] = ()
+    guessed: tuple[FormedAttention, ...] = ()
 
     def run(
         self,
@@ -164,13 +165,21 @@ class Subject:
         """The layer, if it is a module."""
         return self.layer if isinstance(self.layer, nn.Module) else None
 
-    def oracles(self) -> list[ExchangeableAttention]:
-        """Return layers with the weights of this one that take the right steps."""
+    @property
+    def slack(self) -> float:
+        """How far apart answers may be that tables of angles were made for."""
+        return max((each.form.slack for each in self.guessed), default=0.0)
+
+    def oracles(self, *, beside: bool = False) -> list[FormedAttention]:
+        """Return layers with the weights of this one that take the right steps.
+
+        They may leave norms out that it has ``beside`` its projections.
+        """
         if self.module is None:
             return []
         if self.guessed:
             return [*self.guessed]
-        named = oracles(self.module, self.num_heads)
+        named = oracles(self.module, self.num_heads, beside=beside)
         return [each.to(torch.float64) for each in named]
 
     def without_dropout(self, *, training: bool = False) -> "Subject":

@@ -1,6 +1,13 @@
 """Published bugs of attention, each of them one step of an exchangeable layer."""
 
-from tested_transformer.checking.exhibits import layouts, permissions, softmaxes
+from types import ModuleType
+
+from tested_transformer.checking.exhibits import (
+    layouts,
+    permissions,
+    positions,
+    softmaxes,
+)
 from tested_transformer.checking.exhibits.exhibit import Exhibit, Publication
 from tested_transformer.checking.exhibits.layer import (
     ExchangeableAttention,
@@ -10,6 +17,7 @@ from tested_transformer.checking.exhibits.layer import (
 
 __all__ = [
     "EXHIBITS",
+    "KNOWN",
     "ExchangeableAttention",
     "Exhibit",
     "Publication",
@@ -17,10 +25,13 @@ __all__ = [
     "with_steps",
 ]
 
+
+def _all_of(*rooms: ModuleType) -> dict[str, Exhibit]:
+    exhibits = (each for room in rooms for each in vars(room).values())
+    return {each.name: each for each in exhibits if isinstance(each, Exhibit)}
+
+
 # By name, in the order in which the book shows them.
-EXHIBITS: dict[str, Exhibit] = {
-    each.name: each
-    for room in (permissions, softmaxes, layouts)
-    for each in vars(room).values()
-    if isinstance(each, Exhibit)
-}
+EXHIBITS = _all_of(permissions, softmaxes, layouts)
+# All bugs that have a name, with those that the museum does not show.
+KNOWN = EXHIBITS | _all_of(positions)

@@ -1,0 +1,201 @@
+"""Bugs of what attention may have inside, positions and norms: each changes a form.
+
+The museum does not show them: its layer has neither.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tested_transformer.checking.exhibits.exhibit import exhibit
+
+__all__ = [
+    "alibi_upside_down",
+    "angles_of_the_other_pairing",
+    "keys_turned_back",
+    "keys_turned_too_far",
+    "keys_turned_too_little",
+    "norm_of_keys_alone",
+    "norm_of_queries_alone",
+    "norms_lost",
+    "rates_of_the_width",
+    "rotary_on_keys_alone",
+    "rotary_on_queries_alone",
+    "rotary_on_values",
+    "sine_with_two_minuses",
+    "sine_without_minus",
+]
+
+_Form = Any  # it is made of these exhibits' layer, and so not imported
+
+
+def _turning(form: _Form, turn: Callable[..., tuple[Tensor, Tensor, Tensor]]) -> _Form:
+    """Return a form that turns queries, keys and values in another way."""
+    if form.rotary is None:
+        return form
+
+    def place(form: _Form, q: Tensor, k: Tensor, v: Tensor, *at: Tensor) -> Any:
+        if form.norms_first:
+            q, k = form.normed(q, k)
+        q, k, v = turn(form.rotary, q, k, v, *at)
+        if not form.norms_first:
+            q, k = form.normed(q, k)
+        return q, k, v
+
+    return replace(form, place=place)
+
+
+@exhibit("form")
+def rotary_on_queries_alone(form: _Form) -> _Form:
+    """Queries are turned by their positions, and keys are not."""
+
+    def turn(rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor) -> Any:
+        return rotary.turn(q, t), k, v
+
+    return _turning(form, turn)
+
+
+@exhibit("form")
+def rotary_on_keys_alone(form: _Form) -> _Form:
+    """Keys are turned by their positions, and queries are not."""
+
+    def turn(rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor) -> Any:
+        return q, rotary.turn(k, s), v
+
+    return _turning(form, turn)
+
+
+@exhibit("form")
+def rotary_on_values(form: _Form) -> _Form:
+    """Values are turned by their positions, too."""
+
+    def turn(rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor) -> Any:
+        return rotary.turn(q, t), rotary.turn(k, s), rotary.turn(v, s)
+
+    return _turning(form, turn)
+
+
+@exhibit("form")
+def keys_turned_back(form: _Form) -> _Form:
+    """Queries and keys are turned against each other: scores know no distance."""
+
+    def turn(rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor) -> Any:
+        return rotary.turn(q, t), rotary.turn(k, -s), v
+
+    return _turning(form, turn)
+
+
+@exhibit("form")
+def keys_turned_too_far(form: _Form) -> _Form:
+    """Keys are turned as if each stood one place further."""
+
+    def turn(rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor) -> Any:
+        return rotary.turn(q, t), rotary.turn(k, s + 1), v
+
+    return _turning(form, turn)
+
+
+@exhibit("form")
+def keys_turned_too_little(form: _Form) -> _Form:
+    """Keys are turned as if each stood one place before."""
+
+    def turn(rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor) -> Any:
+        return rotary.turn(q, t), rotary.turn(k, s - 1), v
+
+    return _turning(form, turn)
+
+
+def _first_of_pairs(rotary: Any, x: Tensor) -> Tensor:
+    """Return which features are the first of a pair."""
+    features = torch.arange(x.shape[-1])
+    halves = rotary.pairing == "halves"
+    return features < rotary.width // 2 if halves else features % 2 == 0
+
+
+def _with_signs(form: _Form, first: int, second: int) -> _Form:
+    """Return a form whose sines have other signs in the two features of a pair."""
+
+    def signed(rotary: Any, x: Tensor, at: Tensor) -> Tensor:
+        # Forwards and backwards: half of the sum are cosines, of the difference sines.
+        there, back = rotary.turn(x, at), rotary.turn(x, -at)
+        signs = torch.where(_first_of_pairs(rotary, x), first, second)
+        return (there + back) / 2 + (there - back) / 2 * signs
+
+    def turn(rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor) -> Any:
+        return signed(rotary, q, t), signed(rotary, k, s), v
+
+    return _turning(form, turn)
+
+
+@exhibit("form")
+def sine_without_minus(form: _Form) -> _Form:
+    """A sine of the rotation lacks its minus: it mirrors, and does not turn."""
+    return _with_signs(form, -1, 1)
+
+
+@exhibit("form")
+def sine_with_two_minuses(form: _Form) -> _Form:
+    """Both sines of the rotation have a minus: it mirrors, and does not turn."""
+    return _with_signs(form, 1, -1)
+
+
+@exhibit("form")
+def angles_of_the_other_pairing(form: _Form) -> _Form:
+    """The table of angles is for the other pairing than the features are turned by."""
+
+    def mixed(rotary: Any, x: Tensor, at: Tensor) -> Tensor:
+        rates = rotary.rates
+        if rotary.pairing == "halves":
+            first, second = rates.repeat_interleave(2).chunk(2)
+        else:
+            first, second = (rates.repeat(2)[start::2] for start in (0, 1))
+        # Of a pair, each feature has an angle of its own.
+        one, other = rotary.turn(x, at, first), rotary.turn(x, at, second)
+        return torch.where(_first_of_pairs(rotary, x), one, other)
+
+    def turn(rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor) -> Any:
+        return mixed(rotary, q, t), mixed(rotary, k, s), v
+
+    return _turning(form, turn)
+
+
+@exhibit("form")
+def rates_of_the_width(form: _Form) -> _Form:
+    """The angles are those of the model's width, not of a head's."""
+
+    def turn(rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor) -> Any:
+        width = q.shape[1] * q.shape[-1]
+        steps = torch.arange(0, rotary.width, 2, dtype=torch.float64) / width
+        rates = rotary.base**-steps
+        return rotary.turn(q, t, rates), rotary.turn(k, s, rates), v
+
+    return _turning(form, turn)
+
+
+@exhibit("form")
+def alibi_upside_down(form: _Form) -> _Form:
+    """What ALiBi adds has the wrong sign: the farther a key is, the more it weighs."""
+    if form.slopes is None:
+        return form
+    return replace(form, slopes=tuple(-each for each in form.slopes))
+
+
+@exhibit("form")
+def norm_of_queries_alone(form: _Form) -> _Form:
+    """Queries are normed, and keys are not."""
+    return form if form.norms is None else replace(form, norms=(form.norms[0], None))
+
+
+@exhibit("form")
+def norm_of_keys_alone(form: _Form) -> _Form:
+    """Keys are normed, and queries are not."""
+    return form if form.norms is None else replace(form, norms=(None, form.norms[1]))
+
+
+@exhibit("form")
+def norms_lost(form: _Form) -> _Form:
+    """The layer has norms of queries and keys, and does not use them."""
+    return replace(form, norms=None)

@@ -1,0 +1,248 @@
+"""What attention may have inside, and be right: positions, norms, a window, a scale.
+
+A form says it in a few values. Around the steps of attention it makes the oracle of a
+layer that has them, and what is known of bugs is then put on top of it.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tested_transformer.checking.exhibits.exhibit import Exhibit
+from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
+
+__all__ = [
+    "Form",
+    "FormedAttention",
+    "Norm",
+    "Norms",
+    "Rotary",
+    "alibi_slopes_of",
+    "placed",
+]
+
+_Heads = Float[Tensor, "B H T d_k"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rotary:
+    """How queries and keys are turned by their positions.
+
+    Args:
+        pairing: ``halves`` or ``neighbors``; see ``rotate``.
+        base: How much slower the slowest pair turns than the fastest, about.
+        width: How many features of a head are turned, the first ones.
+        backwards: Whether each pair is turned the other way.
+    """
+
+    pairing: str
+    base: float
+    width: int
+    backwards: bool = False
+
+    def __str__(self) -> str:
+        return f"rotary positions ({self.pairing}, base {self.base:g})"
+
+    @property
+    def rates(self) -> Tensor:
+        """How far each pair turns from one token to the next."""
+        steps = torch.arange(0, self.width, 2, dtype=torch.float64) / self.width
+        return (-1 if self.backwards else 1) * self.base**-steps
+
+    def turn(self, x: _Heads, at: Tensor, rates: Tensor | None = None) -> _Heads:
+        """Turn features of tokens ``at`` these positions."""
+        angles = at.to(torch.float64)[..., None] * (
+            self.rates if rates is None else rates
+        )
+        cos, sin = angles.cos().to(x), angles.sin().to(x)
+        turned, rest = x[..., : self.width], x[..., self.width :]
+        if self.pairing == "halves":
+            first, second = turned.chunk(2, dim=-1)
+        else:
+            first, second = turned[..., 0::2], turned[..., 1::2]
+        pair = [first * cos - second * sin, second * cos + first * sin]
+        if self.pairing == "halves":
+            return torch.cat([*pair, rest], dim=-1)
+        return torch.cat([torch.stack(pair, dim=-1).flatten(-2), rest], dim=-1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Norm:
+    """How queries, or keys, are normed.
+
+    Args:
+        kind: ``rms`` or ``layer``.
+        eps: What is added before the division.
+        weight: The factors, one for each feature of a head or of all heads.
+        bias: What is added after it.
+        by_head: Whether each head is normed by itself.
+    """
+
+    kind: str
+    eps: float
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+    by_head: bool = True
+
+    def __call__(self, x: _Heads) -> _Heads:
+        """Norm heads: each one, or all of a token together."""
+        axes = -1 if self.by_head else (1, 3)
+        if self.kind == "layer":
+            x = x - x.mean(dim=axes, keepdim=True)
+        x = x * (x.square().mean(dim=axes, keepdim=True) + self.eps).rsqrt()
+        weight, bias = (self._of_heads(each, x) for each in (self.weight, self.bias))
+        x = x if weight is None else x * weight
+        return x if bias is None else x + bias
+
+    def _of_heads(self, each: Tensor | None, x: _Heads) -> Tensor | None:
+        """Lay factors beside heads; keys have been shared among them already."""
+        if each is None or self.by_head:
+            return None if each is None else each.to(x)
+        heads = each.to(x).unflatten(0, (-1, 1, x.shape[-1]))
+        return heads.repeat_interleave(x.shape[1] // len(heads), dim=0)
+
+
+Norms = tuple[Norm | None, Norm | None]
+"""The norm of queries and that of keys."""
+
+
+def placed(
+    form: "Form", q: _Heads, k: _Heads, v: _Heads, queries_at: Tensor, keys_at: Tensor
+) -> tuple[_Heads, _Heads, _Heads]:
+    """Norm queries and keys, and turn them by their positions, in a form's order."""
+    if form.norms_first:
+        q, k = form.normed(q, k)
+    if form.rotary is not None:
+        q, k = form.rotary.turn(q, queries_at), form.rotary.turn(k, keys_at)
+    if not form.norms_first:
+        q, k = form.normed(q, k)
+    return q, k, v
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """What attention has inside, beside its projections.
+
+    Args:
+        rotary: How queries and keys are turned.
+        slopes: What ALiBi takes off for each step to a key, one for each head.
+        symmetric: Whether it also takes off what lies after a query.
+        window: How many tokens a query may read, itself among them.
+        norms: Of queries and of keys.
+        norms_first: Whether they are normed before they are turned.
+        scale: What scores are multiplied by; by default one over the root of the width.
+        cap: What scores are softly kept below.
+        place: How queries, keys and values become those that meet.
+    """
+
+    rotary: Rotary | None = None
+    slopes: tuple[float, ...] | None = None
+    symmetric: bool = False
+    window: int | None = None
+    norms: Norms | None = None
+    norms_first: bool = True
+    scale: float | None = None
+    cap: float | None = None
+    place: Callable[..., tuple[Tensor, Tensor, Tensor]] = placed
+
+    def __str__(self) -> str:
+        return ", ".join(self._parts())
+
+    def _parts(self) -> Iterator[str]:
+        if self.rotary is not None:
+            yield str(self.rotary)
+        if self.slopes is not None:
+            yield "ALiBi"
+        if self.norms is not None:
+            yield "normed queries and keys"
+        if self.window is not None:
+            yield f"a window of {self.window}"
+        if self.scale is not None:
+            yield f"scores times {self.scale:.4g}"
+        if self.cap is not None:
+            yield f"scores kept below {self.cap:g}"
+
+    @property
+    def slack(self) -> float:
+        """How far apart two answers may be: a table of angles may be rounded."""
+        return 1e-5 if self.rotary is not None or self.slopes is not None else 0.0
+
+    @property
+    def knows_order(self) -> bool:
+        """Whether the order of what a query reads matters."""
+        return any(each is not None for each in (self.rotary, self.slopes, self.window))
+
+    def normed(self, q: _Heads, k: _Heads) -> tuple[_Heads, _Heads]:
+        """Norm queries and keys, if they are normed."""
+        queries, keys = self.norms or (None, None)
+        return queries(q) if queries else q, keys(k) if keys else k
+
+    def around(self, steps: Steps) -> Steps:
+        """Return steps of attention that have this form, too."""
+
+        def attend(layer: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Any:
+            keys_at = torch.arange(k.shape[-2])
+            queries_at = keys_at[len(keys_at) - q.shape[-2] :]
+            q, k, v = self.place(self, q, k, v, queries_at, keys_at)
+            if self.scale is not None:
+                q = q * (self.scale * q.shape[-1] ** 0.5)
+            return steps.attend(layer, q, k, v, mask)
+
+        def weigh(scores: Tensor, mask: Tensor | None) -> Tensor:
+            if self.cap is not None:
+                scores = self.cap * (scores / self.cap).tanh()
+            return steps.weigh(scores + self._bias(scores), mask)
+
+        def allow(layer: Any, queries: int, keys: int, mask: Tensor | None) -> Any:
+            allowed = steps.allow(layer, queries, keys, mask)
+            if self.window is None:
+                return allowed
+            behind = torch.ones(queries, keys, dtype=torch.bool)
+            near = behind.triu(keys - queries - self.window + 1)
+            return near if allowed is None else near & allowed
+
+        whole = replace(steps, attend=attend, allow=allow)
+        if self.cap is None and self.slopes is None:
+            return whole
+        return replace(whole, weigh=weigh)
+
+    def _bias(self, scores: Tensor) -> Tensor:
+        if self.slopes is None:
+            return scores.new_zeros(())
+        keys_at = torch.arange(scores.shape[-1])
+        steps = keys_at - keys_at[len(keys_at) - scores.shape[-2] :, None]
+        steps = -steps.abs() if self.symmetric else steps
+        return scores.new_tensor(self.slopes)[:, None, None] * steps
+
+
+class FormedAttention(ExchangeableAttention):
+    """An attention with exchangeable steps that has a form."""
+
+    form = Form()
+
+    def take(self, form: Form | None = None, exhibit: Exhibit | None = None) -> None:
+        """Take a form, and with it the wrong step of an exhibit."""
+        self.form = self.form if form is None else form
+        meant, steps = self.form, Steps()
+        if exhibit is not None and exhibit.step == "form":
+            meant = exhibit.function(meant)
+        elif exhibit is not None:
+            steps = exhibit.steps
+        self.steps = steps if meant == Form() else meant.around(steps)
+
+
+def alibi_slopes_of(num_heads: int) -> Iterator[tuple[float, ...]]:
+    """Yield the slopes of ALiBi that are in use for a number of heads."""
+
+    def slopes(count: int) -> list[float]:
+        return [2 ** (-8 * head / count) for head in range(1, count + 1)]
+
+    yield tuple(slopes(num_heads))
+    power = 2 ** (num_heads.bit_length() - 1)
+    if power != num_heads:
+        # The code of the paper, and MPT's: of twice as many, every other one.
+        yield (*slopes(power), *slopes(2 * power)[0::2][: num_heads - power])
