@@ -152,12 +152,7 @@ class TextReader:
     """
 
     def __init__(self, model: GPT) -> None:
-        form = model.config.form()
-        if form is not None and not form.has_scores:
-            raise ValueError(
-                f"attention={model.config.attention!r} of model has a state: drafted "
-                "tokens cannot be taken back from it"
-            )
+        _validate_rewindable(model)
         self.model = model
         self.cache = model.new_cache()
         self.text: list[int] = []
@@ -179,6 +174,15 @@ class TextReader:
 
 
 # --8<-- [end:reader]
+
+
+def _validate_rewindable(model: GPT) -> None:
+    form = model.config.form()
+    if form is not None and not form.has_scores:
+        raise ValueError(
+            f"attention={model.config.attention!r} of model has a state: drafted "
+            "tokens cannot be taken back from it"
+        )
 
 
 # --8<-- [start:drafters]
