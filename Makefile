@@ -73,7 +73,7 @@ mutants: setup ## break the core of the library, and list what its tests miss: 2
 elsewhere: setup ## run pages and training as on other machines: threads, precision, seed; PAGE=
 	@$(run) -m bookbinder.elsewhere $(workers) $(PAGE)
 
-site: setup ## build the site, strictly, into site/, all there is to take away with it; PDF=1
+site: setup ## build the site, strictly, into site/, all there is to take away with it; PDF=1: parts to print
 	@$(run) -m mkdocs build --strict
 	@$(run) -m bookbinder.publishing site $(if $(PDF),--pdf) $(if $(NOTEBOOKS),--notebooks "$(NOTEBOOKS)")
 

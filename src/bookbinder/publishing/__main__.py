@@ -15,7 +15,7 @@ def main() -> None:
         prog="python -m bookbinder.publishing", description=__doc__
     )
     parser.add_argument("site", type=Path, metavar="SITE")
-    parser.add_argument("--pdf", action="store_true", help="print the book, too")
+    parser.add_argument("--pdf", action="store_true", help="print its parts, too")
     parser.add_argument(
         "--notebooks", type=Path, metavar="FOLDER", help="gather the notebooks here"
     )

@@ -3,18 +3,22 @@
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
+from pymdownx.slugs import slugify
 
 from bookbinder.page import Page, load_page
 
-__all__ = ["Book", "Leaf", "folder_of", "load_book"]
+__all__ = ["Book", "Leaf", "folder_of", "load_book", "parts"]
 
 # It is written into commands and pages, so it has no quotes, blanks or the like.
 _ADDRESS = re.compile(r"https?://[\w.:/~%@+-]+", re.ASCII)
+
+# Pages in one file to print, so that each can be sent: none has ten megabytes.
+_MOST = 14
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,29 @@ class Book:
     leaves: tuple[Leaf, ...]
     site: str = ""
     repository: str = ""
+
+
+def parts(book: Book) -> dict[str, Book]:
+    """Return each part as a book of its own, by the name of its file.
+
+    What stands alone, as the home page does, goes with the part behind it, and a part
+    of many pages becomes several.
+    """
+    result: dict[str, Book] = {}
+    alone: list[Leaf] = []
+    titles = [*dict.fromkeys(leaf.part for leaf in book.leaves)]
+    for title in titles:
+        leaves = [*alone, *(leaf for leaf in book.leaves if leaf.part == title)]
+        alone = leaves if len(leaves) == len(alone) + 1 else []
+        if alone and title != titles[-1]:
+            continue
+        pieces = range(0, len(leaves), _MOST)
+        for number, start in enumerate(pieces, start=1):
+            words = f"{title}, {number}" if len(pieces) > 1 else title
+            name = f"tested-transformer-{slugify(case='lower')(words, '-')}.pdf"
+            piece = tuple(leaves[start : start + _MOST])
+            result[name] = replace(book, name=f"{book.name}: {words}", leaves=piece)
+    return result
 
 
 def folder_of(source: str) -> str:

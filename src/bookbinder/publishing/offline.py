@@ -27,16 +27,18 @@ _HREF = re.compile(
 # No browser lets a page from a disk load a module: its place keeps its sentence.
 _MODULE = re.compile(r'<script type="?module"? src="?[^>]*></script>')
 _PRELOAD = re.compile(r'\s*<link\b[^>]*\brel="preload"[^>]*>')
-# What the archive is not offered in: itself, and the book to print.
-_OFFERS = re.compile(r',? <a href="[\w-]+\.(?:zip|pdf)">[^<]*</a>')
+# What the archive is not offered in: itself, and the parts to print.
+_OFFERS = re.compile(
+    r',? <a href="[\w-]+\.zip">[^<]*</a>|<p class="?to-print"?>.*?</p>'
+)
 # Made of addresses on a server, or of no use without one.
 _LEFT_OUT = ("404.html", "sitemap.xml", "sitemap.xml.gz", "_headers")
 
 _READ_ME = """\
 {book.name}
 
-Open index.html. Everything works from a disk but the model and the mask bench, which
-run in the page and want it served. Any static server does:
+Open index.html. Everything works from a disk but the model and the widgets, which run
+in the page and want it served. Any static server does:
 
     python -m http.server --bind 127.0.0.1 8000
 

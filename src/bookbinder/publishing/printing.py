@@ -1,19 +1,21 @@
-"""The whole book as one PDF: every page of the site, printed by Chromium.
+"""The book as PDFs, one for each part: every page of the site, printed by Chromium.
 
-The articles of the pages are put into one document, each behind a page break, with a
-table of contents before them. Links from page to page lead within it.
+The articles of a part are put into one document, each behind a page break, with a table
+of contents before them. Links from page to page lead within it, and those to other
+parts to the site, if it is known where that is.
 """
 
 import posixpath
 import re
 import shutil
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bookbinder.browser.chromium import chromium
 from bookbinder.browser.serving import served
-from bookbinder.publishing.book import Book, Leaf
+from bookbinder.publishing.book import Book, Leaf, parts
 
 __all__ = ["one_document", "print_book"]
 
@@ -38,21 +40,27 @@ _FOOTER = (
 )
 
 
-def print_book(site: Path, book: Book) -> bytes:
-    """Print a built site in the order of the book.
+def print_book(site: Path, book: Book) -> Iterator[tuple[str, bytes]]:
+    """Print the parts of a built site: the name and the content of each file.
 
     Raises:
         NoChromiumError: If there is no browser to print it.
     """
     # Beside the site's own files, so that its stylesheets and fonts are found.
-    with TemporaryDirectory(dir=site, prefix="print-") as folder:
-        Path(folder, "index.html").write_text(one_document(site, book), "utf-8")
+    with (
+        TemporaryDirectory(dir=site, prefix="print-") as folder,
+        served(site) as address,
+        chromium() as browser,
+    ):
         shutil.copy(STYLE, folder)
-        with served(site) as address, chromium() as browser:
-            # Nothing on paper acts, and what a page says without scripts is printed.
-            page = browser.new_context(java_script_enabled=False).new_page()
-            page.goto(f"{address}{Path(folder).name}/", wait_until="load")
-            return page.pdf(
+        # Nothing on paper acts, and what a page says without scripts is printed.
+        page = browser.new_context(java_script_enabled=False).new_page()
+        for name, part in parts(book).items():
+            # An address of its own, or the browser may show the part before it again.
+            document = Path(folder, name).with_suffix(".html")
+            document.write_text(one_document(site, part), "utf-8")
+            page.goto(address + document.relative_to(site).as_posix())
+            pdf = page.pdf(
                 format="A4",
                 print_background=True,
                 display_header_footer=True,
@@ -62,6 +70,7 @@ def print_book(site: Path, book: Book) -> bytes:
                 outline=True,
                 tagged=True,
             )
+            yield name, pdf
 
 
 def one_document(site: Path, book: Book) -> str:
@@ -111,9 +120,15 @@ def _article(leaf: Leaf, book: Book, site: Path) -> str:
         elif "://" not in value:
             path, mark, fragment = value.partition("#")
             folder = posixpath.normpath(posixpath.join(leaf.folder, path or "."))
-            # What is no page is a file of the site.
-            if name := places.get(folder.removeprefix(".")):
+            folder = folder.removeprefix(".")
+            if name := places.get(folder):
                 value = f"#{name}--{fragment}" if mark else f"#{name}"
+            elif book.site:
+                # A page of another part, or a file of the site.
+                end = "" if not folder or posixpath.splitext(folder)[1] else "/"
+                value = f"{book.site}{folder}{end}{mark}{fragment}"
+            else:
+                return ""
         return f'{found["start"]}{value}"'
 
     inside = _NAMED.sub(named, inside)

@@ -1,11 +1,12 @@
 """Add to a built site all that a reader takes away from it, in this order."""
 
 from collections.abc import Callable, Mapping
+from html import escape
 from pathlib import Path
 
 import markdown
 
-from bookbinder.publishing.book import Book, Leaf
+from bookbinder.publishing.book import Book, Leaf, parts
 from bookbinder.publishing.code_blocks import with_code_blocks
 from bookbinder.publishing.foot import CHECKED, foot
 from bookbinder.publishing.headers import write_headers
@@ -22,7 +23,6 @@ from bookbinder.writing import write_whole
 __all__ = ["PLACE", "publish"]
 
 INDEX = "llms.txt"
-PDF = "tested-transformer-book.pdf"
 # In place of this paragraph the page about checks has the records of the build.
 PLACE = "The records of this build stand here once the site is published."
 
@@ -37,7 +37,7 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
         site: The folder of the site.
         root: The repository that it was built from.
         book: Its pages and addresses.
-        pdf: Whether to print the whole, too, which wants Chromium.
+        pdf: Whether to print the parts, too, which wants Chromium.
 
     Raises:
         ValueError: If the site is not that of these pages, or was finished before.
@@ -47,14 +47,23 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
     records = {
         leaf.source: fresh_record(root, leaf.page, standing_on) for leaf in book.leaves
     }
-    parts = {leaf.source: list(passages(leaf.page, root)) for leaf in book.leaves}
+    texts = {leaf.source: list(passages(leaf.page, root)) for leaf in book.leaves}
     offers = [("as Markdown", INDEX), ("to read offline", ARCHIVE)]
-    offers += [("to print", PDF)] if pdf else []
     # All of them before any is written: an error leaves the site as it was.
     table = _table(book, records, lambda leaf: leaf.source)
-    pages = [_page(leaf, book, site, records, offers) for leaf in book.leaves]
+    whole = f"<p>The whole book to take away: {_links(offers)}.</p>"
+    if pdf:
+        prints = [
+            (part.name.removeprefix(f"{book.name}: "), name)
+            for name, part in parts(book).items()
+        ]
+        whole += f'<p class="to-print">To print, in parts: {_links(prints)}.</p>'
+    pages = [
+        _page(leaf, book, site, records, "" if leaf.folder else whole)
+        for leaf in book.leaves
+    ]
     for leaf, html in zip(book.leaves, pages, strict=True):
-        passed = parts[leaf.source]
+        passed = texts[leaf.source]
         text = twin(passed).replace(PLACE, table)
         write_whole(site / leaf.source, text)
         if leaf.page.blocks:
@@ -64,7 +73,7 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
             text = notebook(leaf, passed, book, root, ref)
             write_whole(site / leaf.notebook, text)
         write_whole(leaf.file(site), html)
-    write_whole(site / INDEX, llms(book, parts))
+    write_whole(site / INDEX, llms(book, texts))
     write_standalone_files(site, root, book)
     add_old_addresses(site)
     add_shipped_files(site)
@@ -72,7 +81,8 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
         # It asks for a browser, which not everyone has.
         from bookbinder.publishing.printing import print_book
 
-        write_whole(site / PDF, print_book(site, book))
+        for name, content in print_book(site, book):
+            write_whole(site / name, content)
     trim(site)
     write_headers(site)
     write_archive(site, book)
@@ -83,7 +93,7 @@ def _page(
     book: Book,
     site: Path,
     records: Records,
-    offers: list[tuple[str, str]],
+    whole: str,
 ) -> str:
     """Return the HTML of a page with all that is put into it."""
     before, end, after = leaf.file(site).read_text("utf-8").partition("</article>")
@@ -98,10 +108,12 @@ def _page(
         made = f'<section class="published">{made}</section>'
         before = before.replace(f"<p>{PLACE}</p>", made)
     record = records[leaf.source]
-    links = ", ".join(f'<a href="{name}">{words}</a>' for words, name in offers)
-    whole = "" if leaf.folder else f"<p>The whole book to take away: {links}.</p>"
     html = with_code_blocks(before, leaf, record)
     return f"{html}{end}{foot(leaf, record, book, whole)}{after}"
+
+
+def _links(offers: list[tuple[str, str]]) -> str:
+    return ", ".join(f'<a href="{name}">{escape(words)}</a>' for words, name in offers)
 
 
 def _table(book: Book, records: Records, way: Callable[[Leaf], str]) -> str:

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from bookbinder.publishing.book import load_book
+from bookbinder.page import read_page
+from bookbinder.publishing.book import Book, Leaf, load_book, parts
 
 
 def test_pages_come_in_the_order_of_the_navigation(root: Path) -> None:
@@ -17,6 +18,31 @@ def test_pages_come_in_the_order_of_the_navigation(root: Path) -> None:
     ]
     assert (book.name, book.license) == ("The Book", "Free.")
     assert (book.site, book.repository) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "files"),
+    [
+        ([1, 1, 3, 2], [("iii", 5), ("iv", 2)]),
+        ([2, 1], [("i", 2), ("ii", 1)]),
+        ([1, 30, 14], [("ii-1", 14), ("ii-2", 14), ("ii-3", 3), ("iii", 14)]),
+    ],
+)
+def test_every_page_is_in_one_part_to_print(
+    sizes: list[int], files: list[tuple[str, int]]
+) -> None:
+    titles = [
+        title
+        for title, size in zip(("I", "II", "III", "IV"), sizes, strict=False)
+        for _ in range(size)
+    ]
+    pages = [read_page("", f"docs/{number}.md") for number in range(len(titles))]
+    leaves = [Leaf("a", *pair) for pair in zip(titles, pages, strict=True)]
+    found = parts(Book("The Book", "", "", (*leaves,)))
+    assert [leaf for part in found.values() for leaf in part.leaves] == leaves
+    assert [(name, len(part.leaves)) for name, part in found.items()] == [
+        (f"tested-transformer-{name}.pdf", size) for name, size in files
+    ]
 
 
 def test_a_fork_leads_to_the_fork(root: Path) -> None:

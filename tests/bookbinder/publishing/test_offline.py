@@ -39,8 +39,9 @@ def test_an_archive_is_the_site_made_to_be_read_from_a_disk(
     root: Path, site: Path
 ) -> None:
     book, home = load_book(root, {}), site / "index.html"
-    offers = ' <a href="llms.txt">a</a>, <a href="x.zip">b</a>, <a href="x.pdf">c</a>.'
-    home.write_text(f"<p>The whole:{offers}</p>", "utf-8")
+    offers = ' <a href="llms.txt">a</a>, <a href="x.zip">b</a>.'
+    prints = '<p class="to-print">To print: <a href="x.pdf">c</a>.</p>'
+    home.write_text(f"<p>The whole:{offers}</p>{prints}", "utf-8")
     index, worker = "search/search_index.json", "assets/javascripts/workers/search.js"
     for file, text in (
         (index, '{"docs": [{"location": ""}, {"location": "a/#b"}]}'),

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from bookbinder.page import load_page
-from bookbinder.publishing.book import load_book
+from bookbinder.publishing import printing
+from bookbinder.publishing.book import load_book, parts
 from bookbinder.publishing.foot import CHECKED
 from bookbinder.publishing.publish import PLACE, publish
 from bookbinder.publishing.records import foundations, make_record, write_record
@@ -78,3 +79,19 @@ def test_a_page_that_was_not_built_leaves_the_site_alone(
     with pytest.raises(FileNotFoundError, match="is-checked"):
         publish(site, root, load_book(root, {}))
     assert before == {file: file.read_bytes() for file in before}
+
+
+def test_each_part_to_print_is_offered(
+    root: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = load_book(root, {})
+    wanted = {
+        name: each.name[len("The Book: ") :] for name, each in parts(book).items()
+    }
+    printed = [(name, b"%PDF") for name in wanted]
+    monkeypatch.setattr(printing, "print_book", lambda site, book: printed)
+    publish(site, root, book, pdf=True)
+    home = (site / "index.html").read_text("utf-8")
+    assert dict(re.findall(r'<a href="([^"]*[.]pdf)">([^<]*)</a>', home)) == wanted
+    assert wanted
+    assert [(site / name).read_bytes() for name in wanted] == [b"%PDF"] * len(wanted)
