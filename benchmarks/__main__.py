@@ -266,6 +266,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             from benchmarks.public.telling import told
 
             print("\n".join(told(results, verbose=options.verbose)))
+    if options.kind == "public" and not options.out:
+        from benchmarks.public import shortened
+
+        record["results"] = shortened(results)
     if options.out or not options.quick:
         write_record(options.out or RECORDS / f"{options.kind}.json", record)
 

@@ -4,6 +4,6 @@ There are two sets. The checks may be improved with what they say of the learnin
 of the held-out set they are only measured.
 """
 
-from benchmarks.public.asking import measure_public
+from benchmarks.public.asking import measure_public, shortened
 
-__all__ = ["measure_public"]
+__all__ = ["measure_public", "shortened"]

@@ -19,7 +19,7 @@ from benchmarks.public.bugs import Bug, draw_bugs, make_with
 from benchmarks.public.modules import Module, Trees, checkout
 from tested_transformer.checking import check_attention
 
-__all__ = ["BUGS", "MODULES", "Answer", "ask", "measure_public", "verdict"]
+__all__ = ["BUGS", "MODULES", "Answer", "ask", "measure_public", "shortened", "verdict"]
 
 WAYS = ("as they are", "with adapters")
 MODULES = ("right", "limited", "not known", "wrong", "refused")
@@ -93,6 +93,26 @@ def tables(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
             "bugs": {"all": len(bugs), **{x: of_bugs[x] for x in BUGS}},
         }
     return counted
+
+
+def shortened(results: dict[str, Any]) -> dict[str, Any]:
+    """Return results with no more about a bug than what its answers are worth."""
+    return {
+        name: {
+            **of_set,
+            "each": {
+                module: {
+                    **said,
+                    "bugs": [
+                        {"rule": bug["rule"], **{w: bug[w]["verdict"] for w in WAYS}}
+                        for bug in said["bugs"]
+                    ],
+                }
+                for module, said in of_set["each"].items()
+            },
+        }
+        for name, of_set in results.items()
+    }
 
 
 def _state(said: dict[str, Any]) -> str:

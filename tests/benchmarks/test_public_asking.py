@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks.public import asking, measure_public
-from benchmarks.public.asking import Answer, ask, tables, verdict
+from benchmarks.public.asking import Answer, ask, shortened, tables, verdict
 from benchmarks.public.telling import told
 from torch import Tensor, nn
 
@@ -62,6 +62,11 @@ def test_the_answers_are_counted_and_told() -> None:
         *("b", "  refused | wrong  so"),
         *["    scale-dropped: misnamed | misnamed"] * 2,
     ]
+    short = shortened({"learn": {**counted, "each": found}})["learn"]
+    assert {**short, "each": None} == {**counted, "each": None}
+    worth = dict.fromkeys(asking.WAYS, "misnamed")
+    assert short["each"]["b"]["bugs"] == [{"rule": "scale-dropped", **worth}] * 2
+    assert short["each"]["a"]["as they are"] == found["a"]["as they are"]
 
 
 class Slow(nn.Module):
