@@ -48,7 +48,9 @@ def faults(page: str) -> list[str]:
     return found
 
 
-NAMED = re.compile(r'role="?img\b[^>]*\saria-label|aria-label[^>]*\srole="?img')
+# With links in it, it is no picture but a group.
+KIND = r'role="?(?:img|group)\b'
+NAMED = re.compile(rf"{KIND}[^>]*\saria-label|aria-label[^>]*\s{KIND}")
 
 
 def test_every_page_is_there_and_without_fault(html: dict[str, str]) -> None:

@@ -212,7 +212,7 @@ def test_without_scripts_a_page_is_read_from_end_to_end(
         for each in page.locator(f"article {kind}").all()[:5]:
             expect(each).to_be_visible()
     assert page.locator("button.copy").count() == 0
-    fold = page.locator("details:not(.drawing)").first
+    fold = page.locator("details:not(.drawing):has(> p)").first
     expect(fold.locator("p").first).to_be_hidden()
     fold.locator("summary").click()
     expect(fold.locator("p").first).to_be_visible()
