@@ -31,6 +31,8 @@ _PURGECSS = ROOT / "node_modules" / "purgecss" / "bin" / "purgecss.js"
 _SCRIPT = JavascriptLexer(), "{([,;:?!=<>&|+-*/.", "{([}]),;:?!=<>&|+-*/."
 _STYLE = CssLexer(), "{};,:>(", "{};,>)"
 _APART = re.compile(r"\+\+|--|/[/*]")
+# Of all that the lexers call comments: one of them is !important.
+_LEFT_OUT = {Comment, Comment.Single, Comment.Multiline}
 # What the book writes for itself it uses.
 _OTHERS = ("assets/*.css", "assets/stylesheets/*.css", "assets/vendor/*/*.css")
 _USERS = ("**/*.html", "assets/javascripts/bundle*.js", "assets/js/**/*.js")
@@ -74,7 +76,7 @@ def without_blanks(text: str, lexer: Lexer, behind: str, before: str) -> str:
     """
     light, blank = "", ""
     for kind, value in lexer.get_tokens(text):
-        if kind in Comment or kind in Whitespace or not value:
+        if kind in _LEFT_OUT or kind in Whitespace or not value:
             blank += value
             continue
         if light and blank:

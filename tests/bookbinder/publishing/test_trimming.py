@@ -80,13 +80,14 @@ def test_a_stylesheet_of_ours_says_the_same_in_less(tmp_path: Path) -> None:
     file = tmp_path / "assets" / "css" / "a.css"
     file.parent.mkdir(parents=True)
     file.write_text(
-        "/* why */\n.a > .b :is(p, li) + p { margin: calc(1em + 2px) -1px; }\n\n"
+        "/* why */\n.a > .b :is(p, li) + p "
+        "{ margin: calc(1em + 2px) -1px !important; }\n\n"
         "@media (max-width: 4em) and (scripting: none) {\n"
         '  & .c::before { content: "a  {b}"; }\n}\n',
         "utf-8",
     )
     trim(tmp_path)
     assert file.read_text("utf-8") == (
-        ".a>.b :is(p,li) + p{margin:calc(1em + 2px) -1px;}"
+        ".a>.b :is(p,li) + p{margin:calc(1em + 2px) -1px !important;}"
         '@media (max-width:4em) and (scripting:none){& .c::before{content:"a  {b}";}}'
     )
