@@ -740,6 +740,7 @@ class GPT(nn.Module):
         stop: Sequence[Sequence[int]] = (),
         seed: int | None = None,
         use_cache: bool = True,
+        **moved: Any,
     ) -> list[list[int]]:
         """Return the new tokens after each prompt, as ``generation.generate`` does.
 
@@ -756,6 +757,7 @@ class GPT(nn.Module):
             stop=stop,
             seed=seed,
             use_cache=use_cache,
+            **moved,
         )
 
     def balance_loss(self) -> Float[Tensor, ""]:

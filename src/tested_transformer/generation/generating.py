@@ -106,6 +106,8 @@ def stream(
     # Not a generator itself, so that a mistake is found here and not in a loop later.
     gpt = model if isinstance(model, GPT) else model.model
     contexts = _checked(prompts, gpt.config.vocab_size)
+    if not isinstance(max_new_tokens, int):
+        raise TypeError(f"max_new_tokens={max_new_tokens!r} must be an int")
     if max_new_tokens < 0:
         raise ValueError(f"max_new_tokens={max_new_tokens} must not be negative")
     sampling = _with_moved(sampling, moved) or Sampling()
@@ -225,7 +227,12 @@ def _checked(prompts: Prompts, vocab_size: int) -> list[list[int]]:
         prompts = prompts.tolist()
     if not prompts:
         raise ValueError("prompts is empty: give at least one prompt")
-    for row, prompt in enumerate(prompts):
+    for row, prompt in enumerate([prompts] if isinstance(prompts, str) else prompts):
+        if isinstance(prompt, str):
+            raise TypeError(
+                f"prompts must be token ids, and {prompt!r} is text: "
+                "write [tokenizer.encode(text)]"
+            )
         if isinstance(prompt, int):
             raise TypeError(
                 f"prompts must be a list of prompts, each a list of token ids; "
@@ -247,6 +254,11 @@ def _with_moved(sampling: Sampling | None, moved: dict[str, Any]) -> Sampling | 
     if not moved:
         return sampling
     unknown = moved.keys() - Sampling.__dataclass_fields__.keys()
+    if "do_sample" in unknown:
+        raise TypeError(
+            "generate always draws, and has no argument 'do_sample': for the likeliest "
+            "token write sampling=Sampling(temperature=0.0)"
+        )
     if unknown:
         raise TypeError(f"generate has no argument {min(unknown)!r}")
     now = ", ".join(f"{name}=..." for name in moved)

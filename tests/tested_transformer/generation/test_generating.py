@@ -273,6 +273,7 @@ def test_all_three_take_the_same_settings(model: GPT, monkeypatch: pytest.Monkey
     assert settings.keys() == {*signature(GPT.generate).parameters} - {
         "self",
         "prompts",
+        "moved",
     }
     hot = {"max_new_tokens": 14, "seed": 1}
     pieces = zip(*stream(model, PROMPTS, **hot), strict=True)
@@ -326,5 +327,22 @@ def test_settings_as_they_were_say_where_they_are_now(model: GPT):
         with pytest.warns(FutureWarning, match=f"^{message}$"):
             got = [*call(model, PROMPTS, top_k=3, **settings)]
     assert [list(chain(*row)) for row in zip(*got, strict=True)] == wanted
-    with pytest.raises(TypeError, match=r"^generate has no argument 'do_sample'$"):
-        generate(model, PROMPTS, do_sample=True, **settings)
+    with pytest.raises(TypeError, match=r"^generate has no argument 'colour'$"):
+        generate(model, PROMPTS, colour=True, **settings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"prompts": "ab"}, "prompts must be token ids, and 'ab' is text: write [tok"),
+        ({"prompts": ["ab"]}, "prompts must be token ids, and 'ab' is text: write [t"),
+        ({"max_new_tokens": 2.0}, "max_new_tokens=2.0 must be an int"),
+        ({"do_sample": False}, "generate always draws, and has no argument 'do_sampl"),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("as_a_caller")
+def test_habits_from_elsewhere_are_answered(model: GPT, changes, message: str):
+    request = {"prompts": [[1]], "max_new_tokens": 2} | changes
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
+        model.generate(**request)
