@@ -17,6 +17,7 @@ __all__ = [
     "NORMS",
     "AddNorm",
     "FeedForward",
+    "HeadNorm",
     "evaluating",
     "make_norm",
 ]
@@ -180,6 +181,17 @@ class FeedForward(nn.Module):
 
 
 # --8<-- [end:feed-forward]
+
+
+class HeadNorm(nn.RMSNorm):
+    """An RMS norm inside an attention, where autocast hands on 16 bits.
+
+    It computes in the type of its weights; PyTorch's own warns that they differ.
+    """
+
+    def forward(self, x: Float[Tensor, "*axes d"]) -> Float[Tensor, "*axes d"]:
+        """Return ``x`` over its root mean square, times the weights."""
+        return super().forward(x.to(self.weight.dtype))
 
 
 @contextmanager

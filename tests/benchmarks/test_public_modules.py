@@ -30,7 +30,7 @@ MODULE = Module(
     commit="0" * 40,
     files={"a/layer.py": ("SIZE", "Layer")},
     make="Layer(2, twice=True)",
-    names="from beside import project",
+    names="from standing_beside import project",
     adapter="positions = x * 0 + 1\nreturn layer(x, positions)[0]",
     given="style='both', d_model=6",
     needs=("owner/beside",),
@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "owner+name" / "a" / "layer.py").write_text(SOURCE)
     (tmp_path / "owner+beside").mkdir()
     beside = "from torch import nn\ndef project(n): return nn.Linear(n, n)"
-    (tmp_path / "owner+beside" / "beside.py").write_text(beside)
+    (tmp_path / "owner+beside" / "standing_beside.py").write_text(beside)
     return tmp_path
 
 

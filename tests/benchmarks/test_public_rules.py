@@ -71,6 +71,7 @@ def test_the_rules_name_exhibits_that_there_are() -> None:
         assert rule.mistake
 
 
+@pytest.mark.nightly
 def test_what_the_rules_make_of_the_layer_has_the_names_they_give(
     folder: Path,
 ) -> None:

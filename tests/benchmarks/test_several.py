@@ -1,5 +1,6 @@
 """Drafts and batches, and the record that the page on several tokens reads."""
 
+import pytest
 import torch
 from benchmarks.several import (
     POLICIES,
@@ -23,6 +24,7 @@ def test_further_heads_leave_the_target_as_it_is() -> None:
     assert not torch.equal(first.feed_forward.up.weight, second.feed_forward.up.weight)
 
 
+@pytest.mark.nightly
 def test_the_record_has_what_is_measured() -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the models are too small to share

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from tested_transformer.attention import attention_with_weights, fused_attention
 from tested_transformer.cache import LayerCache
+from tested_transformer.layers import HeadNorm
 from tested_transformer.multihead import merge_heads, split_heads
 from tested_transformer.positions import PAIRINGS, rotate
 from tested_transformer.validation import (
@@ -109,11 +110,11 @@ class LatentAttention(nn.Module):
         else:
             self.q_proj = nn.Sequential(
                 nn.Linear(d_model, query_latent_dim, bias=bias, **made),
-                nn.RMSNorm(query_latent_dim, eps=1e-6, **made),
+                HeadNorm(query_latent_dim, eps=1e-6, **made),
                 nn.Linear(query_latent_dim, d_q, bias=False, **made),
             )
         self.kv_down = nn.Linear(d_model, latent_dim + rotary_dim, bias=bias, **made)
-        self.kv_norm = nn.RMSNorm(latent_dim, eps=1e-6, **made)
+        self.kv_norm = HeadNorm(latent_dim, eps=1e-6, **made)
         d_kv = num_heads * (head_dim + value_dim)
         self.kv_up = nn.Linear(latent_dim, d_kv, bias=False, **made)
         self.o_proj = nn.Linear(num_heads * value_dim, d_model, bias=bias, **made)

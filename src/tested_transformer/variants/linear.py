@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tested_transformer.cache import LayerCache
+from tested_transformer.layers import HeadNorm
 from tested_transformer.multihead import merge_heads, split_heads
 from tested_transformer.validation import validate_heads, validate_sizes
 
@@ -277,7 +278,7 @@ class StateLayer(nn.Module):
         self.q_proj = nn.Linear(d_model, num_heads * head_dim, bias=bias)
         self.k_proj = nn.Linear(d_model, num_heads * head_dim, bias=bias)
         self.v_proj = nn.Linear(d_model, num_heads * head_dim, bias=bias)
-        self.norm = nn.RMSNorm(head_dim, eps=1e-6)
+        self.norm = HeadNorm(head_dim, eps=1e-6)
         self.o_proj = nn.Linear(num_heads * head_dim, d_model, bias=bias)
 
     def forward(

@@ -294,3 +294,20 @@ def test_heads_without_tables_are_not_recorded(attention: str) -> None:
 def test_what_does_not_fit_is_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         replace(SMALL, **changes)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_trains_under_autocast_without_a_warning(name: str) -> None:
+    """Here a warning is an error: of norms whose weights are of another type, for one.
+
+    Logits are those of single precision, up to the eight bits of a bfloat16.
+    """
+    torch.manual_seed(0)
+    model = GPT(replace(SMALL, **MODELS[name]))
+    tokens = torch.randint(V, (B, LONGEST))
+    exact = model(tokens)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = model(tokens)
+    assert (rounded.float() - exact).norm() < 0.05 * exact.norm()
+    rounded.float().logsumexp(dim=-1).mean().backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())

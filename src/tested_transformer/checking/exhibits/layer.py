@@ -176,6 +176,12 @@ class ExchangeableAttention(nn.Module):
 
     # --8<-- [end:forward]
 
+    def new_cache(self, batch_size: int, max_length: int) -> LayerCache:
+        """Return an empty cache, as that of a ``MultiHeadAttention``."""
+        shape = batch_size, self.num_kv_heads, max_length, self.head_dim
+        weight = self.k_proj.weight
+        return LayerCache(weight.new_zeros(shape), weight.new_zeros(shape))
+
     @property
     def device(self) -> torch.device:
         """Where the parameters are."""
