@@ -71,9 +71,9 @@ TOLD_APART = {
 @pytest.mark.parametrize("name", TOLD_APART)
 def test_an_exhibit_is_told_from_all_others(name: str) -> None:
     subject = make_subject(exhibit_layer(EXHIBITS[name].steps))
-    found, whole_only = likely_exhibits(subject)
-    assert [each.name for each in found] == TOLD_APART[name]
-    assert not whole_only
+    found = likely_exhibits(subject)
+    assert [each.name for each in found.exhibits] == TOLD_APART[name]
+    assert not found.whole_only
 
 
 def test_what_was_trained_leaks_where_the_checks_say_so(matrix) -> None:
