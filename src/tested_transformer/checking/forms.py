@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tested_transformer.cache import LayerCache
 from tested_transformer.checking.exhibits.exhibit import Exhibit
 from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
 
@@ -136,6 +137,11 @@ class Form:
         norms_first: Whether they are normed before they are turned.
         scale: What scores are multiplied by; by default one over the root of the width.
         cap: What scores are softly kept below.
+        fill: What forbidden scores are filled with, if that is not left out.
+        filled_by_adding: Whether that is added to them.
+        residual: Whether the features are added to the output.
+        before: How features are normed first.
+        after: How the output is normed at last.
         place: How queries, keys and values become those that meet.
     """
 
@@ -147,6 +153,11 @@ class Form:
     norms_first: bool = True
     scale: float | None = None
     cap: float | None = None
+    fill: float | None = None
+    filled_by_adding: bool = False
+    residual: bool = False
+    before: Norm | None = None
+    after: Norm | None = None
     place: Callable[..., tuple[Tensor, Tensor, Tensor]] = placed
 
     def __str__(self) -> str:
@@ -165,6 +176,10 @@ class Form:
             yield f"scores times {self.scale:.4g}"
         if self.cap is not None:
             yield f"scores kept below {self.cap:g}"
+        if self.residual:
+            yield "its features added to the output"
+        if self.before is not None or self.after is not None:
+            yield "a norm around it"
 
     @property
     def slack(self) -> float:
@@ -195,7 +210,13 @@ class Form:
         def weigh(scores: Tensor, mask: Tensor | None) -> Tensor:
             if self.cap is not None:
                 scores = self.cap * (scores / self.cap).tanh()
-            return steps.weigh(scores + self._bias(scores), mask)
+            scores = scores + self._bias(scores)
+            if self.fill is None or mask is None:
+                return steps.weigh(scores, mask)
+            if self.filled_by_adding:
+                scores = scores + torch.zeros_like(scores).masked_fill(~mask, self.fill)
+                return steps.weigh(scores, None)
+            return steps.weigh(scores.masked_fill(~mask, self.fill), None)
 
         def allow(layer: Any, queries: int, keys: int, mask: Tensor | None) -> Any:
             allowed = steps.allow(layer, queries, keys, mask)
@@ -206,7 +227,7 @@ class Form:
             return near if allowed is None else near & allowed
 
         whole = replace(steps, attend=attend, allow=allow)
-        if self.cap is None and self.slopes is None:
+        if self.cap is None and self.slopes is None and self.fill is None:
             return whole
         return replace(whole, weigh=weigh)
 
@@ -223,6 +244,23 @@ class FormedAttention(ExchangeableAttention):
     """An attention with exchangeable steps that has a form."""
 
     form = Form()
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        cache: LayerCache | None = None,
+    ) -> Tensor:
+        """Attend, with what the form has around it."""
+        form = self.form
+        inside = x if form.before is None else form.before(x[:, None])[:, 0]
+        output = super().forward(inside, mask=mask, causal=causal, cache=cache)
+        assert isinstance(output, Tensor)
+        if form.residual:
+            output = x + output
+        return output if form.after is None else form.after(output[:, None])[:, 0]
 
     def take(self, form: Form | None = None, exhibit: Exhibit | None = None) -> None:
         """Take a form, and with it the wrong step of an exhibit."""
