@@ -6,6 +6,7 @@ layer that has them, and what is known of bugs is then put on top of it.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -198,46 +199,71 @@ class Form:
 
     def around(self, steps: Steps) -> Steps:
         """Return steps of attention that have this form, too."""
-
-        def attend(layer: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Any:
-            keys_at = torch.arange(k.shape[-2])
-            queries_at = keys_at[len(keys_at) - q.shape[-2] :]
-            q, k, v = self.place(self, q, k, v, queries_at, keys_at)
-            if self.scale is not None:
-                q = q * (self.scale * q.shape[-1] ** 0.5)
-            return steps.attend(layer, q, k, v, mask)
-
-        def weigh(scores: Tensor, mask: Tensor | None) -> Tensor:
-            if self.cap is not None:
-                scores = self.cap * (scores / self.cap).tanh()
-            scores = scores + self._bias(scores)
-            if self.fill is None or mask is None:
-                return steps.weigh(scores, mask)
-            if self.filled_by_adding:
-                scores = scores + torch.zeros_like(scores).masked_fill(~mask, self.fill)
-                return steps.weigh(scores, None)
-            return steps.weigh(scores.masked_fill(~mask, self.fill), None)
-
-        def allow(layer: Any, queries: int, keys: int, mask: Tensor | None) -> Any:
-            allowed = steps.allow(layer, queries, keys, mask)
-            if self.window is None:
-                return allowed
-            behind = torch.ones(queries, keys, dtype=torch.bool)
-            near = behind.triu(keys - queries - self.window + 1)
-            return near if allowed is None else near & allowed
-
-        whole = replace(steps, attend=attend, allow=allow)
+        whole = replace(
+            steps,
+            attend=partial(_attend, self, steps.attend),
+            allow=partial(_allow, self, steps.allow),
+        )
         if self.cap is None and self.slopes is None and self.fill is None:
             return whole
-        return replace(whole, weigh=weigh)
+        return replace(whole, weigh=partial(_weigh, self, steps.weigh))
 
-    def _bias(self, scores: Tensor) -> Tensor:
-        if self.slopes is None:
-            return scores.new_zeros(())
-        keys_at = torch.arange(scores.shape[-1])
-        steps = keys_at - keys_at[len(keys_at) - scores.shape[-2] :, None]
-        steps = -steps.abs() if self.symmetric else steps
-        return scores.new_tensor(self.slopes)[:, None, None] * steps
+
+# Not within a method: each would be made anew for each form that is tried.
+def _attend(
+    form: Form,
+    attend: Callable[..., Any],
+    layer: Any,
+    q: _Heads,
+    k: _Heads,
+    v: _Heads,
+    mask: Tensor | None,
+) -> Any:
+    keys_at = torch.arange(k.shape[-2])
+    queries_at = keys_at[len(keys_at) - q.shape[-2] :]
+    q, k, v = form.place(form, q, k, v, queries_at, keys_at)
+    if form.scale is not None:
+        q = q * (form.scale * q.shape[-1] ** 0.5)
+    return attend(layer, q, k, v, mask)
+
+
+def _weigh(
+    form: Form, weigh: Callable[..., Any], scores: Tensor, mask: Tensor | None
+) -> Tensor:
+    if form.cap is not None:
+        scores = form.cap * (scores / form.cap).tanh()
+    scores = scores + _bias(form, scores)
+    if form.fill is None or mask is None:
+        return weigh(scores, mask)
+    if form.filled_by_adding:
+        scores = scores + torch.zeros_like(scores).masked_fill(~mask, form.fill)
+        return weigh(scores, None)
+    return weigh(scores.masked_fill(~mask, form.fill), None)
+
+
+def _allow(
+    form: Form,
+    allow: Callable[..., Any],
+    layer: Any,
+    queries: int,
+    keys: int,
+    mask: Tensor | None,
+) -> Tensor | None:
+    allowed = allow(layer, queries, keys, mask)
+    if form.window is None:
+        return allowed
+    near = torch.ones(queries, keys, dtype=torch.bool)
+    near = near.triu(keys - queries - form.window + 1)
+    return near if allowed is None else near & allowed
+
+
+def _bias(form: Form, scores: Tensor) -> Tensor:
+    if form.slopes is None:
+        return scores.new_zeros(())
+    keys_at = torch.arange(scores.shape[-1])
+    steps = keys_at - keys_at[len(keys_at) - scores.shape[-2] :, None]
+    steps = -steps.abs() if form.symmetric else steps
+    return scores.new_tensor(form.slopes)[:, None, None] * steps
 
 
 class FormedAttention(ExchangeableAttention):

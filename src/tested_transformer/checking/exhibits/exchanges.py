@@ -3,7 +3,6 @@
 The museum does not show them: they are its bugs once more, in another place.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch.nn.functional as F
@@ -100,42 +99,38 @@ def bias_of_keys_for_values(layer: ExchangeableAttention, x: Tensor) -> _Three:
     return layer.q_proj(x), layer.k_proj(x), v
 
 
-def _mixed(which: int) -> Callable[..., Any]:
-    """Return a step that attends with the rows of some heads split the wrong way."""
-
-    def attend(
-        layer: ExchangeableAttention,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        heads = [q, k, v]
-        copies = 1 if which == 0 else layer.num_heads // layer.num_kv_heads
-        own = heads[which][:, ::copies]
-        flat = own.transpose(1, 2).flatten(2)
-        wrong = flat.reshape(own.shape)  # as split, but for the transpose
-        heads[which] = wrong.repeat_interleave(copies, dim=1)
-        q, k, v = heads
-        weights = layer.steps.weigh(layer.steps.score(q, k), mask)
-        return layer.steps.drop(weights, layer.dropout, layer.training) @ v, weights
-
-    return attend
+def _mixed(
+    which: int,
+    layer: ExchangeableAttention,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Attend with queries, keys or values that were split without the transpose."""
+    heads = [q, k, v]
+    copies = 1 if which == 0 else layer.num_heads // layer.num_kv_heads
+    own = heads[which][:, ::copies]
+    wrong = own.transpose(1, 2).flatten(2).reshape(own.shape)
+    heads[which] = wrong.repeat_interleave(copies, dim=1)
+    q, k, v = heads
+    weights = layer.steps.weigh(layer.steps.score(q, k), mask)
+    return layer.steps.drop(weights, layer.dropout, layer.training) @ v, weights
 
 
 @exhibit("attend")
 def queries_split_without_transpose(*arguments: Any) -> Any:
     """Queries are split by a reshape without the transpose, so rows mix tokens."""
-    return _mixed(0)(*arguments)
+    return _mixed(0, *arguments)
 
 
 @exhibit("attend")
 def keys_split_without_transpose(*arguments: Any) -> Any:
     """Keys are split by a reshape without the transpose, so rows mix tokens."""
-    return _mixed(1)(*arguments)
+    return _mixed(1, *arguments)
 
 
 @exhibit("attend")
 def values_split_without_transpose(*arguments: Any) -> Any:
     """Values are split by a reshape without the transpose, so rows mix tokens."""
-    return _mixed(2)(*arguments)
+    return _mixed(2, *arguments)
