@@ -213,7 +213,7 @@ def _scale_inverted(place: Place) -> ast.AST | None:
     return _rescaled(place, turned, "Q.size(-1) ** 0.5")
 
 
-@_rule("scaled-twice")
+@_rule()
 def _scale_twice(place: Place) -> ast.AST | None:
     """The scores are divided by the head's width, and not by its root."""
 
@@ -589,14 +589,13 @@ def _softmax_over_queries(place: Place) -> ast.AST | None:
     return _another_axis(place, lambda axis: axis - 1)
 
 
-@_rule("softmax-over-batch", "softmax-over-heads")
+@_rule("softmax-over-batch")
 def _softmax_over_batch(place: Place) -> ast.AST | None:
     """The softmax runs over the first axis."""
     return _another_axis(place, lambda axis: 0)
 
 
-# Where heads, or heads and batch together, stand elsewhere it is another axis.
-@_rule("softmax-over-heads", "softmax-over-queries", "softmax-over-batch")
+@_rule("softmax-over-queries", "softmax-over-batch")  # where those are the second axis
 def _softmax_over_heads(place: Place) -> ast.AST | None:
     """The softmax runs over the heads."""
     return _another_axis(place, lambda axis: 1)
@@ -631,12 +630,7 @@ _NO_EXCHANGE = (
 )
 
 
-@_rule(
-    "merge-without-transpose",
-    "queries-split-without-transpose",
-    "keys-split-without-transpose",
-    "values-split-without-transpose",
-)
+@_rule("merge-without-transpose")
 def _merge_without_transpose(place: Place) -> ast.AST | None:
     """Heads are merged by a reshape without the transpose."""
     node = place.node
@@ -694,13 +688,7 @@ def _all_splits(function: ast.FunctionDef) -> ast.FunctionDef | None:
     return new
 
 
-@_rule(
-    "split-without-transpose",
-    "merge-without-transpose",
-    "queries-split-without-transpose",
-    "keys-split-without-transpose",
-    "values-split-without-transpose",
-)
+@_rule("split-without-transpose", "merge-without-transpose")  # where it is in a loop
 def _one_split_without_transpose(place: Place) -> ast.AST | None:
     """Queries, keys or values alone are split without the transpose."""
     if place.in_init or place.after_softmax:
@@ -800,19 +788,19 @@ def _keys_for_values(place: Place) -> ast.AST | None:
     return None
 
 
-@_rule("queries-for-keys")
+@_rule()
 def _queries_for_keys(place: Place) -> ast.AST | None:
     """The queries serve as keys."""
     return _instead(place, "k", "q")
 
 
-@_rule("values-for-keys", "keys-for-values")
+@_rule("keys-for-values")  # which says that one projection serves as both
 def _values_for_keys(place: Place) -> ast.AST | None:
     """The values serve as keys."""
     return _instead(place, "k", "v")
 
 
-@_rule("keys-and-values-exchanged")
+@_rule()
 def _keys_and_values_exchanged(place: Place) -> ast.AST | None:
     """Keys are given as values, and values as keys."""
     node = place.node
@@ -841,7 +829,7 @@ def _no_output_projection(place: Place) -> ast.AST | None:
     return node.args[0] if named or listed else None
 
 
-@_rule("no-bias-of-queries", "no-bias-of-values", "no-bias-of-the-output")
+@_rule()
 def _bias_left_out(place: Place) -> ast.AST | None:
     """A projection is used without its bias."""
     node = place.node
@@ -901,13 +889,13 @@ def _dropout_while_evaluating(place: Place) -> ast.AST | None:
 # Rotary positions, and norms.
 
 
-@_rule("rotary-on-queries-alone")
+@_rule()
 def _rotary_on_queries_alone(place: Place) -> ast.AST | None:
     """Queries are turned, and keys are not."""
     return _unturned(place, 1, "k")
 
 
-@_rule("rotary-on-keys-alone")
+@_rule()
 def _rotary_on_keys_alone(place: Place) -> ast.AST | None:
     """Keys are turned, and queries are not."""
     return _unturned(place, 0, "q")
@@ -930,7 +918,7 @@ def _unturned(place: Place, at: int, letter: str) -> ast.AST | None:
     return node.args[0] if turned[0][1] == letter else None
 
 
-@_rule("sine-without-minus", "sine-with-two-minuses")
+@_rule()
 def _rotary_sign_flipped(place: Place) -> ast.AST | None:
     """A sign of the rotation is wrong."""
     node, name = place.node, getattr(place.function, "name", "")
@@ -949,7 +937,7 @@ def _rotary_sign_flipped(place: Place) -> ast.AST | None:
     return None
 
 
-@_rule("keys-turned-too-far", "keys-turned-too-little")
+@_rule()
 def _rotary_shifted(place: Place) -> ast.AST | None:
     """Keys are turned as if each stood one place further."""
     node = place.node
@@ -964,7 +952,7 @@ def _rotary_shifted(place: Place) -> ast.AST | None:
     )
 
 
-@_rule("keys-turned-too-far", "keys-turned-too-little")
+@_rule()
 def _rotary_shifted_inside(place: Place) -> ast.AST | None:
     """Keys are turned as if each stood one place further."""
     node = place.node
@@ -985,7 +973,7 @@ def _rotary_shifted_inside(place: Place) -> ast.AST | None:
     return ast.Assign(targets=node.targets, value=value)
 
 
-@_rule("norm-of-queries-alone", "norm-of-keys-alone", "norms-lost")
+@_rule()
 def _norm_dropped(place: Place) -> ast.AST | None:
     """Queries or keys are not normed."""
     node = place.node

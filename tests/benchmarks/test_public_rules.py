@@ -9,8 +9,7 @@ from benchmarks.public.bugs import draw_bugs, make_with
 from benchmarks.public.modules import Module
 from benchmarks.public.rules import RULES, rewritten
 
-from tested_transformer.checking import CHECKS, check_attention
-from tested_transformer.checking.exhibits import KNOWN
+from tested_transformer.checking import CHECKS, EXHIBITS, check_attention
 
 SOURCE = """
 def rotate(x):
@@ -68,7 +67,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_rules_name_exhibits_that_there_are() -> None:
     for rule in RULES.values():
-        assert {*rule.exhibits} <= {*KNOWN}
+        assert {*rule.exhibits} <= {*EXHIBITS}
         assert rule.mistake
 
 

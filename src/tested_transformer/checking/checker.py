@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tested_transformer.checking.calling import make_subject, make_subjects
 from tested_transformer.checking.checks import (
     CHECKS,
     LENGTH,
@@ -17,10 +16,10 @@ from tested_transformer.checking.counterexample import find_counterexample
 from tested_transformer.checking.diagnosis import Likeness, likely_exhibits, norms
 from tested_transformer.checking.forms import Form
 from tested_transformer.checking.guessing import recognized
-from tested_transformer.checking.reading import is_constant, reads, takes_softmax
+from tested_transformer.checking.reading import is_constant, reads
 from tested_transformer.checking.recognizing import doubts_about
 from tested_transformer.checking.report import Report, Verdict
-from tested_transformer.checking.subject import Reader, Subject
+from tested_transformer.checking.subject import Reader, Subject, make_subject
 
 __all__ = [
     "assert_attention",
@@ -33,11 +32,6 @@ __all__ = [
 # What a layer may fail, and be right, if it knows where its tokens are: padding on the
 # left moves them, and a table of angles in float32 is not as exact as the question.
 _OF_POSITIONS = {"padding", "permutation", "output", "gradient"}
-# What another average of the values may fail, which softmax attention may not.
-_OF_SOFTMAX = {
-    *("permutation", "output", "gradient"),
-    *("row sums", "finite differences", "dtypes"),
-}
 # And if it norms its queries and keys.
 _OF_NORMS = {"output", "gradient"}
 
@@ -108,7 +102,7 @@ def check_attention(
     unknown = set(skip) - set(CHECKS)
     if unknown:
         raise ValueError(f"skip={sorted(unknown)} are no checks: {', '.join(CHECKS)}")
-    subjects = make_subjects(
+    subject = make_subject(
         attention,
         style=style,
         d_model=d_model,
@@ -120,19 +114,7 @@ def check_attention(
         mask_means=mask_means,
         batch_first=batch_first,
     )
-    names = [name for name in CHECKS if name not in skip]
-    if len(subjects) == 1 and not subjects[0].refusal:
-        return judge(subjects[0], names)
-    found = [(each, *recognized(each)) for each in subjects]
-    for each, asked, like in found:
-        if asked.guessed and like is None:  # It is explained, called in this way.
-            return judge(each, names)
-    for each, _, like in found:
-        if like is not None and like.exhibits:
-            return judge(each, names)
-    if subjects[0].refusal:
-        raise TypeError(subjects[0].refusal)
-    return judge(subjects[0], names)
+    return judge(subject, [name for name in CHECKS if name not in skip])
 
 
 def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
@@ -155,9 +137,7 @@ def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
         failed = False
     smallest = find_counterexample(subject.without_dropout()) if failed else None
     form = subject.guessed[0].form if len(subject.guessed) == 1 else Form()
-    doubts = subject.doubts
-    if subject.guessed:
-        doubts = (*doubts, *doubts_about(subject, form))
+    doubts = (*subject.doubts, *doubts_about(subject, form))
     if not (reads(quiet) & ~torch.eye(LENGTH, dtype=torch.bool)).any():
         doubts = (*doubts, "no token reads another: it may be no attention")
     return Report(
@@ -181,11 +161,6 @@ def _excuse(subject: Subject, verdicts: Sequence[Verdict]) -> str:
     its queries and keys: then it is not what it is compared with.
     """
     failed = {each.check for each in verdicts if each.passed is False}
-    if subject.known is None and failed <= _OF_SOFTMAX:
-        if not takes_softmax(subject.without_dropout()):
-            return "it computes no softmax: if it should not, give oracle="
-        if not subject.oracles():
-            return "it does more than attention, or its projections cannot be told"
     if subject.known is not None or not failed <= _OF_POSITIONS:
         return ""
     (order,) = verdicts_on(subject, ["permutation"])

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tested_transformer.checking.calling import make_subject
 from tested_transformer.checking.checks import (
     LENGTH,
     PIECES,
@@ -24,7 +23,7 @@ from tested_transformer.checking.exhibits.layer import ExchangeableAttention, St
 from tested_transformer.checking.forms import Form, FormedAttention
 from tested_transformer.checking.reading import reads
 from tested_transformer.checking.recognizing import Recognizer
-from tested_transformer.checking.subject import Subject
+from tested_transformer.checking.subject import Subject, make_subject
 
 __all__ = ["Likeness", "alike", "is_inverted", "likely_exhibits", "norms"]
 

@@ -55,7 +55,7 @@ def recognized(subject: Subject) -> tuple[Subject, Likeness | None]:
     else:
         # A token alone gets its value, whatever is wrong with the scores.
         layers = [*_guesses(subject)]
-        fitting = [each for each in layers if recognizer.around(each) is not None]
+        fitting = [each for each in layers if recognizer.passes_values(each)]
         groups = [fitting, [each for each in layers if each not in fitting]]
     for layer in groups[0]:
         if recognizer.explains(layer):

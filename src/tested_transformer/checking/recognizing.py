@@ -7,7 +7,6 @@ has it gives the layer's outputs.
 
 import copy
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -32,7 +31,6 @@ from tested_transformer.checking.forms import (
 from tested_transformer.checking.functions import FunctionModule
 from tested_transformer.checking.reading import reads
 from tested_transformer.checking.subject import Subject
-from tested_transformer.checking.supplying import Supplied
 from tested_transformer.positions import PAIRINGS
 
 __all__ = ["Recognizer", "doubts_about"]
@@ -42,10 +40,6 @@ _BASES = (1e4, 5e5, 1e6, 1e5, 1.6e5, 1e2, 5e6, 1e7, 1e3, 10.0)
 _OF_BASES = ("theta", "base")
 _OF_WIDTHS = ("rotary_dim", "rotary_ndims", "rope_dim", "rotary_pct")
 _OF_TABLES = ("freq", "cos", "sin", "rope", "rot", "theta", "table", "angle", "pos")
-_FILLS = (
-    *((-torch.inf, False), (-1e9, False), (-1e9, True)),
-    *((-1e4, False), (-1e4, True)),
-)
 # How far apart answers may be that differ in what a norm adds before it divides.
 _ROUGHLY = 1e-3
 _REFUSALS = RuntimeError, TypeError, IndexError, AttributeError
@@ -75,28 +69,21 @@ class Recognizer:
         return self.subject.run(x.to(self.subject.dtype), causal=causal).detach()
 
     @torch.no_grad()
-    def around(self, layer: FormedAttention) -> Form | None:
-        """Return what a layer has around it, if a token alone then gets its value.
-
-        Whatever the scores are, it does.
-        """
-        layer.eval()
-        norms = [None, *self.settings.outer_norms(self.subject.width)]
-        for residual, before, after in product((False, True), norms, norms):
-            form = Form(residual=residual, before=before, after=after)
-            layer.take(form)
-            with suppress(RuntimeError, ValueError):  # of other shapes
-                if close(self.subject, self.alone, layer(self.x[:, :1])):
-                    return form
-        return None
+    def passes_values(self, layer: FormedAttention) -> bool:
+        """Return whether a token alone gets its value, whatever the scores are."""
+        layer.eval().take(Form())
+        try:
+            return bool(close(self.subject, self.alone, layer(self.x[:, :1])))
+        except (RuntimeError, ValueError):  # of other shapes
+            return False
 
     def explains(self, layer: FormedAttention) -> bool:
         """Give a layer the form that explains the subject; return whether one does."""
-        around = self.around(layer)
-        for form in self._forms(layer) if around is not None else ():
-            layer.take(_within(around, form))
-            if self._alike(layer, form.slack):
-                return True
+        if self.passes_values(layer):
+            for form in self._forms(layer):
+                layer.take(form)
+                if self._alike(layer, form.slack):
+                    return True
         layer.take(Form())
         return False
 
@@ -134,16 +121,9 @@ class Recognizer:
                 {"slopes": each, "symmetric": self.subject.opens}
                 for each in alibi_slopes_of(layer.num_heads)
             ]
-        around = self.around(layer)
-        forms = [
-            _within(around, Form(**each, **self._rest, norms=norms, norms_first=first))
+        return [
+            Form(**each, **self._rest, norms=norms, norms_first=first)
             for first, each in product(orders, positions)
-        ]
-        # And where forbidden scores stay, for what comes after them to see.
-        return forms + [
-            replace(form, fill=fill, filled_by_adding=adding)
-            for form in (forms[:1] if not settings.bases else forms[:3])
-            for fill, adding in _FILLS
         ]
 
     @property
@@ -187,20 +167,12 @@ class Recognizer:
             for each in positions:
                 norm = Norm(kind=kind, eps=_EPS[0], by_head=by_head)
                 form = Form(**each, **self._rest, norms=(norm, norm), norms_first=first)
-                layer.take(_within(self.around(layer), form))
+                layer.take(form)
                 if not self._alike(layer, _ROUGHLY):
                     continue
                 norms = [(replace(norm, eps=eps),) * 2 for eps in _EPS]
                 forms = [replace(form, norms=each) for each in norms]
                 yield min(forms, key=lambda each: self._gap(layer, each))
-
-
-def _within(around: Form | None, form: Form) -> Form:
-    """Return a form with what another has around it."""
-    if around is None:
-        return form
-    outer = {"residual": around.residual, "before": around.before}
-    return replace(form, **outer, after=around.after)
 
 
 def _window(subject: Subject) -> int | None:
@@ -283,16 +255,6 @@ class _Settings:
             for name, value in self.numbers
             if any(each in name for each in ("window", "local", "context", "span"))
         )
-
-    def outer_norms(self, width: int) -> list[Norm]:
-        """Return the norms of features that it has, and not of queries or keys."""
-        modules = [] if self.module is None else [*self.module.modules()]
-        found = [
-            _norm_of(each, width, True)
-            for each in modules
-            if not [*each.children()] and any(True for _ in each.parameters())
-        ]
-        return [each for each in found if each is not None]
 
     def norms(self, layer: FormedAttention) -> Iterator[Norms]:
         """Yield the norms of queries and keys, if it has modules for them."""
@@ -377,10 +339,6 @@ def _numbers_in(values: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 def _tables(module: nn.Module) -> Iterator[tuple[str, float, int]]:
     """Yield tables of angles: the name, the base, and for how many features it is."""
-    for each in module.modules():
-        if isinstance(each, Supplied):
-            for name in each.positions:
-                yield name, _BASES[0], each.width
     tensors = dict(module.named_buffers())
     for each in module.modules():
         for name, value in vars(each).items():
