@@ -32,6 +32,8 @@ def test_under_torchrun_a_second_signal_changes_nothing(
 
 
 def test_the_second_signal_leaves_at_once() -> None:
+    # A shell that starts a job in the background lets it ignore SIGINT.
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     before = signal.getsignal(signal.SIGTERM)
     with StopRequest() as stop:
         signal.raise_signal(signal.SIGINT)
@@ -39,6 +41,7 @@ def test_the_second_signal_leaves_at_once() -> None:
         assert signal.getsignal(signal.SIGTERM) is before
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+    signal.signal(signal.SIGINT, inherited)
 
 
 def test_outside_the_main_thread_it_only_never_stops() -> None:
