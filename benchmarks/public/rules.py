@@ -213,7 +213,7 @@ def _scale_inverted(place: Place) -> ast.AST | None:
     return _rescaled(place, turned, "Q.size(-1) ** 0.5")
 
 
-@_rule()
+@_rule("scaled-twice")
 def _scale_twice(place: Place) -> ast.AST | None:
     """The scores are divided by the head's width, and not by its root."""
 
@@ -589,13 +589,14 @@ def _softmax_over_queries(place: Place) -> ast.AST | None:
     return _another_axis(place, lambda axis: axis - 1)
 
 
-@_rule("softmax-over-batch")
+@_rule("softmax-over-batch", "softmax-over-heads")
 def _softmax_over_batch(place: Place) -> ast.AST | None:
     """The softmax runs over the first axis."""
     return _another_axis(place, lambda axis: 0)
 
 
-@_rule("softmax-over-queries", "softmax-over-batch")  # where those are the second axis
+# Where heads, or heads and batch together, stand elsewhere it is another axis.
+@_rule("softmax-over-heads", "softmax-over-queries", "softmax-over-batch")
 def _softmax_over_heads(place: Place) -> ast.AST | None:
     """The softmax runs over the heads."""
     return _another_axis(place, lambda axis: 1)
@@ -630,7 +631,12 @@ _NO_EXCHANGE = (
 )
 
 
-@_rule("merge-without-transpose")
+@_rule(
+    "merge-without-transpose",
+    "queries-split-without-transpose",
+    "keys-split-without-transpose",
+    "values-split-without-transpose",
+)
 def _merge_without_transpose(place: Place) -> ast.AST | None:
     """Heads are merged by a reshape without the transpose."""
     node = place.node
@@ -688,7 +694,13 @@ def _all_splits(function: ast.FunctionDef) -> ast.FunctionDef | None:
     return new
 
 
-@_rule("split-without-transpose", "merge-without-transpose")  # where it is in a loop
+@_rule(
+    "split-without-transpose",
+    "merge-without-transpose",
+    "queries-split-without-transpose",
+    "keys-split-without-transpose",
+    "values-split-without-transpose",
+)
 def _one_split_without_transpose(place: Place) -> ast.AST | None:
     """Queries, keys or values alone are split without the transpose."""
     if place.in_init or place.after_softmax:
@@ -788,19 +800,19 @@ def _keys_for_values(place: Place) -> ast.AST | None:
     return None
 
 
-@_rule()
+@_rule("queries-for-keys")
 def _queries_for_keys(place: Place) -> ast.AST | None:
     """The queries serve as keys."""
     return _instead(place, "k", "q")
 
 
-@_rule("keys-for-values")  # which says that one projection serves as both
+@_rule("values-for-keys", "keys-for-values")
 def _values_for_keys(place: Place) -> ast.AST | None:
     """The values serve as keys."""
     return _instead(place, "k", "v")
 
 
-@_rule()
+@_rule("keys-and-values-exchanged")
 def _keys_and_values_exchanged(place: Place) -> ast.AST | None:
     """Keys are given as values, and values as keys."""
     node = place.node
@@ -829,7 +841,7 @@ def _no_output_projection(place: Place) -> ast.AST | None:
     return node.args[0] if named or listed else None
 
 
-@_rule()
+@_rule("no-bias-of-queries", "no-bias-of-values", "no-bias-of-the-output")
 def _bias_left_out(place: Place) -> ast.AST | None:
     """A projection is used without its bias."""
     node = place.node
@@ -889,13 +901,13 @@ def _dropout_while_evaluating(place: Place) -> ast.AST | None:
 # Rotary positions, and norms.
 
 
-@_rule()
+@_rule("rotary-on-queries-alone")
 def _rotary_on_queries_alone(place: Place) -> ast.AST | None:
     """Queries are turned, and keys are not."""
     return _unturned(place, 1, "k")
 
 
-@_rule()
+@_rule("rotary-on-keys-alone")
 def _rotary_on_keys_alone(place: Place) -> ast.AST | None:
     """Keys are turned, and queries are not."""
     return _unturned(place, 0, "q")
@@ -918,7 +930,7 @@ def _unturned(place: Place, at: int, letter: str) -> ast.AST | None:
     return node.args[0] if turned[0][1] == letter else None
 
 
-@_rule()
+@_rule("sine-without-minus", "sine-with-two-minuses", "keys-turned-back")
 def _rotary_sign_flipped(place: Place) -> ast.AST | None:
     """A sign of the rotation is wrong."""
     node, name = place.node, getattr(place.function, "name", "")
@@ -937,7 +949,7 @@ def _rotary_sign_flipped(place: Place) -> ast.AST | None:
     return None
 
 
-@_rule()
+@_rule("keys-turned-too-far", "keys-turned-too-little")
 def _rotary_shifted(place: Place) -> ast.AST | None:
     """Keys are turned as if each stood one place further."""
     node = place.node
@@ -952,7 +964,7 @@ def _rotary_shifted(place: Place) -> ast.AST | None:
     )
 
 
-@_rule()
+@_rule("keys-turned-too-far", "keys-turned-too-little")
 def _rotary_shifted_inside(place: Place) -> ast.AST | None:
     """Keys are turned as if each stood one place further."""
     node = place.node
@@ -973,7 +985,7 @@ def _rotary_shifted_inside(place: Place) -> ast.AST | None:
     return ast.Assign(targets=node.targets, value=value)
 
 
-@_rule()
+@_rule("norm-of-queries-alone", "norm-of-keys-alone", "norms-lost")
 def _norm_dropped(place: Place) -> ast.AST | None:
     """Queries or keys are not normed."""
     node = place.node

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
+from tested_transformer.checking.calling import make_subject
 from tested_transformer.checking.checker import verdicts_on
 from tested_transformer.checking.checks import CHECKS
 from tested_transformer.checking.exhibits.exhibit import Exhibit
 from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
-from tested_transformer.checking.subject import make_subject
 
 __all__ = ["alone", "exhibit_layer", "kill_matrix", "redundant"]
 

@@ -1,11 +1,13 @@
 """``check_attention``: put every check to an attention that somebody else wrote."""
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from tested_transformer.checking.calling import make_subject, make_subjects
 from tested_transformer.checking.checks import (
     CHECKS,
     LENGTH,
@@ -15,11 +17,11 @@ from tested_transformer.checking.checks import (
 from tested_transformer.checking.counterexample import find_counterexample
 from tested_transformer.checking.diagnosis import Likeness, likely_exhibits, norms
 from tested_transformer.checking.forms import Form
-from tested_transformer.checking.guessing import recognized
-from tested_transformer.checking.reading import is_constant, reads
+from tested_transformer.checking.guessing import explained, recognized
+from tested_transformer.checking.reading import is_constant, reads, takes_softmax
 from tested_transformer.checking.recognizing import doubts_about
 from tested_transformer.checking.report import Report, Verdict
-from tested_transformer.checking.subject import Reader, Subject, make_subject
+from tested_transformer.checking.subject import Reader, Subject
 
 __all__ = [
     "assert_attention",
@@ -32,6 +34,13 @@ __all__ = [
 # What a layer may fail, and be right, if it knows where its tokens are: padding on the
 # left moves them, and a table of angles in float32 is not as exact as the question.
 _OF_POSITIONS = {"padding", "permutation", "output", "gradient"}
+# What another average of the values may fail, which softmax attention may not.
+_OF_SOFTMAX = {
+    *("permutation", "output", "gradient"),
+    *("row sums", "finite differences", "dtypes"),
+}
+# In how many ways that it can be called it is compared with bugs.
+_WAYS = 6
 # And if it norms its queries and keys.
 _OF_NORMS = {"output", "gradient"}
 
@@ -68,7 +77,7 @@ def check_attention(
             ``True`` where a key is ignored.
             ``mask``: ``layer(x, attention_mask=)``, a mask of any other name.
             ``causal``: ``layer(x)``, which is causal by itself.
-            ``both``: ``layer(x)``, which attends to both sides.
+            ``both``: ``layer(x)`` or ``layer(x, context)``, to both sides.
             A layer may take (x, x, x) for x, and give its weights after its output.
         d_model: The width of the features, where it cannot be told.
         num_heads: The number of heads, where it cannot be told.
@@ -83,8 +92,9 @@ def check_attention(
             keys and values and the last one, ``("w_qs", "w_ks", "w_vs", "fc")``, or one
             to all three and the last one. The last may be missing.
         mask_means: What is in a mask: ``attend`` or ``ignore``, which is what ``True``
-            means, or ``add`` for numbers that are added to the scores. By default the
-            name says so, or else what makes the layer causal.
+            means, ``ones`` for a number of 1 where a query may attend, or ``add`` for
+            numbers that are added to the scores. By default what makes the layer
+            causal; if the name says something else, that is not known to be right.
         batch_first: Whether it takes (B, T, D), and not (T, B, D); by default what its
             attribute ``batch_first`` says.
         skip: Names of checks to leave out.
@@ -102,7 +112,7 @@ def check_attention(
     unknown = set(skip) - set(CHECKS)
     if unknown:
         raise ValueError(f"skip={sorted(unknown)} are no checks: {', '.join(CHECKS)}")
-    subject = make_subject(
+    subjects = make_subjects(
         attention,
         style=style,
         d_model=d_model,
@@ -114,19 +124,44 @@ def check_attention(
         mask_means=mask_means,
         batch_first=batch_first,
     )
-    return judge(subject, [name for name in CHECKS if name not in skip])
+    names = [name for name in CHECKS if name not in skip]
+    if len(subjects) == 1 and not subjects[0].refusal:
+        return judge(subjects[0], names)
+    running: list[Subject] = []
+    for each in subjects:
+        with suppress(TypeError, ValueError):  # for other lengths it may not run
+            if (asked := explained(each)) is not None:
+                return judge(asked, names)
+            running.append(each)
+    for each in running[:_WAYS]:
+        with suppress(TypeError, ValueError):
+            asked, like = recognized(each)
+            if like is not None and like.exhibits:
+                return judge(asked, names, like)
+    if subjects[0].refusal:
+        raise TypeError(subjects[0].refusal)
+    return judge((running or subjects)[0], names)
 
 
-def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
-    """Put the named checks to a subject, and look for its like among the exhibits."""
+def judge(
+    subject: Subject,
+    names: Collection[str] = tuple(CHECKS),
+    found: Likeness | None = None,
+) -> Report:
+    """Put the named checks to a subject, and look for its like among the exhibits.
+
+    Args:
+        subject: What is asked.
+        names: Of the checks.
+        found: The exhibits that it is like, if they have been looked for.
+    """
     quiet = subject.without_dropout()
     _refuse_chance(quiet)
     if is_constant(quiet):
         doubt = "its output is the same whatever it is given"
         verdicts = tuple(Verdict(name, None, doubt) for name in names)
         return Report(subject.name, subject.style, verdicts, doubts=(doubt,))
-    found: Likeness | None = None
-    if subject.known is None:
+    if subject.known is None and not subject.guessed:
         subject, found = recognized(subject)
     verdicts = verdicts_on(subject, names)
     failed = any(each.passed is False for each in verdicts)
@@ -137,7 +172,9 @@ def judge(subject: Subject, names: Collection[str] = tuple(CHECKS)) -> Report:
         failed = False
     smallest = find_counterexample(subject.without_dropout()) if failed else None
     form = subject.guessed[0].form if len(subject.guessed) == 1 else Form()
-    doubts = (*subject.doubts, *doubts_about(subject, form))
+    doubts = subject.doubts
+    if subject.guessed:
+        doubts = (*doubts, *doubts_about(subject, form))
     if not (reads(quiet) & ~torch.eye(LENGTH, dtype=torch.bool)).any():
         doubts = (*doubts, "no token reads another: it may be no attention")
     return Report(
@@ -161,6 +198,11 @@ def _excuse(subject: Subject, verdicts: Sequence[Verdict]) -> str:
     its queries and keys: then it is not what it is compared with.
     """
     failed = {each.check for each in verdicts if each.passed is False}
+    if subject.known is None and failed <= _OF_SOFTMAX:
+        if not takes_softmax(subject.without_dropout()):
+            return "it computes no softmax: if it should not, give oracle="
+        if not subject.oracles():
+            return "it does more than attention, or its projections cannot be told"
     if subject.known is not None or not failed <= _OF_POSITIONS:
         return ""
     (order,) = verdicts_on(subject, ["permutation"])

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from tested_transformer.checking.forms import FormedAttention
 from tested_transformer.checking.subject import Subject
 from tested_transformer.training import honest_loss
 
@@ -270,6 +271,13 @@ def answers(
     for causal in (True,) * subject.causal + (False,) * subject.unmasked:
         right = oracle(x.double(), causal=causal)
         yield "causal" if causal else "unmasked", subject.run(x, causal=causal), right
+    if subject.unmasked and isinstance(oracle, FormedAttention) and not oracle.form:
+        context = sample(subject, seed=3)[: len(x), :5]
+        if (crossed := subject.cross(x, context)) is not None:
+            # As if they were one sequence, of which the last part alone is seen.
+            whole = torch.cat([x, context], dim=1).double()
+            seen = torch.arange(whole.shape[1]) >= x.shape[1]
+            yield "cross", crossed, oracle(whole, mask=seen[None])[:, : x.shape[1]]
 
 
 def same_output(subject: Subject) -> str | None:
@@ -360,6 +368,18 @@ def modes(subject: Subject) -> str | None:
         return "evaluating, it computes something else if it was built with dropout"
     if not close(subject, subject.without_dropout(training=True).run(x), evaluating):
         return "training, it computes something else than evaluating, dropout apart"
+    changed = torch.cat([x[:, :-1], sample(subject, seed=1)[:, -1:]], dim=1)
+    later = subject.without_dropout().run(changed)[:, :-1]
+    # What leaks without dropout is the business of other checks.
+    if subject.dropout and close(subject, later, evaluating[:, :-1]):
+        subject.module.train()
+        trained: list[Tensor] = []
+        for each in (x, changed):
+            torch.manual_seed(9)  # so that the same is dropped
+            trained.append(subject.run(each)[:, :-1])
+        subject.module.eval()
+        if not close(subject, trained[0], trained[1]):
+            return "training with dropout, the past moves when the last token changes"
     return None
 
 

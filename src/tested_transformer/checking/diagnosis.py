@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tested_transformer.checking.calling import make_subject
 from tested_transformer.checking.checks import (
     LENGTH,
     PIECES,
@@ -23,7 +24,7 @@ from tested_transformer.checking.exhibits.layer import ExchangeableAttention, St
 from tested_transformer.checking.forms import Form, FormedAttention
 from tested_transformer.checking.reading import reads
 from tested_transformer.checking.recognizing import Recognizer
-from tested_transformer.checking.subject import Subject, make_subject
+from tested_transformer.checking.subject import Subject
 
 __all__ = ["Likeness", "alike", "is_inverted", "likely_exhibits", "norms"]
 
@@ -180,7 +181,8 @@ def alike(subject: Subject) -> Likeness:
                 for each in KNOWN.values()
             ]
             # A form that nothing says has to explain all.
-            for count in (len(answers), whole) if form == forms[0] else (len(answers),):
+            said = recognizer.is_sure(form) and form.fill is None
+            for count in (len(answers), whole) if said else (len(answers),):
                 # What is wrong may show in none of these answers.
                 names = [each for agreeing, each in found if agreeing >= count > right]
                 if names:

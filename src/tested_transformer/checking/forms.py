@@ -6,12 +6,14 @@ layer that has them, and what is known of bugs is then put on top of it.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tested_transformer.cache import LayerCache
 from tested_transformer.checking.exhibits.exhibit import Exhibit
 from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
 
@@ -136,6 +138,11 @@ class Form:
         norms_first: Whether they are normed before they are turned.
         scale: What scores are multiplied by; by default one over the root of the width.
         cap: What scores are softly kept below.
+        fill: What forbidden scores are filled with, if that is not left out.
+        filled_by_adding: Whether that is added to them.
+        residual: Whether the features are added to the output.
+        before: How features are normed first.
+        after: How the output is normed at last.
         place: How queries, keys and values become those that meet.
     """
 
@@ -147,7 +154,16 @@ class Form:
     norms_first: bool = True
     scale: float | None = None
     cap: float | None = None
+    fill: float | None = None
+    filled_by_adding: bool = False
+    residual: bool = False
+    before: Norm | None = None
+    after: Norm | None = None
     place: Callable[..., tuple[Tensor, Tensor, Tensor]] = placed
+
+    def __bool__(self) -> bool:
+        """Whether there is anything inside."""
+        return self != Form()
 
     def __str__(self) -> str:
         return ", ".join(self._parts())
@@ -165,6 +181,10 @@ class Form:
             yield f"scores times {self.scale:.4g}"
         if self.cap is not None:
             yield f"scores kept below {self.cap:g}"
+        if self.residual:
+            yield "its features added to the output"
+        if self.before is not None or self.after is not None:
+            yield "a norm around it"
 
     @property
     def slack(self) -> float:
@@ -183,46 +203,94 @@ class Form:
 
     def around(self, steps: Steps) -> Steps:
         """Return steps of attention that have this form, too."""
-
-        def attend(layer: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Any:
-            keys_at = torch.arange(k.shape[-2])
-            queries_at = keys_at[len(keys_at) - q.shape[-2] :]
-            q, k, v = self.place(self, q, k, v, queries_at, keys_at)
-            if self.scale is not None:
-                q = q * (self.scale * q.shape[-1] ** 0.5)
-            return steps.attend(layer, q, k, v, mask)
-
-        def weigh(scores: Tensor, mask: Tensor | None) -> Tensor:
-            if self.cap is not None:
-                scores = self.cap * (scores / self.cap).tanh()
-            return steps.weigh(scores + self._bias(scores), mask)
-
-        def allow(layer: Any, queries: int, keys: int, mask: Tensor | None) -> Any:
-            allowed = steps.allow(layer, queries, keys, mask)
-            if self.window is None:
-                return allowed
-            behind = torch.ones(queries, keys, dtype=torch.bool)
-            near = behind.triu(keys - queries - self.window + 1)
-            return near if allowed is None else near & allowed
-
-        whole = replace(steps, attend=attend, allow=allow)
-        if self.cap is None and self.slopes is None:
+        whole = replace(
+            steps,
+            attend=partial(_attend, self, steps.attend),
+            allow=partial(_allow, self, steps.allow),
+        )
+        if self.cap is None and self.slopes is None and self.fill is None:
             return whole
-        return replace(whole, weigh=weigh)
+        return replace(whole, weigh=partial(_weigh, self, steps.weigh))
 
-    def _bias(self, scores: Tensor) -> Tensor:
-        if self.slopes is None:
-            return scores.new_zeros(())
-        keys_at = torch.arange(scores.shape[-1])
-        steps = keys_at - keys_at[len(keys_at) - scores.shape[-2] :, None]
-        steps = -steps.abs() if self.symmetric else steps
-        return scores.new_tensor(self.slopes)[:, None, None] * steps
+
+# Not within a method: each would be made anew for each form that is tried.
+def _attend(
+    form: Form,
+    attend: Callable[..., Any],
+    layer: Any,
+    q: _Heads,
+    k: _Heads,
+    v: _Heads,
+    mask: Tensor | None,
+) -> Any:
+    keys_at = torch.arange(k.shape[-2])
+    queries_at = keys_at[len(keys_at) - q.shape[-2] :]
+    q, k, v = form.place(form, q, k, v, queries_at, keys_at)
+    if form.scale is not None:
+        q = q * (form.scale * q.shape[-1] ** 0.5)
+    return attend(layer, q, k, v, mask)
+
+
+def _weigh(
+    form: Form, weigh: Callable[..., Any], scores: Tensor, mask: Tensor | None
+) -> Tensor:
+    if form.cap is not None:
+        scores = form.cap * (scores / form.cap).tanh()
+    scores = scores + _bias(form, scores)
+    if form.fill is None or mask is None:
+        return weigh(scores, mask)
+    if form.filled_by_adding:
+        scores = scores + torch.zeros_like(scores).masked_fill(~mask, form.fill)
+        return weigh(scores, None)
+    return weigh(scores.masked_fill(~mask, form.fill), None)
+
+
+def _allow(
+    form: Form,
+    allow: Callable[..., Any],
+    layer: Any,
+    queries: int,
+    keys: int,
+    mask: Tensor | None,
+) -> Tensor | None:
+    allowed = allow(layer, queries, keys, mask)
+    if form.window is None:
+        return allowed
+    near = torch.ones(queries, keys, dtype=torch.bool)
+    near = near.triu(keys - queries - form.window + 1)
+    return near if allowed is None else near & allowed
+
+
+def _bias(form: Form, scores: Tensor) -> Tensor:
+    if form.slopes is None:
+        return scores.new_zeros(())
+    keys_at = torch.arange(scores.shape[-1])
+    steps = keys_at - keys_at[len(keys_at) - scores.shape[-2] :, None]
+    steps = -steps.abs() if form.symmetric else steps
+    return scores.new_tensor(form.slopes)[:, None, None] * steps
 
 
 class FormedAttention(ExchangeableAttention):
     """An attention with exchangeable steps that has a form."""
 
     form = Form()
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        cache: LayerCache | None = None,
+    ) -> Tensor:
+        """Attend, with what the form has around it."""
+        form = self.form
+        inside = x if form.before is None else form.before(x[:, None])[:, 0]
+        output = super().forward(inside, mask=mask, causal=causal, cache=cache)
+        assert isinstance(output, Tensor)
+        if form.residual:
+            output = x + output
+        return output if form.after is None else form.after(output[:, None])[:, 0]
 
     def take(self, form: Form | None = None, exhibit: Exhibit | None = None) -> None:
         """Take a form, and with it the wrong step of an exhibit."""

@@ -28,7 +28,7 @@ from tested_transformer.checking.projections import (
 from tested_transformer.checking.recognizing import Recognizer
 from tested_transformer.checking.subject import Subject
 
-__all__ = ["recognized"]
+__all__ = ["explained", "recognized"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,17 @@ class _Weights:
 
     parameters: tuple[nn.Parameter, ...]
     alternatives: tuple[Projection, ...]  # as which they could be meant
+
+
+def explained(subject: Subject) -> Subject | None:
+    """Return a subject with the oracle that gives what it gives, if one is found."""
+    if subject.module is None or subject.dtype == torch.float16:
+        return None
+    recognizer = Recognizer(subject)
+    for layer in _meant(subject, recognizer)[0]:
+        if recognizer.explains(layer):
+            return replace(subject, guessed=(layer,))
+    return None
 
 
 def recognized(subject: Subject) -> tuple[Subject, Likeness | None]:
@@ -48,23 +59,23 @@ def recognized(subject: Subject) -> tuple[Subject, Likeness | None]:
     """
     if subject.module is None or subject.dtype == torch.float16:
         return subject, None
-    recognizer = Recognizer(subject)
-    layers = subject.oracles() or subject.oracles(beside=True)
-    if layers:
-        groups = [layers]
-    else:
-        # A token alone gets its value, whatever is wrong with the scores.
-        layers = [*_guesses(subject)]
-        fitting = [each for each in layers if recognizer.passes_values(each)]
-        groups = [fitting, [each for each in layers if each not in fitting]]
-    for layer in groups[0]:
-        if recognizer.explains(layer):
-            return replace(subject, guessed=(layer,)), None
-    for group in groups:
-        found = alike(replace(subject, guessed=tuple(group))) if group else Likeness()
-        if found.layer is not None:
-            return replace(subject, guessed=(found.layer,)), found
+    if (found := explained(subject)) is not None:
+        return found, None
+    for group in _meant(subject, Recognizer(subject)):
+        like = alike(replace(subject, guessed=tuple(group))) if group else Likeness()
+        if like.layer is not None:
+            return replace(subject, guessed=(like.layer,)), like
     return subject, Likeness()
+
+
+def _meant(subject: Subject, recognizer: Recognizer) -> list[list[FormedAttention]]:
+    """Return the oracles that a layer's weights make, the likelier ones first."""
+    if layers := subject.oracles() or subject.oracles(beside=True):
+        return [layers]
+    # A token alone gets its value, whatever is wrong with the scores.
+    layers = [*_guesses(subject)]
+    fitting = [each for each in layers if recognizer.around(each) is not None]
+    return [fitting, [each for each in layers if each not in fitting]]
 
 
 def _guesses(subject: Subject) -> Iterator[FormedAttention]:

@@ -1,5 +1,6 @@
 """How it is recognized: projections in somebody else's layer, and their oracles."""
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, product
 
@@ -22,22 +23,19 @@ __all__ = [
     "oracles_of",
 ]
 
-# Names in public code for the three projections, for three in one, and for the last.
-_SEPARATE = (
-    *(("q_proj", "k_proj", "v_proj"), ("q_lin", "k_lin", "v_lin")),
-    *(("W_q", "W_k", "W_v"), ("w_q", "w_k", "w_v"), ("wq", "wk", "wv")),
-    *(("q", "k", "v"), ("query", "key", "value"), ("queries", "keys", "values")),
-    *(("W_query", "W_key", "W_value"), ("to_q", "to_k", "to_v")),
-    *(("toqueries", "tokeys", "tovalues"), ("fc_q", "fc_k", "fc_v")),
-    *(("q_linear", "k_linear", "v_linear"), ("linear_q", "linear_k", "linear_v")),
-    ("c_q", "c_k", "c_v"),
+# Words in public code for the three projections; the rest of their names is alike.
+_THREE = (
+    *(("query", "key", "value"), ("queries", "keys", "values")),
+    *(("Query", "Key", "Value"), ("q", "k", "v"), ("Q", "K", "V")),
 )
+# And names for three in one, and for the last.
 _STACKED = ("c_attn", "qkv", "qkv_proj", "in_proj", "to_qkv", "Wqkv", "query_key_value")
 _LAST = (
     *("o_proj", "out_proj", "W_o", "w_o", "wo", "c_proj", "proj", "to_out", "out"),
     *("dense", "output", "w_concat", "fc_o", "fc_out", "linear_out", "out_lin", "o"),
     *("unifyheads", "output_linear", "out_linear", "fc", "W_out"),
 )
+_NO_COUNT = r"kv|key|dim|size|width|rep|^d_|_d$|per"
 _HEADS = (
     *("num_heads", "n_heads", "n_head", "heads", "nhead", "nheads", "h"),
     "num_attention_heads",
@@ -79,13 +77,15 @@ def oracles(
         return
     counted = {*module.parameters()} - (norm_weights(module) if beside else set())
     whole = sum(each.numel() for each in counted)
-    for last in lasts or [None]:
+    for last in lasts or _only_other(module) or [None]:
         inner_width = None if last is None else last[0].shape[1]
         for inputs in _inputs(module, num_heads, inner_width):
             found = [*inputs, last]
             pairs = [pair for pair in found if pair is not None]
             parts = [each for pair in pairs for each in pair if each is not None]
-            if whole == sum(each.numel() for each in parts):
+            # Where queries and values alone have a bias, that of keys is made up.
+            made_up = len(_biases(module)[0]) if _biases(module) else 0
+            if whole == sum(each.numel() for each in parts) - made_up:
                 layer = make_layer(found, num_heads)
                 if layer is not None:
                     yield layer.train(module.training)
@@ -204,9 +204,22 @@ def _inputs(
     if isinstance(weight, Tensor):
         stacked.append([(weight, getattr(module, "in_proj_bias", None))])
     for each in stacked:
+        if each and (found := _biases(module)):
+            queries, values = found
+            # Keys need no bias, which changes no weight.
+            between = queries.new_zeros(len(each[0][0]) - 2 * len(queries))
+            each[0] = each[0][0], torch.cat([queries, between, values])
         rows = each[0][0].shape[0] if each else 0
         if rows >= (width := rows // 3 if inner is None else inner) > 0:
             yield from cuts(*each[0], num_heads, width)
+
+
+def _biases(module: nn.Module) -> list[Tensor]:
+    """Return the biases of queries and of values, if they stand alone."""
+    found = [getattr(module, name, None) for name in ("q_bias", "v_bias")]
+    if isinstance(getattr(module, "k_bias", None), nn.Parameter):
+        return []
+    return [each for each in found if isinstance(each, Tensor)]
 
 
 def _lists(module: nn.Module) -> list[nn.ModuleList]:
@@ -215,9 +228,22 @@ def _lists(module: nn.Module) -> list[nn.ModuleList]:
 
 def _separate(module: nn.Module) -> Iterator[list[Projection]]:
     """Yield three projections by name; bare matrices could be meant either way."""
-    for names in _SEPARATE:
-        found = [meant_as(getattr(module, name, None)) for name in names]
+    for names in _threes(module):
+        found = [meant_as(getattr(module, each)) for each in names]
         yield from (list(each) for each in zip(*found, strict=False))
+
+
+def _threes(module: nn.Module) -> Iterator[tuple[str, str, str]]:
+    """Yield names of a layer that differ in the words for queries, keys and values."""
+    own = {name for name, _ in chain(module.named_children(), _own_matrices(module))}
+    for name, (q, k, v) in product(sorted(own), _THREE):
+        names = name, name.replace(q, k), name.replace(q, v)
+        if q in name and own.issuperset(names):
+            yield names
+
+
+def _own_matrices(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    return module.named_parameters(recurse=False)
 
 
 def joined(parts: Sequence[Projection]) -> Projection:
@@ -249,6 +275,16 @@ def cut(weight: Tensor, bias: Tensor | None, sizes: list[int]) -> list[Projectio
     return list(zip(weight.split(sizes), biases, strict=True))
 
 
+def _only_other(module: nn.Module) -> list[Projection]:
+    """Return the projection that is the only one beside three with known names."""
+    three = {*chain.from_iterable(_threes(module))}
+    found = [
+        meant_as(each) for name, each in module.named_children() if name not in three
+    ]
+    others = [each for each in found if each]
+    return others[0] if three and len(others) == 1 else []
+
+
 def _last(module: nn.Module) -> list[Projection]:
     """Return the projection after attention, or the ways in which it could be meant."""
     for name in _LAST:
@@ -268,6 +304,11 @@ def meant_as(child: object) -> list[Projection]:
     weight, bias = getattr(child, "weight", None), getattr(child, "bias", None)
     if isinstance(child, nn.Linear):
         return [(child.weight, child.bias)]
+    if isinstance(child, (nn.Conv1d, nn.Conv2d)):
+        # Of one place, which is a matrix.
+        flat = child.weight.flatten(1)
+        fits = flat.shape[1] == child.in_channels
+        return [(flat, child.bias)] if fits else []
     if type(child).__name__ == "Conv1D" and isinstance(weight, Tensor):
         return [(weight.mT, bias)]  # as the weights of GPT-2 were published
     if isinstance(child, nn.Parameter) and child.ndim == 2:
@@ -281,10 +322,22 @@ def meant_as(child: object) -> list[Projection]:
 def number_of_heads(module: nn.Module) -> int | None:
     """Return the number of heads of a layer, if an attribute of it says so."""
     # Some keep the settings that they were made with, and nothing else.
-    for owner in (module, getattr(module, "config", None), *module.children()):
+    owners = [module, getattr(module, "config", None), *module.children()]
+    for owner in owners:
         for name in _HEADS:
             value = getattr(owner, name, None)
             if isinstance(value, int) and not isinstance(value, bool):
                 return value
     lists = [each for each in _lists(module) if next(_separate(each[0]), None)]
-    return len(lists[0]) if lists else None
+    if lists:
+        return len(lists[0])
+    for owner in owners:
+        for name, value in vars(owner).items() if owner is not None else ():
+            counts = "head" in name and not re.search(_NO_COUNT, name)
+            if counts and type(value) is int:
+                return value
+    head_dim = getattr(module, "head_dim", None)
+    queries = next(_separate(module), None)
+    if isinstance(head_dim, int) and queries is not None:
+        return len(queries[0][0]) // head_dim
+    return None

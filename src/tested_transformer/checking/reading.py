@@ -1,13 +1,18 @@
-"""Who reads whom: which rows of the output move when one token is changed."""
+"""Who reads whom, and how: which rows move when one token is changed, and by what."""
+
+from typing import Any
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tested_transformer.checking.checks import close, sample
 from tested_transformer.checking.subject import Subject
 
-__all__ = ["is_constant", "reads"]
+__all__ = ["is_constant", "reads", "takes_softmax"]
+
+_EXPONENTIAL = ("softmax", "attention", "aten.exp.", "aten.exp_.")
 
 
 def reads(
@@ -39,6 +44,27 @@ def is_constant(subject: Subject) -> bool:
     """Return whether its output is the same, and finite, whatever it is given."""
     one, other = (subject.run(sample(subject, seed)) for seed in (0, 1))
     return bool(one.isfinite().all()) and torch.equal(one, other)
+
+
+def takes_softmax(subject: Subject) -> bool:
+    """Return whether it computes a softmax, or exponentials that it may be made of."""
+    with _Operations() as operations:
+        subject.run(sample(subject))
+    return any(word in name for name in operations.names for word in _EXPONENTIAL)
+
+
+class _Operations(TorchDispatchMode):
+    """Writes down what is computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.names.add(str(func))
+        return func(*args, **(kwargs or {}))
 
 
 def _same(subject: Subject, one: Tensor, other: Tensor) -> bool:

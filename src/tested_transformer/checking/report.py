@@ -145,6 +145,8 @@ class Report:
             for each in self.likely
             if each.name in EXHIBITS
         ]
+        if self.state == "wrong":
+            lines += [f"  {each}" for each in self.doubts]
         if self.counterexample is not None:
             lines.append(f"  {self.counterexample}")
         if asked := sum(each.passed is not None for each in self.verdicts):

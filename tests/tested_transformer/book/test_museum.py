@@ -6,9 +6,9 @@ from jaxtyping import config
 from tested_transformer.book import load_record
 from tested_transformer.book.museum import alone, exhibit_layer, kill_matrix, redundant
 from tested_transformer.checking import CHECKS, EXHIBITS, Steps
+from tested_transformer.checking.calling import make_subject
 from tested_transformer.checking.checker import judge
 from tested_transformer.checking.diagnosis import likely_exhibits
-from tested_transformer.checking.subject import make_subject
 
 
 @pytest.fixture(scope="module")

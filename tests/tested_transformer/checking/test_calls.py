@@ -1,5 +1,6 @@
 """Calls as people write them: masks of every meaning, weights beside the output, ..."""
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -251,6 +252,42 @@ def test_llamas_layer_needs_an_adapter_of_three_lines(way: str) -> None:
     assert check_attention(called).failed == ["output", "gradient"]
 
 
+TRANSFORMERS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
+    "Llama": ("llama", "LlamaAttention", "LlamaConfig", {"num_key_value_heads": 2}),
+    "GPT-NeoX": ("gpt_neox", "GPTNeoXAttention", "GPTNeoXConfig", {}),
+    "Qwen 3": (
+        *("qwen3", "Qwen3Attention", "Qwen3Config"),
+        {"num_key_value_heads": 2, "head_dim": 6},
+    ),
+    "Gemma 3": (
+        *("gemma3", "Gemma3Attention", "Gemma3TextConfig"),
+        {"num_key_value_heads": 2, "head_dim": 6, "query_pre_attn_scalar": 7},
+    ),
+    "OPT": ("opt", "OPTAttention", "OPTConfig", {}),
+    "BERT": ("bert", "BertSelfAttention", "BertConfig", {}),
+}
+
+
+@pytest.mark.parametrize("way", ["eager", "sdpa"])
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_layers_of_transformers_are_right_as_they_are(name: str, way: str) -> None:
+    """Most read both sides if they are given no mask, and say ``is_causal``."""
+    model, layer, config, options = TRANSFORMERS[name]
+    there = importlib.import_module(f"transformers.models.{model}.modeling_{model}")
+    sizes = {"hidden_size": 24, "num_attention_heads": 4, "num_hidden_layers": 2}
+    made = getattr(importlib.import_module(f"transformers.models.{model}"), config)(
+        **sizes, **options, attn_implementation=way
+    )
+    attention = getattr(there, layer)(made, *[] if name == "BERT" else [0])
+    report = check_attention(attention)
+    assert report, str(report)
+    assert {"leak", "padding"} <= {x.check for x in report.verdicts if x.passed}
+    if name in ("Llama", "Qwen 3"):  # and wrong with a slip
+        attention.scaling = 1.0
+        wrong = check_attention(attention)
+        assert [each.name for each in wrong.likely] == ["no-scale"]
+
+
 def nanochats(layer: nn.Module, *, causal: bool = True) -> Callable[..., Tensor]:
     """Return its attention, with norms, positions and zeros at the end."""
 
@@ -280,7 +317,8 @@ def test_nanochats_layer_as_it_begins_is_never_passed() -> None:
         assert right.state == "not known", str(right)
         assert "if it adds positions, give oracle=" in right.unknown[0]
         leaky = check_attention(nanochats(layer, causal=False), skip=skip)
-        assert "leak" in leaky.failed
+        assert leaky.state == "not known"
+        assert "it attends to both sides" in leaky.unknown[0]
     assert not layer.o_proj.weight.any()
 
 
@@ -303,3 +341,111 @@ def test_positions_excuse_no_more_than_they_explain() -> None:
     assert "leak" in check_attention(Turning(diagonal=2)).failed
     wrong = check_attention(layer, oracle=lambda x: 2 * x)
     assert {"output", "gradient"} <= {*wrong.failed}
+
+
+class Reading(nn.Module):
+    """One sequence reads another, as in the middle of a decoder."""
+
+    def __init__(self, *, keys_of: int = 1) -> None:
+        super().__init__()
+        self.heads, self.keys_of = HEADS, keys_of
+        self.to_q, self.to_out = (
+            nn.Linear(D_MODEL, D_MODEL),
+            nn.Linear(D_MODEL, D_MODEL),
+        )
+        self.to_kv = nn.Linear(D_MODEL, 2 * D_MODEL)
+
+    def forward(self, x: Tensor, context: Tensor) -> Tensor:
+        k, v = self.to_kv((x, context)[self.keys_of]).chunk(2, dim=-1)
+        q, k, v = map(split, (self.to_q(x), k, v))
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.to_out(y.transpose(1, 2).flatten(2))
+
+
+def test_what_reads_another_sequence_is_given_one() -> None:
+    report = check_attention(Reading())
+    assert (report.state, report.style) == ("right", "both"), str(report)
+    wrong = check_attention(Reading(keys_of=0))  # it reads itself
+    assert wrong.failed == ["output", "gradient"]
+    assert "output: cross: " in str(wrong).splitlines()[0]
+
+
+class Rotated(nn.Module):
+    """Positions in a table, a mask of keys in numbers, and the output in a list."""
+
+    def __init__(self, *, halves: bool, keys: bool = True) -> None:
+        super().__init__()
+        self.n_heads, self.halves, self.keys = 3, halves, keys
+        self.wq, self.wk, self.wv, self.wo = (nn.Linear(24, 24) for _ in range(4))
+
+    def turn(self, x: Tensor, table: Any) -> Tensor:
+        if self.halves:
+            one, other = x.chunk(2, dim=-1)
+            cos, sin = (each.chunk(2, dim=-1)[0][:, None] for each in table)
+            return torch.cat([one * cos - other * sin, other * cos + one * sin], dim=-1)
+        pairs = torch.view_as_complex(x.double().unflatten(-1, (-1, 2)))
+        return torch.view_as_real(pairs * table).flatten(-2).to(x)
+
+    def forward(
+        self,
+        x: Tensor,
+        start_pos: int,
+        freqs: Any,
+        past_key_value: Any,
+        attention_mask: Tensor | None = None,
+    ) -> list[Tensor | None]:
+        q, k, v = (
+            each(x).unflatten(-1, (3, -1)).transpose(1, 2)
+            for each in (self.wq, self.wk, self.wv)
+        )
+        assert start_pos == 0
+        assert past_key_value is None
+        q, k = self.turn(q, freqs), self.turn(k, freqs) if self.keys else k
+        scores = (q @ k.mT / 8**0.5).masked_fill(
+            torch.ones(x.shape[1], x.shape[1]).triu(1).bool(), -1e30
+        )
+        if attention_mask is not None:
+            scores = scores + (1.0 - attention_mask[:, None, None]) * -1e30
+        y = scores.softmax(dim=-1) @ v
+        return [self.wo(y.transpose(1, 2).flatten(2)), None]
+
+
+@pytest.mark.parametrize("halves", [True, False])
+def test_what_a_layer_wants_beside_its_features_is_made_for_it(halves: bool) -> None:
+    report = check_attention(Rotated(halves=halves), skip=["dtypes"])
+    assert report, str(report)
+    assert report.form.startswith("rotary positions (")
+    checks = {each.check for each in report.verdicts if each.passed}
+    assert {"leak", "padding", "empty rows"} <= checks
+    wrong = check_attention(Rotated(halves=halves, keys=False), skip=["dtypes"])
+    assert [each.name for each in wrong.likely] == ["rotary-on-queries-alone"]
+
+
+class Normed(nn.Module):
+    """Features are added to the output, and the sum is normed."""
+
+    def __init__(self, fill: float = -torch.inf, scale: float = 0.5) -> None:
+        super().__init__()
+        self.n_head, self.fill, self.scale = HEADS, fill, scale
+        self.w_qs, self.w_ks, self.w_vs, self.fc = (
+            nn.Linear(D_MODEL, D_MODEL, bias=False) for _ in range(4)
+        )
+        self.layer_norm = nn.LayerNorm(D_MODEL)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        heads = [
+            split(f(x)) for f, x in ((self.w_qs, q), (self.w_ks, k), (self.w_vs, v))
+        ]
+        scores = heads[0] @ heads[1].mT * self.scale
+        weights = scores.masked_fill(mask == 0, self.fill).softmax(dim=-1)
+        y = (weights @ heads[2]).transpose(1, 2).flatten(2)
+        return self.layer_norm(self.fc(y) + q)
+
+
+def test_what_is_around_attention_is_taken_for_what_it_is() -> None:
+    report = check_attention(Normed(fill=-1e30))
+    assert report.failed == ["dtypes"], str(report)
+    assert report.form == "its features added to the output, a norm around it"
+    # A bug is named where another fill than ours stays to be seen.
+    wrong = check_attention(Normed(fill=-1e4, scale=1.0))
+    assert [each.name for each in wrong.likely] == ["no-scale"], str(wrong)

@@ -20,8 +20,8 @@ from tested_transformer.checking import (
     assert_causal,
     check_attention,
 )
+from tested_transformer.checking.calling import make_subject
 from tested_transformer.checking.exhibits.layer import with_steps
-from tested_transformer.checking.subject import make_subject
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.multihead import MultiHeadAttention
 
@@ -357,7 +357,7 @@ class Odd(nn.Module):
             case "tuple":
                 return None, 3
             case "list":
-                return [x]
+                return [x.tolist()]
             case "shape":
                 return self.proj(x)[..., 1:]
             case "writes":
@@ -417,10 +417,10 @@ def test_a_function_that_does_odd_things_is_refused() -> None:
     ("attention", "options", "error", "message"),
     [
         (
-            lambda a, b: a,
+            lambda a, b, c, d: a,
             {},
             TypeError,
-            r"cannot tell how to call <lambda>\(a, b\): name its style, one of ours,",
+            r"cannot tell how to call <lambda>\(a, b, c, d\): name its style, one of",
         ),
         (
             Stacked(),
@@ -513,3 +513,29 @@ def test_right_or_not_is_one_line_in_a_test() -> None:
         assert_attention(nn.Linear(4, 4))
     with pytest.raises(AssertionError, match="its output is the same whatever"):
         assert_causal(lambda x: 0 * x, d_model=4)
+
+
+class Forgetful(nn.Module):
+    """A layer whose mask is lost on a path that only training with dropout takes."""
+
+    def __init__(self, *, forgets: bool) -> None:
+        super().__init__()
+        self.num_heads, self.dropout, self.forgets = 5, 0.1, forgets
+        self.qkv, self.proj = nn.Linear(20, 60), nn.Linear(20, 20)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (
+            each.unflatten(-1, (5, -1)).transpose(1, 2)
+            for each in self.qkv(x).chunk(3, dim=-1)
+        )
+        p = self.dropout if self.training else 0.0
+        causal = not (self.forgets and p > 0)
+        y = F.scaled_dot_product_attention(q, k, v, dropout_p=p, is_causal=causal)
+        return self.proj(y.transpose(1, 2).flatten(2))
+
+
+def test_a_mask_lost_in_training_with_dropout_is_missed() -> None:
+    assert check_attention(Forgetful(forgets=False))
+    report = check_attention(Forgetful(forgets=True))
+    assert report.failed == ["modes"]
+    assert "training with dropout, the past moves when the last token" in str(report)

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from tested_transformer.checking import EXHIBITS, ExchangeableAttention, Exhibit, Steps
+from tested_transformer.checking.calling import make_subject
 from tested_transformer.checking.counterexample import find_counterexample
-from tested_transformer.checking.subject import Subject, make_subject
+from tested_transformer.checking.subject import Subject
 from tested_transformer.masks import causal_mask
 
 pytestmark = pytest.mark.usefixtures("as_a_caller")

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tested_transformer.checking import check_attention
+from tested_transformer.checking.calling import make_subject
 from tested_transformer.checking.diagnosis import is_inverted, norms
-from tested_transformer.checking.subject import make_subject
 from tested_transformer.multihead import MultiHeadAttention
 
 D_MODEL, HEADS = 20, 5

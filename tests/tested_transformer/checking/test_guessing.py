@@ -28,16 +28,23 @@ def attend(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> Tenso
 class Named(nn.Module):
     """Four projections with names of nobody, in any order."""
 
-    def __init__(self, order: str = "qkvo", **options: Any) -> None:
+    def __init__(
+        self, order: str = "qkvo", *, called: str = "weights_of_{}", **options: Any
+    ) -> None:
         super().__init__()
-        for letter in order:
-            setattr(self, f"weights_of_{letter}", nn.Linear(D_MODEL, D_MODEL))
+        plain = dict(zip("qkvo", ("first", "second", "third", "fourth"), strict=True))
+        self.names = {
+            each: plain[each] if called == "{}" else called.format(each)
+            for each in order
+        }
+        for name in self.names.values():
+            setattr(self, name, nn.Linear(D_MODEL, D_MODEL))
         self.options = options
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (split(getattr(self, f"weights_of_{each}")(x)) for each in "qkv")
+        q, k, v = (split(getattr(self, self.names[each])(x)) for each in "qkv")
         y = attend(q, k, v, **self.options)
-        return self.weights_of_o(y) if hasattr(self, "weights_of_o") else y
+        return getattr(self, self.names["o"])(y) if "o" in self.names else y
 
 
 class Stacked(nn.Module):
@@ -141,14 +148,19 @@ def test_a_known_bug_is_found_with_them() -> None:
 
 
 def test_a_guess_that_explains_nothing_accuses_nobody() -> None:
-    report = check_attention(Named(scale=0.7), num_heads=HEADS)
+    report = check_attention(Named(scale=0.7, called="{}"), num_heads=HEADS)
     assert report.state == "not known"
     assert "give projections= or oracle=" in report.unknown[0]
-    names = ["weights_of_q", "weights_of_k", "weights_of_v", "weights_of_o"]
-    said = check_attention(Named(scale=0.7), num_heads=HEADS, projections=names)
+    names = ["first", "second", "third", "fourth"]
+    said = check_attention(
+        Named(scale=0.7, called="{}"), num_heads=HEADS, projections=names
+    )
     assert said.failed == ["output", "gradient"]
     assert said.likely == ()
-    assert check_attention(Named(), num_heads=HEADS, projections=names).passed
+    # With a letter in their names they are told without.
+    told = check_attention(Named(scale=0.7), num_heads=HEADS)
+    assert told.failed == ["output", "gradient"]
+    assert check_attention(Named(), num_heads=HEADS).passed
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from tested_transformer.checking.calling import make_subject
 from tested_transformer.checking.reading import is_constant, reads
-from tested_transformer.checking.subject import make_subject
 from tested_transformer.multihead import MultiHeadAttention
 
 

@@ -263,7 +263,7 @@ BROKEN: dict[str, tuple[Callable[[], Any], set[str], list[str]]] = {
     ),
     "a letter of einsum": (
         lambda: Matrices(values="bhji,bhjd->bhid"),
-        {"leak", "row sums", "output"},
+        {"permutation", "row sums", "output"},
         [],
     ),
     "one diagonal too far": (lambda: Wide(diagonal=2), {"leak"}, ["one-too-far"]),
@@ -299,8 +299,14 @@ def test_masks_of_three_axes_and_weights_that_were_kept() -> None:
     assert {"padding", "output", "permutation"} <= asked(report)
     assert [each.name for each in report.likely] == ["nan-in-empty-rows"]
     assert layer.attn is kept
-    report = check_attention(Annotated(allowed=False))
-    assert {"leak", "padding", "output"} <= set(report.failed)
+    for means in ("attend", "ignore", None):
+        report = check_attention(Annotated(allowed=False), mask_means=means)
+        inverted = {"leak", "padding", "output"} <= set(report.failed)
+        assert inverted == (means == "attend")
+        # It may be meant so, and that is asked for.
+        assert ("as in chapters/the-bug-museum/#inverted-mask" in str(report)) == (
+            means != "ignore"
+        )
 
 
 def test_a_slip_that_padding_hides_is_named_for_what_it_does_without() -> None:
@@ -340,7 +346,7 @@ class Hidden(nn.Module):
         (
             Hidden(),
             "Hidden takes attention_mask, and no mask that was tried makes it causal: "
-            "say what it means, with mask_means=attend.ignore.add, or style='causal'",
+            "say what it means, with mask_means=attend.ignore.ones.add, or style=",
         ),
         (torch.softmax, r"cannot tell how to call softmax\(\): name its style"),
         (

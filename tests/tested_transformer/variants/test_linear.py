@@ -246,9 +246,6 @@ def test_the_checks_say_that_it_is_no_softmax_attention(
 ) -> None:
     layer = LinearAttention(d_model=24, num_heads=3, gated=gated)
     report = check_attention(layer, style=style)
-    wanted = [] if not gated else ["permutation"]
-    assert (report.state, report.failed) == ("wrong", [*wanted, "row sums"])
-    assert "it is not softmax attention" in " ".join(str(report).split())
-    rest = check_attention(layer, style=style, skip=report.failed)
-    assert (rest.state, rest.failed) == ("not known", [])
-    assert "softmax" not in str(rest)
+    assert (report.state, report.failed) == ("not known", [])
+    (reason,) = (each.reason for each in report.verdicts if each.check == "row sums")
+    assert reason.startswith("it does more" if gated else "it computes no softmax")

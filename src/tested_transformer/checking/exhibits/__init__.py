@@ -3,6 +3,7 @@
 from types import ModuleType
 
 from tested_transformer.checking.exhibits import (
+    exchanges,
     layouts,
     permissions,
     positions,
@@ -34,4 +35,4 @@ def _all_of(*rooms: ModuleType) -> dict[str, Exhibit]:
 # By name, in the order in which the book shows them.
 EXHIBITS = _all_of(permissions, softmaxes, layouts)
 # All bugs that have a name, with those that the museum does not show.
-KNOWN = EXHIBITS | _all_of(positions)
+KNOWN = EXHIBITS | _all_of(exchanges, positions)

@@ -5,6 +5,7 @@ The museum does not show them: its layer has neither.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,82 +31,83 @@ __all__ = [
 ]
 
 _Form = Any  # it is made of these exhibits' layer, and so not imported
+_Three = tuple[Tensor, Tensor, Tensor]
 
 
-def _turning(form: _Form, turn: Callable[..., tuple[Tensor, Tensor, Tensor]]) -> _Form:
+def _turning(form: _Form, turn: Callable[..., _Three]) -> _Form:
     """Return a form that turns queries, keys and values in another way."""
-    if form.rotary is None:
-        return form
+    return form if form.rotary is None else replace(form, place=partial(_place, turn))
 
-    def place(form: _Form, q: Tensor, k: Tensor, v: Tensor, *at: Tensor) -> Any:
-        if form.norms_first:
-            q, k = form.normed(q, k)
-        q, k, v = turn(form.rotary, q, k, v, *at)
-        if not form.norms_first:
-            q, k = form.normed(q, k)
-        return q, k, v
 
-    return replace(form, place=place)
+# Not within a function: each would be made anew for each form that is tried.
+def _place(
+    turn: Callable[..., _Three], form: _Form, q: Tensor, k: Tensor, v: Tensor, *at: Any
+) -> _Three:
+    if form.norms_first:
+        q, k = form.normed(q, k)
+    q, k, v = turn(form.rotary, q, k, v, *at)
+    if not form.norms_first:
+        q, k = form.normed(q, k)
+    return q, k, v
+
+
+def _by_factors(
+    factors: tuple[int, int, int],
+    shift: int,
+    rotary: Any,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    t: Tensor,
+    s: Tensor,
+) -> _Three:
+    """Turn each by its positions times a factor, and keys from another place on."""
+    of_queries, of_keys, of_values = factors
+    return (
+        rotary.turn(q, of_queries * t),
+        rotary.turn(k, of_keys * (s + shift)),
+        rotary.turn(v, of_values * s) if of_values else v,
+    )
+
+
+def _turned(form: _Form, queries: int, keys: int, values: int, shift: int = 0) -> _Form:
+    return _turning(form, partial(_by_factors, (queries, keys, values), shift))
 
 
 @exhibit("form")
 def rotary_on_queries_alone(form: _Form) -> _Form:
     """Queries are turned by their positions, and keys are not."""
-
-    def turn(rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor) -> Any:
-        return rotary.turn(q, t), k, v
-
-    return _turning(form, turn)
+    return _turned(form, 1, 0, 0)
 
 
 @exhibit("form")
 def rotary_on_keys_alone(form: _Form) -> _Form:
     """Keys are turned by their positions, and queries are not."""
-
-    def turn(rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor) -> Any:
-        return q, rotary.turn(k, s), v
-
-    return _turning(form, turn)
+    return _turned(form, 0, 1, 0)
 
 
 @exhibit("form")
 def rotary_on_values(form: _Form) -> _Form:
     """Values are turned by their positions, too."""
-
-    def turn(rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor) -> Any:
-        return rotary.turn(q, t), rotary.turn(k, s), rotary.turn(v, s)
-
-    return _turning(form, turn)
+    return _turned(form, 1, 1, 1)
 
 
 @exhibit("form")
 def keys_turned_back(form: _Form) -> _Form:
     """Queries and keys are turned against each other: scores know no distance."""
-
-    def turn(rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor) -> Any:
-        return rotary.turn(q, t), rotary.turn(k, -s), v
-
-    return _turning(form, turn)
+    return _turned(form, 1, -1, 0)
 
 
 @exhibit("form")
 def keys_turned_too_far(form: _Form) -> _Form:
     """Keys are turned as if each stood one place further."""
-
-    def turn(rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor) -> Any:
-        return rotary.turn(q, t), rotary.turn(k, s + 1), v
-
-    return _turning(form, turn)
+    return _turned(form, 1, 1, 0, shift=1)
 
 
 @exhibit("form")
 def keys_turned_too_little(form: _Form) -> _Form:
     """Keys are turned as if each stood one place before."""
-
-    def turn(rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor) -> Any:
-        return rotary.turn(q, t), rotary.turn(k, s - 1), v
-
-    return _turning(form, turn)
+    return _turned(form, 1, 1, 0, shift=-1)
 
 
 def _first_of_pairs(rotary: Any, x: Tensor) -> Tensor:
@@ -115,64 +117,69 @@ def _first_of_pairs(rotary: Any, x: Tensor) -> Tensor:
     return features < rotary.width // 2 if halves else features % 2 == 0
 
 
-def _with_signs(form: _Form, first: int, second: int) -> _Form:
-    """Return a form whose sines have other signs in the two features of a pair."""
+def _both(
+    change: Callable[..., Tensor],
+    rotary: Any,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    t: Tensor,
+    s: Tensor,
+) -> _Three:
+    return change(rotary, q, t), change(rotary, k, s), v
 
-    def signed(rotary: Any, x: Tensor, at: Tensor) -> Tensor:
-        # Forwards and backwards: half of the sum are cosines, of the difference sines.
-        there, back = rotary.turn(x, at), rotary.turn(x, -at)
-        signs = torch.where(_first_of_pairs(rotary, x), first, second)
-        return (there + back) / 2 + (there - back) / 2 * signs
 
-    def turn(rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor) -> Any:
-        return signed(rotary, q, t), signed(rotary, k, s), v
-
-    return _turning(form, turn)
+def _signed(signs: tuple[int, int], rotary: Any, x: Tensor, at: Tensor) -> Tensor:
+    """Turn with other signs of the sines of the two features of a pair."""
+    # Forwards and backwards: half of the sum are cosines, of the difference sines.
+    there, back = rotary.turn(x, at), rotary.turn(x, -at)
+    factors = torch.where(_first_of_pairs(rotary, x), *signs)
+    return (there + back) / 2 + (there - back) / 2 * factors
 
 
 @exhibit("form")
 def sine_without_minus(form: _Form) -> _Form:
     """A sine of the rotation lacks its minus: it mirrors, and does not turn."""
-    return _with_signs(form, -1, 1)
+    return _turning(form, partial(_both, partial(_signed, (-1, 1))))
 
 
 @exhibit("form")
 def sine_with_two_minuses(form: _Form) -> _Form:
     """Both sines of the rotation have a minus: it mirrors, and does not turn."""
-    return _with_signs(form, 1, -1)
+    return _turning(form, partial(_both, partial(_signed, (1, -1))))
+
+
+def _of_the_other_pairing(rotary: Any, x: Tensor, at: Tensor) -> Tensor:
+    """Turn by angles whose table was made for the other pairing."""
+    rates = rotary.rates
+    if rotary.pairing == "halves":
+        first, second = rates.repeat_interleave(2).chunk(2)
+    else:
+        first, second = (rates.repeat(2)[start::2] for start in (0, 1))
+    # Of a pair, each feature has an angle of its own.
+    one, other = rotary.turn(x, at, first), rotary.turn(x, at, second)
+    return torch.where(_first_of_pairs(rotary, x), one, other)
 
 
 @exhibit("form")
 def angles_of_the_other_pairing(form: _Form) -> _Form:
     """The table of angles is for the other pairing than the features are turned by."""
+    return _turning(form, partial(_both, _of_the_other_pairing))
 
-    def mixed(rotary: Any, x: Tensor, at: Tensor) -> Tensor:
-        rates = rotary.rates
-        if rotary.pairing == "halves":
-            first, second = rates.repeat_interleave(2).chunk(2)
-        else:
-            first, second = (rates.repeat(2)[start::2] for start in (0, 1))
-        # Of a pair, each feature has an angle of its own.
-        one, other = rotary.turn(x, at, first), rotary.turn(x, at, second)
-        return torch.where(_first_of_pairs(rotary, x), one, other)
 
-    def turn(rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor) -> Any:
-        return mixed(rotary, q, t), mixed(rotary, k, s), v
-
-    return _turning(form, turn)
+def _of_the_width(
+    rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor
+) -> _Three:
+    width = q.shape[1] * q.shape[-1]
+    steps = torch.arange(0, rotary.width, 2, dtype=torch.float64) / width
+    rates = rotary.base**-steps
+    return rotary.turn(q, t, rates), rotary.turn(k, s, rates), v
 
 
 @exhibit("form")
 def rates_of_the_width(form: _Form) -> _Form:
     """The angles are those of the model's width, not of a head's."""
-
-    def turn(rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor) -> Any:
-        width = q.shape[1] * q.shape[-1]
-        steps = torch.arange(0, rotary.width, 2, dtype=torch.float64) / width
-        rates = rotary.base**-steps
-        return rotary.turn(q, t, rates), rotary.turn(k, s, rates), v
-
-    return _turning(form, turn)
+    return _turning(form, _of_the_width)
 
 
 @exhibit("form")
