@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from types import MappingProxyType
 from typing import Any
 
@@ -102,7 +103,7 @@ def make_subjects(
         )
     found: list[Subject] = []
     errors: list[Exception] = []
-    for way, doubt in ways or [(each, "") for each in given[:1]]:
+    for way, doubt in ways or [(each, "") for each in (without or given)[:1]]:
         left = way.left if isinstance(way, Supplied) else parameters
         try:
             subjects = _subjects_of(name, way, left, d_model=d_model, **options)
@@ -148,9 +149,12 @@ def _plain_output(way: nn.Module, left: _Parameters, x: Tensor) -> Tensor | None
     x = x.to(weight)
     length = x.shape[1]
     masks = [name for name in _wanted(left) if "mask" in name]
+    flags = [name for name in ("causal", "is_causal") if name in left]
     training = way.training
-    for shown in (None, torch.ones(1, 1, length, length, dtype=torch.bool), x[0] * 0):
-        options = dict.fromkeys(masks, shown)
+    all_shown = torch.ones(1, 1, length, length, dtype=torch.bool)
+    # Some attend to the past alone, and refuse to be asked for anything else.
+    for shown, causal in product((None, all_shown, x[0] * 0), ((), flags)):
+        options = dict.fromkeys(masks, shown) | dict.fromkeys(causal, True)
         with suppress(*REFUSALS, ValueError), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a table that is of another kind
             output = way.eval()(*[x] * max(1, len(_sequences(left))), **options)
@@ -263,6 +267,10 @@ def _as_it_takes_masks(subject: Subject, parameters: _Parameters) -> Subject:
             continue
         flag = parameters.get(_MASKED[subject.style][1])
         if flag is not None and flag.default is not True:
+            try:
+                asked.run(ones, causal=False)
+            except ValueError:  # it reads the past alone, whatever it is asked
+                return replace(asked, opens=False)
             return asked
         quiet = asked.without_dropout()
         changed = torch.cat([ones[:, :3], 2 * ones[:, 3:].cumsum(dim=-1)], dim=1)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tested_transformer.checking import Report, check_attention
+from tested_transformer.variants import BlockAttention
 
 D_MODEL, HEADS = 20, 5
 
@@ -449,3 +450,11 @@ def test_what_is_around_attention_is_taken_for_what_it_is() -> None:
     # A bug is named where another fill than ours stays to be seen.
     wrong = check_attention(Normed(fill=-1e4, scale=1.0))
     assert [each.name for each in wrong.likely] == ["no-scale"], str(wrong)
+
+
+def test_a_layer_that_refuses_to_read_both_sides_is_asked_for_the_past() -> None:
+    layer = BlockAttention(d_model=20, num_heads=5, block_size=2, num_chosen=2)
+    report = check_attention(layer)
+    assert report.state == "not known", str(report)
+    every = BlockAttention(d_model=20, num_heads=5, block_size=2, num_chosen=99)
+    assert check_attention(every).state == "right"
