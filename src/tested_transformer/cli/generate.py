@@ -149,12 +149,6 @@ class Generate:
                 f"draft={self.draft!r} has another tokenizer than {source.name}: train "
                 "both on the same text"
             )
-        longest = small.model.config.max_seq_len
-        if longest < source.model.config.max_seq_len:
-            raise ValueError(
-                f"draft={self.draft!r} has max_seq_len={longest}, less than "
-                f"{source.name} with {source.model.config.max_seq_len}"
-            )
         return ModelDrafter(small.model, probabilities=sampling.probabilities)
 
 
