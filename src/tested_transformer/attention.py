@@ -16,6 +16,7 @@ from tested_transformer.masks import causal_mask, sliding_window_mask
 from tested_transformer.validation import validate_attention, validate_mask
 
 __all__ = [
+    "and_causal",
     "attention_scores",
     "attention_weights",
     "attention_with_weights",
@@ -125,7 +126,7 @@ def attention_with_weights(
     validate_attention(q, k, v, mask, window, score_bias, dropout_p)
     k, v = repeat_heads(k, q), repeat_heads(v, q)
     if causal or window is not None:
-        mask = _and_causal(mask, q, k, window)
+        mask = and_causal(mask, q, k, window)
     scores = attention_scores(q, k, scale=scale, score_bias=score_bias)
     weights = attention_weights(scores, mask)
     return F.dropout(weights, dropout_p) @ v, weights
@@ -187,7 +188,7 @@ def fused_attention(
     # The causal mask alone leaves every query a key, if there are as many keys.
     full_rows = mask is None and q.shape[-2] <= k.shape[-2]
     if causal and not kernels_own:
-        mask = _and_causal(mask, q, k, window)
+        mask = and_causal(mask, q, k, window)
     options = {"dropout_p": dropout_p, "is_causal": kernels_own, "scale": scale}
     if mask is None:
         return _call_kernel(q, k, v, score_bias, **options)
@@ -213,9 +214,13 @@ def __getattr__(name: str) -> object:
     return find(__name__, name)
 
 
-def _and_causal(
-    mask: Tensor | None, q: Tensor, k: Tensor, window: int | None
-) -> Tensor:
+def and_causal(
+    mask: Bool[Tensor, "..."] | None,
+    q: Float[Tensor, "*batch T d_k"],
+    k: Float[Tensor, "*shared S d_k"],
+    window: int | None,
+) -> Bool[Tensor, "..."]:
+    """Return a mask that also forbids what lies ahead, or outside of a window."""
     num_queries, num_keys = q.shape[-2], k.shape[-2]
     if window is None:
         past = causal_mask(num_queries, num_keys, device=q.device)

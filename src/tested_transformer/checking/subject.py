@@ -1,6 +1,6 @@
 """What comes in: any attention, called as one layer from features to features.
 
-How to call it, ``calling`` finds out.
+How to call it, ``calling`` finds out, in one of the ``styles``.
 """
 
 import copy

@@ -3,7 +3,6 @@
 Their names say what they are, but not in which shape. All that run are tried.
 """
 
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -13,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tested_transformer.checking.styles import Parameters
+
 __all__ = ["Supplied", "supplied"]
 
-_Parameters = Mapping[str, inspect.Parameter]
 _Make = Callable[[Tensor], Any]
 """Makes what a layer wants from the features that it is given."""
 _Lay = Callable[[Tensor], Tensor]
@@ -46,7 +46,7 @@ class Supplied(nn.Module):
         self,
         layer: nn.Module,
         given: Mapping[str, _Make],
-        left: _Parameters,
+        left: Parameters,
         width: int,
         form: int = 0,
     ) -> None:
@@ -70,7 +70,7 @@ class Supplied(nn.Module):
 
 def supplied(
     attention: nn.Module,
-    parameters: _Parameters,
+    parameters: Parameters,
     widths: Sequence[int],
     *,
     with_tables: bool = True,
@@ -105,7 +105,7 @@ def supplied(
             yield Supplied(attention, given, left, width, form + 1000 * width)
 
 
-def _wanted(parameters: _Parameters, *, with_tables: bool) -> list[str]:
+def _wanted(parameters: Parameters, *, with_tables: bool) -> list[str]:
     """Return the names of what is no sequence, and no mask, and has to be given."""
     found: list[str] = []
     for name, each in [*parameters.items()][1:]:

@@ -12,13 +12,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from tested_transformer.attention import (
+    and_causal,
     attention_scores,
     attention_weights,
     fused_attention,
     repeat_heads,
 )
 from tested_transformer.cache import LayerCache
-from tested_transformer.masks import causal_mask, sliding_window_mask
 from tested_transformer.multihead import merge_heads, split_heads
 from tested_transformer.positions import rotate
 from tested_transformer.validation import (
@@ -131,7 +131,8 @@ def adjusted_attention_with_weights(
     """
     validate_attention(q, k, v, mask, window, score_bias, 0.0)
     k, v = repeat_heads(k, q), repeat_heads(v, q)
-    mask = _allowed(q, k, mask, causal, window)
+    if causal or window is not None:
+        mask = and_causal(mask, q, k, window)
     scores = attention_scores(q, k, scale=scale)
     if soft_cap is not None:
         scores = cap_scores(scores, soft_cap)
@@ -167,7 +168,8 @@ def fused_attention_with_sink(
     """
     validate_attention(q, k, v, mask, window, score_bias, 0.0)
     _validate_sink(sink, q)
-    mask = _allowed(q, k, mask, causal, window)
+    if causal or window is not None:
+        mask = and_causal(mask, q, k, window)
     bias = q.new_zeros(1) if score_bias is None else score_bias
     shape = torch.broadcast_shapes(bias.shape, (1, *q.shape[1:3], k.shape[-2]))
     column = sink[:, None, None].expand(*shape[:-1], 1)
@@ -396,21 +398,6 @@ class AdjustedAttention(AttentionLayer):
 
 
 # --8<-- [end:adjusted]
-
-
-def _allowed(
-    q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, window: int | None
-) -> Tensor | None:
-    """Return the one mask of all that forbids."""
-    sizes = q.shape[-2], k.shape[-2]
-    past = None
-    if window is not None:
-        past = sliding_window_mask(*sizes, window=window, device=q.device)
-    elif causal:
-        past = causal_mask(*sizes, device=q.device)
-    if past is None or mask is None:
-        return past if mask is None else mask
-    return past & mask
 
 
 def _validate_sink(sink: Tensor, q: Tensor) -> None:

@@ -458,3 +458,11 @@ def test_a_layer_that_refuses_to_read_both_sides_is_asked_for_the_past() -> None
     assert report.state == "not known", str(report)
     every = BlockAttention(d_model=20, num_heads=5, block_size=2, num_chosen=99)
     assert check_attention(every).state == "right"
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3, 3), (1, 0, 2)])
+def test_a_buffer_with_nothing_in_it_says_nothing(shape: tuple[int, ...]) -> None:
+    layer = nn.MultiheadAttention(20, 5, batch_first=True)
+    layer.register_buffer("causal_bias", torch.zeros(shape))
+    layer.register_buffer("rope_freqs", torch.zeros(shape))
+    assert check_attention(lambda x: layer(x, x, x)[0]).failed == []

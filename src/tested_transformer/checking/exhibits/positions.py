@@ -167,19 +167,16 @@ def angles_of_the_other_pairing(form: _Form) -> _Form:
     return _turning(form, partial(_both, _of_the_other_pairing))
 
 
-def _of_the_width(
-    rotary: Any, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor
-) -> _Three:
-    width = q.shape[1] * q.shape[-1]
+def _of_the_width(rotary: Any, x: Tensor, at: Tensor) -> Tensor:
+    width = x.shape[1] * x.shape[-1]
     steps = torch.arange(0, rotary.width, 2, dtype=torch.float64) / width
-    rates = rotary.base**-steps
-    return rotary.turn(q, t, rates), rotary.turn(k, s, rates), v
+    return rotary.turn(x, at, rotary.base**-steps)
 
 
 @exhibit("form")
 def rates_of_the_width(form: _Form) -> _Form:
     """The angles are those of the model's width, not of a head's."""
-    return _turning(form, _of_the_width)
+    return _turning(form, partial(_both, _of_the_width))
 
 
 @exhibit("form")

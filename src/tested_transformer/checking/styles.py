@@ -1,0 +1,329 @@
+"""The styles in which an attention is called, each as a function that calls it so.
+
+A function of queries, keys and values is given projections, and is then a layer, too.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tested_transformer.cache import LayerCache
+from tested_transformer.checking.subject import Call
+from tested_transformer.masks import causal_mask, token_mask
+
+__all__ = [
+    "MASKED",
+    "MASKS",
+    "MEANINGS",
+    "STYLES",
+    "Lifted",
+    "Parameters",
+    "call_mha",
+    "cross_call",
+    "flag_call",
+    "key_call",
+    "masked_call",
+    "meant_call",
+    "parameters_of",
+    "plain_call",
+    "read_mha",
+    "read_ours",
+    "sequences_of",
+    "wanted",
+]
+
+Parameters = Mapping[str, inspect.Parameter]
+"""What an attention takes, by name."""
+
+# For each style that takes a mask of True = may attend, its name and that of the flag
+# for causal attention.
+MASKED = {"ours": ("mask", "causal"), "sdpa": ("attn_mask", "is_causal")}
+MASKS = {name for name, _ in MASKED.values()}
+STYLES = (*MASKED, "mha", "mask", "causal", "both")
+MEANINGS = {
+    "attend": "True means may attend",
+    "ignore": "True means ignore",
+    "ones": "1 means may attend",
+    "add": "numbers are added to the scores",
+}
+# Names of the sequence that another one reads.
+_READ = re.compile(r"context|cond|memory|kv|key|enc|source|src|^(y|c)$")
+
+
+def sequences_of(parameters: Parameters) -> list[str]:
+    """Return the names of those that are sequences, and no masks."""
+    return [name for name in wanted(parameters) if "mask" not in name]
+
+
+def wanted(parameters: Parameters) -> list[str]:
+    """Return the names of those that have to be given in their places."""
+    places = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return [
+        name
+        for name, each in parameters.items()
+        if each.default is each.empty and each.kind in places
+    ]
+
+
+def parameters_of(attention: Callable[..., Any]) -> Parameters:
+    """Return the parameters by name. PyTorch's own function does not tell them."""
+    if attention is F.scaled_dot_product_attention:
+        return inspect.signature(_like_sdpa).parameters
+    # What torch.compile makes keeps what it was made of, and takes what that takes.
+    attention = getattr(attention, "_orig_mod", attention)
+    called = attention.forward if isinstance(attention, nn.Module) else attention
+    try:
+        return inspect.signature(called).parameters
+    except ValueError:  # It is not written in Python, and keeps them to itself.
+        return {}
+
+
+def _like_sdpa(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+) -> None: ...
+
+
+def masked_call(style: str, parameters: Parameters, *, axes: int = 4) -> Call:
+    """Return what calls a layer that takes a mask, where True is *may attend*.
+
+    Args:
+        style: ``ours`` or ``sdpa``.
+        parameters: The layer's: one sequence and a mask, or three.
+        axes: Of its mask: 4 for (B, 1, T, T), 3 for (B, T, T).
+    """
+    sequences = max(1, len(sequences_of(parameters)))
+    name = MASKED[style][0]
+
+    def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
+        mask = None if real is None else token_mask(real)
+        options = _masks(style, {*parameters}, x, x, causal, mask)
+        if name in wanted(parameters):  # It has to be given.
+            ones = torch.ones(1, 1, x.shape[1], x.shape[1], device=x.device).bool()
+            options.setdefault(name, ones)
+        if name in options:
+            full = options[name].expand(len(x), 1, -1, -1)
+            options[name] = full if axes == 4 else full.squeeze(1)
+        return layer(*[x] * sequences, **options)
+
+    return call
+
+
+def _masks(
+    style: str,
+    names: set[str],
+    q: Tensor,
+    k: Tensor,
+    causal: bool,
+    mask: Tensor | None,
+) -> dict[str, Any]:
+    """Return the arguments, of those with these names, that say who may read whom."""
+    name, flag = MASKED[style]
+    num_queries, num_keys = q.shape[-2], k.shape[-2]
+    # SDPA's flag is aligned top-left, and excludes a mask; ours does neither.
+    plain = mask is None and num_queries == num_keys
+    options: dict[str, Any] = {}
+    if causal and flag in names and (style == "ours" or plain):
+        options[flag] = True
+    elif causal:
+        triangle = causal_mask(num_queries, num_keys, device=q.device)
+        mask = triangle if mask is None else triangle & mask
+    if mask is not None:
+        options[name] = mask
+    return options
+
+
+def plain_call(sequences: int) -> Call:
+    """Return what calls a layer that takes no mask."""
+
+    def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
+        return layer(*[x] * sequences)
+
+    return call
+
+
+def _as_meant(mask: Tensor, meaning: str, dtype: torch.dtype) -> Tensor:
+    """Return a mask of what may be attended to as another means it."""
+    if meaning == "ignore":
+        return ~mask
+    if meaning == "ones":
+        return mask.to(dtype)
+    if meaning == "add":
+        lowest = torch.finfo(dtype).min
+        return torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, lowest)
+    return mask
+
+
+def key_call(
+    sequences: int, name: str, axes: int, meaning: str, others: Mapping[str, Any]
+) -> Call:
+    """Return what calls a layer with a mask of keys that has a meaning."""
+
+    def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
+        shown = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+        mask = _as_meant(shown if real is None else real, meaning, x.dtype)
+        shaped = {4: mask[:, None, None], 3: mask[:, None], 2: mask}[axes]
+        return layer(*[x] * sequences, **{name: shaped}, **others)
+
+    return call
+
+
+def flag_call(sequences: int, name: str) -> Call:
+    """Return what calls a layer whose mask is made by itself, if it is told to."""
+
+    def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
+        return layer(*[x] * sequences, **{name: causal})
+
+    return call
+
+
+def meant_call(
+    sequences: int, name: str, axes: int, meaning: str, others: Mapping[str, Any]
+) -> Call:
+    """Return what calls a layer with a mask that has a meaning."""
+
+    def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
+        length = x.shape[1]
+        mask = torch.ones(length, length, dtype=torch.bool, device=x.device)
+        mask = causal_mask(length, device=x.device) if causal else mask
+        mask = mask if real is None else mask & token_mask(real)
+        mask = mask.expand(len(x), 1, length, length)
+        mask = _as_meant(mask, meaning, x.dtype)
+        shaped = {4: mask, 3: mask[:, 0], 2: mask[0, 0]}[axes]
+        return layer(*[x] * sequences, **{name: shaped}, **others)
+
+    return call
+
+
+def cross_call(
+    parameters: Parameters,
+) -> Callable[[Any, Tensor, Tensor], Any] | None:
+    """Return what calls a layer with a sequence to read, if names say which it is."""
+    names = sequences_of(parameters)
+    queries = [name[0].lower() == "q" for name in names]
+    if any("mask" in name for name in wanted(parameters)):
+        return None
+    if len(names) == 3 and sum(queries) == 1:
+        return partial(_call_cross, tuple(queries))
+    if len(names) == 2 and _READ.search(names[1]) and not queries[1]:
+        return partial(_call_cross, (True, False))
+    return None
+
+
+def _call_cross(
+    queries: tuple[bool, ...], layer: Any, x: Tensor, context: Tensor
+) -> Any:
+    return layer(*[x if each else context for each in queries])
+
+
+def call_mha(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
+    """Call a layer as PyTorch's is called, with masks that say what to ignore."""
+    ignored = ~causal_mask(x.shape[1], device=x.device) if causal else None
+    return _attend_mha(layer, x, x, ignored, None if real is None else ~real)
+
+
+def _attend_mha(
+    layer: Any, x: Tensor, context: Tensor, ignored: Tensor | None, pad: Tensor | None
+) -> Any:
+    first = getattr(layer, "batch_first", True)
+    q, kv = (x, context) if first else (x.transpose(0, 1), context.transpose(0, 1))
+    output = layer(q, kv, kv, attn_mask=ignored, key_padding_mask=pad)
+    output = output[0] if isinstance(output, tuple) else output
+    return output if first else output.transpose(0, 1)
+
+
+def read_mha(layer: Any, x: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Read pieces, each with all that came before it as keys and values."""
+    outputs: list[Tensor] = []
+    end = 0
+    for size in sizes:
+        end += size
+        ignored = ~causal_mask(size, end, device=x.device)
+        new, seen = x[:, end - size : end], x[:, :end]
+        outputs.append(_attend_mha(layer, new, seen, ignored, None))
+    return torch.cat(outputs, dim=1)
+
+
+def read_ours(layer: Any, x: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Read pieces with a cache of this library's."""
+    if hasattr(layer, "new_cache"):  # it keeps something else than keys and values
+        cache = layer.new_cache(x.shape[0], x.shape[1])
+    else:
+        shape = x.shape[0], layer.num_kv_heads, x.shape[1], layer.head_dim
+        cache = LayerCache(x.new_zeros(shape), x.new_zeros(shape))
+    pieces = x.split([*sizes], dim=1)
+    return torch.cat([layer(each, causal=True, cache=cache) for each in pieces], dim=1)
+
+
+class Lifted(nn.Module):
+    """A layer around a function of queries, keys and values.
+
+    Args:
+        function: Takes heads, and gives the heads' outputs.
+        style: How it is called.
+        parameters: What it takes.
+        d_model: D, the width of the layer.
+        num_heads: H.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        style: str,
+        parameters: Parameters,
+        d_model: int,
+        num_heads: int,
+    ) -> None:
+        super().__init__()
+        self.num_heads = self.num_kv_heads = num_heads
+        self.head_dim = d_model // num_heads
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (
+            nn.Linear(d_model, d_model) for _ in range(4)
+        )
+        generator = torch.Generator().manual_seed(0)
+        for each in self.parameters():
+            drawn = torch.randn(each.shape, generator=generator)
+            each.data = drawn * each.shape[-1] ** -0.5
+        # If it is a module it is part of the layer, and copied and switched with it.
+        self.function, self.style, self.names = function, style, {*parameters}
+        self.eval()
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        cache: LayerCache | None = None,
+    ) -> Tensor:
+        """Project, call the function, and project."""
+        q, k, v = (
+            project(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for project in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        if cache is not None:
+            k, v = cache.append(k, v)
+        options: dict[str, Any] = {}
+        if self.style in MASKED:
+            options = _masks(self.style, self.names, q, k, causal, mask)
+        before = [each.detach().clone() for each in (q, k, v)]
+        output = self.function(q, k, v, **options)
+        for which, was, now in zip("qkv", before, (q, k, v), strict=True):
+            if not torch.equal(was, now.detach()):
+                raise ValueError(f"the function writes into the {which} it is given")
+        if isinstance(output, tuple):
+            output = output[0]
+        if not isinstance(output, Tensor) or output.shape != q.shape:
+            shown = getattr(output, "shape", type(output).__name__)
+            shown = tuple(shown) if isinstance(shown, torch.Size) else f"a {shown}"
+            raise ValueError(f"the function gives {shown} for q of {tuple(q.shape)}")
+        return self.o_proj(output.transpose(1, 2).flatten(2))
