@@ -1,7 +1,7 @@
 """``check_attention``: put every check to an attention that somebody else wrote."""
 
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -45,6 +45,15 @@ _WAYS = 6
 _OF_NORMS = {"output", "gradient"}
 
 
+@contextmanager
+def _own_chance() -> Generator[None]:
+    """Draw what is drawn from a seed of its own, and leave the caller's generators."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(0)
+        yield
+
+
+@_own_chance()
 def check_attention(
     attention: Callable[..., Any],
     *,
@@ -143,6 +152,7 @@ def check_attention(
     return judge((running or subjects)[0], names)
 
 
+@_own_chance()
 def judge(
     subject: Subject,
     names: Collection[str] = tuple(CHECKS),
@@ -284,6 +294,7 @@ def assert_attention(
     assert report.passed, str(report)
 
 
+@_own_chance()
 def assert_causal(
     attention: Callable[..., Any],
     *,

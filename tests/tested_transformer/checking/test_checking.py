@@ -21,6 +21,7 @@ from tested_transformer.checking import (
     check_attention,
 )
 from tested_transformer.checking.calling import make_subject
+from tested_transformer.checking.checker import judge
 from tested_transformer.checking.exhibits.layer import with_steps
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.multihead import MultiHeadAttention
@@ -343,6 +344,38 @@ def test_what_is_handed_over_is_left_as_it_was() -> None:
     assert layer.attn_dropout.p == 0.1
     assert layer.c_attn.weight.dtype == torch.float32
     assert all(each.grad is None for each in layer.parameters())
+
+
+@pytest.mark.parametrize(
+    "ask", [check_attention, assert_causal, lambda layer: judge(make_subject(layer))]
+)
+def test_the_caller_draws_on_as_if_nothing_had_been_asked(
+    ask: Callable[[nn.Module], object],
+) -> None:
+    layer = Stacked()
+    torch.manual_seed(5)
+    expected = torch.rand(7)
+    torch.manual_seed(5)
+    got = torch.rand(3)
+    ask(layer)
+    assert torch.equal(torch.cat([got, torch.rand(4)]), expected)
+
+
+def test_what_is_reported_does_not_hang_on_the_seed_of_the_caller() -> None:
+    class Rarely(nn.Module):
+        """Adds a large number to what it gives, at one call in ten."""
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x + 1e3 * (torch.rand(()) < 0.1)
+
+    asked: list[str] = []
+    for seed in range(6):
+        torch.manual_seed(seed)
+        try:
+            asked.append(str(check_attention(Rarely(), d_model=D_MODEL)))
+        except (TypeError, ValueError) as error:
+            asked.append(str(error))
+    assert len(set(asked)) == 1
 
 
 class Odd(nn.Module):
