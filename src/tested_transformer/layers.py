@@ -64,7 +64,7 @@ class AddNorm(nn.Module):
 
     Sources: Vaswani et al., 2017, "Attention Is All You Need", sections 3.1 and 5.4;
     for pre-norm Xiong et al., 2020, "On Layer Normalization in the Transformer
-    Architecture", section 3.1.
+    Architecture", section 3.3.
     """
 
     def __init__(

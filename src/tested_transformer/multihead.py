@@ -87,7 +87,7 @@ class MultiHeadAttention(nn.Module):
 
     Sources: Vaswani et al., 2017, "Attention Is All You Need", section 3.2.2; for
     shared keys and values Ainslie et al., 2023, "GQA"; for ``qk_norm`` Dehghani et al.,
-    2023, "Scaling Vision Transformers to 22 Billion Parameters", section 2.
+    2023, "Scaling Vision Transformers to 22 Billion Parameters".
     """
 
     @refuse_foreign_settings

@@ -89,8 +89,8 @@ def parallel_delta_rule(
     triangular system of T equations. With its solution in place of the values, the
     rest is linear attention.
 
-    Sources: Yang et al., 2024, "Parallelizing Linear Transformers with the Delta Rule",
-    section 3; with a gate Yang et al., 2025, "Gated Delta Networks", section 3.
+    Sources: Yang et al., 2024, "Parallelizing Linear Transformers with the Delta Rule";
+    with a gate Yang et al., 2025, "Gated Delta Networks", section 3.
     """
     state = validate_stateful(q, k, v, state)
     kept = _validate_gates(k, beta, log_decay).cumsum(dim=2)[..., None]  # (B, H, T, 1)
@@ -126,8 +126,7 @@ def chunked_delta_rule(
 
     Parallel within a chunk, recurrent from one to the next.
 
-    Source: Yang et al., 2024, "Parallelizing Linear Transformers with the Delta Rule",
-    section 3.
+    Source: Yang et al., 2024, "Parallelizing Linear Transformers with the Delta Rule".
     """
     state = validate_stateful(q, k, v, state)
     validate_sizes(chunk_size=chunk_size)

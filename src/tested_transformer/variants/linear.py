@@ -255,8 +255,7 @@ class StateLayer(nn.Module):
         ValueError: If a size is not positive, or ``num_heads`` does not divide
             ``d_model`` and no ``head_dim`` is given.
 
-    Source: Yang et al., 2024, "Parallelizing Linear Transformers with the Delta Rule",
-    section 3.
+    Source: Yang et al., 2024, "Parallelizing Linear Transformers with the Delta Rule".
     """
 
     def __init__(
