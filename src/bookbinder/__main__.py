@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     chapter = commands.add_parser("chapter", help="begin a chapter")
     chapter.add_argument("name", metavar="NAME", help="its title")
     chapter.add_argument("--question", default="", help="what it answers")
-    commands.add_parser("tolerances", help="list the outputs with one above 10 %")
+    commands.add_parser("tolerances", help="list the outputs with one above 10 %%")
     options = parser.parse_args(arguments)
     if options.command == "outputs":
         return _outputs(options.pages)
