@@ -25,14 +25,7 @@ _MARGIN = 6.0
 # A figure may shrink to this share of its width, and until its smallest letters have
 # this many pixels.
 _LEAST_SCALE = 0.65
-_LEAST_LETTERS = 9.1
-
-# matplotlib leaves the room that its own font needs, which is wider than the page's:
-# letters below so many points may be an eighth larger. The longest word may still reach
-# a little further, with letters this wide.
-_SMALL = 9.0
-_ROOM = 9 / 8
-_WIDTH = 0.6
+_LEAST_LETTERS = 11.0
 
 # All that a picture of data is made of: no pixels, and nothing that acts.
 _SHAPES = (
@@ -116,26 +109,18 @@ def _clean(root: ElementTree.Element) -> None:
 
 
 def _fit(root: ElementTree.Element) -> tuple[float, float]:
-    """Make small letters larger, and the frame wider.
+    """Make the frame wider.
 
     Returns:
         The natural width in pixels, and the least one at which letters can be read.
     """
-    further, least_letters = 0.0, math.inf
-    for text in root.iter("text"):
-        style = text.get("style", "")
-        if found := _SIZE.search(style):
-            size = float(found[1])
-            larger = max(size, min(_SMALL, size * _ROOM))
-            text.set("style", _SIZE.sub(f"font-size: {larger:g}px", style))
-            letters = len("".join(text.itertext()))
-            further = max(further, (larger - size) * _WIDTH * letters)
-            least_letters = min(least_letters, larger * _POINTS_TO_PIXELS)
-    margin = _MARGIN + further
+    styles = [text.get("style", "") for text in root.iter("text")]
+    letters = [float(found[1]) for each in styles if (found := _SIZE.search(each))]
     left, top, width, height = map(float, root.get("viewBox", "0 0 0 0").split())
-    frame = (left - margin, top - margin, width + 2 * margin, height + 2 * margin)
+    frame = (left - _MARGIN, top - _MARGIN, width + 2 * _MARGIN, height + 2 * _MARGIN)
     root.set("viewBox", " ".join(f"{each:g}" for each in frame))
     root.attrib.pop("width", None)
     root.attrib.pop("height", None)
     natural = frame[2] * _POINTS_TO_PIXELS
-    return natural, natural * max(_LEAST_SCALE, _LEAST_LETTERS / least_letters)
+    smallest = min(letters, default=math.inf) * _POINTS_TO_PIXELS
+    return natural, natural * max(_LEAST_SCALE, _LEAST_LETTERS / smallest)

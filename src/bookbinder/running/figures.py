@@ -12,6 +12,9 @@ from bookbinder.page import Page, Problem
 
 _NUMBER = re.compile(r"(?<![\w#.])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w.])")
 _TEXT = re.compile(r"(?<=>)[^<>]*[^<>\s][^<>]*(?=<)")
+# A name stands where there is most room beside its curve: a hair can move it far.
+_LABEL = re.compile(r'<g id="label-[^"]*">.*?</g>', re.DOTALL)
+_FILL = re.compile(r"fill: #[0-9a-f]{6}")
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 _ID = re.compile(r'(?<=id=")[^"]+(?=")')
 _MENTION = re.compile(r'(?<=["#])[^"#()\s<>]+(?=[")])')
@@ -61,7 +64,8 @@ def same_drawing(one: str, other: str) -> bool:
     """Tell whether two SVG files draw the same thing.
 
     Texts must be equal to the letter. Opacities, which carry weights, may differ by
-    0.02; lengths by 1, in a picture hundreds wide.
+    0.02; lengths by 1, in a picture hundreds wide. Where the name of a curve stands,
+    and how it is broken into lines, are left out.
     """
     one, other = _renamed(one), _renamed(other)
     if _TEXT.findall(one) != _TEXT.findall(other):
@@ -73,6 +77,12 @@ def same_drawing(one: str, other: str) -> bool:
     return all(_near(float(a), float(b)) for a, b in numbers)
 
 
+def _words(label: str) -> str:
+    """Return what is compared of a name: its color and its words."""
+    words = " ".join(_TEXT.findall(label)).split()
+    return " ".join((*_FILL.findall(label)[:1], *words))
+
+
 def _near(a: float, b: float) -> bool:
     return abs(a - b) <= (0.02 if max(abs(a), abs(b)) <= 1.0 else 1.0)
 
@@ -80,5 +90,6 @@ def _near(a: float, b: float) -> bool:
 def _renamed(svg: str) -> str:
     """Name ids by their order: matplotlib hashes the drawing itself into them."""
     svg = _METADATA.sub("", svg)
+    svg = _LABEL.sub(lambda label: f"<g>{_words(label[0])}</g>", svg)
     ids = {name: f"id_{n}" for n, name in enumerate(dict.fromkeys(_ID.findall(svg)))}
     return _MENTION.sub(lambda mention: ids.get(mention[0], mention[0]), svg)

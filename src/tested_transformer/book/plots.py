@@ -13,8 +13,17 @@ from torch import Tensor
 try:
     from matplotlib.axes import Axes
     from matplotlib.colors import LinearSegmentedColormap, to_rgba
+    from matplotlib.container import BarContainer
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch, Rectangle
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    from tested_transformer.book._labels import (
+        LETTERS,
+        name_shapes,
+        shape_of_bars,
+        shape_of_line,
+    )
 except ImportError as error:
     raise ImportError(
         'plots need matplotlib: pip install "tested-transformer[plots]"'
@@ -51,8 +60,19 @@ _LINES = (ACCENT, WARM, MUTED, INK)
 _STYLES = ("-", "--", ":", "-.")
 _SHAPES = ("o", "^", "s", "x")
 
-# As wide, in inches, as a phone shows with letters that can be read.
-_PHONE = 5.2
+# As wide, in inches, as a phone shows whole, with letters of 11 pixels.
+_PHONE = 4.1
+_KEY = {
+    "ncols": 2,
+    "frameon": False,
+    "fontsize": LETTERS,
+    "labelcolor": INK,
+    "handlelength": 1.4,
+    "columnspacing": 1.4,
+}
+
+# As wide, in inches, as a letter is at most.
+_LETTER = 0.1
 
 
 def bar_panels(panels: Mapping[str, Mapping[str, float]]) -> Figure:
@@ -77,14 +97,14 @@ def bar_panels(panels: Mapping[str, Mapping[str, float]]) -> Figure:
         axes = figure.add_subplot(rows, 2, index + 1)
         drawn = axes.barh(places, [*lengths.values()], height=0.68, color=ACCENT)
         labels = [f"{length:.2f}" if length else "" for length in lengths.values()]
-        axes.bar_label(drawn, labels, padding=3, color=INK, fontsize=10)
-        axes.set_title(title, loc="left", color=INK, fontsize=11)
+        axes.bar_label(drawn, labels, padding=3, color=INK, fontsize=LETTERS)
+        axes.set_title(title, loc="left", color=INK, fontsize=LETTERS)
         axes.set_yticks(places, names[0] if index % 2 == 0 else [""] * len(names[0]))
         axes.invert_yaxis()
         axes.set_xlim(0, 1.22 * most)
         axes.set_xticks([])
         _quiet(axes)
-        axes.tick_params(axis="y", labelsize=11, colors=INK)
+        axes.tick_params(axis="y", labelsize=LETTERS, colors=INK)
         for side in ("top", "right", "bottom"):
             axes.spines[side].set_visible(False)
     figure.patch.set_visible(False)
@@ -107,18 +127,18 @@ def bars(lengths: Mapping[str, float], *, x_label: str, form: str = "{:.2f}") ->
     for name, length in lengths.items():
         if length < 0:
             raise ValueError(f"lengths[{name!r}]={length} must not be negative")
-    figure = Figure(figsize=(5.0, 0.9 + 0.42 * len(lengths)), layout="constrained")
+    figure = Figure(figsize=(_PHONE, 0.9 + 0.42 * len(lengths)), layout="constrained")
     axes = figure.add_subplot()
     places = range(len(lengths))
     drawn = axes.barh(places, [*lengths.values()], height=0.62, color=ACCENT)
     labels = [form.format(length) for length in lengths.values()]
-    axes.bar_label(drawn, labels, padding=4, color=INK, fontsize=11)
+    axes.bar_label(drawn, labels, padding=4, color=INK, fontsize=LETTERS)
     axes.set_yticks(places, [*lengths])
     axes.invert_yaxis()
-    axes.margins(x=0.16)
-    axes.set_xlabel(x_label, color=INK, fontsize=11)
+    axes.margins(x=0.2)
+    axes.set_xlabel(x_label, loc="right", color=INK, fontsize=LETTERS)
     _quiet(axes)
-    axes.tick_params(axis="y", labelsize=11, colors=INK)
+    axes.tick_params(axis="y", labelsize=LETTERS, colors=INK)
     for side in ("top", "right", "bottom"):
         axes.spines[side].set_visible(False)
     axes.set_xticks([])
@@ -169,13 +189,14 @@ def cells(
                 axes.add_patch(Rectangle(corner, 1, 1, facecolor=fill, edgecolor=RULE))
                 if texts is not None:
                     text = texts[index][row][column]
-                    axes.text(column, row, text, ha="center", va="center", color=INK)
+                    style = {"ha": "center", "va": "center", "fontsize": LETTERS}
+                    axes.text(column, row, text, color=INK, **style)
         axes.set_xlim(-0.5, len(columns) - 0.5)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.xaxis.tick_top()
-        axes.set_xticks(range(len(columns)), columns, fontsize=10)
-        axes.set_yticks(range(len(rows)), rows, fontsize=10)
-        axes.set_title(title, color=INK, fontsize=11, loc="left")
+        axes.set_xticks(range(len(columns)), columns, fontsize=LETTERS)
+        axes.set_yticks(range(len(rows)), rows, fontsize=LETTERS)
+        axes.set_title(title, color=INK, fontsize=LETTERS, loc="left")
         _quiet(axes)
         axes.tick_params(colors=INK)
     handles = [
@@ -185,9 +206,7 @@ def cells(
     figure.legend(
         handles=handles,
         loc="outside upper left",
-        ncols=2,
-        frameon=False,
-        labelcolor=INK,
+        **_KEY,
     )
     figure.patch.set_visible(False)
     return _settled(figure)
@@ -221,23 +240,26 @@ def head_maps(
     _check_labels("titles", titles, weights.shape[0])
     _check_labels("queries", queries, weights.shape[1])
     _check_labels("keys", keys, weights.shape[2])
-    least = 0.15 if any(keys) else 0.1  # the height of a letter, where there are some
-    beside = 0.2 + 0.09 * max(map(len, queries))
-    most = int((_PHONE - beside) / (least * len(keys) + 0.15))
-    columns = max(1, min(columns, len(weights), most))
-    rows = -(-len(weights) // columns)
-    cell = max(0.24, 1.9 / max(len(queries), len(keys)))
+    beside = 0.1 + _LETTER * max(map(len, queries))
+    wide = max(len(line) for title in titles for line in title.split("\n"))
+    wanted = 0.15 + max(len(keys) * (0.16 if any(keys) else 0.1), 0.9 * _LETTER * wide)
+    most = max(1, min(columns, len(weights), int((_PHONE - beside) / wanted)))
+    rows = -(-len(weights) // most)
+    columns = -(-len(weights) // rows)  # as many in each row
     room = (_PHONE - beside) / columns - 0.15
-    cell = max(least, min(cell, room / len(keys)))
+    large = 0.2 if rows > 2 else max(0.24, 2.4 / max(len(queries), len(keys)))
+    # Letters side by side are told apart, even where the figure is wider for it.
+    cell = max(1.25 * _LETTER if any(keys) else 0, min(large, room / len(keys)))
     lines = max(title.count("\n") for title in titles)
-    above = 0.65 + 0.16 * lines + (0 if _upright(keys) else 0.09 * max(map(len, keys)))
+    beyond = 0 if _upright(keys) else _LETTER * max(map(len, keys))
+    above = 0.55 + 0.18 * lines + beyond
     width = beside + columns * (cell * len(keys) + 0.15)
     height = rows * (cell * len(queries) + above)
     figure = Figure(figsize=(width, height), layout="constrained")
     for index, (head, title) in enumerate(zip(weights, titles, strict=True)):
         axes = figure.add_subplot(rows, columns, index + 1)
         _draw_map(axes, head, queries if index % columns == 0 else None, keys)
-        axes.set_title(title, color=INK, fontsize=10)
+        axes.set_title(title, color=INK, fontsize=LETTERS)
     return _settled(figure)
 
 
@@ -286,10 +308,10 @@ def head_slices(
     axes = figure.add_subplot()
     width, top = x.shape[1] + 1.5, 0.0
     for step, tables in steps.items():
-        axes.text(-4.5, top, step, color=INK, fontsize=11, va="top")
+        axes.text(-4.5, top, step, color=INK, fontsize=LETTERS, va="top")
         top += 2.6
         for column, (name, table) in enumerate(tables.items()):
-            axes.text(column * width, top - 0.3, name, color=MUTED, fontsize=11)
+            axes.text(column * width, top - 0.3, name, color=MUTED, fontsize=LETTERS)
             if name.startswith("head "):
                 colors = [_LINES[column]]
             else:
@@ -297,13 +319,14 @@ def head_slices(
             _draw_slices(axes, table, colors, (column * width, top), name == "$W^O$")
         for row, word in enumerate(words):
             middle = top + row + 0.5
-            axes.text(-0.4, middle, word, color=MUTED, ha="right", va="center")
+            style = {"ha": "right", "va": "center", "fontsize": LETTERS}
+            axes.text(-0.4, middle, word, color=MUTED, **style)
         top += len(x) + 0.9
     top += max(0, w_o.shape[0] * w_o.shape[1] - len(x))  # which may be higher
     axes.set(xlim=(-4.6, 3 * width - 1.3), ylim=(top - 0.8, -0.2), aspect="equal")
     axes.axis("off")
     figure.patch.set_visible(False)
-    figure.set_size_inches(5.0, 5.0 * (top - 0.6) / (3 * width + 3.3))
+    figure.set_size_inches(_PHONE, _PHONE * (top - 0.6) / (3 * width + 3.3))
     return _settled(figure)
 
 
@@ -340,7 +363,7 @@ def weight_map(
                 f"{value:.2f}",
                 ha="center",
                 va="center",
-                fontsize=8,
+                fontsize=LETTERS,
                 color=PAPER if value > 0.8 else INK,
             )
     return _settled(figure)
@@ -366,7 +389,7 @@ def arrows(
     """
     if not 1 <= len(groups) <= 3:
         raise ValueError(f"groups has {len(groups)} entries; it takes 1 to 3")
-    figure = Figure(figsize=(5.2, 3.8), layout="constrained")
+    figure = Figure(figsize=(_PHONE, 3.5), layout="constrained")
     axes = figure.add_subplot()
     tips = [(0.0, 0.0)]
     for (group, named), color, width in zip(
@@ -400,7 +423,7 @@ def arrows(
                 ha="left" if x > 0.3 * length else "right" if x < 0 else "center",
                 va="center",
                 color=color,
-                fontsize=12,
+                fontsize=LETTERS,
             )
     xs, ys = zip(*tips, strict=True)
     margin = 0.25 * max(max(xs) - min(xs), max(ys) - min(ys))
@@ -408,7 +431,9 @@ def arrows(
     axes.set_ylim(min(ys) - margin, max(ys) + margin)
     axes.set_aspect("equal")
     axes.locator_params(prune="lower")  # in the corner, two numbers would meet
-    return _with_axes(figure, axes, x_label, y_label, several=len(groups) > 1)
+    if len(groups) > 1:
+        figure.legend(loc="outside lower left", **_KEY)
+    return _with_axes(figure, axes, x_label, y_label)
 
 
 def curves(
@@ -439,14 +464,13 @@ def curves(
         axes.plot(xs, ys, shape, color=INK, label=name, markersize=8)
     if log_x:
         axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_locator(LogLocator(base=2, numticks=7))
         axes.xaxis.set_major_formatter("{x:g}")
     if log_y:
         axes.set_yscale("log")
         if axes.get_ylim()[1] < 1e6:  # beyond, powers of ten are easier to read
             axes.yaxis.set_major_formatter("{x:g}")
-    return _with_axes(
-        figure, axes, x_label, y_label, several=len(lines) > 1 or bool(dots)
-    )
+    return _named(_with_axes(figure, axes, x_label, y_label))
 
 
 def points(
@@ -466,7 +490,7 @@ def points(
         ValueError: If there are no groups, more than four, or one without points.
     """
     figure, axes = _draw_groups("groups", groups, _SHAPES)
-    return _with_axes(figure, axes, x_label, y_label, several=len(groups) > 1)
+    return _named(_with_axes(figure, axes, x_label, y_label))
 
 
 def marks(
@@ -484,7 +508,10 @@ def marks(
     """
     _check_labels("rows", rows, marked.shape[0])
     _check_labels("columns", columns, marked.shape[1])
-    size = 2.3 + 0.2 * len(columns), 1.3 + 0.2 * len(rows)
+    cell = (2.2 if max(map(len, columns)) == 2 else 1.6) * _LETTER
+    beside = 0.1 + 0.8 * _LETTER * max(map(len, rows))
+    above = 0.3 if _upright(columns) else 0.9 * _LETTER * max(map(len, columns))
+    size = beside + cell * len(columns), above + cell * len(rows)
     figure = Figure(figsize=size, layout="constrained")
     _draw_map(figure.add_subplot(), marked, rows, columns)
     return _settled(figure)
@@ -508,16 +535,16 @@ def scores_and_weights(scores: Mapping[str, Float[Tensor, "T S"]]) -> Figure:
         counts = rows.flatten().histc(41, -reach, reach).tolist()
         middles = [reach * (2 * bin - 40) / 41 for bin in range(41)]
         above.bar(middles, counts, width=2 * reach / 41, color=ACCENT)
-        above.set_title(name, color=INK, fontsize=12)
-        above.set_xlabel("score", color=INK, fontsize=12)
+        above.set_title(name, color=INK, fontsize=LETTERS)
+        above.set_xlabel("score", color=INK, fontsize=LETTERS)
         above.set_yticks([])
         below = figure.add_subplot(2, len(scores), len(scores) + index + 1)
         below.bar(range(rows.shape[1]), rows[0].softmax(dim=-1).tolist(), color=WARM)
         below.set_ylim(0, 1)
-        below.set_xlabel("key", color=INK, fontsize=12)
+        below.set_xlabel("key", color=INK, fontsize=LETTERS)
         if index == 0:
-            above.set_ylabel("how many", color=INK, fontsize=12)
-            below.set_ylabel("weight", color=INK, fontsize=12)
+            above.set_ylabel("how many", color=INK, fontsize=LETTERS)
+            below.set_ylabel("weight", color=INK, fontsize=LETTERS)
         _quiet(above)
         _quiet(below)
     figure.patch.set_visible(False)
@@ -541,7 +568,7 @@ def shared_heads(num_heads: int, num_kv_heads: Mapping[str, int]) -> Figure:
             raise ValueError(
                 f"num_kv_heads[{title!r}]={number} must divide num_heads={num_heads}"
             )
-    figure = Figure(figsize=(4.8, 1.5 * len(num_kv_heads)), layout="constrained")
+    figure = Figure(figsize=(_PHONE, 1.4 * len(num_kv_heads)), layout="constrained")
     for index, (title, number) in enumerate(num_kv_heads.items()):
         axes = figure.add_subplot(len(num_kv_heads), 1, index + 1)
         group = num_heads // number
@@ -554,8 +581,8 @@ def shared_heads(num_heads: int, num_kv_heads: Mapping[str, int]) -> Figure:
         axes.scatter(centers, [0] * number, s=200, color=WARM, marker="s")
         axes.set_xlim(-0.6, num_heads - 0.4)
         axes.set_ylim(-0.45, 1.45)
-        axes.set_title(title, color=INK, fontsize=11, loc="left")
-        axes.set_yticks([0, 1], ["keys, values", "queries"], fontsize=10)
+        axes.set_title(title, color=INK, fontsize=LETTERS, loc="left")
+        axes.set_yticks([0, 1], ["keys, values", "queries"], fontsize=LETTERS)
         axes.set_xticks([])
         _quiet(axes)
         axes.tick_params(colors=INK)
@@ -586,9 +613,10 @@ def side_by_side(
     """
     if not panels:
         raise ValueError("panels has 0 entries; it takes at least 1")
-    size = 5.2, 0.6 + 1.35 * len(panels)
+    size = _PHONE, 0.6 + 1.35 * len(panels)
     figure = Figure(figsize=size, layout="constrained")
     first: Axes | None = None
+    named: dict[str, BarContainer] = {}
     for index, (title, groups) in enumerate(panels.items()):
         if not 1 <= len(groups) <= len(_LINES):
             raise ValueError(
@@ -602,20 +630,24 @@ def side_by_side(
             zip(groups.items(), _LINES, strict=False)
         ):
             left = [place - 0.4 + group * width for place in range(len(heights))]
-            label = name if index == 0 else "_"
-            axes.bar(left, heights, width * 0.9, align="edge", color=color, label=label)
+            drawn = axes.bar(left, heights, width * 0.9, align="edge", color=color)
+            if axes is first:
+                named[name] = drawn
         if level is not None:
             axes.axhline(level, color=INK, linewidth=1, linestyle="--")
-        axes.set_title(title, color=INK, fontsize=11, loc="left")
-        axes.set_ylabel(y_label, color=INK, fontsize=10)
+        axes.set_title(title, color=INK, fontsize=LETTERS, loc="left")
+        axes.set_ylabel(y_label, color=INK, fontsize=LETTERS)
         axes.tick_params(labelbottom=index == len(panels) - 1)
+        axes.margins(y=0.45)  # with room for the groups' names
         _quiet(axes)
-    axes.set_xlabel(x_label, color=INK, fontsize=11)
-    figure.legend(
-        loc="outside upper right", ncols=len(_LINES), frameon=False, labelcolor=INK
-    )
+    axes.set_xlabel(x_label, color=INK, fontsize=LETTERS)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.patch.set_visible(False)
-    return _settled(figure)
+    _settled(figure)
+    if len(named) > 1:
+        shapes = {name: shape_of_bars(bars) for name, bars in named.items()}
+        name_shapes(figure.axes[0], shapes)
+    return figure
 
 
 def strips(
@@ -638,7 +670,7 @@ def strips(
     names = [list(numbers) for numbers in groups.values()]
     if not 1 <= len(groups) <= len(_SHAPES) or any(each != names[0] for each in names):
         raise ValueError(f"groups need 1 to 4 groups of the same names; got {names}")
-    size = 5.2, 1.3 + 0.42 * len(names[0])
+    size = _PHONE, 1.1 + 0.42 * len(names[0])
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
     for (name, numbers), shape, color in zip(
@@ -651,16 +683,14 @@ def strips(
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")
     axes.set_yticks(range(len(names[0])), names[0])
-    axes.set_ylim(len(names[0]) - 0.4, -0.6)
-    axes.set_xlabel(x_label, color=INK, fontsize=11)
+    axes.set_ylim(len(names[0]) - 0.4, -1.1)  # with room for the groups' names
+    axes.set_xlabel(x_label, color=INK, fontsize=LETTERS)
     axes.grid(axis="y", color=RULE, linewidth=0.8)
     axes.set_axisbelow(True)
     _quiet(axes)
-    axes.tick_params(axis="y", labelsize=11, colors=INK)
-    if len(groups) > 1:
-        figure.legend(loc="outside upper right", ncols=2, frameon=False, labelcolor=INK)
+    axes.tick_params(axis="y", labelsize=LETTERS, colors=INK)
     figure.patch.set_visible(False)
-    return _settled(figure)
+    return _named(_settled(figure), above=True)
 
 
 def turns(planes: Mapping[str, Mapping[str, tuple[float, float]]]) -> Figure:
@@ -677,7 +707,7 @@ def turns(planes: Mapping[str, Mapping[str, tuple[float, float]]]) -> Figure:
         raise ValueError("planes has 0 entries; it takes at least 1")
     rows = -(-len(planes) // 2)
     columns = min(2, len(planes))
-    figure = Figure(figsize=(2.65 * columns, 2.75 * rows), layout="constrained")
+    figure = Figure(figsize=(_PHONE / 2 * columns, 2.2 * rows), layout="constrained")
     turn = [step * math.tau / 120 for step in range(121)]
     for index, (title, tips) in enumerate(planes.items()):
         if not 1 <= len(tips) <= len(_LINES):
@@ -692,9 +722,9 @@ def turns(planes: Mapping[str, Mapping[str, tuple[float, float]]]) -> Figure:
             style |= {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 14}
             axes.annotate("", (x, y), (0, 0), arrowprops=style)
             beyond = 1.28 / max(math.hypot(x, y), 1e-9)
-            place = {"ha": "center", "va": "center", "fontsize": 12}
+            place = {"ha": "center", "va": "center", "fontsize": LETTERS}
             axes.text(x * beyond, y * beyond, name, color=color, **place)
-        axes.set_title(title, color=INK, fontsize=12)
+        axes.set_title(title, color=INK, fontsize=LETTERS)
         axes.set(xlim=(-1.6, 1.6), ylim=(-1.5, 1.5), xticks=[], yticks=[])
         axes.set_aspect("equal")
         axes.set_frame_on(False)
@@ -712,7 +742,7 @@ def _draw_groups(
         raise ValueError(
             f"{argument} has {len(groups)} entries; it takes 1 to {len(_LINES)}"
         )
-    figure = Figure(figsize=(5.0, 3.1), layout="constrained")
+    figure = Figure(figsize=(_PHONE, 2.9), layout="constrained")
     axes = figure.add_subplot()
     for (name, pairs), color, style in zip(
         groups.items(), _LINES, styles, strict=False
@@ -746,8 +776,8 @@ def _draw_map(
     axes.invert_yaxis()
     axes.xaxis.tick_top()
     turned = 0 if _upright(keys) else 90
-    axes.set_xticks(range(columns), keys, rotation=turned, fontsize=10)
-    axes.set_yticks(range(rows), queries or [""] * rows, fontsize=10)
+    axes.set_xticks(range(columns), keys, rotation=turned, fontsize=LETTERS)
+    axes.set_yticks(range(rows), queries or [""] * rows, fontsize=LETTERS)
     _quiet(axes)
     axes.figure.patch.set_visible(False)
 
@@ -790,33 +820,43 @@ def _clear_to_full(color: str) -> LinearSegmentedColormap:
 
 
 def _settled(figure: Figure) -> Figure:
-    """Lay the figure out once: only the second time are its titles given room."""
+    """Lay the figure out: only the second time are its titles given room."""
+    figure.draw_without_rendering()
     figure.draw_without_rendering()
     return figure
 
 
-def _with_axes(
-    figure: Figure, axes: Axes, x_label: str, y_label: str, *, several: bool
-) -> Figure:
-    """Finish a drawing over two axes: labels, a grid, a legend for several."""
-    axes.set_xlabel(x_label, color=INK)
-    axes.set_ylabel(y_label, color=INK)
+def _with_axes(figure: Figure, axes: Axes, x_label: str, y_label: str) -> Figure:
+    """Finish a drawing over two axes: labels, and a grid."""
+    axes.set_xlabel(x_label, color=INK, fontsize=LETTERS)
+    _say_height(axes, y_label)
     axes.grid(color=RULE, linewidth=0.6)
-    if several:
-        # Above, from the left: who sees a figure in parts sees its names first.
-        legend = axes.legend(
-            loc="lower left", bbox_to_anchor=(0.0, 1.0), frameon=False, labelcolor=INK
-        )
-        figure.set_figheight(figure.get_figheight() + 0.2 * len(legend.texts))
     _quiet(axes)
     figure.patch.set_visible(False)
     return _settled(figure)
 
 
+def _say_height(axes: Axes, y_label: str) -> None:
+    """Say above the axis what it measures: upright, where a phone has room for it."""
+    axes.set_ylabel(y_label, rotation=0, loc="top", color=INK, fontsize=LETTERS)
+    axes.yaxis.label.set(ha="left", va="bottom")
+    axes.yaxis.set_label_coords(0, 1.03)
+
+
+def _named(figure: Figure, *, above: bool = False) -> Figure:
+    """Name several lines or groups of marks, each beside itself or above its top."""
+    (axes,) = figure.axes
+    lines = [(str(line.get_label()), line) for line in axes.get_lines()]
+    if len(lines) > 1:
+        shapes = {name: shape_of_line(axes, line, above=above) for name, line in lines}
+        name_shapes(axes, shapes)
+    return figure
+
+
 def _quiet(axes: Axes) -> None:
     """Leave thin borders and quiet labels, on no background of their own."""
     axes.patch.set_visible(False)
-    axes.tick_params(length=0, colors=MUTED, which="both")
+    axes.tick_params(length=0, colors=MUTED, labelsize=LETTERS, which="both")
     for spine in axes.spines.values():
         spine.set_color(RULE)
 

@@ -35,13 +35,13 @@ def draw(labels: float = 10) -> None:
 
 
 @pytest.mark.parametrize(
-    ("points", "shown", "natural", "least"),
-    # 9 pixels want 9.1 of them; 12 pixels, and more, may be drawn smaller. What is 304
-    # wide has room for what "0.0" becomes longer: for three letters of 0.6 of that.
-    [(6, 6.75, 308, 311), (8, 9, 309, 234), (8.5, 9, 306, 232), (10, 10, 304, 207)],
+    ("points", "least"),
+    # Three inches and the margins are 304 pixels. Letters of more than 11 pixels may
+    # become as small as that, smaller ones are enlarged; the title has 16 pixels.
+    [(6, 418), (8.25, 304), (11, 228), (12, 209)],
 )
 def test_a_figure_stands_in_the_page_with_letters_that_can_be_read(
-    points: float, shown: float, natural: int, least: int, rendered: Render
+    points: float, least: int, rendered: Render
 ) -> None:
     draw(labels=points)
     page = rendered("Before.\n\n" + ONE.replace("Weights", 'Weights & "more"'))
@@ -49,9 +49,9 @@ def test_a_figure_stands_in_the_page_with_letters_that_can_be_read(
     assert svg
     assert not page.select("p figure")
     assert svg["aria-label"] == 'Weights & "more"'
-    assert svg["style"] == f"--natural: {natural}px; --least: {least}px"
+    assert svg["style"] == f"--natural: 304px; --least: {least}px"
     assert "a < b" in svg.get_text()
-    assert {*re.findall(r"font-size: ([\d.]+)px", str(svg))} == {f"{shown:g}", "12"}
+    assert {*re.findall(r"font-size: ([\d.]+)px", str(svg))} == {f"{points:g}", "12"}
 
 
 def test_it_brings_no_colors_fonts_styles_or_addresses_of_its_own(

@@ -1,5 +1,6 @@
 """Pictures are the same when they draw the same data."""
 
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,7 @@ from bookbinder.page import read_page
 from bookbinder.running.figures import compare_figures, same_drawing
 from bookbinder.running.state import fresh_state
 from bookbinder.writing import write_whole
-from tested_transformer.book.plots import head_maps, weight_map
+from tested_transformer.book.plots import curves, head_maps, weight_map
 
 PAGE = read_page(
     "# Title\n\n![A map](../assets/figures/page/map.svg)\n", "docs/chapters/page.md"
@@ -46,6 +47,32 @@ def test_a_hair_does_not_matter():
     one, other = [[1.0, 0.0], [0.3, 0.7]], [[0.99, 0.01], [0.31, 0.69]]
     assert same_drawing(cells(one), cells(other))
     assert not same_drawing(cells(one), cells([[1.0, 0.0], [0.35, 0.65]]))
+
+
+def named(name: str = "falls fast") -> str:
+    lines = {name: [(0.0, 1.0), (1.0, 0.0)], "rises": [(0.0, 0.0), (1.0, 1.0)]}
+    with fresh_state():
+        return saved(curves(lines, x_label="x", y_label="y"))
+
+
+def test_where_a_name_stands_does_not_matter():
+    drawn = named()
+    found = re.search(r'(label-0">.*?)( x="[^>]*>)falls fast', drawn, re.DOTALL)
+    assert found
+    start, place = found.groups()
+    elsewhere = drawn.replace(start + place, f'{start} x="1" y="2">')
+    assert elsewhere != drawn
+    assert same_drawing(drawn, elsewhere)
+    two_lines = elsewhere.replace("falls fast", 'falls</text><text x="1" y="9">fast')
+    assert same_drawing(drawn, two_lines)
+    assert not same_drawing(drawn, named("falls slowly"))
+    assert not same_drawing(drawn, drawn.replace("falls fast", "rises fast"))
+    recolored = start.replace("fill: #3557c2", "fill: #c2562e")
+    assert not same_drawing(drawn, drawn.replace(start, recolored))
+    # Any other text has its place.
+    moved = re.sub(r'x="([\d.]+)"(?=[^>]*>0.2<)', 'x="1"', drawn)
+    assert moved != drawn
+    assert not same_drawing(drawn, moved)
 
 
 @pytest.mark.parametrize(

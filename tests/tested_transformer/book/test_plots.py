@@ -2,13 +2,16 @@
 
 import io
 import re
+from itertools import pairwise
 
 import pytest
 import torch
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
+from matplotlib.transforms import Bbox
 
 from tested_transformer.book import plots
 from tested_transformer.book.plots import (
@@ -164,23 +167,82 @@ def test_a_line_sets_each_cell_off_from_the_next():
     assert (len(ends), across, down) == (3, {0.5}, {0.5, 1.5})
 
 
-@pytest.mark.parametrize("draw", [curves, points])
-def test_names_stand_above_what_they_name_from_the_left(draw):
-    """On a phone a figure is seen from its left edge on."""
-    named = {name: [(1.0, 2.0), (3.0, 4.0)] for name in ("long " * 4, "b", "c", "d")}
-    (axes,) = draw(named, x_label="x", y_label="y").axes
-    legend = axes.get_legend()
-    assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == [*named]
-    names, plot = legend.get_window_extent(), axes.get_window_extent()
-    assert names.y0 >= plot.y1
-    assert names.x0 == pytest.approx(plot.x0, abs=10)
-    # They take hardly any room from what they name.
-    alone = draw({"a": [(1.0, 2.0), (3.0, 4.0)]}, x_label="x", y_label="y").axes[0]
-    assert plot.height == pytest.approx(alone.get_window_extent().height, rel=0.1)
+CROSSING = {
+    "rising": [(float(x), x / 50) for x in range(101)],
+    "a name that is long": [(float(x), 2 - x / 60) for x in range(101)],
+    "level": [(0.0, 1.0), (100.0, 1.0)],
+    "low": [(0.0, 0.2), (100.0, 0.1)],
+}
+LABELS = {"x_label": "step", "y_label": "loss"}
 
 
-@pytest.mark.parametrize(("keys", "columns"), [(4, 4), (31, 1), (14, 2)])
+def close(box: Bbox, points: torch.Tensor) -> float:
+    """Return how far a box is from the nearest point, 0 where it covers one."""
+    low, high = torch.tensor(box.min), torch.tensor(box.max)
+    outside = torch.clamp(torch.maximum(low - points, points - high), min=0)
+    return outside.norm(dim=-1).min().item()
+
+
+def along(line: Line2D) -> torch.Tensor:
+    """Return a thousand points of a line of two or more points, in pixels."""
+    ends = torch.tensor(line.get_transform().transform(line.get_xydata()))
+    shares = torch.linspace(0, 1, 1000 // (len(ends) - 1), dtype=ends.dtype)
+    return torch.cat([a + shares[:, None] * (b - a) for a, b in pairwise(ends)])
+
+
+def marks_of(line: Line2D) -> torch.Tensor:
+    return torch.tensor(line.get_transform().transform(line.get_xydata()))
+
+
+@pytest.mark.parametrize(
+    ("draw", "places", "near"),
+    [(curves, along, 8), (points, marks_of, 12)],
+    ids=["lines", "marks"],
+)
+def test_each_name_stands_beside_its_own_line_and_on_nothing(draw, places, near):
+    figure = draw(CROSSING, **LABELS)
+    (axes,) = figure.axes
+    lines = axes.get_lines()
+    assert [" ".join(text.get_text().split()) for text in axes.texts] == [*CROSSING]
+    assert [text.get_color() for text in axes.texts] == [
+        line.get_color() for line in lines
+    ]
+    boxes = [text.get_window_extent() for text in axes.texts]
+    frame = axes.get_window_extent()
+    for own, box in enumerate(boxes):
+        distances = [close(box, places(line)) for line in lines]
+        assert min(distances) > 2  # it covers nothing,
+        assert distances[own] == min(distances)  # it is nearest to what it names,
+        assert distances[own] < near
+        assert frame.x0 < box.x0 < box.x1 < frame.x1
+        assert frame.y0 < box.y0 < box.y1 < frame.y1
+        assert not any(box.overlaps(other) for other in boxes if other is not box)
+    # A single line has no name but the one at the axis; names take no room from lines.
+    alone = draw({"rising": CROSSING["rising"]}, **LABELS).axes[0]
+    assert not alone.texts
+    assert frame.height == pytest.approx(alone.get_window_extent().height, rel=0.02)
+
+
+def test_lines_that_are_one_have_their_names_beside_each_other():
+    same = [(0.0, 1.0), (100.0, 1.0)]
+    (axes,) = curves({"one": same, "other": same}, **LABELS).axes
+    one, other = (text.get_window_extent() for text in axes.texts)
+    assert not one.padded(4).overlaps(other)
+
+
+def test_a_name_without_room_in_one_line_stands_in_two():
+    named = {"a name as long as the axes are wide": [(0.0, 0.0), (1.0, 1.0)]}
+    named |= {"b " * 70: [(0.0, 1.0), (1.0, 0.0)]}
+    (axes,) = curves(named, **LABELS).axes
+    first, endless = axes.texts
+    assert first.get_text() == "a name as long as\nthe axes are wide"
+    # What has no room in two begins where it can be read.
+    assert endless.get_window_extent().x0 == pytest.approx(
+        axes.get_window_extent().x0, abs=3
+    )
+
+
+@pytest.mark.parametrize(("keys", "columns"), [(4, 4), (28, 1), (9, 2)])
 def test_maps_stand_side_by_side_as_far_as_they_can_be_read(keys: int, columns: int):
     weights = torch.rand(4, 5, keys)
     figure = head_maps(weights, queries=list("abcde"), keys=list("k" * keys))
@@ -189,7 +251,7 @@ def test_maps_stand_side_by_side_as_far_as_they_can_be_read(keys: int, columns: 
     assert figure.get_figwidth() <= plots._PHONE
     for box in boxes:
         # Room for a letter; as tall as wide.
-        assert box.width / keys > 0.14 * figure.dpi
+        assert box.width / keys > 0.12 * figure.dpi
         assert box.width / keys == pytest.approx(box.height / 5, rel=0.02)
 
 
@@ -327,7 +389,7 @@ def test_arrows_lead_from_the_origin_to_their_tips():
     assert [*names] == ["sat asks", "cat", "The"]
     first, second = (names[name].get_window_extent() for name in ("sat asks", "cat"))
     assert second.y0 >= first.y0 + 0.8 * first.height
-    legend = axes.get_legend()
+    (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["query", "keys"]
     assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
     for each in names.values():
@@ -376,9 +438,15 @@ def test_strips_have_a_mark_for_every_number():
     assert axes.yaxis_inverted()
     assert axes.get_xlabel() == "error"
     assert axes.get_xscale() == "log"
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [*groups]
+    assert [text.get_text() for text in axes.texts] == [*groups]
+    for text, line in zip(axes.texts, axes.lines, strict=True):
+        box, marks = text.get_window_extent(), marks_of(line)
+        highest = marks[:, 1].max()
+        assert highest < box.y0 < highest + 20  # above the first row
+        first = marks[marks[:, 1] > highest - 1, 0]
+        assert ((box.x0 - 15 < first) & (first < box.x1 + 15)).any()
     assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
-    assert not strips({"one": {"a": [1.0]}}, x_label="x").legends
+    assert not strips({"one": {"a": [1.0]}}, x_label="x").axes[0].texts
 
 
 def test_strips_want_the_same_names_everywhere():
@@ -567,8 +635,7 @@ def test_dots_lie_on_curves_and_nothing_joins_them():
     assert [tuple(point) for point in signposts.get_xydata().tolist()] == known
     assert (guess.get_linestyle(), signposts.get_linestyle()) == ("-", "None")
     assert signposts.get_marker() != "None"
-    legend = axes.get_legend()
-    assert [text.get_text() for text in legend.get_texts()] == ["guess", "signposts"]
+    assert [text.get_text() for text in axes.texts] == ["guess", "signposts"]
     assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
 
 
@@ -587,8 +654,12 @@ def test_bars_side_by_side_are_as_high_as_given():
             ends = [bar.get_x() + bar.get_width() for bar in bars]
             assert place - 0.5 < bars[0].get_x()
             assert ends[-1] < place + 0.5
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["a", "b"]
+    for text, bars in zip(figure.axes[0].texts, figure.axes[0].containers, strict=True):
+        box = text.get_window_extent()
+        tops = [bar.get_window_extent() for bar in bars]
+        assert any(0 < box.y0 - top.y1 < 15 and box.x0 < top.x1 for top in tops)
+    assert not figure.axes[1].texts
     assert not side_by_side(panels, **labels).axes[0].lines
     assert set(re.findall(r"#[0-9a-f]{6}", svg(figure))) <= PALETTE
     with pytest.raises(ValueError, match="panels has 0 entries"):
