@@ -1,4 +1,4 @@
-"""Writing with another cache: one that rolls, or one in few bits.
+"""Writing with another cache: one that rolls, one in few bits, or one in pages.
 
 ``reader_with`` returns what ``generate`` and ``stream`` take in place of a model.
 """
@@ -17,14 +17,20 @@ from tested_transformer.generation.readers import (
 )
 from tested_transformer.gpt import GPT
 from tested_transformer.validation import validate_choice
-from tested_transformer.variants import QuantizedCache, rolling_cache
+from tested_transformer.variants import (
+    PagedCache,
+    PagePool,
+    QuantizedCache,
+    rolling_cache,
+)
 
-__all__ = ["CACHES", "RollingReader", "reader_with"]
+__all__ = ["CACHES", "PAGE_SIZE", "PagedReader", "RollingReader", "reader_with"]
 
-CACHES = ("rolling", "int8", "int4")
+CACHES = ("rolling", "int8", "int4", "paged")
+PAGE_SIZE = 16
 
 
-def reader_with(cache: str, model: GPT) -> EqualLengthsReader:
+def reader_with(cache: str, model: GPT) -> "EqualLengthsReader | PagedReader":
     """Return what reads with another cache than the model's own.
 
     Sequences of unlike lengths are read apart, so that no padding is kept for a first
@@ -33,23 +39,32 @@ def reader_with(cache: str, model: GPT) -> EqualLengthsReader:
     Args:
         cache: One of ``CACHES``. ``rolling`` keeps the first 4 tokens and the last
             ``max_seq_len - 4``, and never reads anything anew; ``int8`` and ``int4``
-            keep keys and values in so many bits.
+            keep keys and values in so many bits; ``paged`` keeps all in pages.
         model: The model.
 
     Raises:
         ValueError: If the cache is unknown, or the model does not fit it.
     """
     validate_choice("cache", cache, CACHES)
-    if cache == "rolling":
-        return EqualLengthsReader(lambda: RollingReader(model))
-    config, bits, form = model.config, int(cache[-1]), model.config.form()
+    try:
+        if cache == "paged":
+            return PagedReader(model)
+        if cache == "rolling":
+            return EqualLengthsReader(lambda: RollingReader(model))
+        return _few_bits(model, int(cache[-1]))
+    except ValueError as error:
+        error.add_note(f"cache={cache!r} does not fit this model: leave out cache")
+        raise
+
+
+def _few_bits(model: GPT, bits: int) -> EqualLengthsReader:
+    config, form = model.config, model.config.form()
     if form is not None and not form.keeps_heads:
         raise ValueError(
-            f"cache={cache!r} does not fit attention={config.attention!r}, which keeps "
-            "no keys and values of heads"
+            f"attention={config.attention!r} of model keeps no keys and values of heads"
         )
     if bits == 4 and config.head_dim % 2:
-        raise ValueError(f"cache='int4' wants an even head_dim, not {config.head_dim}")
+        raise ValueError(f"head_dim={config.head_dim} of model must be even for 4 bits")
 
     def new_cache(batch_size: int) -> QuantizedCache:
         return QuantizedCache(
@@ -98,3 +113,51 @@ class RollingReader:
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
         """Read one more token of each sequence; return the logits of what follows."""
         return last_logits(self.model, tokens[:, None], cache=self.cache)
+
+
+class PagedReader:
+    """Read each sequence into pages of a pool; a prompt that several have, once.
+
+    Args:
+        model: A model that ``PagePool.for_model`` takes.
+        page_size: How many tokens a page holds.
+
+    Raises:
+        ValueError: If the model does not fit.
+    """
+
+    def __init__(self, model: GPT, *, page_size: int = PAGE_SIZE) -> None:
+        self.model, self.page_size = model, page_size
+        self.longest = model.config.max_seq_len
+        self.caches: list[PagedCache] = []
+        PagePool.for_model(model, num_pages=1, page_size=page_size)  # it has to fit
+
+    @torch.inference_mode()
+    def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
+        """Forget all, and read these sequences; return the logits of what follows."""
+        pages = -(-self.longest // self.page_size)  # of a sequence, at most
+        pool = PagePool.for_model(
+            self.model, num_pages=pages * len(contexts), page_size=self.page_size
+        )
+        self.caches = []
+        found = dict[tuple[int, ...], tuple[PagedCache, Tensor]]()
+        for context in contexts:
+            text = (*context,)
+            if text in found:
+                cache = found[text][0].fork()
+            else:
+                cache = PagedCache(pool, max_length=self.longest)
+                found[text] = cache, self._read(context, cache)
+            self.caches.append(cache)
+        return torch.cat([found[(*context,)][1] for context in contexts])
+
+    @torch.inference_mode()
+    def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+        """Read one more token of each sequence; return the logits of what follows."""
+        rows = zip(tokens.tolist(), self.caches, strict=True)
+        return torch.cat([self._read([token], cache) for token, cache in rows])
+
+    def _read(self, tokens: Sequence[int], cache: PagedCache) -> Float[Tensor, "1 V"]:
+        device = self.model.head_weight.device
+        row = torch.tensor([[*tokens]], device=device)
+        return last_logits(self.model, row, cache=cache)

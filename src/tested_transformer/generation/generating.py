@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tested_transformer.generation.caches import PagedReader
 from tested_transformer.generation.fast.decoder import Decoder, lend, returning
 from tested_transformer.generation.fast.packing import PackingError
 from tested_transformer.generation.readers import (
@@ -30,7 +31,7 @@ __all__ = ["generate", "stream"]
 # On a GPU so many new tokens pay for the seconds that compiling a step takes.
 _PAYS = 128
 
-Reader = CachedReader | Decoder | EqualLengthsReader | WholeReader
+Reader = CachedReader | Decoder | EqualLengthsReader | PagedReader | WholeReader
 Prompts = Sequence[Sequence[int]] | Int[Tensor, "B T"]
 
 

@@ -40,7 +40,12 @@ from tested_transformer.variants.linear import (
     positive_features,
     recurrent_linear_attention,
 )
-from tested_transformer.variants.paged import PagedCache, PagedLayer, PagePool
+from tested_transformer.variants.paged import (
+    PagedCache,
+    PagedLayer,
+    PagePool,
+    share_in_use,
+)
 from tested_transformer.variants.quantized import (
     BITS,
     GROUPS,
@@ -88,6 +93,7 @@ from tested_transformer.variants.speculative import (
     Drafter,
     ModelDrafter,
     NgramDrafter,
+    Pass,
     Speculation,
     TextReader,
     every_outcome,
@@ -95,6 +101,7 @@ from tested_transformer.variants.speculative import (
     left_over,
     rewind,
     speculate,
+    stream_passes,
     verify,
 )
 
@@ -122,6 +129,7 @@ __all__ = [
     "PagePool",
     "PagedCache",
     "PagedLayer",
+    "Pass",
     "Quantized",
     "QuantizedCache",
     "QuantizedLayer",
@@ -163,11 +171,13 @@ __all__ = [
     "scaled_table",
     "serve",
     "several_token_loss",
+    "share_in_use",
     "sink_attention",
     "sink_mask",
     "slot_cache",
     "speculate",
     "stream_logits",
+    "stream_passes",
     "stretched",
     "stretched_by",
     "verify",

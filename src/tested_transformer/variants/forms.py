@@ -76,7 +76,7 @@ class Form:
         for each in (*_FOREIGN, *self.refused):
             value = getattr(config, each)
             if each not in self.settings and value != fields[each].default:
-                raise ValueError(f"{each}={value!r} does not fit {name}")
+                raise ValueError(f"{each}={value!r} does not fit {name}: leave it out")
         for layer in range(config.num_layers):
             if config.form_of(layer) is not None:
                 with torch.device("meta"):  # nothing is drawn: it only has to fit

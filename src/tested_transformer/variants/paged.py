@@ -6,14 +6,17 @@ hold its tokens, in order. Two tables may name the same page: whoever writes int
 that others hold takes a copy first.
 """
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from tested_transformer.cache import KVCache, LayerCache
+from tested_transformer.gpt import GPT
 from tested_transformer.validation import validate_sizes
 
-__all__ = ["PagePool", "PagedCache", "PagedLayer"]
+__all__ = ["PagePool", "PagedCache", "PagedLayer", "share_in_use"]
 
 
 # --8<-- [start:pool]
@@ -95,8 +98,47 @@ class PagePool:
         self.users[page] -= 1
         return new
 
+    # --8<-- [end:pool]
 
-# --8<-- [end:pool]
+    @classmethod
+    def for_model(cls, model: GPT, *, num_pages: int, page_size: int) -> "PagePool":
+        """Return a pool of the numbers that the layers of a model keep of a token.
+
+        Args:
+            model: A model of which all layers keep as much.
+            num_pages: How many pages.
+            page_size: How many tokens a page holds.
+
+        Raises:
+            ValueError: If layers have a state, or keep numbers of unlike shapes, as
+                pruned ones may.
+        """
+        config = model.config
+        form = config.form()
+        if form is not None and not form.has_scores:
+            raise ValueError(
+                f"attention={config.attention!r} of model has a state, which is as "
+                "large for any text: it has nothing to keep in pages"
+            )
+        layers = model.new_cache(1, max_length=1).layers
+        shapes = {(each.keys.shape, each.values.shape) for each in layers}
+        if len(shapes) > 1:
+            heads = [each.keys.shape[1] for each in layers]
+            raise ValueError(
+                f"layers of model keep {heads} heads of keys; for pages of one size "
+                "they must keep equally many"
+            )
+        ((keys, values),) = shapes
+        return cls(
+            num_pages=num_pages,
+            page_size=page_size,
+            num_layers=len(layers),
+            num_kv_heads=keys[1],
+            head_dim=keys[3],
+            value_dim=values[3],
+            dtype=layers[0].keys.dtype,
+            device=layers[0].keys.device,
+        )
 
 
 class PagedCache(KVCache):
@@ -199,7 +241,7 @@ class PagedLayer(LayerCache):
         pages, slots = table[places // size], places % size
         found: list[Tensor] = []
         for room, new in ((pool.keys[self.index], k), (pool.values[self.index], v)):
-            room[pages, :, slots] = new[0].movedim(1, 0)  # (T, H_kv, d)
+            room[pages, :, slots] = new[0].movedim(1, 0).to(room.dtype)  # (T, H_kv, d)
             # (pages, H_kv, page_size, d): read in the order of the table
             found.append(room[table].movedim(1, 0).flatten(1, 2)[None, :, :end])
         self.length = end
@@ -210,3 +252,18 @@ class PagedLayer(LayerCache):
 def _validate_one_sequence(k: Tensor) -> None:
     if k.shape[0] != 1:
         raise ValueError(f"the cache holds one sequence; the keys have {k.shape[0]}")
+
+
+def share_in_use(caches: Sequence[PagedCache]) -> float:
+    """Return how much of the room in the pages of caches of one pool holds a token.
+
+    A page that several of them hold counts once. 1 if they hold no page.
+    """
+    filled = dict[int, int]()
+    for cache in caches:
+        size = cache.pool.page_size
+        for index, page in enumerate(cache.table):
+            tokens = max(min(cache.length - index * size, size), 0)
+            filled[page] = max(tokens, filled.get(page, 0))
+    room = len(filled) * caches[0].pool.page_size if filled else 0
+    return sum(filled.values()) / room if room else 1.0

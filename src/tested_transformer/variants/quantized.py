@@ -119,11 +119,21 @@ class QuantizedLayer(LayerCache):
         self.bits = bits
         self.keys_per, self.values_per = keys_per, values_per
         self.group_size, self.max_length = group_size, max_length
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget all tokens."""
         self.length = 0
+
+    @property
+    def length(self) -> int:
+        """How many tokens are stored. It can be set to 0, to forget all of them."""
+        return self._length
+
+    @length.setter
+    def length(self, length: int) -> None:
+        if length:
+            raise ValueError(
+                f"a cache in few bits that holds {self._length} tokens cannot go back "
+                f"to {length}: it wrote them in groups"
+            )
+        self._length = 0
         self.groups: list[tuple[Quantized, Quantized]] = []
         self.newest: tuple[Tensor, Tensor] | None = None
 
@@ -146,7 +156,7 @@ class QuantizedLayer(LayerCache):
         """
         end = self.length + k.shape[2]
         self._validate_end(end)
-        self.length = end
+        self._length = end
         # --8<-- [start:append]
         if self.newest is not None:
             k, v = torch.cat([self.newest[0], k], 2), torch.cat([self.newest[1], v], 2)
@@ -217,12 +227,6 @@ class QuantizedCache(KVCache):
     def nbytes(self) -> int:
         """The memory in use, in bytes."""
         return sum(layer.nbytes for layer in self.quantized)
-
-    def reset(self) -> None:
-        """Forget all tokens."""
-        self.last_tokens = None
-        for layer in self.quantized:
-            layer.clear()
 
 
 def _validate_bits(bits: int) -> None:

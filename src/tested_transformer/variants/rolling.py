@@ -131,9 +131,26 @@ class RollingLayer(LayerCache):
         sinks: int,
         table: Float[Tensor, "2 S half"] | None = None,
     ) -> None:
+        self.seen = 0
         super().__init__(keys, values)
         self.sinks = sinks
         self.table = table
+
+    @property
+    def length(self) -> int:
+        """The place of the next token: a full cache stays one short.
+
+        It can be set to 0, to forget all tokens.
+        """
+        return min(self.seen, self.keys.shape[2] - 1)
+
+    @length.setter
+    def length(self, length: int) -> None:
+        if length:
+            raise ValueError(
+                f"a rolling cache that has read {self.seen} tokens cannot go back to "
+                f"{length}: others may be gone"
+            )
         self.seen = 0
 
     # --8<-- [start:append]
@@ -142,22 +159,18 @@ class RollingLayer(LayerCache):
     ) -> tuple[Float[Tensor, "B H_kv S d_k"], Float[Tensor, "B H_kv S d_k"]]:
         """Store the keys and values of T new tokens; return those that are kept.
 
-        ``length`` is the place of the next token, so a full cache stays one short.
-
         Raises:
             ValueError: If several tokens come and there is no room for all of them, or
                 the batch is another.
         """
         room, num_new = self.keys.shape[2], k.shape[2]
-        if self.length == 0:  # new, or as ``KVCache.reset`` leaves it
-            self.seen = 0
         self._validate_new(k, room)
         if self.table is not None:
             k = rotate(k, _back(self.table[:, self.length : self.length + num_new]))
         slots = self._slots(self.seen, num_new)
-        self.keys[:, :, slots], self.values[:, :, slots] = k, v
+        self.keys[:, :, slots] = k.to(self.keys.dtype)
+        self.values[:, :, slots] = v.to(self.values.dtype)
         self.seen += num_new
-        self.length = min(self.seen, room - 1)
         keys, values = self._in_order()
         if self.table is not None:
             keys = rotate(keys, self.table[:, : keys.shape[2]])

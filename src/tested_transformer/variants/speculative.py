@@ -9,7 +9,7 @@ with Speculative Sampling".
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -29,6 +29,7 @@ __all__ = [
     "Drafter",
     "ModelDrafter",
     "NgramDrafter",
+    "Pass",
     "Probabilities",
     "Speculation",
     "TextReader",
@@ -38,6 +39,7 @@ __all__ = [
     "rewind",
     "softmax",
     "speculate",
+    "stream_passes",
     "validate_prompt",
     "verify",
 ]
@@ -332,6 +334,19 @@ class Speculation:
         return sum(self.accepted) / max(looked_at, 1)
 
 
+@dataclass(frozen=True)
+class Pass:
+    """What one pass of the model gave.
+
+    Args:
+        tokens: The drafted tokens that stayed, and one more.
+        num_drafted: How many were drafted for it.
+    """
+
+    tokens: list[int]
+    num_drafted: int
+
+
 # --8<-- [start:speculate]
 def speculate(
     model: GPT,
@@ -360,20 +375,57 @@ def speculate(
             another vocabulary or for shorter texts, or prompt and answer are longer
             than the model's ``max_seq_len``, beyond which nothing is dropped.
     """
+    passes = [
+        *stream_passes(
+            model,
+            prompt,
+            drafter,
+            max_new_tokens=max_new_tokens,
+            num_drafted=num_drafted,
+            probabilities=probabilities,
+            chance=chance,
+        )
+    ]
+    return Speculation(
+        tokens=[token for each in passes for token in each.tokens],
+        drafted=[each.num_drafted for each in passes],
+        accepted=[len(each.tokens) - 1 for each in passes],
+    )
+
+
+def stream_passes(
+    model: GPT,
+    prompt: Sequence[int],
+    drafter: Drafter,
+    *,
+    max_new_tokens: int,
+    num_drafted: int = 4,
+    probabilities: Probabilities = softmax,
+    chance: Chance | None = None,
+) -> Iterator[Pass]:
+    """Do what ``speculate`` does, with the same arguments; yield pass by pass.
+
+    A drafter of heads can serve one text at a time.
+
+    Raises:
+        ValueError: As ``speculate``, and at once, before the first pass.
+    """
     validate_prompt(model, prompt, max_new_tokens)
     validate_between("num_drafted", num_drafted, 0, float("inf"))
     chance = Chance() if chance is None else chance
-    reader, text = drafter.reader(model), [*prompt]
-    drafted, accepted, end = list[int](), list[int](), len(prompt) + max_new_tokens
-    while len(text) < end:
-        draft = drafter.draft(text, min(num_drafted, end - len(text) - 1), chance)
-        logits = reader.read([*text, *draft.tokens], len(draft.tokens) + 1)
-        target = probabilities(logits).cpu()
-        new = verify(draft.tokens, draft.probabilities, target, chance)
-        text += new
-        drafted.append(len(draft.tokens))
-        accepted.append(len(new) - 1)
-    return Speculation(text[len(prompt) :], drafted, accepted)
+    reader, end = drafter.reader(model), len(prompt) + max_new_tokens
+
+    def passes() -> Iterator[Pass]:
+        text = [*prompt]
+        while len(text) < end:
+            draft = drafter.draft(text, min(num_drafted, end - len(text) - 1), chance)
+            logits = reader.read([*text, *draft.tokens], len(draft.tokens) + 1)
+            target = probabilities(logits).cpu()
+            new = verify(draft.tokens, draft.probabilities, target, chance)
+            text += new
+            yield Pass(new, len(draft.tokens))
+
+    return passes()
 
 
 # --8<-- [end:speculate]
@@ -387,9 +439,11 @@ def validate_prompt(model: GPT, prompt: Sequence[int], max_new_tokens: int) -> N
         raise ValueError(f"max_new_tokens={max_new_tokens} must not be negative")
     length, most = len(prompt) + max_new_tokens, model.config.max_seq_len
     if length > most:
+        room = most - len(prompt)
+        hint = f"write at most {room}" if room > 0 else "shorten the prompt"
         raise ValueError(
             f"{len(prompt)} tokens of prompt and max_new_tokens={max_new_tokens} are "
-            f"more than max_seq_len={most}"
+            f"more than max_seq_len={most}: {hint}"
         )
 
 

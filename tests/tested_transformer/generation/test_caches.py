@@ -8,9 +8,14 @@ import pytest
 import torch
 
 from tested_transformer.generation import Sampling, generate, stream
-from tested_transformer.generation.caches import CACHES, reader_with
+from tested_transformer.generation.caches import CACHES, PagedReader, reader_with
 from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.variants import QuantizedCache, rolling_cache, stream_logits
+from tested_transformer.variants import (
+    QuantizedCache,
+    rolling_cache,
+    share_in_use,
+    stream_logits,
+)
 
 # Pairwise different: vocabulary, longest sequence, heads, head width, layers.
 V, LONGEST, H, D_K, L = 13, 47, 3, 4, 2
@@ -63,6 +68,49 @@ def test_a_rolling_cache_writes_on_beyond_the_context(positions: str) -> None:
     assert answers[0] != usual  # which has read the last half of its context anew
 
 
+def test_pages_hold_what_one_piece_does() -> None:
+    """Beyond the context too, and for unlike lengths side by side."""
+    model, number = make(), 60
+    greedy = Sampling(temperature=0.0)
+    usual = generate(model, PROMPTS, max_new_tokens=number, sampling=greedy)
+    assert written(model, "paged", PROMPTS, number) == usual
+    drawn = {"max_new_tokens": number, "seed": 5}
+    paged = generate(reader_with("paged", model), PROMPTS, **drawn)
+    assert paged == generate(model, PROMPTS, **drawn)
+
+
+def test_pages_of_a_prompt_are_shared_until_a_row_writes_into_them() -> None:
+    model, size = make(), 5
+    reader = PagedReader(model, page_size=size)
+    prompt, other = [n % V for n in range(13)], [1, 2]
+    reader.read([prompt, other, prompt, prompt])
+    tables = [cache.table for cache in reader.caches]
+    assert tables == [[0, 1, 2], [3], [0, 1, 2], [0, 1, 2]]
+    assert share_in_use(reader.caches) == pytest.approx((13 + 2) / (4 * size))
+    reader.step(torch.tensor([3, 4, 5, 6]))
+    tables = [cache.table for cache in reader.caches]
+    assert [table[:2] for table in tables] == [[0, 1], [3], [0, 1], [0, 1]]
+    assert len({table[2] for table in tables if len(table) > 2}) == 3
+    # Two full pages are shared; each copy of the third holds four tokens.
+    pages = reader.caches[0].pool.num_free
+    assert len(reader.caches[0].pool.users) - pages == 2 + 3 + 1
+    assert share_in_use(reader.caches) == pytest.approx((10 + 3 * 4 + 3) / (6 * size))
+
+
+def test_the_same_prompt_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, lengths = make(), list[int]()
+    forward = model.forward
+
+    def count(tokens: torch.Tensor, **how: Any) -> Any:
+        lengths.append(tokens.numel())
+        return forward(tokens, **how)
+
+    monkeypatch.setattr(model, "forward", count)
+    reader = reader_with("paged", model)
+    reader.read([PROMPTS[0], PROMPTS[1], PROMPTS[0]])
+    assert lengths == [3, 37]
+
+
 @pytest.mark.parametrize("bits", [8, 4])
 def test_a_cache_of_few_bits_is_the_one_of_its_chapter(bits: int) -> None:
     model, number = make(), 9
@@ -88,25 +136,38 @@ def test_fewer_bits_are_farther_from_the_numbers() -> None:
 @pytest.mark.parametrize(
     ("cache", "changes", "message"),
     [
-        ("paged", {}, f"cache='paged' must be one of {', '.join(CACHES)}"),
+        ("whole", {}, f"cache='whole' must be one of {', '.join(CACHES)}"),
         ("rolling", {"positions": "learned"}, "positions='learned' of model must be"),
         ("rolling", {"attention": "latent"}, "attention='latent' of model keeps no"),
         ("rolling", {"attention": "blocks"}, "attention='blocks' of model keeps no"),
-        ("int8", {"attention": "latent"}, "cache='int8' does not fit attention='lat"),
+        ("int8", {"attention": "latent"}, "attention='latent' of model keeps no keys"),
         (
             "int8",
             {"attention": "delta", "positions": "none"},
-            "cache='int8' does not fit attention='delta', which keeps no keys and",
+            "attention='delta' of model keeps no keys and values of heads",
         ),
         (
             "int4",
             {"d_model": 15, "positions": "none"},
-            "cache='int4' wants an even head_dim, not 5",
+            "head_dim=5 of model must be even for 4 bits",
+        ),
+        (
+            "paged",
+            {"attention": "delta", "softmax_every": 2},
+            "attention='delta' of model has a state, which is as large for any text",
+        ),
+        (
+            "paged",
+            {"kept_heads": ((0, 1, 2), (1,))},
+            "layers of model keep [3, 1] heads of keys; for pages of one size they",
         ),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused_at_once(
     cache: str, changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
         reader_with(cache, GPT(replace(SMALL, **changes)))
+    known = cache in CACHES
+    hint = f"cache={cache!r} does not fit this model: leave out cache"
+    assert getattr(caught.value, "__notes__", []) == [hint] * known

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
 from tested_transformer.generation import Sampling, generate
+from tested_transformer.generation.caches import PagedReader
 from tested_transformer.gpt import ATTENTIONS, GPT, GPTConfig
 from tested_transformer.interpret import record_heads
 from tested_transformer.multihead import MultiHeadAttention
@@ -216,6 +217,17 @@ def test_drafts_are_checked_by_what_can_go_back(model: GPT) -> None:
         return
     found = speculate(model, prompt, drafter, probabilities=greedy.probabilities, **how)
     assert found.tokens == generate(model, [prompt], sampling=greedy, **how)[0]
+
+
+def test_what_keys_are_kept_can_be_kept_in_pages(model: GPT) -> None:
+    if not model.config.form().has_scores:
+        with pytest.raises(ValueError, match="has a state, which is as large for any"):
+            PagedReader(model, page_size=4)
+        return
+    prompts = [[1, 2, 3], [4], [1, 2, 3], [*range(V)]]
+    how: dict[str, Any] = {"max_new_tokens": 14, "sampling": Sampling(temperature=0.0)}
+    paged = PagedReader(model, page_size=4)
+    assert generate(paged, prompts, **how) == generate(model, prompts, **how)
 
 
 @pytest.mark.parametrize("attention", ["delta", "blocks"])

@@ -10,7 +10,14 @@ from torch import Tensor
 from tested_transformer.cache import KVCache
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.positions import rotary_table
-from tested_transformer.variants import LatentAttention, PagedCache, PagePool
+from tested_transformer.variants import (
+    LatentAttention,
+    PagedCache,
+    PagePool,
+    rewind,
+    rolling_cache,
+    share_in_use,
+)
 
 # Pairwise different: layers, heads, page size, pages, widths of key and value.
 LAYERS, H, SIZE, PAGES, D_K, D_V = 2, 3, 4, 6, 5, 7
@@ -206,3 +213,49 @@ def test_other_sizes_that_do_not_fit() -> None:
         PagePool(**(ROOM | {"value_dim": -1}))
     with pytest.raises(ValueError, match=r"^max_length=0 must be positive$"):
         PagedCache(PagePool(**ROOM), max_length=0)
+
+
+def test_what_is_in_use_by_hand() -> None:
+    pool = PagePool(**ROOM)
+    one, other = PagedCache(pool), PagedCache(pool)
+    assert share_in_use([one, other]) == share_in_use([]) == 1.0
+    read(one, *rand(6))  # pages of 4: one full, one half full
+    assert share_in_use([one]) == 6 / 8
+    twin = one.fork()
+    assert share_in_use([one, twin]) == 6 / 8
+    read(twin, *rand(1))  # a copy of the second page, with one token more
+    read(other, *rand(1))
+    assert share_in_use([one, twin, other]) == (4 + 2 + 3 + 1) / (4 * SIZE)
+    rewind(one, [0] * 3)  # its pages stay its own, and one is empty
+    assert share_in_use([one]) == 3 / 8
+
+
+def test_a_pool_has_the_shapes_of_a_models_own_cache() -> None:
+    for changes in ({}, {"attention": "latent", "num_kv_heads": None}):
+        model = make_model(positions="rotary", **changes).bfloat16()
+        pool = PagePool.for_model(model, num_pages=5, page_size=7)
+        cache = model.new_cache(5, max_length=7)
+        assert pool.nbytes == cache.nbytes
+        assert (pool.keys.dtype, pool.num_layers) == (torch.bfloat16, LAYERS)
+        assert pool.values.shape[-1] == cache.layers[0].values.shape[-1]
+
+
+@pytest.mark.parametrize("positions", ["alibi", "rotary"])
+def test_it_writes_under_autocast_as_the_usual_cache_does(positions: str) -> None:
+    """Then keys come in another type than that of the cache, which the weights have."""
+    model = make_model(positions=positions, max_seq_len=24, num_kv_heads=None)
+    tokens = torch.randint(13, (1, 9))
+    caches = {
+        "usual": model.new_cache(),
+        "paged": PagedCache(PagePool.for_model(model, num_pages=3, page_size=5)),
+        "rolling": rolling_cache(model, sinks=2, window=19),
+    }
+    found = {}
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        for name, cache in caches.items():
+            parts = [model(part, cache=cache) for part in tokens.split([4, 5], 1)]
+            found[name] = torch.cat(parts, 1)
+    assert torch.equal(found["paged"], found["usual"])
+    # Keys that were rounded are turned back, and turned again.
+    gap = (found["rolling"] - found["usual"]).float().norm()
+    assert gap < 0.05 * found["usual"].float().norm()

@@ -14,17 +14,32 @@ from tested_transformer.variants import (
     Drafter,
     ModelDrafter,
     NgramDrafter,
+    QuantizedCache,
     Speculation,
     TextReader,
     every_outcome,
     expected_tokens,
     left_over,
     rewind,
+    rolling_cache,
     speculate,
+    stream_passes,
     verify,
 )
 
 V = 3
+
+
+def few_bits():
+    return QuantizedCache(num_layers=2, max_length=9, bits=8)
+
+
+def filled(cache):
+    """Return a cache of keys that has read five tokens, one by one."""
+    for _ in range(5):
+        for layer in cache.layers:
+            layer.append(torch.rand(1, 3, 1, 4), torch.rand(1, 3, 1, 4))
+    return cache
 
 
 def make(seed=0, *, vocab_size=V, sharp=1.0, **changes) -> GPT:
@@ -379,6 +394,16 @@ def test_every_way_of_chance_is_gone_once():
             "the cache holds 0 tokens; it cannot go back to 2",
         ),
         (
+            lambda m: rewind(
+                filled(QuantizedCache(num_layers=2, max_length=9, bits=8)), [1, 2]
+            ),
+            "in few bits that holds 5 tokens cannot go back to 2",
+        ),
+        (
+            lambda m: rewind(filled(rolling_cache(m, sinks=1, window=3)), [1, 2]),
+            "a rolling cache that has read 5 tokens cannot go back to 2",
+        ),
+        (
             lambda m: expected_tokens(1.5, 2),
             "acceptance=1.5 must lie between 0 and 1",
         ),
@@ -386,7 +411,7 @@ def test_every_way_of_chance_is_gone_once():
 )
 def test_what_does_not_fit_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
-        call(make())
+        call(make(positions="none"))
 
 
 def test_a_drafter_of_ones_own():
@@ -402,3 +427,17 @@ def test_a_drafter_of_ones_own():
         model, [3], Ones(), max_new_tokens=9, probabilities=greedy.probabilities
     )
     assert found.tokens == expected
+
+
+def test_passes_come_one_by_one_and_mistakes_at_once():
+    model, how = make(), {"max_new_tokens": 11, "num_drafted": 3}
+    drafter = ModelDrafter(make(1))
+    whole = speculate(model, [1, 0], drafter, chance=Chance(4), **how)
+    passes = stream_passes(model, [1, 0], drafter, chance=Chance(4), **how)
+    first = next(passes)
+    assert first.tokens == whole.tokens[: whole.accepted[0] + 1]
+    rest = [*passes]
+    assert [t for each in (first, *rest) for t in each.tokens] == whole.tokens
+    assert [each.num_drafted for each in (first, *rest)] == whole.drafted
+    with pytest.raises(ValueError, match="prompt is empty"):
+        stream_passes(model, [], drafter, **how)  # not asked for a single token yet
