@@ -4,7 +4,8 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from tested_transformer.cli.sources import Source, load_source
 from tested_transformer.data import Tokenizer
 from tested_transformer.generation.caches import (
     CACHES as CACHES,  # for --help
+    PagedReader,
     reader_with,
 )
 from tested_transformer.generation.readers import EqualLengthsReader
@@ -25,10 +27,11 @@ from tested_transformer.variants import (
     Drafter,
     ModelDrafter,
     NgramDrafter,
-    speculate,
+    share_in_use,
+    stream_passes,
 )
 
-__all__ = ["SAMPLING", "Generate", "default_prompt", "write"]
+__all__ = ["SAMPLING", "Generate", "default_prompt", "write", "write_with_drafts"]
 
 _DEFAULTS: dict[str, Any] = {"temperature": 0.8}
 SAMPLING = Flags("sampling", generation.Sampling, [_DEFAULTS])
@@ -64,8 +67,9 @@ class Generate:
         rotary_factor: Read texts so many times as long as max_seq_len, with rotary
             positions slowed down.
         rotary_scaling: The rule for that, one of ``SCALINGS``.
-        cache: Keep other than all keys and values, one of ``CACHES``: rolling the first
-            and the last tokens, int8 and int4 all in so many bits.
+        cache: How to keep keys and values, one of ``CACHES``: rolling the first and the
+            last tokens alone, int8 and int4 all in so many bits, paged all in pages
+            that samples share; the model's own way by default.
         draft: Let another model guess, or ngram: what followed the same words before;
             prompt and text must fit max_seq_len.
         num_drafted: How many tokens it guesses at a time.
@@ -96,45 +100,60 @@ class Generate:
         source = source.stretched(self.rotary_factor, self.rotary_scaling)
         tokenizer = source.tokenizer
         prompt = default_prompt(tokenizer) if self.prompt is None else self.prompt
-        model, how = source.model, dict[str, Any]()
-        if self.cache is not None:
-            model = reader_with(self.cache, source.model)
+        common = {"stop": stop, "sampling": sampling}
+        drafter, model = None, source.model
         if self.draft is not None:
             self._validate_draft(sampling)
-            how["drafter"] = self._drafter(source, sampling, call)
-            how["num_drafted"] = self.num_drafted
-        for first in range(0, self.num_samples, _AT_ONCE):
+            drafter = self._drafter(source, sampling, call)
+            with _noting(f"draft={self.draft!r} does not fit this model: leave it out"):
+                drafter.reader(source.model)
+        elif self.cache is not None:
+            model = reader_with(self.cache, source.model)
+        # A drafter follows one text, and so each can be shown as it comes.
+        at_once = _AT_ONCE if drafter is None else 1
+        for first in range(0, self.num_samples, at_once):
             settings = {"max_new_tokens": self.max_new_tokens, "seed": seed + first}
-            pieces = write(
-                model,
-                tokenizer,
-                prompt,
-                stop=stop,
-                num_samples=min(_AT_ONCE, self.num_samples - first),
-                sampling=sampling,
-                **how,
-                **settings,
-            )
+            if drafter is not None:
+                pieces = write_with_drafts(
+                    source.model,
+                    tokenizer,
+                    prompt,
+                    drafter,
+                    num_drafted=self.num_drafted,
+                    **common,
+                    **settings,
+                )
+            else:
+                pieces = write(
+                    model,
+                    tokenizer,
+                    prompt,
+                    num_samples=min(at_once, self.num_samples - first),
+                    **common,
+                    **settings,
+                )
             if call.as_json:
                 facts = {"checkpoint": source.name, "prompt": prompt}
                 _print_json(pieces, first, facts | asdict(sampling) | settings)
             else:
                 _print_text(pieces, first, prompt.lstrip("\n"), self.num_samples)
+                if isinstance(model, PagedReader) and model.caches:
+                    _tell(_describe_pages(model))
         if self.seed is None and not call.as_json and sampling.temperature > 0:
-            text = f"the same again with --seed {seed}"
-            Terminal(stderr=True).print(text, style="dim", highlight=False)
+            _tell(f"the same again with --seed {seed}")
         return 0
 
     def _validate_draft(self, sampling: generation.Sampling) -> None:
         if self.cache is not None:
             raise ValueError(
-                f"cache={self.cache!r} does not go with draft={self.draft!r}: what a "
-                "model rejects is taken back from the usual cache"
+                f"cache={self.cache!r} does not go with draft={self.draft!r}, which "
+                "takes rejected tokens back from the model's own cache: leave out one"
             )
         if sampling.repetition_penalty != 1.0:
             raise ValueError(
                 f"repetition_penalty={sampling.repetition_penalty} does not go with "
-                f"draft={self.draft!r}"
+                f"draft={self.draft!r}, which checks several tokens at once: leave out "
+                "one"
             )
 
     def _drafter(
@@ -149,7 +168,18 @@ class Generate:
                 f"draft={self.draft!r} has another tokenizer than {source.name}: train "
                 "both on the same text"
             )
-        return ModelDrafter(small.model, probabilities=sampling.probabilities)
+        with _noting(f"draft={self.draft!r} cannot guess: name another, or ngram"):
+            return ModelDrafter(small.model, probabilities=sampling.probabilities)
+
+
+@contextmanager
+def _noting(text: str) -> Generator[None]:
+    """Add what to write instead to an error of the library."""
+    try:
+        yield
+    except ValueError as error:
+        error.add_note(text)
+        raise
 
 
 def default_prompt(tokenizer: Tokenizer) -> str:
@@ -162,7 +192,7 @@ def default_prompt(tokenizer: Tokenizer) -> str:
 
 
 def write(
-    model: GPT | EqualLengthsReader,
+    model: GPT | EqualLengthsReader | PagedReader,
     tokenizer: Tokenizer,
     prompt: str,
     *,
@@ -171,57 +201,94 @@ def write(
     sampling: generation.Sampling,
     stop: Sequence[str] = (),
     num_samples: int = 1,
-    drafter: Drafter | None = None,
-    num_drafted: int = 4,
 ) -> Iterator[list[str]]:
     """Return an iterator over what comes after a prompt: a piece of each sample.
 
     Samples differ in their seeds: ``seed``, ``seed + 1`` and so on. Strings in ``stop``
-    end a sample, and are never shown, not even in part. With a ``drafter`` each sample
-    comes in one piece, when it is done.
+    end a sample, and are never shown, not even in part.
 
     Raises:
         ValueError: At once, if the prompt is empty or has characters that the tokenizer
             lacks, or a setting is out of its range.
     """
+    ids = _encode(tokenizer, prompt)
+    watches = [generation.TextWatch(tokenizer.decode, stop) for _ in range(num_samples)]
+    steps = generation.stream(
+        model,
+        [ids] * num_samples,
+        max_new_tokens=max_new_tokens,
+        sampling=sampling,
+        seed=seed,
+    )
+    return _pieces(steps, watches)
+
+
+def write_with_drafts(
+    model: GPT,
+    tokenizer: Tokenizer,
+    prompt: str,
+    drafter: Drafter,
+    *,
+    max_new_tokens: int,
+    seed: int,
+    sampling: generation.Sampling,
+    stop: Sequence[str] = (),
+    num_drafted: int = 4,
+) -> Iterator[list[str]]:
+    """Do what ``write`` does for one sample, in fewer passes of the model.
+
+    Raises:
+        ValueError: As ``write``, and if prompt and text do not fit the model.
+    """
+    ids = _encode(tokenizer, prompt)
+    watch = generation.TextWatch(tokenizer.decode, stop)
+    passes = stream_passes(
+        model,
+        ids,
+        drafter,
+        max_new_tokens=max_new_tokens,
+        num_drafted=num_drafted,
+        probabilities=sampling.probabilities,
+        chance=Chance(seed),
+    )
+    return _pieces(([each.tokens] for each in passes), [watch])
+
+
+def _encode(tokenizer: Tokenizer, prompt: str) -> list[int]:
     ids = tokenizer.encode(prompt)
     if not ids:
         raise ValueError("prompt='' must not be empty: the model goes on from it")
-    watches = [generation.TextWatch(tokenizer.decode, stop) for _ in range(num_samples)]
-    if drafter is None or not isinstance(model, GPT):
-        steps = generation.stream(
-            model,
-            [ids] * num_samples,
-            max_new_tokens=max_new_tokens,
-            sampling=sampling,
-            seed=seed,
-        )
-    else:
-        texts = [
-            speculate(
-                model,
-                ids,
-                drafter,
-                max_new_tokens=max_new_tokens,
-                num_drafted=num_drafted,
-                probabilities=sampling.probabilities,
-                chance=Chance(seed + row),
-            ).tokens
-            for row in range(num_samples)
+    return ids
+
+
+def _pieces(
+    steps: Iterable[Sequence[Sequence[int]]], watches: list[generation.TextWatch]
+) -> Iterator[list[str]]:
+    """Turn the tokens of each sample into text, until all have stopped."""
+    for step in steps:
+        yield [
+            "".join(watch.feed([token]) for token in tokens if not watch.stopped)
+            for watch, tokens in zip(watches, step, strict=True)
         ]
-        steps = iter([[tuple(tokens) for tokens in texts]])
+        if all(watch.stopped for watch in watches):
+            return
+    yield [watch.finish() for watch in watches]
 
-    def pieces() -> Iterator[list[str]]:
-        for step in steps:
-            yield [
-                watch.feed(tokens) if tokens and not watch.stopped else ""
-                for watch, tokens in zip(watches, step, strict=True)
-            ]
-            if all(watch.stopped for watch in watches):
-                return
-        yield [watch.finish() for watch in watches]
 
-    return pieces()
+def _describe_pages(reader: PagedReader) -> str:
+    """Return what a cache in pages took, and what one in one piece would have."""
+    caches, size = reader.caches, reader.page_size
+    pages = len({page for cache in caches for page in cache.table})
+    tokens = sum(cache.length for cache in caches)
+    whole = tokens / (len(caches) * reader.longest)
+    return (
+        f"kept in {pages} pages of {size} tokens, {share_in_use(caches):.0%} in use "
+        f"(in one piece each: {whole:.0%})"
+    )
+
+
+def _tell(text: str) -> None:
+    Terminal(stderr=True).print(text, style="dim", highlight=False)
 
 
 def _print_json(pieces: Iterator[list[str]], first: int, facts: dict[str, Any]) -> None:

@@ -1,15 +1,23 @@
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import torch.nn.functional as F
 
 from tested_transformer.cli import generate as module
-from tested_transformer.cli.generate import default_prompt, write
+from tested_transformer.cli.generate import (
+    default_prompt,
+    write,
+    write_with_drafts,
+)
 from tested_transformer.data import CharTokenizer
 from tested_transformer.generation import Sampling
+from tested_transformer.generation.caches import CACHES
 from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.variants import Chance, Draft, Drafter
 
 Command = Callable[..., Any]
 
@@ -46,6 +54,19 @@ def test_another_cache_writes(cache: str, trained: Path, command: Command) -> No
         assert other.out == command(*words, "--max-new-tokens", "30").out
 
 
+def test_pages_change_no_text_and_are_told(trained: Path, command: Command) -> None:
+    words = ["generate", str(trained), "--prompt", "to be", "--seed", "3"]
+    words += ["--num-samples", "3", "--max-new-tokens", "2"]
+    paged, usual = command(*words, "--cache", "paged"), command(*words)
+    assert paged.out == usual.out
+    # Six tokens each: the prompt and one of the two that were written.
+    told = "kept in 3 pages of 16 tokens, 38% in use (in one piece each: 86%)\n"
+    assert paged.err == told
+    assert command(*words, "--cache", "paged", "--json").err == ""
+    nothing = command(*words[:-1], "0", "--cache", "paged")
+    assert (nothing.status, nothing.err) == (0, "")
+
+
 def test_a_draft_changes_no_text(
     trained: Path, command: Command, text: Path, tiny: list[str]
 ) -> None:
@@ -64,7 +85,11 @@ def test_a_draft_changes_no_text(
 
 
 def test_a_draft_that_does_not_fit_is_refused(
-    trained: Path, command: Command, refused: Callable[..., str], tiny: list[str]
+    trained: Path,
+    command: Command,
+    refused: Callable[..., str],
+    text: Path,
+    tiny: list[str],
 ) -> None:
     other = Path("other.txt")
     other.write_text("0123456789" * 50)
@@ -72,7 +97,25 @@ def test_a_draft_that_does_not_fit_is_refused(
     words = ["generate", str(trained), "--draft"]
     assert refused(*words, "other").startswith("draft='other' has another tokenizer")
     assert "are more than max_seq_len=7" in refused(*words, "ngram")
-    assert refused(*words, "ngram", "--cache", "int8").startswith("cache='int8' does")
+    assert refused(*words, "ngram", "--max-new-tokens", "7").endswith(
+        "1 tokens of prompt and max_new_tokens=7 are more than max_seq_len=7: write at "
+        "most 6"
+    )
+    assert "shorten the prompt" in refused(*words, "ngram", "--prompt", "to be, or")
+    for cache in CACHES:
+        told = refused(*words, "ngram", "--cache", cache)
+        assert told.startswith(f"cache={cache!r} does not go with draft='ngram'")
+        assert told.endswith(": leave out one")
+    short = ["--max-seq-len", "5", "--out", "short"]
+    assert command("train", str(text), *tiny, *short).status == 0
+    told = refused(*words, "short", "--max-new-tokens", "2")
+    assert told.endswith("; draft='short' does not fit this model: leave it out")
+    state = ["--attention", "delta", "--out", "state"]
+    assert command("train", str(text), *tiny, *state).status == 0
+    told = refused(*words, "state", "--max-new-tokens", "2")
+    assert told.endswith("; draft='state' cannot guess: name another, or ngram")
+    told = refused("generate", "state", "--draft", "ngram", "--max-new-tokens", "2")
+    assert told.endswith("; draft='ngram' does not fit this model: leave it out")
     assert refused(*words, "ngram", "--repetition-penalty", "2").startswith(
         "repetition_penalty=2.0 does not go with draft='ngram'"
     )
@@ -191,3 +234,85 @@ def test_after_a_stop_string_no_token_is_asked_for(
     assert asked == [0, 1, 2, 3]
     pieces = write(model, letters, "a", **settings, stop=["fa"])
     assert "".join(piece for [piece] in pieces) == "abcdef"
+
+
+class Oracle(Drafter):
+    """Guesses how a text is known to go on, and so is always right."""
+
+    def __init__(self, text: list[int], vocab_size: int) -> None:
+        self.text, self.vocab_size = text, vocab_size
+        self.calls = 0
+
+    def draft(self, text: Sequence[int], count: int, chance: Chance) -> Draft:
+        self.calls += 1
+        tokens = self.text[len(text) : len(text) + count]
+        sure = F.one_hot(torch.tensor(tokens, dtype=torch.long), self.vocab_size)
+        return Draft(tokens, sure.double())
+
+
+class Bytes(CharTokenizer):
+    """Has a token for each byte, so that some letters are several tokens."""
+
+    def __init__(self) -> None:
+        super().__init__("".join(map(chr, range(256))))
+
+    def encode(self, text: str) -> list[int]:
+        return [*text.encode()]
+
+    def decode(self, ids: list[int]) -> str:
+        return bytes(ids).decode(errors="replace")
+
+
+class Reciting(GPT):
+    """Always says a text by heart."""
+
+    def __init__(self, text: list[int]) -> None:
+        sizes = {"d_model": 12, "num_heads": 3, "num_layers": 2}
+        super().__init__(GPTConfig(vocab_size=256, max_seq_len=50, **sizes))
+        self.text = text
+
+    def forward(self, tokens: torch.Tensor, **how: Any) -> torch.Tensor:
+        start = how["cache"].length
+        logits = super().forward(tokens, **how)
+        end = start + tokens.shape[1]
+        wanted = torch.tensor(self.text[start + 1 : end + 1])
+        return (F.one_hot(wanted, 256) * 1e3).float()[None].expand_as(logits)
+
+
+TEXT = "aé b€, END of it all"  # 2 bytes and 3: 23 tokens
+
+
+@pytest.mark.parametrize("num_drafted", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("stop", [[], ["END"], ["€,", "x"], [" of", "nothing"]])
+def test_drafts_are_shown_as_they_are_accepted(
+    num_drafted: int, stop: list[str]
+) -> None:
+    """As plain writing would: whole letters, nothing of a stop, no pass after it."""
+    tokenizer = Bytes()
+    text = tokenizer.encode(TEXT)
+    assert len(text) == 23
+    drafter = Oracle(text, 256)
+    pieces = write_with_drafts(
+        Reciting(text),
+        tokenizer,
+        "a",
+        drafter,
+        max_new_tokens=22,
+        seed=0,
+        sampling=Sampling(temperature=0.0),
+        stop=stop,
+        num_drafted=num_drafted,
+    )
+    assert drafter.calls == 0  # nothing is written before it is asked for
+    (found, *_) = [each for each in stop if each in TEXT] or [""]
+    whole = TEXT[1 : TEXT.index(found)] if found else TEXT[1:]
+    read_last = TEXT[: TEXT.index(found) + len(found)] if found else TEXT
+    shown = ""
+    for number, (piece,) in enumerate(pieces, start=1):
+        shown += piece
+        assert whole.startswith(shown)
+        passed = bytes(text[: 1 + number * (num_drafted + 1)])
+        if not stop:  # all letters that are whole by then
+            assert shown == passed.decode(errors="ignore")[1:]
+    assert shown == whole
+    assert drafter.calls == -(-(len(read_last.encode()) - 1) // (num_drafted + 1))
