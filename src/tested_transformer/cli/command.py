@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[Any, tuple[Flags, ...]]] = {
 }
 EXAMPLES = """\
 start with:
-  tested-transformer train        train a small GPT, in about a minute
+  tested-transformer train        train a small GPT, in a minute or two
   tested-transformer generate     write with it
   tested-transformer COMMAND --help
 """

@@ -71,7 +71,7 @@ class Train:
     """Train a GPT on a text and save it.
 
     Examples:
-      tested-transformer train                         a small GPT, in about a minute
+      tested-transformer train                         a small GPT, in a minute or two
       tested-transformer train play.txt                any text in UTF-8
       tested-transformer train stdlib --steps 2000     Python's own source text
       tested-transformer train --recipe plain          AdamW and a cosine, to compare
