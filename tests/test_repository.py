@@ -62,7 +62,6 @@ ARROWS = {
 NAMES = sorted(ARROWS)
 ARROWS["__init__"] = {*NAMES, "_moved"}
 ARROWS["cli"].add("__version__")
-ARROWS["attention"].add("_moved")
 ARROWS["_moved"] = set()
 ARROWS["book._labels"] = set()
 

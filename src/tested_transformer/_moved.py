@@ -26,7 +26,7 @@ _NAMES = {"scaled_dot_product_attention": "attention_with_weights"}
 
 
 def find(package: str, name: str) -> object:
-    """Return what had this name in a module, or in the package itself.
+    """Return what had this name in the package itself.
 
     Raises:
         AttributeError: If nothing ever had it.

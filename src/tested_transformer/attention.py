@@ -5,6 +5,7 @@ step. It is the reference that every faster path of this library is tested again
 """
 
 import math
+import warnings
 from typing import Any
 
 import torch
@@ -209,9 +210,12 @@ def fused_attention(
 
 def __getattr__(name: str) -> object:
     # Until the release after next, for the name that attention_with_weights had.
-    from tested_transformer._moved import find
-
-    return find(__name__, name)
+    old = "scaled_dot_product_attention"
+    if name != old:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    told = f"{__name__}.{old} is now {__name__}.attention_with_weights"
+    warnings.warn(told, FutureWarning, stacklevel=2)
+    return attention_with_weights
 
 
 def and_causal(

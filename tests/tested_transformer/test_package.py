@@ -73,6 +73,8 @@ def test_names_that_never_were_are_not_there():
     with pytest.raises(AttributeError, match="no attribute 'Transformer'"):
         _ = tested_transformer.Transformer
     with pytest.raises(AttributeError, match="no attribute 'Transformer'"):
+        _ = import_module("tested_transformer.attention").Transformer
+    with pytest.raises(AttributeError, match="no attribute 'Transformer'"):
         _ = import_module("tested_transformer.blocks").Transformer
     with warnings.catch_warnings(), pytest.raises(ModuleNotFoundError):
         import_module("tested_transformer.transformers")
