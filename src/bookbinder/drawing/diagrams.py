@@ -29,6 +29,7 @@ DRAWING_SCRIPT = Path(__file__).with_name("drawing.js")
 # Of the book in the current folder.
 DRAWINGS = Path("docs", "assets", "diagrams")
 
+_TITLE = re.compile(r"<title[^>]*>([^<]+)</title>")
 _COMMENT = re.compile(r"^[ \t]*%%.*(?:\n|\Z)", re.MULTILINE)
 
 
@@ -46,7 +47,10 @@ def format_diagram(
             svg = linked(svg, source, md)
         except ValueError as error:
             return undrawn(f"diagram {error}", source)
-        return f'<figure class="diagram" data-search-exclude>{svg}</figure>'
+        # Its title is read out, and shown as its caption.
+        title = _TITLE.search(svg)
+        below = f"<figcaption>{title[1]}.</figcaption>" if title else ""
+        return f'<figure class="diagram" data-search-exclude>{svg}{below}</figure>'
     if previewing():
         # mkdocs-mermaid2-plugin finds it by its class and has the browser draw it.
         return f'<div class="mermaid" data-undrawn>{html.escape(source)}</div>'

@@ -26,7 +26,7 @@ const settings = ({ ink, muted, paper, rule }, font) => ({
   handDrawnSeed: 1,
   htmlLabels: false,
   flowchart: {
-    htmlLabels: false, curve: "basis", padding: 10, nodeSpacing: 30, rankSpacing: 34,
+    htmlLabels: false, curve: "basis", padding: 7, nodeSpacing: 16, rankSpacing: 30,
     wrappingWidth: 320, subGraphTitleMargin: { top: 4, bottom: 10 },
   },
   theme: "base",

@@ -41,6 +41,8 @@ def test_drawn_diagrams_are_put_into_the_page_with_ids_of_their_own(
     page = rendered(fences(FLOW, OTHER, FLOW))
     drawn = page.select("figure.diagram[data-search-exclude] > svg")
     assert len(drawn) == 3
+    captions = [each.text for each in page.select("figure > svg + figcaption")]
+    assert captions == ["A flow."] * 3
     assert "mermaid" not in str(page)
     assert len({str(element["id"]) for element in page.select("[id]")}) == 6
     for svg in drawn:
