@@ -1,6 +1,5 @@
 import re
 
-import jaxtyping
 import pytest
 import torch
 from hypothesis import given, strategies as st
@@ -328,8 +327,3 @@ def test_what_would_only_shift_a_score_is_no_mask(value: float):
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         from_additive(torch.tensor([0.0, value, float("-inf")]))
-
-
-def test_shapes_in_signatures_are_checked_while_the_tests_run():
-    with pytest.raises(jaxtyping.TypeCheckError):
-        padding_mask(torch.tensor([0.5]))
