@@ -1,9 +1,9 @@
 """A Markdown extension that marks what style sheets cannot count: where a line may end.
 
-Short code, such as a shape or an option, stays in one line; long code need not. So does
-a tuple of few short terms in prose. A browser may set a cell as narrow as its longest
-word: the style of the site keeps cells of prose wide enough to be read, and lets the
-table scroll.
+Short code, such as a shape or an option, stays in one line; long code need not. So do
+a tuple of few short terms in prose, and a bracket with the formula that it opens. A
+browser may set a cell as narrow as its longest word: the style of the site keeps cells
+of prose wide enough to be read, and lets the table scroll.
 """
 
 import re
@@ -29,6 +29,7 @@ class _Lines(Treeprocessor):
             if element.tag not in ("code", "var"):
                 element.text = _held_together(element.text)
             element.tail = _held_together(element.tail)
+            _hold_brackets(element)
         for cell in root.iter("td"):
             own = [cell.text or ""]
             for child in cell:
@@ -43,6 +44,20 @@ def _held_together(text: str | None) -> str | None:
     if not text or isinstance(text, AtomicString):
         return text
     return _TUPLE.sub(lambda found: found[0].replace(" ", "\u00a0"), text)
+
+
+def _hold_brackets(parent: Element) -> None:
+    """Put a bracket before a formula into its element, in which no line ends."""
+    before: Element | None = None
+    for child in parent:
+        text = (parent.text if before is None else before.tail) or ""
+        if child.tag == "var" and text.endswith(("(", "[")):
+            child.text = text[-1] + (child.text or "")
+            if before is None:
+                parent.text = text[:-1]
+            else:
+                before.tail = text[:-1]
+        before = child
 
 
 class LineExtension(Extension):

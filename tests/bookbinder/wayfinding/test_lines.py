@@ -1,8 +1,11 @@
 """Short code stays in one line, and a cell of prose is wide enough to be read."""
 
 from collections.abc import Callable
+from xml.etree.ElementTree import Element
 
 from bs4 import BeautifulSoup
+from markdown import Markdown
+from markdown.treeprocessors import Treeprocessor
 
 from bookbinder.wayfinding.lines import LineExtension
 
@@ -31,3 +34,25 @@ def test_long_code_and_cells_of_prose_are_marked(
     ]
     text = soup.get_text()
     assert "(B, H), of (2,\u00a03); (or, this once, words)." in text
+
+
+class _Formulas(LineExtension):
+    """Make formulas of code first, as the drawing does of TeX."""
+
+    def extendMarkdown(self, md: Markdown) -> None:
+        super().extendMarkdown(md)
+        md.treeprocessors.register(_Drawn(md), "drawn", 15)
+
+
+class _Drawn(Treeprocessor):
+    def run(self, root: Element) -> None:
+        for code in root.iter("code"):
+            code.tag = "var"
+
+
+def test_a_bracket_stays_with_the_formula_that_it_opens(
+    made: Callable[..., BeautifulSoup],
+) -> None:
+    soup = made("YaRN (`s`) and *so on* [`t`], (a) `u`", _Formulas())
+    assert [formula.get_text() for formula in soup.select("var")] == ["(s", "[t", "u"]
+    assert soup.get_text() == "YaRN (s) and so on [t], (a) u"
