@@ -75,10 +75,22 @@ window.looking = (() => {
     for (const svg of all("article figure > svg")) {
       const frame = svg.getBoundingClientRect();
       const scale = frame.width / svg.viewBox.baseVal.width;
-      for (const text of svg.querySelectorAll("text")) {
+      const texts = [...svg.querySelectorAll("text")].filter((text) => text.textContent.trim());
+      const boxes = texts.map((text) => text.getBoundingClientRect());
+      boxes.forEach((one, at) => {
+        for (let next = at + 1; next < boxes.length; next += 1) {
+          const other = boxes[next];
+          const wide = Math.min(one.right, other.right) - Math.max(one.left, other.left);
+          const high = Math.min(one.bottom, other.bottom) - Math.max(one.top, other.top);
+          // Lines of a name, and rows of a map, stand closer than their boxes.
+          const letter = Math.min(one.width, one.height, other.width, other.height);
+          if (Math.min(wide, high) > 0.4 * letter) found.push(`on each other: ${start(texts[at].textContent)}, ${start(texts[next].textContent)}`);
+        }
+      });
+      for (const text of texts) {
         const { left, right, top, bottom } = text.getBoundingClientRect();
         if (left < frame.left - 2 || right > frame.right + 2 || top < frame.top - 2 || bottom > frame.bottom + 2) found.push(`cut off: ${start(text.textContent)}`);
-        if (parseFloat(getComputedStyle(text).fontSize) * scale < 9) found.push(`too small to read: ${start(text.textContent)}`);
+        if (parseFloat(getComputedStyle(text).fontSize) * scale < 10.9) found.push(`too small to read: ${start(text.textContent)}`);
       }
     }
     return found;

@@ -160,7 +160,8 @@ console.warn("hm")</script><script>throw new Error("boom")</script>
 <table><tr><td style="width:5px">a few words in so very narrow a cell</tr></table>
 <figure><svg role="img" aria-label="A" viewBox="0 0 90 20" width="90">
 <text x="80" y="14">label</text>
-<text x="2" y="14" font-size="6">tiny</text></svg></figure>
+<text x="2" y="14" font-size="6">tiny</text>
+<text x="30" y="14">one</text><text x="34" y="15">other</text></svg></figure>
 <button></button><img src="data:,"><p style="color:#555">dim</p>
 <p style="color:#999">pale</p><nav style="font-size:9px; line-height:1">
 <a href="#top">one</a><br><a href="#top">two</a></nav>"""
@@ -168,6 +169,7 @@ TOLD = """moved by 0.|hm|script error: boom|404|failed: https://example.org/x.js
 at 375 px: the page scrolls|at 375 px: sticks out: <p style="width:500px">wide
 at 375 px: sticks out: <p style="width:500px">hidden|word is broken: Unbreakableword
 short code is broken: short = code|a cell is|cut off: label|too small to read: tiny
+at 375 px: on each other: one, other|at 1440 px: on each other: one, other
 at 375 px: button-name|at 375 px: image-alt|target-size
 dark, at 375 px: color-contrast|light, at 1440 px: color-contrast"""
 
