@@ -3,7 +3,7 @@ a test run says at once that it has begun.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import hypothesis
 import pytest
@@ -28,11 +28,31 @@ def pytest_collection_modifyitems(
         tonight = [item for item in items if item.get_closest_marker("nightly")]
         items[:] = [item for item in items if item not in tonight]
         config.hook.pytest_deselected(items=tonight)
-    if not hasattr(config, "workerinput"):
-        return
-    marks = ("browser", "slow")
-    long = {i.path for i in items if any(map(i.get_closest_marker, marks))}
-    items.sort(key=lambda i: (i.path not in long, i.path.suffix != ".md"))
+    if hasattr(config, "workerinput"):
+        items.sort(key=_turns(items))
+
+
+def _turns(items: list[pytest.Item]) -> Callable[[pytest.Item], int]:
+    """Return when the file of a test has its turn, where several workers share them.
+
+    The first worker builds the site, for which all tests of the site wait; the others
+    run pages meanwhile. What is left for the end is short, so that none waits there.
+    """
+    on_site = dict.fromkeys(
+        i.path for i in items if "built" in getattr(i, "fixturenames", ())
+    )
+    browsed = {i.path for i in items if i.get_closest_marker("browser")}
+    slow = {i.path for i in items if i.get_closest_marker("slow")}
+    builder = next(iter(on_site), None)
+
+    def turn(item: pytest.Item) -> int:
+        if item.path == builder:
+            return 0
+        if item.path in browsed or item.path in on_site:
+            return 2
+        return 1 if item.path in slow or item.path.suffix == ".md" else 3
+
+    return turn
 
 
 @pytest.fixture(autouse=True)
