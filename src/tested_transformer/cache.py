@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tested_transformer.validation import validate_sizes
 
-__all__ = ["KVCache", "LayerCache"]
+__all__ = ["KVCache", "LayerCache", "validate_room"]
 
 
 # --8<-- [start:layer]
@@ -39,10 +39,12 @@ class LayerCache:
         """Store the keys and values of T new tokens; return those of all tokens so far.
 
         Raises:
-            ValueError: If there is no room left, or the batch is another.
+            ValueError: If there is no room left, or it was made for another batch,
+                other heads or other widths.
         """
         end = self.length + k.shape[2]
         self._validate_room(k, end)
+        validate_room(self.keys, self.values, k, v)
         self.keys[:, :, self.length : end] = k
         self.values[:, :, self.length : end] = v
         self.length = end
@@ -66,6 +68,17 @@ class LayerCache:
                 f"the cache was made for batch_size={self.keys.shape[0]}; "
                 f"the keys have {k.shape[0]}"
             )
+
+
+def validate_room(keys: Tensor, values: Tensor, k: Tensor, v: Tensor) -> None:
+    """Raise a ``ValueError`` if room was made for other heads, or other widths."""
+    made = keys.shape[1], keys.shape[3], values.shape[3]
+    given = k.shape[1], k.shape[3], v.shape[3]
+    if made != given:
+        raise ValueError(
+            "the cache was made for {} heads with keys of {} and values of {} "
+            "features; there come {}, {} and {}".format(*made, *given)
+        )
 
 
 # --8<-- [start:cache]

@@ -576,7 +576,7 @@ class GPT(nn.Module):
             TypeError: If ``tokens`` are not int64 or int32.
             ValueError: If ``tokens`` do not fit the model, or the cache.
         """
-        config, start = self.config, 0 if cache is None else cache.length
+        config, start = self.config, self._length_of(cache)
         validate_tokens("tokens", tokens, config.vocab_size, config.max_seq_len, start)
         end = start + tokens.shape[1]
         x = self._embed(tokens, positions, cache)
@@ -600,6 +600,17 @@ class GPT(nn.Module):
         return (logits, maps) if return_weights else logits
 
     # --8<-- [end:forward]
+
+    def _length_of(self, cache: KVCache | None) -> int:
+        """Return how many tokens a cache holds, if it has room for all layers."""
+        if cache is None:
+            return 0
+        if len(cache.layers) != len(self.blocks):
+            raise ValueError(
+                f"cache has {len(cache.layers)} layers, the model {len(self.blocks)}: "
+                "make it with new_cache of the model"
+            )
+        return cache.length
 
     # --8<-- [start:embed]
     def _embed(

@@ -20,6 +20,7 @@ __all__ = [
     "validate_divisible",
     "validate_dtype",
     "validate_heads",
+    "validate_kinds",
     "validate_mask",
     "validate_sizes",
     "validate_tokens",
@@ -145,7 +146,7 @@ def validate_attention(
 
     The arguments are those of ``attention_with_weights``.
     """
-    _validate_kinds(q, k, v)
+    validate_kinds(q=q, k=k, v=v)
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(
             f"q and k must be equally wide: q is {_show(q)}, k is {_show(k)}"
@@ -174,21 +175,23 @@ def validate_attention(
         _validate_axes("score_bias", score_bias, scores, q.device)
 
 
-def _validate_kinds(q: Tensor, k: Tensor, v: Tensor) -> None:
-    for name, given in (("q", q), ("k", k), ("v", v)):
+def validate_kinds(**tensors: Tensor) -> None:
+    """Raise a ``TypeError`` or ``ValueError`` if tensors cannot be multiplied."""
+    for name, given in tensors.items():
         if not isinstance(given, Tensor):
             raise TypeError(f"{name} must be a tensor; it is a {type(given).__name__}")
-    if not q.device == k.device == v.device:
+    (first, one), *rest = tensors.items()
+    names = ", ".join([first, *(name for name, _ in rest[:-1])]) + f" and {rest[-1][0]}"
+    if any(each.device != one.device for _, each in rest):
+        others = "".join(f", {name} on {each.device}" for name, each in rest)
         raise ValueError(
-            "q, k and v must be on one device: "
-            f"q is on {q.device}, k on {k.device}, v on {v.device}"
+            f"{names} must be on one device: {first} is on {one.device}{others}"
         )
     # Under autocast the products bring their factors to one type.
-    if not (q.dtype == k.dtype == v.dtype or torch.is_autocast_enabled(q.device.type)):
-        raise TypeError(
-            "q, k and v must have one dtype: "
-            f"q is {_name(q.dtype)}, k is {_name(k.dtype)}, v is {_name(v.dtype)}"
-        )
+    alike = all(each.dtype == one.dtype for _, each in rest)
+    if not (alike or torch.is_autocast_enabled(one.device.type)):
+        kinds = ", ".join(f"{name} is {_name(x.dtype)}" for name, x in tensors.items())
+        raise TypeError(f"{names} must have one dtype: {kinds}")
 
 
 def validate_mask(mask: Tensor, scores: torch.Size, device: torch.device) -> None:

@@ -19,7 +19,7 @@ from torch.nn.attention.flex_attention import (
 
 from tested_transformer.attention import attention_with_weights, repeat_heads
 from tested_transformer.masks import causal_mask
-from tested_transformer.validation import validate_sizes
+from tested_transformer.validation import validate_attention, validate_sizes
 from tested_transformer.variants.softmaxes import AttentionLayer
 
 __all__ = [
@@ -81,6 +81,7 @@ def chosen_mask(
     chosen: Int[Tensor, "B H T chosen"], *, num_keys: int, block_size: int
 ) -> Bool[Tensor, "B H T S"]:
     """Return the mask by which a query sees the blocks it chose, and no later key."""
+    _validate_chosen(chosen, num_keys, block_size)
     blocks = torch.arange(num_keys, device=chosen.device) // block_size
     reads = _table(chosen, -(-num_keys // block_size))
     past = causal_mask(chosen.shape[2], num_keys, device=chosen.device)
@@ -114,6 +115,13 @@ def attention_in_blocks(
 
     Source: Lu et al., 2025, "MoBA", section 2.3, algorithm 1.
     """
+    validate_attention(q, k, v, None, None, None, 0.0)
+    _validate_chosen(chosen, k.shape[-2], block_size)
+    if chosen.shape[:3] != q.shape[:3]:
+        raise ValueError(
+            f"chosen must be {(*q.shape[:3],)} and the blocks; "
+            f"it is {tuple(chosen.shape)}"
+        )
     k, v = repeat_heads(k, q), repeat_heads(v, q)
     first = k.shape[-2] - q.shape[-2]
     heads = [
@@ -163,6 +171,7 @@ def flex_blocks(
 
     A tile is left out if none of its queries chose any of its keys.
     """
+    _validate_chosen(chosen, num_keys, block_size)
     reads = _table(chosen, -(-num_keys // block_size))
     batch, heads, num_queries = chosen.shape[:3]
     first = num_keys - num_queries
@@ -283,8 +292,21 @@ def _table(chosen: Tensor, num_blocks: int) -> Bool[Tensor, "B H T blocks"]:
     return table.scatter(-1, chosen % (num_blocks + 1), value=True)[..., :-1]
 
 
+def _validate_chosen(chosen: Tensor, num_keys: int, block_size: int) -> None:
+    validate_sizes(num_keys=num_keys, block_size=block_size)
+    # To look at them on another device would mean to wait for it.
+    if chosen.device.type == "cpu" and not torch.compiler.is_compiling():
+        highest = int(chosen.max()) if chosen.numel() else -1
+        if highest * block_size >= num_keys:
+            raise ValueError(
+                f"chosen has block {highest}, and {num_keys} keys in blocks of "
+                f"block_size={block_size} have none of that number"
+            )
+
+
 def _validate(q: Tensor, k: Tensor, block_size: int, num_chosen: int) -> None:
     validate_sizes(block_size=block_size, num_chosen=num_chosen)
+    validate_attention(q, k, k, None, None, None, 0.0)
     num_queries, num_keys = q.shape[-2], k.shape[-2]
     if num_queries > num_keys:
         raise ValueError(f"{num_queries} queries must not be more than {num_keys} keys")

@@ -9,10 +9,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tested_transformer.validation import validate_sizes
+from tested_transformer.validation import validate_kinds, validate_sizes
 from tested_transformer.variants.linear import (
     StateLayer,
     pairwise_decay,
+    validate_shape,
     validate_stateful,
 )
 
@@ -207,10 +208,8 @@ class DeltaAttention(StateLayer):
 
 def _validate_gates(k: Tensor, beta: Tensor, log_decay: Tensor | None) -> Tensor:
     """Return the gates, zeros where there are none, or raise a ``ValueError``."""
-    if beta.shape != k.shape[:3]:
-        raise ValueError(
-            f"beta must be {tuple(k.shape[:3])}; it is {tuple(beta.shape)}"
-        )
+    validate_shape("beta", beta, (*k.shape[:3],))
+    validate_kinds(k=k, beta=beta, log_decay=beta if log_decay is None else log_decay)
     if log_decay is None:
         return torch.zeros_like(beta)
     if log_decay.shape != beta.shape:

@@ -12,7 +12,11 @@ from torch import Tensor, nn
 from tested_transformer.cache import LayerCache
 from tested_transformer.layers import HeadNorm
 from tested_transformer.multihead import merge_heads, split_heads
-from tested_transformer.validation import validate_heads, validate_sizes
+from tested_transformer.validation import (
+    validate_heads,
+    validate_kinds,
+    validate_sizes,
+)
 
 __all__ = [
     "LinearAttention",
@@ -420,6 +424,9 @@ def validate_stateful(
     q: Tensor, k: Tensor, v: Tensor, state: Tensor | None
 ) -> Float[Tensor, "B H d_k d_v"]:
     """Return the state to begin with; raise a ``ValueError`` if shapes do not fit."""
+    validate_kinds(q=q, k=k, v=v)
+    if not q.is_floating_point():
+        raise TypeError(f"q, k and v must be of floats; their dtype is {q.dtype}")
     if q.ndim != 4 or q.shape[2] < 1:
         raise ValueError(f"q must be (B, H, T, d_k), T > 0; it is {tuple(q.shape)}")
     if k.shape != q.shape:
@@ -430,9 +437,17 @@ def validate_stateful(
     shape = (*k.shape[:2], k.shape[-1], v.shape[-1])
     if state is None:
         return v.new_zeros(shape)
-    if state.shape != shape:
-        raise ValueError(f"state must be {shape}; it is {tuple(state.shape)}")
+    validate_shape("state", state, shape)
     return state
+
+
+def validate_shape(name: str, given: Tensor, shape: tuple[int, ...]) -> None:
+    """Raise a ``TypeError`` or ``ValueError`` if this is no tensor of a shape."""
+    if not isinstance(given, Tensor):
+        kind = type(given).__name__
+        raise TypeError(f"{name} must be a tensor, {shape}; it is a {kind}")
+    if given.shape != shape:
+        raise ValueError(f"{name} must be {shape}; it is {tuple(given.shape)}")
 
 
 def _validate_log_decay(log_decay: Tensor, k: Tensor) -> None:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tested_transformer.cache import KVCache, LayerCache
+from tested_transformer.cache import KVCache, LayerCache, validate_room
 from tested_transformer.gpt import GPT
 from tested_transformer.validation import validate_sizes
 
@@ -231,7 +231,7 @@ class PagedLayer(LayerCache):
         Raises:
             ValueError: If there is no room left, or more than one sequence comes.
         """
-        _validate_one_sequence(k)
+        self._validate_new(k, v)
         # --8<-- [start:layer]
         start, end = self.length, self.length + k.shape[2]
         self.cache.make_room(start, end)
@@ -248,10 +248,13 @@ class PagedLayer(LayerCache):
         # --8<-- [end:layer]
         return found[0], found[1]
 
-
-def _validate_one_sequence(k: Tensor) -> None:
-    if k.shape[0] != 1:
-        raise ValueError(f"the cache holds one sequence; the keys have {k.shape[0]}")
+    def _validate_new(self, k: Tensor, v: Tensor) -> None:
+        if k.shape[0] != 1:
+            raise ValueError(
+                f"the cache holds one sequence; the keys have {k.shape[0]}"
+            )
+        pool = self.cache.pool
+        validate_room(pool.keys[self.index], pool.values[self.index], k, v)
 
 
 def share_in_use(caches: Sequence[PagedCache]) -> float:

@@ -75,7 +75,7 @@ def quantize(x: Float[Tensor, "*batch S d"], *, bits: int, per: str) -> Quantize
     """
     _validate_bits(bits)
     validate_choice("per", per, GROUPS)
-    _validate_width(x, bits)
+    _validate_numbers(x, bits)
     # --8<-- [start:quantize]
     over = -2 if per == "channel" else -1
     low, high = x.amin(over, keepdim=True), x.amax(over, keepdim=True)
@@ -155,7 +155,7 @@ class QuantizedLayer(LayerCache):
             ValueError: If there is no room left.
         """
         end = self.length + k.shape[2]
-        self._validate_end(end)
+        self._validate_new(k, end)
         self._length = end
         # --8<-- [start:append]
         if self.newest is not None:
@@ -173,7 +173,12 @@ class QuantizedLayer(LayerCache):
         )
         # --8<-- [end:append]
 
-    def _validate_end(self, end: int) -> None:
+    def _validate_new(self, k: Tensor, end: int) -> None:
+        if self.newest is not None and k.shape[0] != self.newest[0].shape[0]:
+            raise ValueError(
+                f"the cache holds batch_size={self.newest[0].shape[0]}; "
+                f"the keys have {k.shape[0]}"
+            )
         if end > self.max_length:
             raise ValueError(
                 f"the cache holds {self.length} of at most {self.max_length} "
@@ -234,6 +239,12 @@ def _validate_bits(bits: int) -> None:
         raise ValueError(f"bits={bits} must be 8 or 4")
 
 
-def _validate_width(x: Tensor, bits: int) -> None:
+def _validate_numbers(x: Tensor, bits: int) -> None:
+    if not x.is_floating_point():
+        raise TypeError(f"x must be of floats; its dtype is {x.dtype}")
+    if x.ndim < 2 or 0 in x.shape:
+        raise ValueError(
+            f"x must be (..., S, d) and not empty; its shape is {tuple(x.shape)}"
+        )
     if bits == 4 and x.shape[-1] % 2:
         raise ValueError(f"x is {x.shape[-1]} wide; with bits=4 it must be even")

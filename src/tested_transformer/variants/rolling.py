@@ -13,11 +13,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tested_transformer.attention import attention_scores, attention_weights
-from tested_transformer.cache import KVCache, LayerCache
+from tested_transformer.cache import KVCache, LayerCache, validate_room
 from tested_transformer.gpt import GPT
 from tested_transformer.masks import causal_mask, sliding_window_mask
 from tested_transformer.positions import rotate
-from tested_transformer.validation import validate_sizes
+from tested_transformer.validation import validate_attention, validate_sizes
 from tested_transformer.variants.rotary_scaling import scaled_table
 
 __all__ = [
@@ -85,6 +85,8 @@ def sink_attention(
     Raises:
         ValueError: If ``sinks`` is negative, or ``window`` not positive.
     """
+    validate_attention(q, k, v, None, window, None, 0.0)
+    _validate_rates(rates, q.shape[-1])
     places = torch.arange(q.shape[-2], device=q.device)
     mask = sink_mask(len(places), sinks=sinks, window=window, device=q.device)
     if rates is None:
@@ -165,6 +167,7 @@ class RollingLayer(LayerCache):
         """
         room, num_new = self.keys.shape[2], k.shape[2]
         self._validate_new(k, room)
+        validate_room(self.keys, self.values, k, v)
         if self.table is not None:
             k = rotate(k, _back(self.table[:, self.length : self.length + num_new]))
         slots = self._slots(self.seen, num_new)
@@ -268,11 +271,23 @@ def stream_logits(
         tokens: The text, or its next piece.
         cache: A ``rolling_cache`` of the model, empty or not.
     """
+    if tokens.ndim != 2 or 0 in tokens.shape:
+        raise ValueError(
+            f"tokens must be (B, T) and not empty; their shape is {tuple(tokens.shape)}"
+        )
     free = cache.max_length - cache.length
     first = tokens[:, :free] if cache.length == 0 else tokens[:, :0]
     pieces = [first, *tokens[:, first.shape[1] :].split(1, dim=1)]
     read = [model(piece, cache=cache) for piece in pieces if piece.shape[1]]
     return torch.cat(read, dim=1)
+
+
+def _validate_rates(rates: Tensor | None, width: int) -> None:
+    if rates is not None and 2 * len(rates) != width:
+        raise ValueError(
+            f"rates has {len(rates)} numbers; it must have {width // 2}, one for each "
+            "pair of features"
+        )
 
 
 def _validate_sinks(sinks: int) -> None:

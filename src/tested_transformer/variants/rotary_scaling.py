@@ -42,12 +42,14 @@ def plain_rates(head_dim: int, *, base: float = 10_000.0) -> Float[Tensor, "half
         base: How much slower the slowest pair turns than the fastest, about.
 
     Raises:
-        ValueError: If ``head_dim`` is odd or not positive.
+        ValueError: If ``head_dim`` is odd or not positive, or ``base`` not above 1.
 
     Source: Su et al., 2021, "RoFormer", section 3.2.2.
     """
     if head_dim < 1 or head_dim % 2:
         raise ValueError(f"head_dim={head_dim} must be positive and even")
+    if not 1 < base < math.inf:
+        raise ValueError(f"base={base} must be more than 1, and finite")
     pairs = torch.arange(0, head_dim, 2, dtype=torch.float64)
     return base ** (-pairs / head_dim)
 
@@ -190,7 +192,7 @@ def scaled_table(
     return rotary_table(
         positions,
         2 * len(rates),
-        rates=rates.tolist(),
+        rates=[*map(float, rates)],
         attention_factor=attention_factor,
     )
 

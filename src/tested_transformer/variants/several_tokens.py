@@ -13,7 +13,11 @@ from torch import Tensor, nn
 
 from tested_transformer.cache import KVCache
 from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig
-from tested_transformer.validation import validate_between, validate_sizes
+from tested_transformer.validation import (
+    validate_between,
+    validate_sizes,
+    validate_tokens,
+)
 from tested_transformer.variants.speculative import (
     Chance,
     Draft,
@@ -66,7 +70,8 @@ class SeveralTokenGPT(GPT):
             tokens: Token ids. With a cache, only those that it does not hold yet.
             cache: A ``new_cache`` of this model, made with ``further=True``.
         """
-        start = 0 if cache is None else cache.length
+        start, config = self._start(cache), self.config
+        validate_tokens("tokens", tokens, config.vocab_size, config.max_seq_len, start)
         end = start + tokens.shape[1]
         layers = [None] * self.num_blocks if cache is None else cache.layers
         x = self._embed(tokens, None, cache)
@@ -84,6 +89,17 @@ class SeveralTokenGPT(GPT):
         return F.linear(self.norm(torch.stack(guesses)), self.head_weight)
 
     # --8<-- [end:forward]
+
+    def _start(self, cache: KVCache | None) -> int:
+        """Return how many tokens a cache holds, if it has room for all heads."""
+        if cache is None:
+            return 0
+        if len(cache.layers) != self.num_blocks:
+            raise ValueError(
+                f"cache has {len(cache.layers)} layers, and all heads need "
+                f"{self.num_blocks}: make it with new_cache(further=True)"
+            )
+        return cache.length
 
     @property
     def num_blocks(self) -> int:
@@ -126,6 +142,11 @@ def several_token_loss(
         ValueError: If there are not more positions than heads.
     """
     length = targets.shape[1]
+    if logits.shape[1:3] != targets.shape:
+        raise ValueError(
+            f"logits are of {tuple(logits.shape[1:3])} tokens, targets of "
+            f"{tuple(targets.shape)}: they must be the same"
+        )
     validate_between("the number of heads", len(logits), 1, length)
     return torch.stack(
         [

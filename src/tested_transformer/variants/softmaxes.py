@@ -4,6 +4,7 @@ Each is a line or two: the cap between scores and softmax, the sink in the softm
 gate after it. ``AdjustedAttention`` has any of them, and none by default.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from tested_transformer.validation import (
     validate_attention,
     validate_choice,
     validate_heads,
+    validate_mask,
 )
 
 __all__ = [
@@ -54,8 +56,7 @@ def cap_scores(
 
     Source: Gemma Team, 2024, "Gemma 2", on logit soft-capping.
     """
-    if not cap > 0:
-        raise ValueError(f"cap={cap} must be positive")
+    _validate_cap("cap", cap)
     return cap * torch.tanh(scores / cap)
 
 
@@ -86,8 +87,10 @@ def weights_with_sink(
     _validate_sink(sink, scores)
     column = sink[:, None, None].expand(*scores.shape[:-1], 1)
     if mask is not None:
+        validate_mask(mask, scores.shape, scores.device)
         scores = scores.masked_fill(~mask, float("-inf"))
-    return torch.cat([scores, column], dim=-1).softmax(dim=-1)[..., :-1]
+    whole = torch.cat([scores, column], dim=-1).softmax(dim=-1)
+    return whole[..., :-1].to(scores.dtype)
 
 
 # --8<-- [end:sink]
@@ -354,8 +357,8 @@ class AdjustedAttention(AttentionLayer):
             fused=fused,
         )
         validate_choice("gate", gate, GATES)
-        if soft_cap is not None and not soft_cap > 0:
-            raise ValueError(f"soft_cap={soft_cap} must be positive")
+        if soft_cap is not None:
+            _validate_cap("soft_cap", soft_cap)
         self.scale = scale
         self.soft_cap = soft_cap
         self.sink = nn.Parameter(torch.empty(num_heads)) if learned_sink else None
@@ -400,7 +403,16 @@ class AdjustedAttention(AttentionLayer):
 # --8<-- [end:adjusted]
 
 
+def _validate_cap(name: str, cap: float) -> None:
+    if not 0 < cap < math.inf:
+        raise ValueError(f"{name}={cap} must be positive and finite: None is no cap")
+
+
 def _validate_sink(sink: Tensor, q: Tensor) -> None:
+    if not isinstance(sink, Tensor):
+        raise TypeError(
+            f"sink must be a tensor, ({q.shape[1]},); it is a {type(sink).__name__}"
+        )
     if sink.shape != q.shape[1:2]:
         raise ValueError(
             f"sink must be ({q.shape[1]},), one a head; it is {tuple(sink.shape)}"

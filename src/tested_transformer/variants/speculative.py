@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from operator import index
 
 import torch
 import torch.nn.functional as F
@@ -123,6 +124,12 @@ def _validate_rows(drafted: Sequence[int], draft: Tensor, target: Tensor) -> Non
             f"{len(drafted)} drafted tokens need as many rows of draft, and one more "
             f"of target; they have {len(draft)} and {len(target)}"
         )
+    for place, token in enumerate(drafted):
+        if not draft[place, token] > 0:
+            raise ValueError(
+                f"drafted[{place}]={token} has no probability in draft: give the rows "
+                "that the tokens were drawn from"
+            )
 
 
 def rewind(cache: KVCache, text: Sequence[int]) -> None:
@@ -321,7 +328,7 @@ class Speculation:
     @property
     def tokens_per_call(self) -> float:
         """How many new tokens a pass of the model gave on average."""
-        return len(self.tokens) / len(self.accepted)
+        return len(self.tokens) / max(len(self.accepted), 1)
 
     @property
     def acceptance(self) -> float:
@@ -411,7 +418,7 @@ def stream_passes(
         ValueError: As ``speculate``, and at once, before the first pass.
     """
     validate_prompt(model, prompt, max_new_tokens)
-    validate_between("num_drafted", num_drafted, 0, float("inf"))
+    _validate_parts(drafter, num_drafted, probabilities, chance)
     chance = Chance() if chance is None else chance
     reader, end = drafter.reader(model), len(prompt) + max_new_tokens
 
@@ -431,10 +438,40 @@ def stream_passes(
 # --8<-- [end:speculate]
 
 
+def _validate_parts(
+    drafter: object, num_drafted: object, probabilities: object, chance: object
+) -> None:
+    if not isinstance(drafter, Drafter):
+        raise TypeError(
+            f"drafter must be a Drafter; it is a {type(drafter).__name__}: for a model "
+            "write ModelDrafter(model)"
+        )
+    if not isinstance(num_drafted, int):
+        raise TypeError(f"num_drafted={num_drafted!r} must be an int")
+    if num_drafted < 0:
+        raise ValueError(f"num_drafted={num_drafted} must not be negative")
+    if not callable(probabilities):
+        raise TypeError(
+            f"probabilities must be a function; it is a {type(probabilities).__name__}:"
+            " of a Sampling write sampling.probabilities"
+        )
+    if chance is not None and not isinstance(chance, Chance):
+        raise TypeError(f"chance={chance!r} must be a Chance: write Chance({chance!r})")
+
+
 def validate_prompt(model: GPT, prompt: Sequence[int], max_new_tokens: int) -> None:
-    """Raise a ``ValueError`` if a prompt and its answer do not fit a model."""
-    if not len(prompt):
+    """Raise an error if this is no prompt, or it and its answer do not fit a model."""
+    try:
+        ids = [index(token) for token in prompt]
+    except TypeError:
+        raise TypeError(
+            f"prompt must be the ids of one text; it is {prompt!r}: for text write "
+            "tokenizer.encode(text)"
+        ) from None
+    if not ids:
         raise ValueError("prompt is empty: give it at least one token")
+    if not isinstance(max_new_tokens, int):
+        raise TypeError(f"max_new_tokens={max_new_tokens!r} must be an int")
     if max_new_tokens < 0:
         raise ValueError(f"max_new_tokens={max_new_tokens} must not be negative")
     length, most = len(prompt) + max_new_tokens, model.config.max_seq_len
@@ -458,6 +495,7 @@ def expected_tokens(acceptance: float, num_drafted: int) -> float:
     Source: Leviathan et al., 2023, equation 1.
     """
     validate_between("acceptance", acceptance, 0, 1)
+    validate_between("num_drafted", num_drafted, 0, float("inf"))
     if acceptance == 1:
         return num_drafted + 1.0
     return (1 - acceptance ** (num_drafted + 1)) / (1 - acceptance)

@@ -166,3 +166,18 @@ def test_what_does_not_fit() -> None:
         choose_blocks(q, k[:, :, :12], block_size=3, num_chosen=2)
     with pytest.raises(ValueError, match="causal=False is refused"):
         made()(rand(B, T, D))
+
+
+def test_a_choice_that_does_not_fit_is_named(as_a_caller: None) -> None:
+    q, k = torch.rand(2, 6, 7, 4), torch.rand(2, 3, 7, 4)
+    chosen = choose_blocks(q, k, block_size=2, num_chosen=3)
+    with pytest.raises(ValueError, match=r"chosen must be .2, 6, 7. and the blocks"):
+        attention_in_blocks(q, k, k, chosen[:, :, :5], block_size=2)
+    with pytest.raises(ValueError, match="chosen has block 3, and 7 keys in blocks of"):
+        attention_in_blocks(q, k, k, chosen, block_size=3)
+    with pytest.raises(ValueError, match="block_size=0 must be positive"):
+        chosen_mask(chosen, num_keys=7, block_size=0)
+    with pytest.raises(ValueError, match="and 5 keys in blocks of block_size=2 have"):
+        chosen_mask(chosen, num_keys=5, block_size=2)
+    with pytest.raises(ValueError, match="q and k must be equally wide"):
+        choose_blocks(q, k[..., :3], block_size=2, num_chosen=3)

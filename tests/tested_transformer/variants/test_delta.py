@@ -226,3 +226,12 @@ def test_it_computes_in_half_precision(dtype: torch.dtype) -> None:
     found = layer.to(dtype)(x.to(dtype))
     assert found.dtype == dtype
     torch.testing.assert_close(found.float(), right, rtol=0, atol=0.1)
+
+
+def test_beta_is_a_tensor_of_the_same_kind(as_a_caller: None) -> None:
+    q, v = torch.rand(2, 3, 7, 4), torch.rand(2, 3, 7, 5)
+    with pytest.raises(TypeError, match=r"beta must be a tensor, \(2, 3, 7\); it is a"):
+        chunked_delta_rule(q, q, v, 0.5)
+    half = torch.rand(2, 3, 7).half()
+    with pytest.raises(TypeError, match="must have one dtype: k is float32, beta is"):
+        chunked_delta_rule(q, q, v, half)

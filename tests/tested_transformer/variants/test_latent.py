@@ -11,7 +11,7 @@ from tested_transformer.attention import attention_with_weights
 from tested_transformer.cache import KVCache
 from tested_transformer.checking import check_attention
 from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.masks import padding_mask
+from tested_transformer.masks import padding_mask, sliding_window_mask
 from tested_transformer.positions import rotary_table
 from tested_transformer.variants import LatentAttention
 
@@ -349,3 +349,13 @@ def test_its_own_cache_is_as_wide_as_an_entry() -> None:
     assert cache.keys.shape == (B, 1, T, D_C + R)
     assert cache.values.shape == (B, 1, T, 0)
     assert cache.keys.dtype == torch.float64
+
+
+def test_a_window_is_the_mask_of_a_window() -> None:
+    """In both forms: they could forget it together."""
+    x, mask = rand(2, T, D), sliding_window_mask(T, window=3)
+    for absorbed in (True, False):
+        layer = made(absorbed=absorbed)
+        inside = layer(x, causal=True, window=3, rotary=ROTARY)
+        torch.testing.assert_close(inside, layer(x, mask=mask, rotary=ROTARY))
+        assert not torch.allclose(inside, layer(x, causal=True, rotary=ROTARY))

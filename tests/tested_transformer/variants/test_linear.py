@@ -1,6 +1,7 @@
 """Linear attention: three forms of one thing, each beside sums written out."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -249,3 +250,20 @@ def test_the_checks_say_that_it_is_no_softmax_attention(
     assert (report.state, report.failed) == ("not known", [])
     (reason,) = (each.reason for each in report.verdicts if each.check == "row sums")
     assert reason.startswith("it does more" if gated else "it computes no softmax")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"k": torch.rand(2, 3, 7, 4).half()}, "q, k and v must have one dtype: q is"),
+        ({"state": (1, 2)}, r"state must be a tensor, \(2, 3, 4, 5\); it is a tuple"),
+        (dict.fromkeys("qkv", torch.ones(2, 3, 7, 4).long()), "must be of floats"),
+    ],
+)
+def test_what_is_no_tensor_of_its_kind_is_named(
+    changes: dict[str, Any], message: str, as_a_caller: None
+) -> None:
+    given = {"q": torch.rand(2, 3, 7, 4), "k": torch.rand(2, 3, 7, 4)}
+    given |= {"v": torch.rand(2, 3, 7, 5)} | changes
+    with pytest.raises(TypeError, match=message):
+        chunked_linear_attention(**given)

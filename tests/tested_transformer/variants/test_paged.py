@@ -259,3 +259,22 @@ def test_it_writes_under_autocast_as_the_usual_cache_does(positions: str) -> Non
     # Keys that were rounded are turned back, and turned again.
     gap = (found["rolling"] - found["usual"]).float().norm()
     assert gap < 0.05 * found["usual"].float().norm()
+
+
+def test_a_pool_of_other_shapes_is_refused(as_a_caller: None) -> None:
+    tokens, model = torch.randint(13, (1, 3)), make_model(positions="none")
+    for changes, message in (
+        (
+            {"num_kv_heads": H + 1},
+            "was made for 4 heads with keys of 4 and values",
+        ),
+        ({"head_dim": 6}, "was made for 3 heads with keys of 6"),
+        ({"num_layers": LAYERS + 1}, "cache has 3 layers, the model 2: make it with"),
+    ):
+        sizes = ROOM | {"head_dim": 4, "value_dim": 4} | changes
+        with pytest.raises(ValueError, match=message):
+            model(tokens, cache=PagedCache(PagePool(**sizes)))
+    sizes = {"num_layers": LAYERS, "batch_size": 1, "max_length": 9, "head_dim": 4}
+    whole = KVCache(num_kv_heads=1, **sizes)
+    with pytest.raises(ValueError, match="was made for 1 heads with keys of 4"):
+        model(tokens, cache=whole)

@@ -167,3 +167,18 @@ def test_numbers_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
         layer.append(k, k)
     assert layer.length == 5
+
+
+@pytest.mark.parametrize("shape", [(7,), (2, 0, 4), (2, 7, 0)])
+def test_nothing_has_no_range(shape: tuple[int, ...], as_a_caller: None) -> None:
+    with pytest.raises(ValueError, match=r"x must be .* and not empty; its shape is"):
+        quantize(torch.rand(shape), bits=8, per="token")
+
+
+def test_whole_numbers_and_another_batch_are_refused(as_a_caller: None) -> None:
+    with pytest.raises(TypeError, match="x must be of floats; its dtype is"):
+        quantize(torch.ones(3, 4).long(), bits=8, per="token")
+    layer = QuantizedLayer(bits=8, max_length=9)
+    layer.append(torch.rand(1, 3, 2, 4), torch.rand(1, 3, 2, 4))
+    with pytest.raises(ValueError, match="holds batch_size=1; the keys have 2"):
+        layer.append(torch.rand(2, 3, 1, 4), torch.rand(2, 3, 1, 4))

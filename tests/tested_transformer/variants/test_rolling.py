@@ -271,3 +271,9 @@ def test_several_tokens_are_refused_once_it_is_full():
         ValueError, match="2 tokens come and a rolling cache of 4 has 0"
     ):
         model(torch.randint(11, (B, 2)), cache=cache)
+
+
+def test_rates_of_another_width_are_refused(as_a_caller: None) -> None:
+    q = torch.rand(2, 3, 7, 4)
+    with pytest.raises(ValueError, match="rates has 3 numbers; it must have 2"):
+        sink_attention(q, q, q, sinks=1, window=2, rates=plain_rates(6))

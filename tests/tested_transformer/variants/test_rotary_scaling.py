@@ -263,3 +263,9 @@ def test_the_attention_factor_multiplies_scores_by_its_square():
 def test_what_does_not_fit_is_refused(call, message: str):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("base", [1.0, 0.0, -3.0, float("inf")])
+def test_a_base_is_more_than_one(base: float) -> None:
+    with pytest.raises(ValueError, match=f"base={base} must be more than 1"):
+        yarn_rates(8, factor=2.0, trained_length=9, base=base)

@@ -157,3 +157,14 @@ def test_what_does_not_fit_is_refused():
         speculate(GPT(config), [1], HeadDrafter(), max_new_tokens=2)
     with pytest.raises(ValueError, match="the drafter has no model yet"):
         HeadDrafter().draft([1], 2, Chance(0))
+
+
+def test_what_heads_cannot_read_is_named(as_a_caller: None) -> None:
+    config = GPTConfig(vocab_size=5, max_seq_len=7, d_model=12, num_heads=3)
+    model = SeveralTokenGPT(config, num_tokens=3)
+    with pytest.raises(ValueError, match="8 tokens are more than max_seq_len=7"):
+        model.forward_all(torch.ones(1, 8, dtype=torch.long))
+    with pytest.raises(ValueError, match="cache has 4 layers, and all heads need 6"):
+        model.forward_all(torch.ones(1, 2).long(), cache=model.new_cache())
+    with pytest.raises(ValueError, match=r"logits are of .2, 5. tokens, targets of"):
+        several_token_loss(torch.rand(3, 2, 5, 11), torch.ones(2, 7).long())

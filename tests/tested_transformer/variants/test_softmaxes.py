@@ -302,3 +302,39 @@ def test_the_weights_are_those_of_the_open_attention_with_neither() -> None:
     torch.testing.assert_close(
         adjusted_attention_with_weights(q, k, v, causal=True), wanted
     )
+
+
+def test_a_bias_is_added_after_the_cap_and_so_is_not_capped() -> None:
+    q, k, v, bias = rand(B, H, T, D_K), rand(B, H_KV, S, D_K), rand(B, H_KV, S, D_V), 9
+    scores = q @ k.repeat_interleave(2, dim=1).mT / 2 * 5
+    added = bias * rand(H, T, S).sign()
+    wanted = (0.8 * (scores / 0.8).tanh() + added).softmax(dim=-1)
+    how = {"soft_cap": 0.8, "scale": 2.5, "score_bias": added[None]}
+    output, weights = adjusted_attention_with_weights(q, k, v, **how)
+    torch.testing.assert_close(weights, wanted)
+    torch.testing.assert_close(output, wanted @ v.repeat_interleave(2, dim=1))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda q: weights_with_sink(q, 0.0),
+            r"sink must be a tensor, \(6,\)",
+        ),
+        (
+            lambda q: weights_with_sink(q, rand(H), torch.ones(5, 4, dtype=torch.bool)),
+            "mask is .5, 4. but must be",
+        ),
+        (
+            lambda q: weights_with_sink(q, rand(H), torch.zeros(T, D_K)),
+            "mask must be boolean",
+        ),
+        (lambda q: cap_scores(q, float("inf")), "cap=inf must be positive and finite"),
+    ],
+)
+def test_what_is_no_sink_mask_or_cap_is_named(
+    call: Any, message: str, as_a_caller: None
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        call(rand(B, H, T, D_K))

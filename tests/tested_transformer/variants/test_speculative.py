@@ -359,7 +359,7 @@ def test_every_way_of_chance_is_gone_once():
             lambda m: speculate(
                 m, [1], NgramDrafter(V), max_new_tokens=2, num_drafted=-1
             ),
-            "num_drafted=-1 must lie between 0 and inf",
+            "num_drafted=-1 must not be negative",
         ),
         (
             lambda m: NgramDrafter(V, longest=2, shortest=3),
@@ -441,3 +441,37 @@ def test_passes_come_one_by_one_and_mistakes_at_once():
     assert [each.num_drafted for each in (first, *rest)] == whole.drafted
     with pytest.raises(ValueError, match="prompt is empty"):
         stream_passes(model, [], drafter, **how)  # not asked for a single token yet
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"drafter": "model"}, "drafter must be a Drafter; it is a GPT: for a model"),
+        ({"num_drafted": 2.5}, "num_drafted=2.5 must be an int"),
+        ({"max_new_tokens": 2.0}, "max_new_tokens=2.0 must be an int"),
+        ({"chance": 1}, r"chance=1 must be a Chance: write Chance\(1\)"),
+        ({"probabilities": Sampling()}, "it is a Sampling: of a Sampling write"),
+        ({"prompt": "abc"}, "prompt must be the ids of one text; it is 'abc': for"),
+        ({"prompt": [[1, 2]]}, r"prompt must be the ids of one text; it is \[\[1, 2"),
+    ],
+)
+def test_what_is_of_another_kind_is_told_the_line_to_write(
+    changes, message, as_a_caller
+):
+    model = make()
+    given = {"prompt": [1], "drafter": NgramDrafter(V), "max_new_tokens": 2} | changes
+    if given["drafter"] == "model":
+        given["drafter"] = model
+    with pytest.raises(TypeError, match=message):
+        speculate(model, **given)
+
+
+def test_rows_that_a_token_was_not_drawn_from_are_refused(as_a_caller):
+    draft, target = torch.tensor([[1.0, 0.0, 0.0]]), torch.full((2, 3), 1 / 3)
+    with pytest.raises(ValueError, match=r"drafted\[0\]=1 has no probability in draft"):
+        verify([1], draft, target, Chance(0))
+
+
+def test_nothing_written_is_no_token_a_pass():
+    found = speculate(make(), [1], NgramDrafter(V), max_new_tokens=0)
+    assert (found.tokens, found.tokens_per_call, found.acceptance) == ([], 0.0, 0.0)
