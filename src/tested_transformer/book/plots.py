@@ -247,7 +247,7 @@ def head_maps(
     rows = -(-len(weights) // most)
     columns = -(-len(weights) // rows)  # as many in each row
     room = (_PHONE - beside) / columns - 0.15
-    large = 0.2 if rows > 2 else max(0.24, 2.4 / max(len(queries), len(keys)))
+    large = 0.2 if rows > 2 else 2.4 / max(len(queries), len(keys))
     # Letters side by side are told apart, even where the figure is wider for it.
     cell = max(1.25 * _LETTER if any(keys) else 0, min(large, room / len(keys)))
     lines = max(title.count("\n") for title in titles)
