@@ -19,7 +19,7 @@ KINDS = (
     *("train", "loss", "worth", "text", "generate", "attention", "scaling", "cost"),
     *("sharing", "steps", "gpu", "masks", "implementations", "museum"),
     *("public", "recall", "latent", "lengths", "softmaxes", "blocks"),
-    "several",
+    *("several", "found"),
 )
 BESIDE_PEERS = ("train", "loss", "generate", "attention", "gpu")
 
@@ -38,11 +38,11 @@ def parser() -> argparse.ArgumentParser:
         "lengths: the loss beyond the trained length. gpu: all "
         "that wants one, as JSON. masks: how others read one. implementations: ways to "
         "write attention. museum: the loss with each bug. public: what the checks "
-        "say of public projects. recall: what a state forgets. latent: losses at "
-        "equal bytes in the cache. softmaxes: what they do to sinks and outliers. "
-        "blocks: what is missed by fewer keys. several: drafts, and batches that "
-        "others join. outdated: which records were made by code that has changed "
-        "since.",
+        "say of public projects. found: and of others, as they are. recall: what a "
+        "state forgets. latent: losses at equal bytes in the cache. softmaxes: "
+        "what they do to sinks and outliers. blocks: what is missed by fewer keys. "
+        "several: drafts, and batches that others join. outdated: which records were "
+        "made by code that has changed since.",
     )
     made.add_argument("kind", choices=(*KINDS, "outdated"), help="what to measure")
     for flag, what in (
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
         ("--mingpt", "a checkout of karpathy/minGPT"),
         ("--llms-from-scratch", "a checkout of rasbt/LLMs-from-scratch"),
         ("--shakespeare", "tiny Shakespeare, as a text file"),
-        ("--projects", "public: a folder with a checkout of each"),
+        ("--projects", "public, found: a folder with a checkout of each"),
         ("--out", "the JSON file to write; by default the record of that name"),
     ):
         made.add_argument(flag, type=Path, metavar="PATH", help=what)
@@ -63,13 +63,13 @@ def parser() -> argparse.ArgumentParser:
         "--only",
         default="",
         metavar="NAME",
-        help="loss: ours with this in their name; public: modules with it in theirs",
+        help="loss: ours with this in their name; public, found: modules with it",
     )
     made.add_argument(
         "--set", choices=("learn", "held_out"), help="public: one set; default both"
     )
     made.add_argument(
-        "-v", "--verbose", action="store_true", help="public: print each module, too"
+        "-v", "--verbose", action="store_true", help="public, found: say more of each"
     )
     return made
 
@@ -225,6 +225,10 @@ def measure(options: argparse.Namespace, found: list[Any]) -> Any:
 
             sets = [options.set] if options.set else ["learn", "held_out"]
             return measure_public(options.projects, sets, only=options.only)
+        case "found":
+            from benchmarks.public import measure_found
+
+            return measure_found(options.projects, only=options.only)
         case _:
             from benchmarks.museum import measure_museum
 
@@ -260,12 +264,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.kind == "gpu":
         print(json.dumps(record, indent=2))
     else:
-        of_public = options.kind == "public"
+        of_public = options.kind in {"public", "found"}
         print("\n".join(lines({**record, "results": {}} if of_public else record)))
         if of_public:
-            from benchmarks.public.telling import told
+            from benchmarks.public.telling import told, told_found
 
-            print("\n".join(told(results, verbose=options.verbose)))
+            tell = told if options.kind == "public" else told_found
+            print("\n".join(tell(results, verbose=options.verbose)))
     if options.kind == "public" and not options.out:
         from benchmarks.public import shortened
 

@@ -19,7 +19,10 @@ from benchmarks.public.bugs import Bug, draw_bugs, make_with
 from benchmarks.public.modules import Module, Trees, checkout
 from tested_transformer.checking import check_attention
 
-__all__ = ["BUGS", "MODULES", "Answer", "ask", "measure_public", "shortened", "verdict"]
+__all__ = [
+    *("BUGS", "MODULES", "Answer", "ask", "measure_found", "measure_public"),
+    *("shortened", "verdict"),
+]
 
 WAYS = ("as they are", "with adapters")
 MODULES = ("right", "limited", "not known", "wrong", "refused")
@@ -41,12 +44,14 @@ class Answer:
         failed: The checks that failed.
         likely: The exhibits that it looks like.
         reason: Why it is not right.
+        said: How the report begins.
     """
 
     state: str
     failed: tuple[str, ...] = ()
     likely: tuple[str, ...] = ()
     reason: str = ""
+    said: str = ""
 
 
 def measure_public(
@@ -63,16 +68,9 @@ def measure_public(
     Raises:
         ValueError: If there is no such checkout.
     """
-    if folder is None:
-        raise ValueError("--projects is wanted: a folder with checkouts")
     results: dict[str, Any] = {}
     for each in sets:
-        modules: dict[str, Module] = import_module(f"benchmarks.public.{each}").MODULES
-        there = {
-            name: module
-            for name, module in modules.items()
-            if only in name and checkout(module, folder).is_dir()
-        }
+        folder, there = _there(each, folder, only)
         if there:
             found = {name: _asked(name, there[name], folder) for name in there}
             results[each] = {**tables(found), "each": found}
@@ -81,18 +79,56 @@ def measure_public(
     return results
 
 
+def measure_found(folder: Path | None, *, only: str = "") -> dict[str, Any]:
+    """Ask about the modules of ``found``, as they are, right or wrong.
+
+    Args:
+        folder: Where the checkouts are, as for ``measure_public``.
+        only: What the names of modules have to contain.
+
+    Raises:
+        ValueError: If there is no such checkout.
+    """
+    folder, there = _there("found", folder, only)
+    if not there:
+        raise ValueError(f"--projects={folder} has none of the checkouts")
+    found: dict[str, Any] = {}
+    for name, module in there.items():
+        asked = {way: _answer(module, folder, None, way) for way in WAYS}
+        found[name] = {way: asdict(answer) for way, answer in asked.items()}
+        found[name]["commit"] = module.commit
+    return {**{way: _states(found, way) for way in WAYS}, "each": found}
+
+
+def _there(name: str, folder: Path | None, only: str) -> tuple[Path, dict[str, Module]]:
+    """Return the modules of a set of which there is a checkout."""
+    if folder is None:
+        raise ValueError("--projects is wanted: a folder with checkouts")
+    modules: dict[str, Module] = import_module(f"benchmarks.public.{name}").MODULES
+    return folder, {
+        key: module
+        for key, module in modules.items()
+        if only in key and checkout(module, folder).is_dir()
+    }
+
+
 def tables(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Count the answers about modules and about bugs, for each way to ask."""
     counted: dict[str, Any] = {}
     for way in WAYS:
-        of_modules = Counter(_state(each[way]) for each in found.values())
         bugs = [bug for each in found.values() for bug in each["bugs"]]
         of_bugs = Counter(bug[way]["verdict"] for bug in bugs)
         counted[way] = {
-            "modules": {"all": len(found), **{x: of_modules[x] for x in MODULES}},
+            "modules": _states(found, way),
             "bugs": {"all": len(bugs), **{x: of_bugs[x] for x in BUGS}},
         }
     return counted
+
+
+def _states(found: dict[str, dict[str, Any]], way: str) -> dict[str, int]:
+    """Count the answers about modules."""
+    states = Counter(_state(each[way]) for each in found.values())
+    return {"all": len(found), **{x: states[x] for x in MODULES}}
 
 
 def shortened(results: dict[str, Any]) -> dict[str, Any]:
@@ -186,6 +222,7 @@ def ask(attention: Any, **options: Any) -> Answer:
         tuple(report.failed),
         tuple(each.name for each in report.likely),
         "; ".join(reasons or report.unknown)[:300],
+        str(report).partition("\nCalled in")[0],
     )
 
 

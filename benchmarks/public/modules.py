@@ -9,7 +9,9 @@ import __future__
 
 import ast
 import copy
+import json
 import math
+import re
 import sys
 import typing
 from collections.abc import Callable, Iterator, Sequence
@@ -88,13 +90,32 @@ def take(module: Module, folder: Path) -> Trees:
     """
     trees: Trees = {}
     for file, parts in module.files.items():
-        tree = ast.parse((checkout(module, folder) / file).read_text("utf-8"))
+        tree = ast.parse(_source(checkout(module, folder) / file))
         found = {name: each for each in _statements(tree) for name in _names(each)}
         if missing := [part for part in parts if part not in found]:
             raise ValueError(f"{file} has no {', '.join(missing)}")
         tree.body = [found[part] for part in parts]
         trees[file] = tree
     return trees
+
+
+def _source(file: Path) -> str:
+    """Return the program in a file; of a notebook, the cells that are Python."""
+    text = file.read_text("utf-8-sig")
+    if file.suffix != ".ipynb":
+        return text
+    cells = json.loads(text)["cells"]
+    code = ["".join(each["source"]) for each in cells if each["cell_type"] == "code"]
+    plain = [re.sub(r"(?m)^\s*[%!].*$", "", each) for each in code]
+    return "\n".join(each for each in plain if _is_python(each))
+
+
+def _is_python(code: str) -> bool:
+    try:
+        ast.parse(code)
+    except SyntaxError:
+        return False
+    return True
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:

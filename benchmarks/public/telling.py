@@ -5,7 +5,7 @@ from typing import Any
 
 from benchmarks.public.asking import BUGS, MODULES, WAYS
 
-__all__ = ["told"]
+__all__ = ["told", "told_found"]
 
 
 def told(results: dict[str, Any], *, verbose: bool = False) -> Iterator[str]:
@@ -30,3 +30,22 @@ def told(results: dict[str, Any], *, verbose: bool = False) -> Iterator[str]:
             for bug in said["bugs"]:
                 verdicts = " | ".join(bug[way]["verdict"] for way in WAYS)
                 yield f"    {bug['rule']}: {verdicts}"
+
+
+def told_found(results: dict[str, Any], *, verbose: bool = False) -> Iterator[str]:
+    """Yield a table of the answers about modules that may be wrong, and each answer.
+
+    Args:
+        results: What ``measure_found`` returns.
+        verbose: Whether to say what each report begins with.
+    """
+    for column in ("all", *MODULES):
+        counts = [results[way][column] for way in WAYS]
+        yield f"{column:<24}" + "".join(f"{each:>24}" for each in counts)
+    for name, said in results["each"].items():
+        yield f"{name}: {' | '.join(said[way]['state'] for way in WAYS)}"
+        if verbose:
+            answer = said[WAYS[1]]
+            yield from (f"  {line}" for line in answer["said"].splitlines())
+            if not answer["said"]:
+                yield f"  {answer['reason']}"
