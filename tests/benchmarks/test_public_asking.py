@@ -1,13 +1,15 @@
 """The answers about modules and bugs are counted."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.public import asking, measure_public
+from benchmarks.public import asking, found, measure_found, measure_public
 from benchmarks.public.asking import Answer, ask, shortened, tables, verdict
-from benchmarks.public.telling import told
+from benchmarks.public.modules import Module
+from benchmarks.public.telling import told, told_found
 from torch import Tensor, nn
 
 RIGHT = Answer("right")
@@ -86,6 +88,7 @@ def test_what_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(asking, "_SECONDS", 1)
     answer = ask(Slow())
     assert answer.state == "refused"
+    assert not answer.said
     assert "more than 1 seconds" in answer.reason
 
 
@@ -93,6 +96,7 @@ def test_what_is_right_is_said_to_be() -> None:
     layer = nn.MultiheadAttention(8, 2, batch_first=True)
     answer = ask(layer, skip=["empty rows"])
     assert (answer.state, answer.failed) == ("right", ())
+    assert answer.said == "MultiheadAttention is right."
     assert ask(lambda x: x * torch.rand(())).state == "refused"
 
 
@@ -100,3 +104,45 @@ def test_what_is_right_is_said_to_be() -> None:
 def test_without_checkouts_there_is_nothing_to_ask(folder: Path | None) -> None:
     with pytest.raises(ValueError, match="--projects"):
         measure_public(folder, ["learn"], only="karpathy")
+    with pytest.raises(ValueError, match="--projects"):
+        measure_found(folder)
+
+
+def test_modules_that_may_be_wrong_are_asked_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "owner+name").mkdir()
+    module = Module(
+        repository="owner/name",
+        commit="0" * 40,
+        files={},
+        make="",
+        adapter="",
+        d_model=6,
+    )
+    wrong = Answer("wrong", ("leak",), said="It is WRONG: leak")
+    answers = {6: [REFUSED, wrong], 7: [RIGHT, LIMITED]}
+    modules = {f"owner/name:{d}": replace(module, d_model=d) for d in answers}
+    modules["owner/absent"] = replace(module, repository="owner/absent")
+    monkeypatch.setattr(found, "MODULES", modules)
+    monkeypatch.setattr(
+        asking,
+        "_answer",
+        lambda module, _folder, _trees, way: answers[module.d_model][
+            asking.WAYS.index(way)
+        ],
+    )
+    results = measure_found(tmp_path)
+    none = dict.fromkeys(asking.MODULES, 0)
+    assert results["as they are"] == {"all": 2, **none, "right": 1, "refused": 1}
+    assert results["with adapters"] == {"all": 2, **none, "limited": 1, "wrong": 1}
+    first = results["each"]["owner/name:6"]
+    assert first["commit"] == "0" * 40
+    assert first["with adapters"]["failed"] == ("leak",)
+    lines = [*told_found(results, verbose=True)]
+    assert lines[1].split() == ["right", "1", "0"]
+    assert lines[-4:] == [
+        *("owner/name:6: refused | wrong", "  It is WRONG: leak"),
+        *("owner/name:7: right | wrong", "  "),
+    ]
+    assert measure_found(tmp_path, only=":7")["as they are"]["all"] == 1

@@ -1,6 +1,8 @@
 """A module is taken out of the files of its project, made and called."""
 
+import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,3 +70,18 @@ def test_a_part_that_is_missing_is_named(folder: Path) -> None:
     module = Module(repository="owner/name", commit="", files=files, make="Layer()")
     with pytest.raises(ValueError, match=r"layer.py has no Head$"):
         take(module, folder)
+
+
+def test_a_notebook_is_read_without_what_is_no_python(folder: Path) -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["class Layer: pass"]},
+        {"cell_type": "code", "source": ["%matplotlib inline\n", "!ls\n", SOURCE]},
+        {"cell_type": "code", "source": ["this is no program"]},
+        {"cell_type": "code", "source": ["SIZE = 5"]},
+    ]
+    book = folder / "owner+name" / "book.ipynb"
+    book.write_text(json.dumps({"cells": cells}))
+    module = replace(MODULE, files={"book.ipynb": ("SIZE", "Layer")})
+    layer, names = make(module, folder)
+    assert names["SIZE"] == 5  # what is defined last
+    assert layer.get_submodule("linear").weight.shape == (10, 10)
