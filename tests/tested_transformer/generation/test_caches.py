@@ -8,7 +8,12 @@ import pytest
 import torch
 
 from tested_transformer.generation import Sampling, generate, stream
-from tested_transformer.generation.caches import CACHES, PagedReader, reader_with
+from tested_transformer.generation.caches import (
+    CACHES,
+    PagedReader,
+    RollingReader,
+    reader_with,
+)
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.variants import (
     QuantizedCache,
@@ -109,6 +114,23 @@ def test_the_same_prompt_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = reader_with("paged", model)
     reader.read([PROMPTS[0], PROMPTS[1], PROMPTS[0]])
     assert lengths == [3, 37]
+
+
+def test_a_rolling_cache_reads_a_prompt_that_is_longer_than_it() -> None:
+    model, prompt = make(), [n * n % V for n in range(LONGEST + 5)]
+    cache = rolling_cache(model, sinks=4, window=LONGEST - 4)
+    wanted = stream_logits(model, torch.tensor([prompt]), cache)[:, -1]
+    found = reader_with("rolling", model).read([prompt])
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize(("longest", "sinks"), [(9, 4), (5, 4), (4, 3), (2, 1), (1, 0)])
+def test_a_small_context_has_room_for_the_newest_token(
+    longest: int, sinks: int
+) -> None:
+    model = make(max_seq_len=longest)
+    assert RollingReader(model).sinks == sinks
+    assert len(written(model, "rolling", [[1, 2, 3]], 7)[0]) == 7
 
 
 @pytest.mark.parametrize("bits", [8, 4])

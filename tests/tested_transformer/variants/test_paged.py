@@ -228,6 +228,9 @@ def test_what_is_in_use_by_hand() -> None:
     assert share_in_use([one, twin, other]) == (4 + 2 + 3 + 1) / (4 * SIZE)
     rewind(one, [0] * 3)  # its pages stay its own, and one is empty
     assert share_in_use([one]) == 3 / 8
+    again = twin.fork()
+    rewind(again, [0] * 5)  # of the page that both hold, it knows one token, not three
+    assert share_in_use([twin, again]) == share_in_use([again, twin]) == 7 / 8
 
 
 def test_a_pool_has_the_shapes_of_a_models_own_cache() -> None:
