@@ -13,7 +13,12 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
 from bookbinder.drawing.katex import node
-from tested_transformer import attention_with_weights
+from tested_transformer import (
+    attention_with_weights,
+    causal_mask,
+    padding_mask,
+    sliding_window_mask,
+)
 from tested_transformer.book import JAVASCRIPT, MODELS
 from tested_transformer.checkpoints import load_shipped
 from tested_transformer.generation import sampling_probabilities
@@ -21,29 +26,30 @@ from tested_transformer.interpret import gated_heads, shut
 from tested_transformer.positions import rotary_table, rotate
 
 DOUBLE = torch.float64
-# The chapter of each, and what it takes its numbers from.
-CHAPTERS = {
-    "lookup": "a-lookup-that-blurs",
-    "samplers": "sampling",
-    "rotary": "order",
-    "tiles": "fast-paths",
-    "switches": "what-heads-do",
+# The page of each.
+PAGES = {
+    "mask-bench": "",
+    "lookup": "chapters/a-lookup-that-blurs/",
+    "samplers": "chapters/sampling/",
+    "rotary": "chapters/order/",
+    "tiles": "chapters/fast-paths/",
+    "switches": "chapters/what-heads-do/",
 }
+by_touch = pytest.mark.browser_context_args(
+    has_touch=True, viewport={"width": 390, "height": 844}
+)
+# All of them but the engine of the live model, which the last two stand on.
 MODULES = [
-    *("masked-attention", "mask-bench", "softmax", "controls", "elements"),
+    *("start", "controls", "elements", "masked-attention", "mask-bench", "softmax"),
     *("blurred-lookup", "lookup", "samplers", "sampling-bars"),
     *("rotary", "rotary-arrows", "tiled-softmax", "softmax-tiles"),
+    *("muted-guess", "head-switches"),
 ]
-# These stand on the engine of the live model, and are nothing without it.
-OF_THE_MODEL = ["muted-guess", "head-switches"]
 # Bytes of scripts and style as they are published, before they are packed and after.
-BUDGET, PACKED = 20_500, 10_500
-BUDGET_OF_THE_MODEL = 2_800
+BUDGET, PACKED = 20 * 1024, 11 * 1024
 
 
-def computed(
-    module: str, call: str, cases: list[dict[str, Any]], before: str = ""
-) -> list[Any]:
+def computed(module: str, call: str, cases: list[Any], before: str = "") -> list[Any]:
     """What a module of the book answers in Node to each case, ``given``."""
     script = f"""
         import * as module from {json.dumps((JAVASCRIPT / module).as_uri())};
@@ -63,6 +69,57 @@ def computed(
 
 def tensor(rows: Any) -> torch.Tensor:
     return torch.tensor(rows, dtype=DOUBLE)
+
+
+def test_attention_under_a_mask_is_that_of_the_library() -> None:
+    torch.manual_seed(0)
+    cases: list[dict[str, Any]] = []
+    wanted: list[tuple[torch.Tensor, ...]] = []
+    for _ in range(100):
+        size, width, features = torch.randint(2, 8, (3,)).tolist()
+        q, k = torch.randn(2, size, width, dtype=DOUBLE)
+        v = torch.randn(size, features, dtype=DOUBLE)
+        mask = torch.rand(size, size) < torch.rand(())
+        q *= 10 ** (3 * torch.rand(()))  # up to 1,000: exp would overflow
+        mask[0] &= bool(torch.rand(()) < 0.7)  # sometimes a row is left with nothing
+        other = [row.clone() for row in (q, k, v)]
+        for row in other:
+            row[-1] = torch.randn_like(row[-1])
+        output, weights = attention_with_weights(q, k, v, mask=mask)
+        change = attention_with_weights(*other, mask=mask)[0] - output
+        wanted.append((output, weights, change.abs().amax(dim=-1)))
+        given = [{"q": x[0], "k": x[1], "v": x[2]} for x in ((q, k, v), other)]
+        tokens, changed = (
+            {name: x.tolist() for name, x in each.items()} for each in given
+        )
+        last = {name: rows[-1] for name, rows in changed.items()}
+        cases.append({"tokens": tokens, "mask": mask.tolist(), "other": last})
+    answers, moved = (
+        computed("masked-attention.js", call, cases)
+        for call in (
+            "attend(given.tokens, given.mask)",
+            "moved(given.tokens, given.other, given.mask)",
+        )
+    )
+    for answer, change, expected in zip(answers, moved, wanted, strict=True):
+        for got, right in zip(
+            (answer["output"], answer["weights"], change), expected, strict=True
+        ):
+            torch.testing.assert_close(tensor(got), right)
+
+
+def test_masks_to_begin_with_are_those_of_the_library() -> None:
+    everyone = torch.ones(5, 5, dtype=torch.bool)
+    wanted = {
+        "causal": causal_mask(5),
+        "inverted": ~causal_mask(5),
+        "no mask": everyone,
+        "window of 2": sliding_window_mask(5, window=2),
+        "padding: last two": everyone & padding_mask(torch.tensor([3]), 5)[0, 0],
+        "without itself": causal_mask(5) & ~torch.eye(5, dtype=torch.bool),
+    }
+    masks = computed("masked-attention.js", "MASKS[given](5)", [*wanted])
+    assert masks == [mask.tolist() for mask in wanted.values()]
 
 
 def test_the_lookup_is_that_of_pytorch() -> None:
@@ -93,7 +150,7 @@ def test_the_samplers_are_those_of_the_library() -> None:
     torch.manual_seed(0)
     cases: list[dict[str, Any]] = []
     wanted: list[tuple[torch.Tensor, torch.Tensor]] = []
-    for _ in range(100):
+    for _ in range(400):  # few have both top-k and top-p, and fewer show how they meet
         logits = 2 * torch.randn(int(torch.randint(1, 12, ())))
         if torch.rand(()) < 0.3:
             logits = logits.round()  # some are equally likely
@@ -199,17 +256,18 @@ def test_guesses_with_heads_off_are_those_of_pytorch() -> None:
             wanted.append(model(ids[None])[0, -1].softmax(dim=-1))
         cases.append({"tokens": ids.tolist(), "muted": muted.tolist()})
     call = "guessed(gpt, given.tokens, given.muted)"
-    answers = computed("muted-guess.js", f"{call}", cases, LOAD)
+    answers = computed("muted-guess.js", call, cases, LOAD)
     for answer, expected in zip(answers, wanted, strict=True):
         got = torch.tensor([answer[str(id)] for id in range(len(expected))])
         torch.testing.assert_close(got, expected, atol=1e-4, rtol=0)
 
 
 def opened(page: Page, address: str, name: str) -> Locator:
-    page.goto(f"{address}chapters/{CHAPTERS[name]}/")
+    page.goto(address + PAGES[name])
     widget = page.locator(f'[data-live="{name}"]')
     widget.scroll_into_view_if_needed()
-    expect(widget.get_by_role("status")).not_to_have_text(re.compile("^$|is loading"))
+    says = widget.get_by_role("status")
+    expect(says).not_to_have_text(re.compile("^$|is loading"), timeout=20_000)
     return widget
 
 
@@ -233,6 +291,33 @@ def touched(page: Page, element: Locator, *shares: float) -> None:
         points = [{"x": x, "y": y}]
         session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
     session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+@pytest.mark.browser
+def test_an_inverted_mask_lets_the_past_see_the_future(
+    page: Page, address: str, complaints: list[str]
+) -> None:
+    page.goto(address)
+    bench = page.locator('[data-live="mask-bench"]')
+    says = bench.get_by_role("status")
+    expect(says).to_contain_text("no earlier output moves")
+    assert bench.locator("tbody button").all_inner_texts()[:6] == (
+        ["1.00", "·", "·", "·", "·", "0.67"]
+    )
+    bench.get_by_role("button", name="inverted").click()
+    expect(says).to_contain_text("the outputs of The, cat, sat, on move too")
+    expect(bench.locator(".note").last).to_have_text("nothing: zeros")
+    bench.get_by_role("button", name="causal", exact=True).click()
+    cell = bench.get_by_role("button", name="The may attend to mats")
+    cell.focus()
+    page.keyboard.press("Enter")
+    expect(cell).to_have_attribute("aria-pressed", "true")
+    expect(says).to_contain_text("the outputs of The move too")
+    page.keyboard.press("Space")
+    expect(says).to_contain_text("no earlier output moves")
+    bench.get_by_label("read True as ignore").check()
+    expect(says).to_contain_text("they see the future")
+    assert complaints == []
 
 
 @pytest.mark.browser
@@ -280,9 +365,7 @@ def test_a_lookup_by_keyboard_and_mouse(
 
 
 @pytest.mark.browser
-@pytest.mark.browser_context_args(
-    has_touch=True, viewport={"width": 390, "height": 844}
-)
+@by_touch
 def test_a_lookup_by_touch(page: Page, address: str, complaints: list[str]) -> None:
     widget = opened(page, address, "lookup")
     query = slider(widget, "query")
@@ -332,9 +415,7 @@ def test_samplers_by_keyboard_and_mouse(
 
 
 @pytest.mark.browser
-@pytest.mark.browser_context_args(
-    has_touch=True, viewport={"width": 390, "height": 844}
-)
+@by_touch
 def test_samplers_by_touch(page: Page, address: str, complaints: list[str]) -> None:
     widget = opened(page, address, "samplers")
     widget.get_by_role("button", name="top-k 3").tap()
@@ -386,9 +467,7 @@ def test_arrows_by_keyboard_and_mouse(
 
 
 @pytest.mark.browser
-@pytest.mark.browser_context_args(
-    has_touch=True, viewport={"width": 390, "height": 844}
-)
+@by_touch
 def test_arrows_by_touch(page: Page, address: str, complaints: list[str]) -> None:
     widget = opened(page, address, "rotary")
     touched(page, slider(widget, "query at"), 0.2, 0.5, 0.99)
@@ -441,9 +520,7 @@ def test_tiles_by_keyboard_and_mouse(
 
 
 @pytest.mark.browser
-@pytest.mark.browser_context_args(
-    has_touch=True, viewport={"width": 390, "height": 844}
-)
+@by_touch
 def test_tiles_by_touch(page: Page, address: str, complaints: list[str]) -> None:
     widget = opened(page, address, "tiles")
     touched(page, slider(widget, "tiles read"), 0.3, 0.99)
@@ -484,9 +561,7 @@ def test_heads_are_switched_by_keyboard_and_mouse(
 
 
 @pytest.mark.browser
-@pytest.mark.browser_context_args(
-    has_touch=True, viewport={"width": 390, "height": 844}
-)
+@by_touch
 def test_heads_are_switched_by_touch(
     page: Page, address: str, complaints: list[str]
 ) -> None:
@@ -501,7 +576,7 @@ def test_heads_are_switched_by_touch(
 def test_the_model_comes_when_its_switches_are_near(page: Page, address: str) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(f"{address}chapters/{CHAPTERS['switches']}/", wait_until="networkidle")
+    page.goto(address + PAGES["switches"], wait_until="networkidle")
     assert not any("safetensors" in each for each in asked)
     page.route("**/model.safetensors", lambda route: route.fulfill(status=503))
     widget = page.locator('[data-live="switches"]')
@@ -521,7 +596,7 @@ HEIGHTS = """(element) => {
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("name", CHAPTERS)
+@pytest.mark.parametrize("name", PAGES)
 def test_a_widget_moves_nothing_and_is_read_by_everyone(
     name: str, page: Page, address: str, complaints: list[str]
 ) -> None:
@@ -543,13 +618,14 @@ def test_a_widget_moves_nothing_and_is_read_by_everyone(
 
 @pytest.mark.browser
 @pytest.mark.browser_context_args(java_script_enabled=False)
-@pytest.mark.parametrize("name", CHAPTERS)
+@pytest.mark.parametrize("name", PAGES)
 def test_without_scripts_a_sentence_and_a_picture_stand_there(
     name: str, page: Page, address: str
 ) -> None:
-    page.goto(f"{address}chapters/{CHAPTERS[name]}/")
+    page.goto(address + PAGES[name])
     expect(page.locator(f'[data-live="{name}"]')).to_contain_text("Where scripts are")
-    expect(page.locator("article figure").first).to_be_visible()
+    picture = "article figure" if PAGES[name] else "article .language-python"
+    expect(page.locator(picture).first).to_be_visible()
 
 
 def test_all_widgets_together_are_small(built: Path) -> None:
@@ -560,10 +636,8 @@ def test_all_widgets_together_are_small(built: Path) -> None:
     assert sum(sizes.values()) < BUDGET, sizes
     sent = {file.name: len(gzip.compress(file.read_bytes(), 6)) for file in files}
     assert sum(sent.values()) < PACKED, sent
-    others = [scripts / f"{module}.js" for module in OF_THE_MODEL]
-    assert sum(file.stat().st_size for file in others) < BUDGET_OF_THE_MODEL
     # Nothing moves by itself, so that there is nothing to switch off.
-    for file in [*files, *others]:
+    for file in files:
         text = file.read_text("utf-8")
         for word in ("animat", "transition", "setInterval", "requestAnimationFrame"):
             assert word not in text, f"{file.name}: {word}"

@@ -78,7 +78,10 @@ def _inlined(file: Path, alt: str, earlier: Iterable[object]) -> str:
     root = ElementTree.fromstring(file.read_text(encoding="utf-8"))
     _clean(root)
     natural, least = _fit(root)
-    root.set("style", f"--natural: {natural:.0f}px; --least: {least:.0f}px")
+    *_, width, height = root.get("viewBox", "").split()
+    sizes = f"--natural: {natural:.0f}px; --least: {least:.0f}px"
+    # Out of sight it is not laid out, and has its room by these alone.
+    root.set("style", f"{sizes}; aspect-ratio: {width} / {height}")
     root.set("role", "img")
     root.set("aria-label", alt)
     svg = ElementTree.tostring(root, encoding="unicode")

@@ -1,7 +1,8 @@
 """A part of a page that acts: a script of the library, and a stylesheet of the book.
 
-A ``live`` fence is a few lines of YAML. That page alone asks for both; until the
-script runs, and where scripts are off, a sentence stands in its place.
+A ``live`` fence is a few lines of YAML. That page alone asks for both, for the script
+only when a reader comes near; until it runs, and where scripts are off, a sentence
+stands in its place.
 """
 
 import html
@@ -40,9 +41,10 @@ def format_live(source: str, *_: Any, **_options: Any) -> str:
     # A page is a folder in the site, and its files lie one step further up. The home
     # page, which is none, has them beside it.
     up = "../" if script.startswith("../") else ""
+    start = PurePosixPath(script).with_name("start.js")
     return (
         f'<div><link rel="stylesheet" href="{up}{style}">'
-        f'<section class="live" data-live="{name}" data-search-exclude '
-        f'aria-label="{label}"><p class="without">{without}</p></section>'
-        f'<script type="module" src="{up}{script}"></script></div>'
+        f'<section class="live" data-live="{name}" data-script="{up}{script}" '
+        f'data-search-exclude aria-label="{label}"><p class="without">{without}</p>'
+        f'</section><script type="module" src="{up}{start}"></script></div>'
     )

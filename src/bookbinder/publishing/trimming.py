@@ -31,10 +31,23 @@ _PURGECSS = ROOT / "node_modules" / "purgecss" / "bin" / "purgecss.js"
 _SCRIPT = JavascriptLexer(), "{([,;:?!=<>&|+-*/.", "{([}]),;:?!=<>&|+-*/."
 _STYLE = CssLexer(), "{};,:>(", "{};,>)"
 _APART = re.compile(r"\+\+|--|/[/*]")
+# What picks by the lack of a class, or by a place alone, has the browser try the whole
+# page anew at each change of a class. These pick the same elements by what they are.
+_CHEAPER = {
+    "table:not([class])": ".table table",
+    ".tabbed-labels>:": ".tabbed-labels>label:",
+}
+# The rule for a change of palette is tried on every stroke of every formula, and one
+# for any id on each element that is given one; no page has what these are for.
+_NEEDLESS = ("data-md-color-switching", "id")
 # Of all that the lexers call comments: one of them is !important.
 _LEFT_OUT = {Comment, Comment.Single, Comment.Multiline}
 # What the book writes for itself it uses.
 _OTHERS = ("assets/*.css", "assets/stylesheets/*.css", "assets/vendor/*/*.css")
+_CHEAPER = {
+    "table:not([class])": ".table table",
+    ".tabbed-labels>:": ".tabbed-labels>label:",
+}
 _USERS = ("**/*.html", "assets/javascripts/bundle*.js", "assets/js/**/*.js")
 
 
@@ -50,11 +63,13 @@ def trim(site: Path) -> None:
             text = file.read_text("utf-8")
             write_whole(file, without_blanks(text, lexer, behind, before))
     command = [str(node()), str(_PURGECSS), "--css", *_OTHERS, "--content", *_USERS]
-    # The rule for a change of palette is tried on every stroke of every formula.
-    command += ["--blocklist", "data-md-color-switching"]
+    command += ["--blocklist", *_NEEDLESS]
     done = subprocess.run(command, cwd=site, capture_output=True, text=True, check=True)
     for style in json.loads(done.stdout):
-        write_whole(site / style["file"], style["css"])
+        css = style["css"]
+        for costly, cheap in _CHEAPER.items():
+            css = css.replace(costly, cheap)
+        write_whole(site / style["file"], css)
 
 
 def trimmed(page: str) -> str:
@@ -79,6 +94,8 @@ def without_blanks(text: str, lexer: Lexer, behind: str, before: str) -> str:
         if kind in _LEFT_OUT or kind in Whitespace or not value:
             blank += value
             continue
+        if value == "}" and isinstance(lexer, CssLexer):
+            light = light.removesuffix(";")  # a sign between rules, and none follows
         if light and blank:
             # What was counted up may stand at the end of a statement.
             apart = _APART.fullmatch(light[-1] + value[0]) or light[-2:] in ("++", "--")

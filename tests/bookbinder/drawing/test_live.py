@@ -21,7 +21,8 @@ def test_a_place_a_script_and_a_stylesheet() -> None:
     assert page.select_one('section[data-live="watch"][aria-label*="GPT"]')
     assert page.get_text() == "1 < 2"
     # From chapters/page/index.html to assets/.
-    assert page.select_one('script[type=module][src^="../../assets/js/gpt/watch."]')
+    assert page.select_one('section[data-script="../../assets/js/gpt/watch.js"]')
+    assert page.select_one('script[type=module][src="../../assets/js/gpt/start.js"]')
     assert page.select_one('link[href="../../assets/css/watch.css"]')
 
 

@@ -27,16 +27,29 @@ def test_a_stylesheet_of_others_keeps_what_is_used(tmp_path: Path) -> None:
     own = tmp_path / "assets" / "css" / "book.css"
     script = tmp_path / "assets" / "js" / "a.js"
     for file, text in (
-        (styles, f"{used}.gone{{top:2px}}[data-md-color-switching] *{{top:3px}}"),
+        (
+            styles,
+            f"{used}.gone{{top:2px}}[data-md-color-switching] *{{}}[id] p{{}}",
+        ),
         (own, ".gone{top:0}"),
         (script, 'add("by-script")'),
-        (tmp_path / "index.html", '<p class="shown" data-md-color-switching>'),
+        (tmp_path / "index.html", '<p class="shown" data-md-color-switching id=a>'),
     ):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")
     trim(tmp_path)
     assert styles.read_text("utf-8") == used
     assert own.read_text("utf-8") == ".gone{top:0}"
+
+
+def test_rules_are_not_tried_on_all_of_a_page(tmp_path: Path) -> None:
+    styles = tmp_path / "assets" / "stylesheets" / "main.css"
+    styles.parent.mkdir(parents=True)
+    styles.write_text("table:not([class])+*{top:0}.tabbed-labels>:first-child{top:0}")
+    (tmp_path / "index.html").write_text('<table><p class="table tabbed-labels">')
+    trim(tmp_path)
+    cheap = ".table table+*{top:0}.tabbed-labels>label:first-child{top:0}"
+    assert styles.read_text("utf-8") == cheap
 
 
 SCRIPT = r"""// Said to whoever reads the source.
@@ -88,6 +101,6 @@ def test_a_stylesheet_of_ours_says_the_same_in_less(tmp_path: Path) -> None:
     )
     trim(tmp_path)
     assert file.read_text("utf-8") == (
-        ".a>.b :is(p,li) + p{margin:calc(1em + 2px) -1px !important;}"
-        '@media (max-width:4em) and (scripting:none){& .c::before{content:"a  {b}";}}'
+        ".a>.b :is(p,li) + p{margin:calc(1em + 2px) -1px !important}"
+        '@media (max-width:4em) and (scripting:none){& .c::before{content:"a  {b}"}}'
     )

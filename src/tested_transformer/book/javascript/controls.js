@@ -1,78 +1,62 @@
-// What the widgets share: buttons, sliders, tables, bars, pictures that can be dragged.
+// What the widgets share: buttons, sliders, tables, pictures.
 
-import { make, put } from "./elements.js";
+import { labeled, make, put } from "./elements.js";
 
-// Puts a widget in its places. `build` is given what draws it anew, and returns its parts
-// and a function that draws them and returns a sentence, which is read out.
+export { labeled, make, put };
+
+// Puts a widget in its place. `build` returns a function that draws its parts and returns
+// a sentence, which is read out, and the parts. It draws anew when any of them is used.
 export function live(name, build) {
-  for (const root of document.querySelectorAll(`[data-live="${name}"]`)) {
-    const says = make("p", { className: "verdict", role: "status" });
-    const [draw, ...parts] = build(() => put(says, draw()));
-    root.replaceChildren(...parts, says);
-    put(says, draw());
-  }
+  const root = document.querySelector(`[data-live="${name}"]`);
+  const says = make("p", { className: "verdict", role: "status" });
+  const redraw = () => put(says, draw());
+  const [draw, ...parts] = build(redraw);
+  root.replaceChildren(...parts, says);
+  root.onclick = root.oninput = redraw;
+  redraw();
 }
 
 // A button for each name of an object, which hands over what the name stands for.
-export const choices = (label, named, choose) =>
-  make("div", { className: "presets", role: "group", "aria-label": label }, ...Object.entries(named).map(([textContent, value]) =>
-    make("button", { type: "button", className: "md-button", textContent, onclick: () => choose(value) })));
+export const choices = (ariaLabel, named, choose) =>
+  make("div", { className: "presets", role: "group", ariaLabel }, ...Object.entries(named).map(([textContent, value]) =>
+    make("button", { className: "md-button", textContent, onclick: () => choose(value) })));
 
-// A slider with its name and its value in words. `read` turns where it stands into the value.
-export function slider(name, range, moved, say = String, read = Number) {
-  const input = make("input", { type: "range", ...range, oninput: () => result.show() && moved() });
-  const said = make("span", { className: "said", "aria-hidden": "true" });
-  const result = {
+export const select = (texts) => make("select", {}, ...texts.map((text) => new Option(text)));
+
+// A slider with its name and, beside it, where it stands in words. `scale` turns where it
+// stands into the value that is read.
+export function slider(name, range, say = String, scale = Number) {
+  const input = make("input", { type: "range", ...range });
+  const said = make("span", { className: "said", ariaHidden: true });
+  return {
     input,
-    row: make("div", { className: "slider" }, make("label", {}, make("span", { textContent: name }), input), said),
-    get value() { return read(input.value); },
-    set(to) {
-      input.value = to;
-      return result.show();
-    },
-    show() {
-      put(said, say(result.value));
-      input.setAttribute("aria-valuetext", said.textContent);
-      return result;
+    row: make("div", { className: "slider" }, labeled(name, input), said),
+    read() {
+      const value = scale(input.value);
+      put(said, (input.ariaValueText = say(value)));
+      return value;
     },
   };
-  return result.show();
 }
 
-// A table: a text is a heading, of a column or of a row, and an empty one is a corner.
-export function table(className, headings, rows) {
-  const row = (scope, each) => make("tr", {}, ...each.map((cell) => cell.tagName ? cell : cell ? make("th", { scope, textContent: cell }) : make("td")));
-  return make("table", { className }, make("thead", {}, row("col", headings)), make("tbody", {}, ...rows.map((each) => row("row", each))));
+// A table, and its rows: the name of each, and the markup of its cells.
+export const table = (className, headings) =>
+  make("table", { className, innerHTML: `<thead><tr>${headings.map((name) => name ? `<th scope="col">${name}` : "<td>").join("")}<tbody>` });
+export function fill(table, rows) {
+  table.tBodies[0].innerHTML = rows.map(([name, ...cells]) => `<tr><th scope="row">${name}${cells.join("")}`).join("");
+}
+export const bar = (share, text = share.toFixed(3)) => `<td class="bar" style="--share:${share}">${text}`;
+
+// A table of buttons that are on or off, and these in rows: `press` is told row and column.
+export function grid(headings, names, press, note = "") {
+  const bench = table("bench", ["", ...headings, ""]);
+  fill(bench, names.map((name) => [name, ...headings.map(() => "<td><button></button>"), note]));
+  const buttons = [...bench.tBodies[0].rows].map((row, r) => [...row.querySelectorAll("button")].map((button, c) => {
+    button.onclick = () => press(r, c);
+    return button;
+  }));
+  return [bench, buttons];
 }
 
-// Cells that stay, and the heading of a row that changes.
-export const cells = (count, className = "") => Array.from({ length: count }, () => make("td", { className }));
-export const named = () => make("th", { scope: "row" });
-
-export function fill(cell, share, text = share.toFixed(3)) {
-  cell.style.setProperty("--share", share);
-  put(cell, text);
-}
-
-export function picture(viewBox, label, markup) {
-  const svg = make("div", { innerHTML: `<svg viewBox="${viewBox}" role="img">${markup}</svg>` }).firstChild;
-  svg.setAttribute("aria-label", label);
-  return svg;
-}
-
-export function place(element, attributes) {
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-}
-
-// Tells how far from left to right, 0 to 1, a mouse or a finger is on an element.
-export function drag(element, told) {
-  const tell = (event) => {
-    const { left, width } = element.getBoundingClientRect();
-    told((event.clientX - left) / width);
-  };
-  element.addEventListener("pointerdown", (event) => {
-    element.setPointerCapture(event.pointerId);
-    tell(event);
-  });
-  element.addEventListener("pointermove", (event) => element.hasPointerCapture(event.pointerId) && tell(event));
-}
+export const picture = (viewBox, label) =>
+  make("div", { innerHTML: `<svg viewBox="${viewBox}" role="img" aria-label="${label}"/>` }).firstChild;

@@ -10,11 +10,14 @@ export const MODELS = {
   shakespeare: { title: "verse, letter by letter", scored: false, head: [0, 0], texts: { Romeo: "ROMEO:\nWhat light is " } },
 };
 
+const NAMES = { " ": "space", "\n": "line end" };
+export const say = (character) => NAMES[character] ?? character;
+
 const FOLDER = new URL("../../models/", import.meta.url);
 const LABELED = 0.4; // a head is named after what it scores best at, from this score on
 const loaded = new Map();
 
-export async function load(name, progress) {
+export async function load(name, progress = () => {}) {
   if (!loaded.has(name)) loaded.set(name, await fetchModel(name, progress));
   return loaded.get(name);
 }

@@ -3,7 +3,7 @@
 
 import { softmax } from "./softmax.js";
 
-export function attend(q, k, v, mask) {
+export function attend({ q, k, v }, mask) {
   const scale = 1 / Math.sqrt(q[0].length);
   const weights = q.map((query, t) =>
     softmax(k.map((key, s) => (mask[t][s] ? scale * dot(query, key) : -Infinity))));
@@ -15,10 +15,10 @@ const dot = (a, b) => a.reduce((sum, each, i) => sum + each * b[i], 0);
 
 // Which rows of the output change when the last token becomes another one.
 export function moved(tokens, other, mask) {
-  const before = attend(tokens.q, tokens.k, tokens.v, mask).output;
   const last = tokens.q.length - 1;
-  const [q, k, v] = ["q", "k", "v"].map((name) => tokens[name].with(last, other[name]));
-  return attend(q, k, v, mask).output.map((row, t) => Math.max(...row.map((each, i) => Math.abs(each - before[t][i]))));
+  const after = Object.fromEntries(Object.entries(tokens).map(([name, rows]) => [name, rows.with(last, other[name])]));
+  const [before, now] = [tokens, after].map((each) => attend(each, mask).output);
+  return now.map((row, t) => Math.max(...row.map((each, i) => Math.abs(each - before[t][i]))));
 }
 
 const table = (size, rule) => Array.from({ length: size }, (_, t) => Array.from({ length: size }, (_, s) => rule(t, s)));

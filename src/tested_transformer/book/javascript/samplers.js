@@ -8,9 +8,8 @@ const ROUNDING = 1e-9; // a word exactly at a mark stays on its side
 // temperature makes of the logits; `left` what the words that stay have of it together.
 export function sampled(logits, { temperature = 1, topK = Infinity, topP = 1, minP = 0 }) {
   const ranked = [...logits.keys()].sort((a, b) => logits[b] - logits[a]);
-  const best = logits[ranked[0]];
   const softened = temperature
-    ? softmax(logits.map((logit) => (logit - best) / temperature))
+    ? softmax(logits.map((logit) => logit / temperature))
     : logits.map((_, id) => Number(id === ranked[0]));
   let shares = softened;
   const keep = (stays) => {

@@ -1,7 +1,6 @@
 // Five words before and after a sampler: a reader sets temperature, top-k, top-p and min-p.
 
-import { cells, choices, fill, live, slider, table } from "./controls.js";
-import { labeled, make } from "./elements.js";
+import { bar, choices, fill, labeled, live, select, slider, table } from "./controls.js";
 import { sampled } from "./samplers.js";
 
 const WORDS = ["mat", "sofa", "roof", "moon", "trumpet"];
@@ -20,26 +19,22 @@ const PRESETS = {
   "min-p 0.1": { minP: 0.1 },
 };
 
-live("samplers", (redraw) => {
+live("samplers", () => {
   const unless = (off, digits) => (value) => (value === off ? "off" : value.toFixed(digits));
-  const knob = (name, value, min, max, step, say) => slider(name, { min, max, step, value }, redraw, say);
   const knobs = {
-    temperature: knob("temperature", 1, 0, 3, 0.1, (value) => value.toFixed(1)),
-    topK: knob("top-k", WORDS.length, 1, WORDS.length, 1, unless(WORDS.length, 0)),
-    topP: knob("top-p", 1, 0.05, 1, 0.05, unless(1, 2)),
-    minP: knob("min-p", 0, 0, 1, 0.05, unless(0, 2)),
+    temperature: slider("temperature", { min: 0, max: 3, step: 0.1, value: 1 }, (value) => value.toFixed(1)),
+    topK: slider("top-k", { min: 1, max: OFF.topK, value: OFF.topK }, unless(OFF.topK, 0)),
+    topP: slider("top-p", { min: 0.05, max: 1, step: 0.05, value: 1 }, unless(1, 2)),
+    minP: slider("min-p", { min: 0, max: 1, step: 0.05, value: 0 }, unless(0, 2)),
   };
-  const mood = make("select", { onchange: redraw }, ...Object.keys(MOODS).map((textContent) => make("option", { textContent })));
-  const shown = WORDS.map(() => cells(2, "bar"));
+  const mood = select(Object.keys(MOODS));
+  const bars = table("bars", ["word", "before", "after"]);
 
   function draw() {
-    const before = MOODS[mood.value];
-    const settings = Object.fromEntries(Object.entries(knobs).map(([name, { value }]) => [name, value]));
+    const before = MOODS[mood.value], settings = {};
+    for (const name in knobs) settings[name] = knobs[name].read();
     const { shares, left } = sampled(before.map(Math.log), settings);
-    shares.forEach((share, id) => {
-      fill(shown[id][0], before[id]);
-      fill(shown[id][1], share, share ? share.toFixed(3) : "cut");
-    });
+    fill(bars, WORDS.map((word, id) => [word, bar(before[id]), bar(shares[id], shares[id] ? undefined : "cut")]));
     const kept = WORDS.filter((_, id) => shares[id]);
     const { temperature } = settings;
     return !temperature ? `Temperature 0: the likeliest word, ${kept[0]}, gets all.`
@@ -50,11 +45,10 @@ live("samplers", (redraw) => {
   return [
     draw,
     choices("Samplers", PRESETS, (settings) => {
-      for (const [name, value] of Object.entries({ ...OFF, ...settings })) knobs[name].set(value);
-      redraw();
+      for (const name in knobs) knobs[name].input.value = settings[name] ?? OFF[name];
     }),
     labeled("the model is", mood),
-    table("bars", ["word", "before", "after"], WORDS.map((word, id) => [word, ...shown[id]])),
+    bars,
     ...Object.values(knobs).map(({ row }) => row),
   ];
 });

@@ -1,7 +1,6 @@
 // Four keys, read tile by tile: a reader sets the size of a tile, and reads on.
 
-import { cells, choices, live, named, slider, table } from "./controls.js";
-import { put } from "./elements.js";
+import { choices, fill, live, slider, table } from "./controls.js";
 import { inTiles } from "./tiled-softmax.js";
 
 const VALUES = [10, 20, 30, 40];
@@ -11,25 +10,23 @@ const ROWS = {
   "query 0, scores + 1000": [1, 3, 2, 4].map((each) => 1000 + Math.log(each)),
 };
 
-live("tiles", (redraw) => {
+live("tiles", () => {
   let scores = ROWS["query 0"];
-  const size = slider("keys in a tile", { min: 1, max: 4, value: 2 }, redraw);
-  const read = slider("tiles read", { min: 0, max: 4, value: 1 }, redraw);
-  const rows = VALUES.map(() => [named(), ...cells(5)]);
+  const size = slider("keys in a tile", { min: 1, max: 4, value: 2 });
+  const read = slider("tiles read", { min: 0, max: 4, value: 1 });
+  const tiles = table("tiles", ["keys", "scores", "m", "correct by", "ℓ", "o"]);
 
   function draw() {
-    const steps = inTiles(scores, VALUES, size.value);
+    const keys = size.read(), steps = inTiles(scores, VALUES, keys);
     read.input.max = steps.length;
-    const { value } = read.show();
-    rows.forEach((row, i) => {
-      row[0].parentElement.style.visibility = steps[i] ? "" : "hidden";
-      if (!steps[i]) return;
+    const value = read.read();
+    fill(tiles, VALUES.map((_, i) => {
+      if (!steps[i]) return [""];
       const { tile, correction, largest, total, output } = steps[i];
-      const keys = tile.map((_, j) => i * size.value + j).join(", ");
-      const numbers = [largest, i ? correction : "", total, output].map((each) => each && each.toFixed(2));
-      const told = i < value ? [keys, i === value - 1 ? tile.map((each) => each.toFixed(2)).join(" ") : "gone", ...numbers] : [keys];
-      row.forEach((cell, column) => put(cell, told[column] ?? ""));
-    });
+      const two = (number) => number.toFixed(2);
+      const told = [i === value - 1 ? tile.map(two).join(" ") : "gone", two(largest), i ? two(correction) : "", two(total), two(output)];
+      return [tile.map((_, j) => i * keys + j).join(", "), ...told.map((cell) => `<td>${i < value ? cell : ""}`)];
+    }));
     if (!value) return "Nothing is read yet: m is −∞, ℓ and o are 0.";
     const { tile, total, output } = steps[value - 1];
     const exps = scores.map(Math.exp), sum = (row) => row.reduce((a, b) => a + b);
@@ -40,11 +37,7 @@ live("tiles", (redraw) => {
 
   return [
     draw,
-    choices("Scores", ROWS, (row) => {
-      scores = row;
-      redraw();
-    }),
-    table("tiles", ["keys", "scores", "m", "correct by", "ℓ", "o"], rows),
-    size.row, read.row,
+    choices("Scores", ROWS, (row) => (scores = row)),
+    tiles, size.row, read.row,
   ];
 });

@@ -2,13 +2,11 @@
 // table that says the same in words.
 
 import { make, put } from "./elements.js";
+import { say } from "./load.js";
 
-const NAMES = { " ": "space", "\n": "line end" };
 export const SIGNS = { " ": "␣", "\n": "⏎" };
 const LISTED = 8; // guesses at the next token
 const SHADES = 25; // of the text
-
-export const say = (character) => NAMES[character] ?? character;
 
 // A row of weights: what the token at one position attends to, in one head.
 export const rowOf = ({ weights, config }, layer, head, position) =>

@@ -4,9 +4,9 @@
 
 import { labeled, make, put } from "./elements.js";
 import { draw, encode, probabilities, windowStart } from "./engine.js";
-import { MODELS, load } from "./load.js";
+import { MODELS, load, say } from "./load.js";
 import { Maps } from "./maps.js";
-import { fillGuesses, fillStrip, fillTable, logitsAt, rowOf, say, shadeStrip, strongest } from "./views.js";
+import { fillGuesses, fillStrip, fillTable, logitsAt, rowOf, shadeStrip, strongest } from "./views.js";
 
 const MOST_NEW = 400; // tokens that one press of the button writes at most
 const READABLE = 100; // milliseconds that words stand at least while the model writes
@@ -266,13 +266,4 @@ class Watch {
   }
 }
 
-// The theme may exchange the content without loading a page: then it says so.
-const watched = new WeakSet();
-function mount() {
-  for (const root of document.querySelectorAll("[data-live=watch]")) {
-    if (!watched.has(root)) new Watch(root);
-    watched.add(root);
-  }
-}
-mount();
-window.document$?.subscribe(mount);
+for (const root of document.querySelectorAll("[data-live=watch]")) new Watch(root);
