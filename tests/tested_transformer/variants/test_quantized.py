@@ -182,3 +182,12 @@ def test_whole_numbers_and_another_batch_are_refused(as_a_caller: None) -> None:
     layer.append(torch.rand(1, 3, 2, 4), torch.rand(1, 3, 2, 4))
     with pytest.raises(ValueError, match="holds batch_size=1; the keys have 2"):
         layer.append(torch.rand(2, 3, 1, 4), torch.rand(2, 3, 1, 4))
+
+
+def test_a_group_is_written_as_soon_as_it_is_full() -> None:
+    layer = QuantizedLayer(bits=8, group_size=3, max_length=9)
+    for number, waiting in ((2, 2), (1, 0), (4, 1)):
+        layer.append(torch.rand(1, 5, number, 4), torch.rand(1, 5, number, 7))
+        assert layer.newest is not None
+        assert [each.shape[2] for each in layer.newest] == [waiting, waiting]
+    assert len(layer.groups) == 2
