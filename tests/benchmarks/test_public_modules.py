@@ -74,10 +74,10 @@ def test_a_part_that_is_missing_is_named(folder: Path) -> None:
 
 def test_a_notebook_is_read_without_what_is_no_python(folder: Path) -> None:
     cells = [
-        {"cell_type": "markdown", "source": ["class Layer: pass"]},
         {"cell_type": "code", "source": ["%matplotlib inline\n", "!ls\n", SOURCE]},
         {"cell_type": "code", "source": ["this is no program"]},
         {"cell_type": "code", "source": ["SIZE = 5"]},
+        {"cell_type": "markdown", "source": ["class Layer: pass"]},
     ]
     book = folder / "owner+name" / "book.ipynb"
     book.write_text(json.dumps({"cells": cells}))
