@@ -229,18 +229,11 @@ def test_a_run_that_was_killed_before_its_first_save_can_go_on(
     assert losses(train("--json", "--resume").out) == whole
 
 
-@pytest.mark.parametrize(
-    ("start", "what"), [([], "loss"), (["--zero-init"], "gradient's")]
-)
-def test_a_run_that_diverges_names_what_is_left_and_what_to_try(
-    start: list[str], what: str, train: Command
-) -> None:
-    rates = ["--lr", "1e30", "--muon-lr", "1e30"]
-    ended = train(*start, *rates)
+def test_a_run_that_diverges_names_what_is_left_and_what_to_try(train: Command) -> None:
+    ended = train("--lr", "1e30", "--muon-lr", "1e30")
     assert ended.status == 1
     (line,) = ended.err.splitlines()
-    assert line.startswith(f"tested-transformer: error: the {what} ")
-    assert " is nan at step " in line
+    assert line.startswith("tested-transformer: error: the loss is nan at step ")
     assert "the last good state is that of step 0; try lr=5e+29 and muon_lr=" in line
     assert f"it is in {Path('runs/play')}" in line
     assert (
