@@ -9,7 +9,7 @@ import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from types import MappingProxyType
 from typing import Any
@@ -34,6 +34,7 @@ from tested_transformer.checking.styles import (
     call_mha,
     cross_call,
     flag_call,
+    is_mask,
     key_call,
     masked_call,
     meant_call,
@@ -48,9 +49,11 @@ from tested_transformer.checking.subject import (
     REFUSALS,
     Reader,
     Subject,
+    copied,
     moving,
+    tensors_in,
 )
-from tested_transformer.checking.supplying import Supplied, supplied
+from tested_transformer.checking.supplying import LAYOUTS, LEVELS, Supplied, supplied
 from tested_transformer.checking.weights import draw_anew
 
 __all__ = ["make_subject", "make_subjects"]
@@ -87,81 +90,134 @@ def make_subjects(
     width = width if d_model is None else d_model
     if not isinstance(attention, nn.Module) or width is None:
         return _subjects_of(name, attention, parameters, d_model=d_model, **options)
-    heads = options.get("num_heads") or number_of_heads(attention) or 1
-    head_dim = getattr(attention, "head_dim", None) or width // heads
-    widths = Settings(attention).said_widths(head_dim) or [head_dim]
-    without, given = (
-        [*supplied(attention, parameters, widths, with_tables=with_tables)]
-        for with_tables in (False, True)
-    )
-    ways = [(attention, "")]
-    if not without == given == [attention]:
-        # What may be left out is, if it can be.
-        ways = _that_run(without, parameters, width) or _that_run(
-            given, parameters, width
-        )
-    found: list[Subject] = []
-    errors: list[Exception] = []
-    for way, doubt in ways or [(each, "") for each in (without or given)[:1]]:
-        left = way.left if isinstance(way, Supplied) else parameters
-        try:
-            subjects = _subjects_of(name, way, left, d_model=d_model, **options)
-        except (TypeError, ValueError) as error:
-            errors.append(error)
-            continue
-        doubts = (doubt,) if doubt else ()
-        found += [replace(each, doubts=(*each.doubts, *doubts)) for each in subjects]
-    if not found:
-        raise errors[0]
+    ways = _ways(attention, parameters, width, options.get("num_heads"))
+    found = _asked_in(ways, name, parameters, d_model=d_model, **options)
+    if options.get("dtype") is None and not any(map(_runs, found)):
+        # Some compute in float32 inside, and refuse anything else.
+        options["dtype"] = torch.float32
+        single = _asked_in(ways, name, parameters, d_model=d_model, **options)
+        if any(map(_runs, single)):
+            note = "It cannot compute in float64, and was asked in float32."
+            return [replace(each, notes=(*each.notes, note)) for each in single]
+    if not found:  # the error says why
+        way = ways[0]
+        return _subjects_of(name, way.layer, way.left, d_model=d_model, **options)
     return found
 
 
-def _that_run(
-    ways: Sequence[nn.Module], parameters: Parameters, width: int
-) -> list[tuple[nn.Module, str]]:
-    """Return those of several ways to call a layer that run, with what is odd of them.
+def _runs(subject: Subject) -> bool:
+    """Return whether a subject can be asked at all."""
+    with suppress(TypeError, ValueError):
+        subject.run(torch.ones(2, 5, subject.width, dtype=subject.dtype))
+        return not subject.refusal
+    return False
+
+
+def _asked_in(
+    ways: Sequence["_Way"], name: str, parameters: Parameters, **options: Any
+) -> list[Subject]:
+    """Return the subjects of several ways to call a layer."""
+    found: list[Subject] = []
+    for way in ways:
+        with suppress(TypeError, ValueError):
+            found += [
+                replace(
+                    each,
+                    notes=(*each.notes, *way.notes),
+                    doubts=(*each.doubts, *way.doubts),
+                )
+                for each in _subjects_of(name, way.layer, way.left, **options)
+            ]
+    return found
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A way to call a layer, with what is to be said of it, and what is odd."""
+
+    layer: nn.Module
+    left: Parameters
+    notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
+def _ways(
+    attention: nn.Module, parameters: Parameters, width: int, num_heads: int | None
+) -> list[_Way]:
+    """Return ways to call a layer.
+
+    What may be left out is, if it can be, and features are (B, T, D), if they can be.
+    """
+    attention = copied(attention)
+    num_heads = num_heads or number_of_heads(attention) or 1
+    head_dim = getattr(attention, "head_dim", None) or width // num_heads
+    widths = Settings(attention).said_widths(head_dim) or [head_dim]
+    first: list[_Way] = []
+    for layout, level in product(LAYOUTS, LEVELS):
+        tried = supplied(
+            attention,
+            parameters,
+            widths,
+            level=level,
+            layout=layout,
+            num_heads=num_heads,
+        )
+        notes = (
+            (f"It takes {layout}: the features were turned for it.",) if layout else ()
+        )
+        ways = [
+            _Way(each, each.left if isinstance(each, Supplied) else parameters, notes)
+            for each in tried
+        ]
+        if found := _that_run(ways, width):
+            return found
+        first = first or ways[:1]
+    return first or [_Way(attention, parameters)]
+
+
+def _that_run(ways: Sequence[_Way], width: int) -> list[_Way]:
+    """Return those of several ways to call a layer that run.
 
     Of those that do the same there is one.
     """
     x = torch.randn(3, 7, width, generator=torch.Generator().manual_seed(13))
-    found: list[tuple[nn.Module, Tensor]] = []
+    found: list[tuple[_Way, Tensor]] = []
     odd = False
     for way in ways:
-        left = way.left if isinstance(way, Supplied) else parameters
-        output = _plain_output(way, left, x)
+        output = _plain_output(way, x)
         if output is None:
             continue
         alike = [torch.allclose(output, each, atol=1e-5) for _, each in found]
-        forms = [each.form if isinstance(each, Supplied) else -1 for each, _ in found]
-        if isinstance(way, Supplied) and way.form in forms:
-            odd |= not alike[forms.index(way.form)]
+        layer = way.layer
+        forms = [getattr(each.layer, "form", -1) for each, _ in found]
+        if isinstance(layer, Supplied) and layer.form in forms:
+            odd |= not alike[forms.index(layer.form)]
         if not any(alike):
             found.append((way, output))
     doubt = "what it computes depends on the shape of the tables it is given"
-    return [(way, doubt if odd else "") for way, _ in found]
+    return [replace(way, doubts=(doubt,) if odd else ()) for way, _ in found]
 
 
 @torch.no_grad()
-def _plain_output(way: nn.Module, left: Parameters, x: Tensor) -> Tensor | None:
+def _plain_output(way: _Way, x: Tensor) -> Tensor | None:
     """Return what a layer gives if no mask hides anything, if it can be called."""
-    weight = next(way.parameters(), x)
+    layer, left = way.layer.eval(), way.left
+    weight = next(layer.parameters(), x)
     x = x.to(weight)
-    length = x.shape[1]
-    masks = [name for name in wanted(left) if "mask" in name]
+    masks = [name for name in wanted(left) if is_mask(name)]
     flags = [name for name in ("causal", "is_causal") if name in left]
-    training = way.training
-    all_shown = torch.ones(1, 1, length, length, dtype=torch.bool)
+    four = torch.ones(len(x), 1, x.shape[1], x.shape[1], dtype=torch.bool)
+    shapes = four, four[:, 0], four[0, 0]
+    shown = [None, *shapes, *(torch.zeros_like(each, dtype=x.dtype) for each in shapes)]
     # Some attend to the past alone, and refuse to be asked for anything else.
-    for shown, causal in product((None, all_shown, x[0] * 0), ((), flags)):
-        options = dict.fromkeys(masks, shown) | dict.fromkeys(causal, True)
+    for mask, causal in product(shown if masks else shown[:1], ((), flags)):
+        options = dict.fromkeys(masks, mask) | dict.fromkeys(causal, True)
         with suppress(*REFUSALS, ValueError), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a table that is of another kind
-            output = way.eval()(*[x] * max(1, len(sequences_of(left))), **options)
-            output = output[0] if isinstance(output, (tuple, list)) else output
-            way.train(training)
-            if isinstance(output, Tensor) and output.shape == x.shape:
-                return output.float()
-    way.train(training)
+            output = layer(*[x] * max(1, len(sequences_of(left))), **options)
+            for each in tensors_in(output):
+                if each.shape == x.shape:
+                    return each.float()
     return None
 
 
@@ -242,7 +298,7 @@ def _subjects_of(
     subjects = [subject]
     flags = {flag for _, flag in MASKED.values()}
     if is_layer and style in ("mask", *MASKED) and (mask_means or not names & flags):
-        if any("mask" in each and "pad" not in each for each in names):
+        if any(is_mask(each) and "pad" not in each for each in names):
             subjects = _as_masks_mean(subject, parameters, mask_means)
     elif is_layer and style in MASKED:
         subjects = [_as_it_takes_masks(subject, parameters)]
@@ -289,10 +345,10 @@ def _as_masks_mean(
     Raises:
         TypeError: If there is none.
     """
-    name = next(each for each in parameters if "mask" in each and "pad" not in each)
+    name = next(each for each in parameters if is_mask(each) and "pad" not in each)
     count = max(1, len(sequences_of(parameters)))
     others = {
-        each: None for each in wanted(parameters) if "mask" in each and each != name
+        each: None for each in wanted(parameters) if is_mask(each) and each != name
     }
     said = meaning is not None
     plain = replace(subject, call=plain_call(count), opens=False, pads=False)
@@ -478,7 +534,7 @@ def _style_of(name: str, parameters: Parameters) -> str:
         for style in ("sdpa", "ours"):
             if names.intersection(MASKED[style]):
                 return style
-        masks = [each for each in parameters if "mask" in each and "pad" not in each]
+        masks = [each for each in parameters if is_mask(each) and "pad" not in each]
         return "mask" if masks else "causal"
     raise TypeError(
         f"cannot tell how to call {name}({', '.join(parameters)}): "

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -77,11 +78,12 @@ class Norm:
     """How queries, or keys, are normed.
 
     Args:
-        kind: ``rms`` or ``layer``.
+        kind: ``rms``, ``layer`` or ``group``.
         eps: What is added before the division.
         weight: The factors, one for each feature of a head or of all heads.
         bias: What is added after it.
         by_head: Whether each head is normed by itself.
+        groups: In how many groups of features all tokens are normed together.
     """
 
     kind: str
@@ -89,9 +91,17 @@ class Norm:
     weight: Tensor | None = None
     bias: Tensor | None = None
     by_head: bool = True
+    groups: int = 1
 
     def __call__(self, x: _Heads) -> _Heads:
         """Norm heads: each one, or all of a token together."""
+        if self.kind == "group":
+            given = (
+                each.to(x) for each in (self.weight, self.bias) if each is not None
+            )
+            return F.group_norm(x[:, 0].mT, self.groups, *given, eps=self.eps).mT[
+                :, None
+            ]
         axes = -1 if self.by_head else (1, 3)
         if self.kind == "layer":
             x = x - x.mean(dim=axes, keepdim=True)

@@ -75,6 +75,9 @@ def oracles(
     num_heads = number_of_heads(module) if num_heads is None else num_heads
     if num_heads is None or (getattr(module, "qk_norm", False) and not beside):
         return
+    if not _threes(module) and (flat := _flat(module)) is not None:
+        yield from oracles(flat.train(module.training), num_heads, beside=beside)
+        return
     counted = {*module.parameters()} - (norm_weights(module) if beside else set())
     whole = sum(each.numel() for each in counted)
     for last in lasts or _only_other(module) or [None]:
@@ -184,6 +187,26 @@ def _wrapped(module: nn.Module) -> nn.Module | None:
     return None if isinstance(only, nn.ModuleList) else only
 
 
+def _flat(module: nn.Module) -> nn.Module | None:
+    """Return a layer with all projections of a nested one, if their names differ.
+
+    There is none if it has them in lists, or nothing inside of anything.
+    """
+    flat = nn.Module()
+    nested = False
+    for path, each in module.named_modules():
+        own = dict(each.named_parameters(path, recurse=False))
+        leaf = own and not [*each.children()]
+        parts = {path: each} if leaf else own
+        for name, part in parts.items():
+            parent, _, last = name.rpartition(".")
+            if last.isdigit() or hasattr(flat, last):
+                return None
+            setattr(flat, last, part)
+            nested |= bool(parent)
+    return flat if nested else None
+
+
 def _inputs(
     module: nn.Module, num_heads: int, inner: int | None
 ) -> Iterator[Sequence[Projection]]:
@@ -203,15 +226,16 @@ def _inputs(
     weight = getattr(module, "in_proj_weight", None)
     if isinstance(weight, Tensor):
         stacked.append([(weight, getattr(module, "in_proj_bias", None))])
+    biases = _biases(module)
     for each in stacked:
-        if each and (found := _biases(module)):
-            queries, values = found
-            # Keys need no bias, which changes no weight.
-            between = queries.new_zeros(len(each[0][0]) - 2 * len(queries))
-            each[0] = each[0][0], torch.cat([queries, between, values])
         rows = each[0][0].shape[0] if each else 0
         if rows >= (width := rows // 3 if inner is None else inner) > 0:
-            yield from cuts(*each[0], num_heads, width)
+            for q, k, v in cuts(*each[0], num_heads, width):
+                if biases:  # Keys need none, which changes no weight.
+                    no_bias = k[0].new_zeros(len(k[0]))
+                    yield [(q[0], biases[0]), (k[0], no_bias), (v[0], biases[1])]
+                else:
+                    yield [q, k, v]
 
 
 def _biases(module: nn.Module) -> list[Tensor]:
@@ -229,17 +253,19 @@ def _lists(module: nn.Module) -> list[nn.ModuleList]:
 def _separate(module: nn.Module) -> Iterator[list[Projection]]:
     """Yield three projections by name; bare matrices could be meant either way."""
     for names in _threes(module):
-        found = [meant_as(getattr(module, each)) for each in names]
+        found = [_meant_inside(getattr(module, each)) for each in names]
         yield from (list(each) for each in zip(*found, strict=False))
 
 
-def _threes(module: nn.Module) -> Iterator[tuple[str, str, str]]:
-    """Yield names of a layer that differ in the words for queries, keys and values."""
+def _threes(module: nn.Module) -> list[tuple[str, str, str]]:
+    """Return names of a layer that differ in the words for queries, keys and values."""
     own = {name for name, _ in chain(module.named_children(), _own_matrices(module))}
-    for name, (q, k, v) in product(sorted(own), _THREE):
-        names = name, name.replace(q, k), name.replace(q, v)
-        if q in name and own.issuperset(names):
-            yield names
+    found = [
+        (name, name.replace(q, k), name.replace(q, v))
+        for name, (q, k, v) in product(sorted(own), _THREE)
+        if q in name
+    ]
+    return [names for names in found if own.issuperset(names)]
 
 
 def _own_matrices(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
@@ -291,12 +317,19 @@ def _last(module: nn.Module) -> list[Projection]:
         child = getattr(module, name, None)
         if isinstance(child, nn.Sequential) and len(child):
             child = child[0]
-        if found := meant_as(child):
+        if found := _meant_inside(child):
             return found
     for each in _lists(module):
         if len(each) == 4 and all(map(meant_as, each)):
             return meant_as(each[3])
     return []
+
+
+def _meant_inside(child: object) -> list[Projection]:
+    """Return what a child is meant as, or the only thing that it is a wrapper of."""
+    while not meant_as(child) and isinstance(child, nn.Module):
+        child = _wrapped(child)
+    return meant_as(child)
 
 
 def meant_as(child: object) -> list[Projection]:
@@ -322,7 +355,7 @@ def meant_as(child: object) -> list[Projection]:
 def number_of_heads(module: nn.Module) -> int | None:
     """Return the number of heads of a layer, if an attribute of it says so."""
     # Some keep the settings that they were made with, and nothing else.
-    owners = [module, getattr(module, "config", None), *module.children()]
+    owners = [module, getattr(module, "config", None), *[*module.modules()][1:]]
     for owner in owners:
         for name in _HEADS:
             value = getattr(owner, name, None)

@@ -73,8 +73,10 @@ class Settings:
         return self._said("attention_multiplier") if scalar is None else scalar**-0.5
 
     def _said(self, *names: str) -> float | None:
-        found = (v for n, v in self.numbers if any(each in n for each in names))
-        return next((each for each in found if each > 0), None)
+        found = [(n, v) for n, v in self.numbers if any(each in n for each in names)]
+        # Gemma 2 also caps what comes after the last layer.
+        found.sort(key=lambda each: "final" in each[0])
+        return next((value for _, value in found if value > 0), None)
 
     def says_window(self, window: int) -> bool:
         """Return whether it says how many tokens it reads, itself included or not."""
@@ -88,7 +90,7 @@ class Settings:
         """Return the norms of features that it has, and not of queries or keys."""
         modules = [] if self.module is None else [*self.module.modules()]
         found = [
-            _norm_of(each, width, True)
+            _group_norm_of(each) or _norm_of(each, width, True)
             for each in modules
             if not [*each.children()] and any(True for _ in each.parameters())
         ]
@@ -126,6 +128,16 @@ class Settings:
 
 def _words(name: str) -> set[str]:
     return {*name.replace("norm", "_norm_").split("_")}
+
+
+def _group_norm_of(module: nn.Module) -> Norm | None:
+    """Return the norm of groups of features, over all tokens, that a module is."""
+    if not isinstance(module, nn.GroupNorm) or module.weight is None:
+        return None
+    weight, bias = (each.detach() for each in (module.weight, module.bias))
+    return Norm(
+        kind="group", eps=module.eps, weight=weight, bias=bias, groups=module.num_groups
+    )
 
 
 def _norm_of(module: nn.Module, width: int, by_head: bool) -> Norm | None:

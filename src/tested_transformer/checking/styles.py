@@ -21,12 +21,14 @@ __all__ = [
     "MASKED",
     "MASKS",
     "MEANINGS",
+    "READ",
     "STYLES",
     "Lifted",
     "Parameters",
     "call_mha",
     "cross_call",
     "flag_call",
+    "is_mask",
     "key_call",
     "masked_call",
     "meant_call",
@@ -53,12 +55,17 @@ MEANINGS = {
     "add": "numbers are added to the scores",
 }
 # Names of the sequence that another one reads.
-_READ = re.compile(r"context|cond|memory|kv|key|enc|source|src|^(y|c)$")
+READ = re.compile(r"context|cond|memory|kv|key|enc|source|src|^(y|c)$")
+
+
+def is_mask(name: str) -> bool:
+    """Return whether a name is that of a mask."""
+    return "mask" in name or name in ("attn_bias", "attention_bias")
 
 
 def sequences_of(parameters: Parameters) -> list[str]:
     """Return the names of those that are sequences, and no masks."""
-    return [name for name in wanted(parameters) if "mask" not in name]
+    return [name for name in wanted(parameters) if not is_mask(name)]
 
 
 def wanted(parameters: Parameters) -> list[str]:
@@ -210,11 +217,11 @@ def cross_call(
     """Return what calls a layer with a sequence to read, if names say which it is."""
     names = sequences_of(parameters)
     queries = [name[0].lower() == "q" for name in names]
-    if any("mask" in name for name in wanted(parameters)):
+    if any(map(is_mask, wanted(parameters))):
         return None
     if len(names) == 3 and sum(queries) == 1:
         return partial(_call_cross, tuple(queries))
-    if len(names) == 2 and _READ.search(names[1]) and not queries[1]:
+    if len(names) == 2 and READ.search(names[1]) and not queries[1]:
         return partial(_call_cross, (True, False))
     return None
 

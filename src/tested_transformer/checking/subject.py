@@ -4,7 +4,7 @@ How to call it, ``calling`` finds out, in one of the ``styles``.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tested_transformer.checking.forms import FormedAttention
 from tested_transformer.checking.projections import oracles
 
-__all__ = ["REFUSALS", "Call", "Reader", "Subject", "moving"]
+__all__ = ["REFUSALS", "Call", "Reader", "Subject", "copied", "moving", "tensors_in"]
 
 _Features = Float[Tensor, "B T D"]
 Call = Callable[[Any, Tensor, bool, Tensor | None], Any]
@@ -139,10 +139,9 @@ class Subject:
         return self._checked(output, x)
 
     def _checked(self, output: object, x: Tensor) -> Tensor:
-        if isinstance(output, (tuple, list)):  # with its weights, a cache, or both
-            tensors = [each for each in output if isinstance(each, Tensor)]
-            alike = [each for each in tensors if each.shape == x.shape]
-            output = (alike or tensors or [output])[0]
+        tensors = [*tensors_in(output)]  # with its weights, a cache, or both
+        alike = [each for each in tensors if each.shape == x.shape]
+        output = (alike or tensors or [output])[0]
         if not isinstance(output, Tensor):
             raise TypeError(f"{self.name} returns a {type(output).__name__}")
         if output.shape != x.shape:
@@ -183,7 +182,7 @@ class Subject:
         """Copy it with all dropout switched off, to train or to evaluate."""
         if self.module is None:
             return self
-        module = _copied(self.module).train(training)
+        module = copied(self.module).train(training)
         for each in module.modules():
             for name, _ in _dropouts(each):
                 setattr(each, name, 0.0)
@@ -201,8 +200,21 @@ class Subject:
         if self.module is None:
             return replace(self, dtype=dtype)
         # What is asked with is on the CPU; not every device has float64.
-        module = _copied(self.module).to("cpu").to(dtype)
+        module = copied(self.module).to("cpu").to(dtype)
         return replace(self, layer=module, dtype=dtype)
+
+
+def tensors_in(output: object) -> Iterator[Tensor]:
+    """Yield the tensors of what a layer returns, in their order."""
+    if isinstance(output, Tensor):
+        yield output
+    elif isinstance(output, (tuple, list)):
+        for each in output:
+            yield from tensors_in(each)
+    elif isinstance(output, Mapping):
+        yield from tensors_in([*output.values()])
+    elif hasattr(output, "__dataclass_fields__"):
+        yield from tensors_in([*vars(output).values()])
 
 
 def _dropouts(module: nn.Module) -> Iterator[tuple[str, float]]:
@@ -213,7 +225,7 @@ def _dropouts(module: nn.Module) -> Iterator[tuple[str, float]]:
             yield name, value
 
 
-def _copied(module: nn.Module) -> nn.Module:
+def copied(module: nn.Module) -> nn.Module:
     """Copy a module, even one that keeps its latest weights to be looked at."""
     kept = [value for each in module.modules() for value in vars(each).values()]
     tensors = [each for each in kept if isinstance(each, Tensor) and not each.is_leaf]
@@ -225,8 +237,8 @@ def _sequence_first(layer: Callable[..., Any]) -> Callable[..., Any]:
 
     def called(*sequences: Tensor, **options: Any) -> Any:
         output = layer(*[each.transpose(0, 1) for each in sequences], **options)
-        output = output[0] if isinstance(output, tuple) else output
-        return output.transpose(0, 1) if isinstance(output, Tensor) else output
+        tensors = [*tensors_in(output)]
+        return tensors[0].transpose(0, 1) if tensors else output
 
     return called
 

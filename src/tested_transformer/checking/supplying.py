@@ -1,8 +1,10 @@
 """What a layer wants beside features and masks: tables of angles, places, caches.
 
-Their names say what they are, but not in which shape. All that run are tried.
+Their names say what they are, but not in which shape. All that run are tried, and so
+are other layouts of the features.
 """
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -12,9 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tested_transformer.checking.styles import Parameters
+from tested_transformer.checking.forms import alibi_slopes_of
+from tested_transformer.checking.styles import (
+    READ,
+    Parameters,
+    is_mask,
+    sequences_of,
+)
+from tested_transformer.checking.subject import tensors_in
 
-__all__ = ["Supplied", "supplied"]
+__all__ = ["LAYOUTS", "LEVELS", "Supplied", "supplied"]
 
 _Make = Callable[[Tensor], Any]
 """Makes what a layer wants from the features that it is given."""
@@ -26,9 +35,14 @@ _TABLES = re.compile(
 _STARTS = re.compile(r"start_pos|start_index|offset|past_len|cur_pos|curr_pos")
 _PLACES = re.compile(r"position_ids|positions|input_pos|cache_position|^pos(_ids)?$")
 _BESIDE = re.compile(
-    f"{_STARTS.pattern}|{_PLACES.pattern}|window|cache|past|bias|^ve$|state|layer_idx"
+    f"{_STARTS.pattern}|{_PLACES.pattern}|window|cache|past|bias|^ve$|(?<!hidden_)state|layer_idx"
 )
+_SIZES = re.compile(r"^(h|height)$|^(w|width)$", re.IGNORECASE)
+_THREE = re.compile(r"q|k|v|x|quer(y|ies)|keys?|values?|inputs?", re.IGNORECASE)
 _BASE = 1e4
+# What is given: what has to be; tables, too; places and whatever else is wanted; and
+# at last a sequence to read, where it could be left out.
+LEVELS = range(4)
 
 
 class Supplied(nn.Module):
@@ -40,6 +54,7 @@ class Supplied(nn.Module):
         left: The parameters that are left.
         width: For how many features of a head tables of angles are.
         form: Which numbers they have, whatever their first axis.
+        layout: How its features are laid out; one of ``LAYOUTS``.
     """
 
     def __init__(
@@ -49,10 +64,11 @@ class Supplied(nn.Module):
         left: Parameters,
         width: int,
         form: int = 0,
+        layout: str = "",
     ) -> None:
         super().__init__()
         self.layer, self.given, self.left = layer, dict(given), left
-        self.width, self.form = width, form
+        self.width, self.form, self.layout = width, form, layout
         if hasattr(layer, "batch_first"):
             self.batch_first = layer.batch_first
 
@@ -63,9 +79,62 @@ class Supplied(nn.Module):
 
     def forward(self, *sequences: Tensor, **options: Any) -> Any:
         """Call the layer with what it wants."""
-        named = dict(zip(self.left, sequences, strict=False))
         given = {name: make(sequences[0]) for name, make in self.given.items()}
-        return self.layer(**named, **given, **options)
+        names = sequences_of(self.left) or [*self.left]
+
+        def call(*laid: Tensor, **options: Any) -> Any:
+            named = dict(zip(names, laid, strict=False))
+            return self.layer(**named, **given, **options)
+
+        return LAYOUTS[self.layout](call, *sequences, **options)
+
+
+def _as_they_are(call: Callable[..., Any], *sequences: Tensor, **options: Any) -> Any:
+    return call(*sequences, **options)
+
+
+def _first(output: object) -> Tensor:
+    """Return the first tensor of what a layer returns.
+
+    Raises:
+        TypeError: If there is none.
+    """
+    for each in tensors_in(output):
+        return each
+    raise TypeError(f"returns a {type(output).__name__}")
+
+
+def _features_first(
+    call: Callable[..., Any], *sequences: Tensor, **options: Any
+) -> Any:
+    output = call(*[each.mT for each in sequences], **options)
+    return _first(output).mT
+
+
+def _images(call: Callable[..., Any], *sequences: Tensor, **options: Any) -> Any:
+    """Call with (B, D, T, 1): a token is a place of a narrow image."""
+    output = call(*[each.mT[..., None] for each in sequences], **options)
+    return _first(output).squeeze(-1).mT
+
+
+def _one_at_a_time(call: Callable[..., Any], *sequences: Tensor, **options: Any) -> Any:
+    """Call with (T, D) for each sequence of a batch."""
+    outputs: list[Tensor] = []
+    for at, each in enumerate(zip(*sequences, strict=True)):
+        own = {
+            name: value[at] if isinstance(value, Tensor) and value.ndim > 2 else value
+            for name, value in options.items()
+        }
+        outputs.append(_first(call(*each, **own)))
+    return torch.stack(outputs)
+
+
+LAYOUTS: dict[str, Callable[..., Any]] = {
+    "": _as_they_are,
+    "features before tokens, (B, D, T)": _features_first,
+    "images, (B, D, H, W)": _images,
+    "no batch, (T, D)": _one_at_a_time,
+}
 
 
 def supplied(
@@ -73,7 +142,9 @@ def supplied(
     parameters: Parameters,
     widths: Sequence[int],
     *,
-    with_tables: bool = True,
+    level: int = 1,
+    layout: str = "",
+    num_heads: int = 1,
 ) -> Iterator[nn.Module]:
     """Yield a layer with what it may want, in each form that has its name.
 
@@ -83,17 +154,25 @@ def supplied(
         attention: The layer.
         parameters: Those of its call.
         widths: For how many features of a head tables could be.
-        with_tables: Whether to give tables of angles that may be left out.
+        level: How much to give; one of ``LEVELS``.
+        layout: How its features are laid out; one of ``LAYOUTS``.
+        num_heads: How many heads it has.
     """
-    wanted = _wanted(parameters, with_tables=with_tables)
-    if not wanted or any(
-        each.kind is each.VAR_POSITIONAL for each in parameters.values()
-    ):
+    given_names = _given(parameters, level)
+    left = {
+        name: _asked_for(each, level)
+        for name, each in parameters.items()
+        if name not in given_names
+    }
+    if left == parameters and not layout:
         yield attention
         return
-    tables = [name for name in wanted if _TABLES.search(name)]
-    rest = {name: _others(name) for name in wanted if name not in tables}
-    left = {name: each for name, each in parameters.items() if name not in wanted}
+    if any(each.kind is each.VAR_POSITIONAL for each in parameters.values()):
+        return
+    tables = [name for name in given_names if _TABLES.search(name)]
+    rest = {
+        name: _others(name, num_heads) for name in given_names if name not in tables
+    }
     tried = [
         (width, form, given)
         for width in (widths if tables else widths[:1])
@@ -102,29 +181,72 @@ def supplied(
     for width, form, of_tables in tried:
         for chosen in product(*rest.values()):
             given = {**of_tables, **dict(zip(rest, chosen, strict=True))}
-            yield Supplied(attention, given, left, width, form + 1000 * width)
+            kind = form + 1000 * width
+            yield Supplied(attention, given, left, width, kind, layout)
 
 
-def _wanted(parameters: Parameters, *, with_tables: bool) -> list[str]:
-    """Return the names of what is no sequence, and no mask, and has to be given."""
+def _given(parameters: Parameters, level: int) -> list[str]:
+    """Return the names of what is no sequence, and no mask, and is given."""
     found: list[str] = []
     for name, each in [*parameters.items()][1:]:
-        if each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL) or "mask" in name:
+        if each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL) or is_mask(name):
             continue
         required = each.default is each.empty
-        tables = _TABLES.search(name) and (required or with_tables)
-        if tables or (required and _BESIDE.search(name)):
+        table, place = _TABLES.search(name), _PLACES.search(name)
+        read = _THREE.fullmatch(name) or _is_read(name)
+        known = table or (_BESIDE.search(name) and not read)
+        if (
+            (required and known)
+            or (table and level > 0)
+            or (place and level > 1)
+            or (required and not read and level > 1)
+        ):
             found.append(name)
     return found
 
 
-def _others(name: str) -> list[_Make]:
+def _asked_for(parameter: inspect.Parameter, level: int) -> inspect.Parameter:
+    """Return a parameter, that of a sequence to read as one that has to be given."""
+    named = parameter.kind is not parameter.VAR_KEYWORD
+    if level == LEVELS[-1] and _is_read(parameter.name) and named:
+        return parameter.replace(default=parameter.empty)
+    return parameter
+
+
+def _is_read(name: str) -> bool:
+    """Return whether a name is that of a sequence which another one reads."""
+    beside = re.search("past|cache|bias|len", name) or is_mask(name)
+    return bool(READ.search(name)) and not beside
+
+
+def _others(name: str, num_heads: int) -> list[_Make]:
     """Return what a thing with a name could be, that is no table."""
     if _STARTS.search(name):
         return [_start]
     if _PLACES.search(name):
         return [_places, _places_of_batch]
+    if sizes := _SIZES.search(name):
+        return [_length if sizes[1] else _one]
+    if "alibi" in name:
+        return [_nothing, partial(_alibi, num_heads)]
+    if name == "residual":
+        return [torch.zeros_like]
     return [_whole_window, _nothing] if "window" in name else [_nothing]
+
+
+def _length(x: Tensor) -> int:
+    return x.shape[1]
+
+
+def _one(x: Tensor) -> int:
+    return 1
+
+
+def _alibi(num_heads: int, x: Tensor) -> Tensor:
+    """Return what ALiBi adds, as Bloom wants it: (B * H, 1, T)."""
+    slopes = torch.tensor([*next(alibi_slopes_of(num_heads))])
+    biases = slopes[:, None, None] * torch.arange(x.shape[1])
+    return biases.repeat(len(x), 1, 1).to(x)
 
 
 def _start(x: Tensor) -> int:

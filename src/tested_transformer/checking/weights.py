@@ -43,11 +43,19 @@ def draw_anew(module: nn.Module) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _columns(weight: Tensor) -> int:
+    """Return how many numbers each number of a product is made of."""
+    shape = [each for each in weight.shape if each > 1]
+    return shape[-1] if shape else 1
+
+
 def _is_tiny(weight: Tensor) -> bool:
     """Return whether a matrix lets something through, but next to nothing."""
     if weight.ndim < 2 or not weight.any():
         return False
-    return bool(weight.square().mean().sqrt() * min(weight.shape) ** 0.5 < _SMALL)
+    # A convolution of one place has axes of one, too.
+    least = min((each for each in weight.shape if each > 1), default=1)
+    return bool(weight.square().mean().sqrt() * least**0.5 < _SMALL)
 
 
 def _hides(weight: Tensor) -> bool:
@@ -65,7 +73,7 @@ def _hides(weight: Tensor) -> bool:
 def _around(weight: Tensor, drawn: Tensor) -> Tensor:
     """Scale what was drawn for a weight to what such a weight usually is."""
     if weight.ndim > 1:
-        return drawn * weight.shape[-1] ** -0.5
+        return drawn * _columns(weight) ** -0.5
     if weight.numel() == 1:
         return torch.ones_like(drawn)
     first = weight.flatten()[0]

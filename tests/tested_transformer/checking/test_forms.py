@@ -59,6 +59,8 @@ def leaning(x: Tensor) -> Tensor:
 class Placed(nn.Module):
     """Causal, with grouped heads and whatever is done to queries, keys and scores."""
 
+    norms_last = False
+
     def __init__(
         self,
         queries: _Change = kept,
@@ -92,9 +94,11 @@ class Placed(nn.Module):
             project(x).unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2)
             for project in (self.q_proj, self.k_proj, self.v_proj)
         )
-        if hasattr(self, "q_norm"):
+        if hasattr(self, "q_norm") and not self.norms_last:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k, v = (f(each) for f, each in zip(self.changes, (q, k, v), strict=True))
+        if self.norms_last:
+            q, k = self.q_norm(q), self.k_norm(k)
         k, v = (each.repeat_interleave(HEADS // KV_HEADS, dim=1) for each in (k, v))
         scores = q @ k.mT / HEAD_DIM**0.5
         scores = scores + self.bias(scores).to(scores)
@@ -133,6 +137,14 @@ RIGHT: dict[str, tuple[str, Callable[[], Placed]]] = {
             NEIGHBORS, NEIGHBORS, norms=(nn.RMSNorm(HEAD_DIM), nn.LayerNorm(HEAD_DIM))
         ),
     ),
+    "norms after positions": (
+        "rotary positions (halves, base 10000), normed queries and keys",
+        lambda: Placed(
+            *(HALVES, HALVES),
+            norms=(nn.RMSNorm(HEAD_DIM), nn.RMSNorm(HEAD_DIM)),
+            norms_last=True,
+        ),
+    ),
     "norms without": (
         "rotary positions (halves, base 10000), normed queries and keys",
         lambda: Placed(lambda q: normed(HALVES(q)), lambda k: normed(HALVES(k))),
@@ -169,6 +181,15 @@ WRONG: dict[str, tuple[str, Callable[[], Placed]]] = {
     "a norm missing": (
         "norm-of-queries-alone",
         lambda: Placed(HALVES, HALVES, norms=(nn.RMSNorm(HEAD_DIM), nn.Identity())),
+    ),
+    "the mask, with norms after positions": (
+        "one-too-far",
+        lambda: Placed(
+            *(HALVES, HALVES),
+            norms=(nn.RMSNorm(HEAD_DIM), nn.RMSNorm(HEAD_DIM)),
+            norms_last=True,
+            diagonal=1,
+        ),
     ),
     "the mask, with positions": (
         "one-too-far",
