@@ -170,6 +170,8 @@ def supplied(
     if any(each.kind is each.VAR_POSITIONAL for each in parameters.values()):
         return
     tables = [name for name in given_names if _TABLES.search(name)]
+    if tables and layout:  # what is turned by its position has tokens in a row
+        return
     rest = {
         name: _others(name, num_heads) for name in given_names if name not in tables
     }
