@@ -22,6 +22,7 @@ __all__ = [
     "validate_heads",
     "validate_kinds",
     "validate_mask",
+    "validate_shape",
     "validate_sizes",
     "validate_tokens",
 ]
@@ -192,6 +193,15 @@ def validate_kinds(**tensors: Tensor) -> None:
     if not (alike or torch.is_autocast_enabled(one.device.type)):
         kinds = ", ".join(f"{name} is {_name(x.dtype)}" for name, x in tensors.items())
         raise TypeError(f"{names} must have one dtype: {kinds}")
+
+
+def validate_shape(name: str, given: Tensor, shape: tuple[int, ...]) -> None:
+    """Raise a ``TypeError`` or ``ValueError`` if this is no tensor of a shape."""
+    if not isinstance(given, Tensor):
+        kind = type(given).__name__
+        raise TypeError(f"{name} must be a tensor, {shape}; it is a {kind}")
+    if given.shape != shape:
+        raise ValueError(f"{name} must be {shape}; it is {tuple(given.shape)}")
 
 
 def validate_mask(mask: Tensor, scores: torch.Size, device: torch.device) -> None:

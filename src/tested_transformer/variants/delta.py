@@ -9,11 +9,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tested_transformer.validation import validate_kinds, validate_sizes
+from tested_transformer.validation import validate_kinds, validate_shape, validate_sizes
 from tested_transformer.variants.linear import (
     StateLayer,
     pairwise_decay,
-    validate_shape,
     validate_stateful,
 )
 

@@ -15,6 +15,7 @@ from tested_transformer.multihead import merge_heads, split_heads
 from tested_transformer.validation import (
     validate_heads,
     validate_kinds,
+    validate_shape,
     validate_sizes,
 )
 
@@ -439,15 +440,6 @@ def validate_stateful(
         return v.new_zeros(shape)
     validate_shape("state", state, shape)
     return state
-
-
-def validate_shape(name: str, given: Tensor, shape: tuple[int, ...]) -> None:
-    """Raise a ``TypeError`` or ``ValueError`` if this is no tensor of a shape."""
-    if not isinstance(given, Tensor):
-        kind = type(given).__name__
-        raise TypeError(f"{name} must be a tensor, {shape}; it is a {kind}")
-    if given.shape != shape:
-        raise ValueError(f"{name} must be {shape}; it is {tuple(given.shape)}")
 
 
 def _validate_log_decay(log_decay: Tensor, k: Tensor) -> None:
