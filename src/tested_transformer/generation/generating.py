@@ -105,7 +105,7 @@ def stream(
         ValueError: As ``generate``, and at once, before the first token.
     """
     # Not a generator itself, so that a mistake is found here and not in a loop later.
-    gpt = model if isinstance(model, GPT) else model.model
+    gpt = _model_of(model)
     contexts = _checked(prompts, gpt.config.vocab_size)
     if not isinstance(max_new_tokens, int):
         raise TypeError(f"max_new_tokens={max_new_tokens!r} must be an int")
@@ -119,6 +119,16 @@ def stream(
     if isinstance(reader, Decoder) and reader is not model and reader.compiled:
         steps = returning(steps, reader)
     return _watched(steps, watches) if stop else steps
+
+
+def _model_of(model: GPT | Reader) -> GPT:
+    """Return the model behind what reads; raise a ``TypeError`` if there is none."""
+    gpt = model if isinstance(model, GPT) else getattr(model, "model", None)
+    if isinstance(gpt, GPT):
+        return gpt
+    came = repr(model) if isinstance(model, str) else f"a {type(model).__name__}"
+    named = f": write GPT.from_pretrained({came})" if isinstance(model, str) else ""
+    raise TypeError(f"model must be a GPT or read for one; it is {came}{named}")
 
 
 def _steps(

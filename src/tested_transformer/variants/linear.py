@@ -191,6 +191,7 @@ def averaged_linear_attention(
 
     Source: Katharopoulos et al., 2020, "Transformers are RNNs", equations 9 to 12.
     """
+    validate_stateful(q, k, v, None)
     q, k = positive_features(q), positive_features(k)
     v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
     sums, _ = chunked_linear_attention(q, k, v, chunk_size=chunk_size)

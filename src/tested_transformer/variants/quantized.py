@@ -189,7 +189,7 @@ class QuantizedLayer(LayerCache):
 class QuantizedCache(KVCache):
     """The keys and values of all layers, in few bits.
 
-    It takes its heads, widths and types from the keys and values that come.
+    It takes its batch, heads, widths and types from the keys and values that come.
 
     Args:
         num_layers: How many layers.

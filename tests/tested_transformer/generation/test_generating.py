@@ -346,3 +346,17 @@ def test_habits_from_elsewhere_are_answered(model: GPT, changes, message: str):
     request = {"prompts": [[1]], "max_new_tokens": 2} | changes
     with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
         model.generate(**request)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("gpt2", "it is 'gpt2': write GPT.from_pretrained('gpt2')"),
+        (torch.nn.Linear(2, 3), "it is a Linear"),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("as_a_caller")
+def test_what_is_no_model_is_named(given, message: str):
+    with pytest.raises(TypeError, match=f"for one; {re.escape(message)}$"):
+        generate(given, [[1]], max_new_tokens=2)

@@ -267,3 +267,6 @@ def test_what_is_no_tensor_of_its_kind_is_named(
     given |= {"v": torch.rand(2, 3, 7, 5)} | changes
     with pytest.raises(TypeError, match=message):
         chunked_linear_attention(**given)
+    if "state" not in given:
+        with pytest.raises(TypeError, match=message):
+            averaged_linear_attention(**given)
