@@ -6,6 +6,7 @@ this repository that took part, so that anyone can ask whether the code that a p
 shows is still the code that was measured: ``python -m benchmarks outdated``.
 """
 
+import ast
 import json
 import platform
 import subprocess
@@ -79,12 +80,39 @@ def modules_used() -> dict[str, str]:
 
 
 def changed_modules(record: dict[str, Any]) -> list[str]:
-    """Return the modules that are not, or no longer, what a record was made with."""
+    """Return the modules whose program is not the one that a record was made with.
+
+    A module in which only comments and docstrings were edited is still the same
+    program. That is seen where git has the commit of the record.
+    """
+    made_at = record["stamp"].get("commit", "")
     return [
         name
         for name, hashed in record["stamp"]["modules"].items()
-        if not (ROOT / name).is_file() or fingerprint(ROOT / name) != hashed
+        if not (ROOT / name).is_file()
+        or (
+            fingerprint(ROOT / name) != hashed
+            and not _same_program(name, made_at, hashed)
+        )
     ]
+
+
+def _same_program(name: str, made_at: str, hashed: str) -> bool:
+    """Tell whether a file does what it did when a record was made with it."""
+    before = _git("show", f"{made_at}:{name}")
+    if not before or _hash(before.encode()) != hashed:
+        return False  # no such commit here, or more than that commit was measured
+    return _program(before) == _program((ROOT / name).read_text("utf-8"))
+
+
+def _program(source: str) -> str:
+    """Return a program without its comments, docstrings and layout."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if documented and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return ast.dump(tree)
 
 
 def write_record(file: Path, record: dict[str, Any]) -> None:
@@ -94,7 +122,7 @@ def write_record(file: Path, record: dict[str, Any]) -> None:
 
 def commit() -> str:
     """Return the commit that is checked out."""
-    return _git("rev-parse", "HEAD") or "unknown"
+    return _git("rev-parse", "HEAD").strip() or "unknown"
 
 
 def dirty() -> bool:
@@ -114,10 +142,11 @@ def shown_command(arguments: Sequence[str]) -> str:
 
 def fingerprint(*files: Path) -> str:
     """Return a hash of what is in ``files``."""
-    digest = sha256()
-    for file in files:
-        digest.update(file.read_bytes())
-    return f"sha256:{digest.hexdigest()[:16]}"
+    return _hash(b"".join(file.read_bytes() for file in files))
+
+
+def _hash(data: bytes) -> str:
+    return f"sha256:{sha256(data).hexdigest()[:16]}"
 
 
 def _git(*arguments: str) -> str:
@@ -127,7 +156,7 @@ def _git(*arguments: str) -> str:
         )
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return done.stdout.strip()
+    return done.stdout
 
 
 def _cpu_model() -> str:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,24 @@ def test_a_changed_module_is_told(
     (tmp_path / "edited").write_text("2")
     (told,) = outdated_lines(tmp_path)
     assert told.endswith("2 of 3 modules have changed: edited, gone")
+
+
+def test_an_edited_docstring_or_comment_is_the_same_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "module.py"
+    file.write_text('"""Before."""\n\n\ndef one():\n    """Say one."""\n    return 1\n')
+    who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    for arguments in (("init", "-q"), ("add", "."), (*who, "commit", "-qm", "One")):
+        subprocess.run(["git", *arguments], cwd=tmp_path, check=True)
+    monkeypatch.setattr(stamps, "ROOT", tmp_path)
+    modules = {"module.py": stamps.fingerprint(file)}
+    record = {"stamp": {"commit": stamps.commit(), "modules": modules}}
+    file.write_text("def one():\n    return 1  # a comment\n")
+    assert changed_modules(record) == []
+    file.write_text("def one():\n    return 2\n")
+    assert changed_modules(record) == ["module.py"]
+    # What was measured was not what stands in the commit.
+    record["stamp"]["modules"] = {"module.py": "sha256:0123456789abcdef"}
+    file.write_text("def one():\n    return 1\n")
+    assert changed_modules(record) == ["module.py"]
