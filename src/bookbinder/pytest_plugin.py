@@ -29,7 +29,7 @@ from bookbinder.publishing.records import (
 )
 from bookbinder.running.blocks import explain, program
 from bookbinder.running.figures import draw_as_the_book
-from bookbinder.running.shape_checks import check_shapes
+from bookbinder.running.shape_checks import check_shapes, forget_calls
 from bookbinder.running.state import LeftBehindError
 
 _evidence = pytest.StashKey[dict[Path, Evidence]]()
@@ -44,6 +44,11 @@ class PageError(Exception):
 def pytest_load_initial_conftests() -> None:
     """Have the library's shapes checked, before anything imports it."""
     check_shapes()
+
+
+def pytest_runtest_setup() -> None:
+    """Have the shapes of each function checked in every test."""
+    forget_calls()
 
 
 def pytest_configure(config: pytest.Config) -> None:

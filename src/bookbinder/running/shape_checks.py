@@ -2,18 +2,24 @@
 
 jaxtyping wraps each function of the modules that it is given. It is given those that
 name shapes: the scalars of microgpt, which one page calls a million times, run as they
-do for a reader.
+do for a reader. In each test only the first calls of a function are checked: a test
+that writes text makes thousands, and checking them all took half of its time.
 """
 
+import functools
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-__all__ = ["check_shapes", "modules_with_shapes"]
+__all__ = ["check_shapes", "forget_calls", "modules_with_shapes"]
 
 _SOURCE = Path(__file__).resolve().parents[2]
 _CHECKER = "beartype.beartype"
+_CHECKED_CALLS = 10  # of each function in each test
+_calls: dict[Callable[..., Any], int] = {}
 
 
 def check_shapes() -> None:
@@ -21,6 +27,7 @@ def check_shapes() -> None:
     # Python looks for the compiled form of what is imported within a module that
     # jaxtyping has changed under another name; beartype is large, and comes before.
     import beartype
+    import jaxtyping
     from jaxtyping import install_import_hook, jaxtyped
 
     del beartype
@@ -28,7 +35,41 @@ def check_shapes() -> None:
         # At its first use it imports JAX, if there is one, to shorten JAX's tracebacks.
         context.setitem(sys.modules, "jax", None)
         jaxtyped(typechecker=None)(check_shapes)
+    # The hook decorates with what it finds under this name.
+    vars(jaxtyping)["jaxtyped"] = functools.partial(_checking_first_calls, jaxtyped)
     install_import_hook(modules_with_shapes(), _CHECKER)
+
+
+def forget_calls() -> None:
+    """Have the next calls of every function checked, as at the start of a test."""
+    _calls.clear()
+
+
+def _checking_first_calls(
+    jaxtyped: Callable[..., Any], *, typechecker: Any
+) -> Callable[[Any], Any]:
+    """Decorate as ``jaxtyped`` does, but check only a function's first calls."""
+    from jaxtyping import config
+
+    def decorate(function: Any) -> Any:
+        checked = jaxtyped(typechecker=typechecker)(function)
+        if isinstance(function, type):
+            return checked
+
+        @functools.wraps(function)
+        def first_calls_checked(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            if config.jaxtyping_disable:
+                return function(*args, **kwargs)
+            before = _calls.get(function, 0)
+            if before == _CHECKED_CALLS:
+                return function(*args, **kwargs)
+            _calls[function] = before + 1
+            return checked(*args, **kwargs)
+
+        return first_calls_checked
+
+    return decorate
 
 
 def modules_with_shapes() -> list[str]:

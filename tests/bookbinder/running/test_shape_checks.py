@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bookbinder.running.shape_checks import modules_with_shapes
+from bookbinder.running.shape_checks import forget_calls, modules_with_shapes
 from tested_transformer.attention import attention_scores
 from tested_transformer.book.microgpt import Scalar
 
@@ -18,6 +18,19 @@ def test_a_wrong_shape_is_refused_where_the_signature_names_it() -> None:
     with pytest.raises(Exception, match="d_k") as refused:
         attention_scores(torch.ones(2, 3, 4), torch.ones(2, 5, 6))
     assert type(refused.value).__module__.startswith("jaxtyping")
+
+
+def test_the_first_calls_of_each_function_are_checked_in_every_test() -> None:
+    q = torch.ones(2, 3, 4)
+    for _ in range(9):
+        attention_scores(q, q)
+    with pytest.raises(Exception, match="d_k"):  # the tenth
+        attention_scores(q, torch.ones(2, 5, 6))
+    with pytest.raises(RuntimeError, match="Expected size"):  # no longer
+        attention_scores(q, torch.ones(2, 5, 6))
+    forget_calls()
+    with pytest.raises(Exception, match="d_k"):
+        attention_scores(q, torch.ones(2, 5, 6))
 
 
 def test_a_module_is_checked_exactly_if_it_imports_shapes() -> None:
