@@ -126,8 +126,9 @@ def test_every_attention_trains_goes_on_and_writes(
     rest = command(*words, "--json", "--out", "parts", "--resume")
     assert (rest.status, losses(rest.out)) == (0, whole[3:])
     assert load_checkpoint(Path("parts")).config.attention == attention
-    written = command("generate", "parts", "--temperature", "0", "--seed", "1")
-    assert (written.status, len(written.out) > 100) == (0, True)
+    # More than its context of seven holds.
+    written = command("generate", "parts", "--temperature", "0", "--max-new-tokens", "9")
+    assert (written.status, len(written.out)) == (0, 9 + len("\n"))
 
 
 def test_layers_of_softmax_stand_between_those_with_a_state(train: Command) -> None:
