@@ -248,7 +248,8 @@ class StateLayer(nn.Module):
     """A layer of several heads that each read and write a state; made to be derived.
 
     Queries and keys are brought to length 1, so that what is written can be read back.
-    What each head reads is normed before the heads are mixed.
+    What each head reads is normed before the heads are mixed. States are computed and
+    kept in float32 or wider, in half precision and under autocast too.
 
     Args:
         d_model: D, the width of input and output.
@@ -325,8 +326,12 @@ class StateLayer(nn.Module):
             split_heads(proj(x), self.num_heads)
             for proj in (self.q_proj, self.k_proj, self.v_proj)
         )
-        q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
-        heads, state = self.mix(q, k, v, x, state)
+        # A sum in half precision stops growing when what comes is too small for it.
+        wide = torch.promote_types(q.dtype, torch.float32)
+        with torch.autocast(x.device.type, enabled=False):
+            q, k, v = q.to(wide), k.to(wide), v.to(wide)
+            q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+            heads, state = self.mix(q, k, v, x.to(self.k_proj.weight.dtype), state)
         if isinstance(cache, StateCache):
             cache.keep(state, x.shape[1])
         output = self.o_proj(merge_heads(self.norm(heads)))
@@ -340,7 +345,9 @@ class StateLayer(nn.Module):
             max_length: For how many tokens; a state has room for any number.
         """
         shape = batch_size, self.num_heads, self.head_dim, self.head_dim
-        return StateCache(self.k_proj.weight.new_zeros(shape))
+        weight = self.k_proj.weight
+        wide = torch.promote_types(weight.dtype, torch.float32)
+        return StateCache(weight.new_zeros(shape, dtype=wide))
 
     def mix(
         self,
@@ -350,7 +357,11 @@ class StateLayer(nn.Module):
         x: Float[Tensor, "B T D"],
         state: Float[Tensor, "B H d_k d_k"] | None,
     ) -> tuple[Float[Tensor, "B H T d_k"], _State]:
-        """Let each head write and read. A derived layer says how."""
+        """Let each head write and read. A derived layer says how.
+
+        Queries, keys, values and state come in float32 or wider, whatever the type of
+        the parameters, and so do the results.
+        """
         raise NotImplementedError
 
 
@@ -401,7 +412,7 @@ class LinearAttention(StateLayer):
         log_decay = None
         if self.gate_proj is not None:
             # A sixteenth, so that a gate begins near 1 and can still be closed.
-            log_decay = F.logsigmoid(self.gate_proj(x)) / 16
+            log_decay = F.logsigmoid(self.gate_proj(x).to(q.dtype)) / 16
             log_decay = split_heads(log_decay, self.num_heads)
         return chunked_linear_attention(
             q, k, v, log_decay=log_decay, state=state, chunk_size=self.chunk_size

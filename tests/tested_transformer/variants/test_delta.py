@@ -221,11 +221,28 @@ def test_the_checks_say_that_it_is_no_softmax_attention(
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_it_computes_in_half_precision(dtype: torch.dtype) -> None:
-    layer, x = DeltaAttention(d_model=24, num_heads=3), torch.randn(B, T, 24)
+    layer, x = DeltaAttention(d_model=24, num_heads=3, gated=True), torch.randn(B, T, 24)
     right = layer(x)
-    found = layer.to(dtype)(x.to(dtype))
-    assert found.dtype == dtype
+    found, state = layer.to(dtype)(x.to(dtype), return_state=True)
+    assert (found.dtype, state.dtype) == (dtype, torch.float32)
     torch.testing.assert_close(found.float(), right, rtol=0, atol=0.1)
+
+
+def test_its_state_is_exact_in_half_precision() -> None:
+    """Up to what queries, keys, values and gates are rounded to: by hand in float64."""
+    layer = DeltaAttention(d_model=24, num_heads=3, gated=True).bfloat16()
+    x = torch.randn(B, 700, 24).bfloat16()
+    _, state = layer(x, return_state=True)
+    q, k, v = (
+        proj(x).double().unflatten(-1, (3, 8)).transpose(1, 2)
+        for proj in (layer.q_proj, layer.k_proj, layer.v_proj)
+    )
+    beta, gate = (
+        proj(x).double().sigmoid().mT for proj in (layer.beta_proj, layer.gate_proj)
+    )
+    q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+    _, exact = recurrent_delta_rule(q, k, v, beta, log_decay=gate.log() / 16)
+    torch.testing.assert_close(state.double(), exact, rtol=1e-4, atol=1e-5)
 
 
 def test_beta_is_a_tensor_of_the_same_kind(as_a_caller: None) -> None:

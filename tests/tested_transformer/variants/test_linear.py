@@ -192,6 +192,29 @@ def test_the_layer_takes_the_place_of_attention_in_a_gpt():
         model.blocks[0].attention(torch.randn(1, 2, 8), causal=False)
 
 
+@pytest.mark.parametrize("how", ["autocast", "bfloat16"])
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_long_sum_grows_in_half_precision_too(gated: bool, how: str) -> None:
+    """The same token 700 times: in eight bits, a sum stops growing at about 256."""
+    layer = LinearAttention(d_model=12, num_heads=2, gated=gated, chunk_size=1)
+    x = torch.randn(1, 1, 12).bfloat16().float()
+    if gated:  # gates that forget little
+        torch.nn.init.constant_(layer.gate_proj.bias, 8.0)
+    if how == "bfloat16":
+        layer, x = layer.bfloat16(), x.bfloat16()
+    cache = layer.new_cache(1, 700)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, how == "autocast"):
+        _, one = layer(x, return_state=True)
+        _, state = layer(x.expand(1, 700, 12), return_state=True)
+        for _ in range(700):
+            layer(x, cache=cache)
+    assert one.dtype == state.dtype == torch.float32
+    torch.testing.assert_close(state, 700 * one, rtol=0.02, atol=0)
+    torch.testing.assert_close(cache.state, state, rtol=1e-3, atol=0)
+    room = torch.zeros(1, 2, 6, 6)
+    assert layer.new_cache(1, 700).nbytes == cache.nbytes == room.nbytes
+
+
 def test_a_state_layer_alone_says_nothing():
     with pytest.raises(NotImplementedError):
         StateLayer(d_model=4, num_heads=2)(torch.randn(1, 2, 4))
