@@ -1,13 +1,15 @@
-"""Rotary positions beyond the trained length: slower pairs, by one of three rules.
+"""Rotary positions beyond the trained length: slower pairs, by one of several rules.
 
 A rotary model that was trained on short texts meets distances that it has never seen.
 Each rule slows the pairs of a head so that a text ``factor`` times as long stays within
 the angles of training: all pairs alike (position interpolation), the slow ones more
 than the fast ones (NTK-aware), or those alone that did not come round while training
-(YaRN). What a rule returns are rates, in radians a token.
+(YaRN, and Llama 3.1's rule). LongRoPE takes a factor for each pair, which a search has
+found. What a rule returns are rates, in radians a token.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -22,6 +24,9 @@ __all__ = [
     "SCALINGS",
     "dynamic_factor",
     "linear_rates",
+    "llama3_rates",
+    "longrope_attention_factor",
+    "longrope_rates",
     "ntk_rates",
     "plain_rates",
     "scaled_table",
@@ -115,7 +120,7 @@ def dynamic_factor(length: int, *, trained_length: int, factor: float = 1.0) -> 
     Raises:
         ValueError: If a length is not positive, or ``factor`` is less than 1.
 
-    Source: Peng et al., 2023, "YaRN", section 3.3, has ``factor=1``;
+    Source: Peng et al., 2023, "YaRN", on "Dynamic NTK", has ``factor=1``;
     ``transformers`` lets it be larger.
     """
     validate_sizes(length=length, trained_length=trained_length)
@@ -168,10 +173,91 @@ def yarn_attention_factor(factor: float) -> float:
     Raises:
         ValueError: If ``factor`` is less than 1.
 
-    Source: Peng et al., 2023, "YaRN", section 3.4.
+    Source: Peng et al., 2023, "YaRN", on attention scaling.
     """
     _validate_factor(factor)
     return 0.1 * math.log(factor) + 1
+
+
+def llama3_rates(
+    head_dim: int,
+    *,
+    factor: float,
+    trained_length: int,
+    base: float = 500_000.0,
+    fast: float = 4.0,
+    slow: float = 1.0,
+) -> Float[Tensor, "half"]:
+    """Return the rates of Llama 3.1: YaRN's idea, with a ramp over the turns.
+
+    The defaults are Llama 3.1's, with ``factor=8`` and ``trained_length=8192``. No
+    attention factor belongs to it.
+
+    Args:
+        head_dim: d_k, the features of a query or key; even.
+        factor: How many times as long texts may be; at least 1.
+        trained_length: How many tokens the texts of training had.
+        base: The base that the model was trained with.
+        fast: Pairs that turn this often or more within that length are kept.
+        slow: Pairs that turn no more often than this are slowed fully.
+
+    Raises:
+        ValueError: If ``factor`` is less than 1, ``trained_length`` not positive,
+            ``slow`` not between 0 and ``fast``, or ``head_dim`` odd or not positive.
+
+    Source: ``apply_scaling`` in Meta's code of Llama 3.1, 2024.
+    """
+    _validate_factor(factor)
+    _validate_ramp(trained_length, fast, slow)
+    plain = plain_rates(head_dim, base=base)
+    turns = plain * trained_length / (2 * math.pi)
+    kept = ((turns - slow) / (fast - slow)).clamp(0, 1)
+    return plain * kept + plain / factor * (1 - kept)
+
+
+def longrope_rates(
+    head_dim: int, *, factors: Sequence[float], base: float = 10_000.0
+) -> Float[Tensor, "half"]:
+    """Return the rates of LongRoPE: each pair is slowed by a factor of its own.
+
+    A search finds the factors. A model's configuration has two lists of them, for texts
+    up to the trained length (``short_factor``) and for longer ones (``long_factor``).
+
+    Args:
+        head_dim: d_k, the features of a query or key; even.
+        factors: How many times as slowly each pair turns.
+        base: The base that the model was trained with.
+
+    Raises:
+        ValueError: If there are more or fewer factors than pairs, one is not positive,
+            or ``head_dim`` is odd or not positive.
+
+    Source: Ding et al., 2024, "LongRoPE: Extending LLM Context Window Beyond 2 Million
+    Tokens".
+    """
+    plain = plain_rates(head_dim, base=base)
+    if len(factors) != len(plain):
+        raise ValueError(
+            f"factors has {len(factors)} numbers; it must have {len(plain)}, one for "
+            "each pair of features"
+        )
+    if not all(0 < factor < math.inf for factor in factors):
+        raise ValueError(f"factors={list(factors)} must be positive, and finite")
+    return plain / torch.tensor(factors, dtype=plain.dtype)
+
+
+def longrope_attention_factor(factor: float, *, trained_length: int) -> float:
+    """Return what LongRoPE multiplies queries and keys by.
+
+    Raises:
+        ValueError: If ``factor`` is less than 1, or ``trained_length`` than 2.
+
+    Source: ``transformers``, where models of the Phi-3 family have it.
+    """
+    _validate_factor(factor)
+    if trained_length < 2:
+        raise ValueError(f"trained_length={trained_length} must be at least 2")
+    return math.sqrt(1 + math.log(factor) / math.log(trained_length))
 
 
 def scaled_table(

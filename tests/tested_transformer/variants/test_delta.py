@@ -221,7 +221,10 @@ def test_the_checks_say_that_it_is_no_softmax_attention(
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_it_computes_in_half_precision(dtype: torch.dtype) -> None:
-    layer, x = DeltaAttention(d_model=24, num_heads=3, gated=True), torch.randn(B, T, 24)
+    layer, x = (
+        DeltaAttention(d_model=24, num_heads=3, gated=True),
+        torch.randn(B, T, 24),
+    )
     right = layer(x)
     found, state = layer.to(dtype)(x.to(dtype), return_state=True)
     assert (found.dtype, state.dtype) == (dtype, torch.float32)

@@ -16,6 +16,9 @@ from tested_transformer.positions import rotary_table, rotate
 from tested_transformer.variants import (
     dynamic_factor,
     linear_rates,
+    llama3_rates,
+    longrope_attention_factor,
+    longrope_rates,
     ntk_rates,
     plain_rates,
     scaled_table,
@@ -31,7 +34,7 @@ B, H, T, D_K, TRAINED = 2, 3, 7, 16, 40
 
 def theirs(kind: str, *, factor: float, base: float = 10_000.0, **more):
     settings = {"rope_type": kind, "factor": factor, "rope_theta": base, **more}
-    if kind == "yarn":
+    if kind in ("yarn", "llama3", "longrope"):
         settings["original_max_position_embeddings"] = TRAINED
     return LlamaConfig(
         hidden_size=5 * D_K,
@@ -83,13 +86,70 @@ def test_dynamic_ntk_is_that_of_transformers(length: int, factor: float):
         assert slower == 1
 
 
-def test_turned_queries_and_their_gradients_are_those_of_transformers():
+@pytest.mark.parametrize(("fast", "slow"), [(4.0, 1.0), (2.0, 0.5), (2.0, 1.9)])
+@pytest.mark.parametrize("base", [500_000.0, 20.0])
+@pytest.mark.parametrize("factor", [1.0, 8.0])
+def test_the_rates_of_llama_3_are_those_of_transformers(factor, base, fast, slow):
+    how = {"factor": factor, "base": base}
+    bounds = {"low_freq_factor": slow, "high_freq_factor": fast}
+    rates, scale = from_theirs("llama3", **how, **bounds)
+    ours = llama3_rates(D_K, trained_length=TRAINED, **how, fast=fast, slow=slow)
+    assert_alike(ours, rates)
+    assert scale == 1
+
+
+@pytest.mark.parametrize("length", [TRAINED, TRAINED + 1])
+@pytest.mark.parametrize("factor", [1.0, 8.0])
+def test_longrope_is_that_of_transformers(factor: float, length: int):
+    short = [1 + pair / 10 for pair in range(D_K // 2)]
+    long = [1.0 + pair**2 for pair in range(D_K // 2)]
+    lists = {"short_factor": short, "long_factor": long}
+    rates, scale = from_theirs("longrope", factor=factor, length=length, **lists)
+    assert_alike(
+        longrope_rates(D_K, factors=long if length > TRAINED else short), rates
+    )
+    ours = longrope_attention_factor(factor, trained_length=TRAINED)
+    assert ours == pytest.approx(scale, rel=1e-12)
+
+
+def test_the_ramp_of_llama_3_by_hand():
+    # Rates 1, 1/2, 1/4 and 1/8: within 12 tokens 1.91, 0.95, 0.48 and 0.24 turns.
+    rates = llama3_rates(
+        8, factor=5.0, trained_length=12, base=16.0, fast=1.5, slow=0.5
+    )
+    kept = 6 / (2 * math.pi) - 0.5  # of the second pair
+    second = 0.5 * (kept + (1 - kept) / 5)
+    assert rates.tolist() == pytest.approx([1, second, 0.25 / 5, 0.125 / 5])
+
+
+TURNED = {
+    "linear": {},
+    "yarn": {},
+    "llama3": {"low_freq_factor": 1.0, "high_freq_factor": 4.0},
+    "longrope": {
+        "short_factor": [1.0] * (D_K // 2),
+        "long_factor": [1.0 + pair for pair in range(D_K // 2)],
+    },
+}
+
+
+@pytest.mark.parametrize("kind", TURNED)
+def test_turned_queries_and_their_gradients_are_those_of_transformers(kind: str):
     factor = 4.0
-    turn = llama.LlamaRotaryEmbedding(theirs("yarn", factor=factor))
+    settings = theirs(kind, factor=factor, **TURNED[kind])
+    turn = llama.LlamaRotaryEmbedding(settings)
     q, k = torch.randn(2, B, H, T, D_K, requires_grad=True)
     positions = torch.arange(T) + 50
-    rates = yarn_rates(D_K, factor=factor, trained_length=TRAINED)
-    scale = yarn_attention_factor(factor)
+    how = {"factor": factor, "trained_length": TRAINED}
+    rates, scale = {
+        "linear": lambda: (linear_rates(D_K, factor=factor), 1.0),
+        "yarn": lambda: (yarn_rates(D_K, **how), yarn_attention_factor(factor)),
+        "llama3": lambda: (llama3_rates(D_K, base=10_000.0, **how), 1.0),
+        "longrope": lambda: (
+            longrope_rates(D_K, factors=TURNED["longrope"]["long_factor"]),
+            longrope_attention_factor(factor, trained_length=TRAINED),
+        ),
+    }[kind]()
     table = scaled_table(positions, rates, attention_factor=scale)
     ours = rotate(q, table), rotate(k, table)
     cosines = turn(q, positions.expand(B, T))
@@ -230,6 +290,26 @@ def test_the_attention_factor_multiplies_scores_by_its_square():
         (lambda: linear_rates(8, factor=0.5), "factor=0.5 must be at least 1"),
         (lambda: yarn_attention_factor(math.inf), "factor=inf must be at least 1"),
         (lambda: dynamic_factor(0, trained_length=3), "length=0 must be positive"),
+        (
+            lambda: llama3_rates(8, factor=0.5, trained_length=9),
+            "factor=0.5 must be at least 1",
+        ),
+        (
+            lambda: llama3_rates(8, factor=2.0, trained_length=9, slow=4.0),
+            "slow=4.0 must lie between 0 and fast=4.0",
+        ),
+        (
+            lambda: longrope_rates(8, factors=[1.0] * 3),
+            "factors has 3 numbers; it must have 4, one for each pair of features",
+        ),
+        (
+            lambda: longrope_rates(4, factors=[1.0, 0.0]),
+            r"factors=\[1.0, 0.0\] must be positive, and finite",
+        ),
+        (
+            lambda: longrope_attention_factor(2.0, trained_length=1),
+            "trained_length=1 must be at least 2",
+        ),
         (
             lambda: yarn_rates(8, factor=2.0, trained_length=9, fast=1.0, slow=1.0),
             "slow=1.0 must lie between 0 and fast=1.0",
