@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from tested_transformer.checking import check_attention
 from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
-from tested_transformer.generation import Sampling, generate
+from tested_transformer.generation import Decoder, Sampling, generate
 from tested_transformer.generation.caches import PagedReader
 from tested_transformer.gpt import ATTENTIONS, GPT, GPTConfig
 from tested_transformer.interpret import record_heads
@@ -228,6 +229,56 @@ def test_what_keys_are_kept_can_be_kept_in_pages(model: GPT) -> None:
     how: dict[str, Any] = {"max_new_tokens": 14, "sampling": Sampling(temperature=0.0)}
     paged = PagedReader(model, page_size=4)
     assert generate(paged, prompts, **how) == generate(model, prompts, **how)
+
+
+def test_the_packed_decoder_says_which_attention_it_does_not_know(model: GPT) -> None:
+    name = model.config.attention
+    with pytest.raises(ValueError, match=f"^no way to decode with attention='{name}'$"):
+        Decoder(model)
+
+
+# What a form is, as the checks see it: the layers that are softmax attention are
+# compared with it to the last digit, and of the others they say that they do not know.
+RIGHT = {"softmax": {}, "soft_capped": {}, "blocks": {"num_chosen": LONGEST}}
+
+
+def layer_of(name: str, **settings: Any) -> torch.nn.Module:
+    torch.manual_seed(0)
+    positions = "rotary" if name == "latent" else "none"
+    config = replace(SMALL, attention=name, positions=positions, num_layers=1)
+    return GPT(replace(config, **settings)).double().blocks[0].attention
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_the_checks_pass_softmax_attention_and_say_what_is_none(name: str) -> None:
+    report = check_attention(layer_of(name, **RIGHT.get(name, {})))
+    assert report.failed == []
+    assert report.state == ("right" if name in RIGHT else "not known"), str(report)
+
+
+@pytest.mark.parametrize(
+    "name", ["softmax", "latent", "differential", "gated", "soft_capped", "sink"]
+)
+def test_the_checks_find_a_form_that_sees_the_future(name: str) -> None:
+    """It is called without ``causal=True``, as if it were causal by itself."""
+    assert "leak" in check_attention(layer_of(name), style="causal").failed
+
+
+@pytest.mark.parametrize("name", sorted({*ATTENTIONS} - {*RIGHT}))
+def test_with_an_oracle_the_checks_compare_what_they_do_not_know(name: str) -> None:
+    layer = layer_of(name)
+
+    def oracle(x: Tensor) -> Tensor:
+        return layer(x, causal=True)
+
+    report = check_attention(layer, oracle=oracle)
+    passed = {each.check for each in report.verdicts if each.passed}
+    assert {"leak", "output", "gradient"} <= passed
+    # Of weights that do not sum to one they say that this is no softmax attention.
+    no_sums = not FORMS[name].has_scores or name == "sink"
+    assert ("row sums" in report.failed) == no_sums, str(report)
+    off = check_attention(layer, oracle=lambda x: oracle(1.01 * x + 0.01))
+    assert "output" in off.failed
 
 
 @pytest.mark.parametrize("attention", ["delta", "blocks"])
