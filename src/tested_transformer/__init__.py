@@ -1,7 +1,7 @@
 """Transformer attention in PyTorch, as The Tested Transformer teaches it.
 
-One module holds one idea; the book has a chapter for each of them. What most programs
-need can be taken from here; a module is imported when the first of its names is used.
+Each module holds one idea, and the book has a chapter for each. Import what most
+programs need from here; its module is loaded when you first use one of its names.
 """
 
 from importlib import import_module
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tested_transformer import _moved
 
-if TYPE_CHECKING:  # what an editor knows; below, what Python does
+if TYPE_CHECKING:  # for editors and type checkers; at run time, see __getattr__ below
     from tested_transformer.attention import (
         attention_scores,
         attention_weights,
@@ -87,7 +87,7 @@ if TYPE_CHECKING:  # what an editor knows; below, what Python does
 
 __version__ = "0.2.0"
 
-# Where each name is at home.
+# Which module defines each name.
 _HOMES = {
     "attention": [
         "attention_scores",
@@ -167,7 +167,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import the module that a name is at home in."""
+    """Import the module that defines a name, and return what has that name."""
     if name in _HOME_OF:
         module = import_module(f"{__name__}.{_HOME_OF[name]}")
         globals()[name] = getattr(module, name)
@@ -176,5 +176,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """List what can be taken from here, imported or not."""
+    """List every name that can be imported from here, loaded or not."""
     return sorted({*globals(), *__all__})

@@ -1,6 +1,6 @@
-"""Names as they were before 0.2: they import for one release, and say the new one.
+"""Names from before 0.2: they still work for one release, and warn with the new name.
 
-Nothing else of the library imports this. It goes with the release after.
+Only the package's ``__init__`` imports this. The next release removes it.
 """
 
 import sys
@@ -12,7 +12,7 @@ from types import ModuleType
 
 __all__ = ["find"]
 
-# Where the names of a module went: into one module or several.
+# For each old module, the modules that its names moved to.
 _MODULES = {
     "blocks": ("layers", "experts", "gpt", "encoder_decoder"),
     "heads": ("interpret",),
@@ -26,7 +26,7 @@ _NAMES = {"scaled_dot_product_attention": "attention_with_weights"}
 
 
 def find(package: str, name: str) -> object:
-    """Return what had this name in the package itself.
+    """Return what had this name in the package before 0.2, with a warning.
 
     Raises:
         AttributeError: If nothing ever had it.
@@ -38,12 +38,12 @@ def find(package: str, name: str) -> object:
 
 
 def _warn(old: str, new: str, *, stacklevel: int = 3) -> None:
-    # The line that the user wrote is shown, not one of this file.
+    # Point the warning at the user's line rather than at this file.
     warnings.warn(f"{old} is now {new}", FutureWarning, stacklevel=stacklevel)
 
 
 class _OldModule(ModuleType):
-    """A module that is no more: each of its names comes from where it went."""
+    """Stand in for a module that is gone: find each of its names where it is now."""
 
     def __init__(self, name: str, homes: tuple[str, ...]) -> None:
         super().__init__(name)
@@ -62,7 +62,7 @@ class _OldModule(ModuleType):
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Finds the old modules, once all others have found none."""
+    """Find the old modules, after every other finder has failed."""
 
     def find_spec(
         self, fullname: str, path: object = None, target: object = None

@@ -1,7 +1,7 @@
-"""Scaled dot-product attention, in the open and fused.
+"""Scaled dot-product attention, in an open (readable) form and a fused one.
 
-``attention_with_weights`` is written to be read: three lines, one for each
-step. It is the reference that every faster path of this library is tested against.
+``attention_with_weights`` is written to be read: one line for each step. It is the
+reference that every faster path of this library is tested against.
 """
 
 import math
@@ -39,14 +39,14 @@ def attention_scores(
     Args:
         q: Queries.
         k: Keys, as wide as the queries.
-        scale: What to multiply the dot products by; ``1 / sqrt(d_k)`` by default.
-        score_bias: What to add to the scores, after the scale; broadcasts to them.
+        scale: Multiply the dot products by this; ``1 / sqrt(d_k)`` by default.
+        score_bias: Add this to the scaled scores; broadcasts to them.
 
     Source: Vaswani et al., 2017, "Attention Is All You Need", section 3.2.1.
     """
     factor = q.shape[-1] ** -0.5 if scale is None else scale
-    # Scaled before the product, so that in half precision no sum of it overflows
-    # that would not overflow scaled.
+    # Scale the queries before the product: in half precision the dot products of
+    # unscaled queries can overflow even where the scaled scores do not.
     scores = (q * factor) @ k.transpose(-2, -1)
     return scores if score_bias is None else scores + score_bias
 
@@ -64,7 +64,7 @@ def attention_weights(
     Args:
         scores: One row of scores for each query.
         mask: ``True`` where a query may attend; broadcasts to ``scores``. A query
-            that may attend to nothing gets a row of zeros, and passes no gradient.
+            that may attend to nothing gets a row of zeros and no gradient.
 
     Raises:
         TypeError: If ``mask`` is not boolean.
@@ -74,8 +74,8 @@ def attention_weights(
         return scores.softmax(dim=-1)
     validate_mask(mask, scores.shape, scores.device)
     scores = scores.masked_fill(~mask, float("-inf"))
-    # Softmax over nothing but -inf is NaN, and so is its gradient. Such a row goes
-    # through softmax as zeros, and is set to zero after it.
+    # The softmax of a row of -inf is NaN, and so is its gradient. Replace such a row
+    # with zeros before the softmax, and set its weights to zero afterwards.
     empty = ~mask.any(dim=-1, keepdim=True)
     return scores.masked_fill(empty, 0.0).softmax(dim=-1).masked_fill(empty, 0.0)
 
@@ -96,29 +96,29 @@ def attention_with_weights(
     score_bias: Float[Tensor, "..."] | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Float[Tensor, "*queries T d_v"], Float[Tensor, "*queries T S"]]:
-    """Average the values, each query weighting them by how well their keys match.
+    """Return, for each query, the values averaged by how well their keys match it.
 
     Args:
         q: Queries.
-        k: Keys; with axes ``(B, H_kv, S, d_k)`` also fewer heads than ``q`` has, each
-            shared by ``H / H_kv`` heads of queries in a row.
+        k: Keys. With axes ``(B, H_kv, S, d_k)`` they may have fewer heads than ``q``:
+            ``H / H_kv`` consecutive heads of queries then share each of them.
         v: Values, one for each key.
         mask: ``True`` where a query may attend; ``(T, S)``, or with the axes of
-            ``q`` in front, each of them full or 1. For padding, ``padding_mask`` or
-            ``token_mask`` make one with the right axes: two axes are always read as
-            ``(T, S)``, and a mask ``(B, S)`` cannot be told from that if B is T.
-        causal: Also forbid attending to later positions, as ``causal_mask(T, S)``.
-        window: Also forbid all but the last ``window`` keys up to each query, as
+            ``q`` in front, each of them full or 1. For padding, use ``padding_mask``
+            or ``token_mask``, which return the right axes: two axes are always read
+            as ``(T, S)``, and if B equals T, a mask ``(B, S)`` looks the same.
+        causal: Also forbid attending to later positions, like ``causal_mask(T, S)``.
+        window: Also forbid all but the last ``window`` keys up to each query, like
             ``sliding_window_mask(T, S, window=window)``, which is causal.
-        scale: What to multiply the dot products by; ``1 / sqrt(d_k)`` by default.
-        score_bias: What to add to the scores, with axes as those of ``mask``.
+        scale: Multiply the dot products by this; ``1 / sqrt(d_k)`` by default.
+        score_bias: Add this to the scores; its axes follow the rules for ``mask``.
         dropout_p: The probability of dropping a weight. Pass 0 when evaluating.
 
     Returns:
         The output, and the weights before dropout.
 
     Raises:
-        TypeError: If ``mask`` is not boolean, or ``score_bias`` not of floats.
+        TypeError: If ``mask`` is not boolean, or ``score_bias`` is not floating-point.
         ValueError: If shapes do not fit, ``dropout_p`` is not in [0, 1], or
             ``window`` is not positive.
 
@@ -142,7 +142,7 @@ def repeat_heads(
 ) -> Float[Tensor, "*queries S d"]:
     """Return keys or values with as many heads as the queries have.
 
-    Each head is repeated in its place, for the heads of queries in a row that share it.
+    The copies of a head lie next to each other, one for each query head that shares it.
     """
     if heads.shape[:-2] == q.shape[:-2]:
         return heads
@@ -165,12 +165,12 @@ def fused_attention(
     score_bias: Float[Tensor, "..."] | None = None,
     dropout_p: float = 0.0,
 ) -> Float[Tensor, "*queries T d_v"]:
-    """Return the output of ``attention_with_weights`` without its weights.
+    """Return the output of ``attention_with_weights``, without the weights.
 
-    PyTorch's fused kernels do without the (T, S) table of weights, which saves time
-    and, where no mask of that shape is needed, memory. Arguments and errors are those
-    of the open function. Dropout drops other weights than there, and there are first
-    derivatives only.
+    PyTorch's fused kernels never write the (T, S) table of weights. That saves time,
+    and memory too unless a mask of that shape is needed. Arguments and errors are those
+    of ``attention_with_weights``. Dropout picks different weights than it does there,
+    and only first derivatives are available.
 
     Source: Dao et al., 2022, "FlashAttention", section 3.
     """
@@ -180,21 +180,21 @@ def fused_attention(
         causal, window = True, _window_within(window, k)
     if q.shape[-2] == 1:
         causal = False  # a single query is the last: it may see every key in reach
-    # Left to make the causal mask itself, PyTorch can choose its fastest kernels. Its
-    # mask is aligned top-left, which is ours on a square only, and is multiplied by
-    # the scale, which must not turn -inf around.
+    # If PyTorch makes the causal mask itself, it can choose its fastest kernels. But it
+    # aligns the mask top-left, which agrees with ours only if T = S, and it multiplies
+    # the mask by the scale, so a negative scale would turn -inf into inf.
     kernels_own = causal and mask is score_bias is window is None
     if q.shape[-2] != k.shape[-2] or not (scale is None or scale > 0):
         kernels_own = False
-    # The causal mask alone leaves every query a key, if there are as many keys.
+    # With at least as many keys as queries, a causal mask leaves every query a key.
     full_rows = mask is None and q.shape[-2] <= k.shape[-2]
     if causal and not kernels_own:
         mask = and_causal(mask, q, k, window)
     options = {"dropout_p": dropout_p, "is_causal": kernels_own, "scale": scale}
     if mask is None:
         return _call_kernel(q, k, v, score_bias, **options)
-    # What a kernel makes of a row with nothing to attend to is its own affair: such a
-    # row attends to everything, and is set to zero afterwards.
+    # Kernels differ in what they return for a row with nothing to attend to. Let such a
+    # row attend to everything, and set its output to zero afterwards.
     empty = None if full_rows else ~mask.any(dim=-1, keepdim=True)
     allowed = mask if empty is None else mask | empty
     if score_bias is None:
@@ -209,12 +209,12 @@ def fused_attention(
 
 
 def __getattr__(name: str) -> object:
-    # Until the release after next, for the name that attention_with_weights had.
+    # The former name of attention_with_weights works until the release after next.
     old = "scaled_dot_product_attention"
     if name != old:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    told = f"{__name__}.{old} is now {__name__}.attention_with_weights"
-    warnings.warn(told, FutureWarning, stacklevel=2)
+    message = f"{__name__}.{old} is now {__name__}.attention_with_weights"
+    warnings.warn(message, FutureWarning, stacklevel=2)
     return attention_with_weights
 
 
@@ -224,7 +224,7 @@ def and_causal(
     k: Float[Tensor, "*shared S d_k"],
     window: int | None,
 ) -> Bool[Tensor, "..."]:
-    """Return a mask that also forbids what lies ahead, or outside of a window."""
+    """Return the mask, with later keys and keys outside the window forbidden too."""
     num_queries, num_keys = q.shape[-2], k.shape[-2]
     if window is None:
         past = causal_mask(num_queries, num_keys, device=q.device)
@@ -243,7 +243,7 @@ def _keep_keys_in_reach(
     score_bias: Tensor | None,
     window: int,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Leave out the keys that lie a window before the first query."""
+    """Drop the keys that lie too far back for the window of the first query."""
     if q.shape[-2] == k.shape[-2]:
         return k, v, mask, score_bias
     start = max(k.shape[-2] - q.shape[-2] - window + 1, 0)
@@ -256,19 +256,19 @@ def _keep_keys_in_reach(
 
 
 def _window_within(window: int, k: Tensor) -> int | None:
-    """Return None for a window over all keys, which is the causal mask."""
+    """Return the window, or None if it spans all keys and so is just causal."""
     if torch.compiler.is_exporting():
-        return window  # to compare would bind a length that may be left open
+        return window  # a comparison would fix a length that the export leaves open
     return None if window >= k.shape[-2] else window
 
 
 def _call_kernel(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **options: Any
 ) -> Tensor:
-    """Call PyTorch's kernel, with keys that heads of queries may share.
+    """Call PyTorch's kernel; several query heads may share a head of keys.
 
-    On a CPU under autocast it is called in float32: in bfloat16 it takes longer than
-    autocast gains in the products around it.
+    Under autocast on a CPU the kernel runs in float32, because in bfloat16 it loses
+    more time than autocast saves in the matrix products around it.
     """
     if q.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         if mask is not None and mask.is_floating_point():
@@ -282,14 +282,14 @@ def _call_kernel(
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
     num_kv_heads = k.shape[-3]
     if q.shape[-2] == 1:
-        # Each key is read once for all queries of its group, side by side as if they
-        # stood in one sequence; a mask with an axis of heads follows them.
+        # Lay the queries of a group side by side, as if they were one sequence, so that
+        # each key is read once for all of them. A mask per head is rearranged likewise.
         q = q.unflatten(-3, (num_kv_heads, -1)).squeeze(-2)
         if mask is not None and mask.ndim > 2 and mask.shape[-3] != 1:
             mask = mask.unflatten(-3, (num_kv_heads, -1)).squeeze(-2)
         output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
         return output.flatten(-3, -2).unsqueeze(-2)
-    # On a GPU the kernel that takes a mask knows nothing of shared keys.
+    # On a GPU the kernel that accepts a mask does not support shared keys.
     if q.device.type == "cpu" or (q.is_cuda and mask is None):
         options["enable_gqa"] = True
     else:
@@ -300,12 +300,13 @@ def _call_kernel(
 def _without_negligible_keys(
     added: Tensor, q: Tensor, k: Tensor, scale: float | None
 ) -> Tensor:
-    """Forbid keys that a bias, as ALiBi's, takes so much off that nothing is left.
+    """Forbid the keys that a bias such as ALiBi's makes negligible.
 
-    A processor is slow at numbers as small as their weights would be. No score is
-    beyond the product of the longest query and the longest key, so a key whose bias
-    lies twice that and -2 log(eps) below the best of its row has less than eps squared
-    of its weight: left out, it changes no output by more than rounding does.
+    Their weights would be denormal numbers, which a CPU processes slowly. No score
+    exceeds the product of the longest query and the longest key. So if a key's bias is
+    lower than the highest of its row by twice that product and -2 log(eps), its weight
+    is less than eps squared of the highest one's, and dropping it changes no output by
+    more than rounding does.
     """
     if q.shape[-2] == 1 or added.requires_grad or 0 in (q.numel(), k.numel()):
         return added

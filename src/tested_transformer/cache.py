@@ -1,7 +1,7 @@
-"""Keys and values of the tokens that were already read, kept for those to come.
+"""The key/value cache: keys and values of earlier tokens, kept for later ones.
 
-A model that generates reads one new token at a time. Its query needs the keys and
-values of all tokens before it; with a cache they are computed once.
+A model that generates reads one new token at a time. That token's query needs the keys
+and values of all tokens before it; with a cache they are computed only once.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ __all__ = ["KVCache", "LayerCache", "validate_room"]
 
 # --8<-- [start:layer]
 class LayerCache:
-    """The keys and values of one layer, in memory that is set aside once.
+    """The keys and values of one layer, in memory that is allocated once.
 
     Args:
-        keys: Room for the keys; what it holds at first does not matter.
-        values: Room for the values, which may be wider or narrower than the keys.
+        keys: Memory for the keys; its initial content does not matter.
+        values: Memory for the values, which may be wider or narrower than the keys.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class LayerCache:
         """Store the keys and values of T new tokens; return those of all tokens so far.
 
         Raises:
-            ValueError: If there is no room left, or it was made for another batch,
-                other heads or other widths.
+            ValueError: If there is no room left, or the cache was made for another
+                batch size, number of heads or width.
         """
         end = self.length + k.shape[2]
         self._validate_room(k, end)
@@ -71,13 +71,13 @@ class LayerCache:
 
 
 def validate_room(keys: Tensor, values: Tensor, k: Tensor, v: Tensor) -> None:
-    """Raise a ``ValueError`` if room was made for other heads, or other widths."""
+    """Raise a ``ValueError`` if new keys or values do not fit a cache's memory."""
     made = keys.shape[1], keys.shape[3], values.shape[3]
     given = k.shape[1], k.shape[3], v.shape[3]
     if made != given:
         raise ValueError(
             "the cache was made for {} heads with keys of {} and values of {} "
-            "features; there come {}, {} and {}".format(*made, *given)
+            "features; the new ones have {}, {} and {}".format(*made, *given)
         )
 
 
@@ -88,12 +88,12 @@ class KVCache:
     Args:
         num_layers: How many layers.
         batch_size: B, how many sequences are read side by side.
-        num_kv_heads: Heads of keys and values in a layer; fewer than ``num_heads``
-            where heads share them. A number for each layer, where they differ.
+        num_kv_heads: Heads of keys and values in a layer; fewer than ``num_heads`` if
+            heads share them. Pass one number for each layer if they differ.
         max_length: S, how many tokens there is room for.
-        head_dim: d_k, the features of a key.
-        value_dim: d_v, the features of a value; ``head_dim`` by default. 0 where the
-            values are part of the keys, as in ``variants.latent``.
+        head_dim: d_k, the width of a key.
+        value_dim: d_v, the width of a value; ``head_dim`` by default. 0 if the values
+            are part of the keys, as in ``variants.latent``.
         dtype: The type of each number.
         device: Where to keep them.
 
@@ -134,7 +134,7 @@ class KVCache:
         ]
         self.batch_size = batch_size
         self.max_length = max_length
-        # The newest token of each sequence, for models that mix it into the next.
+        # The newest token of each sequence, for models with GPTConfig(smear=True).
         self.last_tokens: Tensor | None = None
 
     # --8<-- [end:cache]
@@ -143,12 +143,12 @@ class KVCache:
     def of_layers(
         cls, layers: Sequence[LayerCache], *, batch_size: int, max_length: int
     ) -> "KVCache":
-        """Return a cache of layers that were made elsewhere, each as it wants to be.
+        """Return a cache made of layers of any kind.
 
         Args:
-            layers: The cache of each layer, empty.
-            batch_size: For how many sequences they were made.
-            max_length: For how many tokens.
+            layers: The empty cache of each layer.
+            batch_size: How many sequences they were made for.
+            max_length: How many tokens they were made for.
         """
         cache = cls.__new__(cls)
         cache.layers = [*layers]
@@ -167,7 +167,7 @@ class KVCache:
         return sum(layer.nbytes for layer in self.layers)
 
     def reset(self) -> None:
-        """Forget all tokens, and keep the memory for others."""
+        """Forget all tokens, but keep the memory."""
         self.last_tokens = None
         for layer in self.layers:
             layer.length = 0

@@ -1,4 +1,4 @@
-"""The original transformer: an encoder reads a sequence, a decoder writes another."""
+"""The original transformer: an encoder reads one sequence, a decoder writes another."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -41,19 +41,20 @@ __all__ = [
 # --8<-- [start:config]
 @dataclass(frozen=True, kw_only=True)
 class EncoderDecoderConfig:
-    """The settings of an encoder and decoder, apart from the weights.
+    """The settings of an encoder and decoder: everything except the weights.
 
     Args:
-        vocab_size: V, the number of different tokens, of both languages together.
-        max_seq_len: The longest sequence it can read or write.
+        vocab_size: V, the number of different tokens, in both languages together.
+        max_seq_len: The longest sequence that the model can read or write.
         d_model: D, the width of the model; even.
-        num_heads: H, heads of each attention.
-        num_encoder_layers: Blocks that read.
-        num_decoder_layers: Blocks that write.
+        num_heads: H, heads in each attention.
+        num_encoder_layers: Blocks in the encoder.
+        num_decoder_layers: Blocks in the decoder.
         d_ff: Width inside the feed-forward; ``4 * d_model`` by default.
         activation: One of ``layers.ACTIVATIONS``.
         norm: One of ``layers.NORMS``.
-        norm_first: Norm the input of each part and the end of each stack, not the sums.
+        norm_first: Normalize the input of each part and the end of each stack
+            (pre-norm) instead of the sums (post-norm).
         bias: Whether projections and layer norms add a bias.
         dropout: The probability of dropping a weight or a feature while training.
         fused: Use PyTorch's fused kernels for attention.
@@ -104,7 +105,7 @@ def _parts(
     dropout: float,
     fused: bool,
 ) -> tuple[partial[MultiHeadAttention], partial[AddNorm]]:
-    """Return what makes each attention of a block, and what each "Add & Norm"."""
+    """Return a factory for the attentions of a block, and one for its "Add & Norm"."""
     both = {"d_model": d_model, "bias": bias, "dropout": dropout}
     return (
         partial(MultiHeadAttention, **both, num_heads=num_heads, fused=fused),
@@ -118,10 +119,10 @@ _Weights = Float[Tensor, "B H S S"]
 
 # --8<-- [start:encoder]
 class EncoderBlock(nn.Module):
-    """One layer of an encoder: self-attention that sees both sides, a feed-forward.
+    """One layer of an encoder: bidirectional self-attention, then a feed-forward.
 
-    The arguments are those of ``EncoderDecoderConfig``. ``dropout`` drops attention
-    weights, and features of the output of each part, while training.
+    The arguments are those of ``EncoderDecoderConfig``. While training, ``dropout``
+    drops attention weights and features of each part's output.
 
     Raises:
         ValueError: If a setting does not fit.
@@ -161,10 +162,15 @@ class EncoderBlock(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
         return_weights: bool = False,
     ) -> _Output | tuple[_Output, _Weights]:
-        """Let each position read all others, then transform each alone.
+        """Let each position read all positions, then transform each alone.
 
-        Returns the output, or the output and the weights of every head. ``mask`` is
-        ``True`` where a query may attend; for padding, ``padding_mask`` makes it.
+        Args:
+            x: The sequence.
+            mask: ``True`` where a query may attend, such as a ``padding_mask``.
+            return_weights: Also return the weights of every head.
+
+        Returns:
+            The output, or the output and the weights.
         """
         attended = self.attention(
             self.add_attention.read(x), mask=mask, return_weights=return_weights
@@ -238,19 +244,20 @@ class CrossDecoderBlock(nn.Module):
         cache: LayerCache | None = None,
         return_weights: bool = False,
     ) -> _Decoded | tuple[_Decoded, _Own, _Cross]:
-        """Let each position read its past, then the context; then transform each alone.
+        """Let each position read earlier ones, then the context; transform each alone.
 
         Args:
-            x: The sequence that is being written.
-            context: The sequence that it is written from, such as an encoder's output.
-            mask: ``True`` where a query may attend in ``x``, beside the causal mask.
+            x: The target sequence.
+            context: The sequence to attend to, such as an encoder's output.
+            mask: ``True`` where a query may attend in ``x``, in addition to the causal
+                mask.
             context_mask: ``True`` where a query may attend in ``context``.
-            cache: The keys and values of what was read of ``x`` before.
-            return_weights: Return the weights of both attentions too.
+            cache: The keys and values of earlier tokens of the target.
+            return_weights: Also return the weights of both attentions.
 
         Returns:
-            The output; or the output, the weights over P positions of ``x``, those
-            in the cache counted, and the weights over the context.
+            The output; or the output, the weights over the P positions of the target
+            (including those in the cache), and the weights over the context.
         """
         attended = self.attention(
             self.add_attention.read(x),
@@ -284,10 +291,10 @@ _Logits = Float[Tensor, "B T V"]
 
 # --8<-- [start:maps]
 class AttentionMaps(NamedTuple):
-    """The weights of all heads of one pass: a list of tensors each, layer by layer."""
+    """The weights of all heads in one pass: three lists, one tensor per layer."""
 
     encoder: _Maps  # (B, H, S, S): the source reads itself
-    decoder: _Maps  # (B, H, T, T): the target reads its past
+    decoder: _Maps  # (B, H, T, T): the target reads itself, causally
     cross: _Maps  # (B, H, T, S): the target reads the source
 
 
@@ -296,14 +303,14 @@ class AttentionMaps(NamedTuple):
 
 # --8<-- [start:model]
 class EncoderDecoder(nn.Module):
-    """A stack that reads the source, and one that writes the target from it.
+    """An encoder that reads the source, and a decoder that writes the target.
 
-    Source and target share one embedding, which is the last matrix too.
+    Source and target share one embedding, which is also the last matrix.
 
     Args:
-        config: What it is made of.
-        device: Where to make it; the default device by default.
-        dtype: The type of its weights; they are drawn in the default type.
+        config: The settings of the model.
+        device: Where to make it; PyTorch's default device by default.
+        dtype: The type of its weights. They are drawn in PyTorch's default type.
 
     Source: Vaswani et al., 2017, "Attention Is All You Need", section 3.
     """
@@ -353,7 +360,7 @@ class EncoderDecoder(nn.Module):
         )
 
     def _make_last_norm(self) -> nn.Module:
-        """Return the norm after a stack, which post-norm has in its last block."""
+        """Return the norm after a stack; post-norm blocks need none."""
         config = self.config
         norm = make_norm(config.norm, config.d_model, bias=config.bias)
         return norm if config.norm_first else nn.Identity()
@@ -370,16 +377,16 @@ class EncoderDecoder(nn.Module):
         target_mask: Bool[Tensor, "..."] | None = None,
         return_weights: bool = False,
     ) -> _Logits | tuple[_Logits, AttentionMaps]:
-        """Guess the token after each position of the target, given all of the source.
+        """Predict the token after each position of the target, given the whole source.
 
         Args:
             source: Token ids to read.
-            target: Token ids that are written already, from the first.
-            source_mask: ``True`` where a token of the source may be attended to, by
-                source and target alike; for padding, ``padding_mask``.
-            target_mask: ``True`` where a token of the target may be attended to,
-                beside the causal mask.
-            return_weights: Return the weights of every head too.
+            target: Token ids written so far, from the first on.
+            source_mask: ``True`` where source and target may attend to a token of the
+                source, such as a ``padding_mask``.
+            target_mask: ``True`` where the target may attend to a token of the target,
+                in addition to the causal mask.
+            return_weights: Also return the weights of every head.
 
         Returns:
             The logits, or the logits and the weights.
@@ -404,12 +411,12 @@ class EncoderDecoder(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
         maps: AttentionMaps | None = None,
     ) -> Float[Tensor, "B S D"]:
-        """Read the source: return one row of features for each of its tokens.
+        """Read the source, and return one row of features for each of its tokens.
 
         Args:
             source: Token ids.
             mask: ``True`` where a token may be attended to.
-            maps: Where to append the weights of every head, layer by layer.
+            maps: If given, append the weights of every head to it, layer by layer.
         """
         x = self._embed("source tokens", source, 0)
         for block in self.encoder:
@@ -432,16 +439,16 @@ class EncoderDecoder(nn.Module):
         cache: KVCache | None = None,
         maps: AttentionMaps | None = None,
     ) -> _Logits:
-        """Guess the token after each position of the target: return its logits.
+        """Return the logits of the token after each position of the target.
 
         Args:
             target: Token ids. With a cache, only those that it does not hold yet.
-            context: What ``encode`` returned.
-            mask: ``True`` where a token of the target may be attended to, beside the
-                causal mask; it covers those in the cache too.
-            context_mask: The mask that ``encode`` had.
+            context: The output of ``encode``.
+            mask: ``True`` where a token of the target may be attended to, in addition
+                to the causal mask; it covers the tokens in the cache too.
+            context_mask: The mask passed to ``encode``.
             cache: What was read of the target before; ``target`` is added to it.
-            maps: Where to append the weights of every head, layer by layer.
+            maps: If given, append the weights of every head to it, layer by layer.
         """
         x = self._embed("target tokens", target, 0 if cache is None else cache.length)
         for layer, block in enumerate(self.decoder):
@@ -471,10 +478,10 @@ class EncoderDecoder(nn.Module):
         return self.dropout(x + positions.to(x.dtype))
 
     def reset_parameters(self) -> None:
-        """Draw all weights anew; set norms, biases and the table of positions anew too.
+        """Draw all weights again, and reset norms, biases and the table of positions.
 
-        An embedding is as long as a sinusoid only after it is scaled, and small enough
-        for logits before.
+        Embeddings are drawn small enough for logits; scaled by ``sqrt(d_model)`` they
+        are about as long as the sinusoids that are added to them.
         """
         config, embedding = self.config, self.token_embedding.weight
         for module in self.modules():
@@ -485,7 +492,7 @@ class EncoderDecoder(nn.Module):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
         nn.init.normal_(embedding, std=config.d_model**-0.5)
-        with torch.device("cpu"):  # in double precision, which not all devices have
+        with torch.device("cpu"):  # because not every device has double precision
             table = sinusoidal_positions(config.max_seq_len, config.d_model)
         self.register_buffer("position_table", table.to(embedding), persistent=False)
 
@@ -494,11 +501,11 @@ class EncoderDecoder(nn.Module):
     def new_cache(
         self, batch_size: int = 1, *, max_length: int | None = None
     ) -> KVCache:
-        """Return an empty cache for what the decoder writes.
+        """Return an empty cache for the decoder.
 
         Args:
             batch_size: How many sequences are written side by side.
-            max_length: Room for how many tokens; ``max_seq_len`` by default.
+            max_length: How many tokens it has room for; ``max_seq_len`` by default.
 
         Raises:
             ValueError: If ``max_length`` is not between 1 and ``max_seq_len``, or
@@ -532,18 +539,18 @@ def translate(
     eos: int,
     max_length: int | None = None,
 ) -> Int[Tensor, "B T"]:
-    """Read the source once, and write the likeliest token again and again.
+    """Read the source once, then write the most likely token at each step.
 
     Args:
-        model: A model; it writes without dropout.
+        model: Any model; dropout is off while it writes.
         source: Token ids to read.
         source_mask: ``True`` where a token of the source may be attended to.
         bos: The id that every target begins with; it is not returned.
-        eos: The id that ends a target; what comes after it is ``eos`` too.
-        max_length: Write at most that many tokens; ``max_seq_len`` by default.
+        eos: The id that ends a target; shorter targets are padded with it.
+        max_length: Write at most this many tokens; ``max_seq_len`` by default.
 
     Returns:
-        What was written, as long as the longest of the batch.
+        The targets, all as long as the longest in the batch.
 
     Raises:
         ValueError: If ``max_length`` is not between 1 and ``max_seq_len``.

@@ -12,7 +12,7 @@ __all__ = ["MixtureOfExperts", "count_parameters"]
 
 # --8<-- [start:experts]
 class MixtureOfExperts(nn.Module):
-    """Several feed-forwards, of which each token uses the few that a router picks.
+    """Several feed-forwards, with a router that picks a few of them for each token.
 
     Args:
         d_model: D, the width of input and output.
@@ -51,11 +51,11 @@ class MixtureOfExperts(nn.Module):
             FeedForward(d_model=d_model, d_ff=d_ff, activation=activation, bias=bias)
             for _ in range(num_experts)
         )
-        self.balance_loss = torch.zeros((), device="cpu")  # of a pass that is to come
+        self.balance_loss = torch.zeros((), device="cpu")  # set by each forward pass
 
     # --8<-- [start:experts-forward]
     def forward(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:
-        """Send each token through its experts, and add up what they return."""
+        """Send each token through its experts, and add up their weighted outputs."""
         tokens = x.reshape(-1, x.shape[-1])
         probabilities, shares, chosen = self.route(tokens)
         output = torch.zeros_like(tokens)
@@ -76,21 +76,21 @@ class MixtureOfExperts(nn.Module):
         """Pick the experts of each token, independently of the other tokens.
 
         Returns:
-            The probability of every expert; the share in the output of each expert
-            that was picked; and its number, the most probable first. Several shares
-            sum to 1; a single one is its probability.
+            The probability of every expert; then, for each expert that was picked, most
+            probable first, its share in the output and its number. The shares sum to 1,
+            except that a single expert's share is its probability.
         """
         scores = self.router(tokens)
         precise = torch.promote_types(scores.dtype, torch.float32)
         probabilities = scores.softmax(dim=-1, dtype=precise)
         shares, chosen = probabilities.topk(self.experts_per_token, dim=-1)
         if self.experts_per_token > 1:
-            # A single share that is always 1 would give the router no gradient.
+            # With one expert the share would always be 1: no gradient for the router.
             shares = shares / shares.sum(dim=-1, keepdim=True)
         return probabilities, shares, chosen
 
     def _balance(self, probabilities: Tensor, chosen: Tensor) -> Tensor:
-        """Return 1 if all experts are used alike, up to their number if not."""
+        """Return the balance loss: 1 with equal use, at most the number of experts."""
         num_experts = probabilities.shape[-1]
         counts = torch.bincount(chosen.flatten(), minlength=num_experts)
         used = counts / chosen.numel()
@@ -99,7 +99,7 @@ class MixtureOfExperts(nn.Module):
     # --8<-- [end:experts-forward]
 
     def __getstate__(self) -> dict[str, object]:
-        # The balance loss of the last pass hangs on its graph, which cannot be copied.
+        # The balance loss of the last pass holds its graph, which cannot be copied.
         return {**self.__dict__, "balance_loss": self.balance_loss.detach()}
 
 
@@ -108,12 +108,12 @@ class MixtureOfExperts(nn.Module):
 
 # --8<-- [start:count]
 def count_parameters(module: nn.Module, *, active: bool = False) -> int:
-    """Count the parameters of a module, or those alone that one token goes through.
+    """Count the parameters of a module, or only those that one token goes through.
 
     Args:
         module: Any module, with or without mixtures of experts inside.
         active: Leave out the experts that a token does not go through. The router
-            counts: every token meets it.
+            still counts, since every token goes through it.
     """
     total = sum(parameter.numel() for parameter in module.parameters())
     if active:

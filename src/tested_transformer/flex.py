@@ -1,10 +1,10 @@
-"""Attention by blocks of keys, where no mask and no bias is ever written out.
+"""Blockwise attention with FlexAttention, without a table for masks and biases.
 
-PyTorch's FlexAttention is told the mask and the bias as functions of positions. On a
-GPU it compiles them into its kernel and leaves out blocks that hold nothing: windows,
-padding, documents and ALiBi then cost memory linear in the length, which the kernel of
-``fused_attention`` cannot do, for it reads them from a (T, S) table. On a CPU it serves
-for comparison alone: uncompiled it makes the table, and has no gradient.
+PyTorch's FlexAttention takes the mask and the bias as functions of positions. On a GPU
+it compiles them into its kernel and skips blocks that are fully masked. Windows,
+padding, documents and ALiBi then need memory that is linear in the length, while the
+kernel of ``fused_attention`` reads them from a (T, S) table. On a CPU it only serves
+for comparison: uncompiled, it does make the table, and it has no gradient.
 """
 
 from collections.abc import Callable
@@ -40,19 +40,19 @@ def blockwise_attention(
     slopes: Float[Tensor, "H"] | None = None,
     scale: float | None = None,
 ) -> Float[Tensor, "B H T d_v"]:
-    """Return the output of ``attention_with_weights``, by FlexAttention.
+    """Return the output of ``attention_with_weights``, computed by FlexAttention.
 
     Args:
-        q: Queries. The last one stands at the last key.
-        k: Keys; of fewer heads than ``q`` has, if heads share them.
+        q: Queries. The last one is at the last key.
+        k: Keys; with fewer heads than ``q`` if heads share them.
         v: Values, one for each key.
-        causal: Forbid attending to later positions, as ``causal_mask``.
-        window: Forbid all but the last ``window`` keys, as ``sliding_window_mask``.
-        lengths: Forbid keys beyond these, as ``padding_mask``.
-        documents: The number of the document that each key belongs to, for documents
-            that are packed into one sequence: forbid attending to another's.
-        slopes: Take off each score what ``alibi_bias`` does.
-        scale: What to multiply the dot products by; ``1 / sqrt(d_k)`` by default.
+        causal: Forbid attending to later positions, like ``causal_mask``.
+        window: Forbid all but the last ``window`` keys, like ``sliding_window_mask``.
+        lengths: Forbid keys beyond these lengths, like ``padding_mask``.
+        documents: For documents packed into one sequence, the number of the document
+            that each key belongs to. Attending to another document is forbidden.
+        slopes: Add the ``alibi_bias`` of these slopes to the scores.
+        scale: Multiply the dot products by this; ``1 / sqrt(d_k)`` by default.
 
     Raises:
         ValueError: If ``window`` is not positive.
@@ -63,7 +63,7 @@ def blockwise_attention(
         validate_sizes(window=window)
     num_queries, num_keys = q.shape[-2], k.shape[-2]
     start = num_keys - num_queries
-    # Which of a query t and a key s of sequence b and head h may meet.
+    # Each rule says whether, in sequence b and head h, query t may attend to key s.
     rules: list[_Rule] = []
     if causal or window is not None:
         rules.append(lambda b, h, t, s: s <= t + start)
@@ -108,7 +108,7 @@ def _compiled() -> tuple[Callable[..., Tensor], Callable[..., BlockMask]]:
 def _functions(
     device: torch.device,
 ) -> tuple[Callable[..., Tensor], Callable[..., BlockMask]]:
-    """Return PyTorch's two functions, compiled, unless they are on a CPU."""
+    """Return PyTorch's two functions, compiled unless they run on a CPU."""
     if device.type == "cpu" or torch.compiler.is_compiling():
         return flex_attention, create_block_mask
     return _compiled()

@@ -1,4 +1,4 @@
-"""A GPT on one sheet: its settings, its block, and the model."""
+"""A GPT in one file: its settings, its block, and the model."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ __all__ = [
 
 
 POSITIONS = ("learned", "sinusoidal", "rotary", "alibi", "none")
-# The first is MultiHeadAttention; ``variants.forms`` has the others.
+# "softmax" is MultiHeadAttention; ``variants.forms`` has the others.
 ATTENTIONS = (
     "softmax",
     "latent",
@@ -64,7 +64,7 @@ ATTENTIONS = (
 # --8<-- [start:config]
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig:
-    """The settings of a GPT: all that it is made of, apart from its weights.
+    """The settings of a GPT: everything about it except its weights.
 
     Args:
         vocab_size: V, the number of different tokens.
@@ -72,23 +72,23 @@ class GPTConfig:
         d_model: D, the width of the model.
         num_heads: H, heads of attention in each layer.
         num_layers: Number of blocks.
-        attention: How layers attend, one of ``ATTENTIONS``. What fits each of them is
-            in ``variants.forms``.
-        softmax_every: Let one layer in so many attend with softmax, each last one of so
-            many; ``None`` for none. Not for latent attention.
-        latent_dim: Width of the vector that latent attention keeps of a token;
+        attention: How layers attend, one of ``ATTENTIONS``. ``variants.forms`` says
+            which other settings fit each.
+        softmax_every: Let every n-th layer attend with softmax instead; ``None`` for
+            no layer. Not for latent attention.
+        latent_dim: Width of the vector that latent attention keeps for each token;
             ``2 * head_dim`` by default.
-        soft_cap: What soft-capped scores stay below; 50 by default.
-        block_size: Keys in a block, where blocks are chosen; 16 by default.
-        num_chosen: Blocks that a query reads, its own included; 3 by default.
+        soft_cap: The limit of soft-capped scores; 50 by default.
+        block_size: Keys in a block, for attention ``"blocks"``; 16 by default.
+        num_chosen: Blocks that a query reads, including its own; 3 by default.
         num_kv_heads: Heads of keys and values, shared; ``num_heads`` by default.
         d_ff: Width inside the feed-forward; ``4 * d_model`` by default.
         positions: The positional encoding, one of ``POSITIONS``.
         rotary_base: The base of rotary positions: about how much slower the slowest
             pair of features turns than the fastest.
         rotary_rates: How far each pair turns from one token to the next, such as
-            ``variants.yarn_rates``; by default as ``rotary_base`` says.
-        rotary_attention_factor: What turned queries and keys are multiplied by.
+            ``variants.yarn_rates``; computed from ``rotary_base`` by default.
+        rotary_attention_factor: Multiply rotated queries and keys by this.
         windows: How many tokens a position may attend to, including itself: one
             number for all layers, or one per layer; ``None`` for no limit.
         activation: One of ``layers.ACTIVATIONS``.
@@ -96,17 +96,17 @@ class GPTConfig:
         bias: Whether projections and layer norms add a bias.
         tie_head: Whether the last matrix is the token embedding.
         dropout: The probability of dropping a weight or a feature while training.
-            Weights are dropped by softmax and latent attention alone.
+            Only softmax and latent attention drop weights.
         num_experts: Experts in place of the feed-forward; 0 for none.
         experts_per_token: How many of them each token is routed to.
         qk_norm: Normalize queries and keys to the same length.
         smear: Add to each token a learned share of the token before it.
         zero_init: Start with zeros in the last matrix of each branch of a block and
-            in an untied head. Then every block first passes its input on, and every
+            in an untied head. At first every block then returns its input, and every
             token is equally likely.
         fused: Use PyTorch's fused kernels for attention.
         kept_heads: For each layer, the original numbers of the heads that pruning
-            left; all by default. A head stays ``d_model // num_heads`` wide.
+            left; all by default. A head remains ``d_model // num_heads`` wide.
 
     Raises:
         TypeError: If a size is not an ``int``.
@@ -185,8 +185,8 @@ class GPTConfig:
         for name in ("softmax_every", *_SETTINGS_OF_FORMS):
             if getattr(self, name) is not None:
                 raise ValueError(
-                    f"{name}={getattr(self, name)} is for another attention than "
-                    "'softmax'"
+                    f"{name}={getattr(self, name)} does not fit "
+                    "attention='softmax': leave it out"
                 )
 
     def _validate_rotary(self) -> None:
@@ -197,7 +197,7 @@ class GPTConfig:
                 )
         if self.rotary_rates is None:
             return
-        rates = tuple(self.rotary_rates)  # such as a list, as JSON has it
+        rates = tuple(self.rotary_rates)  # JSON stores a tuple as a list
         object.__setattr__(self, "rotary_rates", rates)
         if self.positions != "rotary":
             raise ValueError(
@@ -212,7 +212,7 @@ class GPTConfig:
             raise ValueError(f"rotary_rates={rates} must be finite")
 
     def _validate_windows(self) -> None:
-        if isinstance(self.windows, Sequence):  # such as a list, as JSON has it
+        if isinstance(self.windows, Sequence):  # JSON stores a tuple as a list
             object.__setattr__(self, "windows", tuple(self.windows))
             if len(self.windows) != self.num_layers:
                 raise ValueError(
@@ -246,7 +246,7 @@ class GPTConfig:
             if len(heads) != len(groups) * self.heads_per_group:
                 raise ValueError(
                     f"kept_heads[{layer}]={heads} must be whole groups: "
-                    f"{self.heads_per_group} heads in a row share their keys and values"
+                    f"{self.heads_per_group} consecutive heads share keys and values"
                 )
 
     @property
@@ -256,7 +256,7 @@ class GPTConfig:
 
     @property
     def heads_per_group(self) -> int:
-        """How many heads in a row share a head of keys and values."""
+        """How many consecutive heads share a head of keys and values."""
         return self.num_heads // (self.num_kv_heads or self.num_heads)
 
     def form(self) -> Any:
@@ -268,7 +268,7 @@ class GPTConfig:
         return FORMS[self.attention]
 
     def form_of(self, layer: int) -> Any:
-        """Return the form of attention that a layer has; ``None`` for softmax."""
+        """Return the form of attention of one layer; ``None`` for softmax."""
         every = self.softmax_every
         return None if every and (layer + 1) % every == 0 else self.form()
 
@@ -292,16 +292,16 @@ _Weights = Float[Tensor, "B H T S"]
 
 # --8<-- [start:block]
 class DecoderBlock(nn.Module):
-    """One layer of a GPT: causal self-attention, then a feed-forward, each pre-normed.
+    """One layer of a GPT: causal self-attention, then a feed-forward, both pre-norm.
 
     Args:
         head_dim: The width of a head; ``d_model // num_heads`` by default.
-        window: How many tokens a position may attend to, itself counted; all that
-            came before it by default.
-        dropout: The probability of dropping an attention weight, and a feature of
-            what attention and feed-forward add, while training.
-        attention: The layer that attends, in place of a ``MultiHeadAttention`` of these
-            settings.
+        window: How many tokens a position may attend to, including itself; no limit
+            by default.
+        dropout: While training, the probability of dropping an attention weight or a
+            feature that attention or feed-forward adds.
+        attention: A layer to attend with, instead of a ``MultiHeadAttention`` with
+            these settings.
 
     The other arguments are those of ``GPTConfig``.
 
@@ -373,15 +373,15 @@ class DecoderBlock(nn.Module):
         cache: LayerCache | None = None,
         return_weights: bool = False,
     ) -> _Output | tuple[_Output, _Weights]:
-        """Let each position read the ones before it, then transform each alone.
+        """Let each position read itself and earlier ones, then transform each alone.
 
         Args:
             x: The sequence.
-            mask: ``True`` where a query may attend, beside the causal mask.
-            score_bias: What to add to the scores of every head.
+            mask: ``True`` where a query may attend, in addition to the causal mask.
+            score_bias: Add this to the scores of every head.
             rotary: The ``rotary_table`` of the positions.
-            cache: The keys and values of what was read before.
-            return_weights: Return the weights of every head too.
+            cache: The keys and values of earlier tokens.
+            return_weights: Also return the weights of every head.
 
         Returns:
             The output, or the output and the weights.
@@ -412,19 +412,19 @@ _Logits = Float[Tensor, "B T V"] | Float[Tensor, "B 1 V"]
 
 # --8<-- [start:model]
 class GPT(nn.Module):
-    """A stack of decoder blocks between an embedding of tokens and a guess at the next.
+    """A language model: an embedding, a stack of decoder blocks, and a head.
 
     Args:
-        config: What it is made of.
-        device: Where to make it; the default device by default. On ``"meta"`` it takes
-            no memory: give it some with ``to_empty``, then call ``reset_parameters``.
-        dtype: The type of its weights; they are drawn in the default type.
+        config: The settings of the model.
+        device: Where to make it; PyTorch's default device by default. On ``"meta"`` it
+            takes no memory: allocate it with ``to_empty``, then ``reset_parameters``.
+        dtype: The type of its weights. They are drawn in PyTorch's default type.
 
     Sources: Radford et al., 2018, "Improving Language Understanding by Generative
     Pre-Training"; 2019, "Language Models are Unsupervised Multitask Learners".
     """
 
-    # What is registered below, as far as PyTorch's types do not tell.
+    # For type checkers, which know registered modules and buffers by no precise type.
     blocks: Sequence[DecoderBlock]
     position_table: Tensor
     slopes: Tensor
@@ -449,7 +449,7 @@ class GPT(nn.Module):
                 self.smear = nn.Parameter(torch.empty(config.d_model))
             self.dropout = nn.Dropout(config.dropout)
             forms = [config.form_of(layer) for layer in range(config.num_layers)]
-            # Positions that turn queries or change scores are for layers with scores.
+            # Rotary positions and ALiBi are only for layers that have scores.
             self._has_scores = [form is None or form.has_scores for form in forms]
             blocks = [self._make_block(layer) for layer in range(config.num_layers)]
             self.register_module("blocks", nn.ModuleList(blocks))
@@ -460,7 +460,7 @@ class GPT(nn.Module):
         self.to(dtype=dtype)
 
     def _make_block(self, layer: int) -> DecoderBlock:
-        """Return a new block of the settings, fit for this layer."""
+        """Return a new block with the settings for this layer."""
         config = self.config
         num_heads, num_kv_heads = config.heads_of(layer)
         form = config.form_of(layer)
@@ -483,16 +483,15 @@ class GPT(nn.Module):
         )
 
     def reset_buffers(self) -> None:
-        """Compute the tables of positions anew, and put them where the weights are."""
+        """Compute the tables of positions again, on the device of the weights."""
         config, tables = self.config, dict[str, Tensor]()
-        with torch.device("cpu"):  # in double precision, which not all devices have
+        with torch.device("cpu"):  # because not every device has double precision
             if config.positions == "sinusoidal":
                 table = sinusoidal_positions(config.max_seq_len, config.d_model)
                 tables = {"position_table": table}
             elif config.positions == "rotary":
-                places = torch.arange(config.max_seq_len)
                 table = rotary_table(
-                    places,
+                    torch.arange(config.max_seq_len),
                     config.head_dim,
                     base=config.rotary_base,
                     rates=config.rotary_rates,
@@ -500,7 +499,7 @@ class GPT(nn.Module):
                 )
                 tables = {"position_table": table}
             elif config.positions == "alibi":
-                # The steepest head takes off 1 for each step, the flattest 8 over the
+                # The steepest head subtracts 1 for each step, the flattest 8 over the
                 # whole context.
                 flattest = 8 / config.max_seq_len
                 slopes = alibi_slopes(config.num_heads, steepest=1.0, flattest=flattest)
@@ -519,24 +518,24 @@ class GPT(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> "GPT":
-        """Load a model by its name on the hub, or from a folder; nothing is unpickled.
+        """Load a model by its name on the hub, or from a folder, without unpickling.
 
         Args:
             name_or_folder: ``gpt2``, ``openai-community/gpt2-medium`` or another model
-                of GPT-2's layout on the hub; or a folder with a checkpoint of this
-                library or what ``save_pretrained`` of ``transformers`` has written.
-            revision: Which state of the model on the hub: a branch, a tag or a commit.
-            device: Where to bring it; the CPU by default.
-            dtype: The numbers of its weights; those that were saved by default.
+                with GPT-2's layout on the hub; or a folder with a checkpoint of this
+                library or of ``save_pretrained`` in ``transformers``.
+            revision: The version on the hub: a branch, a tag or a commit.
+            device: Where to load it; the CPU by default.
+            dtype: The type of its weights; the type they were saved in by default.
 
         Returns:
-            The model, evaluating.
+            The model, in evaluation mode.
 
         Raises:
-            CheckpointError: A ``ValueError``: there is no such model, or it is
-                damaged, or it is none that ``GPT`` can be.
-            ConnectionError: If it cannot be fetched.
-            ImportError: If it is to be fetched, and ``huggingface_hub`` is missing.
+            CheckpointError: If there is no such model, it is damaged, or ``GPT`` does
+                not support its architecture. A ``ValueError``.
+            ConnectionError: If it cannot be downloaded.
+            ImportError: If a download is needed and ``huggingface_hub`` is missing.
         """
         from tested_transformer.checkpoints import load_pretrained
 
@@ -555,22 +554,22 @@ class GPT(nn.Module):
         last_only: bool = False,
         return_weights: bool = False,
     ) -> _Logits | tuple[_Logits, list[Float[Tensor, "B H T S"]]]:
-        """Guess the token after each position, from that position and those before it.
+        """Predict the token after each position from that position and earlier ones.
 
         Args:
             tokens: Token ids. With a cache, only those that it does not hold yet.
-            positions: Where each token stands; counted from 0, after those in the
-                cache, by default. For batches that are padded on the left.
-            mask: ``True`` where a query may attend, beside the causal mask. It covers
-                all keys, those in the cache too.
+            positions: The position of each token, for batches padded on the left. By
+                default they count from 0, or on from the tokens in the cache.
+            mask: ``True`` where a query may attend, in addition to the causal mask. It
+                covers all keys, including those in the cache.
             cache: What was read before; ``tokens`` are added to it.
-            last_only: Return the logits of the last position alone, (B, 1, V), which
-                saves most of the work of the head where a prompt is read.
-            return_weights: Return the attention weights of every head, layer by layer,
-                as this very pass has them.
+            last_only: Return only the logits of the last position, (B, 1, V). That
+                saves most of the head's work while a prompt is read.
+            return_weights: Also return the attention weights of every head, layer by
+                layer, from this same pass.
 
         Returns:
-            The logits, or the logits and a list of one tensor of weights a layer.
+            The logits, or the logits and a list with one tensor of weights per layer.
 
         Raises:
             TypeError: If ``tokens`` are not int64 or int32.
@@ -602,13 +601,13 @@ class GPT(nn.Module):
     # --8<-- [end:forward]
 
     def _length_of(self, cache: KVCache | None) -> int:
-        """Return how many tokens a cache holds, if it has room for all layers."""
+        """Return how many tokens a cache holds; refuse one with other layers."""
         if cache is None:
             return 0
         if len(cache.layers) != len(self.blocks):
             raise ValueError(
                 f"cache has {len(cache.layers)} layers, the model {len(self.blocks)}: "
-                "make it with new_cache of the model"
+                "make it with the model's new_cache"
             )
         return cache.length
 
@@ -616,13 +615,13 @@ class GPT(nn.Module):
     def _embed(
         self, tokens: Tensor, positions: Tensor | None, cache: KVCache | None
     ) -> Tensor:
-        """Look tokens up, and add their positions and a share of the one before."""
+        """Look tokens up, then add the smeared token before each and the positions."""
         x = self.token_embedding(tokens)
         if self.config.smear:
             x = x + self.smear * self._one_before(x, positions, cache)
             if cache is not None:
                 cache.last_tokens = tokens[:, -1:]
-        # A slice where positions are in a row, a list of them where they are not.
+        # A slice if positions are consecutive, their indices if not.
         start = 0 if cache is None else cache.length
         at = slice(start, start + tokens.shape[1]) if positions is None else positions
         if self.config.positions == "learned":
@@ -643,19 +642,19 @@ class GPT(nn.Module):
         return before if positions is None else before * (positions > 0)[..., None]
 
     def _rotary(self, positions: Tensor | None, start: int, end: int) -> Tensor | None:
-        """Return the cosines and sines that turn the queries and keys of all heads."""
+        """Return the cosines and sines that rotate the queries and keys."""
         if self.config.positions != "rotary":
             return None
         if positions is None:
             return self.position_table[:, start:end]
-        return self.position_table[:, positions][:, :, None]  # alike in all heads
+        return self.position_table[:, positions][:, :, None]  # the same for all heads
 
     def _score_biases(self, num_queries: int, num_keys: int) -> list[Tensor | None]:
-        """Return what is added to the scores of each layer, if anything is."""
+        """Return the bias to add to the scores of each layer, or None."""
         layers = range(self.config.num_layers)
         if self.config.positions != "alibi":
             return [None for _ in layers]
-        # Padding on the left moves queries and keys alike.
+        # Padding on the left shifts queries and keys alike, so distances don't change.
         bias = alibi_bias(self.slopes, num_queries, num_keys)
         kept = self.config.kept_heads
         biases = [bias if kept is None else bias[:, kept[layer]] for layer in layers]
@@ -668,14 +667,14 @@ class GPT(nn.Module):
 
     @property
     def head_weight(self) -> Tensor:
-        """The matrix from features to logits, (V, D): the embedding's if tied."""
+        """The matrix from features to logits, (V, D): the embedding if tied."""
         return (self.token_embedding if self.config.tie_head else self.head).weight
 
     # --8<-- [start:reset]
     def reset_parameters(self) -> None:
-        """Draw all weights anew: small, smaller where a block adds to its input.
+        """Draw all weights again: small, and smaller where a block adds to its input.
 
-        What is not drawn, as norms, biases and tables of positions, is set anew too.
+        Norms, biases and tables of positions return to their initial values too.
 
         Source: Radford et al., 2019, section 2.3: the standard deviation 0.02 is that
         of the published code, ``1 / sqrt(2 * num_layers)`` the paper's.
@@ -702,11 +701,11 @@ class GPT(nn.Module):
 
     @classmethod
     def from_weights(cls, config: GPTConfig, weights: Mapping[str, Tensor]) -> "GPT":
-        """Return a model with copies of these weights; none is drawn by chance.
+        """Return a model with copies of these weights, without drawing any first.
 
         Args:
-            config: What the model is made of.
-            weights: Its ``state_dict()``. The model has their type and device.
+            config: The settings of the model.
+            weights: Its ``state_dict()``. The model gets their type and device.
 
         Raises:
             RuntimeError: If a weight is missing, unknown, or of another shape.
@@ -727,7 +726,7 @@ class GPT(nn.Module):
 
         Args:
             batch_size: How many sequences are read side by side.
-            max_length: Room for how many tokens; ``max_seq_len`` by default.
+            max_length: How many tokens it has room for; ``max_seq_len`` by default.
 
         Raises:
             ValueError: If ``max_length`` is not between 1 and ``max_seq_len``, or
@@ -753,10 +752,9 @@ class GPT(nn.Module):
         use_cache: bool = True,
         **moved: Any,
     ) -> list[list[int]]:
-        """Return the new tokens after each prompt, as ``generation.generate`` does.
+        """Return the new tokens after each prompt; see ``generation.generate``.
 
-        Arguments and errors are those of that function; ``sampling`` is a
-        ``generation.Sampling``.
+        Arguments and errors are the same; ``sampling`` is a ``generation.Sampling``.
         """
         from tested_transformer.generation import generate
 
@@ -774,7 +772,7 @@ class GPT(nn.Module):
     def balance_loss(self) -> Float[Tensor, ""]:
         """Return the mean balance loss of all mixtures of experts; 0 if there are none.
 
-        It is that of the last forward pass, and 1 where every expert is used alike.
+        It belongs to the last forward pass, and is 1 if all experts are used equally.
         """
         experts = [m for m in self.modules() if isinstance(m, MixtureOfExperts)]
         if not experts:
@@ -782,7 +780,7 @@ class GPT(nn.Module):
         return torch.stack([mixture.balance_loss for mixture in experts]).mean()
 
     def num_parameters(self, *, active: bool = False) -> int:
-        """Count the parameters, or those alone that one token goes through."""
+        """Count the parameters, or only those that one token goes through."""
         return count_parameters(self, active=active)
 
 
@@ -791,15 +789,15 @@ class GPT(nn.Module):
 
 # --8<-- [start:sharing]
 def with_fewer_keys(model: GPT, num_kv_heads: int) -> GPT:
-    """Copy a model, and let each group of its heads share the mean of their keys.
+    """Return a copy of a model in which groups of heads share keys and values.
 
-    The projections to keys and values of the heads of a group are averaged; all else
-    is kept. The copy is a start for further training, not an equal: it computes the
-    same only if the heads of each group had the same keys and values.
+    Within a group the projections to keys and values are averaged; everything else is
+    kept. The copy is a starting point for further training. It computes the same as the
+    model only if the heads of each group already had the same keys and values.
 
     Args:
         model: Any GPT.
-        num_kv_heads: Heads of keys and values in the copy; divides those of ``model``.
+        num_kv_heads: Heads of keys and values in the copy; must divide the model's.
 
     Raises:
         ValueError: If ``num_kv_heads`` does not divide the model's, or the model was

@@ -1,7 +1,7 @@
-"""The same layer as PyTorch has it: weights to and from ``nn.MultiheadAttention``.
+"""Convert weights to and from PyTorch's ``nn.MultiheadAttention``.
 
-Both modules compute one thing and name its parts differently. Here is the one place
-where those names meet.
+Both modules compute the same and name their parts differently. Only this module knows
+both sets of names.
 """
 
 from typing import TypeVar
@@ -22,16 +22,16 @@ def from_torch(
 ) -> MultiHeadAttention:
     """Return the ``MultiHeadAttention`` that computes what ``module`` computes.
 
-    The weights are copied. Dropout, dtype, device and training mode are kept; what
-    comes in and goes out is ``(B, T, D)``, whatever ``module.batch_first`` says.
+    The weights are copied. Dropout, dtype, device and training mode are kept. Input
+    and output are ``(B, T, D)`` whatever ``module.batch_first`` says.
 
     Args:
         module: PyTorch's layer.
         fused: Whether the new layer uses PyTorch's fused kernels.
 
     Raises:
-        ValueError: If ``module`` has what this library's layer has not: learned or
-            empty keys of its own, or keys and values of different widths.
+        ValueError: If this library's layer cannot do the same: ``module`` adds a
+            learned or an empty key, or its keys and values differ in width.
     """
     if module.bias_k is not None or module.bias_v is not None:
         raise ValueError("add_bias_kv=True has no counterpart here")
@@ -74,8 +74,8 @@ def to_torch(module: MultiHeadAttention) -> nn.MultiheadAttention:
     ``batch_first`` is ``True``.
 
     Raises:
-        ValueError: If ``module`` shares keys among heads, norms queries and keys, or
-            its heads together are not as wide as ``d_model``.
+        ValueError: If ``module`` shares keys among heads, normalizes queries and keys,
+            or its heads together are not as wide as ``d_model``.
     """
     _validate_width(module)
     if module.num_kv_heads != module.num_heads:
@@ -123,7 +123,7 @@ def _validate_width(module: MultiHeadAttention) -> None:
 def _with_weights(
     layer: _Layer, weights: dict[str, Tensor], *, like: nn.Module
 ) -> _Layer:
-    """Return a new layer with these weights, and dtype, device and mode of another."""
+    """Return the layer with these weights, their dtype and device, and a given mode."""
     (some, *_) = weights.values()
     layer.to(device=some.device, dtype=some.dtype).load_state_dict(weights)
     return layer.train(like.training)

@@ -1,14 +1,13 @@
-"""Look into a model: what its heads attend to, what each is worth, and without some.
+"""Look into a model: what its heads attend to, what each is worth, and pruning.
 
 ``record_heads`` keeps the weights of one pass. A target marks, for each query (row),
 the keys (columns) that a head of some kind would attend to; ``head_scores`` is the
 weight that each head puts there. A query is never its own target, and a query without
-a target is left out of the score.
+a target does not count in the score.
 
-A gate says how much a head counts: 1 leaves it as it is, and 0 puts something else in
-its place: zeros, its mean, or its output for another text. A gate is one number, so
-that the loss has a gradient with respect to it. ``prune_heads`` takes heads out of the
-weights for good.
+A gate says how much a head counts: 1 leaves it as it is, and 0 replaces its output with
+zeros, with its mean, or with its output for another text. A gate is a number, so the
+loss has a gradient with respect to it. ``prune_heads`` removes heads from the weights.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
@@ -54,9 +53,9 @@ class Recording(NamedTuple):
 
     Attributes:
         logits: (B, T, V).
-        weights: Of each layer (B, H, T, T), what each query took of each value.
-        outputs: Of each layer (B, H, T, d_k), what each head had gathered, before
-            ``o_proj`` mixes the heads.
+        weights: For each layer, the attention weights, (B, H, T, T).
+        outputs: For each layer, the output of each head before ``o_proj`` mixes them,
+            (B, H, T, d_k).
     """
 
     logits: Float[Tensor, "B T V"]
@@ -65,19 +64,18 @@ class Recording(NamedTuple):
 
 
 def record_heads(model: GPT, tokens: Int[Tensor, "B T"]) -> Recording:
-    """Read tokens, and return what every head attended to and put out.
+    """Run a model, and return the logits with the weights and outputs of every head.
 
-    Nothing is computed a second time: the weights are those of the pass that computed
-    the logits, and the outputs are caught on their way into ``o_proj``. No gradient is
-    kept.
+    Nothing is computed twice: the weights come from the pass that computed the logits,
+    and the outputs are read on their way into ``o_proj``. No gradient is kept.
 
     Args:
-        model: Any GPT; set it to evaluate first if it drops out.
+        model: Any GPT; call ``model.eval()`` first if it has dropout.
         tokens: Token ids.
 
     Raises:
         ValueError: If the tokens do not fit the model, or its heads have no weights of
-            their own, as where attention has a state.
+            their own, as in linear attention.
     """
     _validate_weights(model)
     outputs: list[Tensor] = []
@@ -113,10 +111,10 @@ def head_scores(
 ) -> Float[Tensor, "L H"]:
     """Return the weight that each head puts on the target, from 0 to 1.
 
-    It is the mean over all queries that have a target; the others do not count.
+    It is the mean over all queries that have a target.
 
     Args:
-        weights: Of each layer, as ``Recording.weights`` has them.
+        weights: The attention weights of each layer, such as ``Recording.weights``.
         target: ``True`` for the keys that a head of this kind attends to.
 
     Raises:
@@ -131,7 +129,7 @@ def head_scores(
 
 
 def uniform_score(target: Bool[Tensor, "B T S"]) -> float:
-    """Return the score of a head that attends alike to all tokens up to the query.
+    """Return the score of a head that attends equally to all tokens up to the query.
 
     Raises:
         ValueError: If no query has a target.
@@ -148,8 +146,8 @@ def _validate_equal_heads(weights: Sequence[Tensor]) -> None:
     counts = [each.shape[1] for each in weights]
     if len({*counts}) != 1:
         raise ValueError(
-            f"weights are of layers with {counts} heads, which make no table: score "
-            "one layer at a time, head_scores([weights[layer]], target)"
+            f"weights must have equally many heads in each layer; they have {counts}. "
+            "Score one layer at a time: head_scores([weights[layer]], target)"
         )
 
 
@@ -162,15 +160,15 @@ def _queries_with_target(target: Tensor) -> Tensor:
 
 # --8<-- [start:places]
 def previous_token_target(tokens: Int[Tensor, "B T"]) -> _Target:
-    """Mark the token before each."""
+    """Mark the token just before each query."""
     steps = _steps_back(tokens)
     return (steps == 1).expand(len(tokens), -1, -1)
 
 
 def first_token_target(tokens: Int[Tensor, "B T"]) -> _Target:
-    """Mark the first token, for all that come after it.
+    """Mark the first token, for every query after it.
 
-    The first token itself can attend to nothing else, and would score 1 in each head.
+    The first query is left out: it can attend to nothing else, so every head scores 1.
     """
     first = torch.arange(tokens.shape[1], device=tokens.device) == 0
     return ((_steps_back(tokens) > 0) & first).expand(len(tokens), -1, -1)
@@ -187,7 +185,7 @@ def delimiter_target(
 
     Args:
         tokens: Token ids.
-        delimiters: The ids of those that set apart, as spaces and full stops.
+        delimiters: The ids of delimiters, such as spaces and full stops.
     """
     known = torch.tensor(sorted(delimiters), device=tokens.device)
     return torch.isin(tokens, known)[:, None] & (_steps_back(tokens) > 0)
@@ -199,9 +197,9 @@ def same_token_target(tokens: Int[Tensor, "B T"]) -> _Target:
 
 
 def induction_target(tokens: Int[Tensor, "B T"]) -> _Target:
-    """Mark the tokens that came after earlier ones like the query's.
+    """Mark the tokens that followed earlier occurrences of the query's token.
 
-    A head that attends there can say: what followed last time follows again.
+    A head that attends there can predict that what followed last time follows again.
 
     Source: Olsson et al., 2022, "In-context Learning and Induction Heads".
     """
@@ -218,13 +216,13 @@ def induction_target(tokens: Int[Tensor, "B T"]) -> _Target:
 def repeated_tokens(
     vocab_size: int, length: int, *, num_sequences: int = 1, seed: int = 0
 ) -> Int[Tensor, "B T"]:
-    """Draw tokens that do not repeat, and repeat them: there is nothing else to know.
+    """Draw random distinct tokens, and repeat them: only the repetition is predictable.
 
     Args:
         vocab_size: V, how many tokens there are to draw from.
         length: How many are drawn; the sequence is twice as long.
-        num_sequences: B.
-        seed: What they are drawn from.
+        num_sequences: B, how many sequences to draw.
+        seed: The seed of the random draw.
 
     Raises:
         ValueError: If ``length`` is not between 1 and ``vocab_size``.
@@ -242,7 +240,7 @@ def repeated_tokens(
 
 
 def _steps_back(tokens: Tensor) -> Tensor:
-    """Return how far each key lies before each query; negative behind it."""
+    """Return how many steps each key lies before each query; negative if after it."""
     at = torch.arange(tokens.shape[1], device=tokens.device)
     return at[:, None] - at
 
@@ -255,11 +253,11 @@ def all_open(model: GPT) -> list[Float[Tensor, "H"]]:
 
 
 def shut(model: GPT, heads: Iterable[tuple[int, int]]) -> list[Float[Tensor, "H"]]:
-    """Return a gate of 0 for the heads that are named, and of 1 for all others.
+    """Return a gate of 0 for the given heads, and of 1 for all others.
 
     Args:
-        model: Whose heads.
-        heads: ``(layer, head)`` of each.
+        model: The model that has the heads.
+        heads: ``(layer, head)`` of each head to shut.
 
     Raises:
         ValueError: If the model has no such head.
@@ -267,7 +265,7 @@ def shut(model: GPT, heads: Iterable[tuple[int, int]]) -> list[Float[Tensor, "H"
     gates = all_open(model)
     for layer, head in heads:
         if not (0 <= layer < len(gates) and 0 <= head < len(gates[layer])):
-            raise ValueError(f"there is no head {head} in layer {layer}")
+            raise ValueError(f"heads: the model has no head {head} in layer {layer}")
         gates[layer][head] = 0.0
     return gates
 
@@ -279,16 +277,16 @@ def gated_heads(
     *,
     instead: Sequence[Float[Tensor, "..."]] | None = None,
 ) -> Generator[None]:
-    """Let each head count as much as its gate says, for as long as this lasts.
+    """Scale every head by its gate within a ``with`` block.
 
-    What goes into ``o_proj`` becomes ``gate * head + (1 - gate) * instead``.
+    The input of ``o_proj`` becomes ``gate * head + (1 - gate) * instead``.
 
     Args:
         model: Any GPT. Its weights are not changed.
-        gates: A number for each head, layer by layer, or for each sequence and head;
+        gates: For each layer, a number for each head, or for each sequence and head;
             with or without a gradient.
-        instead: Of each layer what a closed gate lets through, as
-            ``Recording.outputs`` has it or broadcasting to it; zeros by default.
+        instead: For each layer, what a shut head outputs, in the shape of
+            ``Recording.outputs`` or broadcasting to it; zeros by default.
 
     Raises:
         ValueError: If ``gates`` or ``instead`` do not fit the model.
@@ -310,7 +308,7 @@ def gated_heads(
 def mean_instead(
     outputs: Sequence[Float[Tensor, "B H T d_k"]],
 ) -> list[Float[Tensor, "1 H 1 d_k"]]:
-    """Return the mean output of each head, over all positions of all texts."""
+    """Return the mean output of each head over all positions of all texts."""
     return [each.mean(dim=(0, 2), keepdim=True) for each in outputs]
 
 
@@ -320,10 +318,10 @@ def resampled_instead(
     """Return, for each text, the outputs for the text before it in the batch.
 
     Raises:
-        ValueError: If there is one text only.
+        ValueError: If there is only one text.
     """
     if any(len(each) < 2 for each in outputs):
-        raise ValueError("outputs hold one text: exchanging them needs at least 2")
+        raise ValueError("outputs must hold at least 2 texts to exchange; they hold 1")
     return [each.roll(1, dims=0) for each in outputs]
 
 
@@ -332,7 +330,7 @@ def resampled_instead(
 
 # --8<-- [start:hook]
 def _gate(gate: Tensor, instead: Tensor | None) -> Callable[..., tuple[Tensor]]:
-    """Return the hook that stands before one ``o_proj``."""
+    """Return the hook that gates the input of one ``o_proj``."""
 
     def hook(module: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
         heads = inputs[0].unflatten(-1, (gate.shape[-1], -1))
@@ -356,7 +354,9 @@ def _validate_layers(
     if found != heads:
         raise ValueError(f"gates are for {found} heads; the model has {heads}")
     if instead is not None and len(instead) != len(heads):
-        raise ValueError(f"instead is for {len(instead)} layers of {len(heads)}")
+        raise ValueError(
+            f"instead is for {len(instead)} layers; the model has {len(heads)}"
+        )
 
 
 # --8<-- [start:measured]
@@ -367,12 +367,12 @@ def loss_changes(
     *,
     instead: Sequence[Float[Tensor, "..."]] | None = None,
 ) -> list[Float[Tensor, "H"]]:
-    """Measure how much the loss rises if one head alone is shut, for each in turn.
+    """Measure how much the loss rises when each head alone is shut.
 
     Args:
-        model: Any GPT; set it to evaluate first if it drops out.
-        loss: Runs the model, and returns its loss.
-        instead: What a shut head puts out; see ``gated_heads``.
+        model: Any GPT; call ``model.eval()`` first if it has dropout.
+        loss: A function that runs the model and returns its loss.
+        instead: What a shut head outputs; see ``gated_heads``.
     """
     whole = loss()
     changes = all_open(model)
@@ -394,16 +394,17 @@ def gate_slopes(
     num_sequences: int,
     instead: Sequence[Float[Tensor, "..."]] | None = None,
 ) -> list[Float[Tensor, "B H"]]:
-    """Return the slope of each sequence's loss by the gate of each head, all open.
+    """Return the gradient of each sequence's loss with respect to each open gate.
 
     Each sequence has gates of its own, so that one backward pass is enough for all
     heads and all sequences.
 
     Args:
-        model: Any GPT; set it to evaluate first if it drops out.
-        losses: Runs the model, and returns the loss of each sequence, with a gradient.
-        num_sequences: B.
-        instead: What a shut head puts out; see ``gated_heads``.
+        model: Any GPT; call ``model.eval()`` first if it has dropout.
+        losses: A function that runs the model and returns each sequence's loss, with a
+            gradient.
+        num_sequences: B, how many sequences ``losses`` reads.
+        instead: What a shut head outputs; see ``gated_heads``.
 
     Source: Michel et al., 2019, "Are Sixteen Heads Really Better than One?", section
     4.1: the mean of the absolute slopes is how they rank heads.
@@ -420,20 +421,20 @@ def gate_slopes(
 
 # --8<-- [start:prune]
 def prune_heads(model: GPT, heads: Iterable[tuple[int, int]]) -> GPT:
-    """Copy a model without some of its heads.
+    """Return a copy of a model without some of its heads.
 
     A head is a slice of rows of ``q_proj``, ``k_proj`` and ``v_proj``, and a slice of
-    columns of ``o_proj``. These are left out; all else is kept. The copy computes what
-    the model computes with a gate of 0 for each of these heads, with less work.
+    columns of ``o_proj``. The copy leaves these out and keeps everything else. It
+    computes what the model computes with these heads' gates at 0, with less work.
 
     Args:
         model: Any GPT; it may have been pruned before.
-        heads: ``(layer, head)`` of each head to leave out, counted as ``model`` has
-            them now.
+        heads: ``(layer, head)`` of each head to leave out, by its present number in
+            ``model``.
 
     Raises:
-        ValueError: If there is no such head, a layer would keep none, or heads that
-            share keys are not left out together.
+        ValueError: If there is no such head, a layer would keep none, or only some of
+            the heads that share keys are left out.
 
     Source: Michel et al., 2019, "Are Sixteen Heads Really Better than One?".
     """
@@ -457,7 +458,7 @@ def prune_heads(model: GPT, heads: Iterable[tuple[int, int]]) -> GPT:
 
 # --8<-- [start:weights]
 def _kept_weights(attention: MultiHeadAttention, heads: list[int]) -> dict[str, Tensor]:
-    """Return what is left of a layer's projections, by name."""
+    """Return the weights that belong to these heads, by name."""
     share = attention.num_heads // attention.num_kv_heads
     groups = sorted({head // share for head in heads})
     queries = _features(heads, attention.head_dim)
@@ -472,7 +473,7 @@ def _kept_weights(attention: MultiHeadAttention, heads: list[int]) -> dict[str, 
 
 
 def _features(heads: list[int], head_dim: int) -> list[int]:
-    """Return the numbers of the features that belong to heads."""
+    """Return the indices of the features that belong to these heads."""
     return [head * head_dim + feature for head in heads for feature in range(head_dim)]
 
 

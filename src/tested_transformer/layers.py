@@ -1,4 +1,4 @@
-"""The parts of every block: norms, the feed-forward, and the sum that each adds to."""
+"""The parts of every block: norms, the feed-forward, and the residual sum."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ NORMS = ("layer", "rms")
 def make_norm(
     norm: str, d_model: int, *, bias: bool = True
 ) -> nn.LayerNorm | nn.RMSNorm:
-    """Make a layer norm, or an RMS norm, which neither centers nor has a bias.
+    """Return a layer norm, or an RMS norm, which has no centering and no bias.
 
     Raises:
         ValueError: If ``norm`` is not one of ``NORMS``.
@@ -56,8 +56,8 @@ class AddNorm(nn.Module):
         bias: Whether a layer norm adds a bias.
         dropout: The probability of dropping a feature of the part's output while
             training.
-        norm_first: Norm the input of the part (pre-norm, as in GPT-2), not the sum
-            (post-norm, as in the paper).
+        norm_first: Normalize the input of the part (pre-norm, as in GPT-2) instead of
+            the sum (post-norm, as in the paper).
 
     Raises:
         ValueError: If ``norm`` is unknown.
@@ -82,13 +82,13 @@ class AddNorm(nn.Module):
         self.norm_first = norm_first
 
     def read(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """Return what the part reads: ``x``, or its norm if that comes first."""
+        """Return the input of the part: ``x``, normalized if the norm comes first."""
         return self.norm(x) if self.norm_first else x
 
     def add(
         self, x: Float[Tensor, "B T D"], made: Float[Tensor, "B T D"]
     ) -> Float[Tensor, "B T D"]:
-        """Return the sum of ``x`` and the part's output, normed if that comes last."""
+        """Return ``x`` plus the part's output, normalized if the norm comes last."""
         x = x + self.dropout(made)
         return x if self.norm_first else self.norm(x)
 
@@ -107,7 +107,7 @@ def _gelu_tanh(x: Tensor) -> Tensor:
 
 
 class _ReluSquared(torch.autograd.Function):
-    """Squared ReLU with its gradient written out, which is twice as fast."""
+    """Compute squared ReLU with its gradient written out, which is twice as fast."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -133,7 +133,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "relu2": _relu_squared,
     "silu": F.silu,
-    "swiglu": F.silu,  # of a gate that is multiplied with what passes it
+    "swiglu": F.silu,  # applied to the gate, which multiplies the other projection
 }
 # --8<-- [end:activations]
 
@@ -174,7 +174,7 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:
-        """Transform each position alone; none sees another."""
+        """Transform each position on its own."""
         if self.gate is None:
             return self.down(self.activation(self.up(x)))
         return self.down(self.activation(self.gate(x)) * self.up(x))
@@ -184,19 +184,19 @@ class FeedForward(nn.Module):
 
 
 class HeadNorm(nn.RMSNorm):
-    """An RMS norm inside an attention, where autocast hands on 16 bits.
+    """An RMS norm inside attention, whose input is in 16 bits under autocast.
 
-    It computes in the type of its weights; PyTorch's own warns that they differ.
+    It computes in the type of its weights, where PyTorch's own warns that types differ.
     """
 
     def forward(self, x: Float[Tensor, "*axes d"]) -> Float[Tensor, "*axes d"]:
-        """Return ``x`` over its root mean square, times the weights."""
+        """Return ``x`` divided by its root mean square, times the weights."""
         return super().forward(x.to(self.weight.dtype))
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Generator[None]:
-    """Switch dropout off for a while, and on again in the modules that had it."""
+    """Switch a model to evaluation, then restore each module's training mode."""
     training = [module for module in model.modules() if module.training]
     for module in training:
         module.training = False

@@ -1,12 +1,12 @@
-"""Which query may attend to which key.
+"""Masks: which query may attend to which key.
 
-A mask is boolean and ``True`` means *may attend*, here and everywhere in this
-library. It broadcasts to the scores it masks, ``(B, H, T, S)``, so that two masks
-combine with ``&``: a key is attended to where every mask allows it.
+A mask is boolean and ``True`` means *may attend*, everywhere in this library. It
+broadcasts to the scores, ``(B, H, T, S)``, so you can combine two masks with ``&``: a
+query then attends to the keys that both allow.
 
-Other libraries have other conventions. Where ``True`` means *ignore*, ``~`` converts,
-either way; where masks are floats that are added to the scores, ``to_additive`` and
-``from_additive`` do.
+Other libraries have other conventions. If their ``True`` means *ignore*, convert with
+``~``, in either direction; if their masks are floats to add to the scores, use
+``to_additive`` and ``from_additive``.
 """
 
 import torch
@@ -30,10 +30,10 @@ def causal_mask(
     *,
     device: torch.device | str | None = None,
 ) -> Bool[Tensor, "T S"]:
-    """Return the mask by which a position sees itself and what came before it.
+    """Return the mask that lets each position see itself and the positions before it.
 
-    The last query stands at the last key, so the mask is aligned bottom-right:
-    with a key/value cache, ``causal_mask(1, 7)`` lets the newest token see all 7.
+    The last query is at the last key, so the mask is aligned bottom-right: with a
+    key/value cache, ``causal_mask(1, 7)`` lets the newest token see all 7.
 
     Args:
         num_queries: T, the number of query positions.
@@ -65,15 +65,15 @@ def sliding_window_mask(
     window: int,
     device: torch.device | str | None = None,
 ) -> Bool[Tensor, "T S"]:
-    """Return the mask by which a position sees the last ``window`` keys up to itself.
+    """Return the mask that lets a position see itself and ``window - 1`` keys before.
 
-    Causal, and aligned bottom-right as ``causal_mask`` is. A window as wide as there
-    are keys is the causal mask.
+    It is causal, and aligned bottom-right like ``causal_mask``. With a window at least
+    as long as the keys it equals the causal mask.
 
     Args:
         num_queries: T, the number of query positions.
         num_keys: S, the number of key positions; as many as queries by default.
-        window: How many keys a position may attend to, itself counted.
+        window: How many keys a position may attend to, including itself.
         device: Where to make the mask.
 
     Raises:
@@ -87,7 +87,7 @@ def sliding_window_mask(
     if window < 1:
         raise ValueError(f"window={window} must be positive")
     causal = causal_mask(num_queries, num_keys, device=device)
-    # The row that may see everything up to a query, less what lies a window back.
+    # Causal, minus the keys that lie `window` or more positions back.
     return causal & ~causal.tril(causal.shape[1] - causal.shape[0] - window)
 
 
@@ -98,7 +98,7 @@ def sliding_window_mask(
 def padding_mask(
     lengths: Int[Tensor, "B"], num_keys: int | None = None
 ) -> Bool[Tensor, "B 1 1 S"]:
-    """Return the mask by which queries see the first ``lengths[b]`` keys of each ``b``.
+    """Return the mask that lets queries see the first ``lengths[b]`` keys of row ``b``.
 
     Args:
         lengths: The number of real tokens in each sequence of the batch.
@@ -106,8 +106,8 @@ def padding_mask(
 
     Raises:
         TypeError: If ``lengths`` is not a tensor of whole numbers.
-        ValueError: If it has not one axis, or a length is not between 0 and
-            ``num_keys``.
+        ValueError: If it does not have exactly one axis, or a length is not between 0
+            and ``num_keys``.
     """
     _validate_lengths(lengths)
     counts = lengths.tolist()
@@ -126,15 +126,15 @@ def padding_mask(
 def token_mask(
     real: Bool[Tensor, "B S"] | Int[Tensor, "B S"],
 ) -> Bool[Tensor, "B 1 1 S"]:
-    """Return the mask by which queries see real tokens, wherever they stand.
+    """Return the mask that lets queries see the real tokens, on either side of padding.
 
     Args:
-        real: For each sequence, which of its positions hold a real token: booleans as
-            ``tokens != pad`` gives them, or ones and zeros as tokenizers do.
+        real: For each sequence, which of its positions hold a real token: booleans
+            such as ``tokens != pad``, or a tokenizer's ones and zeros.
 
     Raises:
-        TypeError: If ``real`` is of floats.
-        ValueError: If it has not two axes, or numbers other than 0 and 1.
+        TypeError: If ``real`` is floating-point.
+        ValueError: If it does not have two axes, or holds numbers other than 0 and 1.
     """
     _validate_tokens(real)
     return real.bool()[:, None, None, :]
@@ -147,7 +147,7 @@ def token_mask(
 def to_additive(
     mask: Bool[Tensor, "*shape"], dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "*shape"]:
-    """Return what is added to the scores for a mask: 0 where allowed, else -inf.
+    """Return the mask as numbers to add to the scores: 0 where allowed, else -inf.
 
     Args:
         mask: ``True`` where a query may attend.
@@ -166,19 +166,19 @@ def to_additive(
 
 
 def from_additive(added: Float[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
-    """Return the mask that numbers added to the scores stand for, if nothing else.
+    """Return the boolean mask for a mask of numbers to add to the scores.
 
     Args:
-        added: 0 where a query may attend; where it may not, -inf, or the lowest number
-            of its type, which some libraries write.
+        added: 0 where a query may attend. Where it may not, -inf or the lowest number
+            of its type, which some libraries use instead.
 
     Raises:
-        TypeError: If ``added`` is not of floats.
-        ValueError: If it holds another number, which would not forbid a key but make
-            it more or less likely.
+        TypeError: If ``added`` is not floating-point.
+        ValueError: If it holds another number, which would not forbid a key but only
+            shift its score.
     """
     if not added.is_floating_point():
-        raise TypeError(f"added must be of floats; its dtype is {added.dtype}")
+        raise TypeError(f"added must be floating-point; its dtype is {added.dtype}")
     forbidden = added <= torch.finfo(added.dtype).min
     others = added[~forbidden & (added != 0)]
     if others.numel():
@@ -206,8 +206,8 @@ def _validate_tokens(real: Tensor) -> None:
 
 
 def _validate_lengths(lengths: Tensor) -> None:
-    # A mask of tokens is easily taken for their number: neither floats nor booleans
-    # are lengths, nor is a table of ones and zeros.
+    # A mask of tokens is easily passed in place of their number, so refuse floats,
+    # booleans and tables of ones and zeros.
     kind = getattr(lengths, "dtype", type(lengths).__name__)
     whole = isinstance(kind, torch.dtype) and not (
         kind.is_floating_point or kind.is_complex or kind == torch.bool
@@ -227,7 +227,7 @@ def _validate_length(name: str, value: int) -> None:
 
 
 def _validate_whole(name: str, value: int) -> None:
-    # The lengths of a graph that is being exported are no int, but pass as one.
+    # torch.export passes symbolic lengths, which are not ints but behave like them.
     if isinstance(value, (bool, float, Tensor)):
         shown = "a tensor" if isinstance(value, Tensor) else value
         raise TypeError(f"{name} must be a whole number; it is {shown}")

@@ -1,7 +1,7 @@
 """Multi-head attention: several attentions side by side, and a matrix that mixes them.
 
-One module does self-attention and cross-attention, in the open or fused, with a key and
-a value for each head or shared among heads, with a cache or without.
+One module does self-attention and cross-attention, open or fused, with keys and values
+for each head or shared among heads, with or without a cache.
 """
 
 from typing import Any
@@ -37,8 +37,8 @@ def split_heads(
     """Split each position's features into ``num_heads`` equal slices, one for each.
 
     Raises:
-        ValueError: If ``x`` has not three axes, or ``num_heads`` does not divide its
-            width.
+        ValueError: If ``x`` does not have three axes, or ``num_heads`` does not divide
+            its width.
     """
     _validate_axes("x", x, "(B, T, D)")
     validate_divisible("the width of x", x.shape[-1], num_heads)
@@ -49,7 +49,7 @@ def merge_heads(heads: Float[Tensor, "B H T d_k"]) -> Float[Tensor, "B T D"]:
     """Join the heads side by side again: the inverse of ``split_heads``.
 
     Raises:
-        ValueError: If ``heads`` has not four axes.
+        ValueError: If ``heads`` does not have four axes.
     """
     _validate_axes("heads", heads, "(B, H, T, d_k)")
     return heads.transpose(1, 2).flatten(start_dim=2)
@@ -67,20 +67,20 @@ class MultiHeadAttention(nn.Module):
         num_heads: H, how many heads.
         head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
         num_kv_heads: Heads of keys and values, each shared by
-            ``num_heads // num_kv_heads`` heads in a row; ``num_heads`` by default.
+            ``num_heads // num_kv_heads`` consecutive heads; ``num_heads`` by default.
         d_context: The width of ``context`` in cross-attention; ``d_model`` by default.
         dropout: The probability of dropping an attention weight while training.
         bias: Whether the four projections add a bias.
-        fused: Use PyTorch's fused kernels. Weights, when asked for, come from the
-            open attention, which gives the same output, but for dropout. Fused, there
-            are first derivatives only.
-        qk_norm: Center each query and each key and bring it to the same length, the
-            root of ``head_dim``, so that no score is beyond it.
+        fused: Use PyTorch's fused kernels. If you ask for the weights, they come from
+            the open attention, whose output is the same except for dropout. The fused
+            kernels have first derivatives only.
+        qk_norm: Center each query and each key and scale it to the length
+            ``sqrt(head_dim)``, so that no score exceeds ``sqrt(head_dim)`` either.
         device: Where to make the parameters.
         dtype: The type of the parameters.
 
     Raises:
-        TypeError: If it is called as PyTorch's layer is; the error says what to write.
+        TypeError: If it is called like PyTorch's layer; the error says what to write.
         ValueError: If ``num_heads`` does not divide ``d_model`` and no ``head_dim`` is
             given, ``num_kv_heads`` does not divide ``num_heads``, a size is not
             positive, or ``dropout`` is not in [0, 1].
@@ -130,7 +130,7 @@ class MultiHeadAttention(nn.Module):
     # --8<-- [end:init]
 
     def __call__(self, *sequences: Tensor, **options: Any) -> Any:
-        """Call ``forward``, or say what to write for a call of PyTorch's layer."""
+        """Call ``forward``; for a call in PyTorch's manner, say what to write."""
         refuse_foreign_call(sequences, options)
         return super().__call__(*sequences, **options)
 
@@ -151,21 +151,21 @@ class MultiHeadAttention(nn.Module):
         """Return what every position of ``x`` gathers from ``context``.
 
         Args:
-            x: The sequence that asks.
-            context: The sequence that answers; ``x`` itself by default, which makes
-                it self-attention.
+            x: The sequence that the queries come from.
+            context: The sequence that keys and values come from; ``x`` by default,
+                which makes it self-attention.
             mask: ``True`` where a query may attend; ``(T, S)``, or ``(B, H, T, S)``
-                with any axis 1, as ``padding_mask`` makes it. For a mask of tokens,
+                where any axis may be 1, like a ``padding_mask``. For a mask of tokens,
                 ``(B, S)``, write ``token_mask(mask)``: with B = T it would be read
                 as ``(T, S)``.
             causal: Also forbid attending to later positions.
-            window: Also forbid all but the last ``window`` positions up to each, as
-                ``sliding_window_mask`` does, which is causal.
-            score_bias: Add this to the scores, as ``alibi_bias`` makes it.
-            rotary: Turn queries and keys by this ``rotary_table`` of their positions.
-            cache: Read the keys and values in it before those of ``x``, and leave those
-                of ``x`` in it. S counts them all.
-            return_weights: Return the weights of every head too, before dropout.
+            window: Also forbid all but the last ``window`` positions up to each, like
+                ``sliding_window_mask``, which is causal.
+            score_bias: Add this to the scores, such as an ``alibi_bias``.
+            rotary: Rotate queries and keys by this ``rotary_table`` of their positions.
+            cache: Attend to the keys and values in it as well, and add those of ``x``
+                to it. S counts them all.
+            return_weights: Also return the weights of every head, before dropout.
 
         Returns:
             The output, or the output and the weights.
@@ -206,7 +206,7 @@ class MultiHeadAttention(nn.Module):
         rotary: Tensor | None,
         cache: LayerCache | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Norm and turn queries and keys, and fetch those of before."""
+        """Normalize and rotate queries and keys, then add those in the cache."""
         if self.qk_norm:
             q, k = self._normed(q), self._normed(k)
         if rotary is not None:
@@ -216,7 +216,7 @@ class MultiHeadAttention(nn.Module):
         return q, k, v
 
     def _normed(self, heads: Tensor) -> Tensor:
-        # Features of a head lie together before heads and positions change places.
+        # Transposed back, the features of a head lie together in memory.
         return F.layer_norm(heads.transpose(1, 2), (self.head_dim,)).transpose(1, 2)
 
     # --8<-- [end:prepare]
@@ -226,7 +226,7 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             batch_size: How many sequences are read side by side.
-            max_length: Room for how many tokens.
+            max_length: How many tokens it has room for.
         """
         shape = batch_size, self.num_kv_heads, max_length, self.head_dim
         weight = self.k_proj.weight
@@ -255,7 +255,7 @@ class MultiHeadAttention(nn.Module):
             )
 
     def extra_repr(self) -> str:
-        """Show what the projections do not."""
+        """Show the settings that the projections do not show."""
         return (
             f"num_heads={self.num_heads}, num_kv_heads={self.num_kv_heads}, "
             f"head_dim={self.head_dim}, dropout={self.dropout}, fused={self.fused}, "

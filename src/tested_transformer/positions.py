@@ -1,9 +1,9 @@
-"""Where a token stands: added to it, turned into queries and keys, or into scores.
+"""Positional encodings: sinusoids, rotary positions and ALiBi.
 
-Attention itself does not know the order of its keys. Sinusoidal positions are added
-to the tokens once. Rotary positions turn queries and keys in every layer, so that a
-score depends on the distance between two tokens alone. ALiBi takes something off each
-score, the more the farther away the key is.
+Attention itself does not know the order of its keys. Sinusoidal positions are added to
+the tokens once. Rotary positions rotate queries and keys in every layer, so that a
+score depends only on the distance between two tokens. ALiBi subtracts something from
+each score, more for keys that are farther away.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def sinusoidal_positions(
     Args:
         num_positions: T, how many positions.
         d_model: D, the features of each; even.
-        base: How much slower the slowest pair turns than the fastest, about.
+        base: About how many times slower the slowest pair turns than the fastest.
         device: Where to make the table.
         dtype: The type of the table, which is computed in double precision.
 
@@ -77,19 +77,19 @@ def rotary_table(
         positions: The position of each token.
         head_dim: d_k, the features of a query or key; even. Half of it are angles.
         base: How much slower the slowest pair turns than the fastest, about.
-        rates: How far each pair turns from one token to the next; those of ``base`` by
-            default.
-        attention_factor: What cosines and sines are multiplied by.
+        rates: How far each pair turns from one token to the next; computed from
+            ``base`` by default.
+        attention_factor: Multiply cosines and sines by this.
 
     Raises:
-        ValueError: If ``head_dim`` is odd or not positive, or twice the number of
-            ``rates`` is another.
+        ValueError: If ``head_dim`` is odd or not positive, or ``rates`` does not have
+            ``head_dim / 2`` numbers.
 
     Source: Su et al., 2021, "RoFormer", section 3.2.2.
     """
     angles = _angles(positions, head_dim, base, "head_dim", rates)
-    # In memory cosines and sines of a position lie together: a table that is cut to a
-    # length is then in one piece, which torch.export asks of a length it leaves open.
+    # Keep cosines and sines of a position together in memory, so that a table cut to a
+    # length is contiguous. torch.export requires that of a length that it leaves open.
     table = torch.stack([angles.cos(), angles.sin()], dim=-2) * attention_factor
     return table.float().movedim(-2, 0)
 
@@ -133,15 +133,15 @@ def rotate(
 def to_halves(
     rows: Float[Tensor, "rows *rest"], num_heads: int
 ) -> Float[Tensor, "rows *rest"]:
-    """Reorder the rows of a projection made for neighbors, so that halves are pairs.
+    """Reorder the rows of a projection from pairs of neighbors to pairs of halves.
 
-    With queries and keys both reordered, every score is what it was: in each head
-    features 0, 2, 4, ... come first, then features 1, 3, 5, ...
+    In each head, features 0, 2, 4, ... come first, then features 1, 3, 5, ... If you
+    reorder queries and keys alike, no score changes.
 
     Args:
         rows: Weight or bias of the projection to queries or to keys.
-        num_heads: How many heads these rows are for: of keys, that is the number of
-            heads of keys and values.
+        num_heads: How many heads these rows are for; for a projection to keys, the
+            number of heads of keys and values.
 
     Raises:
         ValueError: If the rows are not ``num_heads`` heads of an even width.
@@ -153,7 +153,7 @@ def to_halves(
 def to_neighbors(
     rows: Float[Tensor, "rows *rest"], num_heads: int
 ) -> Float[Tensor, "rows *rest"]:
-    """Reorder the rows of a projection made for halves: the inverse of ``to_halves``.
+    """Reorder rows from pairs of halves to neighbors: the inverse of ``to_halves``.
 
     Arguments and errors are those of ``to_halves``.
     """
@@ -172,7 +172,7 @@ def alibi_slopes(
     flattest: float = 1 / 256,
     device: torch.device | str | None = None,
 ) -> Float[Tensor, "H"]:
-    """Return the slope of each head, from steep to flat by equal factors.
+    """Return the slope of each head: a geometric sequence from steep to flat.
 
     A head with a steep slope looks near, a head with a flat one looks far. The
     defaults are the paper's: head ``h`` of ``H``, counted from 1, gets
@@ -181,14 +181,14 @@ def alibi_slopes(
     Args:
         num_heads: H, how many heads. A single head gets the flattest slope.
         steepest: The slope of the first head; ``flattest ** (1 / H)`` by default.
-        flattest: The slope of the last.
-        device: Where to make them.
+        flattest: The slope of the last head.
+        device: Where to make the slopes.
 
     Raises:
         ValueError: If ``num_heads`` or a slope is not positive.
 
-    Source: Press et al., 2022, "Train Short, Test Long", section 3. For a number of
-    heads that is no power of two their code combines two such lists; this does not.
+    Source: Press et al., 2022, "Train Short, Test Long", section 3. If the number of
+    heads is not a power of two, their code combines two such lists; this does not.
     """
     _validate_slopes(num_heads, steepest, flattest)
     if steepest is None:
@@ -200,11 +200,11 @@ def alibi_slopes(
 def alibi_bias(
     slopes: Float[Tensor, "H"], num_queries: int, num_keys: int | None = None
 ) -> Float[Tensor, "1 H T S"]:
-    """Return what ALiBi adds: minus the slope for each step from query back to key.
+    """Return ALiBi's bias: minus the slope, times the steps from query back to key.
 
-    The last query stands at the last key, as in ``causal_mask``. Far keys come to
-    weigh next to nothing; on a CPU ``fused_attention`` leaves those out that can weigh
-    no more than rounding errors, for its arithmetic is slow with such numbers.
+    The last query is at the last key, as in ``causal_mask``. Far keys get negligible
+    weights. On a CPU, which is slow with numbers that small, ``fused_attention`` leaves
+    out the keys whose weight cannot exceed a rounding error.
 
     Args:
         slopes: The slope of each head.
@@ -232,7 +232,7 @@ def _angles(
 ) -> Tensor:
     if width < 1 or width % 2:
         raise ValueError(f"{name}={width} must be positive and even")
-    # In double precision: far positions times fast angles leave a float few digits.
+    # In double precision, because the angles of far positions leave a float few digits.
     pairs = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
     if rates is None:
         return positions[..., None] * base ** (-pairs / width)

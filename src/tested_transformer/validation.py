@@ -1,7 +1,7 @@
-"""What is asked of arguments, and what callers used to other libraries are told.
+"""Check arguments, and help callers who are used to other libraries.
 
-An error names the argument, what came, and what was wanted. A habit from PyTorch,
-Hugging Face, Keras or torchtune is answered with the line to write here.
+An error names the argument, what came, and what was wanted. A call in the manner of
+PyTorch, Hugging Face, Keras or torchtune gets an error with the line to write instead.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,7 +38,7 @@ def validate_sizes(**sizes: int) -> None:
 
 
 def validate_choice(name: str, value: str, choices: Iterable[str]) -> None:
-    """Raise a ``ValueError`` if a setting is not one of those that are known."""
+    """Raise a ``ValueError`` if a setting is not one of the choices."""
     if value not in choices:
         raise ValueError(f"{name}={value!r} must be one of {', '.join(choices)}")
 
@@ -46,9 +46,9 @@ def validate_choice(name: str, value: str, choices: Iterable[str]) -> None:
 def validate_between(
     name: str, value: float, low: float, high: float, limit: str = ""
 ) -> None:
-    """Raise a ``ValueError`` if a value is not from ``low`` to ``high``.
+    """Raise a ``ValueError`` if a value is not between ``low`` and ``high``.
 
-    ``limit`` is the name of the setting that ``high`` is, if it is one.
+    If ``high`` is the value of another setting, ``limit`` is that setting's name.
     """
     if not low <= value <= high:
         highest = f"{limit}={high}" if limit else high
@@ -67,10 +67,10 @@ def validate_heads(
     head_dim: int | None = None,
     num_kv_heads: int | None = None,
 ) -> None:
-    """Raise a ``ValueError`` if heads do not fit the model, or each other.
+    """Raise a ``ValueError`` if the numbers of heads do not fit the model's width.
 
-    ``num_heads`` must divide ``d_model``, unless heads have a width of their own,
-    ``head_dim``; and ``num_kv_heads`` must divide ``num_heads``.
+    ``num_heads`` must divide ``d_model`` unless ``head_dim`` sets the width of a head;
+    ``num_kv_heads`` must divide ``num_heads``.
     """
     validate_sizes(d_model=d_model, num_heads=num_heads)
     if head_dim is None:
@@ -91,11 +91,11 @@ def validate_tokens(
     """Raise a ``TypeError`` or ``ValueError`` if a model cannot read these token ids.
 
     Args:
-        name: What to call them in the error.
+        name: Their name in the error.
         tokens: Token ids, (B, T).
         vocab_size: How many ids the model knows.
         max_seq_len: How many positions it knows.
-        start: How many tokens its cache holds already.
+        start: How many tokens its cache already holds.
     """
     if not isinstance(tokens, Tensor):
         raise TypeError(
@@ -113,7 +113,7 @@ def validate_tokens(
         raise ValueError(
             f"{tokens.shape[1]} {name}{held} are more than max_seq_len={max_seq_len}"
         )
-    # To look at ids on another device would mean to wait for it.
+    # Reading ids on another device would mean waiting for it.
     if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
         lowest, highest = (int(extreme) for extreme in tokens.aminmax())
         if lowest < 0 or highest >= vocab_size:
@@ -124,8 +124,8 @@ def validate_tokens(
 
 
 def validate_dtype(name: str, x: Tensor, weight: Tensor) -> None:
-    """Raise a ``TypeError`` if features are of another type than a layer's weights."""
-    # Under autocast the product brings both to one type.
+    """Raise a ``TypeError`` if the dtypes of features and a layer's weights differ."""
+    # Under autocast the product converts both to one type.
     if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
         raise TypeError(
             f"{name} is {_name(x.dtype)}, the layer's weights {_name(weight.dtype)}: "
@@ -143,7 +143,7 @@ def validate_attention(
     score_bias: Tensor | None,
     dropout_p: float,
 ) -> None:
-    """Raise a ``TypeError`` or ``ValueError`` if no attention can be of these.
+    """Raise a ``TypeError`` or ``ValueError`` if attention cannot use these arguments.
 
     The arguments are those of ``attention_with_weights``.
     """
@@ -171,7 +171,7 @@ def validate_attention(
     if score_bias is not None:
         if not score_bias.is_floating_point():
             raise TypeError(
-                f"score_bias must be of floats; its dtype is {score_bias.dtype}"
+                f"score_bias must be floating-point; its dtype is {score_bias.dtype}"
             )
         _validate_axes("score_bias", score_bias, scores, q.device)
 
@@ -188,7 +188,7 @@ def validate_kinds(**tensors: Tensor) -> None:
         raise ValueError(
             f"{names} must be on one device: {first} is on {one.device}{others}"
         )
-    # Under autocast the products bring their factors to one type.
+    # Under autocast the products convert their factors to one type.
     alike = all(each.dtype == one.dtype for _, each in rest)
     if not (alike or torch.is_autocast_enabled(one.device.type)):
         kinds = ", ".join(f"{name} is {_name(x.dtype)}" for name, x in tensors.items())
@@ -196,7 +196,7 @@ def validate_kinds(**tensors: Tensor) -> None:
 
 
 def validate_shape(name: str, given: Tensor, shape: tuple[int, ...]) -> None:
-    """Raise a ``TypeError`` or ``ValueError`` if this is no tensor of a shape."""
+    """Raise a ``TypeError`` or ``ValueError`` if this is not a tensor of that shape."""
     if not isinstance(given, Tensor):
         kind = type(given).__name__
         raise TypeError(f"{name} must be a tensor, {shape}; it is a {kind}")
@@ -232,8 +232,8 @@ def validate_mask(mask: Tensor, scores: torch.Size, device: torch.device) -> Non
 def _validate_axes(
     name: str, mask: Tensor, scores: torch.Size, device: torch.device
 ) -> None:
-    # Between two axes and all of them it would be ambiguous: is (3, T, S) one mask
-    # for each sequence, or one for each head?
+    # With a number of axes in between, the mask would be ambiguous: is (3, T, S) one
+    # mask for each sequence, or one for each head?
     full = mask.ndim in (2, len(scores))
     if not full or not _broadcasts(mask.shape, scores):
         wanted = "(T, S) or (B, H, T, S), each axis full or 1"
@@ -289,7 +289,7 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-# How the settings and options of other libraries' layers are written here.
+# What to write here for the settings and options of other libraries' layers.
 _SETTINGS_OF_OTHERS = {
     "embed_dim": "d_model={}",
     "dim": "d_model={}",
@@ -302,7 +302,7 @@ _SETTINGS_OF_OTHERS = {
     "num_attention_heads": "num_heads={}",
     "kdim": "d_context={}",
     "vdim": "d_context={}",
-    "batch_first": "",  # as sequences always are
+    "batch_first": "",  # always so here
 }
 _OPTIONS_OF_OTHERS = {
     "query": "",
@@ -319,7 +319,7 @@ _OPTIONS_OF_OTHERS = {
 
 
 def refuse_foreign_settings(init: Callable[..., None]) -> Callable[..., None]:
-    """Wrap the layer's ``__init__``: raise a ``TypeError`` for others' settings."""
+    """Wrap a layer's ``__init__`` to refuse other libraries' settings by name."""
 
     @wraps(init)
     def checked(self: nn.Module, *values: Any, **settings: Any) -> None:
@@ -337,7 +337,7 @@ def refuse_foreign_settings(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def refuse_foreign_call(sequences: tuple[Tensor, ...], options: dict[str, Any]) -> None:
-    """Raise a ``TypeError`` if the layer is called as those of others are."""
+    """Raise a ``TypeError`` if a layer is called in another library's manner."""
     if len(sequences) < 2 and not any(name in _OPTIONS_OF_OTHERS for name in options):
         return
     masks_given = [each for each in sequences[1:] if _is_mask(each)]
@@ -349,7 +349,7 @@ def refuse_foreign_call(sequences: tuple[Tensor, ...], options: dict[str, Any]) 
         ours["attention_mask"] = "mask=from_additive(attention_mask)"
     line = ", ".join(["x", *context, *mask, *_translate(options, ours)])
     masks = (
-        "; in a mask True = may attend, and one of floats goes through from_additive"
+        "; in a mask True = may attend, and from_additive converts a mask of floats"
         if "attn_mask" in options
         else ""
     )
@@ -364,12 +364,12 @@ def _is_mask(given: object) -> bool:
 
 
 def _is_added(mask: object) -> bool:
-    """Whether it is a mask as Hugging Face's models hand it on: numbers to add."""
+    """Whether it is a mask of numbers to add, as Hugging Face's models pass it."""
     return isinstance(mask, Tensor) and mask.is_floating_point() and mask.ndim > 2
 
 
 def _translate(given: dict[str, Any], ours: dict[str, str]) -> list[str]:
-    """Write arguments as this library names them, each once."""
+    """Write each argument once, under the name it has in this library."""
     lines: list[str] = []
     for name, value in given.items():
         short = isinstance(value, (bool, int, float, str))

@@ -504,7 +504,7 @@ def test_a_bias_that_does_not_fit_is_named(path):
     with pytest.raises(ValueError, match=message):
         path(q, k, v, score_bias=torch.zeros(3, 5, 7))
     with pytest.raises(
-        TypeError, match=r"^score_bias must be of floats; its dtype is torch.bool$"
+        TypeError, match=r"^score_bias must be floating-point; its dtype is torch.bool$"
     ):
         path(q, k, v, score_bias=torch.ones(5, 7).bool())
 

@@ -719,7 +719,7 @@ def test_groups_that_share_keys_are_kept_whole():
             ((0, 1), (1, 2)),
             {"num_kv_heads": 2},
             "kept_heads[1]=(1, 2) must be whole groups: "
-            "2 heads in a row share their keys and values",
+            "2 consecutive heads share keys and values",
         ),
     ],
 )

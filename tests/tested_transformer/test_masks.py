@@ -316,7 +316,7 @@ def test_what_is_no_mask_is_not_converted():
     )
     with pytest.raises(TypeError) as caught:
         from_additive(torch.tensor([True]))
-    assert str(caught.value) == "added must be of floats; its dtype is torch.bool"
+    assert str(caught.value) == "added must be floating-point; its dtype is torch.bool"
 
 
 @pytest.mark.parametrize("value", [1.0, -10000.0, float("inf"), float("nan")])

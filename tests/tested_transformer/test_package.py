@@ -1,4 +1,4 @@
-"""What can be taken from the package itself, and names as they were before."""
+"""The names that the package itself offers, and the names from before 0.2."""
 
 import subprocess
 import sys

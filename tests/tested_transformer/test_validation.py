@@ -145,7 +145,7 @@ X, Y, PAD = torch.ones(2, 5, 12), torch.ones(2, 7, 12), torch.zeros(2, 5).bool()
         (
             lambda layer: layer(X, attn_mask=PAD, is_causal=True),
             "layer(x, mask=~attn_mask, causal=True); in a mask True = may attend, and "
-            "one of floats goes through from_additive",
+            "from_additive converts a mask of floats",
         ),
         (
             lambda layer: layer(X, attention_mask=PAD),

@@ -1,9 +1,9 @@
-"""Attention as models since 2023 have it, and caches that go with it, one a module.
+"""Forms of attention used in models since 2023, and the caches that go with them.
 
-Each is written to be read, and tested equal to its fast form and to the code that
-others trust. ``GPTConfig(attention=...)`` chooses one by the name that it has in
+Each module holds one idea, written to be read and tested against its fast form and an
+established implementation. ``GPTConfig(attention=...)`` chooses a form by its name in
 ``FORMS``; for other settings, replace ``block.attention``. The core imports nothing
-from here, and ``gpt`` only where a form is asked for.
+from here, except that ``gpt`` does so when a config asks for a form.
 """
 
 from tested_transformer.variants.batching import (

@@ -1,7 +1,7 @@
-"""Attention by name: what ``GPTConfig(attention=...)`` can be, and what fits it.
+"""The forms of attention that ``GPTConfig(attention=...)`` offers, by name.
 
-A form says how to make the layer that attends, which positions it can be told of, and
-which settings of the model it has no use for.
+A form says how to make the attention layer, which positional encodings it supports, and
+which settings of the model it cannot use.
 """
 
 from collections.abc import Callable
@@ -21,9 +21,9 @@ from tested_transformer.variants.softmaxes import AdjustedAttention
 
 __all__ = ["FORMS", "Form"]
 
-# What a state cannot be told of: there are no scores to add to, and nothing to turn.
+# For attention with a state: it has no scores for ALiBi, and no rotation of its keys.
 _ADDED = ("learned", "sinusoidal", "none")
-# What only some forms have a use for, or none.
+# Settings that no form uses, or only some.
 _FOREIGN = (
     *("kept_heads", "qk_norm"),
     *("latent_dim", "soft_cap", "block_size", "num_chosen"),
@@ -35,15 +35,16 @@ class Form:
     """One way to attend.
 
     Args:
-        make: Makes the attention of a layer, by the model's settings and its number.
-        settings: Settings of the model that no other form has.
-        refused: Settings that must be as they are by default.
-        positions: The positions that fit, the one to take first.
-        has_scores: Whether queries meet keys in scores. Without, a layer has a state.
-        keeps_heads: Whether keys and values of each head are kept of a token.
-        weighs_by_head: Whether each head has a table of weights, as softmax has.
+        make: Makes the attention of a layer from the model's settings and the layer's
+            number.
+        settings: Settings of the model that only this form uses.
+        refused: Settings that must keep their defaults.
+        positions: The positional encodings that fit, the recommended one first.
+        has_scores: Whether it scores queries against keys. If not, it keeps a state.
+        keeps_heads: Whether the cache holds keys and values of each head.
+        weighs_by_head: Whether each head has a table of weights, like softmax.
         reads_padding: Whether padding on the left can be masked, so that sequences of
-            unlike lengths may be read side by side.
+            different lengths can be read side by side.
     """
 
     make: Callable[[GPTConfig, int], nn.Module]
@@ -56,9 +57,10 @@ class Form:
     reads_padding: bool = True
 
     def fitting_positions(self, softmax_every: int | None) -> tuple[str, ...]:
-        """Return the positions that fit, perhaps with softmax in some of the layers.
+        """Return the positional encodings that fit, given how often softmax is used.
 
-        Where a layer has a state, the other positions are for the layers of softmax.
+        If some layers use softmax, every encoding fits: layers with a state skip those
+        that act on scores.
         """
         hybrid = softmax_every is not None and not self.has_scores
         return POSITIONS if hybrid else self.positions
@@ -79,7 +81,7 @@ class Form:
                 raise ValueError(f"{each}={value!r} does not fit {name}: leave it out")
         for layer in range(config.num_layers):
             if config.form_of(layer) is not None:
-                with torch.device("meta"):  # nothing is drawn: it only has to fit
+                with torch.device("meta"):  # only to validate: no weights are drawn
                     self.make(config, layer)
                 break
 
@@ -119,7 +121,7 @@ def _stateful(kind: Callable[..., nn.Module], gated: bool) -> Form:
 
 
 def _sizes(config: GPTConfig) -> dict[str, Any]:
-    """Return what every layer with queries, keys and values is made with."""
+    """Return the settings of every layer with queries, keys and values."""
     return {
         "d_model": config.d_model,
         "num_heads": config.num_heads,

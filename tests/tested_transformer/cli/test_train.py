@@ -150,7 +150,7 @@ def test_layers_of_softmax_stand_between_those_with_a_state(train: Command) -> N
         ),
         ("--attention sink --qk-norm", "qk_norm=True does not fit attention='sink'"),
         ("--attention differential", "num_heads=3 must be even: heads come in pairs"),
-        ("--softmax-every 4", "softmax_every=4 is for another attention than "),
+        ("--softmax-every 4", "softmax_every=4 does not fit attention='softmax'"),
     ],
 )
 def test_what_does_not_fit_an_attention_is_named(

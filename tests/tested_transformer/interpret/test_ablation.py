@@ -85,7 +85,7 @@ def test_the_mean_is_over_texts_and_positions() -> None:
 def test_each_text_gets_what_the_one_before_it_had() -> None:
     outputs = torch.arange(3.0).view(3, 1, 1, 1)
     assert resampled_instead([outputs])[0].flatten().tolist() == [2.0, 0.0, 1.0]
-    with pytest.raises(ValueError, match=r"^outputs hold one text: exchanging them"):
+    with pytest.raises(ValueError, match=r"^outputs must hold at least 2 texts"):
         resampled_instead([outputs[:1]])
 
 
@@ -118,7 +118,7 @@ def test_hooks_go_even_if_the_code_inside_fails(model: GPT) -> None:
 
 @pytest.mark.parametrize("head", [(2, 0), (0, 3), (-1, 0), (0, -1)])
 def test_a_head_that_is_not_there_is_named(model: GPT, head: tuple[int, int]) -> None:
-    message = f"there is no head {head[1]} in layer {head[0]}"
+    message = f"heads: the model has no head {head[1]} in layer {head[0]}"
     with pytest.raises(ValueError, match=f"^{message}$"):
         shut(model, [head])
 
@@ -133,7 +133,7 @@ def test_gates_for_another_model_are_refused(model: GPT) -> None:
         pass
     outputs = record_heads(model, TOKENS).outputs
     with (
-        pytest.raises(ValueError, match=r"^instead is for 1 layers of 2$"),
+        pytest.raises(ValueError, match=r"^instead is for 1 layers; the model has 2$"),
         gated_heads(model, gates, instead=outputs[:1]),
     ):
         pass

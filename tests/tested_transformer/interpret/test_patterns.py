@@ -89,8 +89,10 @@ def test_layers_that_lost_heads_are_scored_one_at_a_time() -> None:
     pruned = [WEIGHTS[0], WEIGHTS[0][:, :1]]
     counts = [WEIGHTS[0].shape[1], 1]
     assert counts[0] > 1
-    message = re.escape(f"weights are of layers with {counts} heads")
-    with pytest.raises(ValueError, match=f"^{message}.*one layer at a time"):
+    message = re.escape(
+        f"weights must have equally many heads in each layer; they have {counts}"
+    )
+    with pytest.raises(ValueError, match=f"^{message}. Score one layer at a time"):
         head_scores(pruned, TARGET)
     assert head_scores(pruned[1:], TARGET).shape == (1, 1)
 

@@ -117,12 +117,12 @@ def test_mode_and_precision_are_kept() -> None:
             {},
             "kept_heads[1]=() must be one or more of the heads 0 to 3, in order",
         ),
-        ([(3, 0)], {}, "there is no head 0 in layer 3"),
+        ([(3, 0)], {}, "heads: the model has no head 0 in layer 3"),
         (
             [(1, 2)],
             {"num_kv_heads": 2},
             "kept_heads[1]=(0, 1, 3) must be whole groups: "
-            "2 heads in a row share their keys and values",
+            "2 consecutive heads share keys and values",
         ),
     ],
 )

@@ -297,8 +297,8 @@ def test_heads_without_tables_are_not_recorded(attention: str) -> None:
     ("changes", "message"),
     [
         ({"attention": "none"}, "attention='none' must be one of softmax, latent"),
-        ({"softmax_every": 2}, "softmax_every=2 is for another attention than"),
-        ({"latent_dim": 8}, "latent_dim=8 is for another attention than 'softmax'"),
+        ({"softmax_every": 2}, "softmax_every=2 does not fit attention='softmax'"),
+        ({"latent_dim": 8}, "latent_dim=8 does not fit attention='softmax': leave it out"),
         (
             {"attention": "latent"},
             "positions='learned' does not fit attention='latent': choose one of rotary",
