@@ -1,7 +1,7 @@
 """Continuous batching: requests join and leave a batch that keeps running.
 
-Each slot of the cache is filled to a length of its own. A request that has all its
-tokens leaves at once, and the next one takes its slot.
+Each slot of the cache has its own length. A request that has all its tokens leaves at
+once, and the next one takes its slot.
 
 Source of the whole: Yu et al., 2022, "Orca: A Distributed Serving System for
 Transformer-Based Generative Models", section 3.
@@ -31,14 +31,14 @@ __all__ = ["Batcher", "Request", "SlotLayer", "serve", "slot_cache"]
 
 # --8<-- [start:cache]
 class SlotLayer(LayerCache):
-    """The keys and values of one layer in slots, each filled to a length of its own.
+    """The keys and values of one layer in slots, each filled to its own length.
 
-    ``length`` is that of the longest. A mask must hide what lies beyond a shorter one.
+    ``length`` is that of the longest slot. A mask must hide the rest of shorter ones.
 
     Args:
-        keys: Room for the keys of every slot.
-        values: Room for the values.
-        lengths: How many tokens each slot holds; all layers share it.
+        keys: Memory for the keys of every slot.
+        values: Memory for the values.
+        lengths: How many tokens each slot holds; all layers share this tensor.
     """
 
     def __init__(
@@ -55,13 +55,14 @@ class SlotLayer(LayerCache):
     ) -> tuple[Float[Tensor, "A H_kv S d_k"], Float[Tensor, "A H_kv S d_v"]]:
         """Store one new token in each of the first A slots; return what they hold."""
         num_slots, end = len(k), self.length + 1
-        slots, places = torch.arange(num_slots, device=k.device), self.lengths
-        self.keys[slots, :, places[:num_slots]] = k[:, :, 0]
-        self.values[slots, :, places[:num_slots]] = v[:, :, 0]
+        slots = torch.arange(num_slots, device=k.device)
+        ends = self.lengths[:num_slots]
+        self.keys[slots, :, ends] = k[:, :, 0]
+        self.values[slots, :, ends] = v[:, :, 0]
         return self.keys[:num_slots, :, :end], self.values[:num_slots, :, :end]
 
     def take_over(self, slot: int, read: LayerCache) -> None:
-        """Copy what a cache of one sequence has read into a slot."""
+        """Copy the contents of a cache of one sequence into a slot."""
         self.keys[slot, :, : read.length] = read.keys[0, :, : read.length]
         self.values[slot, :, : read.length] = read.values[0, :, : read.length]
 
@@ -73,21 +74,20 @@ def slot_cache(model: GPT, num_slots: int) -> tuple[KVCache, Int[Tensor, "B"]]:
     """Return a cache of slots for a model, and the length of each slot.
 
     Raises:
-        ValueError: If the model has windows, which are counted from the longest slot,
-            or attention that cannot leave out the rest of a slot.
+        ValueError: If the model has windows, which would be counted from the end of the
+            longest slot, or attention that cannot mask the rest of a slot.
     """
     validate_sizes(num_slots=num_slots)
     config = model.config
     form = config.form()
     if form is not None and not form.reads_padding:
         raise ValueError(
-            f"attention={config.attention!r} of model cannot leave out the rest of a "
-            "slot"
+            f"attention={config.attention!r} of model cannot mask the rest of a slot"
         )
     if any(config.window_of(layer) for layer in range(config.num_layers)):
         raise ValueError(
-            f"windows={config.windows} of model must be None: a window is counted "
-            "from the end of the longest slot"
+            f"windows={config.windows} of model must be None: a window would be "
+            "counted from the end of the longest slot"
         )
     cache = model.new_cache(num_slots)
     lengths = torch.zeros(num_slots, dtype=torch.long, device=model.head_weight.device)
@@ -99,14 +99,14 @@ def slot_cache(model: GPT, num_slots: int) -> tuple[KVCache, Int[Tensor, "B"]]:
 # --8<-- [start:request]
 @dataclass(kw_only=True, eq=False)
 class Request:
-    """A prompt, how much is wanted after it, and what was written so far.
+    """A prompt, how many tokens it wants, and its answer so far.
 
     Args:
         prompt: Token ids, at least one.
-        max_new_tokens: How many tokens to write, unless it stops before.
-        stop: The token after which it stops, which is part of the answer.
-        seed: What its tokens are drawn with.
-        answer: What was written so far.
+        max_new_tokens: How many tokens to write, unless it stops earlier.
+        stop: The token after which it stops; it is part of the answer.
+        seed: The seed that its tokens are drawn with.
+        answer: The tokens written so far.
 
     Raises:
         ValueError: If ``max_new_tokens`` is not positive.
@@ -134,16 +134,16 @@ class Request:
 
 # --8<-- [start:batcher]
 class Batcher:
-    """A batch of requests that others may join at every step.
+    """A running batch that requests can join and leave at every step.
 
-    Each request gets the tokens that it would get alone, from its own seed.
+    Each request gets the tokens that it would get alone with its seed.
 
     Args:
         model: The model that writes.
-        num_slots: How many requests are written side by side.
-        static: Let newcomers wait until the whole batch is done, as in a batch that is
-            made once.
-        probabilities: From logits to what is drawn from; softmax by default.
+        num_slots: How many requests are answered side by side.
+        static: Let new requests wait until the whole batch is done (static batching).
+        probabilities: From logits to the probabilities to draw from; softmax by
+            default.
 
     Raises:
         ValueError: If the model has windows.
@@ -165,7 +165,7 @@ class Batcher:
         self.waiting = deque[Request]()
         self._chances = [Chance(0) for _ in self.slots]
         self._newest = [0] * num_slots  # in each slot, the token not read yet
-        self._read = [0] * num_slots  # and the one that was read last
+        self._read = [0] * num_slots  # in each slot, the token that was read last
 
     def submit(self, request: Request) -> None:
         """Let a request wait for a slot.
@@ -178,9 +178,9 @@ class Batcher:
 
     @torch.inference_mode()
     def step(self) -> list[Request | None]:
-        """Give each request in a slot one more token; return who was in which slot.
+        """Write one more token for each request in a slot; return the slots' requests.
 
-        Free slots are first taken by requests that wait, whose prompts are read then.
+        Waiting requests take the free slots, and their prompts are read in this step.
         """
         running = [slot for slot, request in enumerate(self.slots) if request]
         free = [slot for slot, request in enumerate(self.slots) if not request]
@@ -199,22 +199,22 @@ class Batcher:
 
     # --8<-- [start:write]
     def _write(self, running: list[int]) -> None:
-        """Read the newest token of each slot, up to the last that is taken."""
+        """Read the newest token of each slot, up to the last one in use."""
         count = running[-1] + 1
-        places = self.lengths[:count, None]
-        longest = int(places.max())
+        positions = self.lengths[:count, None]
+        longest = int(positions.max())
         for layer in self.cache.layers:
             layer.length = longest
-        device = places.device
-        # A model may mix the token before into each.
+        device = positions.device
+        # A model with smear=True adds a share of the token before to each token.
         self.cache.last_tokens = torch.tensor(self._read[:count], device=device)[
             :, None
         ]
         tokens = torch.tensor(self._newest[:count], device=device)[:, None]
-        # A free slot in between sees the one token that stands there, and is ignored.
-        seen = torch.arange(longest + 1, device=device) <= places
+        # A free slot in between sees only its own token, and its output is ignored.
+        visible = torch.arange(longest + 1, device=device) <= positions
         logits = self.model(
-            tokens, positions=places, mask=seen[:, None, None], cache=self.cache
+            tokens, positions=positions, mask=visible[:, None, None], cache=self.cache
         )
         probabilities = self.probabilities(logits[:, 0])
         for slot in running:
@@ -225,7 +225,7 @@ class Batcher:
     # --8<-- [end:write]
 
     def _join(self, slot: int, request: Request) -> None:
-        """Read a prompt by itself, and take its keys and values over."""
+        """Read a prompt by itself, and copy its keys and values into a slot."""
         prompt = torch.tensor([[*request.prompt]], device=self.lengths.device)
         cache = self.model.new_cache(max_length=prompt.shape[1])
         logits = self.model(prompt, cache=cache, last_only=True)
@@ -259,15 +259,16 @@ def serve(
     static: bool = False,
     probabilities: Probabilities = softmax,
 ) -> list[list[int | None]]:
-    """Write the answers of all requests; return who had which slot at each step.
+    """Answer all requests, and return which request had which slot at each step.
 
     Args:
         model: The model that writes.
         requests: The requests, in the order in which they arrive.
-        num_slots: How many are written side by side.
+        num_slots: How many are answered side by side.
         arrivals: The step at which each arrives; all at step 0 by default.
-        static: Let newcomers wait until the whole batch is done.
-        probabilities: From logits to what is drawn from; softmax by default.
+        static: Let new requests wait until the whole batch is done.
+        probabilities: From logits to the probabilities to draw from; softmax by
+            default.
 
     Returns:
         For each step and slot, the index of a request, or ``None``.
@@ -278,7 +279,8 @@ def serve(
     arrivals = [0] * len(requests) if arrivals is None else arrivals
     if len(arrivals) != len(requests) or [*arrivals] != sorted(arrivals):
         raise ValueError(
-            f"arrivals must be {len(requests)} steps that do not fall; got {arrivals}"
+            f"arrivals must be {len(requests)} steps in ascending order; "
+            f"they are {arrivals}"
         )
     batcher = Batcher(
         model, num_slots=num_slots, static=static, probabilities=probabilities

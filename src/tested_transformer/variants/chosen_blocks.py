@@ -1,9 +1,8 @@
-"""Fewer keys: each query reads a few blocks of them, chosen by their mean.
+"""Block attention: each query reads a few blocks of keys, chosen by their mean key.
 
-Choosing costs one score a block, and reading one score a key of the blocks that were
-chosen. The open form writes the choice out as a mask; the fast form gathers, for each
-block, the queries that chose it; and PyTorch's FlexAttention can be told which tiles to
-leave out.
+Choosing costs one score per block; reading costs one score per key of the chosen
+blocks. The open form turns the choice into a mask. The fast form gathers, for each
+block, the queries that chose it. With FlexAttention, PyTorch can skip whole tiles.
 """
 
 from typing import Any
@@ -42,14 +41,14 @@ def choose_blocks(
 ) -> Int[Tensor, "B H T chosen"]:
     """Return the numbers of the blocks that each query reads, its own block first.
 
-    The others are those of the past whose mean key has the largest product with the
-    query. Where the past has too few, the number is -1.
+    The others are the earlier blocks whose mean key has the largest dot product with
+    the query. If there are too few earlier blocks, the missing numbers are -1.
 
     Args:
-        q: Queries. The last one stands at the last key.
-        k: Keys; of fewer heads than ``q`` has, if heads share them.
-        block_size: How many keys are a block. The last block may have fewer.
-        num_chosen: How many blocks a query reads, its own included.
+        q: Queries. The last one is at the last key.
+        k: Keys; with fewer heads than ``q`` if heads share them.
+        block_size: How many keys make a block. The last block may have fewer.
+        num_chosen: How many blocks a query reads, including its own.
 
     Raises:
         ValueError: If a size is not positive, or there are more queries than keys.
@@ -60,12 +59,12 @@ def choose_blocks(
     _validate(q, k, block_size, num_chosen)
     num_queries, num_keys = q.shape[-2], k.shape[-2]
     full = num_keys // block_size
-    # A block that is not full can only be a query's own, and that needs no score.
+    # An incomplete block can only be a query's own, which needs no score.
     blocks = k[:, :, : full * block_size].unflatten(2, (full, block_size))
     means = blocks.mean(dim=3)
     scores = q @ repeat_heads(means, q).mT  # (B, H, T, blocks)
-    places = torch.arange(num_keys - num_queries, num_keys, device=q.device)
-    own = places[:, None] // block_size
+    positions = torch.arange(num_keys - num_queries, num_keys, device=q.device)
+    own = positions[:, None] // block_size
     past = torch.arange(scores.shape[-1], device=q.device) < own
     scores = scores.masked_fill(~past, float("-inf"))
     best = scores.topk(min(num_chosen - 1, scores.shape[-1]), dim=-1)
@@ -80,7 +79,7 @@ def choose_blocks(
 def chosen_mask(
     chosen: Int[Tensor, "B H T chosen"], *, num_keys: int, block_size: int
 ) -> Bool[Tensor, "B H T S"]:
-    """Return the mask by which a query sees the blocks it chose, and no later key."""
+    """Return the mask that lets a query see the blocks it chose, but no later key."""
     _validate_chosen(chosen, num_keys, block_size)
     blocks = torch.arange(num_keys, device=chosen.device) // block_size
     reads = _table(chosen, -(-num_keys // block_size))
@@ -100,18 +99,18 @@ def attention_in_blocks(
     *,
     block_size: int,
 ) -> Float[Tensor, "B H T d_v"]:
-    """Return causal attention with ``chosen_mask``, and touch no other block.
+    """Return causal attention with ``chosen_mask``, reading only the chosen blocks.
 
-    For every block, the queries that chose it attend to it alone. Then each query's
-    partial outputs are averaged by the sums of exponentials that belong to them, as
-    FlashAttention does with its tiles.
+    The queries that chose a block attend to it on its own. Each query's partial outputs
+    are then averaged, weighted by their sums of exponentials, as FlashAttention does
+    with its tiles.
 
     Args:
-        q: Queries. The last one stands at the last key.
-        k: Keys; of fewer heads than ``q`` has, if heads share them.
+        q: Queries. The last one is at the last key.
+        k: Keys; with fewer heads than ``q`` if heads share them.
         v: Values, one for each key.
-        chosen: What ``choose_blocks`` returned.
-        block_size: How many keys are a block.
+        chosen: The result of ``choose_blocks``.
+        block_size: How many keys make a block.
 
     Source: Lu et al., 2025, "MoBA", section 2.3, algorithm 1.
     """
@@ -119,7 +118,7 @@ def attention_in_blocks(
     _validate_chosen(chosen, k.shape[-2], block_size)
     if chosen.shape[:3] != q.shape[:3]:
         raise ValueError(
-            f"chosen must be {(*q.shape[:3],)} and the blocks; "
+            f"chosen must be {(*q.shape[:3],)} with one more axis, the blocks; "
             f"it is {tuple(chosen.shape)}"
         )
     k, v = repeat_heads(k, q), repeat_heads(v, q)
@@ -139,7 +138,7 @@ def _one_head(
 ) -> Tensor:
     """Let the queries of one head, (T, d_k), read the blocks that they chose."""
     num_queries, num_chosen = chosen.shape
-    order = chosen.flatten().argsort(stable=True)  # by block; those with none in front
+    order = chosen.flatten().argsort(stable=True)  # by block, with -1 in front
     counts = torch.bincount(chosen.flatten() + 1, minlength=1).tolist()
     none, *per_block = order.split(counts)
     partial = [v.new_zeros(len(none), v.shape[-1])]
@@ -167,9 +166,9 @@ def _one_head(
 def flex_blocks(
     chosen: Int[Tensor, "B H T chosen"], *, num_keys: int, block_size: int
 ) -> BlockMask:
-    """Return the choice as FlexAttention is told of it: tiles of 128 queries and keys.
+    """Return the choice as FlexAttention's mask: tiles of 128 queries and keys.
 
-    A tile is left out if none of its queries chose any of its keys.
+    A tile is skipped if none of its queries chose any of its keys.
     """
     _validate_chosen(chosen, num_keys, block_size)
     reads = _table(chosen, -(-num_keys // block_size))
@@ -194,10 +193,10 @@ def flex_in_blocks(
     *,
     block_size: int,
 ) -> Float[Tensor, "B H T d_v"]:
-    """Return the output of ``attention_in_blocks``, by FlexAttention.
+    """Return the output of ``attention_in_blocks``, computed by FlexAttention.
 
-    On a GPU it is compiled. On a CPU it is for comparison alone: it makes the table of
-    all scores.
+    On a GPU it is compiled. On a CPU it only serves for comparison, since it makes the
+    table of all scores.
     """
     mask = flex_blocks(chosen, num_keys=k.shape[-2], block_size=block_size)
     attend = flex_attention if q.device.type == "cpu" else torch.compile(flex_attention)
@@ -211,20 +210,20 @@ def flex_in_blocks(
 class BlockAttention(AttentionLayer):
     """Causal self-attention in which each query reads a few blocks of keys.
 
-    It has the parameters of ``MultiHeadAttention``. With as many blocks as there are,
-    it is ``MultiHeadAttention``.
+    It has the parameters of ``MultiHeadAttention``, and computes the same if every
+    query reads all blocks.
 
     Args:
         d_model: D, the width of the sequence.
         num_heads: H, how many heads.
-        block_size: How many keys are a block.
-        num_chosen: How many blocks a query reads, its own included.
+        block_size: How many keys make a block.
+        num_chosen: How many blocks a query reads, including its own.
         head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
         num_kv_heads: Heads of keys and values, shared; ``num_heads`` by default.
         bias: Whether the four projections add a bias.
-        fused: Gather the queries of each block where no weights are asked for, and
-            nothing beside the future is masked. A mask hides keys, and does not change
-            which blocks are chosen.
+        fused: Gather the queries of each block, unless weights are asked for or more
+            than the future is masked. A mask hides keys but does not change which
+            blocks are chosen.
 
     Raises:
         ValueError: If heads do not fit, or a size is not positive.
@@ -288,19 +287,19 @@ def _table(chosen: Tensor, num_blocks: int) -> Bool[Tensor, "B H T blocks"]:
     table = torch.zeros(
         *chosen.shape[:-1], num_blocks + 1, dtype=torch.bool, device=chosen.device
     )
-    # The place after the last block takes the numbers -1.
+    # The extra column after the last block collects the numbers -1.
     return table.scatter(-1, chosen % (num_blocks + 1), value=True)[..., :-1]
 
 
 def _validate_chosen(chosen: Tensor, num_keys: int, block_size: int) -> None:
     validate_sizes(num_keys=num_keys, block_size=block_size)
-    # To look at them on another device would mean to wait for it.
+    # Reading them on another device would mean waiting for it.
     if chosen.device.type == "cpu" and not torch.compiler.is_compiling():
         highest = int(chosen.max()) if chosen.numel() else -1
         if highest * block_size >= num_keys:
             raise ValueError(
-                f"chosen has block {highest}, and {num_keys} keys in blocks of "
-                f"block_size={block_size} have none of that number"
+                f"chosen has block {highest}; {num_keys} keys with "
+                f"block_size={block_size} have no such block"
             )
 
 

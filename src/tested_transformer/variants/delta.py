@@ -1,7 +1,7 @@
-"""The delta rule: before a value is written, what stood under its key is taken out.
+"""The delta rule: writing a value replaces what the state held under its key.
 
 The recurrent form is written to be read. The parallel form solves one triangular
-system for all positions, and the chunked form one for each chunk.
+system for all positions, and the chunked form solves one for each chunk.
 """
 
 import torch
@@ -39,16 +39,16 @@ def recurrent_delta_rule(
 ) -> tuple[_Output, _State]:
     """Return what each query reads from the state, and the state after the last token.
 
-    Each token reads what the state holds under its key, and writes the difference to
-    its value, times ``beta``. Then its query reads.
+    Each token reads what the state holds under its key, and adds ``beta`` times the
+    difference between its value and that. Then its query reads the state.
 
     Args:
         q: Queries. They are not scaled.
         k: Keys, of length 1: with longer ones the state can grow without bound.
         v: Values.
         beta: How much of the difference is written, from 0 (nothing) to 1 (all of it).
-        log_decay: The logarithm of the gate, at most 0: what part of the state each
-            token keeps before it reads and writes. Nothing fades by default.
+        log_decay: The logarithm of the gate, at most 0. The gate is the fraction of the
+            state that each token keeps before it reads and writes; 1 by default.
         state: The state before the first token; zeros by default.
 
     Raises:
@@ -83,9 +83,9 @@ def parallel_delta_rule(
     log_decay: Float[Tensor, "B H T"] | None = None,
     state: Float[Tensor, "B H d_k d_v"] | None = None,
 ) -> tuple[_Output, _State]:
-    """Return what ``recurrent_delta_rule`` does, all positions at once.
+    """Compute ``recurrent_delta_rule`` at all positions at once.
 
-    What a token changes depends on what each token before it has changed: that is a
+    What a token changes depends on the changes of all tokens before it, which makes a
     triangular system of T equations. With its solution in place of the values, the
     rest is linear attention.
 
@@ -96,10 +96,10 @@ def parallel_delta_rule(
     kept = _validate_gates(k, beta, log_decay).cumsum(dim=2)[..., None]  # (B, H, T, 1)
     between = pairwise_decay(kept).squeeze(-1)  # (B, H, T, T)
     beta = beta[..., None]
-    # Row t: change t, and what the changes before it have left under key t.
+    # Row t: the change at t, plus what earlier changes have left under key t.
     system = beta * (k @ k.mT) * between
     missing = beta * (v - (k * kept.exp()) @ state)
-    wide = torch.promote_types(system.dtype, torch.float32)  # it is not made for half
+    wide = torch.promote_types(system.dtype, torch.float32)  # no solver for 16 bits
     changes = torch.linalg.solve_triangular(
         system.to(wide), missing.to(wide), upper=False, unitriangular=True
     ).to(system.dtype)
@@ -122,9 +122,9 @@ def chunked_delta_rule(
     state: Float[Tensor, "B H d_k d_v"] | None = None,
     chunk_size: int = 32,
 ) -> tuple[_Output, _State]:
-    """Return what ``recurrent_delta_rule`` does, a chunk of tokens at a time.
+    """Compute ``recurrent_delta_rule`` one chunk of tokens at a time.
 
-    Parallel within a chunk, recurrent from one to the next.
+    It is parallel within a chunk and recurrent from one chunk to the next.
 
     Source: Yang et al., 2024, "Parallelizing Linear Transformers with the Delta Rule".
     """
@@ -151,7 +151,7 @@ def chunked_delta_rule(
 
 # --8<-- [start:layer]
 class DeltaAttention(StateLayer):
-    """Several heads that write by the delta rule, with a gate for each head or without.
+    """Several heads that write by the delta rule, with or without a gate for each head.
 
     Args:
         d_model: D, the width of input and output.
@@ -161,8 +161,8 @@ class DeltaAttention(StateLayer):
         chunk_size: How many tokens are computed at once.
         gated: Let each token choose how much of the state each head keeps.
 
-    Source: Yang et al., 2025, "Gated Delta Networks", section 3; their layer also
-    has a short convolution and an output gate, and another parameter for the decay.
+    Source: Yang et al., 2025, "Gated Delta Networks", section 3. Their layer also has
+    a short convolution and an output gate, and parameterizes the decay differently.
     """
 
     def __init__(
@@ -206,14 +206,14 @@ class DeltaAttention(StateLayer):
 
 
 def _validate_gates(k: Tensor, beta: Tensor, log_decay: Tensor | None) -> Tensor:
-    """Return the gates, zeros where there are none, or raise a ``ValueError``."""
+    """Return ``log_decay``, or zeros if it is None; refuse shapes that do not fit."""
     validate_shape("beta", beta, (*k.shape[:3],))
     validate_kinds(k=k, beta=beta, log_decay=beta if log_decay is None else log_decay)
     if log_decay is None:
         return torch.zeros_like(beta)
     if log_decay.shape != beta.shape:
         raise ValueError(
-            f"log_decay must be {tuple(beta.shape)}, as beta; "
+            f"log_decay must be {tuple(beta.shape)}, like beta; "
             f"it is {tuple(log_decay.shape)}"
         )
     return log_decay

@@ -1,7 +1,7 @@
-"""Differential attention: one table of weights less a share of another.
+"""Differential attention: one table of weights minus a share of another.
 
-What both tables give to keys that do not matter is taken out; what the first alone
-gives is left.
+The weight that both tables give to irrelevant keys cancels; what only the first table
+gives remains.
 """
 
 import math
@@ -25,7 +25,7 @@ __all__ = ["DifferentialAttention", "first_share"]
 
 # --8<-- [start:share]
 def first_share(layer: int) -> float:
-    """Return the share that a layer begins with: 0.2 in the first, towards 0.8 later.
+    """Return the initial share of a layer: 0.2 in the first, approaching 0.8.
 
     Args:
         layer: The number of the layer, from 0.
@@ -47,26 +47,26 @@ def first_share(layer: int) -> float:
 class DifferentialAttention(AttentionLayer):
     """Attend with the difference of two tables of weights.
 
-    Head i and head i + H/2 are a pair: they make one table of weights each, and read
-    one value, as wide as both of theirs. What a pair reads is brought to the same
-    length before the heads are mixed.
+    Head i and head i + H/2 are a pair. Each makes one table of weights, and both read
+    one value, as wide as two heads. The output of each pair is normalized before the
+    pairs are mixed.
 
     Args:
         d_model: D, the width of the sequence.
         num_heads: H, how many tables of weights, two for each pair: as many as a
             ``MultiHeadAttention`` of this size has heads.
-        layer: The number of the layer, from 0: the share begins as
+        layer: The number of the layer, from 0. The share starts near
             ``first_share(layer)``.
         head_dim: d_k, the width of a query or key; ``d_model // num_heads`` by default.
         num_kv_heads: Heads of keys and values, shared; ``num_heads`` by default.
         bias: Whether the four projections add a bias.
-        fused: Use PyTorch's fused kernels where no weights are asked for.
+        fused: Use PyTorch's fused kernels unless weights are asked for.
 
     Raises:
         ValueError: If heads do not fit, their number is odd, or ``layer`` is negative.
 
-    Source: Ye et al., 2024, "Differential Transformer", section 2.1. Which heads are a
-    pair is as in ``transformers``; the authors' code has neighbors.
+    Source: Ye et al., 2024, "Differential Transformer", section 2.1. Heads are paired
+    as in ``transformers``; the authors' code pairs neighbors.
     """
 
     def __init__(
@@ -99,12 +99,12 @@ class DifferentialAttention(AttentionLayer):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the shares anew; the projections are left to the model."""
+        """Draw the shares again. The model initializes the projections."""
         nn.init.normal_(self.share_q, std=0.1)
         nn.init.normal_(self.share_k, std=0.1)
 
     def share(self) -> Float[Tensor, ""]:
-        """Return what part of the second table is taken off the first."""
+        """Return the share of the second table that is subtracted from the first."""
         first, second = (self.share_q * self.share_k).sum(dim=-1).exp()
         return first - second + self.first_share
 
@@ -119,7 +119,7 @@ class DifferentialAttention(AttentionLayer):
         *,
         in_the_open: bool,
     ) -> tuple[Float[Tensor, "B *pairs T d_v"], Float[Tensor, "B *pairs T S"] | None]:
-        """Subtract the tables, or what was read by them, which is the same."""
+        """Subtract the tables or, which is equivalent, what they read."""
         values = torch.cat(v.chunk(2, dim=1), dim=-1)  # (B, H_kv / 2, S, 2 * d_k)
         if in_the_open:
             _, weights = attention_with_weights(q, k, v, **how)

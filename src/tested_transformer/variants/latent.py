@@ -1,8 +1,8 @@
-"""Multi-head latent attention: keys and values made from a small latent of each token.
+"""Multi-head latent attention: keys and values computed from a small latent per token.
 
-A token leaves one short vector in the cache, from which every head makes its key and
-its value. They need not be made: the matrices that would make them can be absorbed into
-the query and into the output instead.
+The cache holds one short vector for each token, from which every head computes its key
+and its value. It can also do without computing them: the matrices that would do so can
+be absorbed into the query and the output instead.
 """
 
 from typing import Any
@@ -30,29 +30,30 @@ _Weights = Float[Tensor, "B H T S"]
 
 # --8<-- [start:module]
 class LatentAttention(nn.Module):
-    """Attend with many heads to one latent vector a token.
+    """Attend with many heads to one latent vector per token.
 
-    A token's *entry* is its latent and, beside it, one rotary key that all heads share:
-    ``latent_dim + rotary_dim`` numbers, whatever the number of heads. A head's key is
-    made of the latent, followed by the rotary key; its value is made of the latent.
+    A token's *entry* is its latent, followed by one rotary key that all heads share:
+    ``latent_dim + rotary_dim`` numbers, however many heads there are. A head's key is
+    computed from the latent, with the rotary key appended; its value is computed from
+    the latent.
 
     Args:
         d_model: D, the width of the sequence.
         num_heads: H, how many heads.
-        head_dim: d_k, the part of a query or key that does not turn.
-        rotary_dim: r, the part that turns with the position; even.
-        latent_dim: d_c, the width of the latent that keys and values are made from.
+        head_dim: d_k, the width of a query or key without the rotary part.
+        rotary_dim: r, the width of the rotary part; even.
+        latent_dim: d_c, the width of the latent that keys and values come from.
         value_dim: d_v, the width of a head's value; ``head_dim`` by default.
-        query_latent_dim: The width of a latent that queries are made from; by default
-            they are made from the sequence itself.
+        query_latent_dim: The width of a latent that queries come from; by default
+            they come from the sequence directly.
         dropout: The probability of dropping an attention weight while training.
-        bias: Whether the projections from and to the sequence add a bias, that to
-            queries excepted.
+        bias: Whether the projections from and to the sequence add a bias; the one to
+            queries never does.
         pairing: Which features of the rotary part are pairs, one of
-            ``positions.PAIRINGS``; DeepSeek's are neighbors.
+            ``positions.PAIRINGS``; DeepSeek pairs neighbors.
         absorbed: Compute the absorbed form (True), the naive form (False), or
             whichever takes fewer multiplications (None).
-        fused: Use PyTorch's fused kernels where no weights are asked for.
+        fused: Use PyTorch's fused kernels unless weights are asked for.
         device: Where to make the parameters.
         dtype: The type of the parameters.
 
@@ -142,12 +143,12 @@ class LatentAttention(nn.Module):
             causal: Also forbid attending to later positions.
             window: Also forbid all but the last ``window`` positions up to each.
             score_bias: Add this to the scores.
-            rotary: Turn the rotary part by this ``rotary_table`` of the positions,
+            rotary: Rotate the rotary part by this ``rotary_table`` of the positions,
                 made for ``rotary_dim`` features.
-            cache: Read the entries in it before those of ``x``, and leave those of
-                ``x`` in it. It has one head of keys, ``latent_dim + rotary_dim`` wide,
-                and values of width 0: the values are part of the keys.
-            return_weights: Return the weights of every head too, before dropout.
+            cache: Attend to the entries in it as well, and add those of ``x`` to it.
+                It has one head of keys, ``latent_dim + rotary_dim`` wide, and values of
+                width 0, because the values are part of the keys.
+            return_weights: Also return the weights of every head, before dropout.
 
         Returns:
             The output, or the output and the weights.
@@ -200,7 +201,7 @@ class LatentAttention(nn.Module):
     def _attend_naive(
         self, q: Tensor, entries: Tensor, how: dict[str, Any]
     ) -> tuple[Tensor, Tensor | None]:
-        """Make the key and the value of every head, and attend as usual."""
+        """Compute the key and the value of every head, and attend as usual."""
         latent, turning = entries.split([self.latent_dim, self.rotary_dim], dim=-1)
         made = split_heads(self.kv_up(latent[:, 0]), self.num_heads)
         k, v = made.split([self.head_dim, self.value_dim], dim=-1)
@@ -213,11 +214,11 @@ class LatentAttention(nn.Module):
     def _attend_absorbed(
         self, q: Tensor, entries: Tensor, how: dict[str, Any]
     ) -> tuple[Tensor, Tensor | None]:
-        """Ask the entries themselves: one key for all heads, and the latent its value.
+        """Attend to the entries: one key for all heads, with the latent as its value.
 
-        With ``up_k`` the matrix that makes a head's key, ``q @ (c @ up_k.T).T`` is
-        ``(q @ up_k) @ c.T``; with ``up_v``, ``weights @ (c @ up_v.T)`` is
-        ``(weights @ c) @ up_v.T``.
+        If ``up_k`` computes a head's key from the latent ``c``, ``q @ (c @ up_k.T).T``
+        equals ``(q @ up_k) @ c.T``. Likewise for the value ``weights @ (c @ up_v.T)``
+        equals ``(weights @ c) @ up_v.T``.
         """
         up = self.kv_up.weight.unflatten(0, (self.num_heads, -1))
         up_k, up_v = up.split([self.head_dim, self.value_dim], dim=1)
@@ -230,10 +231,10 @@ class LatentAttention(nn.Module):
 
     # --8<-- [start:multiplications]
     def multiplications(self, num_queries: int, num_keys: int) -> tuple[int, int]:
-        """Count the multiplications of both forms, the naive first, for one sequence.
+        """Count the multiplications for one sequence, in the naive form and absorbed.
 
-        Those that both have, such as the projections from and to the sequence, are left
-        out, and no pair of query and key is left out for a mask.
+        The count leaves out what both forms share, such as the projections from and to
+        the sequence. It includes all pairs of query and key, masked or not.
         """
         key, value, latent = self.head_dim, self.value_dim, self.latent_dim
         pairs, up = num_queries * num_keys, latent * (key + value)
@@ -248,7 +249,7 @@ class LatentAttention(nn.Module):
 
         Args:
             batch_size: How many sequences are read side by side.
-            max_length: Room for how many tokens.
+            max_length: How many tokens it has room for.
         """
         shape = batch_size, 1, max_length
         weight = self.kv_down.weight
@@ -264,11 +265,11 @@ class LatentAttention(nn.Module):
         if rotary is not None and 2 * rotary.shape[-1] != self.rotary_dim:
             raise ValueError(
                 f"rotary must be a table for rotary_dim={self.rotary_dim}; "
-                f"it is one for {2 * rotary.shape[-1]}"
+                f"it is for {2 * rotary.shape[-1]}"
             )
 
     def extra_repr(self) -> str:
-        """Show what the projections do not."""
+        """Show the settings that the projections do not show."""
         return (
             f"num_heads={self.num_heads}, head_dim={self.head_dim}, "
             f"rotary_dim={self.rotary_dim}, value_dim={self.value_dim}, "

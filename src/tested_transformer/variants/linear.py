@@ -1,7 +1,7 @@
-"""Attention without the softmax: a state of fixed size that keys and values add to.
+"""Linear attention: no softmax, but a state of fixed size that keys and values add to.
 
 The recurrent form is written to be read. The parallel form computes all positions at
-once, and the chunked form goes from chunk to chunk: three ways to the same numbers.
+once, and the chunked form goes from chunk to chunk. All three compute the same.
 """
 
 import torch
@@ -53,9 +53,9 @@ def recurrent_linear_attention(
         q: Queries.
         k: Keys.
         v: Values.
-        log_decay: The logarithm of the gate, at most 0: what part of the state each
-            token keeps, one for each feature of a key or one for all of them (the last
-            axis is 1). Nothing fades by default, which is plain linear attention.
+        log_decay: The logarithm of the gate, at most 0. The gate is the fraction of the
+            state that each token keeps, one for each feature of a key or one for all
+            (a last axis of 1). By default nothing decays: plain linear attention.
         state: The state before the first token; zeros by default.
 
     Raises:
@@ -88,10 +88,10 @@ def parallel_linear_attention(
     log_decay: Float[Tensor, "B H T gates"] | None = None,
     state: Float[Tensor, "B H d_k d_v"] | None = None,
 ) -> tuple[_Output, _State]:
-    """Return what ``recurrent_linear_attention`` does, all positions at once.
+    """Compute ``recurrent_linear_attention`` at all positions at once.
 
-    It makes a table of (T, T) scores, as attention does, and has no softmax. A gate for
-    each feature makes the table ``d_k`` times as large for a moment.
+    It makes a (T, T) table of scores, as attention does, but has no softmax. With a
+    gate for each feature, the table is temporarily ``d_k`` times as large.
 
     Source: Yang et al., 2024, "Gated Linear Attention Transformers", section 4.
     """
@@ -115,14 +115,14 @@ def parallel_linear_attention(
 def pairwise_decay(
     kept: Float[Tensor, "B H T gates"],
 ) -> Float[Tensor, "B H T T gates"]:
-    """Return what is left at position t of what s wrote; 0 where s comes after t.
+    """Return how much of what position s wrote is left at position t; 0 if s > t.
 
     Args:
-        kept: The logarithms of the gates, summed up along the positions.
+        kept: The cumulative sums of the logarithms of the gates.
     """
     length = kept.shape[2]
     future = torch.ones(length, length, dtype=torch.bool, device=kept.device).triu(1)
-    # The difference is at most 0. Alone, exp(-kept) would overflow.
+    # This difference is at most 0; exp(-kept) by itself could overflow.
     between = kept[:, :, :, None] - kept[:, :, None]
     return between.masked_fill(future[..., None], float("-inf")).exp()
 
@@ -140,10 +140,10 @@ def chunked_linear_attention(
     state: Float[Tensor, "B H d_k d_v"] | None = None,
     chunk_size: int = 32,
 ) -> tuple[_Output, _State]:
-    """Return what ``recurrent_linear_attention`` does, a chunk of tokens at a time.
+    """Compute ``recurrent_linear_attention`` one chunk of tokens at a time.
 
-    Parallel within a chunk, recurrent from one to the next: the work and the memory
-    grow with T, and most of the work is products of matrices.
+    It is parallel within a chunk and recurrent from one chunk to the next. Work and
+    memory are linear in T, and most of the work is matrix products.
 
     Source: Yang et al., 2024, "Gated Linear Attention Transformers", section 2.
     """
@@ -184,10 +184,10 @@ def averaged_linear_attention(
     *,
     chunk_size: int = 32,
 ) -> _Output:
-    """Average the values of the past by weights ``positive_features(q) . (k)``.
+    """Average the values up to each query by the products of ``positive_features``.
 
-    The sum of the weights is what a value that is always 1 would get, so one more
-    column of the state holds it.
+    The sum of the weights is the output for a value that is always 1, so an extra
+    column of the state computes it.
 
     Source: Katharopoulos et al., 2020, "Transformers are RNNs", equations 9 to 12.
     """
@@ -202,10 +202,10 @@ def averaged_linear_attention(
 
 
 class StateCache(LayerCache):
-    """The state of a layer in place of keys and values: one size for any length.
+    """The state of a layer, which replaces keys and values and has a fixed size.
 
     Args:
-        state: Room for the state; what it holds at first does not matter.
+        state: Memory for the state; its initial content does not matter.
     """
 
     def __init__(self, state: Float[Tensor, "B H d_k d_v"]) -> None:
@@ -219,7 +219,7 @@ class StateCache(LayerCache):
 
     @length.setter
     def length(self, length: int) -> None:
-        # A KVCache forgets by setting it to 0, and a rejected draft by a smaller one.
+        # KVCache.reset sets it to 0; rejecting a draft would set it to less than it is.
         if length not in (0, self._length):
             raise ValueError(
                 f"a state that has read {self._length} tokens cannot go back to "
@@ -233,7 +233,7 @@ class StateCache(LayerCache):
         return self._state if self._length else None
 
     def keep(self, state: Float[Tensor, "B H d_k d_v"], num_new: int) -> None:
-        """Store the state after so many more tokens."""
+        """Store the state after ``num_new`` more tokens."""
         self._state = state
         self._length += num_new
 
@@ -245,11 +245,11 @@ class StateCache(LayerCache):
 
 # --8<-- [start:layer]
 class StateLayer(nn.Module):
-    """A layer of several heads that each read and write a state; made to be derived.
+    """Base class of layers whose heads each read and write a state.
 
-    Queries and keys are brought to length 1, so that what is written can be read back.
-    What each head reads is normed before the heads are mixed. States are computed and
-    kept in float32 or wider, in half precision and under autocast too.
+    Queries and keys are normalized to length 1, so that what is written can be read
+    back. The output of each head is normalized before the heads are mixed. States are
+    computed and kept in float32 or wider, in half precision and under autocast too.
 
     Args:
         d_model: D, the width of input and output.
@@ -297,28 +297,28 @@ class StateLayer(nn.Module):
         cache: LayerCache | None = None,
         **refused: object,
     ) -> Float[Tensor, "B T D"] | tuple[Float[Tensor, "B T D"], _State]:
-        """Return what every position reads from the state of its past.
+        """Return what every position reads from the state.
 
         Args:
             x: The sequence.
-            state: The state that another call returned for what came before.
-            return_state: Return the state after the last token too.
-            causal: Must be true; it is there because a ``DecoderBlock`` says it.
-            cache: What ``new_cache`` returned: read the state in it, and leave the new
-                one there.
-            refused: What else a ``DecoderBlock`` passes on. It must be ``None`` or
-                false: without scores there is nothing to mask, to turn or to return.
+            state: The state after earlier tokens, as returned by a previous call.
+            return_state: Also return the state after the last token.
+            causal: Must be true; accepted because a ``DecoderBlock`` passes it.
+            cache: Start from the state in this cache of ``new_cache``, and store the
+                new state in it.
+            refused: The other arguments of a ``DecoderBlock``. They must be ``None`` or
+                false, since without scores there is nothing to mask, rotate or return.
 
         Raises:
-            ValueError: If something is asked for that a state cannot give.
+            ValueError: If an argument asks for something that needs scores.
         """
         if not causal:
-            raise ValueError("causal=False is refused: a state holds the past alone")
+            raise ValueError("causal=False is refused: a state only holds the past")
         for name, given in refused.items():
             if given is not None and given is not False:
                 raise ValueError(
-                    f"{name} is refused: {type(self).__name__} has a state, and "
-                    "neither scores nor keys that are kept"
+                    f"{name} is refused: {type(self).__name__} has a state, but "
+                    "neither scores nor a cache of keys"
                 )
         if cache is not None:
             state = _state_in(cache, state)
@@ -342,7 +342,7 @@ class StateLayer(nn.Module):
 
         Args:
             batch_size: How many sequences are read side by side.
-            max_length: For how many tokens; a state has room for any number.
+            max_length: Has no effect: a state has room for any number of tokens.
         """
         shape = batch_size, self.num_heads, self.head_dim, self.head_dim
         weight = self.k_proj.weight
@@ -357,7 +357,7 @@ class StateLayer(nn.Module):
         x: Float[Tensor, "B T D"],
         state: Float[Tensor, "B H d_k d_k"] | None,
     ) -> tuple[Float[Tensor, "B H T d_k"], _State]:
-        """Let each head write and read. A derived layer says how.
+        """Let each head write and read its state; a subclass says how.
 
         Queries, keys, values and state come in float32 or wider, whatever the type of
         the parameters, and so do the results.
@@ -366,7 +366,7 @@ class StateLayer(nn.Module):
 
 
 class LinearAttention(StateLayer):
-    """Several heads of linear attention, with a gate for each feature or without.
+    """Several heads of linear attention, with or without a gate for each feature.
 
     Args:
         d_model: D, the width of input and output.
@@ -376,8 +376,8 @@ class LinearAttention(StateLayer):
         chunk_size: How many tokens are computed at once.
         gated: Let each token choose how much of each feature of the state it keeps.
 
-    Source: Yang et al., 2024, "Gated Linear Attention Transformers", section 4; their
-    gate comes from a matrix of low rank, ours from a full one.
+    Source: Yang et al., 2024, "Gated Linear Attention Transformers", section 4. Their
+    gate comes from a low-rank matrix, ours from a full one.
     """
 
     def __init__(
@@ -408,10 +408,10 @@ class LinearAttention(StateLayer):
         x: Float[Tensor, "B T D"],
         state: Float[Tensor, "B H d_k d_k"] | None,
     ) -> tuple[Float[Tensor, "B H T d_k"], _State]:
-        """Add keys and values to the state, and let it fade if there are gates."""
+        """Add keys and values to the state, which decays if there are gates."""
         log_decay = None
         if self.gate_proj is not None:
-            # A sixteenth, so that a gate begins near 1 and can still be closed.
+            # Divide by 16, so that gates start near 1 but can still close.
             log_decay = F.logsigmoid(self.gate_proj(x).to(q.dtype)) / 16
             log_decay = split_heads(log_decay, self.num_heads)
         return chunked_linear_attention(
@@ -425,10 +425,10 @@ class LinearAttention(StateLayer):
 def _state_in(cache: LayerCache, state: Tensor | None) -> Tensor | None:
     """Return the state that a cache holds."""
     if not isinstance(cache, StateCache):
-        raise ValueError("cache must be what new_cache of this layer returned")
+        raise ValueError("cache must come from this layer's new_cache")
     if state is not None:
         raise ValueError(
-            "state is given beside a cache, which holds one: give no state"
+            "state and cache are both given; the cache holds a state: leave state out"
         )
     return cache.state
 
@@ -436,14 +436,14 @@ def _state_in(cache: LayerCache, state: Tensor | None) -> Tensor | None:
 def validate_stateful(
     q: Tensor, k: Tensor, v: Tensor, state: Tensor | None
 ) -> Float[Tensor, "B H d_k d_v"]:
-    """Return the state to begin with; raise a ``ValueError`` if shapes do not fit."""
+    """Return the initial state, or raise a ``ValueError`` if shapes do not fit."""
     validate_kinds(q=q, k=k, v=v)
     if not q.is_floating_point():
-        raise TypeError(f"q, k and v must be of floats; their dtype is {q.dtype}")
+        raise TypeError(f"q, k and v must be floating-point; their dtype is {q.dtype}")
     if q.ndim != 4 or q.shape[2] < 1:
         raise ValueError(f"q must be (B, H, T, d_k), T > 0; it is {tuple(q.shape)}")
     if k.shape != q.shape:
-        raise ValueError(f"k must be {tuple(q.shape)}, as q; it is {tuple(k.shape)}")
+        raise ValueError(f"k must be {tuple(q.shape)}, like q; it is {tuple(k.shape)}")
     if v.ndim != 4 or v.shape[:3] != k.shape[:3]:
         wanted = ", ".join(map(str, k.shape[:3]))
         raise ValueError(f"v must be ({wanted}, d_v); it is {tuple(v.shape)}")

@@ -1,9 +1,9 @@
-"""A cache in pages: room is handed out by a few tokens at a time, and can be shared.
+"""A paged cache: memory is allocated in pages of a few tokens, which can be shared.
 
-A ``KVCache`` sets aside room for the longest text that there may be. Here all sequences
-take pages from one pool as they grow. A sequence keeps a *block table*, the pages that
-hold its tokens, in order. Two tables may name the same page: whoever writes into one
-that others hold takes a copy first.
+A ``KVCache`` allocates memory for the longest possible text. Here all sequences take
+pages from one pool as they grow. Each sequence keeps a *block table*: the pages that
+hold its tokens, in order. Two tables may contain the same page; before a sequence
+writes into a page that others hold, it takes a copy.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ __all__ = ["PagePool", "PagedCache", "PagedLayer", "share_in_use"]
 
 # --8<-- [start:pool]
 class PagePool:
-    """Pages for the keys and values of many sequences, set aside once.
+    """Pages for the keys and values of many sequences, allocated once.
 
     A page holds ``page_size`` tokens of one sequence, in all layers.
 
@@ -30,9 +30,9 @@ class PagePool:
         page_size: How many tokens a page holds.
         num_layers: How many layers.
         num_kv_heads: Heads of keys and values in a layer.
-        head_dim: d_k, the features of a key.
-        value_dim: d_v, the features of a value; ``head_dim`` by default, 0 where the
-            values are part of the keys.
+        head_dim: d_k, the width of a key.
+        value_dim: d_v, the width of a value; ``head_dim`` by default, 0 if the values
+            are part of the keys.
         dtype: The type of each number.
         device: Where to keep them.
 
@@ -70,7 +70,7 @@ class PagePool:
 
     @property
     def num_free(self) -> int:
-        """How many pages nobody holds."""
+        """How many pages are free."""
         return self.users.count(0)
 
     @property
@@ -79,7 +79,7 @@ class PagePool:
         return self.keys.nbytes + self.values.nbytes
 
     def take(self) -> int:
-        """Return the number of a page that nobody held, which now has one user.
+        """Take a free page, and return its number.
 
         Raises:
             ValueError: If all pages are in use.
@@ -91,7 +91,7 @@ class PagePool:
         return page
 
     def copy(self, page: int) -> int:
-        """Return a new page with what this one holds, and leave this one to others."""
+        """Return the number of a copy of a page, and release the original."""
         new = self.take()
         self.keys[:, new] = self.keys[:, page]
         self.values[:, new] = self.values[:, page]
@@ -102,31 +102,31 @@ class PagePool:
 
     @classmethod
     def for_model(cls, model: GPT, *, num_pages: int, page_size: int) -> "PagePool":
-        """Return a pool of the numbers that the layers of a model keep of a token.
+        """Return a pool whose pages fit the cache of a model.
 
         Args:
-            model: A model of which all layers keep as much.
+            model: A model whose layers all have caches of one shape.
             num_pages: How many pages.
             page_size: How many tokens a page holds.
 
         Raises:
-            ValueError: If layers have a state, or keep numbers of unlike shapes, as
-                pruned ones may.
+            ValueError: If layers have a state, or caches of different shapes, as after
+                pruning.
         """
         config = model.config
         form = config.form()
         if form is not None and not form.has_scores:
             raise ValueError(
-                f"attention={config.attention!r} of model has a state, which is as "
-                "large for any text: it has nothing to keep in pages"
+                f"attention={config.attention!r} of model has a state of fixed size: "
+                "there is nothing to keep in pages"
             )
         layers = model.new_cache(1, max_length=1).layers
         shapes = {(each.keys.shape, each.values.shape) for each in layers}
         if len(shapes) > 1:
             heads = [each.keys.shape[1] for each in layers]
             raise ValueError(
-                f"layers of model keep {heads} heads of keys; for pages of one size "
-                "they must keep equally many"
+                f"layers of model must have equally many heads of keys, so that pages "
+                f"have one size; they have {heads}"
             )
         ((keys, values),) = shapes
         return cls(
@@ -160,9 +160,9 @@ class PagedCache(KVCache):
         self.last_tokens = None
 
     def fork(self) -> "PagedCache":
-        """Return a cache of the same tokens, which shares all pages with this one.
+        """Return a cache with the same tokens that shares all pages with this one.
 
-        Call it between two passes of a model, not within one.
+        Call it between two passes of a model, not during one.
         """
         other = PagedCache(self.pool, max_length=self.max_length)
         other.table, other.last_tokens = [*self.table], self.last_tokens
@@ -173,7 +173,7 @@ class PagedCache(KVCache):
         return other
 
     def reset(self) -> None:
-        """Forget all tokens, and give the pages back."""
+        """Forget all tokens, and release the pages."""
         for page in self.table:
             self.pool.users[page] -= 1
         self.table = []
@@ -181,7 +181,7 @@ class PagedCache(KVCache):
 
     # --8<-- [start:room]
     def make_room(self, start: int, end: int) -> None:
-        """See to it that tokens from ``start`` to ``end`` have pages of their own.
+        """Take or copy pages so that tokens ``start`` to ``end`` have their own.
 
         Raises:
             ValueError: If there are too few pages, or more tokens than allowed. Then
@@ -229,7 +229,7 @@ class PagedLayer(LayerCache):
         """Store the keys and values of T new tokens; return those of all tokens so far.
 
         Raises:
-            ValueError: If there is no room left, or more than one sequence comes.
+            ValueError: If there is no room left, or there is more than one sequence.
         """
         self._validate_new(k, v)
         # --8<-- [start:layer]
@@ -237,8 +237,8 @@ class PagedLayer(LayerCache):
         self.cache.make_room(start, end)
         pool, size = self.cache.pool, self.cache.pool.page_size
         table = torch.tensor(self.cache.table, device=k.device)
-        places = torch.arange(start, end, device=k.device)
-        pages, slots = table[places // size], places % size
+        positions = torch.arange(start, end, device=k.device)
+        pages, slots = table[positions // size], positions % size
         found: list[Tensor] = []
         for room, new in ((pool.keys[self.index], k), (pool.values[self.index], v)):
             room[pages, :, slots] = new[0].movedim(1, 0).to(room.dtype)  # (T, H_kv, d)
@@ -258,9 +258,10 @@ class PagedLayer(LayerCache):
 
 
 def share_in_use(caches: Sequence[PagedCache]) -> float:
-    """Return how much of the room in the pages of caches of one pool holds a token.
+    """Return the share of the room in the caches' pages that holds tokens.
 
-    A page that several of them hold counts once. 1 if they hold no page.
+    The caches must belong to one pool. A page that several of them hold counts once. If
+    they hold no page, the share is 1.
     """
     filled = dict[int, int]()
     for cache in caches:

@@ -1,9 +1,9 @@
-"""Keys and values in 8 or 4 bits: each group of numbers on a scale of its own.
+"""Quantized keys and values: 8 or 4 bits, with a scale for each group of numbers.
 
 A group is either one feature of several tokens, *per channel*, or all features of one
 token, *per token*. Keys of trained models have a few features that are large in every
-token. Per channel they have scales of their own; per token they make the scale of all
-other features coarse.
+token. Per channel they get their own scales; per token they make the scale coarse for
+all other features.
 """
 
 from dataclasses import dataclass
@@ -30,10 +30,10 @@ GROUPS = ("channel", "token")
 
 @dataclass(frozen=True)
 class Quantized:
-    """Numbers as whole steps above the lowest of their group.
+    """Numbers stored as whole steps above the lowest number of their group.
 
     Args:
-        codes: The number of steps, as bytes; of 4 bits, two in a byte.
+        codes: The number of steps, as bytes; with 4 bits, two codes per byte.
         low: The lowest number of each group.
         step: The size of a step in each group.
         bits: 8 or 4.
@@ -50,7 +50,7 @@ class Quantized:
         return self.codes.nbytes + self.low.nbytes + self.step.nbytes
 
     def restore(self) -> Float[Tensor, "*batch S d"]:
-        """Return the numbers, each at most half a step from what it was."""
+        """Return the numbers, each at most half a step from the original."""
         codes = self.codes
         if self.bits == 4:
             codes = torch.stack([codes & 15, codes >> 4], dim=-1).flatten(-2)
@@ -58,17 +58,18 @@ class Quantized:
 
 
 def quantize(x: Float[Tensor, "*batch S d"], *, bits: int, per: str) -> Quantized:
-    """Write keys or values of S tokens in few bits.
+    """Quantize the keys or values of S tokens.
 
     Args:
         x: The numbers.
-        bits: 8 or 4; 4 takes an even d.
-        per: ``channel``: a scale for each feature, over the S tokens; ``token``: a
-            scale for each token, over its d features.
+        bits: 8 or 4; 4 needs an even d.
+        per: ``channel`` for one scale per feature, over the S tokens; ``token`` for one
+            scale per token, over its d features.
 
     Raises:
-        ValueError: If ``bits`` is neither 8 nor 4, ``per`` is unknown, or d is odd and
-            ``bits`` 4.
+        TypeError: If ``x`` is not floating-point.
+        ValueError: If ``x`` is empty or has fewer than two axes, ``bits`` is neither 8
+            nor 4, ``per`` is unknown, or d is odd and ``bits`` is 4.
 
     Source: Liu et al., 2024, "KIVI: A Tuning-Free Asymmetric 2bit Quantization for KV
     Cache".
@@ -80,7 +81,7 @@ def quantize(x: Float[Tensor, "*batch S d"], *, bits: int, per: str) -> Quantize
     over = -2 if per == "channel" else -1
     low, high = x.amin(over, keepdim=True), x.amax(over, keepdim=True)
     step = (high - low) / (2**bits - 1)
-    # Where all numbers of a group are alike, any step will do.
+    # If all numbers of a group are equal, any step will do.
     steps = (x - low) / step.where(step > 0, 1)
     codes = steps.round().to(torch.uint8)
     if bits == 4:
@@ -90,16 +91,16 @@ def quantize(x: Float[Tensor, "*batch S d"], *, bits: int, per: str) -> Quantize
 
 
 class QuantizedLayer(LayerCache):
-    """The keys and values of one layer in few bits, but for the newest.
+    """The keys and values of one layer, quantized except for the newest.
 
-    A scale per channel takes several tokens at once. So the newest tokens wait as they
-    are until they are a group, and the group is written in few bits.
+    A scale per channel needs several tokens at once. So the newest tokens are kept in
+    full precision until they make a group, which is then quantized.
 
     Args:
         bits: 8 or 4.
         keys_per: One of ``GROUPS``.
         values_per: One of ``GROUPS``.
-        group_size: How many tokens are written at once.
+        group_size: How many tokens are quantized together.
         max_length: How many tokens there may be.
     """
 
@@ -123,15 +124,15 @@ class QuantizedLayer(LayerCache):
 
     @property
     def length(self) -> int:
-        """How many tokens are stored. It can be set to 0, to forget all of them."""
+        """How many tokens are stored. Set it to 0 to forget them all."""
         return self._length
 
     @length.setter
     def length(self, length: int) -> None:
         if length:
             raise ValueError(
-                f"a cache in few bits that holds {self._length} tokens cannot go back "
-                f"to {length}: it wrote them in groups"
+                f"a quantized cache that holds {self._length} tokens cannot go back "
+                f"to {length}: it stores them in groups"
             )
         self._length = 0
         self.groups: list[tuple[Quantized, Quantized]] = []
@@ -148,7 +149,7 @@ class QuantizedLayer(LayerCache):
     ) -> tuple[Float[Tensor, "B H_kv S d_k"], Float[Tensor, "B H_kv S d_v"]]:
         """Store the keys and values of T new tokens; return those of all tokens so far.
 
-        What was written in few bits comes back as it can be restored, also to the
+        Quantized keys and values are returned with their rounding error, even to the
         tokens that have just been stored.
 
         Raises:
@@ -166,7 +167,7 @@ class QuantizedLayer(LayerCache):
             values = quantize(v[:, :, :size], bits=self.bits, per=self.values_per)
             self.groups.append((keys, values))
             k, v = k[:, :, size:], v[:, :, size:]
-        self.newest = k.clone(), v.clone()  # not a view that keeps all the memory
+        self.newest = k.clone(), v.clone()  # a view would keep the whole tensor alive
         return (
             torch.cat([*(keys.restore() for keys, _ in self.groups), k], dim=2),
             torch.cat([*(values.restore() for _, values in self.groups), v], dim=2),
@@ -187,17 +188,17 @@ class QuantizedLayer(LayerCache):
 
 
 class QuantizedCache(KVCache):
-    """The keys and values of all layers, in few bits.
+    """The quantized keys and values of all layers.
 
-    It takes its batch, heads, widths and types from the keys and values that come.
+    It takes batch size, heads, widths and types from the first keys and values.
 
     Args:
         num_layers: How many layers.
         max_length: S, how many tokens there may be.
         bits: 8 or 4.
-        keys_per: ``channel`` or ``token``: what has a scale of its own among the keys.
+        keys_per: Whether keys have one scale per ``channel`` or per ``token``.
         values_per: The same for the values.
-        group_size: How many tokens are written at once.
+        group_size: How many tokens are quantized together.
 
     Raises:
         ValueError: If a setting does not fit.
@@ -241,7 +242,7 @@ def _validate_bits(bits: int) -> None:
 
 def _validate_numbers(x: Tensor, bits: int) -> None:
     if not x.is_floating_point():
-        raise TypeError(f"x must be of floats; its dtype is {x.dtype}")
+        raise TypeError(f"x must be floating-point; its dtype is {x.dtype}")
     if x.ndim < 2 or 0 in x.shape:
         raise ValueError(
             f"x must be (..., S, d) and not empty; its shape is {tuple(x.shape)}"

@@ -1,8 +1,8 @@
-"""Reading without end in constant memory: the first tokens, and a window of the last.
+"""A rolling cache: read endless text in constant memory with sinks and a window.
 
 A token attends to the last ``window`` tokens up to itself, and to the first ``sinks``
-of the text. Positions are those *in the cache*: kept tokens stand side by side, so no
-distance is larger than the cache, however long the text grows.
+tokens of the text. Positions are those *in the cache*, where the kept tokens are
+consecutive. So no distance exceeds the cache, however long the text grows.
 
 Source of the whole: Xiao et al., 2023, "Efficient Streaming Language Models with
 Attention Sinks", section 3.2.
@@ -37,19 +37,19 @@ def sink_mask(
     window: int,
     device: torch.device | str | None = None,
 ) -> Bool[Tensor, "T S"]:
-    """Return the mask of a window that keeps the first tokens in sight as well.
+    """Return the mask of a sliding window that also keeps the first tokens visible.
 
-    Causal, and aligned bottom-right as ``causal_mask`` is.
+    It is causal, and aligned bottom-right like ``causal_mask``.
 
     Args:
         num_queries: T, the number of query positions.
         num_keys: S, the number of key positions; as many as queries by default.
         sinks: How many of the first keys every later query sees; may be 0.
-        window: How many of the last keys it sees, itself counted.
+        window: How many of the last keys it sees, including itself.
         device: Where to make the mask.
 
     Raises:
-        ValueError: If a length or ``sinks`` is negative, or ``window`` not positive.
+        ValueError: If a length or ``sinks`` is negative, or ``window`` is not positive.
     """
     _validate_sinks(sinks)
     near = sliding_window_mask(num_queries, num_keys, window=window, device=device)
@@ -67,35 +67,35 @@ def sink_attention(
     window: int,
     rates: Float[Tensor, "half"] | None = None,
 ) -> tuple[Float[Tensor, "B H T d_v"], Float[Tensor, "B H T T"]]:
-    """Attend to sinks and window, a whole text at once and in the open.
+    """Attend to sinks and window over a whole text at once, in readable form.
 
     This is what a model with a rolling cache computes token by token.
 
     Args:
-        q: Queries, not turned yet.
-        k: Keys, not turned yet.
+        q: Queries, not rotated yet.
+        k: Keys, not rotated yet.
         v: Values.
-        sinks: How many of the first tokens stay in sight.
-        window: How many of the last do, the query's own counted.
+        sinks: How many of the first tokens stay visible.
+        window: How many of the last tokens are visible, including the query's own.
         rates: How far rotary positions turn each pair; ``None`` for no positions.
 
     Returns:
         The output, and the weights.
 
     Raises:
-        ValueError: If ``sinks`` is negative, or ``window`` not positive.
+        ValueError: If ``sinks`` is negative, or ``window`` is not positive.
     """
     validate_attention(q, k, v, None, window, None, 0.0)
     _validate_rates(rates, q.shape[-1])
-    places = torch.arange(q.shape[-2], device=q.device)
-    mask = sink_mask(len(places), sinks=sinks, window=window, device=q.device)
+    positions = torch.arange(q.shape[-2], device=q.device)
+    mask = sink_mask(len(positions), sinks=sinks, window=window, device=q.device)
     if rates is None:
         scores = attention_scores(q, k)
     else:
-        turns = scaled_table(places, rates)
+        turns = scaled_table(positions, rates)
         scores = attention_scores(rotate(q, turns), rotate(k, turns))
-        # Towards the sinks a query never stands farther off than at the cache's end.
-        last = scaled_table(places.clamp(max=sinks + window - 1), rates)
+        # For the sinks, a query is never farther away than the end of the cache.
+        last = scaled_table(positions.clamp(max=sinks + window - 1), rates)
         to_sinks = attention_scores(rotate(q, last), rotate(k, turns)[..., :sinks, :])
         scores = torch.cat([to_sinks, scores[..., sinks:]], dim=-1)
     weights = attention_weights(scores, mask)
@@ -106,23 +106,23 @@ def sink_attention(
 
 
 def _back(table: Tensor) -> Tensor:
-    """Return the table that undoes a table, the factor it may have included."""
+    """Return the table that undoes a rotary table, including any attention factor."""
     cos, sin = table
     return torch.stack([cos, -sin]) / (cos**2 + sin**2)
 
 
 class RollingLayer(LayerCache):
-    """The keys and values of the first tokens and the last, in memory for no more.
+    """The keys and values of the first and the last tokens of one layer.
 
-    When it is full, each new token takes the slot of the oldest that is no sink. Keys
-    are kept as they were before they were turned, and are turned at each step by the
-    place that they have by then.
+    When it is full, each new token takes the slot of the oldest token that is not a
+    sink. Keys are stored unrotated; at each step they are rotated by their current
+    position in the cache.
 
     Args:
-        keys: Room for ``sinks + window`` keys.
-        values: Room for as many values.
+        keys: Memory for ``sinks + window`` keys.
+        values: Memory for as many values.
         sinks: How many of the first tokens to keep.
-        table: The ``rotary_table`` of the places, if keys come turned by it.
+        table: The ``rotary_table`` of the positions, if keys arrive rotated by it.
     """
 
     def __init__(
@@ -140,9 +140,9 @@ class RollingLayer(LayerCache):
 
     @property
     def length(self) -> int:
-        """The place of the next token: a full cache stays one short.
+        """The position of the next token, which in a full cache is always the last.
 
-        It can be set to 0, to forget all tokens.
+        Set it to 0 to forget all tokens.
         """
         return min(self.seen, self.keys.shape[2] - 1)
 
@@ -151,7 +151,7 @@ class RollingLayer(LayerCache):
         if length:
             raise ValueError(
                 f"a rolling cache that has read {self.seen} tokens cannot go back to "
-                f"{length}: others may be gone"
+                f"{length}: earlier ones may be gone"
             )
         self.seen = 0
 
@@ -162,8 +162,8 @@ class RollingLayer(LayerCache):
         """Store the keys and values of T new tokens; return those that are kept.
 
         Raises:
-            ValueError: If several tokens come and there is no room for all of them, or
-                the batch is another.
+            ValueError: If there are several tokens and no room for them all, or the
+                cache was made for another batch size.
         """
         room, num_new = self.keys.shape[2], k.shape[2]
         self._validate_new(k, room)
@@ -180,7 +180,7 @@ class RollingLayer(LayerCache):
         return keys, values
 
     def _slots(self, first: int, count: int) -> Int[Tensor, "tokens"]:
-        """Return where these tokens of the text lie: sinks in front, then a ring."""
+        """Return the slots of these tokens: sinks in front, then a ring buffer."""
         tokens = torch.arange(first, first + count, device=self.keys.device)
         ring = self.keys.shape[2] - self.sinks
         return torch.where(
@@ -190,7 +190,7 @@ class RollingLayer(LayerCache):
     # --8<-- [end:append]
 
     def _in_order(self) -> tuple[Tensor, Tensor]:
-        """Return what is kept from the oldest to the newest."""
+        """Return the kept keys and values from oldest to newest."""
         room = self.keys.shape[2]
         if self.seen <= room:
             return self.keys[:, :, : self.seen], self.values[:, :, : self.seen]
@@ -200,23 +200,23 @@ class RollingLayer(LayerCache):
         return self.keys[:, :, slots], self.values[:, :, slots]
 
     def _validate_new(self, k: Tensor, room: int) -> None:
-        self._validate_room(k, self.length)  # the batch alone
+        self._validate_room(k, self.length)  # checks only the batch size
         num_new, free = k.shape[2], max(room - self.seen, 0)
         if num_new > max(free, 1):
             raise ValueError(
-                f"{num_new} tokens come and a rolling cache of {room} has {free} free: "
-                "give it more than that one at a time"
+                f"{num_new} tokens do not fit a rolling cache of {room} with {free} "
+                "free: pass the rest one at a time"
             )
 
 
 def rolling_cache(
     model: GPT, *, sinks: int, window: int, batch_size: int = 1
 ) -> KVCache:
-    """Return an empty cache in which a model reads without end, in constant memory.
+    """Return an empty cache with which a model reads endless text in constant memory.
 
-    Give the model the prompt up to ``sinks + window`` tokens at once, and what follows
-    one by one, as ``stream_logits`` does. Prompts that are padded on the left would
-    have padding for sinks: read those of unlike length each with a cache of its own.
+    Pass the model up to ``sinks + window`` tokens of the prompt at once, and the rest
+    one by one, as ``stream_logits`` does. With padding on the left, the padding would
+    become the sinks, so use one cache for each prompt if their lengths differ.
 
     Args:
         model: A GPT with rotary positions, ALiBi or none.
@@ -225,24 +225,24 @@ def rolling_cache(
         batch_size: B, how many sequences are read side by side.
 
     Raises:
-        ValueError: If ``sinks`` is negative, ``window`` not positive, their sum larger
-            than ``max_seq_len``, the positions are added to the tokens, the model has
-            a window of its own that is smaller, or its attention keeps something else
-            than keys that may move.
+        ValueError: If ``sinks`` is negative, ``window`` is not positive, their sum
+            exceeds ``max_seq_len``, positions are added to the tokens, the model's own
+            window is smaller, or its attention does not cache keys that may move.
     """
     _validate_sinks(sinks)
     validate_sizes(window=window)
     config, room = model.config, sinks + window
     form = config.form()
-    # Blocks would begin elsewhere after each step.
+    # Chosen blocks would shift with every step.
     if form is not None and not (form.keeps_heads and form.reads_padding):
         raise ValueError(
-            f"attention={config.attention!r} of model keeps no keys that may move"
+            f"attention={config.attention!r} of model does not cache keys that can "
+            "change position"
         )
     if config.positions in ("learned", "sinusoidal"):
         raise ValueError(
             f"positions={config.positions!r} of model must be 'rotary', 'alibi' or "
-            "'none': what was added to a token cannot move with it"
+            "'none': a position that was added to a token cannot change"
         )
     own = [config.window_of(layer) for layer in range(config.num_layers)]
     if any(each is not None and each < room for each in own):
@@ -264,12 +264,15 @@ def rolling_cache(
 def stream_logits(
     model: GPT, tokens: Int[Tensor, "B T"], cache: KVCache
 ) -> Float[Tensor, "B T V"]:
-    """Return a model's guesses after each token of a text of any length.
+    """Return a model's logits after each token of a text of any length.
 
     Args:
         model: The model.
         tokens: The text, or its next piece.
         cache: A ``rolling_cache`` of the model, empty or not.
+
+    Raises:
+        ValueError: If ``tokens`` is empty or does not have two axes.
     """
     if tokens.ndim != 2 or 0 in tokens.shape:
         raise ValueError(

@@ -1,11 +1,11 @@
-"""Rotary positions beyond the trained length: slower pairs, by one of several rules.
+"""Rotary positions beyond the trained length: slow the pairs by one of several rules.
 
-A rotary model that was trained on short texts meets distances that it has never seen.
-Each rule slows the pairs of a head so that a text ``factor`` times as long stays within
-the angles of training: all pairs alike (position interpolation), the slow ones more
-than the fast ones (NTK-aware), or those alone that did not come round while training
-(YaRN, and Llama 3.1's rule). LongRoPE takes a factor for each pair, which a search has
-found. What a rule returns are rates, in radians a token.
+On texts longer than those of its training, a rotary model meets distances that it has
+never seen. Each rule slows the pairs of a head so that a text ``factor`` times as long
+stays within the angles of training. Position interpolation slows all pairs alike;
+NTK-aware scaling slows the slow pairs more than the fast ones; YaRN and Llama 3.1's
+rule slow only the pairs that made few turns in training. LongRoPE takes a factor for
+each pair, found by a search. A rule returns rates, in radians per token.
 """
 
 import math
@@ -43,11 +43,11 @@ def plain_rates(head_dim: int, *, base: float = 10_000.0) -> Float[Tensor, "half
     """Return how far each pair turns from one token to the next, from fast to slow.
 
     Args:
-        head_dim: d_k, the features of a query or key; even.
-        base: How much slower the slowest pair turns than the fastest, about.
+        head_dim: d_k, the width of a query or key; even.
+        base: About how many times slower the slowest pair turns than the fastest.
 
     Raises:
-        ValueError: If ``head_dim`` is odd or not positive, or ``base`` not above 1.
+        ValueError: If ``head_dim`` is odd or not positive, or ``base`` is not above 1.
 
     Source: Su et al., 2021, "RoFormer", section 3.2.2.
     """
@@ -62,17 +62,18 @@ def plain_rates(head_dim: int, *, base: float = 10_000.0) -> Float[Tensor, "half
 def linear_rates(
     head_dim: int, *, factor: float, base: float = 10_000.0
 ) -> Float[Tensor, "half"]:
-    """Return the rates of position interpolation: every pair is slowed alike.
+    """Return the rates of position interpolation, which slows every pair alike.
 
-    Position ``t`` then has the angles that ``t / factor`` had while training.
+    Position ``t`` then gets the angles that ``t / factor`` had in training.
 
     Args:
-        head_dim: d_k, the features of a query or key; even.
+        head_dim: d_k, the width of a query or key; even.
         factor: How many times as long texts may be; at least 1.
         base: The base that the model was trained with.
 
     Raises:
-        ValueError: If ``factor`` is less than 1, or ``head_dim`` odd or not positive.
+        ValueError: If ``factor`` is less than 1, or ``head_dim`` is odd or not
+            positive.
 
     Source: Chen et al., 2023, "Extending Context Window of Large Language Models via
     Positional Interpolation", section 2.3.
@@ -84,13 +85,13 @@ def linear_rates(
 def ntk_rates(
     head_dim: int, *, factor: float, base: float = 10_000.0
 ) -> Float[Tensor, "half"]:
-    """Return NTK-aware rates: the fastest pair is kept, the slowest slowed fully.
+    """Return NTK-aware rates: keep the fastest pair, and slow the slowest fully.
 
     They are the plain rates of a larger base, chosen so that the slowest pair turns
     ``factor`` times as slowly.
 
     Args:
-        head_dim: d_k, the features of a query or key; even, and at least 4.
+        head_dim: d_k, the width of a query or key; even, and at least 4.
         factor: How many times as long texts may be; at least 1.
         base: The base that the model was trained with.
 
@@ -102,26 +103,29 @@ def ntk_rates(
     """
     _validate_factor(factor)
     if head_dim == 2:
-        raise ValueError("head_dim=2 must be at least 4: a single pair cannot be both")
+        raise ValueError(
+            "head_dim=2 must be at least 4: a single pair cannot be both the fastest "
+            "and the slowest"
+        )
     larger = base * factor ** (head_dim / (head_dim - 2))
     return plain_rates(head_dim, base=larger)
 
 
 def dynamic_factor(length: int, *, trained_length: int, factor: float = 1.0) -> float:
-    """Return the factor that "dynamic NTK" gives to ``ntk_rates`` for a text.
+    """Return the factor for ``ntk_rates`` by which "dynamic NTK" reads a text.
 
-    It is 1 up to the trained length, and from there grows with the text.
+    It is 1 up to the trained length, and then grows with the text.
 
     Args:
         length: How many tokens the text has.
-        trained_length: How many those of training had.
-        factor: How fast it grows: ``factor`` for each further trained length.
+        trained_length: How many tokens the texts of training had.
+        factor: How fast it grows: by ``factor`` for each further trained length.
 
     Raises:
         ValueError: If a length is not positive, or ``factor`` is less than 1.
 
-    Source: Peng et al., 2023, "YaRN", on "Dynamic NTK", has ``factor=1``;
-    ``transformers`` lets it be larger.
+    Source: Peng et al., 2023, "YaRN", on "Dynamic NTK", with ``factor=1``;
+    ``transformers`` allows larger ones.
     """
     validate_sizes(length=length, trained_length=trained_length)
     _validate_factor(factor)
@@ -137,15 +141,15 @@ def yarn_rates(
     fast: float = 32.0,
     slow: float = 1.0,
 ) -> Float[Tensor, "half"]:
-    """Return YaRN's rates: fast pairs are kept, slow ones slowed, with a ramp between.
+    """Return YaRN's rates: keep fast pairs, slow the slow ones, with a ramp between.
 
-    A pair counts as fast if it came round ``fast`` times within the trained length, and
-    as slow if it did not come round ``slow`` times. As in the authors' code, the ramp
-    is a straight line over the numbers of the pairs, from a whole number to a whole
-    number; the paper's is one over the turns.
+    A pair is fast if it makes at least ``fast`` turns within the trained length, and
+    slow if it makes fewer than ``slow``. As in the authors' code, the ramp is linear in
+    the index of the pair, between whole indices; in the paper it is linear in the
+    number of turns.
 
     Args:
-        head_dim: d_k, the features of a query or key; even.
+        head_dim: d_k, the width of a query or key; even.
         factor: How many times as long texts may be; at least 1.
         trained_length: How many tokens the texts of training had.
         base: The base that the model was trained with.
@@ -153,8 +157,9 @@ def yarn_rates(
         slow: Pairs that turn no more often than this are slowed fully.
 
     Raises:
-        ValueError: If ``factor`` is less than 1, ``trained_length`` not positive,
-            ``slow`` not between 0 and ``fast``, or ``head_dim`` odd or not positive.
+        ValueError: If ``factor`` is less than 1, ``trained_length`` is not positive,
+            ``slow`` is not between 0 and ``fast``, or ``head_dim`` is odd or not
+            positive.
 
     Source: Peng et al., 2023, "YaRN", section 3.2.
     """
@@ -166,9 +171,9 @@ def yarn_rates(
 
 
 def yarn_attention_factor(factor: float) -> float:
-    """Return what YaRN multiplies queries and keys by, and so scores by its square.
+    """Return YaRN's factor for queries and keys; scores get multiplied by its square.
 
-    The more keys there are, the flatter are the weights; this sharpens them again.
+    With more keys the weights get flatter; this factor sharpens them again.
 
     Raises:
         ValueError: If ``factor`` is less than 1.
@@ -273,7 +278,7 @@ def scaled_table(
     Args:
         positions: The position of each token.
         rates: How far each pair turns from one token to the next.
-        attention_factor: What cosines and sines are multiplied by.
+        attention_factor: Multiply cosines and sines by this.
     """
     return rotary_table(
         positions,
@@ -290,19 +295,21 @@ def stretched(
     *,
     attention_factor: float = 1.0,
 ) -> GPT:
-    """Return a copy of a rotary model that reads longer texts, with other rates.
+    """Return a copy of a rotary model with other rates, for longer texts.
 
-    No weight changes. The rates stand in the copy's configuration, so that a checkpoint
-    keeps them.
+    No weight changes. The copy's config holds the rates, so a checkpoint keeps them.
 
     Args:
         model: A GPT with rotary positions.
         max_seq_len: How many tokens the copy can read.
-        rates: How far each pair turns, half as many as a head has features.
-        attention_factor: As ``yarn_attention_factor`` returns it.
+        rates: How far each pair turns from one token to the next, ``head_dim / 2``
+            numbers.
+        attention_factor: Multiply rotated queries and keys by this; see
+            ``yarn_attention_factor``.
 
     Raises:
-        ValueError: If the model has other positions, or a head other pairs.
+        ValueError: If the model has no rotary positions, or ``rates`` does not have
+            ``head_dim / 2`` numbers.
     """
     config = replace(
         model.config,
@@ -314,18 +321,18 @@ def stretched(
 
 
 def stretched_by(model: GPT, factor: float, *, scaling: str = "yarn") -> GPT:
-    """Return a copy of a rotary model that reads ``factor`` times as long texts.
+    """Return a copy of a rotary model for texts ``factor`` times as long.
 
-    It was trained, this assumes, on texts of its ``max_seq_len``.
+    This assumes that the model was trained on texts of its ``max_seq_len``.
 
     Args:
         model: A GPT with rotary positions, not stretched before.
         factor: How many times as long; at least 1.
-        scaling: By which rule, one of ``SCALINGS``.
+        scaling: The rule, one of ``SCALINGS``.
 
     Raises:
-        ValueError: If ``factor`` is less than 1, ``scaling`` unknown, the model has
-            other positions, or is stretched already.
+        ValueError: If ``factor`` is less than 1, ``scaling`` is unknown, the model has
+            no rotary positions, or it is already stretched.
     """
     validate_choice("scaling", scaling, SCALINGS)
     _validate_factor(factor)
@@ -333,7 +340,7 @@ def stretched_by(model: GPT, factor: float, *, scaling: str = "yarn") -> GPT:
     if config.positions != "rotary":
         raise ValueError(f"positions={config.positions!r} of model must be 'rotary'")
     if config.rotary_rates is not None:
-        raise ValueError("rotary_rates of model must be None: it is stretched already")
+        raise ValueError("rotary_rates of model must be None: it is already stretched")
     trained, base = config.max_seq_len, config.rotary_base
     if scaling == "yarn":
         rates = yarn_rates(
@@ -350,11 +357,11 @@ def stretched_by(model: GPT, factor: float, *, scaling: str = "yarn") -> GPT:
 def _ramp(
     head_dim: int, base: float, trained_length: int, fast: float, slow: float
 ) -> Float[Tensor, "half"]:
-    """Return how much YaRN slows each pair: 0 is not at all, 1 is fully."""
+    """Return how much YaRN slows each pair, from 0 (not at all) to 1 (fully)."""
 
     def pair_that_turns(times: float) -> float:
-        # The number i, not always whole, for which base ** (-2i / head_dim) times the
-        # trained length is so many turns.
+        # The index i, perhaps not whole, of the pair that makes this many turns: for it
+        # base ** (-2i / head_dim) * trained_length equals 2 * pi * times.
         rate = times * 2 * math.pi / trained_length
         return -head_dim * math.log(rate) / (2 * math.log(base))
 

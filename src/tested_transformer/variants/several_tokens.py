@@ -1,4 +1,4 @@
-"""Heads that guess the tokens after the next one, and drafts from the model itself.
+"""Multi-token prediction: heads that predict tokens further ahead, and use as drafter.
 
 Source of the whole: Gloeckle et al., 2024, "Better & Faster Large Language Models via
 Multi-token Prediction", section 2.
@@ -32,15 +32,15 @@ __all__ = ["HeadDrafter", "SeveralTokenGPT", "several_token_loss"]
 
 # --8<-- [start:model]
 class SeveralTokenGPT(GPT):
-    """A GPT that guesses several tokens ahead at each position.
+    """A GPT that predicts several tokens ahead at each position.
 
-    All blocks but the last are a trunk. Above it lie ``num_tokens`` blocks side by
-    side: the GPT's own last block guesses the next token, each further one a token
-    further ahead. Norm, and the matrix to logits, are shared.
+    All blocks but the last form a trunk. On top of it are ``num_tokens`` blocks in
+    parallel: the GPT's own last block predicts the next token, and each further block a
+    token further ahead. They share the last norm and the matrix to logits.
 
     Args:
-        config: What the GPT is made of, two blocks or more.
-        num_tokens: n, how many tokens ahead are guessed; 1 makes a plain GPT.
+        config: The settings of the GPT, with at least two blocks.
+        num_tokens: n, how many tokens ahead it predicts; 1 makes a plain GPT.
 
     Raises:
         ValueError: If ``num_tokens`` is not positive, or there is only one block.
@@ -64,7 +64,7 @@ class SeveralTokenGPT(GPT):
     def forward_all(
         self, tokens: Int[Tensor, "B T"], *, cache: KVCache | None = None
     ) -> Float[Tensor, "n B T V"]:
-        """Return the logits of every head: of the next token first.
+        """Return the logits of every head, those of the next token first.
 
         Args:
             tokens: Token ids. With a cache, only those that it does not hold yet.
@@ -91,19 +91,19 @@ class SeveralTokenGPT(GPT):
     # --8<-- [end:forward]
 
     def _start(self, cache: KVCache | None) -> int:
-        """Return how many tokens a cache holds, if it has room for all heads."""
+        """Return how many tokens a cache holds; refuse one without all heads."""
         if cache is None:
             return 0
         if len(cache.layers) != self.num_blocks:
             raise ValueError(
-                f"cache has {len(cache.layers)} layers, and all heads need "
+                f"cache has {len(cache.layers)} layers; all heads need "
                 f"{self.num_blocks}: make it with new_cache(further=True)"
             )
         return cache.length
 
     @property
     def num_blocks(self) -> int:
-        """How many blocks there are, in the trunk and above it."""
+        """How many blocks there are in the trunk and on top of it."""
         return len(self.blocks) + len(self.further)
 
     def new_cache(
@@ -117,9 +117,9 @@ class SeveralTokenGPT(GPT):
 
         Args:
             batch_size: How many sequences are read side by side.
-            max_length: Room for how many tokens; ``max_seq_len`` by default.
-            further: Have room for the further heads too, as ``forward_all`` needs it.
-                A plain pass must not have it.
+            max_length: How many tokens it has room for; ``max_seq_len`` by default.
+            further: Include the further heads, which ``forward_all`` needs. The model's
+                ``forward`` refuses such a cache.
         """
         cache = super().new_cache(batch_size, max_length=max_length)
         if further:
@@ -132,19 +132,20 @@ class SeveralTokenGPT(GPT):
 def several_token_loss(
     logits: Float[Tensor, "n B T V"], targets: Int[Tensor, "B T"]
 ) -> Float[Tensor, "n"]:
-    """Return the mean loss of each head; their sum is what is trained on.
+    """Return the mean loss of each head; their sum is the training objective.
 
     Args:
-        logits: The guesses of every head at each position.
+        logits: The logits of every head at each position.
         targets: The next token of each position.
 
     Raises:
-        ValueError: If there are not more positions than heads.
+        ValueError: If there are more heads than positions, or ``logits`` and
+            ``targets`` have different batches or lengths.
     """
     length = targets.shape[1]
     if logits.shape[1:3] != targets.shape:
         raise ValueError(
-            f"logits are of {tuple(logits.shape[1:3])} tokens, targets of "
+            f"logits are for {tuple(logits.shape[1:3])} tokens, targets for "
             f"{tuple(targets.shape)}: they must be the same"
         )
     validate_between("the number of heads", len(logits), 1, length)
@@ -162,14 +163,14 @@ def several_token_loss(
 
 
 class _HeadReader(TextReader):
-    """Reads as a ``TextReader`` does, and keeps the guesses of the further heads."""
+    """A ``TextReader`` that keeps the logits of the further heads."""
 
     model: SeveralTokenGPT
 
     def __init__(self, model: SeveralTokenGPT) -> None:
         super().__init__(model)
         self.cache = model.new_cache(further=True)
-        self.ahead: Tensor | None = None  # (n - 1, T, V), where it read last
+        self.ahead: Tensor | None = None  # (n - 1, T, V), of the last tokens read
 
     def _logits(self, tokens: Tensor) -> Tensor:
         logits = self.model.forward_all(tokens, cache=self.cache)[:, 0]
@@ -179,13 +180,15 @@ class _HeadReader(TextReader):
 
 # --8<-- [start:drafter]
 class HeadDrafter(Drafter):
-    """Takes the draft from the model's own further heads: it costs no pass at all.
+    """Draft from the model's own further heads, which costs no extra pass.
 
-    The pass that found the newest token also guessed, at the same position, what comes
-    after it. The heads do not know which token was drawn, nor what each other guess.
+    The pass that produced the newest token also predicted, at the same position, the
+    tokens after it. The heads know neither which token was drawn nor each other's
+    predictions.
 
     Args:
-        probabilities: From logits to what is drawn from; softmax by default.
+        probabilities: From logits to the probabilities it draws from; softmax by
+            default.
     """
 
     def __init__(self, *, probabilities: Probabilities = softmax) -> None:
@@ -193,7 +196,7 @@ class HeadDrafter(Drafter):
         self._reader: _HeadReader | None = None
 
     def reader(self, model: GPT) -> TextReader:
-        """Return what is to read the text, and keeps what the heads guess.
+        """Return a reader that keeps the logits of the further heads.
 
         Raises:
             TypeError: If the model has no further heads.
@@ -209,10 +212,10 @@ class HeadDrafter(Drafter):
         """Return up to ``count`` tokens; none before the first pass."""
         reader = self._reader
         if reader is None:
-            raise ValueError("the drafter has no model yet: speculate gives it one")
+            raise ValueError("the drafter has no model yet: call reader(model) first")
         if reader.ahead is None:
             return Draft([], torch.empty(0, reader.model.config.vocab_size))
-        # All of the text but its newest token was read; the end was perhaps taken back.
+        # The reader has read all but the newest token, and perhaps rejected ones too.
         rejected = len(reader.text) - (len(text) - 1)
         at = reader.ahead[:count, reader.ahead.shape[1] - 1 - rejected]
         rows = self.probabilities(at).cpu()

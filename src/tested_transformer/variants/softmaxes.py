@@ -1,7 +1,7 @@
 """Softmax attention with small changes: capped scores, a learned sink, a gate.
 
-Each is a line or two: the cap between scores and softmax, the sink in the softmax, the
-gate after it. ``AdjustedAttention`` has any of them, and none by default.
+Each takes a line or two: the cap comes before the softmax, the sink inside it, and the
+gate after it. ``AdjustedAttention`` combines any of them, and has none by default.
 """
 
 import math
@@ -49,7 +49,7 @@ _Weights = Float[Tensor, "B *heads T S"]
 def cap_scores(
     scores: Float[Tensor, "*rows S"], cap: float
 ) -> Float[Tensor, "*rows S"]:
-    """Return scores that lie between ``-cap`` and ``cap``, and small ones as they were.
+    """Squash scores into -cap to cap, and leave small ones almost unchanged.
 
     Raises:
         ValueError: If ``cap`` is not positive.
@@ -71,7 +71,7 @@ def weights_with_sink(
 ) -> Float[Tensor, "B H T S"]:
     """Turn scores into weights that sum to less than one: the sink takes the rest.
 
-    The sink is one more score in each row, of a key that has no value.
+    The sink is one more score in each row, for a key that has no value.
 
     Args:
         scores: One row of scores for each query.
@@ -110,25 +110,25 @@ def adjusted_attention_with_weights(
     scale: float | None = None,
     score_bias: Float[Tensor, "..."] | None = None,
 ) -> tuple[Float[Tensor, "B H T d_v"], Float[Tensor, "B H T S"]]:
-    """Return what ``attention_with_weights`` does, with a cap, a sink, or both.
+    """Return the output and weights of attention with a cap, a sink, or both.
 
     Args:
         q: Queries.
-        k: Keys; of fewer heads than ``q`` has, if heads share them.
+        k: Keys; with fewer heads than ``q`` if heads share them.
         v: Values, one for each key.
         soft_cap: Keep scores between ``-soft_cap`` and ``soft_cap``.
         sink: The score of a key without a value, one for each head.
         mask: ``True`` where a query may attend.
         causal: Also forbid attending to later positions.
         window: Also forbid all but the last ``window`` positions up to each.
-        scale: What to multiply the dot products by; ``1 / sqrt(d_k)`` by default.
-        score_bias: What to add to the scores, after the cap.
+        scale: Multiply the dot products by this; ``1 / sqrt(d_k)`` by default.
+        score_bias: Add this to the scores, after the cap.
 
     Returns:
         The output, and the weights. With a sink a row sums to less than one.
 
     Raises:
-        TypeError: If ``mask`` is not boolean, or ``score_bias`` not of floats.
+        TypeError: If ``mask`` is not boolean, or ``score_bias`` is not floating-point.
         ValueError: If shapes do not fit, ``window`` or ``soft_cap`` is not positive, or
             there are more or fewer sinks than heads.
     """
@@ -166,8 +166,8 @@ def fused_attention_with_sink(
 ) -> Float[Tensor, "B H T d_v"]:
     """Return the output of ``adjusted_attention_with_weights`` with a sink, fused.
 
-    One more key and one more value of zeros go to PyTorch's kernel; the sink is the
-    bias of that key's score. The kernel reads a (T, S + 1) table for it.
+    It passes one more key and value, both zeros, to PyTorch's kernel, with the sink as
+    the bias of that key's score. The kernel therefore reads a (T, S + 1) table.
     """
     validate_attention(q, k, v, mask, window, score_bias, 0.0)
     _validate_sink(sink, q)
@@ -189,16 +189,16 @@ def fused_attention_with_sink(
 
 # --8<-- [start:layer]
 class AttentionLayer(nn.Module):
-    """Self-attention of several heads, but for how they attend; made to be derived.
+    """Base class of multi-head self-attention; a subclass says how heads attend.
 
     Args:
         d_model: D, the width of the sequence.
         num_heads: H, how many heads.
         head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
         num_kv_heads: Heads of keys and values, each shared by
-            ``num_heads // num_kv_heads`` heads in a row; ``num_heads`` by default.
+            ``num_heads // num_kv_heads`` consecutive heads; ``num_heads`` by default.
         bias: Whether the projections add a bias.
-        fused: Use the fast form where no weights are asked for.
+        fused: Use the fast form unless weights are asked for.
 
     Raises:
         ValueError: If heads do not fit the model, or each other.
@@ -279,7 +279,7 @@ class AttentionLayer(nn.Module):
 
         Args:
             batch_size: How many sequences are read side by side.
-            max_length: Room for how many tokens.
+            max_length: How many tokens it has room for.
         """
         shape = batch_size, self.num_kv_heads, max_length, self.head_dim
         weight = self.k_proj.weight
@@ -295,10 +295,9 @@ class AttentionLayer(nn.Module):
         *,
         in_the_open: bool,
     ) -> tuple[Float[Tensor, "B *heads T d_v"], _Weights | None]:
-        """Let each head attend. A derived layer says how.
+        """Return the outputs of the heads and, ``in_the_open``, their weights.
 
-        ``how`` holds what goes to ``attention_with_weights``. In the open there are
-        weights to return.
+        A subclass implements it. ``how`` holds arguments of ``attention_with_weights``.
         """
         raise NotImplementedError
 
@@ -308,7 +307,7 @@ class AttentionLayer(nn.Module):
 
 # --8<-- [start:adjusted]
 class AdjustedAttention(AttentionLayer):
-    """Attend with capped scores, a learned sink, a gate on what is read, or all three.
+    """Attend with any of capped scores, a learned sink, and a gate on the output.
 
     Args:
         d_model: D, the width of the sequence.
@@ -316,13 +315,13 @@ class AdjustedAttention(AttentionLayer):
         head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
         num_kv_heads: Heads of keys and values, shared; ``num_heads`` by default.
         bias: Whether the four projections add a bias.
-        fused: Use PyTorch's fused kernels where no weights are asked for. They know no
-            cap: with one, attention is always in the open.
-        scale: What to multiply the dot products by; ``1 / sqrt(d_k)`` by default.
+        fused: Use PyTorch's fused kernels unless weights are asked for. They have no
+            cap, so with one, attention is always open.
+        scale: Multiply the dot products by this; ``1 / sqrt(d_k)`` by default.
         soft_cap: Keep scores between ``-soft_cap`` and ``soft_cap``.
-        learned_sink: Give each head a sink with a score of its own, 0 at first.
-        gate: What a sigmoid, computed from the token that asks, is multiplied into: a
-            head's whole output ("heads"), each of its features ("features"), or
+        learned_sink: Give each head a sink with a score of its own, initially 0.
+        gate: What the gate, a sigmoid computed from the querying token, multiplies:
+            a head's whole output ("heads"), each of its features ("features"), or
             nothing ("none").
 
     Raises:
@@ -368,7 +367,7 @@ class AdjustedAttention(AttentionLayer):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set the sinks to 0; the projections are left to the model."""
+        """Set the sinks to 0. The model initializes the projections."""
         if self.sink is not None:
             nn.init.zeros_(self.sink)
 
@@ -383,7 +382,7 @@ class AdjustedAttention(AttentionLayer):
         *,
         in_the_open: bool,
     ) -> tuple[Float[Tensor, "B *heads T d_v"], _Weights | None]:
-        """Attend with the cap and the sink, and gate what was read."""
+        """Attend with the cap and the sink, then apply the gate."""
         how, weights = how | {"scale": self.scale}, None
         if in_the_open or self.soft_cap is not None:
             heads, weights = adjusted_attention_with_weights(
@@ -405,7 +404,7 @@ class AdjustedAttention(AttentionLayer):
 
 def _validate_cap(name: str, cap: float) -> None:
     if not 0 < cap < math.inf:
-        raise ValueError(f"{name}={cap} must be positive and finite: None is no cap")
+        raise ValueError(f"{name}={cap} must be positive and finite; None means no cap")
 
 
 def _validate_sink(sink: Tensor, q: Tensor) -> None:
@@ -415,5 +414,5 @@ def _validate_sink(sink: Tensor, q: Tensor) -> None:
         )
     if sink.shape != q.shape[1:2]:
         raise ValueError(
-            f"sink must be ({q.shape[1]},), one a head; it is {tuple(sink.shape)}"
+            f"sink must be ({q.shape[1]},), one per head; it is {tuple(sink.shape)}"
         )

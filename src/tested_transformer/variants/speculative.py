@@ -1,7 +1,7 @@
-"""Several tokens for one pass: something cheap guesses, and the model checks the guess.
+"""Speculative decoding: a cheap drafter guesses tokens, and the model verifies them.
 
-What is written has the model's own distribution exactly, whoever guesses. A guess that
-is often right only makes it come sooner. Here one sequence is written at a time.
+The output has exactly the model's own distribution, whatever the drafter. A better
+drafter only makes generation faster. This module generates one sequence at a time.
 
 Sources of the whole: Leviathan et al., 2023, "Fast Inference from Transformers via
 Speculative Decoding"; Chen et al., 2023, "Accelerating Large Language Model Decoding
@@ -45,20 +45,21 @@ __all__ = [
     "verify",
 ]
 
-# From logits, (T, V), to the probabilities to draw from, as a ``Sampling`` has it.
+# A function from logits, (T, V), to the probabilities to draw from, such as
+# ``Sampling(...).probabilities``.
 Probabilities = Callable[[Tensor], Tensor]
 
 
 def softmax(logits: Float[Tensor, "T V"]) -> Float[Tensor, "T V"]:
-    """Return the model's own probabilities, from which it draws by default."""
+    """Return the model's own probabilities, the default to draw from."""
     return logits.softmax(dim=-1)
 
 
 class Chance:
-    """A coin and a die that fall alike for the same seed.
+    """A source of random decisions that repeats for the same seed.
 
     Args:
-        seed: The seed; by default PyTorch's own random numbers choose it.
+        seed: The seed; drawn from PyTorch's global generator by default.
     """
 
     def __init__(self, seed: int | None = None) -> None:
@@ -71,7 +72,7 @@ class Chance:
         return bool(coin < probability)
 
     def draw(self, probabilities: Float[Tensor, "V"]) -> int:
-        """Draw a token: a race, in which the likely wait less, as in ``generation``."""
+        """Draw a token, by an exponential race as in ``generation``."""
         probabilities = probabilities.cpu()
         waits = torch.empty_like(probabilities).exponential_(generator=self.generator)
         return int((probabilities / waits).argmax())
@@ -84,15 +85,15 @@ def verify(
     target: Float[Tensor, "k_and_1 V"],
     chance: Chance,
 ) -> list[int]:
-    """Return the drafted tokens that stay, and one more that the target draws.
+    """Return the accepted drafted tokens, and one more drawn from the target.
 
-    Whatever the draft is, the tokens returned are distributed as the target's own.
+    Whatever the draft, the returned tokens follow the target's own distribution.
 
     Args:
-        drafted: The k tokens that were guessed.
+        drafted: The k drafted tokens.
         draft: The probabilities that each of them was drawn from.
-        target: The target's probabilities at each of their places, and at the next.
-        chance: Where chance comes from.
+        target: The target's probabilities at each of their positions, and at the next.
+        chance: The source of random decisions.
 
     Raises:
         ValueError: If the numbers of tokens do not fit.
@@ -109,10 +110,10 @@ def verify(
 
 
 def left_over(p: Float[Tensor, "V"], q: Float[Tensor, "V"]) -> Float[Tensor, "V"]:
-    """Return what a rejected token is replaced from: the part of p that exceeds q."""
+    """Return the distribution that replaces a rejected token: where p exceeds q."""
     rest = (p - q).clamp(min=0)
     total = rest.sum()
-    return rest / total if total > 0 else p  # p and q differ by rounding alone
+    return rest / total if total > 0 else p  # p and q differ only by rounding
 
 
 # --8<-- [end:verify]
@@ -121,22 +122,22 @@ def left_over(p: Float[Tensor, "V"], q: Float[Tensor, "V"]) -> Float[Tensor, "V"
 def _validate_rows(drafted: Sequence[int], draft: Tensor, target: Tensor) -> None:
     if not len(drafted) == len(draft) == len(target) - 1:
         raise ValueError(
-            f"{len(drafted)} drafted tokens need as many rows of draft, and one more "
-            f"of target; they have {len(draft)} and {len(target)}"
+            f"{len(drafted)} drafted tokens need as many rows of draft and one more "
+            f"row of target; they have {len(draft)} and {len(target)}"
         )
-    for place, token in enumerate(drafted):
-        if not draft[place, token] > 0:
+    for position, token in enumerate(drafted):
+        if not draft[position, token] > 0:
             raise ValueError(
-                f"drafted[{place}]={token} has no probability in draft: give the rows "
-                "that the tokens were drawn from"
+                f"drafted[{position}]={token} has no probability in draft: pass the "
+                "rows that the tokens were drawn from"
             )
 
 
 def rewind(cache: KVCache, text: Sequence[int]) -> None:
-    """Let a cache forget all tokens but these, the first that it has read.
+    """Make a cache forget all tokens after ``text``, the first ones that it has read.
 
     Raises:
-        ValueError: If it has not read so many.
+        ValueError: If it has read fewer tokens than ``text`` has.
     """
     if len(text) > cache.length:
         raise ValueError(
@@ -150,14 +151,13 @@ def rewind(cache: KVCache, text: Sequence[int]) -> None:
 
 # --8<-- [start:reader]
 class TextReader:
-    """Reads a text of which the end may be taken back, and keeps what still stands.
+    """Read a text whose end may be taken back, and reuse the cache for the rest.
 
     Args:
-        model: The model that reads, through a cache.
+        model: The model that reads.
 
     Raises:
-        ValueError: If layers of the model have a state, from which nothing is taken
-            back.
+        ValueError: If layers of the model have a state, which cannot be taken back.
     """
 
     def __init__(self, model: GPT) -> None:
@@ -197,7 +197,7 @@ def _validate_rewindable(model: GPT) -> None:
 # --8<-- [start:drafters]
 @dataclass(frozen=True)
 class Draft:
-    """Some guessed tokens, and the probabilities that each was drawn from.
+    """Some drafted tokens, and the probabilities that each was drawn from.
 
     Args:
         tokens: The k tokens.
@@ -209,14 +209,14 @@ class Draft:
 
 
 class Drafter(ABC):
-    """Guesses how a text goes on; made to be derived."""
+    """Base class of drafters, which guess how a text continues."""
 
     @abstractmethod
     def draft(self, text: Sequence[int], count: int, chance: Chance) -> Draft:
         """Return up to ``count`` tokens that may follow the text; perhaps none."""
 
     def reader(self, model: GPT) -> TextReader:
-        """Return what is to read the text for the model that checks.
+        """Return the reader of the text for the model that verifies.
 
         Raises:
             ValueError: If this drafter cannot guess for that model.
@@ -225,11 +225,12 @@ class Drafter(ABC):
 
 
 class ModelDrafter(Drafter):
-    """Lets a small model write the draft, token by token.
+    """Let a small model write the draft, token by token.
 
     Args:
-        model: The small model, of the same vocabulary.
-        probabilities: From its logits to what it draws from; softmax by default.
+        model: The small model, with the same vocabulary.
+        probabilities: From its logits to the probabilities it draws from; softmax by
+            default.
     """
 
     def __init__(self, model: GPT, *, probabilities: Probabilities = softmax) -> None:
@@ -237,7 +238,7 @@ class ModelDrafter(Drafter):
         self._reader = TextReader(model)
 
     def reader(self, model: GPT) -> TextReader:
-        """Return a reader, if the small model knows the same tokens and as many."""
+        """Return a reader, if the small model has the vocabulary and length needed."""
         own, other = self._reader.model.config, model.config
         if own.vocab_size != other.vocab_size:
             raise ValueError(
@@ -263,18 +264,18 @@ class ModelDrafter(Drafter):
 
 
 class NgramDrafter(Drafter):
-    """Looks up what followed the last few tokens where they stood before in the text.
+    """Draft what followed the last few tokens when they occurred earlier in the text.
 
-    It tries the last ``longest`` tokens first, then fewer, and takes what followed the
-    first place that it finds.
+    It looks up the last ``longest`` tokens first, then fewer, and drafts what followed
+    their first occurrence.
 
     Args:
         vocab_size: V, the number of different tokens.
-        longest: How many of the last tokens to look up at most.
-        shortest: And at least; if they stood nowhere, there is no draft.
+        longest: Look up at most this many of the last tokens.
+        shortest: Look up at least this many. If they never occurred, there is no draft.
 
     Raises:
-        ValueError: If a number is not positive, or ``shortest`` more than ``longest``.
+        ValueError: If a number is not positive, or ``shortest`` exceeds ``longest``.
 
     Source: Saxena, 2023, "Prompt Lookup Decoding".
     """
@@ -286,7 +287,7 @@ class NgramDrafter(Drafter):
         self.lengths = range(longest, shortest - 1, -1)
 
     def reader(self, model: GPT) -> TextReader:
-        """Return a reader, if the model has the tokens that this was made for."""
+        """Return a reader, if the model has the vocabulary that this was made for."""
         if self.vocab_size != model.config.vocab_size:
             raise ValueError(
                 f"the drafter has vocab_size={self.vocab_size}; "
@@ -295,7 +296,7 @@ class NgramDrafter(Drafter):
         return TextReader(model)
 
     def draft(self, text: Sequence[int], count: int, chance: Chance) -> Draft:
-        """Return what followed then: each token with a probability of 1."""
+        """Return what followed before, each token with a probability of 1."""
         drafted = self._look_up([*text])[:count]
         sure = F.one_hot(torch.tensor(drafted, dtype=torch.long), self.vocab_size)
         return Draft(drafted, sure.double())
@@ -313,12 +314,12 @@ class NgramDrafter(Drafter):
 
 @dataclass(frozen=True)
 class Speculation:
-    """What was written, and what became of the drafts.
+    """The generated tokens, and how many drafted tokens were accepted.
 
     Args:
         tokens: The new tokens.
-        drafted: How many tokens were drafted for each pass of the model.
-        accepted: How many of them stayed.
+        drafted: For each pass of the model, how many tokens were drafted.
+        accepted: For each pass, how many of them were accepted.
     """
 
     tokens: list[int]
@@ -327,27 +328,27 @@ class Speculation:
 
     @property
     def tokens_per_call(self) -> float:
-        """How many new tokens a pass of the model gave on average."""
+        """The mean number of new tokens per pass of the model."""
         return len(self.tokens) / max(len(self.accepted), 1)
 
     @property
     def acceptance(self) -> float:
-        """The share that stayed of the drafted tokens that were looked at.
+        """The share of the verified drafted tokens that were accepted.
 
-        After a rejected token the rest of its draft is not looked at.
+        The tokens of a draft after a rejected one are not verified.
         """
         pairs = zip(self.drafted, self.accepted, strict=True)
-        looked_at = sum(min(drafted, accepted + 1) for drafted, accepted in pairs)
-        return sum(self.accepted) / max(looked_at, 1)
+        verified = sum(min(drafted, accepted + 1) for drafted, accepted in pairs)
+        return sum(self.accepted) / max(verified, 1)
 
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass of the model gave.
+    """The result of one pass of the model.
 
     Args:
-        tokens: The drafted tokens that stayed, and one more.
-        num_drafted: How many were drafted for it.
+        tokens: The accepted drafted tokens, and one more.
+        num_drafted: How many tokens were drafted for this pass.
     """
 
     tokens: list[int]
@@ -365,22 +366,22 @@ def speculate(
     probabilities: Probabilities = softmax,
     chance: Chance | None = None,
 ) -> Speculation:
-    """Write after a prompt, as the model alone would, in fewer passes of the model.
+    """Continue a prompt as the model alone would, in fewer passes of the model.
 
     Args:
-        model: The model, the target.
+        model: The target model.
         prompt: Token ids, at least one.
-        drafter: Who guesses.
+        drafter: The drafter that guesses tokens.
         max_new_tokens: How many tokens to write.
-        num_drafted: k, how many tokens are guessed for each pass; 0 for none.
-        probabilities: From the model's logits to what it draws from; softmax by
-            default. ``Sampling(...).probabilities`` of ``generation`` is one.
-        chance: Where chance comes from; ``Chance()`` by default.
+        num_drafted: k, how many tokens are drafted for each pass; 0 for none.
+        probabilities: From the model's logits to the probabilities it draws from, such
+            as ``generation.Sampling(...).probabilities``; softmax by default.
+        chance: The source of random decisions; ``Chance()`` by default.
 
     Raises:
-        ValueError: If the prompt is empty, a number negative, the drafter made for
-            another vocabulary or for shorter texts, or prompt and answer are longer
-            than the model's ``max_seq_len``, beyond which nothing is dropped.
+        ValueError: If the prompt is empty, a number is negative, the drafter was made
+            for another vocabulary or for shorter texts, or prompt and answer together
+            exceed the model's ``max_seq_len``.
     """
     passes = [
         *stream_passes(
@@ -410,12 +411,12 @@ def stream_passes(
     probabilities: Probabilities = softmax,
     chance: Chance | None = None,
 ) -> Iterator[Pass]:
-    """Do what ``speculate`` does, with the same arguments; yield pass by pass.
+    """Yield the passes of ``speculate``, which has the same arguments, one by one.
 
-    A drafter of heads can serve one text at a time.
+    A ``HeadDrafter`` can serve only one text at a time.
 
     Raises:
-        ValueError: As ``speculate``, and at once, before the first pass.
+        ValueError: For the same reasons as ``speculate``, before the first pass.
     """
     validate_prompt(model, prompt, max_new_tokens)
     _validate_parts(drafter, num_drafted, probabilities, chance)
@@ -453,14 +454,14 @@ def _validate_parts(
     if not callable(probabilities):
         raise TypeError(
             f"probabilities must be a function; it is a {type(probabilities).__name__}:"
-            " of a Sampling write sampling.probabilities"
+            " for a Sampling write sampling.probabilities"
         )
     if chance is not None and not isinstance(chance, Chance):
         raise TypeError(f"chance={chance!r} must be a Chance: write Chance({chance!r})")
 
 
 def validate_prompt(model: GPT, prompt: Sequence[int], max_new_tokens: int) -> None:
-    """Raise an error if this is no prompt, or it and its answer do not fit a model."""
+    """Raise an error if a prompt is malformed, or too long with its answer."""
     try:
         ids = [index(token) for token in prompt]
     except TypeError:
@@ -469,7 +470,7 @@ def validate_prompt(model: GPT, prompt: Sequence[int], max_new_tokens: int) -> N
             "tokenizer.encode(text)"
         ) from None
     if not ids:
-        raise ValueError("prompt is empty: give it at least one token")
+        raise ValueError("prompt is empty: it needs at least one token")
     if not isinstance(max_new_tokens, int):
         raise TypeError(f"max_new_tokens={max_new_tokens!r} must be an int")
     if max_new_tokens < 0:
@@ -486,10 +487,10 @@ def validate_prompt(model: GPT, prompt: Sequence[int], max_new_tokens: int) -> N
 
 # --8<-- [start:expected]
 def expected_tokens(acceptance: float, num_drafted: int) -> float:
-    """Return how many tokens a pass gives on average, at least 1, at most k + 1.
+    """Return the expected number of tokens per pass, from 1 to k + 1.
 
     Args:
-        acceptance: The chance that a drafted token stays, the same for all.
+        acceptance: The probability that a drafted token is accepted, the same for all.
         num_drafted: k, how many tokens are drafted for a pass.
 
     Source: Leviathan et al., 2023, equation 1.
@@ -506,10 +507,11 @@ def expected_tokens(acceptance: float, num_drafted: int) -> float:
 
 # --8<-- [start:every]
 def every_outcome(run: Callable[[Chance], Hashable]) -> dict[Hashable, float]:
-    """Return the exact probability of each outcome, by going every way of chance.
+    """Return the exact probability of each outcome, by trying every random decision.
 
     Args:
-        run: What depends on nothing but its chance. It is run once for each way.
+        run: A function that is deterministic apart from its ``Chance``. It is called
+            once for each sequence of decisions.
     """
     outcomes, ways = dict[Hashable, float](), list[list[int]]([[]])
     while ways:
@@ -521,7 +523,7 @@ def every_outcome(run: Callable[[Chance], Hashable]) -> dict[Hashable, float]:
 
 
 class _Scripted(Chance):
-    """Falls as a list says, then always to the first side; notes the other sides."""
+    """Decide as a list says, then always the first way; record the other ways."""
 
     def __init__(self, way: list[int]) -> None:
         self.way, self.step = way, 0
@@ -530,12 +532,12 @@ class _Scripted(Chance):
 
     def accepts(self, probability: float) -> bool:
         probability = min(probability, 1.0)
-        return self._fall([1 - probability, probability]) == 1
+        return self._decide([1 - probability, probability]) == 1
 
     def draw(self, probabilities: Tensor) -> int:
-        return self._fall(probabilities.tolist())
+        return self._decide(probabilities.tolist())
 
-    def _fall(self, probabilities: list[float]) -> int:
+    def _decide(self, probabilities: list[float]) -> int:
         if self.step == len(self.way):
             first, *others = (i for i, p in enumerate(probabilities) if p > 0)
             self.other_ways += [[*self.way, other] for other in others]

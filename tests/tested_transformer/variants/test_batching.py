@@ -138,7 +138,7 @@ def test_it_takes_no_more_memory_however_many_come():
         ),
         (
             lambda m: serve(m, requests(), num_slots=1, arrivals=[3, 2, 4, 5, 6, 7]),
-            "arrivals must be 6 steps that do not fall",
+            "arrivals must be 6 steps in ascending order",
         ),
     ],
 )

@@ -171,13 +171,13 @@ def test_what_does_not_fit() -> None:
 def test_a_choice_that_does_not_fit_is_named(as_a_caller: None) -> None:
     q, k = torch.rand(2, 6, 7, 4), torch.rand(2, 3, 7, 4)
     chosen = choose_blocks(q, k, block_size=2, num_chosen=3)
-    with pytest.raises(ValueError, match=r"chosen must be .2, 6, 7. and the blocks"):
+    with pytest.raises(ValueError, match=r"chosen must be .2, 6, 7. with one more"):
         attention_in_blocks(q, k, k, chosen[:, :, :5], block_size=2)
-    with pytest.raises(ValueError, match="chosen has block 3, and 7 keys in blocks of"):
+    with pytest.raises(ValueError, match="chosen has block 3; 7 keys with block_size="):
         attention_in_blocks(q, k, k, chosen, block_size=3)
     with pytest.raises(ValueError, match="block_size=0 must be positive"):
         chosen_mask(chosen, num_keys=7, block_size=0)
-    with pytest.raises(ValueError, match="and 5 keys in blocks of block_size=2 have"):
+    with pytest.raises(ValueError, match="; 5 keys with block_size=2 have"):
         chosen_mask(chosen, num_keys=5, block_size=2)
     with pytest.raises(ValueError, match="q and k must be equally wide"):
         choose_blocks(q, k[..., :3], block_size=2, num_chosen=3)

@@ -192,11 +192,11 @@ def test_the_layer_takes_the_place_of_attention_in_a_gpt():
 def test_what_does_not_fit_is_named(form: str):
     q, beta = torch.ones(B, H, T, D_K), torch.ones(B, H, T)
     run = FORMS.get(form, recurrent_delta_rule)
-    with pytest.raises(ValueError, match=r"k must be \(2, 3, 11, 5\), as q; it is"):
+    with pytest.raises(ValueError, match=r"k must be \(2, 3, 11, 5\), like q; it is"):
         run(q, q[..., :2], q, beta)
     with pytest.raises(ValueError, match=r"beta must be \(2, 3, 11\); it is \(2, 3\)"):
         run(q, q, q, beta[..., 0])
-    message = r"log_decay must be \(2, 3, 11\), as beta; it is \(2, 3, 11, 1\)"
+    message = r"log_decay must be \(2, 3, 11\), like beta; it is \(2, 3, 11, 1\)"
     with pytest.raises(ValueError, match=message):
         run(q, q, q, beta, log_decay=beta[..., None])
 

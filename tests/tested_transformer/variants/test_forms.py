@@ -222,7 +222,7 @@ def test_drafts_are_checked_by_what_can_go_back(model: GPT) -> None:
 
 def test_what_keys_are_kept_can_be_kept_in_pages(model: GPT) -> None:
     if not model.config.form().has_scores:
-        with pytest.raises(ValueError, match="has a state, which is as large for any"):
+        with pytest.raises(ValueError, match="has a state of fixed size"):
             PagedReader(model, page_size=4)
         return
     prompts = [[1, 2, 3], [4], [1, 2, 3], [*range(V)]]
@@ -283,7 +283,7 @@ def test_with_an_oracle_the_checks_compare_what_they_do_not_know(name: str) -> N
 
 @pytest.mark.parametrize("attention", ["delta", "blocks"])
 def test_what_cannot_be_masked_is_not_batched_in_slots(attention: str) -> None:
-    with pytest.raises(ValueError, match="cannot leave out the rest of a slot"):
+    with pytest.raises(ValueError, match="cannot mask the rest of a slot"):
         slot_cache(GPT(replace(SMALL, attention=attention)), 2)
 
 
@@ -298,7 +298,10 @@ def test_heads_without_tables_are_not_recorded(attention: str) -> None:
     [
         ({"attention": "none"}, "attention='none' must be one of softmax, latent"),
         ({"softmax_every": 2}, "softmax_every=2 does not fit attention='softmax'"),
-        ({"latent_dim": 8}, "latent_dim=8 does not fit attention='softmax': leave it out"),
+        (
+            {"latent_dim": 8},
+            "latent_dim=8 does not fit attention='softmax': leave",
+        ),
         (
             {"attention": "latent"},
             "positions='learned' does not fit attention='latent': choose one of rotary",

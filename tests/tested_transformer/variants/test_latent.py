@@ -311,7 +311,7 @@ def test_what_does_not_fit_is_refused(as_a_caller: None) -> None:
     message = r"^x must be \(batch, length, 11\); it is \(2, 7, 12\)$"
     with pytest.raises(ValueError, match=message):
         layer(rand(B, T, D + 1))
-    message = r"^rotary must be a table for rotary_dim=4; it is one for 6$"
+    message = r"^rotary must be a table for rotary_dim=4; it is for 6$"
     with pytest.raises(ValueError, match=message):
         layer(rand(B, T, D), rotary=rotary_table(torch.arange(T), 6))
 

@@ -179,11 +179,11 @@ def test_the_layer_takes_the_place_of_attention_in_a_gpt():
     torch.testing.assert_close(changed[:, :3], logits[:, :3])
     layer = model.blocks[0].attention
     x = torch.randn(1, 2, 8)
-    with pytest.raises(ValueError, match="cache must be what new_cache of this layer"):
+    with pytest.raises(ValueError, match="cache must come from this layer's new_cache"):
         layer(x, cache=LayerCache(*torch.zeros(2, 1, 2, 2, 4)))
-    with pytest.raises(ValueError, match="state is given beside a cache"):
+    with pytest.raises(ValueError, match="state and cache are both given"):
         layer(x, cache=layer.new_cache(1, 2), state=torch.zeros(1, 2, 4, 4))
-    message = "mask is refused: LinearAttention has a state, and neither scores nor"
+    message = "mask is refused: LinearAttention has a state, but neither scores nor"
     with pytest.raises(ValueError, match=message):
         layer(x, mask=torch.ones(2, 2).bool())
     with pytest.raises(ValueError, match="return_weights is refused"):
@@ -226,7 +226,7 @@ def test_a_state_layer_alone_says_nothing():
     [
         ({"q": torch.ones(3, 4)}, r"q must be \(B, H, T, d_k\), T > 0; it is \(3, 4\)"),
         ({"q": torch.ones(2, 3, 0, 5)}, r"T > 0; it is \(2, 3, 0, 5\)"),
-        ({"k": torch.ones(2, 3, 11, 4)}, r"k must be \(2, 3, 11, 5\), as q; it is"),
+        ({"k": torch.ones(2, 3, 11, 4)}, r"k must be \(2, 3, 11, 5\), like q; it is"),
         ({"v": torch.ones(2, 3, 10, 7)}, r"v must be \(2, 3, 11, d_v\); it is"),
         ({"state": torch.ones(2, 3, 7, 5)}, r"state must be \(2, 3, 5, 7\); it is"),
         (
@@ -280,7 +280,7 @@ def test_the_checks_say_that_it_is_no_softmax_attention(
     [
         ({"k": torch.rand(2, 3, 7, 4).half()}, "q, k and v must have one dtype: q is"),
         ({"state": (1, 2)}, r"state must be a tensor, \(2, 3, 4, 5\); it is a tuple"),
-        (dict.fromkeys("qkv", torch.ones(2, 3, 7, 4).long()), "must be of floats"),
+        (dict.fromkeys("qkv", torch.ones(2, 3, 7, 4).long()), "must be floating-point"),
     ],
 )
 def test_what_is_no_tensor_of_its_kind_is_named(

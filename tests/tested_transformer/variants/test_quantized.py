@@ -176,7 +176,7 @@ def test_nothing_has_no_range(shape: tuple[int, ...], as_a_caller: None) -> None
 
 
 def test_whole_numbers_and_another_batch_are_refused(as_a_caller: None) -> None:
-    with pytest.raises(TypeError, match="x must be of floats; its dtype is"):
+    with pytest.raises(TypeError, match="x must be floating-point; its dtype is"):
         quantize(torch.ones(3, 4).long(), bits=8, per="token")
     layer = QuantizedLayer(bits=8, max_length=9)
     layer.append(torch.rand(1, 3, 2, 4), torch.rand(1, 3, 2, 4))

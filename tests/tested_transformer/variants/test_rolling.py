@@ -243,7 +243,7 @@ def test_keys_scaled_by_yarn_are_turned_back_exactly():
             lambda: new_layer(1, 1, 2, rotary=False).append(
                 *torch.randn(2, B, 1, 4, D_K)
             ),
-            "4 tokens come and a rolling cache of 3 has 3 free",
+            "4 tokens do not fit a rolling cache of 3 with 3 free",
         ),
         (
             lambda: new_layer(1, 1, 2, rotary=False).append(
@@ -268,7 +268,7 @@ def test_several_tokens_are_refused_once_it_is_full():
     stream_logits(model, torch.randint(11, (B, 6)), cache)
     assert isinstance(cache.layers[0], LayerCache)
     with pytest.raises(
-        ValueError, match="2 tokens come and a rolling cache of 4 has 0"
+        ValueError, match="2 tokens do not fit a rolling cache of 4 with 0"
     ):
         model(torch.randint(11, (B, 2)), cache=cache)
 

@@ -164,7 +164,7 @@ def test_what_heads_cannot_read_is_named(as_a_caller: None) -> None:
     model = SeveralTokenGPT(config, num_tokens=3)
     with pytest.raises(ValueError, match="8 tokens are more than max_seq_len=7"):
         model.forward_all(torch.ones(1, 8, dtype=torch.long))
-    with pytest.raises(ValueError, match="cache has 4 layers, and all heads need 6"):
+    with pytest.raises(ValueError, match="cache has 4 layers; all heads need 6"):
         model.forward_all(torch.ones(1, 2).long(), cache=model.new_cache())
-    with pytest.raises(ValueError, match=r"logits are of .2, 5. tokens, targets of"):
+    with pytest.raises(ValueError, match=r"logits are for .2, 5. tokens, targets for"):
         several_token_loss(torch.rand(3, 2, 5, 11), torch.ones(2, 7).long())

@@ -285,9 +285,9 @@ def test_inputs_that_do_not_fit() -> None:
         made()(rand(B, T, D + 1))
     with pytest.raises(ValueError, match=r"cap=-1.0 must be positive"):
         cap_scores(q, -1.0)
-    with pytest.raises(ValueError, match=r"sink must be \(6,\), one a head; it is"):
+    with pytest.raises(ValueError, match=r"sink must be \(6,\), one per head; it is"):
         adjusted_attention_with_weights(q, k, v, sink=rand(H_KV))
-    with pytest.raises(ValueError, match=r"sink must be \(6,\), one a head; it is"):
+    with pytest.raises(ValueError, match=r"sink must be \(6,\), one per head; it is"):
         fused_attention_with_sink(q, k, v, rand(H_KV))
     mask = torch.ones(3, T, S, dtype=torch.bool)
     with pytest.raises(ValueError, match=r"mask is \(3, 7, 11\) but must be"):

@@ -345,7 +345,7 @@ def test_every_way_of_chance_is_gone_once():
     [
         (
             lambda m: speculate(m, [], NgramDrafter(V), max_new_tokens=1),
-            "prompt is empty: give it at least one token",
+            "prompt is empty: it needs at least one token",
         ),
         (
             lambda m: speculate(m, [1], NgramDrafter(V), max_new_tokens=-1),
@@ -386,7 +386,7 @@ def test_every_way_of_chance_is_gone_once():
         ),
         (
             lambda m: verify([1], torch.ones(1, 3), torch.ones(1, 3), Chance(0)),
-            "1 drafted tokens need as many rows of draft, and one more of target; "
+            "1 drafted tokens need as many rows of draft and one more row of target; "
             "they have 1 and 1",
         ),
         (
@@ -397,7 +397,7 @@ def test_every_way_of_chance_is_gone_once():
             lambda m: rewind(
                 filled(QuantizedCache(num_layers=2, max_length=9, bits=8)), [1, 2]
             ),
-            "in few bits that holds 5 tokens cannot go back to 2",
+            "a quantized cache that holds 5 tokens cannot go back to 2",
         ),
         (
             lambda m: rewind(filled(rolling_cache(m, sinks=1, window=3)), [1, 2]),
@@ -450,7 +450,7 @@ def test_passes_come_one_by_one_and_mistakes_at_once():
         ({"num_drafted": 2.5}, "num_drafted=2.5 must be an int"),
         ({"max_new_tokens": 2.0}, "max_new_tokens=2.0 must be an int"),
         ({"chance": 1}, r"chance=1 must be a Chance: write Chance\(1\)"),
-        ({"probabilities": Sampling()}, "it is a Sampling: of a Sampling write"),
+        ({"probabilities": Sampling()}, "it is a Sampling: for a Sampling write"),
         ({"prompt": "abc"}, "prompt must be the ids of one text; it is 'abc': for"),
         ({"prompt": [[1, 2]]}, r"prompt must be the ids of one text; it is \[\[1, 2"),
     ],
