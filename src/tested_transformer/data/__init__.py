@@ -1,4 +1,4 @@
-"""Text for a model: corpora, tokenizers, and batches to predict the next token of."""
+"""Text for a model: corpora, tokenizers, and batches for next-token prediction."""
 
 from tested_transformer.data.batches import batch_at, num_windows, split
 from tested_transformer.data.corpora import CORPORA, Corpus, load_corpus

@@ -1,4 +1,4 @@
-"""Which tokens a training step sees: next-token batches that need no memory."""
+"""Batches for next-token prediction, computed from the number of the step alone."""
 
 import hashlib
 from functools import lru_cache
@@ -13,11 +13,11 @@ __all__ = ["batch_at", "num_windows", "split"]
 def split(
     tokens: Integer[Tensor, "N"], fraction: float = 0.9
 ) -> tuple[Integer[Tensor, "N_train"], Integer[Tensor, "N_validation"]]:
-    """Cut off the end of ``tokens`` for validation; nothing is copied.
+    """Split off the end of ``tokens`` for validation, without copying.
 
     Args:
-        tokens: All of them, in order.
-        fraction: How much of them is for training.
+        tokens: All tokens, in order.
+        fraction: The share for training.
 
     Raises:
         ValueError: If one of the parts would be empty.
@@ -35,8 +35,8 @@ def num_windows(num_tokens: int, seq_len: int) -> int:
     """Return how many windows of ``seq_len`` predictions make an epoch.
 
     Raises:
-        ValueError: If ``seq_len`` is not positive, or there are too few tokens for one
-            window: a prediction needs a token to predict from and one to predict.
+        ValueError: If ``seq_len`` is not positive, or there are fewer than
+            ``seq_len + 1`` tokens: the last prediction needs a target too.
     """
     if seq_len < 1:
         raise ValueError(f"seq_len={seq_len} must be positive")
@@ -45,25 +45,25 @@ def num_windows(num_tokens: int, seq_len: int) -> int:
             f"{num_tokens} tokens are too few for seq_len={seq_len}: "
             f"at least {seq_len + 1} are needed"
         )
-    # One less than would fit, so that the windows can be shifted, if there are two.
+    # One window less than would fit, so that they can be shifted, but at least one.
     return max(1, (num_tokens - seq_len) // seq_len)
 
 
 @lru_cache(maxsize=4)
 def _order(num_tokens: int, seq_len: int, seed: int, epoch: int) -> tuple[int, Tensor]:
-    """Return the shift of an epoch's windows, and the order in which they come."""
+    """Return the shift of an epoch's windows, and their order."""
     count = num_windows(num_tokens, seq_len)
     key = hashlib.sha256(f"{seed} {epoch}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(key[:7], "little"))
     most = min(seq_len, num_tokens - count * seq_len)
     shift = int(torch.randint(most, (1,), generator=generator))
-    # Of a text of 1 GB there are millions: four bytes each, as long as these suffice.
+    # A text of 1 GB has millions of windows: use four bytes each while that suffices.
     dtype = torch.int32 if count < 2**31 else torch.int64
     return shift, torch.randperm(count, generator=generator, dtype=dtype)
 
 
 def _window_start(num_tokens: int, seq_len: int, seed: int, number: int) -> int:
-    """Return where the window begins that is the ``number``-th of all epochs."""
+    """Return the first token of a window, numbered across all epochs."""
     epoch, index = divmod(number, num_windows(num_tokens, seq_len))
     shift, order = _order(num_tokens, seq_len, seed, epoch)
     return shift + seq_len * int(order[index])
@@ -82,14 +82,14 @@ def batch_at(
 ) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"]]:
     """Return the inputs of a training step, and the tokens that come next.
 
-    The batch depends on the arguments alone: whoever resumes at ``step`` needs nothing
-    but the number, and gets what would have come.
+    The batch depends only on the arguments, so a run that resumes at ``step`` gets the
+    same batches as one that was never interrupted.
 
-    Each epoch cuts the tokens into windows side by side, the first at a random shift,
-    and takes them in random order. So each token is seen once an epoch, but for fewer
-    than ``2 * seq_len`` at the two ends, and next time the cuts lie elsewhere. Windows
-    drawn anywhere, as is often done, would leave out 37 % of the tokens (1 in e) in as
-    many draws, and see others twice and more.
+    Each epoch cuts the tokens into adjacent windows, starting at a random shift, and
+    takes them in random order. So each epoch sees every token once, except fewer than
+    ``2 * seq_len`` at the ends, and the next epoch cuts elsewhere. Drawing windows at
+    random positions, as is often done, would miss 37 % of the tokens (1 in e) in the
+    same number of draws, and see others more than once.
 
     Args:
         tokens: All training tokens, on any device, memory-mapped or not, in integers
@@ -97,13 +97,13 @@ def batch_at(
         step: The number of the step, from 0.
         batch_size: How many windows the step sees, in all processes together.
         seq_len: T, how many tokens each window predicts.
-        seed: Another seed, another order.
-        rank: Which of the processes asks; each gets its own rows of the same batch.
+        seed: The seed of the order.
+        rank: The number of this process; each gets its own rows of the same batch.
         world_size: How many processes there are.
 
     Returns:
-        Inputs and targets in int64, of ``batch_size // world_size`` rows, where
-        ``tokens`` are.
+        Inputs and targets in int64, with ``batch_size // world_size`` rows, on the
+        device of ``tokens``.
 
     Raises:
         ValueError: If there are too few tokens, ``world_size`` does not divide
@@ -114,7 +114,7 @@ def batch_at(
     first = step * batch_size + rank * rows
     numbers = range(first, first + rows)
     starts = [_window_start(len(tokens), seq_len, seed, number) for number in numbers]
-    # Each window by itself: only what is read of a file is in memory, as int64.
+    # Convert window by window, so that only these are read from a file into memory.
     windows = torch.stack([tokens[i : i + seq_len + 1].long() for i in starts])
     return windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
 

@@ -1,4 +1,4 @@
-"""Texts to train on: made here, found on this machine, fetched, or the reader's own."""
+"""Texts to train on: generated, found on this machine, downloaded, or your own."""
 
 import hashlib
 import os
@@ -32,14 +32,14 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """A text and where it is from.
+    """A text and its origin.
 
     Args:
-        name: The name or the path it was asked for by.
-        text: All of it; each line ends with one line feed, whatever the file has.
-        origin: Where it is from: a path, a folder, or how it was made.
-        entropy: In nats per character, where it is known exactly: on average over new
-            texts, no honest model has a lower loss; on one text it may, by chance.
+        name: The name or path that was asked for.
+        text: The whole text. Lines end with a single line feed, whatever the file has.
+        origin: Where it comes from: a path, a folder, or how it was generated.
+        entropy: In nats per character, if it is known exactly. On average over new
+            texts no honest model has a lower loss; on a single text one can, by chance.
     """
 
     name: str
@@ -50,15 +50,15 @@ class Corpus:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A text that is read piece by piece, so that it may be larger than the memory.
+    """A text that is read piece by piece, so that it can be larger than memory.
 
     Args:
-        name: The name or the path it was asked for by.
-        origin: Where it is from.
-        file: The file that it is read from, if it is one.
-        text: All of it, if it is none.
-        num_characters: Where it is cut; nowhere by default.
-        entropy: As of a ``Corpus``.
+        name: The name or path that was asked for.
+        origin: Where it comes from.
+        file: The file to read, if there is one.
+        text: The whole text, if there is no file.
+        num_characters: Cut the text after this many; no limit by default.
+        entropy: The same as for ``Corpus``.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Source:
             ) from None
         first, varied = "", False
         length, limit = 0, self.num_characters or sys.maxsize
-        # Without a mark of the byte order, and each line ends with a line feed.
+        # Drop a byte order mark, and end each line with a single line feed.
         with TextIOWrapper(data, "utf-8-sig") as file:
             try:
                 while piece := file.read(min(_PIECE, limit - length)):
@@ -92,7 +92,7 @@ class Source:
                     varied = varied or bool(piece.strip(first))
                     yield piece
             except UnicodeDecodeError as error:
-                # What was decoded last ends where the file was read to.
+                # The bytes decoded last end where the file has been read to.
                 at = data.tell() - len(error.object) + error.start
                 wrong = error.object[error.start]
                 raise ValueError(
@@ -102,12 +102,12 @@ class Source:
             raise ValueError(f"{self.name!r} is empty")
         if not varied:
             raise ValueError(
-                f"{self.name!r} has no character but {first!r}: "
+                f"{self.name!r} has only the character {first!r}: "
                 "there is nothing to predict"
             )
 
 
-# Of each the address, the SHA-256, and the name of the file that is kept.
+# For each text its address, its SHA-256, and the name of the cached file.
 _DOWNLOADS = {
     "shakespeare": (
         "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/"
@@ -123,7 +123,7 @@ _DOWNLOADS = {
 }
 
 CORPORA = ("grammar", "stdlib", *_DOWNLOADS)
-"""The names that `load_corpus` knows; all but the first two are downloaded."""
+"""The names that `load_corpus` accepts; all but the first two are downloaded."""
 
 
 def load_corpus(
@@ -133,29 +133,29 @@ def load_corpus(
     num_characters: int | None = None,
     cache_folder: str | Path | None = None,
 ) -> Corpus:
-    """Return a text to train on, whole; ``load_tokens`` is for those of 100 MB.
+    """Return a whole text to train on; for large files, use ``load_tokens``.
 
-    - ``grammar``: stories written on the spot, with ``write_stories``; needs nothing.
-    - ``stdlib``: the source text of this Python's own modules, megabytes of it.
-    - ``shakespeare``: tiny Shakespeare, fetched once and kept.
-    - ``names``: 32,033 names, one a line, fetched once and kept.
-    - the path of a text file; one that is called as a corpus is given as
-      ``./names``, or as a ``Path``.
+    - ``grammar``: stories generated on the spot by ``write_stories``.
+    - ``stdlib``: the source code of this Python's own modules, several megabytes.
+    - ``shakespeare``: tiny Shakespeare, downloaded once and cached.
+    - ``names``: 32,033 names, one per line, downloaded once and cached.
+    - the path of a text file. If it has the name of a corpus, pass ``./names`` or a
+      ``Path``.
 
     Args:
-        name_or_path: Which text.
-        seed: Of ``grammar``; the others are always the same.
-        num_characters: How long a text is wanted: ``grammar`` writes at least as much,
-            a million by default, and the others are cut there.
-        cache_folder: Where fetched texts are kept; ``tested-transformer`` in
+        name_or_path: The name of a corpus, or the path of a file.
+        seed: The seed of ``grammar``; the other texts are always the same.
+        num_characters: The length. ``grammar`` writes at least this many characters, a
+            million by default; the other texts are cut after this many.
+        cache_folder: Where downloaded texts are kept; ``tested-transformer`` in
             ``$XDG_CACHE_HOME`` or in ``~/.cache`` by default.
 
     Raises:
         FileNotFoundError: If there is no such corpus and no such file.
-        ConnectionError: If a text cannot be fetched.
+        ConnectionError: If a text cannot be downloaded.
         OSError: If a file cannot be read or written.
-        ValueError: If a text is empty, is one character again and again, is not UTF-8
-            or not the one that was meant.
+        ValueError: If a text is empty, repeats a single character, is not UTF-8, or
+            does not have the expected checksum.
     """
     source = find_source(
         name_or_path,
@@ -178,10 +178,10 @@ def find_source(
     num_characters: int | None = None,
     cache_folder: str | Path | None = None,
 ) -> Source:
-    """Find a text, and fetch it if need be, to be read piece by piece.
+    """Find a text to read piece by piece, and download it if necessary.
 
-    Arguments and errors are those of ``load_corpus``; what is wrong with a file is
-    found when it is read.
+    Arguments and errors are those of ``load_corpus``. Errors in a file are raised when
+    it is read.
     """
     if num_characters is not None and num_characters < 1:
         raise ValueError(f"num_characters={num_characters} must be positive")
@@ -203,10 +203,10 @@ def find_source(
 
 
 def _standard_library() -> tuple[str, str]:
-    """Return the modules of this Python that lie in the open, in alphabetical order.
+    """Return the top-level modules of this Python, in alphabetical order.
 
-    Only plain ASCII, so that the alphabet stays small, and nothing that was made when
-    this Python was built, which differs from machine to machine.
+    It takes only modules in plain ASCII, to keep the alphabet small, and skips files
+    that were generated when this Python was built, which differ between machines.
     """
     folder = Path(sysconfig.get_paths()["stdlib"])
     files = [
@@ -221,7 +221,7 @@ def _standard_library() -> tuple[str, str]:
 
 
 def cache_path(cache_folder: str | Path | None) -> Path:
-    """Return where files are kept that can be made or fetched again."""
+    """Return the folder for files that can be generated or downloaded again."""
     if cache_folder is not None:
         return Path(cache_folder)
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -229,20 +229,20 @@ def cache_path(cache_folder: str | Path | None) -> Path:
 
 
 def _fetch(name: str, folder: Path) -> Path:
-    """Return the file of a text that was fetched, now or before."""
+    """Return the file of a downloaded text, downloading it if it is not cached."""
     address, sha256, file_name = _DOWNLOADS[name]
     path = folder / file_name
     if path.exists():
         found = hashlib.sha256(path.read_bytes()).hexdigest()
-        check_text(str(path), found, sha256, "; delete it, and it is fetched anew")
+        check_text(str(path), found, sha256, "; delete it to download it again")
         return path
     try:
         with urllib.request.urlopen(address, timeout=30) as answer:
             data = answer.read()
     except (OSError, HTTPException) as error:
         raise ConnectionError(
-            f"{name} cannot be fetched ({getattr(error, 'reason', error)}): "
-            f"get {address} elsewhere and give the path of the file instead"
+            f"{name} cannot be downloaded ({getattr(error, 'reason', error)}): "
+            f"get {address} elsewhere and pass the path of the file"
         ) from None
     found = hashlib.sha256(data).hexdigest()
     check_text(address, found, sha256, "; nothing was kept")
@@ -252,20 +252,20 @@ def _fetch(name: str, folder: Path) -> Path:
 
 
 def check_text(name: str, found: str, wanted: str | None, advice: str = "") -> None:
-    """Compare the SHA-256 of a text with the one that is wanted, if any is."""
+    """Raise a ``ValueError`` if a text's SHA-256 is not the wanted one, if any."""
     if wanted is not None and found != wanted:
         raise ValueError(
-            f"{name} is not the expected text: its sha256 is {found[:12]}..., "
-            f"and {wanted[:12]}... was wanted{advice}"
+            f"{name} is not the expected text: its sha256 is {found[:12]}...; "
+            f"it must be {wanted[:12]}...{advice}"
         )
 
 
 @contextmanager
 def whole_file(path: Path) -> Generator[BinaryIO]:
-    """Write a file so that whoever opens it finds the old content or all of the new.
+    """Write a file atomically: readers see either the old content or all of the new.
 
-    What is written goes to a file beside it, reaches the disk, and only then takes its
-    name. If anything fails on the way, nothing is left behind.
+    The content goes to a temporary file in the same folder, which is flushed to disk
+    and then renamed. If anything fails, the temporary file is removed.
 
     Raises:
         OSError: If the folder cannot be written, or the disk is full.

@@ -1,9 +1,9 @@
-"""The ``grammar`` corpus: very short stories about animals, and the truth about them.
+"""The ``grammar`` corpus: very short stories about animals, with annotations.
 
-In every story two animals get a name, and the text comes back to it; verbs agree with
-subjects that stand far off, with other animals in between. Who is the subject of each
-verb, and whom each name and pronoun means, is known, because the text is derived from
-a grammar. So is the entropy of the stories, which no honest model can beat.
+In every story two animals get names that return later. Verbs agree with subjects that
+can be far away, with other animals in between. Because the text is derived from a
+grammar, the subject of each verb and the referent of each name and pronoun are known.
+So is the entropy of the stories, the lowest loss that any honest model can expect.
 """
 
 import math
@@ -36,9 +36,9 @@ _NAMES = [
     for last in "aio"
 ]
 
-# For each symbol what it may become: alternatives, each a whole-number weight and some
-# parts. A part without rules of its own is a word. "#" is s or p, singular or plural.
-# The number behind a symbol says how deep clauses may still nest in it.
+# The rules of each symbol: alternatives, each with an integer weight and some parts. A
+# part without rules of its own is a word. "#" is s or p, for singular or plural. The
+# number after a symbol says how deep clauses may still nest in it.
 _LANGUAGE = """
 story:    1 intro.1 intro.2 sentence sentence
         | 2 intro.1 intro.2 sentence sentence sentence
@@ -101,7 +101,7 @@ preposition: 2 near | 1 behind
 
 def _rules(language: str) -> dict[str, list[tuple[str, ...]]]:
     rules: dict[str, list[tuple[str, ...]]] = {}
-    # An alternative on a line of its own goes on with the line before it.
+    # An indented line that starts with | continues the line before it.
     for line in language.replace("\n        |", " |").strip().splitlines():
         symbol, colon, right = line.partition(":")
         for number in "sp" if "#" in symbol else "#":
@@ -116,28 +116,28 @@ def _rules(language: str) -> dict[str, list[tuple[str, ...]]]:
 
 
 STORY_RULES = _rules(_LANGUAGE)
-"""The grammar of the stories: for each symbol, from ``"story"`` on, what it may become.
+"""The grammar of the stories: the alternatives of each symbol, starting at ``"story"``.
 
-An alternative stands there as often as it weighs, so that one draw of a whole number
-picks it, alike on every machine.
+Each alternative is repeated as often as its weight says, so that drawing one integer
+picks an alternative, in the same way on every machine.
 """
 
-# What can be the subject of a verb to its right, and the words at the head of it.
+# Symbols that can be the subject of a verb to their right, or contain its head.
 _HEADED = {"clause", "subject", "animal", "noun", "name", "pronoun"}
 _MARKS = {",", "."}
 
 
 class Word(NamedTuple):
-    """A word of the stories, or a mark of punctuation, and the truth about it.
+    """A word or punctuation mark of the stories, with its annotations.
 
     Attributes:
-        text: As it is written, ``"The"`` at the start of a sentence.
+        text: The word as written, such as ``"The"`` at the start of a sentence.
         start: The index of its first character in the whole text.
         kind: ``noun``, ``name``, ``pronoun``, ``verb``, ``adjective``, ...; ``mark``
             for a comma or a full stop, ``link`` for *that*, *when* and *and*.
-        subject: Of a verb, the index of the word that is the head of its subject.
-        refers_to: Of a pronoun, the index of the noun or name that it stands for; of
-            a name, the index of the same name where it came last, or none.
+        subject: For a verb, the index of the word that is the head of its subject.
+        refers_to: For a pronoun, the index of the noun or name that it stands for; for
+            a name, the index of its previous occurrence, if there is one.
     """
 
     text: str
@@ -148,18 +148,18 @@ class Word(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The index after its last character."""
+        """The index just after its last character."""
         return self.start + len(self.text)
 
 
 class Stories(NamedTuple):
-    """Stories, one a line, with their truth.
+    """Stories, one per line, with annotations.
 
     Attributes:
-        text: What a model is trained on.
-        words: The same, word by word; their indices count through the whole text.
-        surprisal: Minus the log probability of this very text, in nats: the loss of a
-            model that knows the grammar, summed over all characters.
+        text: The text to train on.
+        words: The same text word by word, with indices into the whole text.
+        surprisal: Minus the log probability of this text, in nats: the loss of a model
+            that knows the grammar, summed over all characters.
     """
 
     text: str
@@ -172,18 +172,18 @@ _NAMES_SURPRISAL = math.log(len(_NAMES)) + math.log(len(_NAMES) - 1)
 
 @cache
 def story_entropy() -> float:
-    """Return the entropy of the stories, in nats per character: exact, not measured.
+    """Return the exact entropy of the stories, in nats per character.
 
-    No model that sees only what came before can have a lower loss on text that it was
-    not trained on, but by chance, which is worth some 0.2 % in 100,000 characters:
-    a validation loss further below this leaks. For the bound of one text itself,
-    divide ``Stories.surprisal`` by its length.
+    On text that it was not trained on, a model that sees only the past can have a lower
+    loss only by chance, which amounts to some 0.2 % for 100,000 characters. A
+    validation loss further below the entropy means a leak. For the bound of a single
+    text, divide ``Stories.surprisal`` by its length.
 
-    Each text has one derivation only, so that its entropy is that of the derivation:
-    of all choices of rules, and of two names of which the second is not the first.
+    Each text has exactly one derivation, so its entropy is that of the derivation: the
+    sum over all choices of rules, and over the two names, which always differ.
 
-    Source: Grenander, 1967, "Syntax-Controlled Probabilities": the entropy of a
-    derivation from the entropies of the choices that it is made of.
+    Source: Grenander, 1967, "Syntax-Controlled Probabilities", which computes the
+    entropy of a derivation from the entropies of its choices.
     """
     nats, length = _entropy_and_length("story")
     return (nats + _NAMES_SURPRISAL) / length
@@ -191,10 +191,10 @@ def story_entropy() -> float:
 
 @cache
 def _entropy_and_length(part: str) -> tuple[float, float]:
-    """Return the entropy in nats, and the mean length, of what a part becomes."""
+    """Return the entropy in nats, and the mean length, of the texts of a part."""
     if part not in STORY_RULES:
-        # The space before a word belongs to it. A story has none before its first
-        # word, and a line end after its last.
+        # Count the space before a word as part of it. The first word of a story has no
+        # space, but a line feed follows the last, so the count is right.
         word = _NAMES[0] if part.startswith("$") else part
         return 0.0, float(len(word) + (part not in _MARKS))
     nats = length = 0.0
@@ -214,18 +214,18 @@ def _surprisal(symbol: str, parts: tuple[str, ...]) -> float:
 
 
 def write_stories(num_characters: int = 1_000_000, *, seed: int = 0) -> Stories:
-    """Write stories until there are at least ``num_characters`` of them.
+    """Write stories until the text has at least ``num_characters``.
 
-    The same seed gives the same text on every machine and in every version of
-    Python; a longer text begins as a shorter one.
+    The same seed gives the same text on every machine and in every version of Python. A
+    longer text starts with the shorter one.
 
     Raises:
         ValueError: If ``num_characters`` is not positive.
     """
     if num_characters < 1:
         raise ValueError(f"num_characters={num_characters} must be positive")
-    # Of it, nothing is drawn but random(), whose numbers are the same for a seed in
-    # every version of Python.
+    # Use only random.random(), which returns the same numbers for a seed in every
+    # version of Python.
     random = Random(seed)
     pieces: list[str] = []
     words: list[Word] = []
@@ -246,13 +246,13 @@ def write_stories(num_characters: int = 1_000_000, *, seed: int = 0) -> Stories:
 def _derive(random: Random) -> tuple[list[tuple[str, str, int | None]], float]:
     """Rewrite symbols at random, always the leftmost, until only words are left.
 
-    Within a rule a verb belongs to the nearest head on its left, and where there is
-    none, to the subject that comes from the rule above. A noun or a name is a head,
-    and so is what a rule for a subject or a clause makes: by the first head in it.
+    Within a rule, the subject of a verb is the nearest head to its left or, if there is
+    none, the subject passed down from the rule above. Nouns and names are heads. The
+    head of a subject or a clause is the first head in it.
 
     Returns:
-        The words of a story, each with its kind and the subject it would have if it
-        is a verb; and minus the log probability of the derivation, in nats.
+        The words of a story, each with its kind and the subject that it would have as
+        a verb; and minus the log probability of the derivation, in nats.
     """
     words: list[tuple[str, str, int | None]] = []
     surprisal = 0.0
@@ -289,7 +289,7 @@ def _write(
     start: int,
     first: int,
 ) -> tuple[str, list[Word]]:
-    """Write a story down; its first character and word have the numbers given."""
+    """Write out a story whose first character and word have the given indices."""
     written = ""
     words: list[Word] = []
     mentions: dict[str, int] = {}
@@ -310,22 +310,22 @@ def _write(
     return written + "\n", words
 
 
-# Verbs of one subject end in s; only these two differ from their first letter on.
+# Other verbs add an s in the singular; these two differ in their first letter.
 _BE = {"is", "are"}
 _ENDINGS = " ,."
 
 
 class Agreement(NamedTuple):
-    """The character after which a verb shows its number, and what it agrees with.
+    """The position at which a verb shows its number, and the word it agrees with.
 
     Attributes:
-        at: The index of the last character that is the same for one and for many: of
-            *sees* and *see* the second e, before *is* and *are* the space.
+        at: The index of the last character that singular and plural share: the second
+            e in *sees* and *see*, the space before *is* and *are*.
         subject: The index of the first character of the word that the verb agrees with.
-        end: The index after the last one of that word.
-        right: Characters that go on in the right number: *s*, or those that can end
-            the word.
-        wrong: Characters that go on in the wrong one.
+        end: The index just after that word.
+        right: Next characters for the right number: *s*, or those that can follow the
+            word.
+        wrong: Next characters for the wrong number.
     """
 
     at: int
@@ -336,7 +336,7 @@ class Agreement(NamedTuple):
 
 
 def agreements(stories: Stories) -> Iterator[Agreement]:
-    """Return every verb of the stories, in their order."""
+    """Yield the agreement of every verb of the stories, in order."""
     for word in stories.words:
         if word.subject is None:
             continue
@@ -354,7 +354,7 @@ def agreements(stories: Stories) -> Iterator[Agreement]:
 def subject_target(
     found: Sequence[Agreement], starts: Sequence[int], seq_len: int
 ) -> Bool[Tensor, "B T S"]:
-    """Mark in windows of the text, for each verb, the characters of its subject.
+    """Mark, for each verb in windows of the text, the characters of its subject.
 
     Args:
         found: The agreements of the text.
@@ -362,9 +362,9 @@ def subject_target(
         seq_len: T, how many characters a window has.
 
     Returns:
-        ``True`` where the query has to know the number of a verb, and the key is a
-        character of the verb's subject or the one after it, which ends the word. A
-        verb whose subject is not in the window whole is left out.
+        ``True`` where the query must know the number of a verb, and the key is a
+        character of the verb's subject or the character just after it. Verbs whose
+        subject begins before the window are left out.
     """
     target = torch.zeros(len(starts), seq_len, seq_len, dtype=torch.bool)
     for row, start in enumerate(starts):
@@ -382,17 +382,18 @@ def subject_target(
 def name_target(
     stories: Stories, starts: Sequence[int], seq_len: int, *, letter: int
 ) -> Bool[Tensor, "B T S"]:
-    """Mark in windows of the text, for each name that comes again, what to copy.
+    """Mark, for each repeated name in windows of the text, the letter to copy.
 
     Args:
         stories: The text.
         starts: Where each window begins.
         seq_len: T, how many characters a window has.
-        letter: Which letter of the name is to be predicted, from 0.
+        letter: The index of the letter to predict, from 0.
 
     Returns:
         ``True`` where the query is the character before that letter, and the key is
-        the same letter of the same name where it came last in the window.
+        the same letter in the previous occurrence of the name. Names that last occurred
+        before the window are left out.
     """
     target = torch.zeros(len(starts), seq_len, seq_len, dtype=torch.bool)
     for word in stories.words:

@@ -1,6 +1,6 @@
-"""From text to whole numbers and back: one number a character, or one for several.
+"""Convert text to token ids and back: by characters, or by byte pairs.
 
-Byte pairs need the package ``tokenizers``, an extra:
+Byte pairs need the optional package ``tokenizers``:
 ``pip install "tested-transformer[bpe]"``.
 """
 
@@ -25,7 +25,7 @@ __all__ = [
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Whatever turns text into token ids from 0 to ``vocab_size - 1``, and back."""
+    """Whatever turns text into token ids, 0 to ``vocab_size - 1``, and back."""
 
     @property
     def vocab_size(self) -> int:
@@ -41,7 +41,7 @@ class Tokenizer(Protocol):
         ...
 
     def to_dict(self) -> dict[str, object]:
-        """Return what ``tokenizer_from_dict`` makes the same tokenizer of."""
+        """Return a description from which ``tokenizer_from_dict`` rebuilds this."""
         ...
 
 
@@ -52,7 +52,7 @@ class CharTokenizer:
         alphabet: The characters, each once.
 
     Raises:
-        ValueError: If the alphabet is empty, or has a character twice.
+        ValueError: If the alphabet is empty, or contains a character twice.
     """
 
     kind = "characters"
@@ -60,7 +60,7 @@ class CharTokenizer:
     def __init__(self, alphabet: str) -> None:
         self._ids = {character: at for at, character in enumerate(alphabet)}
         if not alphabet:
-            raise ValueError("an alphabet needs at least one character")
+            raise ValueError("alphabet must have at least one character; it is empty")
         if len(self._ids) < len(alphabet):
             twice = next(c for c in alphabet if alphabet.count(c) > 1)
             raise ValueError(f"{twice!r} occurs twice in the alphabet {alphabet!r}")
@@ -68,7 +68,7 @@ class CharTokenizer:
 
     @classmethod
     def from_text(cls, text: str) -> "CharTokenizer":
-        """Take the characters that occur in ``text``, in the order of their codes."""
+        """Make a tokenizer of the characters of ``text``, sorted by code point."""
         if not text:
             raise ValueError("the text is empty: it has no alphabet")
         return cls("".join(sorted(set(text))))
@@ -79,7 +79,7 @@ class CharTokenizer:
         return len(self.alphabet)
 
     def encode(self, text: str) -> list[int]:
-        """Return the place of each character.
+        """Return the index of each character in the alphabet.
 
         Raises:
             ValueError: If the alphabet lacks one of them.
@@ -90,11 +90,11 @@ class CharTokenizer:
             raise ValueError(self._missing(text)) from None
 
     def encode_tensor(self, text: str, *, first: int = 0) -> Int[Tensor, "N"]:
-        """Return the place of each character, a hundred times as fast as ``encode``.
+        """Return the index of each character, a hundred times as fast as ``encode``.
 
         Args:
-            text: What to encode.
-            first: How many characters stand before it, for the message of an error.
+            text: The text to encode.
+            first: How many characters come before it, for the error message.
 
         Raises:
             ValueError: If the alphabet lacks one of them.
@@ -107,7 +107,7 @@ class CharTokenizer:
 
     @cached_property
     def _table(self) -> Tensor:
-        """The place of every character that there is, -1 where there is none."""
+        """The index of every Unicode character in the alphabet; -1 if it is missing."""
         table = torch.full((0x110000,), -1, dtype=torch.int32)
         table[torch.tensor([*map(ord, self.alphabet)])] = torch.arange(
             self.vocab_size, dtype=torch.int32
@@ -115,15 +115,15 @@ class CharTokenizer:
         return table
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the characters at these places.
+        """Return the characters with these ids.
 
         Raises:
-            ValueError: If an id is not one of the alphabet's.
+            ValueError: If an id is not in the alphabet.
         """
         return "".join([self.alphabet[token] for token in _checked(ids, self)])
 
     def to_dict(self) -> dict[str, object]:
-        """Return the alphabet, as JSON can hold it."""
+        """Return the kind and the alphabet, for JSON."""
         return {"kind": self.kind, "alphabet": self.alphabet}
 
     def _missing(self, text: str, first: int = 0) -> str:
@@ -143,14 +143,14 @@ class CharTokenizer:
 
 
 class BytePairTokenizer:
-    """The tokenizer of a ``tokenizer.json``, GPT-2's for example.
+    """The tokenizer of a ``tokenizer.json``, such as GPT-2's.
 
     Args:
-        definition: What such a file holds.
+        definition: The content of such a file.
 
     Raises:
         ImportError: If the package ``tokenizers`` is not installed.
-        ValueError: If ``definition`` is not that of a tokenizer.
+        ValueError: If ``definition`` does not describe a tokenizer.
     """
 
     kind = "byte pairs"
@@ -159,8 +159,8 @@ class BytePairTokenizer:
         package = _package()
         try:
             self._tokenizer = package.Tokenizer.from_str(definition)
-        except Exception as error:  # The package raises nothing more exact.
-            raise ValueError(f"this is not a tokenizer.json: {error}") from None
+        except Exception as error:  # the package raises no more specific type
+            raise ValueError(f"definition is not a tokenizer.json: {error}") from None
 
     @classmethod
     def from_file(cls, path: str | Path) -> "BytePairTokenizer":
@@ -184,29 +184,29 @@ class BytePairTokenizer:
         """Return the text of token ids; bytes that are not UTF-8 become U+FFFD.
 
         Raises:
-            ValueError: If an id is not one of the vocabulary's.
+            ValueError: If an id is not in the vocabulary.
         """
         return self._tokenizer.decode(_checked(ids, self), skip_special_tokens=False)
 
     def to_dict(self) -> dict[str, object]:
-        """Return the definition, as JSON can hold it."""
+        """Return the kind and the definition, for JSON."""
         return {"kind": self.kind, "tokenizer": json.loads(self._tokenizer.to_str())}
 
 
 def bpe_tokenizer(text: str | Iterable[str], vocab_size: int) -> BytePairTokenizer:
-    """Make a vocabulary for a text: bytes, and the pairs that are the most frequent.
+    """Return a byte-pair tokenizer trained on a text.
 
-    Begin with the 256 bytes. Join the two neighbors that come together most often
-    into a new token, and do so again until there are ``vocab_size``, or no pair comes
-    twice. Whatever the text, it can be encoded: in bytes, if need be.
+    Start with the 256 bytes. Merge the most frequent pair of neighbors into a new
+    token, and repeat until there are ``vocab_size`` tokens or no pair occurs twice. Any
+    text can be encoded, if necessary in single bytes.
 
     Args:
-        text: The text, or the pieces of one that is too long for the memory.
+        text: The text, or the pieces of one that does not fit in memory.
         vocab_size: How many tokens there may be.
 
     Raises:
         ImportError: If the package ``tokenizers`` is not installed.
-        ValueError: If ``vocab_size`` is too small for the bytes, or there is no text.
+        ValueError: If ``vocab_size`` is less than 256, or ``text`` is empty.
 
     Source: Sennrich et al., 2016, "Neural Machine Translation of Rare Words with
     Subword Units", section 3.2; on bytes: Radford et al., 2019, "Language Models are
@@ -245,10 +245,10 @@ def _package() -> Any:
 
 
 def tokenizer_from_dict(data: Mapping[str, object]) -> Tokenizer:
-    """Make the tokenizer that ``to_dict`` was called on, whichever it was.
+    """Return the tokenizer that a ``to_dict`` describes.
 
     Raises:
-        ValueError: If ``data`` describes no tokenizer.
+        ValueError: If ``data`` does not describe a tokenizer.
     """
     kind = data.get("kind")
     if kind == CharTokenizer.kind:

@@ -1,8 +1,8 @@
-"""The tokens of a text that may be larger than the memory, in one to eight bytes each.
+"""Tokenize texts that can be larger than memory, in one to eight bytes per token.
 
-Such a text is read piece by piece, once. Its tokens are kept in a file that is mapped
-into memory: the ids one after the other, then what is known about them in JSON, then
-in eight bytes how long that is, and the SHA-256 of it all.
+A large text is read piece by piece. Its tokens are cached in a file that is mapped into
+memory: the ids, then a description in JSON, then the length of the description in eight
+bytes, and the SHA-256 of everything before it.
 """
 
 import hashlib
@@ -43,22 +43,22 @@ _DTYPES = {
     "int32": torch.int32,
     "int64": torch.int64,
 }
-# Smaller files are tokenized in less time than it takes to keep the result.
+# Tokenizing a smaller file takes less time than caching the result.
 _KEPT_FROM = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizedCorpus:
-    """The tokens of a text, and where it is from.
+    """The tokens of a text, and its origin.
 
     Args:
-        name: The name or the path it was asked for by.
-        origin: Where it is from: a path, a folder, or how it was made.
-        tokenizer: What the tokens are.
-        tokens: All of them, in order, in one to eight bytes each.
+        name: The name or path that was asked for.
+        origin: Where it comes from: a path, a folder, or how it was generated.
+        tokenizer: The tokenizer that made the tokens.
+        tokens: All tokens in order, in one to eight bytes each.
         num_characters: How many characters the text has.
-        sha256: The checksum of the text in UTF-8, each line ending with a line feed.
-        entropy: In nats per character, where it is known exactly.
+        sha256: The checksum of the text in UTF-8, with each line ending in a line feed.
+        entropy: In nats per character, if it is known exactly.
     """
 
     name: str
@@ -80,26 +80,26 @@ def load_tokens(
     num_characters: int | None = None,
     cache_folder: str | Path | None = None,
 ) -> TokenizedCorpus:
-    """Return the tokens of a text that may be larger than the memory.
+    """Return the tokens of a text that can be larger than memory.
 
-    The tokens of a file of 16 MiB or more are kept in the cache, whole or not at all,
-    and mapped into memory from there. They are used again as long as the file has the
-    same content; those of a changed text take the place of the old ones.
+    The tokens of a file of 16 MiB or more are cached, and mapped into memory from
+    there. They are reused as long as the content of the file stays the same, and
+    replaced if it changes.
 
     Args:
-        name_or_path: Which text, as for ``load_corpus``.
-        tokenizer: The tokenizer; or ``"characters"`` for those that the text has, or
-            ``"byte pairs"`` for those that are frequent in it.
-        vocab_size: How many byte pairs; 1024 by default.
-        sha256: What ``sha256`` of the result has to be.
-        seed: As for ``load_corpus``, as the two that follow.
-        num_characters: How long a text is wanted.
-        cache_folder: Where fetched texts and tokens are kept.
+        name_or_path: The name of a corpus, or the path of a file; see ``load_corpus``.
+        tokenizer: A tokenizer; or ``"characters"`` for the characters of the text, or
+            ``"byte pairs"`` for the frequent pairs of the text.
+        vocab_size: The size of the vocabulary of byte pairs; 1024 by default.
+        sha256: The expected checksum of the text.
+        seed: See ``load_corpus``.
+        num_characters: See ``load_corpus``.
+        cache_folder: Where downloaded texts and tokens are kept; see ``load_corpus``.
 
     Raises:
         ImportError: If byte pairs are asked for without the package ``tokenizers``.
-        ValueError: If the text is not the one that was meant, or the tokenizer lacks
-            one of its characters; and as ``load_corpus``.
+        ValueError: If the text does not have the expected checksum, or the tokenizer
+            lacks one of its characters; and for the reasons of ``load_corpus``.
     """
     _check_tokenizer(tokenizer, vocab_size)
     source = find_source(
@@ -108,7 +108,7 @@ def load_tokens(
         num_characters=num_characters,
         cache_folder=cache_folder,
     )
-    # What tokens have to be made of, and with, to be used again.
+    # Cached tokens are reused only if they match all of this.
     wanted: dict[str, Any] = {"byteorder": sys.byteorder}
     if isinstance(tokenizer, str):
         wanted["request"] = [tokenizer, vocab_size]
@@ -118,7 +118,7 @@ def load_tokens(
     if file is not None and file.is_file() and file.stat().st_size >= _KEPT_FROM:
         with file.open("rb") as opened:
             wanted["content"] = hashlib.file_digest(opened, "sha256").hexdigest()
-        # One place for all that the file ever holds, so that the cache does not grow.
+        # One cache entry per path, so that changed contents do not pile up.
         key = json.dumps([str(file.resolve()), num_characters])
         name = f"{file.stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.tokens"
         path = cache_path(cache_folder) / "tokens" / name
@@ -150,12 +150,12 @@ def _prepare(
     path: Path | None,
     about: dict[str, Any],
 ) -> tuple[Tensor, dict[str, Any]]:
-    """Read the text once to know it, and once more for its tokens."""
+    """Read the text once for its alphabet and checksum, and again for its tokens."""
     digest, characters, alphabet = hashlib.sha256(), 0, set[str]()
     for piece in source.pieces():
         digest.update(piece.encode())
         characters += len(piece)
-        # What is known is taken out first, which is many times as fast as set(piece).
+        # Removing known characters first is many times faster than set(piece).
         alphabet.update(piece.translate(dict.fromkeys(map(ord, alphabet))))
     check_text(repr(source.name), digest.hexdigest(), sha256)
     if tokenizer == CharTokenizer.kind:
@@ -172,7 +172,7 @@ def _prepare(
         "dtype": next(n for n, d in _DTYPES.items() if most <= torch.iinfo(d).max),
     }
     if path is not None:
-        with suppress(OSError):  # Where nothing can be kept, the memory will do.
+        with suppress(OSError):  # without a writable cache, keep them in memory
             _write(path, _encode(source, tokenizer), about)
         kept = _open(path, about)
         if kept is not None:
@@ -198,12 +198,12 @@ def _encode(source: Source, tokenizer: Tokenizer) -> Iterator[Tensor]:
         yield torch.tensor(ids, dtype=torch.int64)
 
 
-# The last place in a piece where white space follows a word.
+# Matches up to the last word that white space follows.
 _LAST_WORD = re.compile(r".*\S(?=[ \n])", re.DOTALL)
 
 
 def _between_words(pieces: Iterable[str]) -> Iterator[str]:
-    """Cut a text before white space: there, tokens of several characters end, too."""
+    """Cut a text before white space, where tokens of several characters end too."""
     rest = ""
     for piece in pieces:
         rest += piece
@@ -229,7 +229,7 @@ def _write(path: Path, parts: Iterable[Tensor], about: dict[str, Any]) -> None:
 
 
 def _open(path: Path, wanted: dict[str, Any]) -> tuple[Tensor, dict[str, Any]] | None:
-    """Map tokens into memory, if they are whole, and what they are wanted to be."""
+    """Map cached tokens into memory, if they are intact and match what is wanted."""
     try:
         with path.open("rb") as file:
             left, digest = file.seek(-40, os.SEEK_END) + 8, hashlib.sha256()
@@ -262,6 +262,5 @@ def _check_tokenizer(tokenizer: Tokenizer | str, vocab_size: int | None) -> None
         )
     if vocab_size is not None and tokenizer != BytePairTokenizer.kind:
         raise ValueError(
-            f"vocab_size={vocab_size} goes with tokenizer={BytePairTokenizer.kind!r} "
-            "alone"
+            f"vocab_size={vocab_size} needs tokenizer={BytePairTokenizer.kind!r}"
         )

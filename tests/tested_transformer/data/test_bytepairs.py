@@ -133,10 +133,10 @@ def test_without_the_package_its_extra_is_named(monkeypatch: pytest.MonkeyPatch)
             "vocab_size=255 must be at least 256, for the bytes",
         ),
         (lambda: bpe_tokenizer("", 300), "the text is empty: it has no pairs"),
-        (lambda: BytePairTokenizer("no"), "this is not a tokenizer.json: .*"),
+        (lambda: BytePairTokenizer("no"), "definition is not a tokenizer.json: .*"),
         (
             lambda: tokenizer_from_dict({"kind": "byte pairs"}),
-            "this is not a tokenizer.json: .*",
+            "definition is not a tokenizer.json: .*",
         ),
     ],
 )

@@ -160,7 +160,7 @@ def test_what_is_fetched_and_is_another_text_is_not_kept(
     with pytest.raises(
         ValueError,
         match=rf"^https://example\.org/play\.txt is not the expected text: its "
-        rf"sha256 is {found}\.\.\., and {wanted}\.\.\. was wanted; nothing was kept$",
+        rf"sha256 is {found}\.\.\.; it must be {wanted}\.\.\.; nothing was kept$",
     ):
         load_corpus("shakespeare", cache_folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -171,8 +171,8 @@ def test_what_was_kept_and_altered_is_refused(tmp_path: Path, server: Server):
     (tmp_path / "play.txt").write_bytes(PLAY.replace(b"First", b"Worst"))
     with pytest.raises(
         ValueError,
-        match=r"play\.txt is not the expected text: .* was wanted; "
-        r"delete it, and it is fetched anew$",
+        match=r"play\.txt is not the expected text: .* it must be .*; "
+        r"delete it to download it again$",
     ):
         load_corpus("shakespeare", cache_folder=tmp_path)
 
@@ -190,9 +190,9 @@ def test_offline_a_text_is_asked_for_by_its_path(
 ):
     with pytest.raises(
         ConnectionError,
-        match=rf"^{name} cannot be fetched \(\[Errno -2\] Name or service not known\): "
-        rf"get https://raw\.githubusercontent\.com/{address} elsewhere and give the "
-        r"path of the file instead$",
+        match=rf"^{name} cannot be downloaded \(\[Errno -2\] Name or service not "
+        rf"known\): get https://raw\.githubusercontent\.com/{address} elsewhere and "
+        r"pass the path of the file$",
     ):
         load_corpus(name, cache_folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -206,7 +206,7 @@ def test_a_connection_that_breaks_off_leaves_nothing(
             raise IncompleteRead(PLAY[:5], 50)
 
     monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: BreaksOff())
-    with pytest.raises(ConnectionError, match=r"cannot be fetched \(IncompleteRead\("):
+    with pytest.raises(ConnectionError, match=r"cannot be downloaded \(IncompleteRead"):
         load_corpus("shakespeare", cache_folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -95,7 +95,10 @@ def test_ids_beyond_the_alphabet_are_named(ids: list[int]):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: CharTokenizer(""), "an alphabet needs at least one character"),
+        (
+            lambda: CharTokenizer(""),
+            "alphabet must have at least one character; it is empty",
+        ),
         (lambda: CharTokenizer("abca"), "'a' occurs twice in the alphabet 'abca'"),
         (
             lambda: CharTokenizer.from_text(""),

@@ -215,7 +215,7 @@ def test_a_tokenizer_of_ones_own(text: Path):
 def test_a_text_of_one_character_is_refused(text: Path, name: str):
     path = text.with_name(name)
     path.write_text("a" * (5000 if name == "many.txt" else 1))
-    message = f"^'{path}' has no character but 'a': there is nothing to predict$"
+    message = f"^'{path}' has only the character 'a': there is nothing to predict$"
     for load in (load_corpus, load_tokens):
         with pytest.raises(ValueError, match=message):
             load(path)
@@ -228,7 +228,7 @@ def test_a_text_of_one_character_is_refused(text: Path, name: str):
     [
         (
             {"sha256": "0" * 64},
-            "is not the expected text: its sha256 is .*, and ",
+            "is not the expected text: its sha256 is .*; it must be ",
         ),
         (
             {"tokenizer": CharTokenizer("abc")},
@@ -239,7 +239,7 @@ def test_a_text_of_one_character_is_refused(text: Path, name: str):
             "^tokenizer='bpe' must be a tokenizer, or one of 'characters', "
             "'byte pairs'$",
         ),
-        ({"vocab_size": 3}, "^vocab_size=3 goes with tokenizer='byte pairs' alone$"),
+        ({"vocab_size": 3}, "^vocab_size=3 needs tokenizer='byte pairs'$"),
         ({"num_characters": 0}, "^num_characters=0 must be positive$"),
     ],
 )
