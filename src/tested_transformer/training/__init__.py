@@ -1,4 +1,4 @@
-"""Training: the recipe, the loop, and whether the loss can be believed."""
+"""Training: the recipe, the loop, and the check that the loss is honest."""
 
 from tested_transformer.training.devices import choose_device, choose_precision
 from tested_transformer.training.distributed import World, join_world, leave_world

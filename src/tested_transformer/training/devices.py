@@ -1,4 +1,4 @@
-"""What there is to compute on, and in which numbers it is fast."""
+"""Devices to compute on, and the precision in which they are fast."""
 
 import time
 from collections.abc import Callable, Generator
@@ -19,16 +19,16 @@ __all__ = [
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
-# Steps for which a GPU waits half a minute for the compiler.
+# From this many steps on, the compiler's half a minute pays off on a GPU.
 _WORTH_COMPILING = 500
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """Return the device of that name, or the best there is.
+    """Return the device with a name, or the best one available.
 
     Args:
-        name: ``auto`` for CUDA before MPS (Apple's) before the CPU; otherwise as in
-            ``torch.device``: ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+        name: ``auto`` for CUDA if available, else MPS (Apple's GPU), else the CPU; or a
+            name for ``torch.device``: ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
 
     Raises:
         ValueError: If there is no such device.
@@ -40,7 +40,7 @@ def choose_device(name: str = "auto") -> torch.device:
     kind, _, index = name.partition(":")
     if f"{kind}:{index or 0}" not in present:
         known = ", ".join(present).replace("cpu:0", "cpu").replace("mps:0", "mps")
-        raise ValueError(f"device={name!r} is not there; there is {known}")
+        raise ValueError(f"device={name!r} is not available; it must be one of {known}")
     return torch.device(name)
 
 
@@ -52,15 +52,15 @@ def choose_precision(
 ) -> str:
     """Return the precision to multiply in: the one named, or the fastest safe one.
 
-    bfloat16 has the range of float32 and needs no care. float16 has not: its gradients
-    are scaled. Which is fast depends on the processor and on the model, so on a CPU
-    ``auto`` measures.
+    bfloat16 has the range of float32 and needs no care. float16 has a smaller range, so
+    its gradients must be scaled. On a CPU the fastest depends on processor and model,
+    so ``auto`` measures.
 
     Args:
-        device: Where the model is.
+        device: The device of the model.
         name: ``fp32``, ``bf16``, ``fp16``, or ``auto``.
-        step: Does one step in the precision that it is given. On a CPU, ``auto`` times
-            it, and is ``fp32`` without it.
+        step: Runs one step in a given precision. On a CPU, ``auto`` times it; without
+            it, ``auto`` is ``fp32``.
 
     Raises:
         ValueError: If ``name`` is none of these.
@@ -71,8 +71,8 @@ def choose_precision(
         known = ", ".join(["auto", *_DTYPES])
         raise ValueError(f"precision={name!r} must be one of {known}")
     if device.type == "cuda":
-        # Before Ampere, 8.0, PyTorch emulates bfloat16, and says that it is supported.
-        # Before Volta, 7.0, there is no unit for products in float16 either.
+        # Before Ampere (8.0), PyTorch emulates bfloat16 but reports it as supported.
+        # Before Volta (7.0), there are no tensor cores for float16 either.
         capability = torch.cuda.get_device_capability(device)
         if capability >= (8, 0):
             return "bf16"
@@ -83,15 +83,15 @@ def choose_precision(
 
 
 def faster_precision(step: Callable[[str], object]) -> str:
-    """Return ``bf16`` if a step takes less time in it on this CPU, else ``fp32``.
+    """Return ``bf16`` if a step is faster in it on this CPU, else ``fp32``.
 
-    A processor without instructions for bfloat16 emulates them, several times slower.
-    Two single products find that out in a millisecond. Only if the one in bfloat16 is
-    faster are whole steps timed, in turns: what is gained in products can be lost
-    around them.
+    A processor without bfloat16 instructions emulates them, several times slower. Two
+    single products find that out in a millisecond. Only if the bfloat16 product is
+    faster are whole steps timed in turns, because the operations around the products
+    can cost more than the products save.
 
     Args:
-        step: Does one step in the precision that it is given.
+        step: Runs one step in a given precision.
     """
     matrices = {
         name: torch.ones(256, 256, dtype=_DTYPES[name]) for name in ("fp32", "bf16")
@@ -100,12 +100,12 @@ def faster_precision(step: Callable[[str], object]) -> str:
     if products["bf16"] >= products["fp32"]:
         return "fp32"
     steps = _best_seconds(step, rounds=2)
-    # For a difference that is not worth it, all digits are kept.
+    # If the difference is small, keep the full precision.
     return "bf16" if steps["bf16"] < 0.97 * steps["fp32"] else "fp32"
 
 
 def _best_seconds(work: Callable[[str], object], *, rounds: int) -> dict[str, float]:
-    """Return the shortest time of some work in each precision, after one warm-up."""
+    """Return the shortest time of a function in each precision, after one warm-up."""
     seconds: dict[str, list[float]] = {"fp32": [], "bf16": []}
     for _ in range(1 + rounds):
         for name, times in seconds.items():
@@ -116,7 +116,7 @@ def _best_seconds(work: Callable[[str], object], *, rounds: int) -> dict[str, fl
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
-    """Multiply in ``precision``, and keep in float32 what needs it.
+    """Multiply in ``precision``, but keep operations that need it in float32.
 
     Source: Micikevicius et al., 2018, "Mixed Precision Training".
     """
@@ -129,8 +129,8 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[obj
 def float32_products(device: torch.device, precision: str) -> Generator[None]:
     """Let a GPU multiply float32 in TF32 (``high``), or exactly (``highest``).
 
-    TF32 keeps 10 of 23 bits of a factor, sums in float32, and is several times as
-    fast. The setting of before comes back at the end.
+    TF32 keeps 10 of the 23 mantissa bits of each factor, sums in float32, and is
+    several times as fast. The previous setting is restored at the end.
     """
     before = torch.get_float32_matmul_precision()
     if device.type == "cuda":
@@ -143,10 +143,10 @@ def float32_products(device: torch.device, precision: str) -> Generator[None]:
 
 
 def compiling_pays(device: torch.device, steps: int) -> bool:
-    """Return whether a run of so many steps is worth the compiler's time.
+    """Return whether ``torch.compile`` saves more time than it takes in a run.
 
-    On a GPU that the compiler writes for, a long run is. On a CPU the model is bound
-    by products, which the compiler leaves as they are.
+    On a GPU that the compiler supports, it does in a long run. On a CPU the matrix
+    products dominate, which the compiler does not change.
     """
     return (
         device.type == "cuda"
@@ -157,7 +157,7 @@ def compiling_pays(device: torch.device, steps: int) -> bool:
 
 
 def seed_dropout(device: torch.device, seed: int) -> None:
-    """Set what dropout is drawn from; ``torch.manual_seed`` takes a hundred times."""
+    """Seed dropout, a hundred times faster than ``torch.manual_seed``."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.manual_seed(seed)

@@ -1,10 +1,10 @@
-"""Several processes as one: who is who, and who holds what.
+"""Train in several processes, and gather or divide their tensors.
 
-Every process reads its own part of each batch, and all change the same parameters by
-the mean of their gradients, which is the gradient of the whole batch.
+Every process reads its own part of each batch, and all update the parameters with the
+mean of their gradients, which is the gradient of the whole batch.
 
-What cuts tensors into parts takes PyTorch longer to import than all else that training
-needs, so it is imported where several processes have met, and nowhere before.
+PyTorch's sharded tensors take longer to import than everything else that training
+needs, so they are imported only once several processes have joined.
 """
 
 import os
@@ -35,12 +35,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class World:
-    """Which of how many processes this one is; alone by default.
+    """The number of this process among all processes; a single process by default.
 
     Args:
         rank: The number of this process, from 0.
-        size: How many there are.
-        local_rank: Its number among those on the same machine, which picks its GPU.
+        size: How many processes there are.
+        local_rank: Its number on this machine, which selects its GPU.
     """
 
     rank: int = 0
@@ -49,10 +49,10 @@ class World:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "World":
-        """Read what torchrun says in the environment.
+        """Read the environment variables that torchrun sets.
 
         Raises:
-            ValueError: If it says half of it.
+            ValueError: If only some of them are set.
         """
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
         missing = [name for name in names if name not in environment]
@@ -66,11 +66,11 @@ class World:
 
 
 def join_world(device: torch.device) -> World:
-    """Meet the other processes that torchrun has started, if there are any.
+    """Join the other processes that torchrun has started, if there are any.
 
     Args:
-        device: What this process computes on. Several GPUs talk through NCCL, all
-            else through Gloo.
+        device: The device of this process. GPUs communicate through NCCL, other devices
+            through Gloo.
     """
     world = World.from_environment()
     if world.size > 1:
@@ -81,7 +81,7 @@ def join_world(device: torch.device) -> World:
 
 
 def leave_world() -> None:
-    """Part from the others."""
+    """Leave the group of processes."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
@@ -90,11 +90,11 @@ def spread(model: nn.Module, world: World, *, shard: bool = False) -> nn.Module:
     """Return a model that averages its gradients over all processes.
 
     Args:
-        model: The same in every process; if not, that of the first counts.
-        world: Of how many.
-        shard: Also cut every parameter into as many parts, of which each process
-            keeps one, for models beyond one GPU. A block is put together where it is
-            computed, and cut again.
+        model: The model, in every process. The first process's weights are copied to
+            the others.
+        world: Which of the processes this is.
+        shard: Also divide every parameter among the processes, for models too large for
+            one GPU. The parameters of a block are gathered while it is computed.
 
     Sources: Li et al., 2020, "PyTorch Distributed"; Zhao et al., 2023, "PyTorch FSDP".
     """
@@ -117,7 +117,7 @@ def spread(model: nn.Module, world: World, *, shard: bool = False) -> nn.Module:
 
 
 def gradients_stay(model: nn.Module, stay: bool) -> AbstractContextManager[object]:
-    """Let gradients add up in each process, and not be averaged yet."""
+    """Accumulate gradients in each process without averaging them yet, if ``stay``."""
     if isinstance(model, DistributedDataParallel) and stay:
         return model.no_sync()
     if dist.is_initialized():
@@ -137,12 +137,12 @@ def mean_over(world: World, values: Tensor) -> Tensor:
 
 
 def gathered(tensor: Tensor) -> Tensor:
-    """Return all of a tensor of which every process holds a part."""
+    """Return the whole of a tensor that is divided among the processes."""
     return tensor.full_tensor() if _is_cut_up(tensor) else tensor
 
 
 def share_of(tensor: Tensor, like: Tensor) -> Tensor:
-    """Return ``tensor`` cut up between the processes as ``like`` is."""
+    """Return ``tensor`` divided among the processes in the same way as ``like``."""
     if not _is_cut_up(like):
         return tensor
     from torch.distributed.tensor import DTensor, Replicate

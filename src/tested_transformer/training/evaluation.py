@@ -1,4 +1,4 @@
-"""How good a model is: its loss on all of a text, and whether that loss is honest."""
+"""Evaluation: the loss on a whole text, and whether that loss is honest."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -32,9 +32,9 @@ _LOGITS = 2**26
 
 
 def windows_that_fit(*, seq_len: int, vocab_size: int, at_most: int) -> int:
-    """Return how many windows to read side by side: ``at_most`` or fewer, but one.
+    """Return how many windows to read side by side, from 1 to ``at_most``.
 
-    Of a large vocabulary, the logits of a few windows fill the memory.
+    With a large vocabulary, the logits of a few windows fill the memory.
     """
     return max(1, min(at_most, _LOGITS // (seq_len * vocab_size)))
 
@@ -42,7 +42,7 @@ def windows_that_fit(*, seq_len: int, vocab_size: int, at_most: int) -> int:
 def next_token_loss(
     logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"], reduction: str = "mean"
 ) -> Float[Tensor, "..."]:
-    """Return the mean of ``-log(probability of the token that came)``, in nats."""
+    """Return the mean of ``-log(probability of the target)``, in nats."""
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction=reduction)
 
 
@@ -54,18 +54,18 @@ def evaluate(
     batch_size: int = 64,
     precision: str = "fp32",
 ) -> float:
-    """Return the mean loss over all of a text: every token but the first, once.
+    """Return the mean loss over a whole text: every token except the first, once.
 
-    The text is cut into windows of ``seq_len`` that do not overlap, the last one
-    shorter; each token is predicted from what comes before it in its window. Nothing
-    is drawn, so two models, or two runs, are compared on the very same predictions.
+    The text is cut into non-overlapping windows of ``seq_len``, of which the last may
+    be shorter. Each token is predicted from the tokens before it in its window. Nothing
+    is sampled, so different models and runs are compared on the same predictions.
 
     Args:
         model: Returns logits (B, T, V) for tokens (B, T).
         tokens: The text.
         seq_len: The length of a window; the longest that the model takes by default.
         batch_size: How many windows are read side by side.
-        precision: The numbers to multiply in; see ``choose_precision``.
+        precision: The precision to multiply in; see ``choose_precision``.
 
     Raises:
         ValueError: If there are fewer than two tokens, or a size is not positive.
@@ -93,13 +93,13 @@ def evaluate(
 # --8<-- [start:honest]
 @dataclass(frozen=True)
 class HonestLoss:
-    """The loss at some positions, predicted in two ways that have to agree.
+    """The loss at some positions, computed in two ways that must agree.
 
     Args:
-        prefix: An estimate of the mean loss over all positions, from some of them,
-            where the model is given only what comes before.
-        full: The same estimate, at the same positions, from one pass over all of the
-            window, as the model is trained and evaluated.
+        prefix: The mean loss over all positions, estimated from some of them, when the
+            model is given only the tokens before each.
+        full: The same estimate at the same positions, from one pass over the whole
+            window, as in training and evaluation.
         gap: The largest difference at any one position.
     """
 
@@ -117,25 +117,25 @@ def honest_loss(
     num_positions: int = 16,
     seed: int = 0,
 ) -> HonestLoss:
-    """Predict tokens from their prefix alone, and again with the rest in view.
+    """Return the loss from prefixes alone, and the loss with the whole window in view.
 
-    A model that sees what it is to predict, by a wrong mask or a norm over time, has
-    a fine loss and writes nonsense. When it reads only the prefix, in a pass of its
-    own, there is nothing to see: if the two losses differ, the loss is a lie.
+    A model that can see its targets, through a wrong mask or a norm over time, has a
+    low loss and writes nonsense. A pass over the prefix alone contains no target, so if
+    the two losses differ, the model leaks.
 
-    Rounding makes them differ, too, so nothing is multiplied in fewer digits than the
+    Rounding makes them differ too, so nothing is computed in lower precision than the
     model's own, whatever it was trained in. In float32 the gap of an honest model is
-    near 1e-6, and 1e-3 is far above rounding and far below a leak. In bfloat16 honest
-    models have gaps of 0.04: allow for them if you converted the model itself.
+    near 1e-6; a threshold of 1e-3 is far above rounding and far below a leak. A model
+    that was itself converted to bfloat16 can have an honest gap of 0.04.
 
     Args:
         model: Returns logits (B, T, V) for tokens (B, T).
         tokens: The text.
         seq_len: The length of a window; the longest that the model takes by default.
-        num_windows: How many windows are drawn.
-        num_positions: How many positions are drawn, the same in every window, beside
-            the first and the last.
-        seed: What they are drawn from.
+        num_windows: How many windows to draw.
+        num_positions: How many positions to draw, the same in every window, in addition
+            to the first and the last.
+        seed: The seed of both draws.
 
     Raises:
         ValueError: If there are fewer than two tokens, or a size is not positive.
@@ -148,7 +148,7 @@ def honest_loss(
     between = torch.randperm(max(seq_len - 2, 0), generator=generator) + 1
     drawn = sorted(between[:num_positions].tolist())
     positions = sorted({0, *drawn, seq_len - 1})
-    # The first and the last stand for themselves, those drawn for all between.
+    # The first and last position count once; the drawn ones represent all in between.
     shares = torch.tensor(
         [(len(between) / len(drawn)) if p in drawn else 1.0 for p in positions],
         dtype=torch.float64,
@@ -185,7 +185,7 @@ def validate(
     vocab_size: int,
     precision: str,
 ) -> Validation:
-    """Return the loss of a text as a run computes it, and whether it is honest."""
+    """Return the loss on a text in a run's precision, and the honest loss."""
     sizes = {"seq_len": seq_len, "vocab_size": vocab_size}
     loss = evaluate(
         model,
@@ -204,13 +204,13 @@ def validate(
 
 
 def _window(tokens: Tensor, start: int, length: int, device: torch.device) -> Tensor:
-    """Return ``length`` tokens and the one after them; the text may be on disk."""
+    """Return ``length`` tokens and the one after them, on the device."""
     return tokens[start : start + length + 1].to(device, torch.long)
 
 
 @contextmanager
 def _evaluating(model: nn.Module, precision: str) -> Generator[torch.device]:
-    """Switch dropout and gradients off for a while, and TF32 too."""
+    """Switch off dropout, gradients and TF32 within a ``with`` block."""
     device = next(model.parameters()).device
     with (
         evaluating(model),
@@ -233,7 +233,9 @@ def _checked_length(model: nn.Module, tokens: Tensor, seq_len: int | None) -> in
     if seq_len is None:
         config: Any = getattr(model, "config", None)
         if config is None:
-            raise ValueError(f"seq_len is wanted: {type(model).__name__} has no config")
+            raise ValueError(
+                f"seq_len must be given: {type(model).__name__} has no config"
+            )
         return config.max_seq_len
     _check_positive(seq_len=seq_len)
     return seq_len

@@ -1,7 +1,7 @@
-"""Training: a batch, its loss, the gradient, a step; again.
+"""The training loop: a batch, its loss, the gradient, a step; repeat.
 
-``train`` is the loop. What a step needs (model, optimizers, precision) is a
-``Learner``, below it; what is seen of the run is a ``Monitor``, in ``monitor``.
+``train`` is the loop. A ``Learner`` holds what a step needs: model, optimizers and
+precision. A ``Monitor``, in ``monitor``, watches and reports the run.
 """
 
 import copy
@@ -59,35 +59,34 @@ def train(
     save_every: int | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> TrainingState:
-    """Train a model where it is, and return where the run stands.
+    """Train a model in place, and return the state of the run.
 
     Each step seeds PyTorch's generator, from which dropout is drawn, with a number of
-    its own, so that a run can go on anywhere.
+    its own, so that a run can resume at any step.
 
     Args:
-        model: On its device. It is changed.
+        model: The model to train, on its device.
         tokens: The text to learn.
-        recipe: How.
+        recipe: How to train.
         validation: A text to evaluate on, every ``recipe.evaluate_every`` steps and
             at the end.
-        state: Where to go on; the model has to have the weights of then. The losses
-            to come are those of a run that was not interrupted.
-        world: Of how many processes this is one. The first one reports and saves.
-        shard: Cut the parameters up between the processes; see ``spread``.
-        on_step: Called for every step, on a GPU for several at a time.
-        save: Called with where the run stands, every ``save_every`` steps, before
-            stopping, and at the end. Not while the loss is up, which may be the
-            beginning of its end; see ``DivergenceWatch``. What it is given changes
-            with the next step: it has to write it, or to copy it.
+        state: Resume from this state; the model must have the weights of that moment.
+            The following losses are those of an uninterrupted run.
+        world: Which of the processes this is. The first one reports and saves.
+        shard: Divide the parameters among the processes; see ``spread``.
+        on_step: Called for every step; on a GPU, for several steps at a time.
+        save: Called with the state every ``save_every`` steps, before stopping, and at
+            the end, but not while the loss is high and the run may be diverging; see
+            ``DivergenceWatch``. The next step changes the state, so write or copy it.
         save_every: Steps between two saves.
-        stop: Asked after every step; if it says ``True``, the run is saved and ends.
+        stop: Called after every step; if it returns ``True``, the run saves and stops.
 
     Returns:
-        Where the run stands, at fewer than ``recipe.steps`` if it was stopped.
+        The state of the run, at fewer than ``recipe.steps`` steps if it was stopped.
 
     Raises:
-        TrainingDivergedError: If a loss is no number, or rose and stayed up.
-        ValueError: If what is given does not go together.
+        TrainingDivergedError: If a loss is not finite, or rose and stayed high.
+        ValueError: If the arguments do not fit together.
     """
     _validate_rest(recipe, state, validation, save_every)
     learner = Learner(model, tokens, recipe, state=state, world=world, shard=shard)
@@ -123,18 +122,18 @@ def train(
 
 
 class Learner:
-    """A model in training: all that one step needs, and changes.
+    """A model in training, with everything that a step needs and changes.
 
     Args:
-        model: On its device. It is changed.
+        model: The model to train, on its device.
         tokens: The text to learn.
-        recipe: How.
-        state: Where to go on. It is copied.
-        world: Of how many processes this is one.
-        shard: Cut the parameters up between the processes.
+        recipe: How to train.
+        state: Resume from a copy of this state.
+        world: Which of the processes this is.
+        shard: Divide the parameters among the processes.
 
     Raises:
-        ValueError: If what is given does not go together.
+        ValueError: If the arguments do not fit together.
     """
 
     def __init__(
@@ -150,12 +149,12 @@ class Learner:
         self.model, self.tokens, self.recipe = model, tokens, recipe
         self.world = world = world or World()
         self.device = next(model.parameters()).device
-        # A GPU computes while Python goes on; to read a loss is to wait for it.
+        # A GPU computes while Python continues; reading a loss means waiting for it.
         self.read_every = 1 if self.device.type == "cpu" else 10
         self.seq_len = recipe.seq_len or model.config.max_seq_len
         state = state or TrainingState()
         validate_run(model.config, recipe, world)
-        # Ours to change; what is given stays as it is.
+        # Copy the state, so that the caller's does not change.
         self.state = replace(
             state,
             losses=[*state.losses],
@@ -185,18 +184,18 @@ class Learner:
 
     # --8<-- [start:step]
     def begin(self, step: int) -> float:
-        """Set what a step depends on, and return AdamW's learning rate."""
-        # A number that no other step, seed or process has, to draw dropout from.
+        """Set dropout's seed and the learning rates; return AdamW's learning rate."""
+        # A seed for dropout that differs between steps, runs and processes.
         name = f"{self.recipe.seed} {step} {self.world.rank}".encode()
         digest = hashlib.blake2b(name, digest_size=7).digest()
         seed_dropout(self.device, int.from_bytes(digest))
         return self.recipe.lr * set_rates(self.optimizers, self.recipe, step)
 
     def backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Add the gradient of a batch to every parameter's, and return its loss."""
+        """Accumulate the gradient of a batch, and return the batch's loss."""
         parts = self.recipe.accumulate
         loss = torch.zeros((), device=self.device)
-        for part, (some, wanted) in enumerate(
+        for part, (part_inputs, part_targets) in enumerate(
             zip(inputs.chunk(parts), targets.chunk(parts), strict=True), start=1
         ):
             with (
@@ -204,7 +203,7 @@ class Learner:
                 float32_products(self.device, "high"),
             ):
                 with autocast(self.device, self.precision):
-                    objective, next_token = self.losses_of(some, wanted)
+                    objective, next_token = self.losses_of(part_inputs, part_targets)
                 self.scaler.scale(objective / parts).backward()
             loss += next_token.detach() / parts
         return loss
@@ -213,13 +212,13 @@ class Learner:
         return _losses_of(self.model, self.parallel(inputs), targets, self.recipe)
 
     def clip(self) -> Tensor:
-        """Shorten the gradient to ``recipe.clip``, and return its norm before."""
+        """Clip the gradient to ``recipe.clip``, and return its norm before clipping."""
         for optimizer in self.optimizers:
             self.scaler.unscale_(optimizer)
         return clip_gradients(self.parameters, self.recipe.clip)
 
     def update(self) -> None:
-        """Change the parameters by their gradients, and drop these."""
+        """Update the parameters, and clear their gradients."""
         for optimizer in self.optimizers:
             self.scaler.step(optimizer)
             optimizer.zero_grad()
@@ -228,7 +227,7 @@ class Learner:
     # --8<-- [end:step]
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """Bring this process's part of the batch to the device."""
+        """Return this process's part of the batch of a step, on the device."""
         batch = batch_at(
             self.tokens,
             step=step,
@@ -239,13 +238,13 @@ class Learner:
             world_size=self.world.size,
         )
         if self.device.type == "cuda" and batch[0].device.type == "cpu":
-            # From pinned memory the GPU copies by itself, while it computes.
+            # From pinned memory a GPU can copy while it computes.
             batch = (batch[0].pin_memory(), batch[1].pin_memory())
         inputs, targets = (x.to(self.device, non_blocking=True) for x in batch)
         return inputs, targets
 
     def validate(self, tokens: Tensor, step: int) -> Validation:
-        """Measure the loss of a text as the run computes it, and the honest loss."""
+        """Return the loss on a text in the run's precision, and the honest loss."""
         return validate(
             self.model,
             tokens,
@@ -256,7 +255,7 @@ class Learner:
         )
 
     def agrees(self, stop: Callable[[], bool] | None, reading: bool) -> bool:
-        """Ask ``stop``; several processes agree, where they wait for a loss anyway."""
+        """Return whether to stop; several processes agree when they read losses."""
         if self.world.size > 1 and not reading:
             return False
         stopping = stop is not None and stop()
@@ -268,10 +267,10 @@ class Learner:
     def save(
         self, save: Callable[[TrainingState], None] | None, monitor: Monitor
     ) -> None:
-        """Hand out where the run stands, which takes all processes to put together.
+        """Gather the state from all processes, and pass it to ``save``.
 
         Raises:
-            TrainingDivergedError: If a weight is not a number.
+            TrainingDivergedError: If a weight is not finite.
         """
         if save is None and self.world.size == 1:
             return
@@ -285,7 +284,7 @@ class Learner:
         monitor.restart_clock()
 
     def snapshot(self) -> TrainingState:
-        """Return where the run stands, put together from all processes."""
+        """Return the state of the run, gathered from all processes."""
         weights = self.model.state_dict()
         return replace(
             self.state,
@@ -307,10 +306,10 @@ def training_precision(
 ) -> str:
     """Return the precision that ``train`` computes in.
 
-    With ``recipe.precision="auto"`` it is that of the state, and on a CPU a new run
-    measures: a copy of the model goes through its first batch a few times in each
-    precision. Neither the model nor any generator of random numbers is changed.
-    Several processes would have to measure the same, so they take float32.
+    With ``recipe.precision="auto"``, a resumed run keeps its precision, and a new run
+    on a CPU measures: a copy of the model processes the first batch a few times in each
+    precision. Neither the model nor any random generator is changed. Several processes
+    on CPUs use float32, because their measurements could disagree.
     """
     if recipe.precision == "auto" and state is not None and state.precision:
         return state.precision
@@ -342,7 +341,7 @@ def training_precision(
 def _losses_of(
     model: GPT, logits: Tensor, targets: Tensor, recipe: Recipe
 ) -> tuple[Tensor, Tensor]:
-    """Return what is made small, and the part of it that is the text's loss."""
+    """Return the objective, and the text's loss, which is part of it."""
     loss = next_token_loss(logits, targets)
     if model.config.num_experts == 0:
         return loss, loss
@@ -350,12 +349,12 @@ def _losses_of(
 
 
 def validate_run(config: GPTConfig, recipe: Recipe, world: World) -> None:
-    """Raise a ``ValueError`` if a recipe does not fit a model, or teaches it nothing.
+    """Raise a ``ValueError`` if a recipe does not fit a model, or cannot teach it.
 
     Args:
         config: The settings of the model.
-        recipe: How it is to be trained.
-        world: How many processes share each batch.
+        recipe: How to train it.
+        world: The processes that share each batch.
     """
     seq_len, longest = recipe.seq_len or config.max_seq_len, config.max_seq_len
     if seq_len > longest:
@@ -372,8 +371,8 @@ def validate_run(config: GPTConfig, recipe: Recipe, world: World) -> None:
         )
     if config.dropout >= 1.0:
         raise ValueError(
-            f"dropout={config.dropout} drops everything, and nothing can be learned; "
-            "it must be less than 1"
+            f"dropout={config.dropout} must be less than 1: it drops everything, so "
+            "nothing can be learned"
         )
 
 
@@ -391,6 +390,6 @@ def _validate_rest(
         )
     if state is not None and state.step > recipe.steps:
         raise ValueError(
-            f"the training state is after {state.step} steps, "
-            f"and the recipe ends at steps={recipe.steps}"
+            f"the training state has {state.step} steps; "
+            f"the recipe ends at steps={recipe.steps}"
         )

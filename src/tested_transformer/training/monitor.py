@@ -1,4 +1,4 @@
-"""What is seen of a run: its losses, its speed, and whether it is lost."""
+"""Monitor a run: its losses, its speed, and whether it has diverged."""
 
 import math
 import time
@@ -16,12 +16,12 @@ __all__ = ["DivergenceWatch", "Monitor", "TrainingDivergedError"]
 
 
 class TrainingDivergedError(RuntimeError):
-    """The loss, a gradient or a weight is not a number, or the loss went up and stayed.
+    """A loss, gradient or weight is not finite, or the loss rose and stayed high.
 
     Args:
-        step: The step at which it was seen, counted from 0.
-        saved_step: After how many steps the last good state was saved, or ``None``.
-        reason: What was seen.
+        step: The step at which it happened, counted from 0.
+        saved_step: The number of steps of the last good state saved, or ``None``.
+        reason: What happened.
         advice: What to try.
     """
 
@@ -30,24 +30,24 @@ class TrainingDivergedError(RuntimeError):
     ) -> None:
         kept = "nothing was saved before"
         if saved_step is not None:
-            kept = f"the last good state is that of step {saved_step}"
+            kept = f"the last good state was saved at step {saved_step}"
         super().__init__(f"{reason} at step {step}; {kept}; try {advice}")
         self.step = step
         self.saved_step = saved_step
 
 
 class DivergenceWatch:
-    """Looks at every loss, and says when the run is lost.
+    """Decide from every loss whether the run has diverged.
 
-    That is when a loss or the norm of a gradient is no finite number, or when the
-    mean of recent losses was above the best it ever was by more than ``margin`` for
-    ``patience`` steps in a row. While it is above, nothing should be saved: ``calm``
-    is ``False``.
+    It has if a loss or the norm of a gradient is not finite, or if the mean of recent
+    losses exceeds its best by more than ``margin`` for ``patience`` steps in a row.
+    While it exceeds that, ``calm`` is ``False`` and nothing should be saved.
 
     Args:
-        recipe: Has ``margin`` and ``patience``, and what the advice is made from.
-        scaled: Whether gradients are scaled, as in float16. There it is part of the
-            method that some overflow; as many in a row as ``patience`` are not.
+        recipe: The recipe, with ``margin`` and ``patience``, from which the advice is
+            derived.
+        scaled: Whether gradients are scaled, as in float16. Scaled gradients overflow
+            now and then; only ``patience`` overflows in a row count.
     """
 
     def __init__(self, recipe: Recipe, *, scaled: bool = False) -> None:
@@ -59,21 +59,21 @@ class DivergenceWatch:
 
     @property
     def calm(self) -> bool:
-        """Whether all is well."""
+        """Whether the loss is low enough, and the gradient finite, to save."""
         return self.above == 0 and self.overflows == 0
 
     def see(self, loss: float, gradient: float = 0.0) -> str | None:
-        """Look at the loss of a step and the norm of its gradient.
+        """Take the loss of a step and the norm of its gradient into account.
 
         Returns:
-            What is wrong, or ``None``.
+            The reason if the run has diverged, or ``None``.
         """
         if not math.isfinite(loss):
             return f"the loss is {loss}"
         self.overflows = 0 if math.isfinite(gradient) else self.overflows + 1
         if self.overflows >= self.allowed:
             return f"the gradient's norm is {gradient}"
-        # Recent is what counts for more than a third: the last 10 steps.
+        # An exponential mean in which the last 10 steps make up about two thirds.
         self.mean += 0.1 * (loss - self.mean)
         self.weight += 0.1 * (1.0 - self.weight)
         recent = self.mean / self.weight
@@ -84,7 +84,7 @@ class DivergenceWatch:
         return None
 
     def advice(self) -> str:
-        """Return what to try."""
+        """Return which settings to try instead."""
         recipe = self.recipe
         advice = [f"lr={recipe.lr / 2:g}"]
         if recipe.optimizer == "muon":
@@ -98,12 +98,12 @@ class DivergenceWatch:
 
 
 class Monitor:
-    """Reads the losses of a run into its state, times it, and reports.
+    """Add the losses of a run to its state, time it, and report.
 
     Args:
         recipe: How the run trains.
-        state: Where it stands. It is changed.
-        world: Of how many processes this is one. The first one reports.
+        state: The state of the run, to be updated.
+        world: Which of the processes this is. The first one reports.
         tokens_per_step: How many tokens a step learns from.
     """
 
@@ -124,14 +124,14 @@ class Monitor:
         self.started, self.seconds_per_step = time.perf_counter(), 0.0
 
     def record(self, loss: Tensor, norm: Tensor, lr: float) -> None:
-        """Take what a step has come to, without waiting for it."""
+        """Store the results of a step, without waiting for them."""
         self.unread.append((loss, norm, lr))
 
     def read(self) -> None:
-        """Wait for the losses of the latest steps, and look at them.
+        """Wait for the losses of the latest steps, and check them.
 
         Raises:
-            TrainingDivergedError: If one of them is the end of the run.
+            TrainingDivergedError: If the run has diverged.
         """
         losses, norms, rates = zip(*self.unread, strict=True)
         means = mean_over(self.world, torch.stack(losses))
@@ -163,7 +163,7 @@ class Monitor:
         on_step: Callable[[Progress], None] | None,
         validation: Validation | None = None,
     ) -> None:
-        """Tell what was read; the last step comes with what an evaluation found."""
+        """Report the steps that were read, the last one with any validation."""
         if validation is not None:
             self.state.validations.append(validation)
         if on_step is not None and self.world.rank == 0:
@@ -181,7 +181,7 @@ class Monitor:
         )
 
     def restart_clock(self) -> None:
-        """Leave out the time since the last reading, which was no training."""
+        """Exclude the time since the last reading, which was not spent training."""
         self.started = time.perf_counter()
 
     def _take_time(self, steps: int) -> None:

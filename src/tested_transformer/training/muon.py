@@ -1,4 +1,4 @@
-"""Muon: a step that turns a matrix in all directions by the same amount."""
+"""Muon: an optimizer whose updates have equal size in all directions of a matrix."""
 
 import math
 from collections.abc import Iterable
@@ -12,9 +12,10 @@ from tested_transformer.training.distributed import gathered, share_of
 
 __all__ = ["Muon", "orthogonalize", "orthogonalize_on_short_side"]
 
-# The coefficients of Polar Express: each round has the odd polynomial of degree 5 that
-# brings what the rounds before it have left of [0.001, 1] nearest to 1. From the last
-# one on, they stay the same. Dividing by 1.01 keeps rounding errors from growing.
+# The coefficients of Polar Express: each round applies the odd polynomial of degree 5
+# that brings the interval left by the previous rounds, initially [0.001, 1], nearest to
+# 1. Further rounds repeat the last polynomial. Dividing by 1.01 keeps rounding errors
+# from growing.
 _SAFETY = 1.01
 _COEFFICIENTS = (
     (8.28721201814563, -23.595886519098837, 17.300387312530933),
@@ -35,17 +36,17 @@ _FEW = 4
 def orthogonalize(
     matrices: Float[Tensor, "*batch rows columns"], *, rounds: int = 4
 ) -> Float[Tensor, "*batch rows columns"]:
-    """Bring all singular values near 1, and leave the singular vectors as they are.
+    """Bring all singular values near 1 without changing the singular vectors.
 
-    A polynomial in the singular values needs no decomposition, only products: with
+    A polynomial of the singular values needs no decomposition, only products: with
     ``X = U S V'``, the matrix ``(a I + b X X' + c (X X')²) X`` is
-    ``U (a S + b S³ + c S⁵) V'``. Each round has its own a, b and c. Values between
-    0.001 and 1 of the whole come into [0.42, 1.57] in four rounds, which is as good
-    here as 1, into [0.84, 1.13] in five and into [0.99, 1.01] in six.
+    ``U (a S + b S³ + c S⁵) V'``. Each round has its own a, b and c. Singular values
+    between 0.001 and 1 times the norm end up in [0.42, 1.57] after four rounds, which
+    is good enough here, in [0.84, 1.13] after five, and in [0.99, 1.01] after six.
 
     Args:
-        matrices: What to orthogonalize, many matrices of one shape at a time.
-        rounds: How many polynomials are applied, one to the result of the other.
+        matrices: One or more matrices of the same shape.
+        rounds: How many polynomials to apply, one after the other.
 
     Sources: Jordan et al., 2024, "Muon: An optimizer for hidden layers"; for the
     coefficients Amsel et al., 2025, "The Polar Express", algorithm 1.
@@ -53,7 +54,7 @@ def orthogonalize(
     tall = matrices.shape[-2] > matrices.shape[-1]
     # The products are cheaper on the short side.
     x = matrices.mT if tall else matrices
-    # No singular value is longer than all of the matrix.
+    # No singular value exceeds the norm of the matrix.
     x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=1e-7)
     for a, b, c in _coefficients(rounds):
         x = _polynomial(x @ x.mT, a, b, c) @ x
@@ -79,19 +80,19 @@ def _polynomial(square: Tensor, a: float, b: float, c: float) -> Tensor:
 def orthogonalize_on_short_side(
     matrices: Float[Tensor, "*batch rows columns"], *, rounds: int = 4
 ) -> Float[Tensor, "*batch rows columns"]:
-    """Do what ``orthogonalize`` does, with all but two products on the short side.
+    """Return ``orthogonalize(matrices)``, with all but two products on the short side.
 
-    Each round multiplies ``X`` by a polynomial ``P`` in ``X X'``, which is square. So
-    ``X X'`` becomes ``P X X' P``, the factors gather in ``Q``, and the matrix itself
-    is needed at the beginning and at the end. With one side four times the other,
-    that is 21 products of the short side's size instead of 36.
+    Each round multiplies ``X`` by ``P``, a polynomial in the square matrix ``X X'``. So
+    ``X X'`` becomes ``P X X' P``, the product of all ``P`` is accumulated, and ``X``
+    itself is needed only at the beginning and at the end. If one side is four times the
+    other, that takes 21 products of the short side's size instead of 36.
 
-    Singular values are squared on the way: in float32 that is wrong by one in a
-    thousand at worst, and bfloat16 will not do.
+    The method squares singular values. In float32 the error is one in a thousand at
+    worst; bfloat16 is not precise enough.
 
     Args:
-        matrices: What to orthogonalize, many matrices of one shape at a time.
-        rounds: How often the polynomial is applied; at least once.
+        matrices: One or more matrices of the same shape.
+        rounds: How many polynomials to apply; at least 1.
     """
     tall = matrices.shape[-2] > matrices.shape[-1]
     x = matrices.mT if tall else matrices
@@ -108,21 +109,21 @@ def orthogonalize_on_short_side(
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum, orthogonalized; for the matrices inside a network.
+    """An optimizer for the matrices inside a network: orthogonalized momentum.
 
-    A gradient is mostly a few directions: its singular values fall off steeply. What
-    is small in it is not less worth learning. Orthogonalized, all directions count
-    alike.
+    A few directions dominate a gradient, since its singular values fall off steeply,
+    but the small ones are worth learning too. Orthogonalized, all directions count
+    equally.
 
-    ``torch.optim.Muon`` does the same, in bfloat16 and one matrix after the other. On
-    a CPU that takes five times as long, on a GPU as long as there are matrices.
+    ``torch.optim.Muon`` does the same in bfloat16, one matrix after the other. On a CPU
+    that takes five times as long; on a GPU its time grows with the number of matrices.
 
     Args:
         parameters: The matrices, or groups of them, as for any optimizer.
-        lr: The learning rate. A tall matrix learns faster, by the square root of
-            rows / columns, so that its outputs change as those of a square one.
+        lr: The learning rate. For a tall matrix it is multiplied by the square root of
+            rows / columns, so that its outputs change as much as a square one's.
         momentum: How much of the running mean of gradients is kept.
-        weight_decay: How much of a matrix is lost at each step, times ``lr``.
+        weight_decay: The share of a matrix that decays at each step, times ``lr``.
         rounds: See ``orthogonalize``.
 
     Raises:
@@ -157,16 +158,16 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self) -> None:
-        """Change every matrix that has a gradient."""
+        """Update every matrix that has a gradient."""
         for group in self.param_groups:
             stacks: dict[tuple[int, ...], list[Tensor]] = {}
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    # A matrix and its transpose are orthogonalized alike.
+                    # A matrix can be orthogonalized as its transpose.
                     shape = tuple(sorted(parameter.shape))
                     stacks.setdefault(shape, []).append(parameter)
             for parameters in stacks.values():
-                # A GPU likes many at a time; a CPU as many as its cache has room for.
+                # A GPU is fastest with all at once, a CPU with what fits its cache.
                 size = len(parameters) if parameters[0].is_cuda else _FEW
                 for first in range(0, len(parameters), size):
                     self._step_together(parameters[first : first + size], group)
@@ -193,14 +194,14 @@ class Muon(torch.optim.Optimizer):
 def _orthogonalize_together(
     matrices: list[Tensor], rounds: int, *, on_gpu: bool
 ) -> list[Tensor]:
-    """Orthogonalize matrices of one shape, some of them transposed, as one."""
+    """Orthogonalize matrices of one shape, some of them transposed, as one stack."""
     tall = [matrix.shape[0] > matrix.shape[1] for matrix in matrices]
     wide = [m.mT if t else m for m, t in zip(matrices, tall, strict=True)]
     stack = torch.stack(wide)
     rows, columns = stack.shape[-2:]
     if on_gpu:
         stack = orthogonalize(stack.bfloat16(), rounds=rounds).float()
-    elif columns < 2 * rows:  # nearly square: nothing to be had on the short side
+    elif columns < 2 * rows:  # nearly square: the short side saves nothing
         stack = orthogonalize(stack, rounds=rounds)
     else:
         stack = orthogonalize_on_short_side(stack, rounds=rounds)

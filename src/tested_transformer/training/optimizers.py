@@ -1,4 +1,4 @@
-"""Which optimizer changes which parameters, at what rate, and what it remembers."""
+"""Make the optimizers of a model, set their learning rates, and save their state."""
 
 from typing import Any
 
@@ -21,15 +21,14 @@ __all__ = [
 def make_optimizers(model: nn.Module, recipe: Recipe) -> list[Optimizer]:
     """Return the optimizers of a model, each parameter in one of them.
 
-    Matrices and embeddings decay. Vectors do not, which are biases, the gains of norms
-    and the shares of a smear: decay holds back how far products can grow, and these
-    are in none.
+    Matrices and embeddings get weight decay, which limits how far products can grow.
+    Vectors get none: biases, the gains of norms, and the shares of a smear.
 
     Args:
-        model: Whose parameters they are.
-        recipe: With ``optimizer="muon"``, the matrices inside the blocks are Muon's;
-            embeddings and head stay AdamW's, each row of them being a thing of its
-            own rather than a direction of the whole.
+        model: The model to optimize.
+        recipe: How to train. With ``optimizer="muon"``, Muon takes the matrices inside
+            the blocks. AdamW keeps embeddings and head, whose rows are separate vectors
+            rather than directions of one map.
     """
     matrices: list[nn.Parameter] = []
     tables: list[nn.Parameter] = []
@@ -83,7 +82,7 @@ def _group(
 
 
 def set_rates(optimizers: list[Optimizer], recipe: Recipe, step: int) -> float:
-    """Set the learning rates of a step, and return what they are multiplied by."""
+    """Set the learning rates of a step, and return their common factor."""
     factor = recipe.rate_factor(step)
     for optimizer in optimizers:
         for group in optimizer.param_groups:
@@ -92,18 +91,18 @@ def set_rates(optimizers: list[Optimizer], recipe: Recipe, step: int) -> float:
 
 
 def clip_gradients(parameters: list[nn.Parameter], max_norm: float) -> Tensor:
-    """Shorten the gradient, all parameters together, and return its norm before.
+    """Clip the norm of the whole gradient, and return the norm before clipping.
 
     Args:
-        parameters: Those that are trained.
-        max_norm: What its norm is brought down to if it is larger; 0 for no limit.
+        parameters: The parameters that are trained.
+        max_norm: The largest norm; 0 for no limit.
 
     Source: Pascanu et al., 2013, "On the difficulty of training recurrent neural
     networks", section 3.2.
     """
     gradients = [each.grad for each in parameters if each.grad is not None]
     norm = gathered(nn.utils.get_total_norm(gradients))
-    # A GPU is not asked for the norm, which takes waiting: it multiplies by 1.
+    # Comparing the norm would mean waiting for a GPU, so let it multiply by 1 instead.
     if max_norm > 0.0 and (norm.device.type != "cpu" or norm > max_norm):
         nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
     return norm
@@ -112,7 +111,7 @@ def clip_gradients(parameters: list[nn.Parameter], max_norm: float) -> Tensor:
 def optimizer_tensors(
     model: nn.Module, optimizers: list[Optimizer]
 ) -> dict[str, Tensor]:
-    """Return what the optimizers remember of each parameter, as ``parameter/what``."""
+    """Return the optimizers' state of each parameter, as ``parameter/what``."""
     names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
     return {
         f"{names[parameter]}/{what}": gathered(tensor)
@@ -125,10 +124,10 @@ def optimizer_tensors(
 def restore_optimizers(
     model: nn.Module, optimizers: list[Optimizer], tensors: dict[str, Tensor]
 ) -> None:
-    """Have the optimizers remember what ``optimizer_tensors`` returned.
+    """Restore the optimizers' state from the result of ``optimizer_tensors``.
 
     Raises:
-        ValueError: If it is of another model or another optimizer.
+        ValueError: If it belongs to another model or another optimizer.
     """
     names = {parameter: name for name, parameter in model.named_parameters()}
     wanted: dict[str, tuple[dict[str, Tensor], nn.Parameter]] = {}
@@ -143,8 +142,8 @@ def restore_optimizers(
     if wanted.keys() != tensors.keys():
         strange = sorted(wanted.keys() ^ tensors.keys())
         raise ValueError(
-            "the training state is of another model or optimizer: "
-            f"{len(strange)} entries differ, {strange[0]} among them"
+            "the training state belongs to another model or optimizer: "
+            f"{len(strange)} entries differ, such as {strange[0]}"
         )
     for name, (memory, parameter) in wanted.items():
         what, tensor = name.rpartition("/")[2], tensors[name]
@@ -153,6 +152,6 @@ def restore_optimizers(
             raise ValueError(
                 f"{name} of the training state is {tuple(tensor.shape)}, not {shape}"
             )
-        # A copy: training changes it in place, and it is not ours.
+        # Copy it, because training changes it in place.
         tensor = tensor.to(parameter.device, copy=True)
         memory[what] = tensor if what == "step" else share_of(tensor, parameter)

@@ -1,4 +1,4 @@
-"""How to train: every number that a run depends on, in one place."""
+"""The recipe: every number that a training run depends on, in one place."""
 
 import dataclasses
 import math
@@ -27,8 +27,8 @@ _CHOICES = {
 class Recipe:
     """How to train. The same recipe, data and model give the same losses.
 
-    The defaults are those of a textbook: AdamW, weight decay for matrices only, a
-    warm-up, a cosine schedule and clipped gradients.
+    The defaults are the textbook's: AdamW, weight decay for matrices only, a warm-up, a
+    cosine schedule and gradient clipping.
 
     Args:
         steps: Number of updates of the parameters.
@@ -55,15 +55,15 @@ class Recipe:
         final_lr: The last learning rate, as a fraction of the full one.
         clip: The largest norm of the whole gradient; 0 for no limit.
         balance_weight: The weight of the balance loss of a mixture of experts.
-        precision: ``fp32``, ``bf16``, ``fp16``, or ``auto`` for the fastest that is
-            safe: a GPU's bfloat16 where it has it, and on a CPU what is measured
-            before the first step. On a GPU, products in float32 are TF32.
+        precision: ``fp32``, ``bf16``, ``fp16``, or ``auto`` for the fastest safe one:
+            bfloat16 on a GPU that has it, and on a CPU whichever is faster in a
+            measurement before the first step. On a GPU, ``fp32`` multiplies in TF32.
         compile: Compile model and loss with ``torch.compile``. By default only long
             runs on a GPU do; see ``compiling_pays``.
         evaluate_every: Steps between two evaluations.
-        margin: How far the loss may rise above the best mean of recent losses.
-        patience: For how many steps it may stay above; then the run has diverged.
-        seed: Seeds batches and dropout.
+        margin: How far the mean of recent losses may rise above its best.
+        patience: After this many steps above the margin, the run has diverged.
+        seed: The seed of batches and dropout.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -107,7 +107,7 @@ class Recipe:
         values = {**vars(self), "betas[0]": self.betas[0], "betas[1]": self.betas[1]}
         for names, wanted, fits in ranges:
             for name in names:
-                # Not what is wrong, but what fits is asked for: NaN does not.
+                # Ask whether a value fits rather than whether it is wrong: NaN fails.
                 if values[name] is not None and not fits(values[name]):
                     raise ValueError(f"{name}={values[name]} {wanted}")
         for name, known in _CHOICES.items():
@@ -127,12 +127,12 @@ class Recipe:
 
     @classmethod
     def plain(cls, **changes: Any) -> "Recipe":
-        """Return the textbook's recipe, with changes."""
+        """Return the textbook's recipe with some settings changed."""
         return cls(**changes)
 
     @classmethod
     def fast(cls, **changes: Any) -> "Recipe":
-        """Return the recipe that gets there in the fewest seconds, with changes.
+        """Return the recipe that trains in the fewest seconds, with some changes.
 
         Sources: Jordan et al., 2024, "Muon"; Amsel et al., 2025, "The Polar Express";
         Hägele et al., 2024, for the schedule.
@@ -155,12 +155,12 @@ class Recipe:
         return dataclasses.replace(fast, **changes)
 
     def rate_factor(self, step: int) -> float:
-        """Return what the learning rates of a step, counted from 0, are multiplied by.
+        """Return the factor of all learning rates at a step, counted from 0.
 
-        Every schedule rises over ``warmup`` steps to 1. ``cosine`` and ``linear`` fall
-        from there on, ``trapezoid`` falls in a straight line at the end, ``constant``
-        stays. They end one step before they would reach ``final_lr``, which is lost
-        on no step.
+        Every schedule rises to 1 over ``warmup`` steps. ``cosine`` and ``linear`` then
+        fall, ``trapezoid`` falls linearly at the end, and ``constant`` stays at 1. The
+        last step comes one before ``final_lr`` would be reached, so that with
+        ``final_lr=0`` no step is wasted.
 
         Sources: Loshchilov and Hutter, 2017, "SGDR", equation 5, for the cosine;
         Hägele et al., 2024, "Scaling Laws and Compute-Optimal Training Beyond Fixed
@@ -173,14 +173,14 @@ class Recipe:
         fall = self.steps - self.warmup
         if self.schedule == "trapezoid":
             fall = min(fall, round(self.decay * self.steps))
-        # 1 until the fall begins, close to 0 at the last step.
+        # 1 until the rate starts to fall, close to 0 at the last step.
         left = min(1.0, (self.steps - step) / max(1, fall))
         if self.schedule == "cosine":
             left = 0.5 - 0.5 * math.cos(math.pi * left)
         return self.final_lr + (1.0 - self.final_lr) * left
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold, and ``from_dict`` reads."""
+        """Return the settings for JSON; ``from_dict`` reads them."""
         return {**dataclasses.asdict(self), "betas": list(self.betas)}
 
     @classmethod
@@ -188,7 +188,7 @@ class Recipe:
         """Read what ``to_dict`` returned.
 
         Raises:
-            ValueError: If there is a name that no recipe has, or a bad value.
+            ValueError: If a name is unknown, or a value is out of its range.
         """
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(values.keys() - known)

@@ -1,7 +1,7 @@
-"""The records of a run: what it reports, and all that it takes to go on.
+"""The records of a run: its reports, and the state from which it can resume.
 
-Batches and dropout are drawn anew at each step from the seed and the number of the
-step, so there is no state of a generator to keep.
+Batches and dropout depend only on the seed and the number of the step, so the state
+contains no random generator.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -15,15 +15,15 @@ __all__ = ["Progress", "TrainingState", "Validation"]
 
 @dataclass(frozen=True)
 class Validation:
-    """What an evaluation found.
+    """The result of an evaluation.
 
     Args:
-        step: After how many steps.
-        loss: The mean loss over all of the validation text.
+        step: The number of steps before it.
+        loss: The mean loss over the whole validation text, in the run's precision.
         prefix: The honest loss: at some positions, each from its prefix alone.
-        full: The loss at the same positions, from one pass over all of the window.
-        gap: The largest difference of the two at any one position. Like them it is
-            measured without autocast, whatever the run trains in; ``loss`` is not.
+        full: The loss at the same positions, from one pass over the whole window.
+        gap: The largest difference of the two at any one position. ``prefix``, ``full``
+            and ``gap`` are measured without autocast, whatever the run's precision.
     """
 
     step: int
@@ -35,18 +35,18 @@ class Validation:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a step has come to.
+    """The report of one step.
 
     Args:
         step: How many steps are done.
-        steps: How many there will be.
-        loss: The loss of the step's batch, in nats a token.
+        steps: How many steps there are in all.
+        loss: The loss of the step's batch, in nats per token.
         lr: AdamW's learning rate.
-        gradient: The norm of the gradient, before it was clipped.
-        tokens_per_second: How fast it is, lately.
+        gradient: The norm of the gradient before clipping.
+        tokens_per_second: The recent throughput.
         seconds: How long all steps took, without evaluating and saving.
-        seconds_left: How long the rest will take at this speed.
-        validation: What the evaluation after this step found, if there was one.
+        seconds_left: How long the rest will take at the recent throughput.
+        validation: The result of the evaluation after this step, if there was one.
     """
 
     step: int
@@ -62,19 +62,19 @@ class Progress:
 
 @dataclass
 class TrainingState:
-    """Where a run stands.
+    """The state of a run, from which it can resume.
 
     Args:
         step: How many steps are done.
         seconds: How long they took, without evaluating and saving.
-        losses: The loss of each step's batch, before the step.
-        validations: What the evaluations found.
-        optimizer: What the optimizers remember, as ``parameter/what``.
-        scaler: What the scaler of float16's gradients remembers.
-        precision: What ``auto`` has chosen, to go on in the same; ``None`` before.
-        weights: The model's, to be saved with it; neither ``state_tensors`` nor
-            ``state_json`` has them.
-        saved_step: After how many steps the run was last saved, if it was.
+        losses: The loss of each step's batch, before the update.
+        validations: The results of the evaluations.
+        optimizer: The state of the optimizers, as ``parameter/what``.
+        scaler: The state of the gradient scaler for float16.
+        precision: The precision that ``auto`` chose, to be kept; ``None`` before that.
+        weights: The weights of the model. ``state_tensors`` and ``state_json`` leave
+            them out.
+        saved_step: The number of steps at the last save, if there was one.
     """
 
     step: int = 0
@@ -88,13 +88,13 @@ class TrainingState:
     saved_step: int | None = None
 
     def state_tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of it, for a file of tensors."""
+        """Return the tensors of the state, for a file of tensors."""
         losses = torch.tensor(self.losses, dtype=torch.float64)
         optimizer = {f"optimizer/{name}": x for name, x in self.optimizer.items()}
         return {"losses": losses, **optimizer}
 
     def state_json(self) -> dict[str, Any]:
-        """Return the rest, for a file of JSON."""
+        """Return the rest of the state, for a JSON file."""
         return {
             "step": self.step,
             "seconds": self.seconds,
@@ -110,8 +110,8 @@ class TrainingState:
         """Read what ``state_tensors`` and ``state_json`` returned.
 
         Raises:
-            ValueError: If something is missing, or there are fewer or more losses
-                than steps.
+            ValueError: If something is missing, or the numbers of losses and steps
+                differ.
         """
         names = ("step", "seconds", "validations", "scaler")
         missing = [name for name in names if name not in values]
@@ -121,7 +121,7 @@ class TrainingState:
         losses: list[float] = tensors["losses"].tolist()
         if len(losses) != values["step"]:
             raise ValueError(
-                f"step={values['step']} does not go with {len(losses)} losses"
+                f"step={values['step']} must equal the number of losses, {len(losses)}"
             )
         return cls(
             step=values["step"],
@@ -134,7 +134,7 @@ class TrainingState:
                 if name.startswith("optimizer/")
             },
             scaler=values["scaler"],
-            # Runs from before precisions were measured have none.
+            # Runs saved before precisions were measured have none.
             precision=values.get("precision"),
             saved_step=values["step"],
         )

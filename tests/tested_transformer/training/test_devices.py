@@ -58,7 +58,7 @@ def test_a_device_that_is_not_there_is_refused(
     monkeypatch: pytest.MonkeyPatch, gpus: int, apple: bool, name: str, there: str
 ):
     machine(monkeypatch, gpus, apple)
-    message = f"device={name!r} is not there; there is {there}"
+    message = f"device={name!r} is not available; it must be one of {there}"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         choose_device(name)
 

@@ -64,7 +64,7 @@ def test_by_itself_it_takes_the_longest_window(
 
 def test_a_model_that_says_no_length_is_given_one(tokens: Tensor):
     model = nn.Sequential(nn.Embedding(11, 5), nn.Linear(5, 11))
-    with pytest.raises(ValueError, match="seq_len is wanted: Sequential has no config"):
+    with pytest.raises(ValueError, match="seq_len must be given: Sequential"):
         evaluate(model, tokens)
     assert evaluate(model, tokens, seq_len=7) > 0.0
 

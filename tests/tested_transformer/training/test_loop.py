@@ -302,7 +302,7 @@ def test_no_number_stops_the_run_and_is_not_saved(
             on_step=spoil(model, 7, number),
         )
     assert str(caught.value) == (
-        "the loss is nan at step 7; the last good state is that of step 6; "
+        "the loss is nan at step 7; the last good state was saved at step 6; "
         "try lr=0.005, or warmup=10"
     )
     assert (caught.value.step, caught.value.saved_step, saved) == (7, 6, [3, 6])
@@ -323,7 +323,7 @@ def test_a_weight_that_is_no_number_is_not_saved(
             on_step=spoil(model, 6, math.nan),
         )
     assert str(caught.value).startswith(
-        "a weight is not a number at step 6; the last good state is that of step 3; "
+        "a weight is not a number at step 6; the last good state was saved at step 3; "
     )
     assert saved == [3]
 
@@ -357,7 +357,7 @@ def test_a_loss_that_rises_stops_the_run_and_is_not_saved(
         train(model, tokens, recipe, save=keep, save_every=2, on_step=scramble)
     assert re.match(
         r"the loss rose from 2\.\d+ to \d+\.\d+ at step 12; "
-        r"the last good state is that of step 6; try",
+        r"the last good state was saved at step 6; try",
         str(caught.value),
     )
     assert saved == [2, 4, 6]
@@ -436,7 +436,7 @@ def test_compiled_it_is_the_same(
         (
             {"steps": 5},
             6,
-            "the training state is after 6 steps, and the recipe ends at steps=5",
+            "the training state has 6 steps; the recipe ends at steps=5",
         ),
         (
             {"seq_len": 7},
@@ -489,8 +489,8 @@ def test_a_model_that_can_learn_nothing_is_refused(
     with pytest.raises(ValueError, match=f"^{message}$"):
         train(make_model(vocab_size=1), torch.zeros(99, dtype=torch.long), RECIPE)
     message = (
-        "dropout=1.0 drops everything, and nothing can be learned; "
-        "it must be less than 1"
+        "dropout=1.0 must be less than 1: it drops everything, so "
+        "nothing can be learned"
     )
     with pytest.raises(ValueError, match=f"^{message}$"):
         train(make_model(dropout=1.0), tokens, RECIPE)

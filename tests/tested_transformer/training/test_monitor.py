@@ -67,7 +67,7 @@ def test_the_error_says_what_is_left_and_what_to_try():
         13, 10, "the loss is nan", DivergenceWatch(recipe).advice()
     )
     assert str(error) == (
-        "the loss is nan at step 13; the last good state is that of step 10; "
+        "the loss is nan at step 13; the last good state was saved at step 10; "
         "try lr=0.25, or warmup=14, or clip=1.0, or precision='fp32'"
     )
     assert (error.step, error.saved_step) == (13, 10)

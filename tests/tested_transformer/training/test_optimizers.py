@@ -167,8 +167,8 @@ def test_another_optimizers_memory_is_refused(make_model: Callable[..., GPT]):
     steps_of(model, muon, [1])
     # Twelve matrices with three entries each on one side, one on the other.
     message = (
-        "the training state is of another model or optimizer: 48 entries differ, "
-        "blocks.0.attention.k_proj.weight/exp_avg among them"
+        "the training state belongs to another model or optimizer: 48 entries differ, "
+        "such as blocks.0.attention.k_proj.weight/exp_avg"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         restore_optimizers(model, adamw, optimizer_tensors(model, muon))

@@ -53,7 +53,7 @@ def test_what_is_missing_is_named(name: str):
 def test_a_loss_too_few_is_seen():
     tensors, values = a_state().state_tensors(), a_state().state_json()
     tensors["losses"] = tensors["losses"][:-1]
-    with pytest.raises(ValueError, match=r"^step=3 does not go with 2 losses$"):
+    with pytest.raises(ValueError, match=r"^step=3 must equal the number of losses"):
         TrainingState.from_state(tensors, values)
 
 
