@@ -1,7 +1,7 @@
-"""Checkpoints: models and runs kept so that nothing is lost, and nothing is pickled.
+"""Checkpoints: save and load models and runs, atomically and without pickles.
 
-Weights of GPT-2 and of nanoGPT are read in their own layouts, from folders and from
-the hub.
+Weights of GPT-2 and of nanoGPT are read in their own layouts, from folders and from the
+hub.
 """
 
 from tested_transformer.checkpoints.hub import (

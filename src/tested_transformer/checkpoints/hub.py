@@ -1,8 +1,8 @@
-"""Models by name or folder: ours, GPT-2's and nanoGPT's layouts, and those on the hub.
+"""Load models by name or folder: ours, GPT-2's, nanoGPT's, and models on the hub.
 
-The hub is read by its own client, ``huggingface_hub``, which is an extra:
-``pip install "tested-transformer[hub]"``. Where it keeps files, and which hub it asks,
-is set in its way: by ``HF_HOME`` and ``HF_ENDPOINT``.
+Downloads need the hub's client, the optional package ``huggingface_hub``:
+``pip install "tested-transformer[hub]"``. As usual, ``HF_HOME`` says where it keeps
+files, and ``HF_ENDPOINT`` which hub it uses.
 """
 
 import re
@@ -27,7 +27,7 @@ __all__ = ["hub_file", "load_gpt2", "load_pretrained"]
 _SETTINGS = "config.json"
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
-# Without a slash, and not beginning with a dot, no name leads out of its folder.
+# A name without a slash that does not start with a dot stays in its folder.
 _PLAIN = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
@@ -38,25 +38,25 @@ def load_pretrained(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> GPT:
-    """Load a model, whoever made it; what ``GPT.from_pretrained`` calls.
+    """Load a model in any supported format; ``GPT.from_pretrained`` calls this.
 
     Args:
-        name_or_folder: A folder with a checkpoint of this library, a model that was
-            shipped, or a model in the layout of GPT-2 or nanoGPT (what to take out of
-            nanoGPT's pickle, ``from_nanogpt`` says); or the name of a model on the
-            hub, such as ``gpt2`` or ``openai-community/gpt2-medium``.
-        revision: Which state of the model on the hub: a branch, a tag or a commit.
-        device: Where to bring it; the CPU by default.
-        dtype: The numbers of its weights; those that were saved by default.
+        name_or_folder: A folder with a checkpoint of this library, a shipped model, or
+            a model in the layout of GPT-2 or nanoGPT (for nanoGPT's pickle, see
+            ``from_nanogpt``); or the name of a model on the hub, such as ``gpt2`` or
+            ``openai-community/gpt2-medium``.
+        revision: The version on the hub: a branch, a tag or a commit.
+        device: Where to load it; the CPU by default.
+        dtype: The type of its weights; the type they were saved in by default.
 
     Returns:
-        The model, evaluating.
+        The model, in evaluation mode.
 
     Raises:
-        CheckpointError: If there is no such model, or it is damaged, or none that
-            ``GPT`` can be.
-        ConnectionError: If it cannot be fetched.
-        ImportError: If it is to be fetched, and ``huggingface_hub`` is not installed.
+        CheckpointError: If there is no such model, it is damaged, or ``GPT`` does not
+            support its architecture.
+        ConnectionError: If it cannot be downloaded.
+        ImportError: If a download is needed and ``huggingface_hub`` is not installed.
         OSError: If a file cannot be read.
     """
     folder = Path(name_or_folder).expanduser()
@@ -68,8 +68,7 @@ def load_pretrained(
         model = load_gpt2(name_or_folder, revision=revision)
     elif not (folder / _SETTINGS).is_file():
         raise CheckpointError(
-            f"{folder} holds no model: it has none of {MANIFEST}, {CARD} and "
-            f"{_SETTINGS}"
+            f"{folder} holds no model: it must have {MANIFEST}, {CARD} or {_SETTINGS}"
         )
     elif "block_size" in (settings := read_json(folder / _SETTINGS)):
         weights = read_tensors(folder / _WEIGHTS)
@@ -88,11 +87,11 @@ def load_gpt2(
     """Load a model in the layout of GPT-2: its config.json and its safetensors.
 
     Args:
-        folder_or_name: A folder that holds them, as ``save_pretrained`` of
-            ``transformers`` writes it, or the name of a model on the hub, such as
-            ``gpt2``, which is fetched once and kept.
-        dropout: The new model's.
-        revision: Which state of the model on the hub: a branch, a tag or a commit.
+        folder_or_name: A folder written by ``save_pretrained`` of ``transformers``, or
+            the name of a model on the hub, such as ``gpt2``, which is downloaded once
+            and cached.
+        dropout: The dropout of the new model.
+        revision: The version on the hub: a branch, a tag or a commit.
 
     Errors are those of ``load_pretrained``.
     """
@@ -111,9 +110,9 @@ def load_gpt2(
 
 
 def hub_file(name: str, file: str, *, revision: str | None = None) -> Path:
-    """Return the path of one file of a model on the hub, its tokenizer's for example.
+    """Return the path of one file of a model on the hub, such as its tokenizer.
 
-    The file is fetched once and kept. Arguments and errors are those of ``load_gpt2``.
+    The file is downloaded once and cached. Errors are those of ``load_gpt2``.
     """
     path = _fetch(name, file, revision)
     if path is None:
@@ -122,19 +121,19 @@ def hub_file(name: str, file: str, *, revision: str | None = None) -> Path:
 
 
 def _fetch(name: str, file: str, revision: str | None) -> Path | None:
-    """Return a file of the hub that was fetched, now or before, or None without it."""
+    """Return a cached or downloaded file of the hub; None if it does not exist."""
     try:
         import huggingface_hub
         from huggingface_hub import errors
     except ImportError:
         raise ImportError(
-            f"there is no folder {name!r}, and fetching a model from the hub needs the "
-            'package huggingface_hub: pip install "tested-transformer[hub]", or give '
-            f"the folder with its {_SETTINGS} and {_WEIGHTS}"
+            f"there is no folder {name!r}, and downloading a model from the hub needs "
+            'the package huggingface_hub: pip install "tested-transformer[hub]", or '
+            f"pass a folder with {_SETTINGS} and {_WEIGHTS}"
         ) from None
     try:
         kept = huggingface_hub.try_to_load_from_cache(name, file, revision=revision)
-        if kept is not None:  # a path, or known not to be there
+        if kept is not None:  # a path, or a marker for a file known not to exist
             return Path(kept) if isinstance(kept, str) else None
         return Path(huggingface_hub.hf_hub_download(name, file, revision=revision))
     except errors.HFValidationError:
@@ -149,20 +148,20 @@ def _fetch(name: str, file: str, revision: str | None) -> Path | None:
         ) from None
     except errors.RevisionNotFoundError:
         raise CheckpointError(f"{name} has no revision {revision!r}") from None
-    except Exception as error:  # Its client for HTTP has errors of its own.
+    except Exception as error:  # its HTTP client raises errors of its own
         missing = isinstance(error, errors.EntryNotFoundError)
-        # One that was found neither here nor there, because the hub did not answer.
+        # LocalEntryNotFoundError means: not in the cache, and the hub did not answer.
         if missing and not isinstance(error, errors.LocalEntryNotFoundError):
             return None
         reason = str(error.__cause__ or error).partition("\n")[0]
         raise ConnectionError(
-            f"{file} of {name} cannot be fetched ({reason}): get the model elsewhere "
-            f"and give the folder with its {_SETTINGS} and {_WEIGHTS}"
+            f"{file} of {name} cannot be downloaded ({reason}): get the model "
+            f"elsewhere and pass a folder with {_SETTINGS} and {_WEIGHTS}"
         ) from None
 
 
 def _read_weights(origin: str, get: Callable[[str], Path | None]) -> dict[str, Tensor]:
-    """Read one file of weights, or the several that large models are cut into."""
+    """Read the weights from one file, or from the several files of a large model."""
     whole = get(_WEIGHTS)
     if whole is not None:
         return read_tensors(whole)
@@ -178,7 +177,7 @@ def _read_weights(origin: str, get: Callable[[str], Path | None]) -> dict[str, T
     weights: dict[str, Tensor] = {}
     for file in sorted({str(file) for file in files.values()}):
         if not _PLAIN.fullmatch(file):
-            raise CheckpointError(f"{index} names a file {file!r}")
+            raise CheckpointError(f"{index} names an unexpected file, {file!r}")
         path = get(file)
         if path is None:
             raise CheckpointError(f"{origin} has no {file}, which {_INDEX} names")

@@ -1,8 +1,8 @@
-"""Weights by other names: the layouts of GPT-2 and of nanoGPT.
+"""Convert weights from and to the layouts of GPT-2 and nanoGPT.
 
-Both have one matrix for queries, keys and values, which is cut in three here. GPT-2
-keeps its matrices as (in, out), the transpose of what ``nn.Linear`` has; nanoGPT keeps
-them as (out, in), under the same names.
+Both have one matrix for queries, keys and values, which is split in three here. GPT-2
+stores its matrices as (in, out), the transpose of ``nn.Linear``; nanoGPT stores them as
+(out, in), under the same names.
 """
 
 import re
@@ -20,7 +20,7 @@ from tested_transformer.gpt import GPT, GPTConfig
 __all__ = ["from_gpt2", "from_nanogpt", "to_gpt2"]
 
 # --8<-- [start:names]
-# Their names and ours, in front of .weight and .bias.
+# Their names and ours, without .weight and .bias.
 _AROUND = {"wte": "token_embedding", "wpe": "position_embedding", "ln_f": "norm"}
 _IN_BLOCK = {
     "ln_1": ["attention_norm"],
@@ -30,10 +30,10 @@ _IN_BLOCK = {
     "mlp.c_fc": ["feed_forward.up"],
     "mlp.c_proj": ["feed_forward.down"],
 }
-# What GPT-2 keeps as (in, out).
+# The matrices that GPT-2 stores as (in, out).
 _TURNED = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight$")
 # --8<-- [end:names]
-# The causal mask, which old files carry along.
+# The causal mask, which old files contain.
 _MASKS = re.compile(r"\.attn\.(bias|masked_bias)$")
 
 # Our settings and theirs.
@@ -56,13 +56,13 @@ _OF_NANOGPT = {
     "bias": "bias",
     "dropout": "dropout",
 }
-# What GPT-2 does where config.json does not say.
+# GPT-2's defaults for settings that config.json may leave out.
 _SILENT = {
     "n_inner": None,
     "activation_function": "gelu_new",
     "tie_word_embeddings": True,
 }
-# What GPT-2 can be told to do otherwise, and GPT cannot.
+# Settings that GPT-2 can change and GPT cannot.
 _FIXED = {
     "model_type": "gpt2",
     "layer_norm_epsilon": 1e-5,
@@ -89,17 +89,17 @@ def from_gpt2(
     dropout: float = 0.0,
     origin: str = "the given model",
 ) -> GPT:
-    """Make a model of weights in the layout of GPT-2, as ``transformers`` has it.
+    """Return a model with weights in GPT-2's layout, as ``transformers`` stores them.
 
     Args:
-        weights: Tensors by name, with ``transformer.`` in front of it or without.
-        settings: What ``config.json`` holds.
-        dropout: The new model's. GPT-2 has three of them, which are not read.
-        origin: Where this is from, for the message of an error.
+        weights: Tensors by name, with or without the prefix ``transformer.``.
+        settings: The content of ``config.json``.
+        dropout: The dropout of the new model. GPT-2's three settings are ignored.
+        origin: Where the model comes from, for error messages.
 
     Raises:
-        CheckpointError: If a weight is missing, too many, or of another shape, or a
-            setting is missing, or asks for what ``GPT`` does not do.
+        CheckpointError: If a weight is missing, unknown or has another shape, or a
+            setting is missing or not supported by ``GPT``.
     """
     for name, value in _FIXED.items():
         if settings.get(name, value) != value:
@@ -126,10 +126,10 @@ def from_nanogpt(
     *,
     origin: str = "the given model",
 ) -> GPT:
-    """Make a model of weights in the layout of nanoGPT.
+    """Return a model with weights in the layout of nanoGPT.
 
     nanoGPT saves a pickle, which can run any program when it is opened, so this library
-    opens none. Whoever trusts theirs takes out of it what is needed:
+    does not open it. If you trust yours, extract the weights and settings:
 
         checkpoint = torch.load("out/ckpt.pt", map_location="cpu", weights_only=True)
         weights = {name: x.clone() for name, x in checkpoint["model"].items()}
@@ -137,12 +137,12 @@ def from_nanogpt(
         json.dump(checkpoint["model_args"], open("config.json", "w"))
 
     Args:
-        weights: Tensors by name; what ``torch.compile`` puts in front of it is ignored.
+        weights: Tensors by name; the prefix of ``torch.compile`` is ignored.
         settings: nanoGPT's ``model_args``.
-        origin: Where this is from, for the message of an error.
+        origin: Where the model comes from, for error messages.
 
     Raises:
-        CheckpointError: If a weight is missing, too many, or of another shape, or a
+        CheckpointError: If a weight is missing, unknown or has another shape, or a
             setting is missing or does not fit.
     """
     config = _read_settings(settings, _OF_NANOGPT, origin)
@@ -151,10 +151,10 @@ def from_nanogpt(
 
 
 def to_gpt2(model: GPT) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return a model's weights in the layout of GPT-2, and what its config.json says.
+    """Return a model's weights in GPT-2's layout, and the content of its config.json.
 
     Raises:
-        ValueError: If the model has what GPT-2 has not.
+        ValueError: If the model has a setting that GPT-2 lacks.
     """
     _check_is_gpt2(model.config)
     theirs = _in_layout(model.state_dict(), model.config, turned=True)
@@ -167,7 +167,7 @@ def to_gpt2(model: GPT) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _homes(config: GPTConfig) -> dict[str, list[str]]:
-    """Return for each of their names the one or three of ours that lie in it."""
+    """Return for each of their names the one or three of our names it contains."""
     pairs = {f"transformer.{name}": [ours] for name, ours in _AROUND.items()}
     for i in range(config.num_layers):
         for name, ours in _IN_BLOCK.items():
@@ -184,10 +184,10 @@ def _homes(config: GPTConfig) -> dict[str, list[str]]:
 def _in_layout(
     ours: Mapping[str, Tensor], config: GPTConfig, *, turned: bool
 ) -> dict[str, Tensor]:
-    """Put copies of our weights into their layout."""
+    """Return copies of our weights in their layout."""
     theirs: dict[str, Tensor] = {}
     for name, homes in _homes(config).items():
-        if homes[0] in ours:  # without bias, there are fewer
+        if homes[0] in ours:  # without biases there are fewer
             whole = torch.cat([ours[home] for home in homes])
             turn = turned and _TURNED.search(name)
             theirs[name] = whole.T.contiguous() if turn else whole
@@ -197,10 +197,10 @@ def _in_layout(
 def _to_ours(
     weights: Mapping[str, Tensor], config: GPTConfig, origin: str, *, turned: bool
 ) -> dict[str, Tensor]:
-    """Take our weights out of their layout."""
+    """Return their weights in our layout."""
     theirs: dict[str, Tensor] = {}
     for name, tensor in weights.items():
-        name = name.removeprefix("_orig_mod.")  # which torch.compile puts in front
+        name = name.removeprefix("_orig_mod.")  # from torch.compile
         if not name.startswith(("transformer.", "lm_head.")):
             name = f"transformer.{name}"
         if not _MASKS.search(name):
@@ -211,7 +211,7 @@ def _to_ours(
     check_fit(wanted, theirs, origin)
     if head is not None and not torch.equal(head, theirs["transformer.wte.weight"]):
         raise CheckpointError(
-            f"{origin} ties the head to the token embedding, and has two matrices"
+            f"{origin} ties the head to the token embedding, but their matrices differ"
         )
     ours: dict[str, Tensor] = {}
     for name, homes in _homes(config).items():

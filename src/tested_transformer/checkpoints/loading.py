@@ -1,7 +1,7 @@
-"""Checkpoints read back, or refused by name: which file, and what is wrong with it.
+"""Load checkpoints, or refuse them with the name of the file and what is wrong.
 
-Everything that is read is compared with the hash that was taken when it was written,
-and nothing that is read is ever executed: there is no pickle here.
+Everything is checked against the hash taken when it was saved, and nothing that is read
+is ever executed: there are no pickles.
 """
 
 import hashlib
@@ -39,15 +39,15 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was saved.
+    """The content of a checkpoint.
 
     Args:
-        folder: Where it is from.
-        config: What the model is made of.
-        settings: What else the run was made with, by name.
-        weights: The model's, on the CPU.
-        training: Where the run stands, as tensors and as JSON can hold it; ``None`` if
-            that was not saved, or not asked for.
+        folder: The folder that it was loaded from.
+        config: The settings of the model.
+        settings: Other settings of the run, by name.
+        weights: The weights of the model, on the CPU.
+        training: The state of the run, in tensors and in values from JSON; ``None`` if
+            it was not saved, or not asked for.
     """
 
     folder: Path
@@ -57,22 +57,22 @@ class Checkpoint:
     training: tuple[dict[str, Tensor], dict[str, Any]] | None
 
     def model(self, device: torch.device | str = "cpu") -> GPT:
-        """Make the model as it was.
+        """Return the saved model.
 
         Raises:
-            CheckpointError: If the weights are not those of ``config``.
+            CheckpointError: If the weights do not fit ``config``.
         """
         return model_with(self.config, self.weights, str(self.folder)).to(device)
 
     def require(self, settings: Mapping[str, Any]) -> None:
-        """Refuse the checkpoint if it was made with other settings than these.
+        """Refuse the checkpoint if its settings differ from these.
 
         Args:
-            settings: What it has to be made with, the model's under ``config``. What
-                is not named here may be anything, in dictionaries too.
+            settings: The required settings; those of the model are under ``config``.
+                Settings not named here, at any depth, may have any value.
 
         Raises:
-            CheckpointError: If anything differs; the message has all that does.
+            CheckpointError: If a setting differs; the message lists all that do.
         """
         found = {**self.settings, "config": asdict(self.config)}
         differing = [*_differences("", found, settings)]
@@ -83,20 +83,20 @@ class Checkpoint:
 
 
 def has_checkpoint(folder: str | Path) -> bool:
-    """Return whether there is a checkpoint in a folder, whole or not."""
+    """Return whether there is a checkpoint in a folder, intact or not."""
     return (Path(folder) / MANIFEST).exists()
 
 
 def load_checkpoint(folder: str | Path, *, training: bool = True) -> Checkpoint:
-    """Read a checkpoint, and compare every byte of it with what was written.
+    """Load a checkpoint, and verify every byte of it.
 
     Args:
-        folder: Where it was saved. Others may be saving there meanwhile.
-        training: Also read where the run stands, if that was saved.
+        folder: Where it was saved. Another run may be saving there at the same time.
+        training: Also load the state of the run, if it was saved.
 
     Raises:
-        CheckpointError: If there is none, or a file of it is missing, cut short,
-            altered, or of a version that this library does not know.
+        CheckpointError: If there is none, or one of its files is missing, cut short,
+            altered, or of an unknown version.
         OSError: If a file cannot be read.
     """
     folder = Path(folder)
@@ -107,7 +107,7 @@ def load_checkpoint(folder: str | Path, *, training: bool = True) -> Checkpoint:
         try:
             return _read(folder, text, training)
         except (CheckpointError, FileNotFoundError):
-            # Perhaps it was exchanged for a newer one, and its files were removed.
+            # Perhaps a newer checkpoint replaced it, and its files were removed.
             before, text = text, (folder / MANIFEST).read_bytes()
             if text == before:
                 raise
@@ -129,10 +129,10 @@ def _read(folder: Path, text: bytes, training: bool) -> Checkpoint:
 
 
 def check_file(folder: Path, record: FileRecord) -> Path:
-    """Return the path of a file that is what its record says.
+    """Return the path of a file, after checking it against its record.
 
     Raises:
-        CheckpointError: If it is missing, or is not.
+        CheckpointError: If it is missing, or differs in size or checksum.
         OSError: If it cannot be read.
     """
     path = folder / record.file
@@ -153,13 +153,13 @@ def check_file(folder: Path, record: FileRecord) -> Path:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read a file of tensors, whoever wrote it.
+    """Read a safetensors file.
 
     Raises:
-        CheckpointError: If it is missing, cut short, or no such file.
+        CheckpointError: If it is missing, cut short, or not a safetensors file.
     """
     try:
-        # Copied out of the file, which would keep its room on the disk when removed.
+        # Copy the tensors: mapped ones would keep a removed file's space on the disk.
         return {name: tensor.clone() for name, tensor in load_file(path).items()}
     except FileNotFoundError:
         raise CheckpointError(f"{path} is missing") from None
@@ -170,15 +170,15 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def model_with(config: GPTConfig, weights: Mapping[str, Tensor], origin: str) -> GPT:
-    """Make a model that has these weights, copied, in their own precision.
+    """Return a model with copies of these weights, in their own precision.
 
     Args:
-        config: What the model is made of.
+        config: The settings of the model.
         weights: All of its ``state_dict()``, and nothing else.
-        origin: Where they are from, for the message of an error.
+        origin: Where they come from, for error messages.
 
     Raises:
-        CheckpointError: If a weight is missing, too many, or of another shape.
+        CheckpointError: If a weight is missing, unknown or has another shape.
     """
     check_fit(GPT(config, device="meta").state_dict(), weights, origin)
     return GPT.from_weights(config, weights)
@@ -190,7 +190,7 @@ def check_fit(
     """Compare the names and shapes of weights.
 
     Raises:
-        CheckpointError: If a weight is missing, too many, or of another shape.
+        CheckpointError: If a weight is missing, unknown or has another shape.
     """
     wrong = [f"{name} is missing" for name in wanted if name not in found]
     wrong += [f"{name} is unknown" for name in found if name not in wanted]
@@ -203,7 +203,7 @@ def check_fit(
         more = len(wrong) - _SHOWN
         shown = "; ".join(wrong[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
         raise CheckpointError(
-            f"{origin} does not have the weights that its settings call for: {shown}"
+            f"{origin} does not have the weights that its settings require: {shown}"
         )
 
 

@@ -1,9 +1,9 @@
-"""Checkpoints written whole or not at all, whenever the run is killed.
+"""Save checkpoints atomically: completely or not at all, even if the run is killed.
 
-First the new files of tensors are written beside the old ones, then ``checkpoint.json``
-is exchanged for one that names them, in a single step of the file system, and only
-then the old ones go. Each step has reached the disk before the next one begins. The
-tensors are safetensors, which hold names and numbers, and nothing to execute.
+First the new tensor files are written next to the old ones. Then ``checkpoint.json`` is
+replaced by one that names the new files, in a single step of the file system. Only then
+are the old files removed. Each step reaches the disk before the next one begins.
+Tensors are stored as safetensors, which contain nothing that could be executed.
 """
 
 import errno
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from tested_transformer.gpt import GPTConfig
 
-if sys.platform == "win32":  # There, nobody is refused.
+if sys.platform == "win32":  # which has no flock, so folders are not locked
     flock = None
 else:
     from fcntl import LOCK_EX, LOCK_NB, flock
@@ -48,15 +48,15 @@ _UNFINISHED = ".unfinished"
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be read, or a folder that another run is saving to.
+    """A checkpoint cannot be read, or another run is saving to its folder.
 
-    The message names the file, and what is wrong with it.
+    The message names the file and says what is wrong with it.
     """
 
 
 @dataclass(frozen=True)
 class FileRecord:
-    """What a file has to be: its name, how many bytes, and which."""
+    """The expected name, size and checksum of a file."""
 
     file: str
     bytes: int
@@ -65,17 +65,17 @@ class FileRecord:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What ``checkpoint.json`` says: it names the files of tensors, and has the rest.
+    """The content of ``checkpoint.json``: the names of the tensor files, and the rest.
 
-    Tensor files carry their hash in their name, so one never takes another's place.
-    Which of them count, this file says: to replace it is to replace the checkpoint.
+    The name of a tensor file contains its hash, so new files never overwrite old ones.
+    The manifest says which of them count, so replacing it replaces the checkpoint.
 
     Args:
-        config: What the model is made of.
-        settings: What else the run was made with, by name: tokenizer, recipe, text.
-        training: What JSON can hold of where the run stands, if it is to go on.
-        files: The file of the model's weights, ``model``, and, if the run is to go
-            on, that of what its optimizer remembers, ``training``.
+        config: The settings of the model.
+        settings: Other settings of the run by name, such as tokenizer, recipe and text.
+        training: The JSON part of the training state, if the run can resume.
+        files: ``model``, the file of the model's weights, and, if the run can resume,
+            ``training``, the file of the optimizer's state.
     """
 
     config: GPTConfig
@@ -84,10 +84,10 @@ class Manifest:
     files: dict[str, FileRecord]
 
     def to_text(self) -> str:
-        """Return the JSON, with a hash of it as its last entry.
+        """Return the JSON text, with its own hash as the last entry.
 
         Raises:
-            ValueError: If ``settings`` or ``training`` would not come back the same.
+            ValueError: If JSON would change ``settings`` or ``training``.
         """
         for name in ("settings", "training"):
             _check_json(name, getattr(self, name))
@@ -101,10 +101,11 @@ class Manifest:
 
         Args:
             text: The content of the file.
-            path: Where it is from, for the message of an error.
+            path: The path of the file, for error messages.
 
         Raises:
-            CheckpointError: If it is something else, of another version, or altered.
+            CheckpointError: If it is not a checkpoint, has another version, or was
+                altered.
         """
         content = read_json(path, text)
         if content.get("format") != _FORMAT:
@@ -115,7 +116,7 @@ class Manifest:
                 f"this library reads version {_VERSION}"
             )
         if content.pop("sha256", None) != _hash(content):
-            raise CheckpointError(f"{path} was altered: its sha256 is another")
+            raise CheckpointError(f"{path} was altered: its sha256 does not match")
         try:
             records = content["files"].items()
             files = {kind: FileRecord(**record) for kind, record in records}
@@ -126,15 +127,15 @@ class Manifest:
         except (AttributeError, KeyError, TypeError):
             raise CheckpointError(f"{path} is not a complete checkpoint") from None
         if foreign:
-            raise CheckpointError(f"{path} names a file {foreign[0]!r}")
+            raise CheckpointError(f"{path} names an unexpected file, {foreign[0]!r}")
         return cls(read_config(values, path), settings, training, files)
 
 
 def read_json(path: Path, text: bytes | None = None) -> dict[str, Any]:
-    """Return what a file of JSON says, or what it said when ``text`` was read of it.
+    """Return the content of a JSON file, or of the ``text`` already read from it.
 
     Raises:
-        CheckpointError: If it is cut short, or something else.
+        CheckpointError: If it is cut short, not JSON, or not a JSON object.
     """
     try:
         content = json.loads(path.read_bytes() if text is None else text)
@@ -146,15 +147,15 @@ def read_json(path: Path, text: bytes | None = None) -> dict[str, Any]:
 
 
 def read_config(values: Mapping[str, Any], path: Path) -> GPTConfig:
-    """Make a configuration of what a file says; what it does not say is as by default.
+    """Return the config that a file describes, with defaults for missing fields.
 
     Args:
-        values: Fields of ``GPTConfig``, by name. Files that were written before a
-            field was added lack it.
-        path: Which file, for the message of an error.
+        values: Fields of ``GPTConfig`` by name. Files from before a field was added
+            lack it.
+        path: The path of the file, for error messages.
 
     Raises:
-        CheckpointError: If this library knows no such model.
+        CheckpointError: If a field is unknown or its value does not fit.
     """
     unknown = sorted(values.keys() - {field.name for field in fields(GPTConfig)})
     if unknown:
@@ -168,18 +169,18 @@ def read_config(values: Mapping[str, Any], path: Path) -> GPTConfig:
 
 
 class CheckpointWriter:
-    """A folder to save to, refused to all others until ``close``.
+    """A folder to save checkpoints to, locked against other runs until ``close``.
 
-    It is made if it is not there, and holds one checkpoint, the latest. Written as
-    ``with CheckpointWriter(folder) as writer:``, it closes by itself; and the lock ends
-    with the process, however that ends.
+    The folder is created if necessary, and holds only the latest checkpoint. Use
+    ``with CheckpointWriter(folder) as writer:`` to close it automatically. The lock
+    also ends when the process ends, even if it is killed.
 
     Args:
         folder: Where to save.
 
     Raises:
         CheckpointError: If another run is saving there.
-        OSError: If the folder cannot be made, or not be written to.
+        OSError: If the folder cannot be created or written to.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -200,7 +201,7 @@ class CheckpointWriter:
                 f"{self.folder} is in use: another run is saving there"
             ) from None
         except OSError:
-            pass  # Some network disks know no locks; there, nobody is refused.
+            pass  # some network disks have no locks
 
     def save(
         self,
@@ -210,42 +211,42 @@ class CheckpointWriter:
         settings: Mapping[str, Any] | None = None,
         training: tuple[Mapping[str, Tensor], dict[str, Any]] | None = None,
     ) -> None:
-        """Save a checkpoint in the place of the one before.
+        """Save a checkpoint, and replace the previous one.
 
         Args:
-            config: What the model is made of.
+            config: The settings of the model.
             weights: Its ``state_dict()``.
-            settings: What else the run was made with, by name, as JSON can hold it:
-                tokenizer, recipe, text.
-            training: Where the run stands, as tensors and as JSON can hold it; nothing
-                if it is not to go on.
+            settings: Other settings of the run by name, such as tokenizer, recipe and
+                text, in types that JSON can represent.
+            training: The state of the run, in tensors and in values for JSON; ``None``
+                if the run need not resume.
 
         Raises:
             OSError: If the disk is full, or cannot be written for another reason. The
-                checkpoint before is still there, and whole.
-            TypeError: If safetensors cannot hold the numbers of a tensor.
-            ValueError: If ``settings`` or ``training`` is nothing for JSON, or the
-                writer is closed.
+                previous checkpoint is still intact.
+            TypeError: If safetensors does not support the type of a tensor.
+            ValueError: If ``settings`` or ``training`` cannot be represented in JSON,
+                or the writer is closed.
         """
         if self._lock is None:
             raise ValueError(f"the writer for {self.folder} is closed")
         tensors, values = training or (None, None)
         try:
-            # What a killed run left may be what fills the disk.
-            self._remove_what_is_left()
+            # A full disk may be full of files that a killed run left behind.
+            self._remove_leftovers()
             files = {"model": self._write("model", weights)}
             if tensors is not None:
                 files["training"] = self._write("training", tensors)
             manifest = Manifest(config, dict(settings or {}), values, files)
             self._exchange(manifest.to_text())
         except OSError as error:
-            what = "the checkpoint was not saved, and the one before is as it was"
+            what = "the checkpoint was not saved; the previous one is unchanged"
             raise _explained(error, what, self.folder) from error
         finally:
-            self._remove_what_is_left()
+            self._remove_leftovers()
 
     def close(self) -> None:
-        """Let others save to the folder."""
+        """Release the lock, so that other runs can save to the folder."""
         if self._lock is not None:
             os.close(self._lock)
         self._lock = None
@@ -255,7 +256,7 @@ class CheckpointWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the writer."""
         self.close()
 
     def _write(self, kind: str, tensors: Mapping[str, Tensor]) -> FileRecord:
@@ -272,15 +273,15 @@ class CheckpointWriter:
             file.write(text.encode())
             file.flush()
             os.fsync(file.fileno())
-        # The names of the tensors' files reach the disk before what speaks of them.
+        # The tensor files' names must reach the disk before the manifest with them.
         _sync_folder(self.folder)
         os.replace(unfinished, self.folder / MANIFEST)
         _sync_folder(self.folder)
 
     # --8<-- [end:exchange]
 
-    def _remove_what_is_left(self) -> None:
-        """Remove what the writer made and the checkpoint does not name."""
+    def _remove_leftovers(self) -> None:
+        """Remove files of a writer that the checkpoint does not name."""
         path = self.folder / MANIFEST
         kept: set[str] = set()
         try:
@@ -292,8 +293,8 @@ class CheckpointWriter:
                 if ours and file.name not in kept:
                     file.unlink()
         except (OSError, CheckpointError):
-            # What is not removed does no harm. And if the manifest cannot be read,
-            # files that nothing names may be all there is left of a checkpoint.
+            # Leftover files do no harm. And if the manifest cannot be read, they may be
+            # all that is left of a checkpoint.
             pass
 
 
@@ -305,7 +306,7 @@ def save_checkpoint(
     settings: Mapping[str, Any] | None = None,
     training: tuple[Mapping[str, Tensor], dict[str, Any]] | None = None,
 ) -> None:
-    """Save one checkpoint to a folder; arguments and errors as ``CheckpointWriter``."""
+    """Save one checkpoint to a folder; see ``CheckpointWriter`` for arguments."""
     with CheckpointWriter(folder) as writer:
         writer.save(
             config=config, weights=weights, settings=settings, training=training
@@ -317,19 +318,19 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> FileRecord:
 
     Raises:
         OSError: If the file cannot be written.
-        TypeError: If safetensors cannot hold the numbers of a tensor.
+        TypeError: If safetensors does not support the type of a tensor.
     """
     dense: dict[str, Tensor] = {}
     memories: set[int] = set()
     for name, tensor in tensors.items():
         tensor = tensor.detach().cpu().contiguous()
         memory = tensor.untyped_storage().data_ptr()
-        # The package refuses two names for one memory.
+        # safetensors refuses tensors that share memory.
         dense[name] = tensor.clone() if memory in memories else tensor
         memories.add(memory)
     try:
         data = safetensors.torch.save(dense, {"format": "pt"})
-    except KeyError as error:  # By which the package says that it knows no such type.
+    except KeyError as error:  # safetensors does not know the type
         strange = [name for name, x in dense.items() if x.dtype == error.args[0]]
         raise TypeError(f"safetensors cannot hold {strange[0]}, {error}") from None
     with open(path, "wb") as file:
@@ -357,7 +358,7 @@ def _check_json(name: str, value: Any) -> None:
 
 
 def _tuples(value: Any) -> Any:
-    """Make tuples of lists, which are all that JSON has."""
+    """Convert lists to tuples, which JSON lacks."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
@@ -369,19 +370,19 @@ def _make_folder(folder: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk."""
+    """Wait until the names in a folder have reached the disk."""
     if os.name == "nt":
-        return  # Windows opens no folders.
+        return  # Windows cannot open folders
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # Some network disks cannot.
+        if error.errno != errno.EINVAL:  # some network disks cannot sync a folder
             raise
     finally:
         os.close(handle)
 
 
 def _explained(error: OSError, what: str, folder: Path) -> OSError:
-    """Return an error with the same number that says what it means."""
+    """Return an error with the same number that explains what it means."""
     return OSError(error.errno, f"{what}: {error.strerror or error}", str(folder))

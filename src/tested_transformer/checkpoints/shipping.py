@@ -1,8 +1,8 @@
-"""Models that are given away: weights in half precision, and a card beside them.
+"""Ship models to others: weights in half precision, with a card.
 
-A folder holds ``model.safetensors`` and ``card.json``. The card says what the weights
-belong to and where they are from, and has their hash: who has the folder needs nothing
-else, and runs nothing that came with it.
+A folder holds ``model.safetensors`` and ``card.json``. The card contains the model's
+config, where the weights come from, and their hash. You need nothing but the folder to
+load the model, and nothing in it is executed.
 """
 
 import json
@@ -32,11 +32,11 @@ _WEIGHTS = "model.safetensors"
 
 @dataclass(frozen=True)
 class ShippedModel:
-    """What was in a folder.
+    """A model loaded from a folder, with its card.
 
     Args:
-        model: In single precision, with the numbers of half precision; evaluating.
-        card: All that the card says.
+        model: The model in evaluation mode; its float32 weights have float16 values.
+        card: The content of the card.
     """
 
     model: GPT
@@ -46,18 +46,18 @@ class ShippedModel:
 def ship_model(
     folder: str | Path, model: GPT, about: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a model's weights in half precision, and a card that names them.
+    """Write a model's weights in half precision, and a card that describes them.
 
     Args:
-        folder: Where to; it is made if it is not there.
+        folder: Where to write; it is created if necessary.
         model: Any GPT. It is not changed.
-        about: What else the card is to say, as JSON can hold it: tokenizer, text,
-            recipe, losses.
+        about: Other content of the card, such as tokenizer, text, recipe and losses, in
+            types that JSON can represent.
 
     Raises:
         OSError: If the folder or the files cannot be written.
-        ValueError: If a weight is too large for half precision, or ``about`` is
-            nothing for JSON.
+        ValueError: If a weight is too large for half precision, or ``about`` cannot be
+            represented in JSON.
     """
     folder = Path(folder)
     weights = {name: _halved(name, each) for name, each in model.state_dict().items()}
@@ -73,7 +73,7 @@ def ship_model(
 
 
 def load_shipped(folder: str | Path) -> ShippedModel:
-    """Read a model that ``ship_model`` wrote, and compare it with its card.
+    """Load a model that ``ship_model`` wrote, and check it against its card.
 
     Raises:
         CheckpointError: If card or weights are missing, altered, or do not fit.

@@ -159,7 +159,7 @@ def test_an_index_does_not_lead_elsewhere(
     index.write_text(json.dumps({"weight_map": {"a": file}}))
     with pytest.raises(CheckpointError) as refused:
         load_gpt2(folder)
-    assert str(refused.value) == f"{index} names a file {file!r}"
+    assert str(refused.value) == f"{index} names an unexpected file, {file!r}"
     index.write_text("{}")
     with pytest.raises(CheckpointError, match=f"^{index} has no weight_map$"):
         load_gpt2(folder)
@@ -305,7 +305,7 @@ def test_a_file_that_breaks_off_is_not_kept(model: GPT, served: Hub) -> None:
     hub_file("tiny", "config.json")
     served.altered = True
     with pytest.raises(
-        ConnectionError, match=r"^model\.safetensors of tiny cannot be fetched \("
+        ConnectionError, match=r"^model\.safetensors of tiny cannot be downloaded \("
     ):
         load_gpt2("tiny")
     served.altered = False
@@ -318,8 +318,8 @@ def test_no_network_is_one_error(served: Hub) -> None:
         load_gpt2("tiny")
     # Which error a closed port makes, the system decides.
     assert re.fullmatch(
-        r"config\.json of tiny cannot be fetched \(\[.+\] .+\): get the model "
-        r"elsewhere and give the folder with its config\.json and model\.safetensors",
+        r"config\.json of tiny cannot be downloaded \(\[.+\] .+\): get the model "
+        r"elsewhere and pass a folder with config\.json and model\.safetensors",
         str(refused.value),
     )
 
@@ -342,9 +342,9 @@ def test_without_the_package_its_extra_is_named(
     with pytest.raises(ImportError) as refused:
         load_gpt2("gpt2")
     assert str(refused.value) == (
-        "there is no folder 'gpt2', and fetching a model from the hub needs the "
-        'package huggingface_hub: pip install "tested-transformer[hub]", or give the '
-        "folder with its config.json and model.safetensors"
+        "there is no folder 'gpt2', and downloading a model from the hub needs the "
+        'package huggingface_hub: pip install "tested-transformer[hub]", or pass a '
+        "folder with config.json and model.safetensors"
     )
 
 
@@ -381,7 +381,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path, model: GPT) -> None
     with pytest.raises(CheckpointError) as refused:
         GPT.from_pretrained(tmp_path)
     assert str(refused.value) == (
-        f"{tmp_path} holds no model: it has none of checkpoint.json, card.json and "
+        f"{tmp_path} holds no model: it must have checkpoint.json, card.json or "
         "config.json"
     )
     (tmp_path / "config.json").write_text(json.dumps(to_gpt2(model)[1]))

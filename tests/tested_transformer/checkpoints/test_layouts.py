@@ -161,7 +161,7 @@ def test_the_weights_are_copies() -> None:
         (
             "n_embd",
             15,
-            "does not have the weights that its settings call for: "
+            "does not have the weights that its settings require: "
             "transformer.wte.weight is (13, 12), not (13, 15); "
             "transformer.wpe.weight is (11, 12), not (11, 15); "
             "transformer.ln_f.weight is (12,), not (15,); and 25 more",
@@ -169,7 +169,7 @@ def test_the_weights_are_copies() -> None:
         (
             "n_layer",
             1,
-            "does not have the weights that its settings call for: "
+            "does not have the weights that its settings require: "
             "transformer.h.1.ln_1.weight is unknown; "
             "transformer.h.1.ln_1.bias is unknown; "
             "transformer.h.1.attn.c_attn.weight is unknown; and 9 more",
@@ -209,7 +209,7 @@ def test_weights_that_are_missing_or_too_many_are_named() -> None:
     with pytest.raises(CheckpointError) as refused:
         from_gpt2(weights, expected.config.to_dict(), origin="tiny")
     assert str(refused.value) == (
-        "tiny does not have the weights that its settings call for: "
+        "tiny does not have the weights that its settings require: "
         "transformer.h.1.ln_1.bias is missing; transformer.h.2.ln_1.bias is unknown"
     )
 
@@ -220,7 +220,7 @@ def test_a_head_that_is_said_to_be_tied_and_is_not_is_refused() -> None:
     with pytest.raises(CheckpointError) as refused:
         from_gpt2(expected.state_dict(), settings, origin="tiny")
     assert str(refused.value) == (
-        "tiny ties the head to the token embedding, and has two matrices"
+        "tiny ties the head to the token embedding, but their matrices differ"
     )
 
 

@@ -184,14 +184,14 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError) as refused:
         load_checkpoint(tmp_path).model()
     assert str(refused.value) == (
-        f"{tmp_path} does not have the weights that its settings call for: "
+        f"{tmp_path} does not have the weights that its settings require: "
         "norm.bias is missing; more is unknown; norm.weight is (7,), not (6,)"
     )
     save(tmp_path, model, weights={})
     with pytest.raises(CheckpointError) as refused:
         load_checkpoint(tmp_path).model()
     assert str(refused.value) == (
-        f"{tmp_path} does not have the weights that its settings call for: "
+        f"{tmp_path} does not have the weights that its settings require: "
         "token_embedding.weight is missing; position_embedding.weight is missing; "
         "blocks.0.attention_norm.weight is missing; and 33 more"
     )

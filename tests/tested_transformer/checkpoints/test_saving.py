@@ -264,8 +264,8 @@ def full_disk(
 
 def not_saved(folder: Path, number: int) -> str:
     return (
-        f"[Errno {number}] the checkpoint was not saved, and the one before is as it "
-        f"was: {os.strerror(number)}: '{folder}'"
+        f"[Errno {number}] the checkpoint was not saved; the previous one is "
+        f"unchanged: {os.strerror(number)}: '{folder}'"
     )
 
 

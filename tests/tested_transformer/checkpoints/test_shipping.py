@@ -72,7 +72,7 @@ def _card(change: Callable[[dict], object]) -> Callable[[Path], None]:
         (_card(lambda card: card.pop("weights")), "is not the card of a model"),
         (
             _card(lambda card: card["config"].update(d_model=18)),
-            "does not have the weights that its settings call for: "
+            "does not have the weights that its settings require: "
             "token_embedding.weight is "
             "(13, 15), not (13, 18)",
         ),
