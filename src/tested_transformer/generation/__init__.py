@@ -1,6 +1,6 @@
-"""Generation: from a prompt to what comes after it, token by token.
+"""Generation: continue prompts token by token.
 
-It knows token ids and nothing of text.
+It works with token ids and knows nothing about text.
 """
 
 from tested_transformer.generation.fast.decoder import Decoder

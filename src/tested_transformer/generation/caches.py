@@ -1,6 +1,6 @@
-"""Writing with another cache: one that rolls, one in few bits, or one in pages.
+"""Readers with other caches: rolling, quantized or paged.
 
-``reader_with`` returns what ``generate`` and ``stream`` take in place of a model.
+``reader_with`` returns one, to pass to ``generate`` and ``stream`` instead of a model.
 """
 
 import sys
@@ -31,15 +31,15 @@ PAGE_SIZE = 16
 
 
 def reader_with(cache: str, model: GPT) -> "EqualLengthsReader | PagedReader":
-    """Return what reads with another cache than the model's own.
+    """Return a reader with another cache than the model's own.
 
-    Sequences of unlike lengths are read apart, so that no padding is kept for a first
-    token, and none widens the range of what is written in few bits.
+    It reads sequences of different lengths separately, so that padding neither becomes
+    a sink nor widens the range of quantized numbers.
 
     Args:
         cache: One of ``CACHES``. ``rolling`` keeps the first 4 tokens and the last
-            ``max_seq_len - 4``, and never reads anything anew; ``int8`` and ``int4``
-            keep keys and values in so many bits; ``paged`` keeps all in pages.
+            ``max_seq_len - 4``, and never reads a token again; ``int8`` and ``int4``
+            quantize keys and values; ``paged`` keeps them in pages.
         model: The model.
 
     Raises:
@@ -51,17 +51,18 @@ def reader_with(cache: str, model: GPT) -> "EqualLengthsReader | PagedReader":
             return PagedReader(model)
         if cache == "rolling":
             return EqualLengthsReader(lambda: RollingReader(model))
-        return _few_bits(model, int(cache[-1]))
+        return _quantized_reader(model, int(cache[-1]))
     except ValueError as error:
         error.add_note(f"cache={cache!r} does not fit this model: leave out cache")
         raise
 
 
-def _few_bits(model: GPT, bits: int) -> EqualLengthsReader:
+def _quantized_reader(model: GPT, bits: int) -> EqualLengthsReader:
     config, form = model.config, model.config.form()
     if form is not None and not form.keeps_heads:
         raise ValueError(
-            f"attention={config.attention!r} of model keeps no keys and values of heads"
+            f"attention={config.attention!r} of model caches no keys and values of "
+            "heads"
         )
     if bits == 4 and config.head_dim % 2:
         raise ValueError(f"head_dim={config.head_dim} of model must be even for 4 bits")
@@ -75,10 +76,10 @@ def _few_bits(model: GPT, bits: int) -> EqualLengthsReader:
 
 
 class RollingReader:
-    """Read without end: what is kept of a text is its beginning and its end.
+    """Read endless text, keeping only its first and its latest tokens.
 
     Args:
-        model: A model that ``variants.rolling_cache`` takes.
+        model: A model that ``variants.rolling_cache`` accepts.
         sinks: How many of the first tokens to keep, at most.
 
     Raises:
@@ -100,7 +101,7 @@ class RollingReader:
 
     @torch.inference_mode()
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
-        """Forget all, and read these sequences, which are of one length."""
+        """Forget all, and read these sequences, which must have one length."""
         tokens = torch.tensor([*contexts], device=self.model.head_weight.device)
         self._forget(len(tokens))
         room = self.cache.max_length
@@ -116,10 +117,10 @@ class RollingReader:
 
 
 class PagedReader:
-    """Read each sequence into pages of a pool; a prompt that several have, once.
+    """Read each sequence into pages of a pool, and a repeated prompt only once.
 
     Args:
-        model: A model that ``PagePool.for_model`` takes.
+        model: A model that ``PagePool.for_model`` accepts.
         page_size: How many tokens a page holds.
 
     Raises:
@@ -130,12 +131,12 @@ class PagedReader:
         self.model, self.page_size = model, page_size
         self.longest = model.config.max_seq_len
         self.caches: list[PagedCache] = []
-        PagePool.for_model(model, num_pages=1, page_size=page_size)  # it has to fit
+        PagePool.for_model(model, num_pages=1, page_size=page_size)  # raises if unfit
 
     @torch.inference_mode()
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
         """Forget all, and read these sequences; return the logits of what follows."""
-        pages = -(-self.longest // self.page_size)  # of a sequence, at most
+        pages = -(-self.longest // self.page_size)  # at most, for one sequence
         pool = PagePool.for_model(
             self.model, num_pages=pages * len(contexts), page_size=self.page_size
         )

@@ -1,7 +1,7 @@
-"""From prompts to the tokens that come after them, one at a time.
+"""Generate the tokens after prompts, one at a time.
 
-In come a model, token ids and how to sample; out come token ids. What text they stand
-for is not known here.
+The input is a model, token ids and how to sample; the output is token ids. This module
+knows nothing about text.
 """
 
 import warnings
@@ -28,7 +28,7 @@ from tested_transformer.gpt import GPT
 
 __all__ = ["generate", "stream"]
 
-# On a GPU so many new tokens pay for the seconds that compiling a step takes.
+# From this many new tokens on, compiling a step pays off on a GPU.
 _PAYS = 128
 
 Reader = CachedReader | Decoder | EqualLengthsReader | PagedReader | WholeReader
@@ -48,27 +48,28 @@ def generate(
 ) -> list[list[int]]:
     """Return the new tokens after each prompt.
 
-    Each row of the batch gets what it would get alone, from its own seed, whatever the
-    lengths of the others. A row that outgrows the model's context is read anew from its
-    last half, as ``fit`` says.
+    Each row of the batch gets the tokens that it would get alone with its seed, however
+    long the other rows are. When a row outgrows the model's context, its last half is
+    read again from position 0; see ``fit``.
 
     Args:
-        model: The model, or what reads for it, made as its maker wants it: a
-            ``Decoder``, or a reader of ``generation.caches``.
+        model: The model; or a reader for it, such as a ``Decoder`` or a reader of
+            ``generation.caches``.
         prompts: Token ids of each prompt, at least one: lists, or a tensor.
-        max_new_tokens: How many tokens to add to each, unless it stops before.
+        max_new_tokens: How many tokens to add to each, unless it stops earlier.
         sampling: How to choose tokens; ``Sampling()`` by default, which draws from the
             model's own probabilities.
         stop: Sequences of tokens that end an answer; they are not part of it.
-        seed: Row r draws with the seed ``seed + r``. By default PyTorch's own random
-            numbers choose it.
-        use_cache: Keep what was computed for earlier tokens. Without, each token costs
-            a whole pass; the answer is the same.
-        moved: The settings of ``sampling`` one by one, for one more release.
+        seed: Row r draws with the seed ``seed + r``. By default it is drawn from
+            PyTorch's global generator.
+        use_cache: Keep keys and values of earlier tokens. Without a cache each token
+            takes a pass over the whole text; the answer is the same.
+        moved: The settings of ``sampling`` one by one, which work for one more release.
 
     Raises:
-        ValueError: If a setting is out of its range, or a prompt is empty or holds what
-            is not a token.
+        TypeError: If an argument has the wrong type, such as text for a prompt.
+        ValueError: If a setting is out of its range, or a prompt is empty or contains
+            something other than token ids of the model.
     """
     answers: list[list[int]] = [[] for _ in prompts]
     for released in stream(
@@ -96,15 +97,16 @@ def stream(
     use_cache: bool = True,
     **moved: Any,
 ) -> Iterator[list[tuple[int, ...]]]:
-    """Do what ``generate`` does, with the same arguments; yield tokens as they come.
+    """Yield the tokens of ``generate``, which has the same arguments, as they come.
 
-    Each step yields one tuple for each prompt: mostly of one token, of none while the
-    last ones may be the beginning of a stop sequence, and after the end.
+    Each step yields one tuple for each prompt, usually of one token. It is empty after
+    the end, and while the latest tokens may be the start of a stop sequence.
 
     Raises:
-        ValueError: As ``generate``, and at once, before the first token.
+        TypeError: For the same reasons as ``generate``, before the first token.
+        ValueError: For the same reasons as ``generate``, before the first token.
     """
-    # Not a generator itself, so that a mistake is found here and not in a loop later.
+    # This is not a generator, so that wrong arguments raise here, not in a later loop.
     gpt = _model_of(model)
     contexts = _checked(prompts, gpt.config.vocab_size)
     if not isinstance(max_new_tokens, int):
@@ -122,13 +124,13 @@ def stream(
 
 
 def _model_of(model: GPT | Reader) -> GPT:
-    """Return the model behind what reads; raise a ``TypeError`` if there is none."""
+    """Return the model behind a reader; raise a ``TypeError`` if there is none."""
     gpt = model if isinstance(model, GPT) else getattr(model, "model", None)
     if isinstance(gpt, GPT):
         return gpt
     came = repr(model) if isinstance(model, str) else f"a {type(model).__name__}"
     named = f": write GPT.from_pretrained({came})" if isinstance(model, str) else ""
-    raise TypeError(f"model must be a GPT or read for one; it is {came}{named}")
+    raise TypeError(f"model must be a GPT or a reader for one; it is {came}{named}")
 
 
 def _steps(
@@ -137,7 +139,7 @@ def _steps(
     max_new_tokens: int,
     chooser: "_Chooser",
 ) -> Iterator[list[tuple[int, ...]]]:
-    """Yield the next token of each row, as a tuple of one, again and again."""
+    """Yield, step by step, the next token of each row as a tuple of one."""
     contexts = [fit(context, reader.longest) for context in contexts]
     tokens: Tensor | None = None
     for _ in range(max_new_tokens):
@@ -158,7 +160,7 @@ def _steps(
 def _watched(
     steps: Iterator[list[tuple[int, ...]]], watches: list[StopWatch[tuple[int, ...]]]
 ) -> Iterator[list[tuple[int, ...]]]:
-    """Let the tokens of each row pass up to its first stop sequence."""
+    """Yield the tokens of each row up to its first stop sequence."""
     for new in steps:
         yield [watch.feed(token) for watch, token in zip(watches, new, strict=True)]
         if all(watch.stopped for watch in watches):
@@ -167,7 +169,7 @@ def _watched(
 
 
 class _Chooser:
-    """Chooses the next token of each row from its logits."""
+    """Choose the next token of each row from its logits."""
 
     def __init__(
         self,
@@ -220,15 +222,15 @@ def _reader(model: GPT | Reader, use_cache: bool, max_new_tokens: int) -> Reader
 
 
 def _compiles(model: GPT, max_new_tokens: int) -> bool:
-    """Whether a compiled step pays: on a GPU, which waits for each operation to start.
+    """Whether compiling a step pays off: on a GPU, whose operations are slow to start.
 
-    On a CPU it is slower, for it attends to the whole of the cache.
+    On a CPU a compiled step is slower, because it attends to the whole cache.
     """
     return model.head_weight.is_cuda and max_new_tokens >= _PAYS
 
 
 def _checked(prompts: Prompts, vocab_size: int) -> list[list[int]]:
-    """Return the prompts as lists, once it is known that they hold tokens."""
+    """Return the prompts as lists, after checking that they hold token ids."""
     if isinstance(prompts, Tensor):
         if prompts.ndim != 2 or prompts.is_floating_point():
             raise ValueError(
@@ -237,11 +239,11 @@ def _checked(prompts: Prompts, vocab_size: int) -> list[list[int]]:
             )
         prompts = prompts.tolist()
     if not prompts:
-        raise ValueError("prompts is empty: give at least one prompt")
+        raise ValueError("prompts is empty: pass at least one prompt")
     for row, prompt in enumerate([prompts] if isinstance(prompts, str) else prompts):
         if isinstance(prompt, str):
             raise TypeError(
-                f"prompts must be token ids, and {prompt!r} is text: "
+                f"prompts must be token ids; {prompt!r} is text: "
                 "write [tokenizer.encode(text)]"
             )
         if isinstance(prompt, int):
@@ -250,7 +252,7 @@ def _checked(prompts: Prompts, vocab_size: int) -> list[list[int]]:
                 f"prompts[{row}] is {prompt}: for one prompt, write [prompt]"
             )
         if not len(prompt):
-            raise ValueError(f"prompts[{row}] is empty: give it at least one token")
+            raise ValueError(f"prompts[{row}] is empty: it needs at least one token")
         for token in prompt:
             if not 0 <= token < vocab_size:
                 raise ValueError(
@@ -261,14 +263,14 @@ def _checked(prompts: Prompts, vocab_size: int) -> list[list[int]]:
 
 
 def _with_moved(sampling: Sampling | None, moved: dict[str, Any]) -> Sampling | None:
-    """Put settings that were arguments before 0.2 where they are now."""
+    """Move settings that were arguments of their own before 0.2 into ``sampling``."""
     if not moved:
         return sampling
     unknown = moved.keys() - Sampling.__dataclass_fields__.keys()
     if "do_sample" in unknown:
         raise TypeError(
-            "generate always draws, and has no argument 'do_sample': for the likeliest "
-            "token write sampling=Sampling(temperature=0.0)"
+            "generate has no argument 'do_sample' and draws by default: for the most "
+            "likely token write sampling=Sampling(temperature=0.0)"
         )
     if unknown:
         raise TypeError(f"generate has no argument {min(unknown)!r}")

@@ -1,11 +1,11 @@
-"""What a model reads before it says the next token, and ways to read it.
+"""Readers: several ways for a model to read the text before the next token.
 
 A reader takes whole sequences with ``read``, and one more token of each with ``step``.
-Either returns the logits of the token to come. ``WholeReader`` reads all anew for each
-token and is the reference, ``CachedReader`` keeps keys and values, and the third is
-``fast.Decoder``; both are tested against the first. ``EqualLengthsReader`` is around
-one of them, where attention cannot leave out padding. All have ``longest``, how many
-tokens they read before the first half has to go.
+Both return the logits of the next token. ``WholeReader``, the reference, reads the
+whole sequence again for each token. ``CachedReader`` keeps keys and values.
+``fast.Decoder`` is the fast one. Both are tested against the reference.
+``EqualLengthsReader`` wraps a reader for attention that cannot mask padding. All have
+``longest``, the number of tokens that they read before the first half must be dropped.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,14 +31,15 @@ __all__ = [
 
 # --8<-- [start:fit]
 def fit(tokens: Sequence[int], max_seq_len: int) -> list[int]:
-    """Return what a model reads of a sequence: all, or the last half of a context.
+    """Return the part of a sequence that a model reads: all, or the last half context.
 
-    A sequence that has outgrown ``max_seq_len`` is read anew from its last
-    ``max_seq_len / 2`` tokens, at positions that start from 0. The cache can then grow
-    for as many tokens again. With learned or sinusoidal positions, each token would
-    move if a single one were dropped, and the whole context would have to be read anew.
-    With rotary positions or ALiBi a model could go on with the keys of the others, but
-    above the first layer these have read the token that is gone.
+    If a sequence has outgrown ``max_seq_len``, the model reads its last
+    ``max_seq_len / 2`` tokens again, with positions that start from 0. The cache then
+    has room for as many new tokens. Dropping only the oldest token would shift the
+    positions of all others, so with learned or sinusoidal positions the whole context
+    would have to be read again for each new token. With rotary positions or ALiBi, a
+    model could keep the other keys, but above the first layer these depend on the
+    dropped token.
     """
     if len(tokens) <= max_seq_len:
         return list(tokens)
@@ -53,12 +54,11 @@ def pad_left(
 ) -> tuple[
     Int[Tensor, "B T"], Int[Tensor, "B T"] | None, Bool[Tensor, "B 1 1 T"] | None
 ]:
-    """Put sequences of different lengths side by side, so that all end together.
+    """Pad sequences of different lengths on the left, so that all end together.
 
     Returns:
-        Tokens, filled up with token 0 on the left; the position of each in its own
-        sequence; and a mask that keeps all from attending to the filling. If there is
-        nothing to fill, positions and mask are ``None``.
+        Tokens, padded with token 0; the position of each in its own sequence; and a
+        mask that hides the padding. Without padding, positions and mask are ``None``.
     """
     longest = max(len(context) for context in contexts)
     padding = [longest - len(context) for context in contexts]
@@ -89,7 +89,7 @@ def last_logits(
 
 
 class WholeReader:
-    """Read the whole sequence anew for each token."""
+    """Read the whole sequence again for each token."""
 
     def __init__(self, model: GPT) -> None:
         self.model = model
@@ -111,11 +111,12 @@ class WholeReader:
 
 # --8<-- [start:cached]
 class CachedReader:
-    """Keep the keys and values of what was read, and read the new token alone.
+    """Keep the keys and values of earlier tokens, and read only the new token.
 
     Args:
         model: The model.
-        new_cache: Makes the cache for so many sequences; the model's own by default.
+        new_cache: A function from the batch size to a cache; by default the model's
+            ``new_cache``.
     """
 
     def __init__(
@@ -155,10 +156,10 @@ class CachedReader:
 
 
 class EqualLengthsReader:
-    """Read sequences of each length by themselves, so that there is no padding.
+    """Read sequences of different lengths separately, so that there is no padding.
 
     Args:
-        make: Makes a reader.
+        make: A function that returns a new reader.
     """
 
     def __init__(self, make: Callable[[], Any]) -> None:

@@ -1,4 +1,4 @@
-"""From logits to the next token: which tokens may come, how likely, and the draw."""
+"""Sampling: from logits to probabilities to the next token."""
 
 from dataclasses import dataclass
 
@@ -13,15 +13,15 @@ __all__ = ["Sampling", "draw", "penalize_repetition", "sampling_probabilities"]
 class Sampling:
     """How the next token is chosen from logits.
 
-    The settings are applied in this order: the penalty to the logits, then the
-    temperature, top-k, top-p and min-p, as ``sampling_probabilities`` says.
+    The penalty is applied to the logits first, then temperature, top-k, top-p and
+    min-p in this order; see ``sampling_probabilities``.
 
     Args:
-        temperature: What to divide the logits by; 0 always takes the likeliest token.
-        top_k: Draw from this many of the likeliest tokens only.
-        top_p: Draw from the fewest tokens that have this probability together.
-        min_p: Draw from tokens at least this share as likely as the likeliest.
-        repetition_penalty: More than 1 makes tokens that have been there less likely.
+        temperature: Divide the logits by this; 0 always takes the most likely token.
+        top_k: Draw only from this many of the most likely tokens.
+        top_p: Draw only from the smallest set of tokens with this total probability.
+        min_p: Draw only from tokens at least this share as likely as the most likely.
+        repetition_penalty: Above 1, makes tokens less likely that have occurred before.
 
     Raises:
         ValueError: If a setting is out of its range.
@@ -34,7 +34,7 @@ class Sampling:
     repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
-        # Each condition is one that holds, so that NaN fails it.
+        # Each condition says what is valid, so that NaN fails it.
         if not 0.0 <= self.temperature < float("inf"):
             raise ValueError(
                 f"temperature={self.temperature} must be 0 or more, and finite"
@@ -52,7 +52,7 @@ class Sampling:
             )
 
     def probabilities(self, logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
-        """Return the probability with which each token is to be drawn."""
+        """Return the probability with which to draw each token."""
         return sampling_probabilities(
             logits,
             temperature=self.temperature,
@@ -71,19 +71,18 @@ def sampling_probabilities(
     top_p: float | None = None,
     min_p: float | None = None,
 ) -> Float[Tensor, "*batch V"]:
-    """Return the probability with which each token is to be drawn.
+    """Return the probability with which to draw each token.
 
-    The settings are applied in the order of the arguments, each to what the one before
-    it has left, shared out to a sum of one. Of equally likely tokens, the lower id
-    ranks first.
+    The settings are applied in the order of the arguments. After each, the remaining
+    probabilities are renormalized. Of equally likely tokens, the lower id ranks first.
 
     Args:
         logits: The model's scores of the tokens.
-        temperature: What to divide the logits by. Below 1 the likely tokens get
-            likelier; 0 is the limit, in which the first of the largest gets all.
-        top_k: Keep this many of the likeliest tokens.
-        top_p: Keep the fewest likeliest tokens that have this probability together.
-        min_p: Keep the tokens that are at least this share as likely as the likeliest.
+        temperature: Divide the logits by this. Below 1, likely tokens get more likely;
+            at 0, the first token with the largest logit gets all the probability.
+        top_k: Keep this many of the most likely tokens.
+        top_p: Keep the smallest set of most likely tokens with this total probability.
+        min_p: Keep tokens that are at least this share as likely as the most likely.
 
     Raises:
         ValueError: If a setting is out of its range.
@@ -99,9 +98,9 @@ def sampling_probabilities(
         if top_k is not None:
             ranks = torch.arange(ranked.shape[-1], device=ranked.device)
             ranked = _share_out(ranked, ranks < top_k)
-        if top_p is not None and top_p < 1.0:  # rounding must not cut off a tail at 1
+        if top_p is not None and top_p < 1.0:  # at 1, rounding could cut off the tail
             ahead = ranked.cumsum(dim=-1).roll(1, dims=-1)
-            ahead[..., 0] = 0.0  # the probability of all that rank before a token
+            ahead[..., 0] = 0.0  # the total probability of tokens ranked before each
             ranked = _share_out(ranked, ahead < top_p)
         probabilities = torch.zeros_like(ranked).scatter(-1, ids, ranked)
     if min_p is not None:
@@ -116,7 +115,7 @@ def _soften(logits: Tensor, temperature: float) -> Tensor:
     if temperature == 0.0:
         first = logits.argmax(dim=-1, keepdim=True)
         return torch.zeros_like(logits).scatter(-1, first, 1.0)
-    if temperature < 1e-6:  # With the largest at 0, no quotient is +inf.
+    if temperature < 1e-6:  # shift the largest logit to 0, so no quotient is +inf
         logits = logits - logits.amax(dim=-1, keepdim=True)
         temperature = max(temperature, torch.finfo(logits.dtype).tiny)
     return (logits / temperature).softmax(dim=-1)
@@ -134,18 +133,20 @@ def _share_out(probabilities: Tensor, kept: Tensor) -> Tensor:
 def penalize_repetition(
     logits: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"], penalty: float
 ) -> Float[Tensor, "B V"]:
-    """Make tokens that have been there less likely: divide logits, multiply negative.
+    """Make tokens that have occurred less likely, by dividing or multiplying logits.
+
+    Positive logits are divided by the penalty; negative ones are multiplied by it.
 
     Args:
         logits: The model's scores of the tokens.
-        seen: ``True`` for each token that the prompt or the answer so far holds.
+        seen: ``True`` for each token in the prompt or the answer so far.
         penalty: 1 changes nothing; below 1 repetition is favored.
 
     Raises:
         ValueError: If ``penalty`` is not positive.
 
-    Source: Keskar et al., 2019, "CTRL", section 4.1, with the division turned into a
-    multiplication below zero, where it would favor what it should punish.
+    Source: Keskar et al., 2019, "CTRL", section 4.1. The paper always divides, which
+    makes tokens with negative logits more likely.
     """
     Sampling(repetition_penalty=penalty)
     punished = torch.where(logits > 0, logits / penalty, logits * penalty)
@@ -159,14 +160,15 @@ def penalize_repetition(
 def draw(
     probabilities: Float[Tensor, "B V"], generators: list[torch.Generator]
 ) -> Int[Tensor, "B"]:
-    """Draw one token for each row: a race, in which the likely wait less.
+    """Draw one token for each row, by an exponential race.
 
-    Waiting times are exponential, with the probabilities as their rates. So each token
-    arrives first with its own; a token with probability 0 never arrives.
+    Each token gets a random waiting time, exponential with its probability as the rate.
+    The probability that it arrives first is then its own, and a token with probability
+    0 never arrives.
 
     Args:
-        probabilities: How likely each token is; each row sums to one.
-        generators: One for each row, so that no row disturbs another.
+        probabilities: The probability of each token; each row sums to one.
+        generators: One for each row, so that rows do not affect each other.
     """
     waits = torch.empty_like(probabilities)
     for row, generator in zip(waits.unbind(), generators, strict=True):

@@ -1,6 +1,6 @@
-"""Where to stop: sequences that end an answer, and are never shown, not even in part.
+"""Stop sequences: they end an answer and are never shown, not even in part.
 
-The same watch works on tokens and on text. What could be the beginning of a stop
+The same watch works on tokens and on text. Anything that could be the start of a stop
 sequence is held back until it is clear that it is not.
 """
 
@@ -13,10 +13,10 @@ Run = TypeVar("Run", str, tuple[int, ...])
 
 
 class StopWatch(Generic[Run]):
-    """Let an answer pass, piece by piece, up to the first stop sequence.
+    """Pass an answer on, piece by piece, up to the first stop sequence.
 
     Args:
-        stops: What ends the answer: strings, or tuples of token ids.
+        stops: The sequences that end the answer: strings, or tuples of token ids.
         nothing: An empty piece: ``""`` or ``()``.
 
     Raises:
@@ -28,13 +28,13 @@ class StopWatch(Generic[Run]):
             if not stop:
                 raise ValueError(f"stop[{index}] is empty: it would stop at once")
         self.stops = list(stops)
-        # Text is added to text alone, which types cannot say of both kinds at once.
+        # Any, because types cannot say that pieces are either all text or all tuples.
         self.nothing: Any = nothing
         self.held: Any = nothing
         self.stopped = False
 
     def feed(self, piece: Run) -> Run:
-        """Take the next piece; return what can be shown by now."""
+        """Take the next piece; return what can be shown so far."""
         if not self.stops:
             return piece
         shown = self.nothing
@@ -49,11 +49,11 @@ class StopWatch(Generic[Run]):
         return shown
 
     def finish(self) -> Run:
-        """Return what was held back, once it is sure that nothing more will come."""
+        """Return what was held back, when no more pieces will come."""
         return self.nothing if self.stopped else self._release(len(self.held))
 
     def _beginning(self) -> int:
-        """Count what is held at the end that a stop sequence may begin with."""
+        """Return the length of the end of ``held`` that may start a stop sequence."""
         for length in range(len(self.held), 0, -1):
             if any(stop[:length] == self.held[-length:] for stop in self.stops):
                 return length
@@ -67,10 +67,10 @@ class StopWatch(Generic[Run]):
 class TextWatch:
     """Turn tokens into text as they come, up to the first stop string.
 
-    A letter that is spread over several tokens is held back until it is whole.
+    A character that is spread over several tokens is held back until it is complete.
 
     Args:
-        decode: Turns token ids into text.
+        decode: A function from token ids to text.
         stops: The strings that end the answer.
 
     Raises:
@@ -86,11 +86,11 @@ class TextWatch:
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop string has come."""
+        """Whether a stop string has ended the answer."""
         return self.watch.stopped
 
     def feed(self, tokens: Sequence[int]) -> str:
-        """Take the next tokens; return the text that can be shown by now."""
+        """Take the next tokens; return the text that can be shown so far."""
         self.tokens += tokens
         text = self.decode(self.tokens)
         if text.endswith("\N{REPLACEMENT CHARACTER}"):
@@ -99,6 +99,6 @@ class TextWatch:
         return self.watch.feed(text)
 
     def finish(self) -> str:
-        """Return what was held back, once it is sure that nothing more will come."""
+        """Return what was held back, when no more tokens will come."""
         text, self.tokens = self.decode(self.tokens) if self.tokens else "", []
         return self.watch.feed(text) + self.watch.finish()

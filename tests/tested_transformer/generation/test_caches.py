@@ -160,13 +160,13 @@ def test_fewer_bits_are_farther_from_the_numbers() -> None:
     [
         ("whole", {}, f"cache='whole' must be one of {', '.join(CACHES)}"),
         ("rolling", {"positions": "learned"}, "positions='learned' of model must be"),
-        ("rolling", {"attention": "latent"}, "attention='latent' of model keeps no"),
-        ("rolling", {"attention": "blocks"}, "attention='blocks' of model keeps no"),
-        ("int8", {"attention": "latent"}, "attention='latent' of model keeps no keys"),
+        ("rolling", {"attention": "latent"}, "attention='latent' of model does not"),
+        ("rolling", {"attention": "blocks"}, "attention='blocks' of model does not"),
+        ("int8", {"attention": "latent"}, "attention='latent' of model caches no keys"),
         (
             "int8",
             {"attention": "delta", "positions": "none"},
-            "attention='delta' of model keeps no keys and values of heads",
+            "attention='delta' of model caches no keys and values of heads",
         ),
         (
             "int4",
@@ -176,12 +176,12 @@ def test_fewer_bits_are_farther_from_the_numbers() -> None:
         (
             "paged",
             {"attention": "delta", "softmax_every": 2},
-            "attention='delta' of model has a state, which is as large for any text",
+            "attention='delta' of model has a state of fixed size",
         ),
         (
             "paged",
             {"kept_heads": ((0, 1, 2), (1,))},
-            "layers of model keep [3, 1] heads of keys; for pages of one size they",
+            "layers of model must have equally many heads of keys",
         ),
     ],
 )

@@ -244,8 +244,8 @@ def test_no_token_asked_for_none_given(model: GPT):
     [
         ({"max_new_tokens": -1}, "max_new_tokens=-1 must not be negative"),
         ({"stop": [[1], []]}, "stop[1] is empty: it would stop at once"),
-        ({"prompts": []}, "prompts is empty: give at least one prompt"),
-        ({"prompts": [[1], []]}, "prompts[1] is empty: give it at least one token"),
+        ({"prompts": []}, "prompts is empty: pass at least one prompt"),
+        ({"prompts": [[1], []]}, "prompts[1] is empty: it needs at least one token"),
         (
             {"prompts": [[1], [2, V]]},
             "prompts[1] holds 13; tokens must be at least 0 and less than "
@@ -334,10 +334,10 @@ def test_settings_as_they_were_say_where_they_are_now(model: GPT):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"prompts": "ab"}, "prompts must be token ids, and 'ab' is text: write [tok"),
-        ({"prompts": ["ab"]}, "prompts must be token ids, and 'ab' is text: write [t"),
+        ({"prompts": "ab"}, "prompts must be token ids; 'ab' is text: write [tok"),
+        ({"prompts": ["ab"]}, "prompts must be token ids; 'ab' is text: write [t"),
         ({"max_new_tokens": 2.0}, "max_new_tokens=2.0 must be an int"),
-        ({"do_sample": False}, "generate always draws, and has no argument 'do_sampl"),
+        ({"do_sample": False}, "generate has no argument 'do_sample' and draws by"),
     ],
     ids=str,
 )

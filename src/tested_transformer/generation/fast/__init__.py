@@ -1,4 +1,4 @@
-"""The fast path of generation: a GPT packed for one token at a time."""
+"""The fast path of generation: a GPT packed for reading one token at a time."""
 
 from tested_transformer.generation.fast.decoder import Decoder
 

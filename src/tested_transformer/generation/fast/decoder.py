@@ -1,8 +1,8 @@
-"""One token at a time, fast: the same model in as few operations as possible.
+"""The fast decoder: the same model, one token at a time, in as few steps as possible.
 
-The weights are packed, the cache is laid out for one query, and what depends on the
-position alone is looked up. It is tested against the model itself, in all that a GPT
-can be made of.
+The weights are packed, the cache is laid out for one query, and everything that depends
+only on the position is looked up. It is tested against the model itself, with every
+setting of a GPT that it supports.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,25 +24,26 @@ from tested_transformer.gpt import GPT
 
 __all__ = ["Decoder", "lend", "returning"]
 
-_BLOCK = 64  # keys are attended to in blocks of so many; those to come are masked
+_BLOCK = 64  # attend to a multiple of this many keys, and mask the ones to come
 
 
 class Decoder:
     """A snapshot of a GPT, laid out to read one more token of each sequence.
 
-    Prompts are read by the model itself, and the keys and values are taken over from
-    its cache. Weights that change after the snapshot was taken are not seen. A decoder
-    of a model that did not change since the last one shares its weights.
+    The model itself reads prompts, and the decoder copies keys and values from its
+    cache. Later changes of the model's weights do not affect the decoder. Decoders of
+    an unchanged model share their weights.
 
     Args:
-        model: The model. Its weights are copied: they take their memory twice.
-        weights: ``"int8"`` rounds the matrices to whole numbers from -127 to 127, with
-            a scale for each row, and what they multiply to bfloat16: a quarter of the
-            memory to read for each token, and other logits. On CPU alone.
+        model: The model. Its weights are copied, so they take twice the memory.
+        weights: ``"own"`` keeps them as they are. ``"int8"`` rounds the matrices to
+            integers from -127 to 127, with a scale for each row, and their inputs to
+            bfloat16. That reads a quarter of the memory for each token, and changes the
+            logits. Only on a CPU.
 
     Raises:
-        PackingError: If the model has parts that the decoder does not know, as experts.
-            ``CachedReader`` reads every model.
+        PackingError: If the decoder does not support a part of the model, such as
+            experts. ``CachedReader`` reads every model.
         ValueError: If ``weights`` is unknown, or ``"int8"`` for a model on a GPU.
     """
 
@@ -51,7 +52,7 @@ class Decoder:
             raise ValueError(f"weights={weights!r} must be 'own' or 'int8'")
         device = model.head_weight.device
         if weights == "int8" and device.type != "cpu":
-            raise ValueError(f"weights='int8' is for a CPU; the model is on {device}")
+            raise ValueError(f"weights='int8' needs a CPU; the model is on {device}")
         self.model = model
         self.weights = packed(model) if weights == "own" else pack(model, Int8Matrix)
         attention = model.blocks[0].attention
@@ -66,10 +67,10 @@ class Decoder:
         self._make_tables()
 
     def compile(self, *, backend: str | Callable[..., Any] = "inductor") -> None:
-        """Compile the step, for a cache that is attended to in its whole length.
+        """Compile the step, which then always attends to the whole cache.
 
-        No shape changes from then on, so that on a GPU a step becomes one CUDA graph.
-        The first step takes its time, which pays on a GPU.
+        No shape changes any more, so on a GPU a step becomes one CUDA graph. The first
+        step takes long to compile, which pays off on a GPU.
         """
         cuda = self.model.head_weight.is_cuda and backend == "inductor"
         mode = "reduce-overhead" if cuda else None
@@ -77,8 +78,8 @@ class Decoder:
             self._next, dynamic=False, backend=backend, mode=mode
         )
         self.compiled = True
-        self.batch_size = 0  # a cache that was set aside before has another workspace
-        # A CUDA graph would copy what may move; none of these does.
+        self.batch_size = 0  # allocate again: a compiled step needs no workspace
+        # A CUDA graph copies its inputs unless their addresses are marked as fixed.
         for tensor in self.weights.tensors():
             torch._dynamo.mark_static_address(tensor)
 
@@ -98,7 +99,7 @@ class Decoder:
             kv = torch.stack([layer.keys, layer.values], dim=2)
             room[..., : self.length] = kv.mT
         self._hide_padding(mask)
-        self.width = 0  # of the cache that is attended to: none yet
+        self.width = 0  # how much of the cache to attend to: set by the next step
         self.last = tokens[:, -1]
         return logits
 
@@ -122,7 +123,7 @@ class Decoder:
     def _next(
         self, tokens: Tensor, before: Tensor, slot: Tensor, bias: Tensor
     ) -> Tensor:
-        """Read tokens that stand at ``slot`` of the cache, each after ``before``."""
+        """Read tokens at ``slot`` of the cache, each of which follows ``before``."""
         weights = self.weights
         x = weights.tokens.index_select(0, tokens)
         if weights.smear is not None:
@@ -150,7 +151,7 @@ class Decoder:
         bias: Tensor,
         turn: Tensor | None,
     ) -> Tensor:
-        """Attend with one query a head, once its key and its value are in the cache."""
+        """Put key and value into the cache, then attend with one query per head."""
         rows = layer.qkv.project(x, out=self.rows)
         q, qk, kv = self.parts or self._parts(rows)
         if self.qk_norm:
@@ -163,14 +164,14 @@ class Decoder:
         return torch.bmm(weights, values).view(x.shape)
 
     def _parts(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Cut out the queries, queries and keys, and keys and values of each head."""
+        """Return views of queries, of queries and keys, and of keys and values."""
         heads = rows.view(len(rows), -1, self.head_dim)
         q, kv = heads.tensor_split([self.share * self.groups], dim=1)
         kv = kv.unflatten(1, (2, self.groups)).transpose(1, 2)
         return q, heads[:, : -self.groups], kv
 
     def _store(self, index: int, kv: Tensor, slot: Tensor) -> tuple[Tensor, Tensor]:
-        """Put keys and values into the cache; return all that are attended to."""
+        """Put keys and values into the cache; return those to attend to."""
         if self.compiled:
             room = self.room[index].index_copy_(-1, slot, kv[..., None])
             return room[:, :, 0].flatten(0, 1), room[:, :, 1].flatten(0, 1).mT
@@ -179,19 +180,19 @@ class Decoder:
         return keys, values
 
     def _turn(self, turns: Tensor, positions: Tensor) -> Tensor:
-        """Make the matrix that turns queries and keys to their positions."""
+        """Return the matrix that rotates queries and keys to their positions."""
         cos, sin = turns.index_select(1, positions)[:, :, None]
         return torch.addcmul(self.eye * cos, self.swap, sin)
 
     @torch.inference_mode()
     def _make_tables(self) -> None:
-        """Prepare what depends on positions alone."""
+        """Compute everything that depends only on positions."""
         model, groups, share = self.model, self.groups, self.share
         weight = model.head_weight
         slots = torch.arange(self.longest, device=weight.device)
         self.slots: tuple[Tensor, ...] = slots.split(1)
-        # A window of this, moved to the left at each step, is the bias of the scores:
-        # the newest key is at longest - 1, and what is to come is to the right of it.
+        # A slice of this is the bias of the scores. It moves left at each step, so that
+        # the newest key is at longest - 1, with the keys to come on its right.
         steps = torch.arange(1 - self.longest, self.longest + 1, device=weight.device)
         slopes = weight.new_zeros(1, 1, 1)
         if model.config.positions == "alibi":
@@ -209,7 +210,7 @@ class Decoder:
             self.swap[half:] *= -1.0
 
     def _make_room(self, batch_size: int) -> None:
-        """Set aside a cache, (B, H_kv, 2, d_k, S) for each layer, and a workspace."""
+        """Allocate a cache, (B, H_kv, 2, d_k, S) for each layer, and a workspace."""
         self.batch_size = batch_size
         weight = self.model.head_weight
         shape = (batch_size, self.groups, 2, self.head_dim, self.longest)
@@ -227,14 +228,14 @@ class Decoder:
             self.parts = self._parts(self.rows)
 
     def _hide_padding(self, mask: Tensor | None) -> None:
-        """Remember how far each sequence is filled up on the left, and what to hide."""
+        """Store the left padding of each sequence, and which slots to hide."""
         self.padding = self.hidden = None
         if mask is not None:
             self.padding = (~mask).flatten(1).sum(dim=1)
-            seen = self.padding.repeat_interleave(self.groups)[:, None, None]
+            padding = self.padding.repeat_interleave(self.groups)[:, None, None]
             slots = torch.arange(self.longest, device=mask.device)
             zeros = torch.zeros_like(slots, dtype=self.bias.dtype)
-            self.hidden = zeros.masked_fill(slots < seen, float("-inf"))
+            self.hidden = zeros.masked_fill(slots < padding, float("-inf"))
 
     def _widen(self) -> None:
         """Attend to one more block of the cache."""
@@ -248,19 +249,19 @@ class Decoder:
             self.width = min((self.length // _BLOCK + 1) * _BLOCK, self.longest)
             self.views: list[tuple[tuple[Tensor, ...], Tensor, Tensor]] = []
             for room in self.room:
-                seen = room[..., : self.width]
-                keys, values = (kv.flatten(0, 1) for kv in seen.unbind(2))
-                self.views.append((seen.unbind(-1), keys, values.mT))
+                part = room[..., : self.width]
+                keys, values = (kv.flatten(0, 1) for kv in part.unbind(2))
+                self.views.append((part.unbind(-1), keys, values.mT))
 
 
 _idle: WeakKeyDictionary[GPT, Decoder] = WeakKeyDictionary()
 
 
 def lend(model: GPT) -> Decoder:
-    """Return a compiled decoder of a model: the one given back, if it still fits.
+    """Return a compiled decoder of a model, reusing a returned one that still fits.
 
     Raises:
-        PackingError: As ``Decoder``.
+        PackingError: If the decoder does not support the model.
     """
     decoder = _idle.pop(model, None)
     if decoder is not None and decoder.weights is packed(model):
@@ -272,9 +273,9 @@ def lend(model: GPT) -> Decoder:
 
 
 def returning(steps: Iterator[Any], decoder: Decoder) -> Iterator[Any]:
-    """Keep a decoder that was lent, after the last step or where the steps are left."""
+    """Yield the steps, and return the lent decoder when they end or are abandoned."""
     try:
         yield from steps
     finally:
         _idle[decoder.model] = decoder
-        del decoder.model  # or it would keep its model alive, and that would keep it
+        del decoder.model  # which would keep the model, the key of this entry, alive

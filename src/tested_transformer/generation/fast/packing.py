@@ -1,8 +1,8 @@
-"""The weights of a GPT, copied and laid out for reading one token at a time.
+"""Copy the weights of a GPT into a layout for reading one token at a time.
 
-A small model spends most of a token's time not on numbers but on starting operations;
-a large one on reading its weights from memory. So projections of the same input are one
-matrix, and each matrix is stored so that its product with a row is read fastest.
+For each token, a small model spends most of its time on starting operations, a large
+one on reading its weights from memory. So projections of the same input are packed into
+one matrix, and each matrix is stored in the order in which it is read fastest.
 """
 
 from collections.abc import Callable
@@ -28,9 +28,9 @@ __all__ = [
     "packed",
 ]
 
-# What a GPT may be made with and the packed layers cannot do.
+# Settings of a GPT that the packed layers do not support, except with their defaults.
 _UNKNOWN = ("attention", "num_experts", "kept_heads", "windows")
-# What a module may have otherwise: it changes no logits outside training.
+# Attributes of a module that may differ: they change no logits outside training.
 _FREE = {"training", "dropout", "p", "fused"}
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -38,12 +38,12 @@ Rows = Callable[[Tensor], Tensor]
 
 
 class PackingError(ValueError):
-    """A model has parts that the packed layers do not know."""
+    """The packed layers do not support a part of the model."""
 
 
 @dataclass(frozen=True)
 class PackedLayer:
-    """One decoder block."""
+    """The packed weights of one decoder block."""
 
     attention_norm: Rows
     qkv: "Matrix"  # all queries, then all keys, then all values
@@ -56,17 +56,17 @@ class PackedLayer:
 
 @dataclass(frozen=True)
 class PackedWeights:
-    """All of a model."""
+    """The packed weights of a model."""
 
     tokens: Tensor
-    positions: Tensor | None  # what is added to each token for its place
+    positions: Tensor | None  # added to each token
     smear: Tensor | None
     layers: list[PackedLayer]
     norm: Rows
     head: "Matrix"
 
     def tensors(self) -> list[Tensor]:
-        """Return what a step reads from start to end."""
+        """Return the tensors that a step reads completely."""
         matrices = [
             matrix.weight
             for layer in self.layers
@@ -79,12 +79,12 @@ class Matrix:
     """A projection, with a copy of its weight as (in, out).
 
     Args:
-        weight: (out, in), as ``nn.Linear`` has it.
+        weight: (out, in), the weight of an ``nn.Linear``.
         bias: (out,) or ``None``.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        # Its longer rows or columns lie in a row: they are read fastest.
+        # Store the longer of rows and columns contiguously, which is read fastest.
         lying = weight if weight.shape[0] < weight.shape[1] else weight.t()
         copied = torch.empty(lying.shape, dtype=weight.dtype, device=weight.device)
         copied.copy_(lying)
@@ -92,7 +92,7 @@ class Matrix:
         self.bias = None if bias is None else bias[None].clone()
 
     def project(self, x: Tensor, out: Tensor | None = None) -> Tensor:
-        """Return the product of rows with it, plus its bias."""
+        """Return rows times the matrix, plus its bias."""
         if self.bias is None:
             return torch.mm(x, self.weight, out=out)
         return torch.addmm(self.bias, x, self.weight, out=out)
@@ -105,27 +105,27 @@ class Matrix:
 
 
 class Int8Matrix(Matrix):
-    """A projection in whole numbers from -127 to 127, with a scale for each output.
+    """A projection in integers from -127 to 127, with a scale for each output.
 
     The rows that it multiplies are rounded to bfloat16. The kernel reads their features
-    in blocks, and beyond the end if the last one is not full.
+    in blocks, and would read past the end of an incomplete block.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         if weight.shape[1] % 32:
             raise PackingError(
-                "weights='int8' needs widths that 32 divides; one projection reads "
-                f"{weight.shape[1]} features"
+                "weights='int8' needs widths divisible by 32; one projection has "
+                f"{weight.shape[1]} input features"
             )
         weight = weight.float()  # in half precision 127 may round up to 128
         scale = weight.abs().amax(dim=1, keepdim=True).clamp(min=1e-12) / 127
-        # (out, in), as the kernel wants it.
+        # (out, in), as the kernel expects.
         self.weight = (weight / scale).round_().to(torch.int8)
         self.scale = scale.flatten().to(torch.bfloat16)
         self.bias = None if bias is None else bias[None].clone()
 
     def project(self, x: Tensor, out: Tensor | None = None) -> Tensor:
-        """Return the product of rows with it, plus its bias."""
+        """Return rows times the matrix, plus its bias."""
         rows = x.to(torch.bfloat16)
         wide = torch._weight_int8pack_mm(rows, self.weight, self.scale).to(x.dtype)
         if self.bias is not None:
@@ -143,13 +143,14 @@ _kept: WeakKeyDictionary[GPT, tuple[object, list[Tensor], PackedWeights]] = (
 
 
 def packed(model: GPT) -> PackedWeights:
-    """Return a model's packed weights: those of the last call, if it did not change.
+    """Return a model's packed weights, reusing those of the last call if unchanged.
 
-    They are kept as long as the model lives. Whether it changed is seen from its bits,
-    not from a count of changes, which a write to ``.data`` does not raise.
+    They are kept as long as the model lives. Changes are detected from the bits of the
+    weights rather than from PyTorch's version counter, which a write to ``.data`` does
+    not increment.
 
     Raises:
-        PackingError: If the model has parts that the packed layers do not know.
+        PackingError: If the packed layers do not support a part of the model.
     """
     _check_known(model)
     tensors = [each.detach() for each in chain(model.parameters(), model.buffers())]
@@ -158,7 +159,7 @@ def packed(model: GPT) -> PackedWeights:
     before = _kept.get(model)
     if before and before[0] == kinds and all(map(torch.equal, before[1], prints)):
         return before[2]
-    _kept.pop(model, None)  # before there are two
+    _kept.pop(model, None)  # free the old weights before making new ones
     made = pack(model)
     if not any(each.is_meta for each in prints):
         _kept[model] = (kinds, [each.clone() for each in prints], made)
@@ -168,8 +169,8 @@ def packed(model: GPT) -> PackedWeights:
 def _fingerprint(tensor: Tensor) -> list[Tensor]:
     """Return the bits of a small tensor, or their sums over rows and over columns.
 
-    No change within one row or one column leaves all sums as they were, for they are
-    exact; a change all over would have to cancel out in every row and every column.
+    The sums are exact integers, so a change within one row or column always changes
+    one. A larger change would have to cancel out in every row and every column.
     """
     bits = tensor.view(_INTEGERS[tensor.itemsize])
     if bits.ndim != 2 or bits.numel() < 2**14:
@@ -181,10 +182,10 @@ def _fingerprint(tensor: Tensor) -> list[Tensor]:
 
 @torch.no_grad()
 def pack(model: GPT, matrix: type[Matrix] = Matrix) -> PackedWeights:
-    """Copy a model's weights, each projection into a ``Matrix`` or another kind of it.
+    """Return copies of a model's weights, each projection in a ``Matrix`` of some kind.
 
     Raises:
-        PackingError: If the model has parts that the packed layers do not know.
+        PackingError: If the packed layers do not support a part of the model.
     """
     _check_known(model)
     positions = None
@@ -203,13 +204,13 @@ def pack(model: GPT, matrix: type[Matrix] = Matrix) -> PackedWeights:
 
 
 def _check_known(model: GPT) -> None:
-    """Look for all that makes a model another than its config and its weights say."""
+    """Refuse models that compute something other than their config and weights say."""
     for name in _UNKNOWN:
         value = getattr(model.config, name)
         if value != GPTConfig.__dataclass_fields__[name].default:
-            raise PackingError(f"no way to decode with {name}={value!r}")
+            raise PackingError(f"the decoder does not support {name}={value!r}")
     if nn.modules.module._has_any_global_hook():
-        raise PackingError("all modules have hooks, which packed layers do not run")
+        raise PackingError("global module hooks are set; packed layers run no hooks")
     as_made = dict(_as_made(model.config).named_modules())
     for name, module in model.named_modules():
         if name not in as_made or not _is_alike(module, as_made.pop(name)):
@@ -226,7 +227,7 @@ def _as_made(config: GPTConfig) -> GPT:
 
 
 def _is_alike(module: nn.Module, made: nn.Module) -> bool:
-    """Whether a module computes from its weights what another does from others."""
+    """Whether a module computes the same as another would with the same weights."""
 
     def shapes(module: nn.Module) -> dict[str, torch.Size | None]:
         weights = module._parameters.items()
@@ -248,13 +249,13 @@ def _is_alike(module: nn.Module, made: nn.Module) -> bool:
 
 def _layer(block: DecoderBlock, matrix: type[Matrix]) -> PackedLayer:
     attention, inner = block.attention, block.feed_forward
-    assert isinstance(inner, FeedForward)  # with experts, the model is not known
+    assert isinstance(inner, FeedForward)  # _check_known refuses experts
     wide, activation, scale = [inner.up], inner.activation, 1.0
     if inner.gate is not None:
         wide, activation = [inner.gate, inner.up], _gate(activation)
     elif activation is F.gelu:
-        # gelu(x) = x (1 + erf(x / r)) / 2 = (y + y erf(y)) / r with y = x / r and r the
-        # root of 2: once 1 / r is in the matrices, two operations are left.
+        # With r = sqrt(2) and y = x / r, gelu(x) = x (1 + erf(x / r)) / 2 equals
+        # (y + y erf(y)) / r. With 1 / r in the matrices, two operations remain.
         activation, scale = _rooted_gelu, 0.5**0.5
     elif activation is ACTIVATIONS["relu2"]:
         activation = _relu_squared
@@ -271,7 +272,7 @@ def _layer(block: DecoderBlock, matrix: type[Matrix]) -> PackedLayer:
 
 
 def _stack(matrix: type[Matrix], layers: list[nn.Linear], scale: float = 1.0) -> Matrix:
-    """Make one matrix of projections of the same input, times a number."""
+    """Return one scaled matrix for several projections of the same input."""
     weight = torch.cat([layer.weight for layer in layers]).mul_(scale)
     biases: list[Tensor] = [each.bias for each in layers if each.bias is not None]
     return matrix(weight, torch.cat(biases).mul_(scale) if biases else None)
@@ -290,7 +291,7 @@ def _rooted_gelu(y: Tensor) -> Tensor:
 
 
 def _relu_squared(x: Tensor) -> Tensor:
-    """Square in place, without the gradient that the model's own function keeps."""
+    """Return squared ReLU in place, without the gradient of the model's function."""
     return x.relu().square_()
 
 
@@ -304,10 +305,10 @@ def _norm(module: nn.LayerNorm | nn.RMSNorm) -> Rows:
 
 
 def _rms_norm(gain: Tensor, eps: float) -> Rows:
-    """Make an RMS norm: each row over its root mean square, times a gain.
+    """Return an RMS norm: each row divided by its root mean square, times a gain.
 
-    The square root of the width is multiplied into the gain, and a hypotenuse adds
-    ``eps`` below the root: three operations where there were six.
+    The gain includes the square root of the width, and ``hypot`` adds ``eps`` under the
+    root, so that it takes three operations instead of six.
     """
     exact = torch.promote_types(gain.dtype, torch.float32)
     floor = torch.tensor((len(gain) * eps) ** 0.5, dtype=exact, device=gain.device)

@@ -220,9 +220,9 @@ def test_what_it_does_not_know_it_refuses():
             Decoder(model)
 
     other = "is not as its config makes it, or has hooks"
-    refuses(make(num_experts=3), "no way to decode with num_experts=3")
-    refuses(make(attention="delta"), "no way to decode with attention='delta'")
-    refuses(make(windows=5), "no way to decode with windows=5")
+    refuses(make(num_experts=3), "the decoder does not support num_experts=3")
+    refuses(make(attention="delta"), "the decoder does not support attention='delta'")
+    refuses(make(windows=5), "the decoder does not support windows=5")
     refuses(Unknown(SMALL), f"the model {other}")
     extended = GPT(SMALL)
     extended.blocks[1].extra = torch.nn.Linear(2, 3, bias=False)

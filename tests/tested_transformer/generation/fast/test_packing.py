@@ -358,10 +358,11 @@ def test_int8_says_where_it_cannot_be():
     with pytest.raises(ValueError, match=r"^weights='int4' must be 'own' or 'int8'$"):
         Decoder(make(), weights="int4")
     narrow = (
-        "weights='int8' needs widths that 32 divides; one projection reads 40 features"
+        "weights='int8' needs widths divisible by 32; one projection has 40 input "
+        "features"
     )
     with pytest.raises(PackingError, match=f"^{narrow}$"):
         Decoder(make(d_ff=40), weights="int8")
-    message = "weights='int8' is for a CPU; the model is on meta"
+    message = "weights='int8' needs a CPU; the model is on meta"
     with pytest.raises(ValueError, match=f"^{message}$"):
         Decoder(make().to("meta"), weights="int8")
