@@ -1,4 +1,4 @@
-"""``python -m tested_transformer.cli``, as torchrun starts it."""
+"""``python -m tested_transformer.cli``, for torchrun."""
 
 import sys
 

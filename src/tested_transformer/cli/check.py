@@ -1,4 +1,4 @@
-"""``tested-transformer check``: is the attention in a file of yours right?"""
+"""``tested-transformer check``: check the attention in your own file."""
 
 import ast
 import importlib
@@ -20,31 +20,32 @@ from tested_transformer.cli.flags import Call
 
 __all__ = ["Check", "load_attention"]
 
-# Exit status by what was found.
+# The exit status of each result.
 _STATUS = {"right": 0, "wrong": 1, "not known": 3}
 
 
 @dataclass(frozen=True)
 class Check:
-    """Check an attention layer of yours. Importing its file runs the code in it.
+    """Check your own attention layer. Importing its file runs the code in it.
 
     Examples:
       tested-transformer check model.py:CausalSelfAttention --with n_embd=64 n_head=4
       tested-transformer check package.module:attend --style sdpa
       tested-transformer check model.py:Attention --with dim=64 heads=4 --json
 
-    A class is called with what --with says: by keyword, or as attributes of a config if
-    it takes one. A function is checked as it is. The exit status is 0 if the attention
-    is right, 1 if it is wrong, and 3 if that cannot be known.
+    A class is called with the settings of --with: as keyword arguments, or as
+    attributes of a config if it takes one. A function is checked as it is. The exit
+    status is 0 if the attention is right, 1 if it is wrong, and 3 if it cannot be
+    judged.
 
     Args:
         attention: A file or a module, a colon, and the name of a class or function.
-        with_: What to make a layer with.
+        with_: The settings of the layer.
         style: How it is called: ours, sdpa, mha, mask, causal or both.
-        d_model: The width of the features, where it cannot be told.
-        num_heads: The number of heads, where it cannot be told.
-        mask_means: What is in its mask: attend, ignore or add.
-        projections: The names of its projections, where they are not found.
+        d_model: The width of the features, if it cannot be inferred.
+        num_heads: The number of heads, if it cannot be inferred.
+        mask_means: The meaning of its mask: attend, ignore or add.
+        projections: The names of its projections, if they are not found.
         skip: Checks to leave out.
     """
 
@@ -61,7 +62,7 @@ class Check:
     def run(self, call: Call) -> int:
         """Print the report, and return the exit status."""
         if self.attention is None or not all(self.attention.rpartition(":")[::2]):
-            raise ValueError("name an attention, as in model.py:CausalSelfAttention")
+            raise ValueError("name an attention, such as model.py:CausalSelfAttention")
         report = check_attention(
             load_attention(self.attention, dict(self.with_)),
             style=self.style,
@@ -76,11 +77,11 @@ class Check:
 
 
 def load_attention(target: str, settings: Mapping[str, str]) -> Callable[..., Any]:
-    """Import a file or a module, and make the attention that it names.
+    """Import a file or a module, and return its attention, ready to be called.
 
     Args:
         target: ``path/to/model.py:Name`` or ``package.module:Name``.
-        settings: What a class is called with, as it was typed.
+        settings: The arguments for a class, as they were typed.
 
     Raises:
         ValueError: If it cannot be imported or made.
@@ -91,15 +92,15 @@ def load_attention(target: str, settings: Mapping[str, str]) -> Callable[..., An
         raise ValueError(f"{place} has no class or function {name}")
     if not inspect.isclass(found):
         if settings:
-            raise ValueError(f"{name} is no class: there is nothing to make --with")
+            raise ValueError(f"{name} is not a class, so --with does not apply")
         return found
     values = {key: _value(text) for key, text in settings.items()}
     torch.manual_seed(0)
     try:
-        return _made(found, values)
+        return _make_layer(found, values)
     except Exception as error:
         message = f"{name} cannot be made: {type(error).__name__}: {error}"
-        raise ValueError(f"{message}; say what it needs with --with") from error
+        raise ValueError(f"{message}; pass what it needs to --with") from error
 
 
 def _import(place: str) -> ModuleType:
@@ -108,7 +109,7 @@ def _import(place: str) -> ModuleType:
     if is_file and not path.is_file():
         raise ValueError(f"{place}: no such file")
     print(f"Importing {place}, which runs the code in it.", file=sys.stderr)
-    # As if the file had been run: what lies beside it can be imported.
+    # As when the file is run, it can import modules from its own folder.
     sys.path.insert(0, str(path.resolve().parent) if is_file else "")
     try:
         if not is_file:
@@ -131,8 +132,8 @@ def _import(place: str) -> ModuleType:
         del sys.path[0]
 
 
-def _made(kind: Callable[..., Any], values: Mapping[str, Any]) -> Any:
-    """Call a class with keywords, or with a config that has those it does not take."""
+def _make_layer(kind: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    """Call a class with keywords, and put those it does not take into a config."""
     parameters = inspect.signature(kind).parameters
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         return kind(**values)

@@ -1,8 +1,8 @@
-"""``tested-transformer``: six commands, and how all of them end.
+"""``tested-transformer``: six commands, and their exit status.
 
-Exit status 0 is success, 1 a run that diverged, a loss that is not honest or attention
-that is wrong, 2 bad input, 3 attention of which nothing is known, 130 and 143 a run
-that was stopped by Ctrl-C or SIGTERM, and 141 a closed pipe.
+The exit status is 0 for success, 1 for a run that diverged, a loss that is not honest
+or attention that is wrong, 2 for bad input, 3 for attention that could not be judged,
+130 and 143 for a run stopped by Ctrl-C or SIGTERM, and 141 for a closed pipe.
 """
 
 import argparse
@@ -47,7 +47,7 @@ start with:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """A parser that reports an error in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{NAME}: error: {message}; see {self.prog} --help\n")
@@ -57,8 +57,8 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run a command, and return its exit status.
 
     Args:
-        words: What was typed after ``tested-transformer``; by default, what this
-            process was started with.
+        words: The arguments after ``tested-transformer``; by default those of this
+            process.
     """
     _set_encoding()
     words = rename([*(sys.argv[1:] if words is None else words)])
@@ -83,7 +83,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return _end(1, _one_line(error))
     except (ValueError, OSError, ImportError, RuntimeError, MemoryError) as error:
         if os.name == "nt" and getattr(error, "errno", 0) == errno.EINVAL:
-            return _end_unread()  # what Windows says of a closed pipe
+            return _end_unread()  # a closed pipe on Windows
         ours = isinstance(error, RuntimeError) and not _is_lack_of_memory(error)
         if arguments.traceback or ours:
             raise
@@ -129,7 +129,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def use_machine(*, device: str = "auto", threads: int | None = None) -> torch.device:
-    """Use as many threads as were asked for, and return the device.
+    """Set the number of threads, and return the device.
 
     Args:
         device: Where to compute: cpu, cuda, cuda:1, mps, or auto for the best one.
@@ -143,7 +143,7 @@ def use_machine(*, device: str = "auto", threads: int | None = None) -> torch.de
 
 
 def _set_encoding() -> None:
-    """Write UTF-8 to files and pipes, and escapes to terminals that lack a letter."""
+    """Write UTF-8 to files and pipes, and escape characters that a terminal lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             asked = stream.isatty() or "PYTHONIOENCODING" in os.environ
@@ -179,7 +179,7 @@ def _end(status: int, message: str) -> int:
 
 
 def _end_unread() -> int:
-    """Keep Python from writing the rest, and complaining that it cannot."""
-    with suppress(OSError, ValueError):  # It may be no file at all, as in a test.
+    """Keep Python from flushing to the closed pipe and reporting an error."""
+    with suppress(OSError, ValueError):  # in tests, stdout may not be a real file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 141

@@ -1,4 +1,4 @@
-"""What is seen of a run: a bar on a terminal, plain lines, or JSON for programs."""
+"""Show the progress of a run: a bar on a terminal, plain lines, or JSON."""
 
 import json
 import sys
@@ -21,21 +21,21 @@ _STYLES = {"sample": "cyan", "validation": "green"}
 
 
 class Terminal(Console):
-    """Where people read; if nobody does any more, that is an error."""
+    """A console that raises an error when its reader has gone."""
 
     def on_broken_pipe(self) -> None:
-        """Leave it to the command, which ends without a word."""
+        """Raise an error, so that the command can end silently."""
         raise BrokenPipeError
 
 
 class Display:
-    """Tell people or programs how a run goes on.
+    """Report the progress of a run to people or programs.
 
     Args:
-        as_json: Print one JSON object a line, and nothing else.
-        silent: Print nothing, as all processes but the first do.
-        console: Where to print; the standard output by default.
-        seconds: Between two lines about steps, where there is no bar.
+        as_json: Print one JSON object per line, and nothing else.
+        silent: Print nothing, as in all processes except the first.
+        console: Where to print; standard output by default.
+        seconds: Seconds between two lines about steps, if there is no bar.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Display:
         self.found = ""
 
     def tell(self, event: str, text: str, /, **facts: Any) -> None:
-        """Tell people the text, and programs the event and its facts."""
+        """Print the text, or in JSON the event and its facts."""
         if self.silent:
             return
         if self.as_json:
@@ -70,7 +70,7 @@ class Display:
             self.told = time.monotonic()
 
     def step(self, step: Progress) -> None:
-        """Tell programs all about a step, and people now and then."""
+        """Report a step: each one in JSON, or now and then in a line."""
         if self.as_json:
             self.tell("step", "", **asdict(step))
             return
@@ -89,7 +89,7 @@ class Display:
 
     @contextmanager
     def running(self, steps: int) -> Generator[None]:
-        """Show a bar for that many steps, if there is a terminal to move it on."""
+        """Show a progress bar for that many steps, if the output is a terminal."""
         plain = not self.console.is_terminal or self.console.is_dumb_terminal
         if self.as_json or self.silent or plain:
             yield
@@ -114,13 +114,13 @@ class Display:
 def losses(found: Validation) -> str:
     """Return the losses that an evaluation found, in words."""
     return (
-        f"held-out loss {found.loss:.3f}, honest loss {found.prefix:.3f} where one "
-        f"pass gives {found.full:.3f}"
+        f"held-out loss {found.loss:.3f}; at some positions honest loss "
+        f"{found.prefix:.3f}, in one pass {found.full:.3f}"
     )
 
 
 def printable(text: str) -> str:
-    """Return a text without what would command a terminal; a model writes anything."""
+    """Return a text with control characters escaped: a model may write anything."""
     return "".join(
         character
         if character in "\n\t" or unicodedata.category(character) != "Cc"

@@ -1,4 +1,4 @@
-"""``tested-transformer evaluate``: how good a model is, and whether that is honest."""
+"""``tested-transformer evaluate``: measure a model's loss, and whether it is honest."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from tested_transformer.variants import SCALINGS as SCALINGS  # for --help
 
 __all__ = ["Evaluate"]
 
-# Rounding in float32 makes a difference far smaller than this, a leak a larger one.
+# Rounding in float32 causes much smaller differences, a leak larger ones.
 _HONEST_WITHIN = 0.01
 
 
@@ -24,7 +24,7 @@ class Evaluate:
 
     Examples:
       tested-transformer evaluate                  the latest run, as train does
-      tested-transformer evaluate --num-tokens 0   on all that was held out
+      tested-transformer evaluate --num-tokens 0   on the whole held-out part
       tested-transformer evaluate runs/play --seq-len 32
       tested-transformer evaluate runs/play other.txt --json
       tested-transformer evaluate runs/play --rotary-factor 4   on longer texts
@@ -36,15 +36,15 @@ class Evaluate:
 
     Args:
         checkpoint: The model; the latest run in runs/ by default.
-        text: A text; by default, what was held out of the one it was trained on.
-        num_tokens: How many tokens to predict, 0 for all; by default, as many as in
-            training for its own text, and all of any other.
+        text: A text; by default the held-out part of the text it was trained on.
+        num_tokens: How many tokens to predict, 0 for all; by default as many as in
+            training on its own text, and all of any other text.
         seq_len: Tokens in a window; by default as many as the model can read.
         precision: fp32, bf16, fp16 or auto; the honest loss is always measured in
             fp32.
-        rotary_factor: Read texts so many times as long as max_seq_len, with rotary
-            positions slowed down.
-        rotary_scaling: The rule for that, one of ``SCALINGS``.
+        rotary_factor: Read texts this many times as long as max_seq_len, by slowing
+            rotary positions down.
+        rotary_scaling: The rule for slowing them down, one of ``SCALINGS``.
     """
 
     checkpoint: str | None = None
@@ -72,7 +72,7 @@ class Evaluate:
             vocab_size=source.model.config.vocab_size,
             precision=precision,
         )
-        # Not of tokens, of which another vocabulary would make fewer or more.
+        # Bits per character compare across vocabularies, unlike bits per token.
         characters = len(source.tokenizer.decode(tokens[1:].tolist()))
         bits = found.loss * (len(tokens) - 1) / characters / math.log(2)
         agrees = abs(found.prefix - found.full) < _HONEST_WITHIN
@@ -94,20 +94,20 @@ class Evaluate:
         lines = [
             f"{source.name}:",
             f"  text         {part} of {corpus.origin}, {len(tokens):,} tokens",
-            f"  loss         {found.loss:.4f} nats a token, in windows of {seq_len}",
+            f"  loss         {found.loss:.4f} nats per token, in windows of {seq_len}",
             f"  honest loss  {found.prefix:.4f}; in one pass {found.full:.4f}",
             f"               they {'agree' if agrees else 'DIFFER: it is not honest'}",
-            f"  bits         {bits:.4f} a character",
+            f"  bits         {bits:.4f} per character",
             f"  perplexity   {math.exp(found.loss):.3f}",
         ]
         if corpus.entropy is not None:
-            bound = f"{corpus.entropy:.4f}: no honest loss a character is lower"
+            bound = f"{corpus.entropy:.4f} nats per character: the entropy of the text"
             lines.append(f"  bound        {bound}")
         print(json.dumps(facts) if call.as_json else printable("\n".join(lines)))
         return 0 if agrees else 1
 
     def _tokens(self, source: Source) -> tuple[data.TokenizedCorpus, str, torch.Tensor]:
-        """Return a text that the model has not learned, and which part it is."""
+        """Return a text that the model was not trained on, and which part it is."""
         if self.text is not None:
             corpus = data.load_tokens(self.text, tokenizer=source.tokenizer)
             tokens, part, usual = corpus.tokens, "all", 0

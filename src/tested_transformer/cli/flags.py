@@ -1,7 +1,7 @@
-"""Flags named as what they set: ``--d-model`` sets ``d_model``.
+"""Flags named after the parameters that they set: ``--d-model`` sets ``d_model``.
 
-Name, type, default and help come from the signature and the docstring of a dataclass
-or a function, so that an error of the library needs no translation.
+Name, type, default and help come from the signature and the docstring of a dataclass or
+function, so the library's errors make sense on the command line.
 """
 
 import argparse
@@ -17,7 +17,7 @@ __all__ = ["Call", "Flags", "Source", "add_flags", "check_at_least", "given", "r
 
 Source = Callable[..., Any]
 
-# Flags as they were before 0.2, by command; they go with the release after.
+# Flags renamed in 0.2, by command; the next release removes the old names.
 _RENAMED = {
     "train": {
         "--layers": "--num-layers",
@@ -40,19 +40,19 @@ _METAVARS: dict[Any, str] = {int: "N", float: "X", str: "NAME"}
 
 
 class Flags(NamedTuple):
-    """A group of flags: a title, what they set, and what replaces its defaults."""
+    """A group of flags: a title, the parameters they set, and other defaults."""
 
     title: str
     source: Source
-    defaults: Iterable[Mapping[str, Any]] = ({},)  # of several, all are shown
+    defaults: Iterable[Mapping[str, Any]] = ({},)  # help shows those of every mapping
     leave_out: Collection[str] = ()
 
 
 def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
-    """Add a flag for each parameter whose type can be typed at a command line.
+    """Add a flag for each parameter whose type fits a command line.
 
-    A parameter that is not keyword-only is given without a flag. Nothing has a default
-    here, so that what was typed can be told from what was not.
+    A parameter that is not keyword-only becomes a positional argument. The parser has
+    no defaults, so that it returns only what was typed.
     """
     title, source, defaults, leave_out = flags
     group = parser if title == "options" else parser.add_argument_group(title)
@@ -75,7 +75,7 @@ def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
 def given(
     arguments: argparse.Namespace, source: Source, leave_out: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return what was typed of the parameters of a dataclass or a function."""
+    """Return the typed arguments that are parameters of a dataclass or a function."""
     names = inspect.signature(source).parameters.keys() - {*leave_out}
     return {name: value for name, value in vars(arguments).items() if name in names}
 
@@ -88,7 +88,7 @@ def check_at_least(least: int, **numbers: int | None) -> None:
 
 
 def rename(words: list[str]) -> list[str]:
-    """Return words with old names of flags replaced by the new ones, and say so."""
+    """Return words with old flags replaced by new ones, after printing warnings."""
     renamed: list[str] = []
     for word in words:
         flag, equals, value = word.partition("=")
@@ -100,9 +100,9 @@ def rename(words: list[str]) -> list[str]:
 
 
 def _settings(hint: Any) -> dict[str, Any] | None:
-    """Return what argparse needs for values of a type; ``None`` if it has no way."""
+    """Return argparse's settings for values of a type; ``None`` if it does not fit."""
     kinds, optional = _kinds(hint)
-    # Sequences first: one of them may also be given as a single number.
+    # Sequences first: a parameter may accept a sequence or a single number.
     kind, *single = sorted(kinds, key=lambda each: each in _METAVARS)
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if kind is bool:
@@ -129,7 +129,7 @@ def _settings(hint: Any) -> dict[str, Any] | None:
 
 
 def _kinds(hint: Any) -> tuple[list[Any], bool]:
-    """Return the types of a union without ``None``, and whether that was one."""
+    """Return the types of a union except ``None``, and whether ``None`` was in it."""
     if typing.get_origin(hint) not in (types.UnionType, typing.Union):
         return [hint], False
     kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
@@ -157,7 +157,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _texts(source: Source) -> dict[str, str]:
-    """Return the first sentence that a docstring has on each argument."""
+    """Return the first sentence of a docstring about each argument."""
     module = sys.modules[source.__module__]
 
     def spell_out(found: re.Match[str]) -> str:
@@ -185,7 +185,7 @@ def _shown(value: Any) -> str:
 
 
 class Call(NamedTuple):
-    """How a command was called: on which device, for whom, and by which words."""
+    """How a command was called: its device, output format, and arguments."""
 
     device: Any
     as_json: bool

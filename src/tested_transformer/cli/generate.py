@@ -1,4 +1,4 @@
-"""``tested-transformer generate``: a model writes."""
+"""``tested-transformer generate``: write text with a model."""
 
 import json
 import secrets
@@ -35,7 +35,7 @@ __all__ = ["SAMPLING", "Generate", "default_prompt", "write", "write_with_drafts
 
 _DEFAULTS: dict[str, Any] = {"temperature": 0.8}
 SAMPLING = Flags("sampling", generation.Sampling, [_DEFAULTS])
-_AT_ONCE = 16  # samples that are written side by side, so that memory has a bound
+_AT_ONCE = 16  # samples to write side by side, which bounds the memory
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Generate:
     Examples:
       tested-transformer generate                       the latest run in runs/ writes
       tested-transformer generate runs/play --prompt "To be" --max-new-tokens 500
-      tested-transformer generate --temperature 0       always the likeliest token
+      tested-transformer generate --temperature 0       always the most likely token
       tested-transformer generate --top-p 0.9 --seed 7  the same text each time
       tested-transformer generate --stop "\n\n"         up to an empty line
       tested-transformer generate gpt2 --prompt "Attention is"
@@ -55,24 +55,24 @@ class Generate:
     The text goes to standard output, everything else to standard error. The model is
     the folder of a run; a folder with a card.json, like the book's own models; a folder
     with GPT-2's config.json, model.safetensors and tokenizer.json; or one of gpt2,
-    gpt2-medium, gpt2-large, gpt2-xl, distilgpt2 and hub:OWNER/NAME, fetched once.
+    gpt2-medium, gpt2-large, gpt2-xl, distilgpt2 and hub:OWNER/NAME, downloaded once.
 
     Args:
         checkpoint: The model; the latest run in runs/ by default.
         prompt: The text to continue; a new line by default.
         stop: Stop before this string; may be given several times, \n is a new line.
-        max_new_tokens: How many tokens to write at most.
+        max_new_tokens: Write at most this many tokens.
         num_samples: How many texts to write, each with the next seed.
         seed: The same seed gives the same text; random by default, and printed.
-        rotary_factor: Read texts so many times as long as max_seq_len, with rotary
-            positions slowed down.
-        rotary_scaling: The rule for that, one of ``SCALINGS``.
-        cache: How to keep keys and values, one of ``CACHES``: rolling the first and the
-            last tokens alone, int8 and int4 all in so many bits, paged all in pages
-            that samples share; the model's own way by default.
-        draft: Let another model guess, or ngram: what followed the same words before;
-            prompt and text must fit max_seq_len.
-        num_drafted: How many tokens it guesses at a time.
+        rotary_factor: Read texts this many times as long as max_seq_len, by slowing
+            rotary positions down.
+        rotary_scaling: The rule for slowing them down, one of ``SCALINGS``.
+        cache: How to keep keys and values, one of ``CACHES``: rolling keeps only the
+            first and the latest tokens, int8 and int4 quantize, paged keeps pages that
+            samples share; the model's own cache by default.
+        draft: Speculate with another model, or with ngram, which repeats what followed
+            the same words earlier; prompt and text must fit max_seq_len.
+        num_drafted: How many tokens to draft at a time.
         sampling: See ``Sampling``.
     """
 
@@ -109,7 +109,7 @@ class Generate:
                 drafter.reader(source.model)
         elif self.cache is not None:
             model = reader_with(self.cache, source.model)
-        # A drafter follows one text, and so each can be shown as it comes.
+        # A drafter follows one text at a time, so show each as it comes.
         at_once = _AT_ONCE if drafter is None else 1
         for first in range(0, self.num_samples, at_once):
             settings = {"max_new_tokens": self.max_new_tokens, "seed": seed + first}
@@ -140,26 +140,26 @@ class Generate:
                 if isinstance(model, PagedReader) and model.caches:
                     _tell(_describe_pages(model))
         if self.seed is None and not call.as_json and sampling.temperature > 0:
-            _tell(f"the same again with --seed {seed}")
+            _tell(f"for the same text, add --seed {seed}")
         return 0
 
     def _validate_draft(self, sampling: generation.Sampling) -> None:
         if self.cache is not None:
             raise ValueError(
-                f"cache={self.cache!r} does not go with draft={self.draft!r}, which "
-                "takes rejected tokens back from the model's own cache: leave out one"
+                f"cache={self.cache!r} does not fit draft={self.draft!r}, which takes "
+                "rejected tokens out of the model's own cache: leave out one"
             )
         if sampling.repetition_penalty != 1.0:
             raise ValueError(
-                f"repetition_penalty={sampling.repetition_penalty} does not go with "
-                f"draft={self.draft!r}, which checks several tokens at once: leave out "
-                "one"
+                f"repetition_penalty={sampling.repetition_penalty} does not fit "
+                f"draft={self.draft!r}, which verifies several tokens at once: leave "
+                "out one"
             )
 
     def _drafter(
         self, source: Source, sampling: generation.Sampling, call: Call
     ) -> Drafter:
-        """Return who guesses."""
+        """Return the drafter."""
         if self.draft == "ngram":
             return NgramDrafter(source.model.config.vocab_size)
         small = load_source(self.draft, call.device)
@@ -168,13 +168,13 @@ class Generate:
                 f"draft={self.draft!r} has another tokenizer than {source.name}: train "
                 "both on the same text"
             )
-        with _noting(f"draft={self.draft!r} cannot guess: name another, or ngram"):
+        with _noting(f"draft={self.draft!r} cannot draft: name another, or ngram"):
             return ModelDrafter(small.model, probabilities=sampling.probabilities)
 
 
 @contextmanager
 def _noting(text: str) -> Generator[None]:
-    """Add what to write instead to an error of the library."""
+    """Add advice to an error of the library."""
     try:
         yield
     except ValueError as error:
@@ -183,7 +183,7 @@ def _noting(text: str) -> Generator[None]:
 
 
 def default_prompt(tokenizer: Tokenizer) -> str:
-    """Return a text to begin with: a new line, if the tokenizer has one."""
+    """Return a text to start from: a new line, if the tokenizer has one."""
     try:
         tokenizer.encode("\n")
     except ValueError:
@@ -202,14 +202,14 @@ def write(
     stop: Sequence[str] = (),
     num_samples: int = 1,
 ) -> Iterator[list[str]]:
-    """Return an iterator over what comes after a prompt: a piece of each sample.
+    """Return an iterator over the text after a prompt, one piece per sample and step.
 
-    Samples differ in their seeds: ``seed``, ``seed + 1`` and so on. Strings in ``stop``
-    end a sample, and are never shown, not even in part.
+    Samples have the seeds ``seed``, ``seed + 1`` and so on. Strings in ``stop`` end a
+    sample, and are never shown, not even in part.
 
     Raises:
-        ValueError: At once, if the prompt is empty or has characters that the tokenizer
-            lacks, or a setting is out of its range.
+        ValueError: Before the first piece, if the prompt is empty or has characters
+            that the tokenizer lacks, or a setting is out of its range.
     """
     ids = _encode(tokenizer, prompt)
     watches = [generation.TextWatch(tokenizer.decode, stop) for _ in range(num_samples)]
@@ -235,10 +235,11 @@ def write_with_drafts(
     stop: Sequence[str] = (),
     num_drafted: int = 4,
 ) -> Iterator[list[str]]:
-    """Do what ``write`` does for one sample, in fewer passes of the model.
+    """Return the same as ``write`` for one sample, in fewer passes of the model.
 
     Raises:
-        ValueError: As ``write``, and if prompt and text do not fit the model.
+        ValueError: For the same reasons as ``write``, and if prompt and text do not fit
+            the model.
     """
     ids = _encode(tokenizer, prompt)
     watch = generation.TextWatch(tokenizer.decode, stop)
@@ -257,7 +258,7 @@ def write_with_drafts(
 def _encode(tokenizer: Tokenizer, prompt: str) -> list[int]:
     ids = tokenizer.encode(prompt)
     if not ids:
-        raise ValueError("prompt='' must not be empty: the model goes on from it")
+        raise ValueError("prompt='' must not be empty: the model continues it")
     return ids
 
 
@@ -276,7 +277,7 @@ def _pieces(
 
 
 def _describe_pages(reader: PagedReader) -> str:
-    """Return what a cache in pages took, and what one in one piece would have."""
+    """Return the use of a paged cache, compared with one contiguous cache each."""
     caches, size = reader.caches, reader.page_size
     pages = len({page for cache in caches for page in cache.table})
     tokens = sum(cache.length for cache in caches)
@@ -303,7 +304,7 @@ def _print_json(pieces: Iterator[list[str]], first: int, facts: dict[str, Any]) 
 def _print_text(
     pieces: Iterator[list[str]], first: int, prompt: str, num_samples: int
 ) -> None:
-    """Print the first sample as it comes, and those beside it once they are whole."""
+    """Print the first sample as it comes, and the others when they are complete."""
     clean = printable if sys.stdout.isatty() else str
     console = Terminal(file=sys.stdout, soft_wrap=True, highlight=False, markup=False)
     others: list[tuple[str, ...]] = []

@@ -1,4 +1,4 @@
-"""``tested-transformer heads``: what every head of a model attends to, in numbers."""
+"""``tested-transformer heads``: score what every head of a model attends to."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -15,11 +15,11 @@ from tested_transformer.gpt import GPT
 
 __all__ = ["Heads"]
 
-# How many weights are kept at a time: of a small model many windows, of GPT-2 one.
+# How many weights to keep at a time: many windows of a small model, one of GPT-2.
 _WEIGHTS = 2**25
-# Stories that train does not write, unless it is asked for them.
+# A seed for stories that train does not use by default.
 _SEED = 1000
-_LETTER = 2  # of a name: the first that two before it can tell
+_LETTER = 2  # the first letter of a name that the two before it identify
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Heads:
       tested-transformer heads --json               the same for programs
 
     A score is the attention weight, from 0 to 1, that a head puts where a head of some
-    kind would look, averaged over all tokens where it has a choice:
+    kind would look, averaged over all tokens with such a place:
       previous   the token before
       first      the first token of the window, where idle heads rest
       delimiter  earlier tokens without a letter or a digit
@@ -41,13 +41,13 @@ class Heads:
       induction  what followed an earlier copy, in random tokens that are repeated
       subject    the word that a verb agrees with         (stories of the grammar only)
       name       the letter to copy from an earlier name  (stories of the grammar only)
-    Each score stands beside that of a head with uniform attention. A high score says
-    where a head looks, not that the model needs it.
+    The last row is the score of a head with uniform attention. A high score says where
+    a head looks, not that the model needs it.
 
     Args:
         checkpoint: The model; the latest run in runs/ by default.
-        text: A text; by default the one it was trained on, or new stories if that was
-            the grammar.
+        text: A text; by default the one it was trained on, or new stories if it was
+            trained on the grammar.
         num_tokens: How many tokens of the text to read.
         seq_len: Tokens in a window; by default as many as the model can read.
     """
@@ -68,7 +68,7 @@ class Heads:
         tokens = tokens[: self.num_tokens].to(call.device, torch.int64)
         if len(tokens) < seq_len:
             raise ValueError(
-                f"{len(tokens)} tokens do not fill a window of seq_len={seq_len}: give "
+                f"{len(tokens)} tokens do not fill a window of seq_len={seq_len}: pass "
                 "a longer text, a larger num_tokens or a smaller seq_len"
             )
         windows = tokens[: len(tokens) // seq_len * seq_len].view(-1, seq_len)
@@ -99,11 +99,11 @@ class Heads:
         return 0
 
     def _tokens(self, source: Source) -> tuple[str, Tensor, data.Stories | None]:
-        """Return what the text is called, its tokens, and its derivation if known."""
+        """Return the name of the text, its tokens, and its stories if known."""
         if self.text is not None:
             corpus = data.load_tokens(self.text, tokenizer=source.tokenizer)
         elif source.about.get("text", {}).get("name") == "grammar":
-            # A character is a token, so these are enough.
+            # A token has at least one character, so this is usually enough text.
             stories = data.write_stories(self.num_tokens, seed=_SEED)
             tokens = torch.tensor(source.tokenizer.encode(stories.text))
             return f"the grammar, seed {_SEED}", tokens, stories
@@ -115,7 +115,7 @@ class Heads:
 def _targets(
     windows: Tensor, tokenizer: data.Tokenizer, stories: data.Stories | None
 ) -> dict[str, Tensor]:
-    """Return for each kind of head where it would look."""
+    """Return, for each kind of head, the keys that it would attend to."""
     targets = {
         "previous": interpret.previous_token_target(windows),
         "first": interpret.first_token_target(windows),
@@ -129,7 +129,7 @@ def _targets(
     if delimiters:
         targets["delimiter"] = interpret.delimiter_target(windows, delimiters)
     if stories is not None and isinstance(tokenizer, data.CharTokenizer):
-        # Where words begin and end is known by character.
+        # Annotations give positions in characters.
         rows, length = windows.shape
         starts, found = [length * row for row in range(rows)], data.agreements(stories)
         targets["subject"] = data.subject_target([*found], starts, length)
@@ -142,7 +142,7 @@ def _score(
 ) -> dict[str, list[list[float]]]:
     """Return the score of every head, by layer, for each kind with a target."""
     targets = {kind: each for kind, each in targets.items() if each.any()}
-    # Pruned layers differ in their heads, so those of all layers stand in one row.
+    # Pruned layers differ in their number of heads, so put all heads in one row.
     num_heads = [block.attention.num_heads for block in model.blocks]
     sums = {kind: torch.zeros(sum(num_heads)) for kind in targets}
     at_once = max(1, _WEIGHTS // (sum(num_heads) * windows.shape[1] ** 2))
@@ -162,7 +162,7 @@ def _score(
 def _print_table(
     scores: Mapping[str, list[list[float]]], even: Mapping[str, float]
 ) -> None:
-    """Print a row for each head, and under them what to compare them with."""
+    """Print a row for each head, and a last row for uniform attention."""
 
     def row(name: str, cells: Iterable[str]) -> None:
         print(f"{name:<9}{''.join(f'{cell:>11}' for cell in cells)}".rstrip())
@@ -175,4 +175,4 @@ def _print_table(
             cells = (f"{x:.2f}{' *'[x == best[kind]]}" for kind, x in found.items())
             row(f"{layer}.{head}", cells)
     row("even head", (f"{score:.2f} " for score in even.values()))
-    print("* the head that scores best; an even head looks at everything alike")
+    print("* the best score in a column; an even head has uniform attention")

@@ -1,4 +1,4 @@
-"""``tested-transformer info``: what there is to compute on, and what a run is."""
+"""``tested-transformer info``: describe this machine, or a run."""
 
 import json
 import platform
@@ -18,7 +18,7 @@ from tested_transformer.cli.sources import find_checkpoint
 
 __all__ = ["Info"]
 
-# Of these, the first three are always there; the others come with extras.
+# The first three are always installed; the others are optional.
 _PACKAGES = (
     *("numpy", "rich", "safetensors"),
     *("flax", "huggingface_hub", "jax", "matplotlib", "tokenizers"),
@@ -27,11 +27,11 @@ _PACKAGES = (
 
 @dataclass(frozen=True)
 class Info:
-    """Describe this machine, for a report of a bug, or a run.
+    """Describe this machine, for a bug report, or a run.
 
     Examples:
       tested-transformer info                what this machine offers
-      tested-transformer info runs/grammar   what a run is made of, and where it stands
+      tested-transformer info runs/grammar   the settings and progress of a run
       tested-transformer info --json         the same for programs
 
     Args:
@@ -41,7 +41,7 @@ class Info:
     checkpoint: str | None = None
 
     def run(self, call: Call) -> int:
-        """Print what is known, and return the exit status."""
+        """Print the description, and return the exit status."""
         if self.checkpoint is None:
             facts = _of_machine(call.device)
         else:
@@ -71,7 +71,7 @@ def _of_machine(device: torch.device) -> dict[str, Any]:
         devices[f"cuda:{index}"] = torch.cuda.get_device_name(index)
     if torch.backends.mps.is_available():
         devices["mps"] = "Apple"
-    # Older releases of PyTorch cannot list what a processor has.
+    # Older releases of PyTorch cannot list a processor's instruction sets.
     capabilities = getattr(torch.cpu, "get_capabilities", dict)()
     offered = [name for name, there in capabilities.items() if there is True]
     narrow = filter(re.compile("amx|bf16|fp16|vnni|sve|dot|i8mm").search, offered)

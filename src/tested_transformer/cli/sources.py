@@ -1,4 +1,4 @@
-"""Where models and texts come from: runs, models with a card, GPT-2, the hub."""
+"""Find models and texts: runs, models with a card, GPT-2, the hub."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,14 +21,14 @@ __all__ = [
 ]
 
 RUNS = Path("runs")
-HELD_OUT = 32768  # tokens that train predicts at each evaluation, if not told otherwise
+HELD_OUT = 32768  # by default, tokens that train predicts in each evaluation
 _HUB = "hub:"
 _HUB_NAMES = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A model that can read and write text, and what is known of its training."""
+    """A model with its tokenizer, and what is known about its training."""
 
     name: str
     model: GPT
@@ -36,13 +36,13 @@ class Source:
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def stretched(self, factor: float, scaling: str) -> "Source":
-        """Return this with a model that reads longer texts; the same for factor 1."""
+        """Return a source whose model reads texts ``factor`` times as long."""
         if factor == 1:
             return self
         return replace(self, model=stretched_by(self.model, factor, scaling=scaling))
 
     def window_length(self, seq_len: int | None) -> int:
-        """Return how many tokens to read at a time, by default all that it can."""
+        """Return how many tokens to read at a time, by default the model's limit."""
         longest = self.model.config.max_seq_len
         if seq_len is not None and not 2 <= seq_len <= longest:
             raise ValueError(
@@ -53,7 +53,7 @@ class Source:
 
 
 def find_checkpoint(name: str | None, *, training: bool) -> checkpoints.Checkpoint:
-    """Read the checkpoint in a folder, or the latest of those in ``runs``."""
+    """Load the checkpoint in a folder, or the latest one in ``runs``."""
     if name is None:
         found = [file for file in RUNS.glob("*/checkpoint.json") if file.is_file()]
         if not found:
@@ -71,7 +71,7 @@ def load_source(name: str | None, device: torch.device) -> Source:
     Args:
         name: A folder with a run, a card or GPT-2's files, the name of a GPT-2, or
             ``hub:`` and another name on the hub; the latest run by default.
-        device: Where the model is to be.
+        device: Where to load the model.
     """
     if name is None or checkpoints.has_checkpoint(name):
         checkpoint = find_checkpoint(name, training=False)
@@ -86,7 +86,7 @@ def load_source(name: str | None, device: torch.device) -> Source:
         return Source(name, model, data.BytePairTokenizer.from_file(file))
     else:
         raise checkpoints.CheckpointError(
-            f"{name} holds no checkpoint, and no model of GPT-2's"
+            f"{name} holds neither a checkpoint nor a model in GPT-2's layout"
         )
     if "tokenizer" not in about:
         raise checkpoints.CheckpointError(f"{name} does not say what its tokens are")
@@ -109,9 +109,9 @@ def _gpt2_tokenizer(name: str) -> Path | None:
 
 
 def describe_text(corpus: data.TokenizedCorpus, limit: int | None) -> dict[str, Any]:
-    """Return what a run keeps of its text, so that ``load_text`` finds it again."""
+    """Return a description of a run's text, with which ``load_text`` finds it again."""
     name = corpus.name
-    if name not in data.CORPORA:  # A path has to lead there from elsewhere, too.
+    if name not in data.CORPORA:  # a path must work from any folder
         name = str(Path(name).expanduser().resolve())
     about = {"characters": corpus.num_characters, "sha256": corpus.sha256}
     return {"name": name, "limit": limit, **about}
@@ -120,13 +120,13 @@ def describe_text(corpus: data.TokenizedCorpus, limit: int | None) -> dict[str, 
 def load_text(
     about: Mapping[str, Any], owner: object, path: str | None = None
 ) -> data.TokenizedCorpus:
-    """Load the text that a model was trained on, and make sure that it is the same.
+    """Load the text that a model was trained on, and check that it is the same.
 
-    The text is now at ``path``, if it is not where it was.
+    Pass ``path`` if the text has moved.
     """
     text = about.get("text")
     if text is None:
-        raise ValueError(f"{owner} has no text of its own: name one")
+        raise ValueError(f"{owner} has no text of its own: pass a text")
     try:
         return data.load_tokens(
             path or text["name"],

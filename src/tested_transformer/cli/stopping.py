@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: once to save and leave, twice to leave at once."""
+"""Ctrl-C and SIGTERM: once to save and exit, twice to exit at once."""
 
 import os
 import signal
@@ -11,15 +11,15 @@ __all__ = ["StopRequest"]
 
 
 class StopRequest:
-    """Notes that the run is to stop, and lets the step be finished and saved.
+    """Record a signal to stop, so that the run can finish the step and save.
 
-    Within ``with StopRequest() as stop:``, ``stop()`` says whether it is to stop. The
-    second signal is handled as ever and ends the run there and then, which does no
-    harm: the last checkpoint is whole.
+    Within ``with StopRequest() as stop:``, ``stop()`` says whether to stop. A second
+    signal has its usual effect and ends the run at once, which does no harm: the last
+    checkpoint is complete.
 
     Args:
-        repeats: Whether a second signal does that. Not under torchrun, which passes
-            signals on, and has a patience of its own.
+        repeats: Whether a second signal ends the run. Pass ``False`` under torchrun,
+            which forwards signals and has its own timeout.
     """
 
     def __init__(self, *, repeats: bool = True) -> None:
@@ -28,33 +28,33 @@ class StopRequest:
         self._before: dict[signal.Signals, Any] = {}
 
     def __call__(self) -> bool:
-        """Return whether the run is to stop."""
+        """Return whether the run should stop."""
         return self.signal is not None
 
     @property
     def status(self) -> int:
-        """The exit status: 128 and the number of the signal, as shells have it."""
+        """The exit status: 128 plus the number of the signal, as in a shell."""
         return 0 if self.signal is None else 128 + self.signal
 
     def __enter__(self) -> "StopRequest":
-        """Take the signals, where Python lets us: in the main thread."""
+        """Handle the signals, which Python allows only in the main thread."""
         if threading.current_thread() is threading.main_thread():
             for each in (signal.SIGINT, signal.SIGTERM):
                 self._before[each] = signal.signal(each, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Restore the handlers of before."""
+        """Restore the previous handlers."""
         for each, handler in self._before.items():
             signal.signal(each, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.signal is None:
             self.signal = signal.Signals(number)
-            # Not print: the signal may have come in the middle of one.
+            # Not print, which the signal may have interrupted.
             with suppress(OSError):
                 os.write(
-                    2, b"\nfinishing the step, then saving; again to leave at once\n"
+                    2, b"\nfinishing the step, then saving; again to exit at once\n"
                 )
             if self._repeats:
                 self.__exit__()

@@ -1,4 +1,4 @@
-"""``tested-transformer train``: a model learns a text."""
+"""``tested-transformer train``: train a model on a text."""
 
 import os
 import shlex
@@ -31,7 +31,7 @@ from tested_transformer.variants.forms import FORMS
 __all__ = ["MODEL", "MODELS", "RECIPES", "TRAINING", "Train"]
 
 RECIPES = {"fast": Recipe.fast, "plain": Recipe.plain}
-# What each recipe asks of the model.
+# The model settings of each recipe.
 MODELS: dict[str, dict[str, Any]] = {
     "fast": {
         "positions": "alibi",
@@ -49,12 +49,12 @@ _TOKENIZERS = {"char": "characters", "bpe": "byte pairs"}
 
 
 class _Plan(NamedTuple):
-    """A run that can begin or go on, with its model on the CPU."""
+    """A run that is ready to start or resume, with its model on the CPU."""
 
     corpus: data.TokenizedCorpus
     model: GPT
     recipe: Recipe
-    settings: dict[str, Any]  # what is saved beside the model
+    settings: dict[str, Any]  # saved with the model
     state: TrainingState
 
     def save(self, writer: CheckpointWriter, state: TrainingState) -> None:
@@ -137,7 +137,7 @@ class Train:
             raise ValueError(
                 "--resume continues a run, --overwrite replaces it: choose one"
             )
-        plan = self._go_on() if self.resume else self._begin()
+        plan = self._resume() if self.resume else self._begin()
         _check(plan)
         world = training.join_world(call.device)
         display = Display(as_json=call.as_json, silent=world.rank > 0)
@@ -177,8 +177,8 @@ class Train:
         state = TrainingState(saved_step=None)
         return _Plan(corpus, GPT(config), recipe, settings, state)
 
-    def _go_on(self) -> _Plan:
-        """Plan to go on with a run; what was typed has to be what it was begun with."""
+    def _resume(self) -> _Plan:
+        """Plan to resume a run; typed settings must be those it was started with."""
         folder = self.folder
         if not has_checkpoint(folder):
             raise CheckpointError(
@@ -204,7 +204,7 @@ class Train:
 
     def _require_what_was_typed(self, checkpoint: Checkpoint) -> None:
         recipe = {**self.training}
-        recipe.pop("evaluate_every", None)  # looks on, and changes nothing
+        recipe.pop("evaluate_every", None)  # does not affect the training
         wanted: dict[str, Any] = {"config": {**self.model}, "recipe": recipe}
         if self.vocab_size is not None:
             wanted["config"]["vocab_size"] = self.vocab_size
@@ -236,7 +236,7 @@ class Train:
             if world.rank == 0:
                 writer = stack.enter_context(CheckpointWriter(self.folder))
                 save = partial(plan.save, writer)
-                # What is overwritten stays until there is more to keep than this.
+                # With --overwrite, keep the old run until there is progress to save.
                 if not resumed and not has_checkpoint(self.folder):
                     save(replace(state, weights=model.state_dict()))
                     state = replace(state, saved_step=0)
@@ -261,14 +261,14 @@ class Train:
                     )
                 except training.TrainingDivergedError as error:
                     display.tell("end", "", status="diverged", step=error.step)
-                    kept = f"{self.folder} is as it was"
-                    saved = f"it is in {self.folder}, and --overwrite begins anew"
+                    kept = f"{self.folder} is unchanged"
+                    saved = f"it is in {self.folder}; --overwrite starts over"
                     error.add_note(kept if error.saved_step is None else saved)
                     raise
         if state.step < plan.recipe.steps:
-            self._say_how_to_go_on(state, plan.recipe.steps, call, display)
+            self._tell_stopped(state, plan.recipe.steps, call, display)
             return stop.status
-        # In one piece, whatever the model was cut into.
+        # A whole model again, even if its parameters were sharded.
         whole = GPT.from_weights(model.config, state.weights)
         self._show_sample(
             "after", whole.to(call.device), plan.corpus.tokenizer, display
@@ -289,8 +289,8 @@ class Train:
             f"{config.num_heads} heads, d_model={config.d_model}, "
             f"max_seq_len={config.max_seq_len}; on {call.device} in {precision}\n"
             f"text: {plan.corpus.origin}, {characters:,} characters, "
-            f"{tokens:,} tokens of {config.vocab_size} kinds; the last tenth is held "
-            f"out, and {held_out:,} tokens of it evaluated",
+            f"{tokens:,} tokens, vocabulary of {config.vocab_size}; the last tenth is "
+            f"held out, and {held_out:,} tokens of it are evaluated",
             folder=str(self.folder),
             text=plan.corpus.name,
             characters=characters,
@@ -321,19 +321,19 @@ class Train:
             shown = f"\n--- {when} ---\n{text.strip()}\n"
             display.tell("sample", shown, when=when, text=text)
 
-    def _say_how_to_go_on(
+    def _tell_stopped(
         self, state: TrainingState, steps: int, call: Call, display: Display
     ) -> None:
         words = [word for word in call.words if word != "--overwrite"]
         command = _command(*words, *([] if self.resume else ["--resume"]))
         saved = f"saved after step {state.saved_step} in {self.folder}"
-        if state.saved_step is None:  # the loss was up, and nothing good to save
+        if state.saved_step is None:  # the loss was high, so nothing was saved
             command = _command(*call.words)
-            saved = f"nothing saved, and {self.folder} is as it was"
+            saved = f"nothing saved, {self.folder} is unchanged"
         display.tell(
             "end",
             f"stopped after step {state.step} of {steps}, {saved}; "
-            f"go on with:\n  {command}",
+            f"continue with:\n  {command}",
             status="stopped",
             folder=str(self.folder),
             step=state.step,
@@ -345,7 +345,7 @@ class Train:
         self, state: TrainingState, bound: float | None, display: Display
     ) -> None:
         found = state.validations[-1]
-        least = "" if bound is None else f"; no honest loss is below {bound:.3f}"
+        least = "" if bound is None else f"; the entropy is {bound:.3f}"
         display.tell(
             "end",
             f"{state.step} steps in {state.seconds:.0f} s; {losses(found)}{least}\n"
@@ -362,7 +362,7 @@ class Train:
 
 
 def _fitting_model(name: str, changes: dict[str, Any]) -> dict[str, Any]:
-    """Return what a recipe asks of the model, as far as the attention lets it."""
+    """Return a recipe's model settings, adapted to the chosen attention."""
     asked, form = MODELS[name], FORMS.get(changes.get("attention", ""))
     if form is not None:
         positions = form.fitting_positions(changes.get("softmax_every"))
@@ -373,7 +373,7 @@ def _fitting_model(name: str, changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fitting_recipe(name: str, changes: dict[str, Any]) -> Recipe:
-    """Return a recipe whose warm-up and evaluations fit in a run of few steps."""
+    """Return a recipe whose warm-up and evaluations fit even a short run."""
     whole = RECIPES[name]()
     steps = changes.get("steps", whole.steps)
     fitting = {
@@ -384,7 +384,7 @@ def _fitting_recipe(name: str, changes: dict[str, Any]) -> Recipe:
 
 
 def _check(plan: _Plan) -> None:
-    """Refuse what training would refuse, or not learn from, before it is written."""
+    """Refuse a run that training would refuse, before anything is written."""
     recipe, config = plan.recipe, plan.model.config
     validate_run(config, recipe, World.from_environment())
     tokens = plan.corpus.tokens
@@ -392,12 +392,12 @@ def _check(plan: _Plan) -> None:
     data.num_windows(len(train_tokens), recipe.seq_len or config.max_seq_len)
     if len(held_out) < 2:
         raise ValueError(
-            f"{len(tokens)} tokens leave {len(held_out)} to hold out; "
+            f"{len(tokens)} tokens leave {len(held_out)} for validation; "
             "at least 2 are needed"
         )
 
 
 def _command(*words: str) -> str:
-    """Quote a command as the shell of this system reads it."""
+    """Return a command, quoted for this system's shell."""
     join = subprocess.list2cmdline if os.name == "nt" else shlex.join
     return join(["tested-transformer", *words])

@@ -100,8 +100,11 @@ def test_a_function_of_a_module_is_checked_as_it_is(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "name an attention, as in model.py:CausalSelfAttention"),
-        (("their_model.py",), "name an attention, as in model.py:CausalSelfAttention"),
+        ((), "name an attention, such as model.py:CausalSelfAttention"),
+        (
+            ("their_model.py",),
+            "name an attention, such as model.py:CausalSelfAttention",
+        ),
         (("nowhere.py:Attention",), "nowhere.py: no such file"),
         (("x.py:A", "--with", "a"), "argument --with: 'a' is not NAME=VALUE; see"),
     ],
@@ -117,10 +120,10 @@ def test_what_is_not_said_rightly_is_refused(
     [
         ((":Nothing",), " has no class or function Nothing"),
         ((":nothing",), " has no class or function nothing"),
-        ((":attend", *WITH), "attend is no class: there is nothing to make --with"),
+        ((":attend", *WITH), "attend is not a class, so --with does not apply"),
         (
             (":Attention", "--with", "n_embd=20"),
-            "no attribute 'bias'; say what it needs",
+            "no attribute 'bias'; pass what it needs",
         ),
         ((":Attention",), "Attention cannot be made: TypeError: "),
         ((":Attention", *WITH, "--style", "odd"), "style='odd' must be one of ours"),

@@ -39,7 +39,8 @@ def test_lines_are_few() -> None:
     assert file.getvalue() == ""
     display.step(replace(STEP, validation=FOUND))
     assert file.getvalue() == (
-        "step 3: held-out loss 1.500, honest loss 1.250 where one pass gives 1.125\n"
+        "step 3: held-out loss 1.500; at some positions honest loss 1.250, in one "
+        "pass 1.125\n"
     )
 
 

@@ -118,7 +118,7 @@ def test_the_bound_of_the_default_text_is_shown(
     start, *_, end = map(json.loads, ended.out.splitlines())
     assert (start["text"], start["folder"]) == ("grammar", "runs/grammar")
     assert 0 < end["bound"] < end["loss"]
-    assert "no honest loss a character is lower" in command("evaluate").out
+    assert "nats per character: the entropy of the text" in command("evaluate").out
     told = json.loads(command("evaluate", "--json").out)
     assert told["bound"] == end["bound"]
 
@@ -151,7 +151,7 @@ def test_train_and_evaluate_measure_the_same_tokens(
         ("runs/play runs/play/none", "there is no file 'runs/play/none', and no "),
         ("runs/play strange.txt", "'x' (first at position 6) not in the alphabet of"),
         ("runs/play one.txt", ""),
-        ("runs", "runs holds no checkpoint"),
+        ("runs", "runs holds neither a checkpoint nor a model"),
     ],
 )
 def test_what_does_not_fit_is_refused(

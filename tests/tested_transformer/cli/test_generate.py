@@ -37,7 +37,7 @@ def test_the_text_alone_goes_to_the_standard_output(
 def test_a_seed_that_was_drawn_is_told(trained: Path, command: Command) -> None:
     words = ["generate", "--prompt", "be", "--max-new-tokens", "20"]
     drawn = command(*words)
-    assert drawn.err.startswith("the same again with --seed ")
+    assert drawn.err.startswith("for the same text, add --seed ")
     seed = drawn.err.split()[-1]
     assert command(*words, "--seed", seed).out == drawn.out
     greedy = command(*words, "--temperature", "0")
@@ -104,7 +104,7 @@ def test_a_draft_that_does_not_fit_is_refused(
     assert "shorten the prompt" in refused(*words, "ngram", "--prompt", "to be, or")
     for cache in CACHES:
         told = refused(*words, "ngram", "--cache", cache)
-        assert told.startswith(f"cache={cache!r} does not go with draft='ngram'")
+        assert told.startswith(f"cache={cache!r} does not fit draft='ngram'")
         assert told.endswith(": leave out one")
     short = ["--max-seq-len", "5", "--out", "short"]
     assert command("train", str(text), *tiny, *short).status == 0
@@ -113,11 +113,11 @@ def test_a_draft_that_does_not_fit_is_refused(
     state = ["--attention", "delta", "--out", "state"]
     assert command("train", str(text), *tiny, *state).status == 0
     told = refused(*words, "state", "--max-new-tokens", "2")
-    assert told.endswith("; draft='state' cannot guess: name another, or ngram")
+    assert told.endswith("; draft='state' cannot draft: name another, or ngram")
     told = refused("generate", "state", "--draft", "ngram", "--max-new-tokens", "2")
     assert told.endswith("; draft='ngram' does not fit this model: leave it out")
     assert refused(*words, "ngram", "--repetition-penalty", "2").startswith(
-        "repetition_penalty=2.0 does not go with draft='ngram'"
+        "repetition_penalty=2.0 does not fit draft='ngram'"
     )
     assert refused(*words, "ngram", "--num-drafted", "0").startswith("num_drafted=0")
     assert refused("generate", str(trained), "--cache", "x").startswith("cache='x'")
@@ -191,7 +191,7 @@ def test_a_stop_string_ends_the_text(trained: Path, command: Command) -> None:
         ("--max-new-tokens -1", "max_new_tokens=-1 must not be negative"),
         ("--num-samples 0", "num_samples=0 must be at least 1"),
         ("--stop=", "stop[0] is empty"),
-        ("--device toaster", "device='toaster' is not there; there is "),
+        ("--device toaster", "device='toaster' is not available; it must be one of "),
         ("--threads 0", "threads=0 must be at least 1"),
         ("--json --top-p 0", "top_p=0.0 must "),
         ("--rotary-factor 2", "positions='alibi' of model must be 'rotary'"),

@@ -137,7 +137,7 @@ def test_people_read_a_row_for_each_head(
         assert [row[column] for row in rows[:6]] == shown
         assert rows[6][column + 1] == f"{told['even'][kind]:.2f}"
     assert rows[6][:2] == ["even", "head"]
-    assert lines[-1].startswith("* the head that scores best;")
+    assert lines[-1].startswith("* the best score in a column;")
 
 
 def test_a_kind_without_a_target_is_left_out(trained: Path, command: Command) -> None:
@@ -152,7 +152,7 @@ def test_a_model_of_others_has_no_text(
     found = load_checkpoint(trained)
     card = {"tokenizer": found.settings["tokenizer"]}
     ship_model("given", found.model(), card)
-    assert refused("heads", "given") == "given has no text of its own: name one"
+    assert refused("heads", "given") == "given has no text of its own: pass a text"
     assert command("heads", "given", str(text)).status == 0
 
 

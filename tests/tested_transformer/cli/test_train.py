@@ -71,8 +71,8 @@ def test_a_run_says_what_it_does(text: Path, train: Command) -> None:
     assert (ended.status, ended.err) == (0, "")
     for text_shown in (
         "2 layers, 3 heads, d_model=12, max_seq_len=7; on ",
-        f"text: {text}, 484 characters, 484 tokens of 17 kinds",
-        "49 tokens of it evaluated",
+        f"text: {text}, 484 characters, 484 tokens, vocabulary of 17",
+        "49 tokens of it are evaluated",
         "\n--- before ---\n",
         "\nstep 3: held-out loss ",
         "\n--- after ---\n",
@@ -235,7 +235,7 @@ def test_a_run_that_diverges_names_what_is_left_and_what_to_try(train: Command) 
     assert ended.status == 1
     (line,) = ended.err.splitlines()
     assert line.startswith("tested-transformer: error: the loss is nan at step ")
-    assert "the last good state is that of step 0; try lr=5e+29 and muon_lr=" in line
+    assert "the last good state was saved at step 0; try lr=5e+29 and muon_lr=" in line
     assert f"it is in {Path('runs/play')}" in line
     assert (
         json.loads(Path("runs/play/checkpoint.json").read_text())["training"]["step"]
@@ -292,7 +292,7 @@ def test_a_run_that_is_overwritten_stays_until_the_new_one_is_saved(
         ended = train(*words, "--lr", "1e30", "--muon-lr", "1e30")
         assert ended.status == 1
         assert "nothing was saved before" in ended.err
-        assert f"{trained} is as it was" in ended.err
+        assert f"{trained} is unchanged" in ended.err
     else:
         kill()
         assert train(*words).status == 130
@@ -332,7 +332,7 @@ def test_what_is_stopped_before_anything_is_saved_begins_anew(
     stop_at(1, signal.SIGINT)
     words = ["train", str(text), *tiny, "--seed", "2", "--overwrite"]
     told = command(*words).out
-    assert f"nothing saved, and {trained} is as it was" in told
+    assert f"nothing saved, {trained} is unchanged" in told
     assert told.rstrip().endswith(shlex.join(["tested-transformer", *words]))
     assert contents(trained) == before
 
@@ -346,15 +346,15 @@ def test_what_is_stopped_before_anything_is_saved_begins_anew(
         ("--num-heads 5", "d_model=12 must be divisible by num_heads=5"),
         ("--lr nan", "lr=nan must be positive"),
         ("--accumulate 3", "batch_size=5 must be divisible by accumulate=3"),
-        ("--dropout 1", "dropout=1.0 drops everything"),
+        ("--dropout 1", "dropout=1.0 must be less than 1: it drops everything"),
         ("--max-seq-len 435", "435 tokens are too few for seq_len=435: at least 436"),
         ("--seq-len 8", "seq_len=8 must be at most max_seq_len=7"),
         ("--vocab-size 300", "vocab_size needs --tokenizer bpe"),
         ("--vocab-size 5 --tokenizer bpe", "vocab_size=5 must be at least 256"),
         ("--num-characters 0", "num_characters=0 must be positive"),
         ("--num-characters 8", "7 tokens are too few for seq_len=7: at least 8 are"),
-        ("--num-characters 9 --max-seq-len 2", "9 tokens leave 1 to hold out"),
-        ("--device cuda:99", "device='cuda:99' is not there; there is "),
+        ("--num-characters 9 --max-seq-len 2", "9 tokens leave 1 for validation"),
+        ("--device cuda:99", "device='cuda:99' is not available; it must be one of "),
         ("--save-every 0", "save_every=0 must be at least 1"),
         ("--eval-tokens -1", "eval_tokens=-1 must be at least 0"),
         ("--sample -1", "sample=-1 must be at least 0"),
