@@ -841,7 +841,10 @@ def _no_output_projection(place: Place) -> ast.AST | None:
     return node.args[0] if named or listed else None
 
 
-@_rule("no-bias-of-queries", "no-bias-of-values", "no-bias-of-the-output")
+@_rule(
+    *("no-bias-of-queries", "no-bias-of-values", "no-bias-of-the-output"),
+    "no-biases-of-the-three",
+)
 def _bias_left_out(place: Place) -> ast.AST | None:
     """A projection is used without its bias."""
     node = place.node

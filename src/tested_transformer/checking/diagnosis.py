@@ -39,7 +39,7 @@ class Likeness:
     Args:
         exhibits: These; they are made with its own weights.
         whole_only: Whether they do so only for whole sequences without padding, and
-            differ from it in pieces, padded, in half precision or while training.
+            differ from it in pieces, padded or while training.
         layer: What it should be.
     """
 
@@ -182,12 +182,14 @@ def alike(subject: Subject) -> Likeness:
             ]
             # A form that nothing says has to explain all.
             said = recognizer.is_sure(form) and form.fill is None
-            for count in (len(answers), whole) if said else (len(answers),):
-                # What is wrong may show in none of these answers.
+            every = len(answers)
+            for count in (every, every - 1, whole)[: 2 + said]:
+                # What is wrong may show in none of these answers, and half precision
+                # may fail for another reason.
                 names = [each for agreeing, each in found if agreeing >= count > right]
                 if names:
                     layer.take(form)
-                    return Likeness(tuple(names), count < len(answers), layer)
+                    return Likeness(tuple(names), count < every - 1, layer)
     return Likeness()
 
 

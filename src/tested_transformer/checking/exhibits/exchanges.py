@@ -18,6 +18,7 @@ __all__ = [
     "no_bias_of_queries",
     "no_bias_of_the_output",
     "no_bias_of_values",
+    "no_biases_of_the_three",
     "queries_and_keys_exchanged",
     "queries_for_keys",
     "queries_split_without_transpose",
@@ -84,6 +85,13 @@ def no_bias_of_queries(layer: ExchangeableAttention, x: Tensor) -> _Three:
 def no_bias_of_values(layer: ExchangeableAttention, x: Tensor) -> _Three:
     """The values are projected without their bias."""
     return layer.q_proj(x), layer.k_proj(x), F.linear(x, layer.v_proj.weight)
+
+
+@exhibit("project")
+def no_biases_of_the_three(layer: ExchangeableAttention, x: Tensor) -> _Three:
+    """Queries, keys and values are projected without their biases."""
+    q, k, v = layer.q_proj, layer.k_proj, layer.v_proj
+    return F.linear(x, q.weight), F.linear(x, k.weight), F.linear(x, v.weight)
 
 
 @exhibit("mix")
