@@ -6,6 +6,7 @@ names of its arguments, in one of six styles. ``check_attention`` says which.
 
 import inspect
 import itertools
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -47,6 +48,7 @@ from tested_transformer.checking.styles import (
 )
 from tested_transformer.checking.subject import (
     REFUSALS,
+    Call,
     Reader,
     Subject,
     copied,
@@ -58,6 +60,8 @@ from tested_transformer.checking.weights import draw_anew
 
 __all__ = ["make_subject", "make_subjects"]
 
+# What masks are called in which True means ignore.
+_IGNORED = re.compile("pad|ignore|hid|block|exclu|forbid")
 # Which of four rows around a token move with it.
 _CAUSAL, _BOTH = [False, False, True, True], [True, True, True, True]
 
@@ -304,6 +308,8 @@ def _subjects_of(
         subjects = [_as_it_takes_masks(subject, parameters)]
     elif style == "causal" and not said:
         subjects = _as_it_sees(subject, len(sequences_of(parameters)))
+    if is_layer and style in ("causal", "both"):
+        subjects = [_as_it_hides(each, parameters, mask_means) for each in subjects]
     if dtype is not None or not movable:
         return subjects
     return [_as_it_rounds(each) for each in subjects]
@@ -354,8 +360,7 @@ def _as_masks_mean(
     plain = replace(subject, call=plain_call(count), opens=False, pads=False)
     alone = parameters[name].default is not inspect.Parameter.empty and not said
     if alone and _is_causal(plain):
-        keys = _as_padding_means(plain, name, count)
-        return [keys if keys is not None and keys.causal else plain]
+        return [_as_it_hides(plain, parameters, meaning)]
     tried = [meaning] if meaning is not None else [*MEANINGS]
     running: list[Subject] = []
     for axes, each in itertools.product((4, 3, 2), tried):
@@ -402,6 +407,32 @@ def _is_causal(plain: Subject) -> bool:
     return False
 
 
+def _as_it_hides(
+    subject: Subject, parameters: Parameters, meaning: str | None
+) -> Subject:
+    """Find out how to hide padding from what needs no mask, if it takes one.
+
+    If no form of it is seen to hide a token, that may be a bug, and is odd.
+    """
+    masks = [
+        name
+        for name, each in parameters.items()
+        if is_mask(name) and "head" not in name and each.default is not each.empty
+    ]
+    count = max(1, len(sequences_of(parameters)))
+    for name in masks:
+        tried = [*MEANINGS] if meaning is None else [meaning]
+        if keys := _as_padding_means(subject, name, count, tried):
+            return keys
+    if not masks:
+        return subject
+    doubt = (
+        f"no form of {masks[0]} that was tried hides a token: call it in a function "
+        "without, if that is how it is used"
+    )
+    return replace(subject, doubts=(*subject.doubts, doubt))
+
+
 def _as_padding_means(
     subject: Subject,
     name: str,
@@ -409,9 +440,12 @@ def _as_padding_means(
     tried: Sequence[str] = tuple(MEANINGS),
     others: Mapping[str, Any] = MappingProxyType({}),
 ) -> Subject | None:
-    """Find out what a mask of keys alone means, and what shape it has."""
-    for axes, each in itertools.product((4, 3, 2), tried):
-        call = key_call(count, name, axes, each, others)
+    """Find out what a mask of padding means: one of keys, or of queries and keys."""
+    seen = [_CAUSAL] * subject.causal + [_BOTH] * subject.unmasked
+    for make, axes, each in product((key_call, meant_call), (4, 3, 2), tried):
+        if make is meant_call and axes == 2:  # one for all sequences
+            continue
+        call = _as_it_attends(subject, make(count, name, axes, each, others))
         asked = replace(subject, call=call, opens=False, pads=True)
         quiet = asked.without_dropout()
         try:
@@ -419,20 +453,30 @@ def _as_padding_means(
             shown = list(moving(quiet))
         except (TypeError, ValueError):
             continue
-        if not any(hidden) and shown in (_CAUSAL, _BOTH):
+        if not any(hidden) and shown in seen:
             asked = replace(asked, causal=shown == _CAUSAL)
+            asked = _with_meaning(asked, name, each, len(tried) == 1)
             return replace(asked, style=subject.style if asked.causal else "both")
     return None
 
 
+def _as_it_attends(subject: Subject, call: Call) -> Call:
+    """Return a call that hides later tokens only from what should not see them."""
+
+    def called(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
+        return call(layer, x, causal and subject.causal, real)
+
+    return called
+
+
 def _with_meaning(subject: Subject, name: str, meaning: str, said: bool) -> Subject:
     """Say what was found out about a mask, and whether that can be meant."""
-    if meaning == "attend" and name in MASKS:
+    if meaning == "attend" and (name in MASKS or not subject.opens):
         return subject
-    note = f"In {name}, {MEANINGS[meaning]}: that makes it causal."
-    subject = replace(subject, notes=(note,))
-    usual = name not in MASKS and (meaning != "add" or "att" in name)
-    if said or usual:
+    if subject.opens:
+        note = f"In {name}, {MEANINGS[meaning]}: that makes it causal."
+        subject = replace(subject, notes=(note,))
+    if said or _is_usual(name, meaning):
         return subject
     like = "inverted-mask" if meaning == "ignore" else "added-ones"
     doubt = (
@@ -441,6 +485,13 @@ def _with_meaning(subject: Subject, name: str, meaning: str, said: bool) -> Subj
         f"chapters/the-bug-museum/#{like}"
     )
     return replace(subject, doubts=(*subject.doubts, doubt))
+
+
+def _is_usual(name: str, meaning: str) -> bool:
+    """Return whether masks of a name usually have a meaning."""
+    if meaning == "ignore":
+        return bool(_IGNORED.search(name))
+    return name not in MASKS or (meaning == "add" and "att" in name)
 
 
 def _as_it_sees(subject: Subject, sequences: int) -> list[Subject]:

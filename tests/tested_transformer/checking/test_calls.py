@@ -115,7 +115,10 @@ def heads_without_mask(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]
 
 RIGHT: dict[str, tuple[Callable[[], Any], dict[str, Any], str, str]] = {
     "added": (Added, {}, "mask", "In attention_mask, numbers are added to the scores"),
-    "true is ignore": (Forbidden, {}, "mask", "In src_mask, True means ignore"),
+    "true is ignore": (
+        *(Forbidden, {"mask_means": "ignore"}, "mask"),
+        "In src_mask, True means ignore",
+    ),
     "two axes": (Square, {}, "mask", "In tgt_mask, True means may attend"),
     "required": (Required, {}, "ours", ""),
     "weights too": (WithWeights, {}, "causal", ""),
