@@ -18,7 +18,12 @@ from tested_transformer.checking.counterexample import find_counterexample
 from tested_transformer.checking.diagnosis import Likeness, likely_exhibits, norms
 from tested_transformer.checking.forms import Form
 from tested_transformer.checking.guessing import explained, recognized
-from tested_transformer.checking.reading import is_constant, reads, takes_softmax
+from tested_transformer.checking.reading import (
+    is_constant,
+    reads,
+    takes_softmax,
+    unused,
+)
 from tested_transformer.checking.recognizing import doubts_about
 from tested_transformer.checking.report import Report, Verdict
 from tested_transformer.checking.subject import Reader, Subject
@@ -187,6 +192,8 @@ def judge(
     doubts = subject.doubts
     if subject.guessed:
         doubts = (*doubts, *doubts_about(subject, form))
+    if subject.known is None and (idle := unused(quiet)):
+        doubts = (*doubts, f"{', '.join(idle)}: no part in what it computes")
     if not (reads(quiet) & ~torch.eye(LENGTH, dtype=torch.bool)).any():
         doubts = (*doubts, "no token reads another: it may be no attention")
     return Report(

@@ -5,6 +5,7 @@ those of queries and keys. What is left is tried. A guess counts only if the lay
 computes attention, or a bug that is known: else it was a wrong guess.
 """
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, permutations, product
@@ -61,17 +62,51 @@ def recognized(subject: Subject) -> tuple[Subject, Likeness | None]:
         return subject, None
     if (found := explained(subject)) is not None:
         return found, None
-    for group in _meant(subject, Recognizer(subject)):
+    recognizer = Recognizer(subject)
+    for group in _meant(subject, recognizer):
         like = alike(replace(subject, guessed=tuple(group))) if group else Likeness()
         if like.layer is not None:
             return replace(subject, guessed=(like.layer,)), like
+    for layer, said in _split_otherwise(subject):
+        if recognizer.explains(layer):
+            doubt = f"its one projection gives {said}: right if it was trained so"
+            doubts = (*subject.doubts, doubt)
+            return replace(subject, guessed=(layer,), doubts=doubts), None
     return subject, Likeness()
+
+
+def _split_otherwise(subject: Subject) -> Iterator[tuple[FormedAttention, str]]:
+    """Yield oracles for groups of heads, each with three parts in an odd order."""
+    assert subject.module is not None
+    first = next(iter(subject.oracles()), None)
+    widths = {each for x in subject.module.parameters() for each in x.shape}
+    if first is None or 3 * len(first.q_proj.weight) not in widths:
+        return
+    three = first.q_proj, first.k_proj, first.v_proj
+    groups = [n for n in range(1, first.num_heads) if first.num_heads % n == 0]
+    kinds = "queries", "keys", "values"
+    for count, order in product(groups, permutations(range(3))):
+        layer = copy.deepcopy(first)
+        for name in ("weight", "bias"):
+            whole = torch.cat([getattr(each, name).detach() for each in three])
+            parts = whole.unflatten(0, (count, 3, -1)).unbind(1)
+            for part, kind in zip(parts, order, strict=True):
+                target = (layer.q_proj, layer.k_proj, layer.v_proj)[kind]
+                setattr(target, name, nn.Parameter(part.flatten(0, 1)))
+        said = ", ".join(kinds[each] for each in order)
+        yield layer, f"{said} of {count} groups of heads"
 
 
 def _meant(subject: Subject, recognizer: Recognizer) -> list[list[FormedAttention]]:
     """Return the oracles that a layer's weights make, the likelier ones first."""
     if layers := subject.oracles() or subject.oracles(beside=True):
         return [layers]
+    assert subject.module is not None
+    if not (subject.num_heads or number_of_heads(subject.module)):
+        told = (replace(subject, num_heads=each) for each in _divisors(subject.width))
+        layers = [*chain.from_iterable(each.oracles(beside=True) for each in told)]
+        if layers:
+            return [layers]
     # A token alone gets its value, whatever is wrong with the scores.
     layers = [*_guesses(subject)]
     fitting = [each for each in layers if recognizer.around(each) is not None]
@@ -93,8 +128,11 @@ def _guesses(subject: Subject) -> Iterator[FormedAttention]:
 def _heads(subject: Subject, q: Projection) -> Sequence[int]:
     assert subject.module is not None
     known = subject.num_heads or number_of_heads(subject.module)
-    width = len(q[0])
-    return [known] if known else [n for n in range(1, width) if width % n == 0]
+    return [known] if known else _divisors(len(q[0]))
+
+
+def _divisors(width: int) -> list[int]:
+    return [n for n in range(1, width) if width % n == 0]
 
 
 def _weights(module: nn.Module) -> list[_Weights]:

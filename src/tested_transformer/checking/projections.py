@@ -51,7 +51,14 @@ def find_width(module: nn.Module) -> int | None:
     if isinstance(embed_dim, int):
         return embed_dim
     found = chain.from_iterable(map(meant_as, module.modules()))
-    return next((matrix.shape[1] for matrix, _ in found), None)
+    first = next((matrix for matrix, _ in found), None)
+    if first is None:
+        return None
+    rows, columns = first.shape
+    last = next((len(matrix) for matrix, _ in _last(module)), columns)
+    # What all heads share takes the features of one.
+    shared = rows == columns < last and last % columns == 0
+    return last if shared else columns
 
 
 def oracles(
@@ -162,6 +169,8 @@ def make_layer(
     if len(given) == 3:
         eye = torch.eye(len(given[0][0]), dtype=given[0][0].dtype)
         given.append((eye, None))
+    inner = given[3][0].shape[1]
+    given = [*(_of_each_head(each, num_heads, inner) for each in given[:3]), given[3]]
     (q, _), (k, _), (v, _), (o, _) = given
     head_dim, left = divmod(q.shape[0], num_heads)
     if left or k.shape != v.shape or k.shape[0] % head_dim or q.shape != o.mT.shape:
@@ -177,6 +186,15 @@ def make_layer(
         shift = weight.new_zeros(len(weight)) if bias is None else bias
         target.bias = nn.Parameter(shift.detach().clone())
     return layer
+
+
+def _of_each_head(projection: Projection, num_heads: int, inner: int) -> Projection:
+    """Return a projection of all heads, if all heads share one of their features."""
+    weight, bias = projection
+    if num_heads == 1 or weight.shape != (inner // num_heads,) * 2:
+        return projection
+    bias = None if bias is None else bias.repeat(num_heads)
+    return torch.block_diag(*[weight] * num_heads), bias
 
 
 def _wrapped(module: nn.Module) -> nn.Module | None:
@@ -282,17 +300,19 @@ def joined(parts: Sequence[Projection]) -> Projection:
 def cuts(
     weight: Tensor, bias: Tensor | None, num_heads: int, d_model: int
 ) -> Iterator[Sequence[Projection]]:
-    """Cut a stacked projection: first into three, or first into heads."""
+    """Cut a stacked projection: its rows may be laid out in any order."""
     d_kv, left = divmod(weight.shape[0] - d_model, 2)
     if left or not d_kv:
         return
     yield cut(weight, bias, [d_model, d_kv, d_kv])
     if d_kv == d_model and d_model % num_heads == 0:
-        # (H, 3, d_k) rows: of each head its queries, keys and values.
-        by_head = torch.arange(3 * d_model).view(num_heads, 3, -1)
-        rows = by_head.transpose(0, 1).flatten()
-        by_kind = weight[rows], None if bias is None else bias[rows]
-        yield cut(*by_kind, [d_model] * 3)
+        sizes = 3, num_heads, d_model // num_heads
+        # First of each head its queries, keys and values; most are laid out like that.
+        for order in ((1, 0, 2), (1, 2, 0), (2, 0, 1), (0, 2, 1), (2, 1, 0)):
+            rows = torch.arange(3 * d_model).view([sizes[axis] for axis in order])
+            at = rows.permute([order.index(axis) for axis in range(3)]).flatten()
+            by_kind = weight[at], None if bias is None else bias[at]
+            yield cut(*by_kind, [d_model] * 3)
 
 
 def cut(weight: Tensor, bias: Tensor | None, sizes: list[int]) -> list[Projection]:
@@ -344,6 +364,13 @@ def meant_as(child: object) -> list[Projection]:
         return [(flat, child.bias)] if fits else []
     if type(child).__name__ == "Conv1D" and isinstance(weight, Tensor):
         return [(weight.mT, bias)]  # as the weights of GPT-2 were published
+    if isinstance(child, nn.Module) and isinstance(weight, nn.Parameter):
+        own = {name for name, _ in child.named_parameters()}
+        if isinstance(child, nn.Embedding) or own - {"weight", "bias"}:
+            return []
+        flat = None if bias is None else bias.flatten()
+        meant = [matrix for matrix, _ in meant_as(weight)]
+        return [(x, flat) for x in meant if flat is None or len(flat) == len(x)]
     if isinstance(child, nn.Parameter) and child.ndim == 2:
         return [(child.mT, None), (child, None)]
     if isinstance(child, nn.Parameter) and child.ndim == 3:

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tested_transformer.checking.checks import close, sample
 from tested_transformer.checking.subject import Subject
 
-__all__ = ["is_constant", "reads", "takes_softmax"]
+__all__ = ["is_constant", "reads", "takes_softmax", "unused"]
 
 _EXPONENTIAL = ("softmax", "attention", "aten.exp.", "aten.exp_.")
 
@@ -44,6 +44,19 @@ def is_constant(subject: Subject) -> bool:
     """Return whether its output is the same, and finite, whatever it is given."""
     one, other = (subject.run(sample(subject, seed)) for seed in (0, 1))
     return bool(one.isfinite().all()) and torch.equal(one, other)
+
+
+def unused(subject: Subject) -> list[str]:
+    """Return the names of the parameters that take no part in the output."""
+    if subject.module is None:
+        return []
+    named = dict(subject.module.named_parameters())
+    parameters = [each.requires_grad_() for each in named.values()]
+    output = subject.run(sample(subject)).sum()
+    if not parameters or not output.requires_grad:
+        return []
+    slopes = torch.autograd.grad(output, parameters, allow_unused=True)
+    return [name for name, each in zip(named, slopes, strict=True) if each is None]
 
 
 def takes_softmax(subject: Subject) -> bool:

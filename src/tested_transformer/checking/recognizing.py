@@ -84,7 +84,7 @@ class Recognizer:
     def explains(self, layer: FormedAttention) -> bool:
         """Give a layer the form that explains the subject; return whether one does."""
         around = self.around(layer)
-        for form in self._forms(layer) if around is not None else ():
+        for form in self._forms(layer, around) if around is not None else ():
             layer.take(_within(around, form))
             if self._alike(layer, form.slack):
                 return True
@@ -163,7 +163,7 @@ class Recognizer:
             for symmetric in (False, True)[: 1 + self.subject.unmasked]:
                 yield {"slopes": slopes, "symmetric": symmetric}
 
-    def _forms(self, layer: FormedAttention) -> Iterator[Form]:
+    def _forms(self, layer: FormedAttention, around: Form) -> Iterator[Form]:
         """Yield what could be the form of a layer, the likeliest first."""
         positions = [*self._positions(layer)]
         found = [*self.settings.norms(layer)]
@@ -183,7 +183,7 @@ class Recognizer:
             for each in positions:
                 norm = Norm(kind=kind, eps=EPS[0], by_head=by_head)
                 form = Form(**each, **self._rest, norms=(norm, norm), norms_first=first)
-                layer.take(_within(self.around(layer), form))
+                layer.take(_within(around, form))
                 if not self._alike(layer, _ROUGHLY):
                     continue
                 norms = [(replace(norm, eps=eps),) * 2 for eps in EPS]

@@ -1,0 +1,258 @@
+"""Attention of other kinds is not called wrong, and what was not asked is not right.
+
+Each layer here is right, or may be meant as it is, but does more or something else than
+softmax attention between four projections.
+"""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tested_transformer.checking import check_attention
+
+D_MODEL, HEADS = 24, 4
+
+pytestmark = pytest.mark.usefixtures("as_a_caller")
+
+
+def heads_of(x: Tensor) -> Tensor:
+    return x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | float = 0.0, *, causal: bool = True
+) -> Tensor:
+    scores = q @ k.mT / q.shape[-1] ** 0.5 + bias
+    if causal:
+        later = torch.ones(scores.shape[-2:]).triu(1).bool()
+        scores = scores.masked_fill(later, -torch.inf)
+    return (scores.softmax(dim=-1) @ v).transpose(1, 2).flatten(2)
+
+
+class Plain(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_heads = HEADS
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (
+            nn.Linear(D_MODEL, D_MODEL) for _ in range(4)
+        )
+
+    def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = (
+            heads_of(each(x)) for each in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        return q, k, v
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.o_proj(attend(*self.heads(x)))
+
+
+class Distances(Plain):
+    """A number for each distance and head is added to the scores, as in T5."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.distances = nn.Embedding(16, HEADS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        places = torch.arange(x.shape[1])
+        apart = (places[:, None] - places).clamp(0, 15)
+        bias = self.distances(apart).permute(2, 0, 1)
+        return self.o_proj(attend(*self.heads(x), bias=bias))
+
+
+class Mixed(Plain):
+    """The heads' scores are mixed before the softmax."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Linear(HEADS, HEADS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        scores = self.mix((q @ k.mT).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        later = torch.ones(scores.shape[-2:]).triu(1).bool()
+        weights = scores.masked_fill(later, -torch.inf).softmax(dim=-1)
+        return self.o_proj((weights @ v).transpose(1, 2).flatten(2))
+
+
+class Gated(Plain):
+    """Each feature of the heads passes a gate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(D_MODEL, D_MODEL)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.o_proj(attend(*self.heads(x)) * self.gate(x).sigmoid())
+
+
+class SplitForMachines(nn.Module):
+    """One projection, of which each of two machines has queries, values and keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_heads = HEADS
+        self.qkv_proj = nn.Linear(D_MODEL, 3 * D_MODEL, bias=False)
+        self.out_proj = nn.Linear(D_MODEL, D_MODEL, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = self.qkv_proj(x).unflatten(-1, (2, -1)).chunk(3, dim=-1)
+        q, v, k = (heads_of(each.flatten(-2)) for each in parts)
+        return self.out_proj(attend(q, k, v))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Distances, Mixed, Gated, SplitForMachines],
+)
+def test_what_is_of_another_kind_is_not_known(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(0)
+    report = check_attention(make(), style="causal")
+    assert report.state == "not known", str(report)
+    assert report.unknown
+
+
+class Norms(Plain):
+    """Norms of queries and keys that it forgets to use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_norm, self.k_norm = (nn.LayerNorm(D_MODEL // HEADS) for _ in range(2))
+
+
+def test_a_parameter_that_does_nothing_is_named() -> None:
+    torch.manual_seed(0)
+    report = check_attention(Norms(), style="causal")
+    assert report.state == "not known"
+    assert report.unknown[0].startswith("q_norm.weight, q_norm.bias, k_norm.weight")
+
+
+class Laid(nn.Module):
+    """One projection, whose rows are laid out in some order of kinds, heads, width."""
+
+    def __init__(self, order: str) -> None:
+        super().__init__()
+        self.num_heads, self.order = HEADS, order
+        self.qkv = nn.Linear(D_MODEL, 3 * D_MODEL)
+        self.proj = nn.Linear(D_MODEL, D_MODEL)
+
+    def forward(self, x: Tensor) -> Tensor:
+        sizes = {"k": 3, "h": HEADS, "d": D_MODEL // HEADS}
+        rows = self.qkv(x).unflatten(-1, [sizes[axis] for axis in self.order])
+        axes = [2 + self.order.index(axis) for axis in "khd"]
+        moved = rows.permute(axes[0], 0, axes[1], 1, axes[2])
+        return self.proj(attend(*moved))
+
+
+@pytest.mark.parametrize("order", ["khd", "hkd", "hdk", "dkh", "kdh", "dhk"])
+def test_rows_of_one_projection_may_have_any_order(order: str) -> None:
+    torch.manual_seed(0)
+    assert check_attention(Laid(order), style="causal").passed
+
+
+class Shared(nn.Module):
+    """All heads share three small projections."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = HEADS
+        self.query, self.key, self.value = (
+            nn.Linear(D_MODEL // HEADS, D_MODEL // HEADS) for _ in range(3)
+        )
+        self.fc = nn.Linear(D_MODEL, D_MODEL)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = heads_of(x)
+        return self.fc(attend(self.query(x), self.key(x), self.value(x)))
+
+
+class Tensordot(nn.Module):
+    """A projection of its own kind, to heads or from them."""
+
+    def __init__(self, *shape: int, axes: int) -> None:
+        super().__init__()
+        self.axes = axes
+        self.weight = nn.Parameter(torch.randn(shape) / 5)
+        self.bias = nn.Parameter(torch.randn(shape[axes:]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tensordot(x, self.weight, dims=self.axes) + self.bias
+
+
+class Tensordots(nn.Module):
+    """Four projections of their own kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = HEADS
+        width = D_MODEL // HEADS
+        self.query, self.key, self.value = (
+            Tensordot(D_MODEL, HEADS, width, axes=1) for _ in range(3)
+        )
+        self.out = Tensordot(HEADS, width, D_MODEL, axes=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (
+            each(x).transpose(1, 2) for each in (self.query, self.key, self.value)
+        )
+        return self.out(attend(q, k, v).unflatten(-1, (HEADS, -1)))
+
+
+class Uncounted(Plain):
+    """It keeps the number of its heads to itself, adds its input, and norms the sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.num_heads
+        self.layer_norm = nn.LayerNorm(D_MODEL)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer_norm(x + super().forward(x))
+
+
+@pytest.mark.parametrize("make", [Shared, Tensordots, Uncounted])
+def test_projections_of_other_kinds_are_found(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(0)
+    report = check_attention(make(), style="causal")
+    assert report.passed, str(report)
+
+
+class Padded(Plain):
+    """Causal or not by itself, it takes a mask of padding, and has a slip."""
+
+    def __init__(self, slip: str, *, causal: bool, axes: int) -> None:
+        super().__init__()
+        self.slip, self.axes = slip, axes
+        self.register_buffer("triangle", torch.ones(9, 9).tril() if causal else None)
+
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        bias: Tensor | float = 0.0
+        if attention_mask is not None and self.slip != "dropped":
+            forbidden = attention_mask.bool() == (self.slip == "inverted")
+            if self.axes == 2:
+                forbidden = forbidden[:, None, None]
+            bias = x.new_zeros(forbidden.shape).masked_fill(forbidden, -1e4)
+        causal = self.triangle is not None
+        return self.o_proj(attend(*self.heads(x), bias=bias, causal=causal))
+
+
+@pytest.mark.parametrize("axes", [2, 4])
+@pytest.mark.parametrize("style", ["causal", "both"])
+@pytest.mark.parametrize(
+    ("slip", "reason"),
+    [("dropped", "no form of attention_mask"), ("inverted", "True means ignore")],
+)
+def test_a_mask_of_padding_is_asked_even_if_none_is_needed(
+    style: str, axes: int, slip: str, reason: str
+) -> None:
+    torch.manual_seed(0)
+    sizes = {"causal": style == "causal", "axes": axes}
+    right = check_attention(Padded("", **sizes), style=style)
+    assert right.passed, str(right)
+    assert right.style == style
+    wrong = check_attention(Padded(slip, **sizes), style=style)
+    assert wrong.state == "not known"
+    assert any(reason in each for each in wrong.unknown)
