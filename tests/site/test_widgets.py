@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import re
 import subprocess
 from pathlib import Path
@@ -179,6 +180,14 @@ def test_the_samplers_are_those_of_the_library() -> None:
         }.items():
             got = torch.tensor(answer[name], dtype=torch.float32)
             torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-5)
+
+
+def test_a_word_exactly_at_a_mark_stays_whatever_rounding_does() -> None:
+    logits = [math.log(share) for share in (0.5, 0.25, 0.15, 0.1)]
+    cases = [{"topP": 0.75}, {"minP": 0.5}]
+    call = f"sampled({logits}, given).shares.map(Boolean)"
+    for kept in computed("samplers.js", call, cases):
+        assert kept == [True, True, False, False]
 
 
 def test_turned_arrows_are_those_of_the_library() -> None:
