@@ -44,10 +44,6 @@ _NEEDLESS = ("data-md-color-switching", "id")
 _LEFT_OUT = {Comment, Comment.Single, Comment.Multiline}
 # What the book writes for itself it uses.
 _OTHERS = ("assets/*.css", "assets/stylesheets/*.css", "assets/vendor/*/*.css")
-_CHEAPER = {
-    "table:not([class])": ".table table",
-    ".tabbed-labels>:": ".tabbed-labels>label:",
-}
 _USERS = ("**/*.html", "assets/javascripts/bundle*.js", "assets/js/**/*.js")
 
 
