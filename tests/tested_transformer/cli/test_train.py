@@ -127,7 +127,9 @@ def test_every_attention_trains_goes_on_and_writes(
     assert (rest.status, losses(rest.out)) == (0, whole[3:])
     assert load_checkpoint(Path("parts")).config.attention == attention
     # More than its context of seven holds.
-    written = command("generate", "parts", "--temperature", "0", "--max-new-tokens", "9")
+    written = command(
+        "generate", "parts", "--temperature", "0", "--max-new-tokens", "9"
+    )
     assert (written.status, len(written.out)) == (0, 9 + len("\n"))
 
 
