@@ -19,7 +19,7 @@ KINDS = (
     *("train", "loss", "worth", "text", "generate", "attention", "scaling", "cost"),
     *("sharing", "steps", "gpu", "masks", "implementations", "museum"),
     *("public", "recall", "latent", "lengths", "softmaxes", "blocks"),
-    *("several", "found"),
+    *("tiles", "several", "found"),
 )
 BESIDE_PEERS = ("train", "loss", "generate", "attention", "gpu")
 
@@ -41,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
         "say of public projects. found: and of others, as they are. recall: what a "
         "state forgets. latent: losses at equal bytes in the cache. softmaxes: "
         "what they do to sinks and outliers. blocks: what is missed by fewer keys. "
+        "tiles: the same through FlexAttention, compiled. "
         "several: drafts, and batches that others join. outdated: which records were "
         "made by code that has changed since.",
     )
@@ -188,6 +189,10 @@ def measure(options: argparse.Namespace, found: list[Any]) -> Any:
             from benchmarks.blocks import measure_blocks
 
             return measure_blocks(quick=quick)
+        case "tiles":
+            from benchmarks.tiles import measure_tiles
+
+            return measure_tiles(quick=quick)
         case "several":
             from benchmarks.several import measure_several
 
