@@ -1,9 +1,9 @@
-"""What the book alone uses, with the small models and records that its pages read.
+"""Material for the book only: small models, records, plots and graders.
 
-``museum``, ``implementations``, ``microgpt`` and ``plots`` are modules of their own.
-Beside them lie files: trained models, measurements that take longer than a page may,
-and the GPT in JavaScript that a browser runs. The graders of the exercises, whose names
-begin with ``grade_``, are imported from here.
+``museum``, ``implementations``, ``microgpt`` and ``plots`` are separate modules. The
+folder also contains files: trained models, measurements that take too long for a page,
+and the GPT in JavaScript that runs in the browser. Import the graders of the exercises,
+whose names begin with ``grade_``, from here.
 """
 
 import importlib
@@ -21,10 +21,10 @@ RECORDS = _HERE / "records"
 
 
 def load_record(name: str) -> dict[str, Any]:
-    """Return what ``python -m benchmarks NAME`` measured and wrote.
+    """Return the measurements that ``python -m benchmarks NAME`` recorded.
 
     Args:
-        name: What was measured, such as ``scaling``.
+        name: The name of the benchmark, such as ``scaling``.
 
     Returns:
         ``results``, and a ``stamp`` with the date, the machine and the versions.
@@ -38,7 +38,7 @@ def load_record(name: str) -> dict[str, Any]:
 
 
 def model_folder(name: str) -> Path:
-    """Return the folder of a small trained model, which ``load_shipped`` reads.
+    """Return the folder of a small trained model, for ``load_shipped``.
 
     Args:
         name: ``grammar``, ``grammar-2`` to ``grammar-5``, or ``shakespeare``.
@@ -56,7 +56,7 @@ def _check_name(name: str, known: set[str]) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Find a grader in ``exercises``, which is read only when one is asked for."""
+    """Return a grader from ``exercises``, which is imported only when needed."""
     if name.startswith("grade_"):
         for chapter in pkgutil.iter_modules([str(_HERE / "exercises")]):
             module = importlib.import_module(f"{__name__}.exercises.{chapter.name}")

@@ -1,4 +1,4 @@
-"""Names beside what they name: next to a curve, and clear of everything else."""
+"""Place labels next to curves and bars, clear of everything else."""
 
 import itertools
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 __all__ = ["LETTERS", "Shape", "name_shapes", "shape_of_bars", "shape_of_line"]
 
-# In points. A figure as wide as a phone's screen shows them 11 pixels high.
+# In points. On a figure as wide as a phone's screen, letters are 11 pixels high.
 LETTERS = 11.0
 
 # In pixels of the figure.
@@ -24,7 +24,7 @@ _CLEAR = 3.0  # around a name, at least
 _INSIDE = 2.0  # between a name and the frame
 _APART = 8.0  # between two names, at least
 _FAR = 30.0  # from here on, what else is drawn is far enough
-# What a place costs: one nearer to the left end, a name in two lines, a hidden one.
+# Costs of a place: near the left end, in two lines, covering something.
 _EARLY = 10.0
 _BROKEN = 8.0
 _HIDDEN = 100.0
@@ -33,13 +33,13 @@ Points = NDArray[np.float64]
 
 
 class Shape(NamedTuple):
-    """Something to name, in pixels of the figure.
+    """Something to label, in pixels of the figure.
 
     Attributes:
-        color: Its color, and that of its name.
-        anchors: Where the name may stand beside.
-        outline: What no name may cover.
-        above: Whether the name must stand above its anchor.
+        color: Its color, and that of its label.
+        anchors: Points next to which the label may be placed.
+        outline: Points that no label may cover.
+        above: Whether the label must be above its anchor.
     """
 
     color: str
@@ -49,7 +49,7 @@ class Shape(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a name could stand, how broken into lines, and how good that is."""
+    """A possible place for a label, its line breaks, and how good it is."""
 
     words: str
     low: Points
@@ -58,12 +58,12 @@ class _Place(NamedTuple):
 
 
 def shape_of_line(axes: Axes, line: Line2D, *, above: bool = False) -> Shape:
-    """Follow what a line draws, in short steps; or its marks, if nothing joins them.
+    """Return the shape of a line, or of its markers if it draws no line.
 
     Args:
-        axes: Where the line is drawn. It has its place already.
+        axes: The axes of the line, already laid out.
         line: The line.
-        above: Whether its name stands above the topmost of its marks.
+        above: Whether its label must be above its topmost marker.
     """
     color = to_hex(line.get_color())
     places = axes.transData.transform(line.get_xydata())
@@ -81,7 +81,7 @@ def shape_of_line(axes: Axes, line: Line2D, *, above: bool = False) -> Shape:
 
 
 def shape_of_bars(bars: BarContainer) -> Shape:
-    """Follow the sides of upright bars, whose name stands above one of them."""
+    """Return the shape of upright bars, whose label is above one of them."""
     boxes = [bar.get_window_extent() for bar in bars]
     tops = np.array([((box.x0 + box.x1) / 2, box.y1) for box in boxes])
     shares = np.linspace(0, 1, 12)[:, None]
@@ -94,11 +94,11 @@ def shape_of_bars(bars: BarContainer) -> Shape:
 
 
 def name_shapes(axes: Axes, shapes: Mapping[str, Shape]) -> None:
-    """Write each name beside its shape, where there is most room.
+    """Write each label next to its shape, where there is most room.
 
     Args:
-        axes: Where to write. It has its place already.
-        shapes: What to name.
+        axes: The axes to write in, already laid out.
+        shapes: The shapes, by label.
     """
     texts = [
         axes.text(
@@ -109,7 +109,7 @@ def name_shapes(axes: Axes, shapes: Mapping[str, Shape]) -> None:
             transform=axes.transAxes,
             va="bottom",
             in_layout=False,
-            # By which a page knows it, and whoever compares two drawings.
+            # An id for pages, and for comparing two drawings.
             gid=f"label-{index}",
         )
         for index, (name, shape) in enumerate(shapes.items())
@@ -125,7 +125,7 @@ def name_shapes(axes: Axes, shapes: Mapping[str, Shape]) -> None:
 
 
 def _places(axes: Axes, text: Text, shape: Shape, others: list[Shape]) -> list[_Place]:
-    """Return the places for a name within the axes, the best first."""
+    """Return the places for a label within the axes, the best first."""
     lower, upper = axes.get_window_extent().get_points()
     rest = np.concatenate([np.full((1, 2), np.inf), *(o.outline for o in others)])
     found: list[_Place] = []
@@ -148,14 +148,14 @@ def _places(axes: Axes, text: Text, shape: Shape, others: list[Shape]) -> list[_
 
 
 def _in_lines(name: str) -> list[str]:
-    """Return a name in one line, and in two of about the same length."""
+    """Return a label in one line, and broken into two of about the same length."""
     breaks = [at for at, letter in enumerate(name) if letter == " "]
     at = min(breaks, key=lambda at: abs(at - len(name) / 2), default=None)
     return [name] if at is None else [name, f"{name[:at]}\n{name[at + 1 :]}"]
 
 
 def _beside(shape: Shape, size: Points) -> Points:
-    """Return lower left corners of boxes around each anchor."""
+    """Return the lower left corners of possible boxes around each anchor."""
     width, height = size
     shifts: list[tuple[float, float]] = []
     for gap in _GAPS:
@@ -167,14 +167,14 @@ def _beside(shape: Shape, size: Points) -> Points:
 
 
 def _distances(low: Points, size: Points, points: Points) -> Points:
-    """Return how far the nearest point is from each box, 0 for one inside."""
+    """Return the distance from each box to the nearest point, 0 for one inside."""
     corners = low[:, None]
     outside = np.maximum(np.maximum(corners - points, points - corners - size), 0)
     return np.hypot(outside[..., 0], outside[..., 1]).min(axis=1)
 
 
 def _apart(places: list[list[_Place]]) -> list[_Place]:
-    """Choose a place for each name, so that no two lie on each other."""
+    """Choose a place for each label so that no two overlap."""
     best: tuple[_Place, ...] = ()
     most = -np.inf
     for order in itertools.permutations(range(len(places))):

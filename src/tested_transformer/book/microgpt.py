@@ -1,8 +1,8 @@
-"""A whole GPT in one file of plain Python, with no import beyond the standard library.
+"""A complete GPT in one file of plain Python, using only the standard library.
 
 It is the GPT of ``tested_transformer.gpt`` with learned positions, RMS norm, ReLU and
 no biases: the same weights give the same logits. It reads one token at a time, and
-every number in it remembers how it was made. Nothing here is fast; nothing is hidden.
+every number records how it was computed. It is slow, but hides nothing.
 """
 
 import math
@@ -33,11 +33,11 @@ _births = count()
 
 
 class Scalar:
-    """A number that remembers its parents, the numbers it was made from.
+    """A number that remembers its parents, the numbers it was computed from.
 
-    ``slopes`` has for each parent how fast ``value`` changes with it. ``grad`` is,
-    after ``backward``, how fast the result changes with this number. ``born`` counts
-    the numbers made before: a number is younger than its parents.
+    ``slopes`` holds the derivative of ``value`` with respect to each parent. After
+    ``backward``, ``grad`` is the derivative of the result with respect to this number.
+    ``born`` numbers the scalars in order of creation, so that parents come first.
     """
 
     __slots__ = ("born", "grad", "parents", "slopes", "value")
@@ -78,7 +78,7 @@ class Scalar:
         return Scalar(math.log(self.value), (self,), (self.value**-1,))
 
     def relu(self) -> "Scalar":
-        """Return the number itself if it is above zero, and zero if not."""
+        """Return the number itself if it is positive, and zero otherwise."""
         positive = self.value > 0
         return Scalar(self.value if positive else 0.0, (self,), (float(positive),))
 
@@ -86,7 +86,7 @@ class Scalar:
 
     # --8<-- [start:backward]
     def backward(self) -> None:
-        """Add to the ``grad`` of every number that this one was made from."""
+        """Add this number's gradient to the ``grad`` of all its ancestors."""
         found: set[Scalar] = {self}
         unread: list[Scalar] = [self]
         while unread:
@@ -95,8 +95,8 @@ class Scalar:
                     found.add(parent)
                     unread.append(parent)
         self.grad = 1.0
-        # From the youngest to the oldest: when a number has its turn, all that it went
-        # into have had theirs, and its own gradient is complete.
+        # From the youngest to the oldest: when a number has its turn, every number
+        # computed from it has had its own, so its gradient is complete.
         for number in sorted(found, key=attrgetter("born"), reverse=True):
             grad = number.grad
             for parent, slope in zip(number.parents, number.slopes, strict=True):
@@ -111,7 +111,7 @@ _value = attrgetter("value")
 
 
 def dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
-    """Return the dot product: one number, whose parents are all the entries."""
+    """Return the dot product as one number whose parents are all the entries."""
     x, y = tuple(map(_value, a)), tuple(map(_value, b))
     value = sum(starmap(mul, zip(x, y, strict=True)))
     return Scalar(value, (*a, *b), y + x)
@@ -122,7 +122,7 @@ def dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
 
 # --8<-- [start:attend]
 def linear(x: Vector, matrix: list[Vector]) -> Vector:
-    """Project a vector: one dot product for each row, as ``nn.Linear`` keeps them."""
+    """Project a vector: one dot product for each row, as in ``nn.Linear``."""
     return [dot(row, x) for row in matrix]
 
 
@@ -132,7 +132,7 @@ def _add(a: Vector, b: Vector) -> Vector:
 
 def softmax(scores: Vector) -> Vector:
     """Turn scores into weights that sum to 1."""
-    # The largest becomes 0, so that no exponential overflows; no weight changes.
+    # Subtract the largest score so that no exponential overflows; no weight changes.
     largest = max([score.value for score in scores])
     exps = [(score + -largest).exp() for score in scores]
     share = sum(exps) ** -1.0
@@ -142,7 +142,7 @@ def softmax(scores: Vector) -> Vector:
 def attend(
     query: Vector, keys: list[Vector], values: list[Vector]
 ) -> tuple[Vector, Vector]:
-    """One head, one token: average the values. Returns the output and the weights.
+    """Return the output and the weights of one head for one query.
 
     Source: Vaswani et al., 2017, "Attention Is All You Need", equation 1.
     """
@@ -169,7 +169,7 @@ def cross_entropy(logits: Vector, target: int) -> Scalar:
     """Return minus the logarithm of the probability that logits give the target."""
     largest = max([logit.value for logit in logits])
     total = sum([(logit + -largest).exp() for logit in logits])
-    assert isinstance(total, Scalar)  # and not the 0 that a sum of nothing is
+    assert isinstance(total, Scalar)  # the sum of an empty list would be 0
     return total.log() + largest + logits[target] * -1.0
 
 
@@ -179,11 +179,11 @@ def cross_entropy(logits: Vector, target: int) -> Scalar:
 # --8<-- [start:past]
 @dataclass
 class Past:
-    """What one head keeps of the tokens it has read: the key/value cache."""
+    """The key/value cache of one head."""
 
     keys: list[Vector] = field(default_factory=list)
     values: list[Vector] = field(default_factory=list)
-    weights: list[list[float]] = field(default_factory=list)  # only to look at
+    weights: list[list[float]] = field(default_factory=list)  # only for inspection
 
 
 # --8<-- [end:past]
@@ -191,7 +191,7 @@ class Past:
 
 # --8<-- [start:init]
 class MicroGPT:
-    """A GPT of lists of ``Scalar``, its weights named and laid out as those of ``GPT``.
+    """A GPT made of lists of ``Scalar``, with weights named and laid out as in ``GPT``.
 
     Raises:
         ValueError: If ``d_model`` is not divisible by ``num_heads``.
@@ -241,13 +241,13 @@ class MicroGPT:
         return [[Past() for _ in heads] for _ in layers]
 
     def read(self, token: int, past: list[list[Past]]) -> Vector:
-        """Append one token to the past, and guess the token after it.
+        """Append one token to the past, and predict the token after it.
 
         Returns:
-            The logits, a score for each token that may come next.
+            The logits, one score for each token of the vocabulary.
 
         Raises:
-            ValueError: If the past is as long as the model can read.
+            ValueError: If the past already has ``max_seq_len`` tokens.
         """
         position = len(past[0][0].keys)
         if position == self.max_seq_len:
@@ -264,7 +264,7 @@ class MicroGPT:
         return linear(rms_norm(x), self.weights["head"])
 
     def _attention(self, x: Vector, name: str, heads: list[Past]) -> Vector:
-        """Let the token attend, with each head, to the past and to itself."""
+        """Let each head of the token attend to the past and to the token itself."""
         q, k, v = (linear(x, self.weights[f"{name}.{p}_proj"]) for p in "qkv")
         merged: Vector = []
         for index, head in enumerate(heads):
@@ -277,7 +277,7 @@ class MicroGPT:
         return linear(merged, self.weights[f"{name}.o_proj"])
 
     def _feed_forward(self, x: Vector, name: str) -> Vector:
-        """Widen the vector of one token, cut off what is negative, and narrow it."""
+        """Project the vector of one token up, apply ReLU, and project it down."""
         hidden = [number.relu() for number in linear(x, self.weights[f"{name}.up"])]
         return linear(hidden, self.weights[f"{name}.down"])
 
@@ -297,12 +297,12 @@ class MicroGPT:
 
 # --8<-- [start:alphabet]
 class Alphabet:
-    """The letters of some names are tokens 1, 2, ...; 0 begins and ends a name."""
+    """A tokenizer: letters are tokens 1, 2, ...; 0 begins and ends a name."""
 
     def __init__(self, names: Sequence[str]) -> None:
         if not names or "" in names:
             raise ValueError(
-                f"give at least one name, and none empty; they are {names}"
+                f"names must have at least one name and no empty one; they are {names}"
             )
         self.letters = "".join(sorted(set("".join(names))))
         self.vocab_size = len(self.letters) + 1
@@ -324,7 +324,7 @@ class Alphabet:
 
 # --8<-- [start:adam]
 class Adam:
-    """Step against the gradients, each weight at a pace of its own.
+    """Move weights against their gradients, each with its own step size.
 
     Source: Kingma and Ba, 2015, "Adam: A Method for Stochastic Optimization",
     algorithm 1.
@@ -336,7 +336,7 @@ class Adam:
         self.means, self.squares = [0.0] * len(parameters), [0.0] * len(parameters)
 
     def step(self, learning_rate: float) -> None:
-        """Move every weight, and set its gradient back to zero."""
+        """Move every weight, and reset its gradient to zero."""
         self.steps += 1
         unbias1, unbias2 = 1 - self.beta1**self.steps, 1 - self.beta2**self.steps
         for i, weight in enumerate(self.parameters):
@@ -367,14 +367,14 @@ def train(
         losses.append(0.0)
         for tokens in draw(sequences, k=batch_size):
             loss = model.loss(tokens) * (1 / batch_size)
-            loss.backward()  # now, so that only one sequence is in memory
+            loss.backward()  # here, so that only one sequence is in memory at a time
             losses[-1] += loss.value
         optimizer.step(learning_rate * (1 - step / steps))
     return losses
 
 
 def write(model: MicroGPT, draw: random.Random) -> list[int]:
-    """Draw tokens one by one, from a 0 to the next 0 or until the model is full."""
+    """Sample tokens one by one, from a 0 to the next 0 or until the model is full."""
     past, tokens = model.new_past(), [0]
     while len(tokens) <= model.max_seq_len and (len(tokens) == 1 or tokens[-1] != 0):
         chances = [weight.value for weight in softmax(model.read(tokens[-1], past))]

@@ -14,14 +14,14 @@ __all__ = ["alone", "exhibit_layer", "kill_matrix", "redundant"]
 
 
 def exhibit_layer(steps: Steps) -> ExchangeableAttention:
-    """Return a small layer of given steps, with grouped heads and dropout."""
+    """Return a small layer made of these steps, with grouped heads and dropout."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         layer = ExchangeableAttention(
             d_model=20, num_heads=4, num_kv_heads=2, dropout=0.1, steps=steps
         )
     for each in layer.parameters():
-        # Wider than usual, so that scores are not all near 0.
+        # Larger than usual, so that scores are not all near 0.
         each.data.mul_(3)
     return layer
 
@@ -51,7 +51,7 @@ def alone(matrix: Mapping[str, Mapping[str, bool]]) -> dict[str, list[str]]:
 
 
 def redundant(matrix: Mapping[str, Mapping[str, bool]]) -> list[tuple[str, str]]:
-    """Return the pairs of checks of which the second catches all the first does."""
+    """Return pairs of checks in which the second catches everything the first does."""
     sets = {
         name: {exhibit for exhibit, row in matrix.items() if row[name]}
         for name in CHECKS

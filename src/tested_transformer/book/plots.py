@@ -47,8 +47,8 @@ __all__ = [
     "weight_map",
 ]
 
-# A handful of colors with a meaning each. The book's pages swap them for their own
-# light and dark palettes, so no picture may use a color that is not among them.
+# A few colors, each with a meaning. The book's pages replace them with their light and
+# dark palettes, so no picture may use any other color.
 INK = "#1b1f24"
 MUTED = "#6b7280"
 ACCENT = "#3557c2"
@@ -60,7 +60,7 @@ _LINES = (ACCENT, WARM, MUTED, INK)
 _STYLES = ("-", "--", ":", "-.")
 _SHAPES = ("o", "^", "s", "x")
 
-# As wide, in inches, as a phone shows whole, with letters of 11 pixels.
+# In inches, the width that a phone shows completely with letters of 11 pixels.
 _PHONE = 4.1
 _KEY = {
     "ncols": 2,
@@ -71,14 +71,14 @@ _KEY = {
     "columnspacing": 1.4,
 }
 
-# As wide, in inches, as a letter is at most.
+# In inches, the largest width of a letter.
 _LETTER = 0.1
 
 
 def bar_panels(panels: Mapping[str, Mapping[str, float]]) -> Figure:
-    """Draw the same bars for several cases, two cases side by side, on one scale.
+    """Draw the same bars for several cases, in two columns on one scale.
 
-    A bar of length 0 is a name without a bar: nothing is written at its end.
+    A bar of length 0 is not drawn and has no number, only its name.
 
     Args:
         panels: For each case, the length of each bar by name; the same names in all.
@@ -88,7 +88,9 @@ def bar_panels(panels: Mapping[str, Mapping[str, float]]) -> Figure:
     """
     names = [list(lengths) for lengths in panels.values()]
     if not names or any(each != names[0] for each in names):
-        raise ValueError(f"panels need one or more cases of the same bars; got {names}")
+        raise ValueError(
+            f"panels must have one or more cases with the same bars; they have {names}"
+        )
     most = max(length for lengths in panels.values() for length in lengths.values())
     rows, places = -(-len(panels) // 2), range(len(names[0]))
     size = _PHONE, rows * (0.6 + 0.27 * len(names[0]))
@@ -112,7 +114,7 @@ def bar_panels(panels: Mapping[str, Mapping[str, float]]) -> Figure:
 
 
 def bars(lengths: Mapping[str, float], *, x_label: str, form: str = "{:.2f}") -> Figure:
-    """Draw a bar for each name, from above, with its length written at its end.
+    """Draw horizontal bars from top to bottom, each with its length at its end.
 
     Args:
         lengths: The length of each bar, by name.
@@ -155,19 +157,19 @@ def cells(
     titles: Sequence[str],
     texts: Sequence[Sequence[Sequence[str]]] | None = None,
 ) -> Figure:
-    """Draw tables of cells, one below the other, each cell in the color of its state.
+    """Draw tables of cells, one below the other, colored by their state.
 
     Args:
-        states: The state of each cell: 0 is left empty, 1 and 2 have a color each.
-        names: What states 1 and 2 are called.
+        states: The state of each cell: 0 is empty, 1 and 2 have a color each.
+        names: The names of states 1 and 2.
         rows: A label for each row.
         columns: A label for each column.
         titles: A title for each table.
         texts: What to write into each cell; nothing by default.
 
     Raises:
-        ValueError: If there are no tables, labels do not fit them, or a state is not
-            among 0, 1 and 2.
+        ValueError: If there are no tables, labels do not fit them, or a state is not 0,
+            1 or 2.
     """
     _check_axes(states, "(P, R, C)")
     _check_labels("names", names, 2)
@@ -220,15 +222,15 @@ def head_maps(
     titles: Sequence[str] | None = None,
     columns: int = 4,
 ) -> Figure:
-    """Draw one heat map a head: row = query, column = key, stronger = attends more.
+    """Draw one heat map per head: row = query, column = key, stronger = attends more.
 
     Args:
         weights: The weights of every head for one sequence of the batch.
         queries: A label for each row.
         keys: A label for each column; those of the rows by default.
         titles: A title for each head; ``head 0``, ``head 1``, ... by default.
-        columns: How many heads may stand side by side, in cells as small as a phone
-            needs to show them at once; fewer if these would be too small.
+        columns: At most this many heads side by side; fewer if the cells would be too
+            small on a phone.
 
     Raises:
         ValueError: If ``weights`` has other axes, or labels do not fit it.
@@ -245,10 +247,10 @@ def head_maps(
     wanted = 0.15 + max(len(keys) * (0.16 if any(keys) else 0.1), 0.9 * _LETTER * wide)
     most = max(1, min(columns, len(weights), int((_PHONE - beside) / wanted)))
     rows = -(-len(weights) // most)
-    columns = -(-len(weights) // rows)  # as many in each row
+    columns = -(-len(weights) // rows)  # equally many in each row
     room = (_PHONE - beside) / columns - 0.15
     large = 0.2 if rows > 2 else 2.4 / max(len(queries), len(keys))
-    # Letters side by side are told apart, even where the figure is wider for it.
+    # Adjacent letters must not touch, even if that makes the figure wider.
     cell = max(1.25 * _LETTER if any(keys) else 0, min(large, room / len(keys)))
     lines = max(title.count("\n") for title in titles)
     beyond = 0 if _upright(keys) else _LETTER * max(map(len, keys))
@@ -277,7 +279,7 @@ def head_slices(
 ) -> Figure:
     """Draw every table of multi-head self-attention, with a color for each head.
 
-    The further a number is from 0, the stronger its cell, on a scale for each table.
+    The farther a number is from 0, the stronger its cell, on a scale for each table.
 
     Args:
         x: The sequence that attends to itself.
@@ -285,7 +287,7 @@ def head_slices(
         k: The keys of every head.
         v: The values of every head.
         weights: The weights of every head.
-        heads: What every head returns.
+        heads: The output of every head.
         w_o: The rows of the output projection that read each head.
         output: The output.
         words: A label for each row of ``x``.
@@ -294,7 +296,7 @@ def head_slices(
         ValueError: If there are more than three heads, or labels do not fit ``x``.
     """
     if len(q) > 3:
-        raise ValueError(f"q has {len(q)} heads; side by side there is room for 3")
+        raise ValueError(f"q has {len(q)} heads; it takes at most 3")
     _check_labels("words", words, len(x))
     steps = {
         "the words": {"X": x[None]},
@@ -336,10 +338,10 @@ def weight_map(
     queries: Sequence[str],
     keys: Sequence[str] | None = None,
 ) -> Figure:
-    """Draw one heat map, large, with every weight written into its cell.
+    """Draw one large heat map with every weight written into its cell.
 
     Args:
-        weights: One row of weights a query.
+        weights: One row of weights per query.
         queries: A label for each row.
         keys: A label for each column; those of the rows by default.
 
@@ -375,14 +377,14 @@ def arrows(
     x_label: str,
     y_label: str,
 ) -> Figure:
-    """Draw named arrows from the origin, in groups told apart by color and width.
+    """Draw named arrows from the origin, in groups that differ in color and width.
 
     Args:
-        groups: For each group, its arrows: a name and the tip ``(x, y)``; three groups
-            at most. The first is drawn broad, so that an arrow on top of it leaves it
-            in sight.
-        x_label: What runs along the bottom.
-        y_label: What runs up the side.
+        groups: For each group, its arrows: a name and the tip ``(x, y)``; at most three
+            groups. The arrows of the first are wide, so that one on top of them does
+            not hide them.
+        x_label: The label of the horizontal axis.
+        y_label: The label of the vertical axis.
 
     Raises:
         ValueError: If there are no groups, more than three, or one without arrows.
@@ -411,7 +413,7 @@ def arrows(
                     "shrinkB": 0,
                 },
             )
-            # Outward from the tip; a second name at the same tip stands beyond it.
+            # Outward from the tip; a second name at the same tip is placed beyond it.
             length = (x * x + y * y) ** 0.5 or 1.0
             beyond = 13 * tips.count((x, y)) * (1 if y >= 0 else -1)
             tips.append((x, y))
@@ -430,7 +432,7 @@ def arrows(
     axes.set_xlim(min(xs) - margin, max(xs) + 2 * margin)
     axes.set_ylim(min(ys) - margin, max(ys) + margin)
     axes.set_aspect("equal")
-    axes.locator_params(prune="lower")  # in the corner, two numbers would meet
+    axes.locator_params(prune="lower")  # two numbers would collide in the corner
     if len(groups) > 1:
         figure.legend(loc="outside lower left", **_KEY)
     return _with_axes(figure, axes, x_label, y_label)
@@ -445,15 +447,15 @@ def curves(
     log_x: bool = False,
     log_y: bool = False,
 ) -> Figure:
-    """Draw named lines over a common axis, told apart by color and by dashes.
+    """Draw named lines over a common axis that differ in color and dashes.
 
     Args:
-        lines: For each name, its points ``(x, y)``; four lines at most.
-        x_label: What runs along the bottom, with its unit.
-        y_label: What runs up the side, with its unit.
-        dots: Points on top, for each name, which nothing joins.
-        log_x: Whether the bottom axis is logarithmic, by powers of two.
-        log_y: Whether the side axis is logarithmic.
+        lines: For each name, its points ``(x, y)``; at most four lines.
+        x_label: The label of the horizontal axis, with its unit.
+        y_label: The label of the vertical axis, with its unit.
+        dots: For each name, points to draw on top without a line.
+        log_x: Whether the horizontal axis is logarithmic, in powers of two.
+        log_y: Whether the vertical axis is logarithmic.
 
     Raises:
         ValueError: If there are no lines, more than four, or one without points.
@@ -479,12 +481,12 @@ def points(
     x_label: str,
     y_label: str,
 ) -> Figure:
-    """Draw named groups of points, told apart by color and by shape.
+    """Draw named groups of points that differ in color and shape.
 
     Args:
-        groups: For each name, its points ``(x, y)``; four groups at most.
-        x_label: What runs along the bottom, with its unit.
-        y_label: What runs up the side, with its unit.
+        groups: For each name, its points ``(x, y)``; at most four groups.
+        x_label: The label of the horizontal axis, with its unit.
+        y_label: The label of the vertical axis, with its unit.
 
     Raises:
         ValueError: If there are no groups, more than four, or one without points.
@@ -496,7 +498,7 @@ def points(
 def marks(
     marked: Bool[Tensor, "R C"], *, rows: Sequence[str], columns: Sequence[str]
 ) -> Figure:
-    """Draw a table of small cells, filled where it is true.
+    """Draw a table of small cells, filled where ``marked`` is true.
 
     Args:
         marked: Which cells to fill.
@@ -518,10 +520,10 @@ def marks(
 
 
 def scores_and_weights(scores: Mapping[str, Float[Tensor, "T S"]]) -> Figure:
-    """Draw how scores are spread, and below what softmax makes of the first row.
+    """Draw the distribution of scores, and below it the softmax of the first row.
 
     Args:
-        scores: For each name, scores of the same shape; three names at most.
+        scores: For each name, scores of the same shape; at most three names.
 
     Raises:
         ValueError: If there are no scores, or more than three.
@@ -599,14 +601,14 @@ def side_by_side(
     y_label: str,
     level: float | None = None,
 ) -> Figure:
-    """Draw upright bars, a panel below the other, with a bar a group at each place.
+    """Draw grouped vertical bars in panels, one below the other.
 
     Args:
-        panels: For each panel's title, the heights of each group's bars by its name:
-            one height for each place; four groups at most.
-        x_label: What the places are, which are numbered from 0.
-        y_label: What the heights are, with their unit.
-        level: Where to draw a dashed line across each panel, if anywhere.
+        panels: For each panel's title, the heights of each group's bars by its name,
+            one height for each position; at most four groups.
+        x_label: The label of the positions, which are numbered from 0.
+        y_label: The label of the heights, with their unit.
+        level: The height of a dashed line across each panel, if any.
 
     Raises:
         ValueError: If there are no panels, or one has no groups or more than four.
@@ -656,11 +658,11 @@ def strips(
     x_label: str,
     log_x: bool = False,
 ) -> Figure:
-    """Draw a line for each name, from above, with a mark for each of its numbers.
+    """Draw a horizontal line for each name, with a mark for each of its numbers.
 
     Args:
-        groups: For each group, the numbers of each name; the same names in all, and
-            four groups at most.
+        groups: For each group, the numbers of each name; the same names in all, and at
+            most four groups.
         x_label: What the numbers are, with their unit.
         log_x: Whether the axis is logarithmic.
 
@@ -669,7 +671,9 @@ def strips(
     """
     names = [list(numbers) for numbers in groups.values()]
     if not 1 <= len(groups) <= len(_SHAPES) or any(each != names[0] for each in names):
-        raise ValueError(f"groups need 1 to 4 groups of the same names; got {names}")
+        raise ValueError(
+            f"groups must be 1 to 4 with the same names; they have {names}"
+        )
     size = _PHONE, 1.1 + 0.42 * len(names[0])
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
@@ -697,8 +701,8 @@ def turns(planes: Mapping[str, Mapping[str, tuple[float, float]]]) -> Figure:
     """Draw named arrows from the center of a circle, one circle for each plane.
 
     Args:
-        planes: For each title, the arrows of its circle by name, four at most, each
-            given by its tip. The circle has a radius of 1. Two circles stand in a row.
+        planes: For each title, the tips of its arrows by name; at most four arrows. The
+            circle has a radius of 1. There are two circles in a row.
 
     Raises:
         ValueError: If there are no planes, or a circle has no arrows or more than four.
@@ -737,7 +741,7 @@ def _draw_groups(
     groups: Mapping[str, Sequence[tuple[float, float]]],
     styles: Sequence[str],
 ) -> tuple[Figure, Axes]:
-    """Draw each group of points in a color and a style of its own."""
+    """Draw each group of points in its own color and style."""
     if not 1 <= len(groups) <= len(_LINES):
         raise ValueError(
             f"{argument} has {len(groups)} entries; it takes 1 to {len(_LINES)}"
@@ -757,7 +761,7 @@ def _draw_groups(
 def _draw_map(
     axes: Axes, weights: Tensor, queries: Sequence[str] | None, keys: Sequence[str]
 ) -> None:
-    """Draw weights as cells of one color, as opaque as the weight is large."""
+    """Draw weights as cells of one color whose opacity is the weight."""
     rows, columns = weights.shape
     axes.pcolormesh(
         [edge - 0.5 for edge in range(columns + 1)],
@@ -767,7 +771,7 @@ def _draw_map(
         vmin=0.0,
         vmax=1.0,
     )
-    # A faint cell is seen where it begins and ends, and which row it belongs to.
+    # Thin lines show the edges of faint cells, and which row they belong to.
     for between in range(1, rows):
         axes.axhline(between - 0.5, color=RULE, linewidth=0.5)
     for between in range(1, columns):
@@ -794,7 +798,7 @@ def _draw_slices(
     corner: tuple[float, float],
     stacked: bool,
 ) -> None:
-    """Draw the slices of one table side by side or stacked, each in its color."""
+    """Draw the slices of one table side by side or stacked, each in its own color."""
     numbers = slices.detach().float().cpu().abs()
     (left, top), (_, rows, columns) = corner, slices.shape
     for part, color in zip(numbers, colors, strict=False):
@@ -814,13 +818,16 @@ def _draw_slices(
 
 
 def _clear_to_full(color: str) -> LinearSegmentedColormap:
-    """Never quite clear and never quite full, so that each cell is drawn alike."""
+    """Return a color map whose ends are not quite transparent and not quite opaque.
+
+    Fully transparent or opaque cells would be drawn differently from the others.
+    """
     ends = [to_rgba(color, 0.005), to_rgba(color, 0.995)]
     return LinearSegmentedColormap.from_list("weight", ends, N=101)
 
 
 def _settled(figure: Figure) -> Figure:
-    """Lay the figure out: only the second time are its titles given room."""
+    """Lay out the figure, twice, because titles get their room only the second time."""
     figure.draw_without_rendering()
     figure.draw_without_rendering()
     return figure
@@ -837,14 +844,14 @@ def _with_axes(figure: Figure, axes: Axes, x_label: str, y_label: str) -> Figure
 
 
 def _say_height(axes: Axes, y_label: str) -> None:
-    """Say above the axis what it measures: upright, where a phone has room for it."""
+    """Write the label of the vertical axis horizontally above it, to save width."""
     axes.set_ylabel(y_label, rotation=0, loc="top", color=INK, fontsize=LETTERS)
     axes.yaxis.label.set(ha="left", va="bottom")
     axes.yaxis.set_label_coords(0, 1.03)
 
 
 def _named(figure: Figure, *, above: bool = False) -> Figure:
-    """Name several lines or groups of marks, each beside itself or above its top."""
+    """Label several lines or groups of marks, next to each or above its top."""
     (axes,) = figure.axes
     lines = [(str(line.get_label()), line) for line in axes.get_lines()]
     if len(lines) > 1:
@@ -854,7 +861,7 @@ def _named(figure: Figure, *, above: bool = False) -> Figure:
 
 
 def _quiet(axes: Axes) -> None:
-    """Leave thin borders and quiet labels, on no background of their own."""
+    """Use thin borders and muted labels, without a background."""
     axes.patch.set_visible(False)
     axes.tick_params(length=0, colors=MUTED, labelsize=LETTERS, which="both")
     for spine in axes.spines.values():
@@ -864,10 +871,10 @@ def _quiet(axes: Axes) -> None:
 def _check_axes(weights: Tensor, axes: str) -> None:
     if weights.ndim != len(axes.split(",")) or 0 in weights.shape:
         raise ValueError(
-            f"weights must be {axes}, one sequence alone; it is {tuple(weights.shape)}"
+            f"weights must be {axes}, for one sequence; it is {tuple(weights.shape)}"
         )
 
 
 def _check_labels(name: str, labels: Sequence[str], wanted: int) -> None:
     if len(labels) != wanted:
-        raise ValueError(f"{name} has {len(labels)} labels, weights need {wanted}")
+        raise ValueError(f"{name} has {len(labels)} labels; weights need {wanted}")

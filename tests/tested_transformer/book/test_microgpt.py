@@ -360,10 +360,13 @@ def test_weights_have_the_shapes_of_the_notation():
             lambda: Alphabet(["mia", "ada"]).encode("idée"),
             "'idée' has letters that are not in 'adim'",
         ),
-        (lambda: Alphabet([]), "give at least one name, and none empty; they are []"),
+        (
+            lambda: Alphabet([]),
+            "names must have at least one name and no empty one; they are []",
+        ),
         (
             lambda: Alphabet(["mia", ""]),
-            "give at least one name, and none empty; they are ['mia', '']",
+            "names must have at least one name and no empty one; they are ['mia', '']",
         ),
     ],
 )

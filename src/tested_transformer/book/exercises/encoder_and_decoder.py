@@ -32,7 +32,7 @@ def grade_shift(answer: Callable[..., tuple[Tensor, Tensor]]) -> str:
 
 
 class _Puppet:
-    """Writes each source backward, then 2, from a target that begins with 1."""
+    """A model that writes each source backward, then 2, if the target begins with 1."""
 
     def __init__(self) -> None:
         self.reads = 0

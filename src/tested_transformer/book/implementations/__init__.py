@@ -1,11 +1,10 @@
-"""The ways the field writes attention, side by side, all with the same weights.
+"""Common ways to write attention, side by side, all with the same weights.
 
-Each file is one way, with the same two functions beside it: ``convert`` lays the
-weights of this library's ``MultiHeadAttention`` out as that way wants them, ``prepare``
-returns the work that answers a ``Question``. ``per_head`` computes in NumPy alone;
-``flax_dense``, ``flax_packed`` and ``flax_layer`` need JAX and Flax, which come with
-``pip install "tested-transformer[jax]"``, and so does ``flax_experts``, a mixture of
-experts beside this library's. Import these five where you need them.
+Each file is one way, with the same two functions: ``convert`` puts the weights of this
+library's ``MultiHeadAttention`` into its layout, and ``prepare`` returns a function
+that answers a ``Question``. ``per_head`` uses only NumPy. ``flax_dense``,
+``flax_packed``, ``flax_layer`` and ``flax_experts``, a mixture of experts, need JAX and
+Flax: ``pip install "tested-transformer[jax]"``. Import these five modules directly.
 """
 
 from tested_transformer.book.implementations.question import (

@@ -21,13 +21,13 @@ def einsum_attention(
     context: Float[Tensor, "B S D"],
     mask: Bool[Tensor, "T S"] | None = None,
 ) -> Float[Tensor, "B T D"]:
-    """Attend. No axis is ever moved: heads are an axis of the weights.
+    """Attend without moving any axis: heads are an axis of the weights.
 
     Args:
         w: ``W_q``, ``W_k``, ``W_v`` of shape (D, H, d_k) and ``W_o`` of shape
             (H, d_k, D); ``b_q``, ``b_k``, ``b_v`` of shape (H, d_k) and ``b_o`` (D,).
-        x: The sequence that asks.
-        context: The sequence that answers.
+        x: The sequence of the queries.
+        context: The sequence of keys and values.
         mask: True where a query may attend.
     """
     q = torch.einsum("btd,dhk->bthk", x, w["W_q"]) + w["b_q"]
@@ -45,7 +45,7 @@ def einsum_attention(
 
 # --8<-- [start:convert]
 def convert(weights: Parameters, num_heads: int) -> Parameters:
-    """Turn the matrices, and give heads an axis of their own."""
+    """Transpose the matrices, and give heads an axis of their own."""
     converted: Parameters = {}
     for name in "qkv":
         matrix, bias = weights[f"{name}_proj.weight"].T, weights[f"{name}_proj.bias"]
@@ -60,7 +60,7 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
 
 
 def prepare(question: Question) -> Step:
-    """Pass everything on as it is."""
+    """Pass weights and sequences on unchanged."""
 
     def call(parameters: Parameters, x: Tensor, context: Tensor) -> Tensor:
         return einsum_attention(parameters, x, context, question.mask)

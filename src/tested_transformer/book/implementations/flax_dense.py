@@ -1,4 +1,4 @@
-"""Self-attention in Flax, as JAX courses write it: one ``Dense``, heads first."""
+"""Self-attention in Flax, as JAX courses write it: one ``Dense``, split by heads."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,8 +28,8 @@ class DenseAttention(linen.Module):
     Attributes:
         num_heads: How many heads there are.
         heads_first: Whether the projection holds query, key and value of head 0, then
-            those of head 1, and so on; else all queries, all keys, all values.
-        causal: Whether no position may attend to a later one.
+            those of head 1, and so on; otherwise all queries, all keys, all values.
+        causal: Whether to forbid attending to later positions.
         dropout: The probability of dropping a weight, unless ``deterministic``.
     """
 
@@ -42,7 +42,7 @@ class DenseAttention(linen.Module):
     def __call__(
         self, x: Float[jax.Array, "B T D"], *, deterministic: bool = True
     ) -> Float[jax.Array, "B T D"]:
-        """Attend. While training, ``apply`` wants a key named ``dropout``."""
+        """Attend. With dropout, pass ``apply`` a random key named ``dropout``."""
         batch, length, width = x.shape
         qkv = linen.Dense(3 * width, name="qkv_proj")(x)
         shape = (batch, length, self.num_heads, -1)
@@ -73,7 +73,7 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
             weights[f"{name}_proj.{part}"].unflatten(0, (num_heads, -1))
             for name in "qkv"
         ]
-        # (H, 3, d_k, ...): cut by heads first, and by q, k, v within each.
+        # (H, 3, d_k, ...): split by heads, then by q, k, v within each.
         rows = torch.stack(heads, dim=1).flatten(0, 2)
         converted[f"qkv_proj.{theirs}"] = rows.T if part == "weight" else rows
     converted["o_proj.kernel"] = weights["o_proj.weight"].T
@@ -85,7 +85,7 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
 
 
 def prepare(question: Question) -> Step:
-    """Attend to the sequence itself; there is nothing else here.
+    """Attend to the sequence itself, which is all this module can do.
 
     Raises:
         ValueError: If the question has a context.
@@ -102,7 +102,7 @@ def caller(
         ValueError: If the question has a context.
     """
     if question.context is not None:
-        raise ValueError("DenseAttention does self-attention and nothing else")
+        raise ValueError("DenseAttention does only self-attention")
     module = DenseAttention(
         question.layer.num_heads, heads_first=heads_first, causal=question.causal
     )
@@ -119,13 +119,13 @@ def by_vjp(
     convert: Callable[[Parameters, int], Parameters],
     question: Question,
 ) -> Step:
-    """Return the work of an implementation in JAX, compiled as one by ``jax.jit``.
+    """Return the step of an implementation in JAX, compiled by ``jax.jit``.
 
     Args:
-        call: Returns the output for parameters, nested as their names say, ``x`` and
-            ``context``, which is ``x`` itself where the question has no other.
-        convert: Lays the weights out as ``call`` wants its parameters.
-        question: What is asked.
+        call: A function from parameters, nested by the dots in their names, ``x`` and
+            ``context`` to the output. Without a context, it gets ``x`` again.
+        convert: A function that converts the weights to the parameters of ``call``.
+        question: The question to answer.
     """
     parameters = convert(question.weights, question.layer.num_heads)
     in_doubles = question.x.dtype == torch.float64
@@ -138,7 +138,7 @@ def by_vjp(
         output, pull_back = jax.vjp(output_of, leaves)
         return output, pull_back(direction)[0]
 
-    # JAX makes everything a float32, unless it is told otherwise.
+    # By default JAX converts everything to float32.
     with jax.enable_x64(in_doubles):
         arrays = jax.tree.map(_array, {**question.inputs, "parameters": parameters})
         direction, compiled = _array(question.direction), jax.jit(work)
@@ -152,7 +152,7 @@ def by_vjp(
 
 
 def _array(tensor: torch.Tensor) -> jax.Array:
-    # NumPy knows no bfloat16; every bfloat16 is a float.
+    # NumPy has no bfloat16, but a float holds every bfloat16 exactly.
     numbers = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
     return jnp.asarray(numbers.numpy(), str(tensor.dtype).removeprefix("torch."))
 

@@ -1,4 +1,4 @@
-"""A mixture of experts in Flax: every expert reads every token, shares pick."""
+"""A mixture of experts in Flax, in which every expert reads every token."""
 
 from typing import Any
 
@@ -23,11 +23,11 @@ __all__ = ["FlaxExperts", "convert", "expert_gaps"]
 
 # --8<-- [start:module]
 class FlaxExperts(linen.Module):
-    """Several feed-forwards with GELU, of which a router picks a few for each token.
+    """Several feed-forwards with GELU, with a router that picks a few for each token.
 
-    JAX compiles for shapes that it knows beforehand, and how many tokens an expert
-    gets is not known. So every expert reads all tokens, and a share of 0 removes what
-    was not asked for.
+    JAX compiles for shapes known beforehand, but the number of tokens for an expert is
+    not known. So every expert reads all tokens, and a share of 0 removes the output of
+    experts that were not picked.
 
     Attributes:
         num_experts: How many feed-forwards there are.
@@ -41,7 +41,7 @@ class FlaxExperts(linen.Module):
 
     @linen.compact
     def __call__(self, x: Float[jax.Array, "*batch D"]) -> Float[jax.Array, "*batch D"]:
-        """Add up what the experts return, each times its share."""
+        """Return the sum of the experts' outputs, each times its share."""
         n, width, inner = self.num_experts, x.shape[-1], self.d_ff
         init = linen.initializers.lecun_normal(batch_axis=0)
         up = self.param("up", init, (n, width, inner))
@@ -66,7 +66,7 @@ class FlaxExperts(linen.Module):
 
 
 def convert(weights: Parameters) -> Parameters:
-    """Stack the experts' matrices, turned: ours are (out, in), Flax's (in, out).
+    """Stack the experts' matrices, transposed: ours are (out, in), Flax's (in, out).
 
     Args:
         weights: The state of a ``MixtureOfExperts``, or its gradients by name.
@@ -92,11 +92,11 @@ def expert_gaps(
     x: Float[Tensor, "*batch D"],
     direction: Float[Tensor, "*batch D"],
 ) -> dict[str, float]:
-    """Return how far the two are apart, with the same weights and the same input.
+    """Return how far Flax's experts and ours differ, with equal weights and input.
 
     Args:
-        layer: Whose weights both use. Its activation must be ``gelu``, with biases.
-        x: What both read.
+        layer: The layer whose weights both use; with activation ``gelu`` and biases.
+        x: The input of both.
         direction: Gradients are those of ``(direction * output).sum()``.
 
     Returns:

@@ -19,7 +19,7 @@ __all__ = ["convert", "prepare"]
 
 
 def convert(weights: Parameters, num_heads: int) -> Parameters:
-    """Change the names of what the einsum takes: ``W_q`` is ``query.kernel``."""
+    """Rename the parameters of ``einsum``: ``W_q`` is ``query.kernel``."""
     names = {"q": "query", "k": "key", "v": "value", "o": "out"}
     parts = {"W": "kernel", "b": "bias"}
     converted = einsum.convert(weights, num_heads)
@@ -28,7 +28,7 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
 
 # --8<-- [start:prepare]
 def prepare(question: Question) -> Step:
-    """Take the layer apart into what it computes and the numbers it computes with."""
+    """Split the layer into its graph and its parameters."""
     num_heads, d_model = question.layer.num_heads, question.x.shape[-1]
 
     def make() -> nnx.MultiHeadAttention:
@@ -36,7 +36,7 @@ def prepare(question: Question) -> Step:
             num_heads, d_model, decode=False, keep_rngs=False, rngs=nnx.Rngs(0)
         )
 
-    # Its first weights, which nobody wants, are never drawn.
+    # eval_shape avoids drawing initial weights, which are not needed.
     graph, _ = nnx.split(nnx.eval_shape(make))
     mask = None if question.mask is None else jnp.asarray(question.mask.numpy())
 

@@ -1,4 +1,4 @@
-"""Self-attention in Flax out of one ``Dense``: all queries, all keys, all values."""
+"""Self-attention in Flax with one ``Dense``: all queries, all keys, all values."""
 
 from tested_transformer.book.implementations import packed
 from tested_transformer.book.implementations.flax_dense import by_vjp, caller
@@ -9,7 +9,7 @@ __all__ = ["convert", "prepare"]
 
 # --8<-- [start:convert]
 def convert(weights: Parameters, num_heads: int) -> Parameters:
-    """Transpose what the packed projection of PyTorch holds: same order, new names."""
+    """Transpose PyTorch's packed projection, and rename it; the order is the same."""
     names = {"c_attn": "qkv_proj", "c_proj": "o_proj"}
     parts = {"weight": "kernel", "bias": "bias"}
     converted: Parameters = {}
@@ -23,7 +23,7 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
 
 
 def prepare(question: Question) -> Step:
-    """Attend to the sequence itself; there is nothing else here.
+    """Attend to the sequence itself, which is all this module can do.
 
     Raises:
         ValueError: If the question has a context.

@@ -27,8 +27,8 @@ def functional_attention(
     Args:
         w: Weights and biases, named as in this library's layer.
         num_heads: How many heads there are.
-        x: The sequence that asks.
-        context: The sequence that answers.
+        x: The sequence of the queries.
+        context: The sequence of keys and values.
         mask: True where a query may attend.
     """
 
@@ -51,7 +51,7 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
 
 
 def prepare(question: Question) -> Step:
-    """Pass everything on as it is."""
+    """Pass weights and sequences on unchanged."""
     num_heads = question.layer.num_heads
 
     def call(parameters: Parameters, x: Tensor, context: Tensor) -> Tensor:

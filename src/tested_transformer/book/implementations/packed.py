@@ -1,4 +1,4 @@
-"""Causal self-attention as small GPTs write it: one projection packs three."""
+"""Causal self-attention as small GPTs write it, with one packed projection."""
 
 import math
 
@@ -19,7 +19,7 @@ __all__ = ["PackedAttention", "convert", "prepare"]
 
 # --8<-- [start:module]
 class PackedAttention(nn.Module):
-    """Queries, keys and values of all heads out of one matrix product."""
+    """Compute queries, keys and values of all heads in one matrix product."""
 
     triangle: Tensor
 
@@ -32,7 +32,7 @@ class PackedAttention(nn.Module):
         self.register_buffer("triangle", triangle, persistent=False)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """Let every position attend to itself and to those before it."""
+        """Let every position attend to itself and to earlier ones."""
         batch, length, width = x.shape
         shape = (batch, length, self.num_heads, width // self.num_heads)
         q, k, v = self.c_attn(x).split(width, dim=2)
@@ -62,13 +62,13 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
 
 # --8<-- [start:prepare]
 def prepare(question: Question) -> Step:
-    """Attend causally to the sequence itself; there is nothing else here.
+    """Attend causally to the sequence itself, which is all this module can do.
 
     Raises:
-        ValueError: If the question is another.
+        ValueError: If the question has a context or is not causal.
     """
     if question.context is not None or not question.causal:
-        raise ValueError("PackedAttention does causal self-attention and nothing else")
+        raise ValueError("PackedAttention does only causal self-attention")
     _, length, d_model = question.x.shape
     module = PackedAttention(d_model, question.layer.num_heads, length)
 

@@ -1,4 +1,4 @@
-"""Multi-head attention in NumPy, head by head, with its backward pass by hand."""
+"""Multi-head attention in NumPy, head by head, with a backward pass by hand."""
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -12,7 +12,7 @@ Array = np.ndarray
 
 # --8<-- [start:forward]
 class PerHeadAttention:
-    """Attention over one sequence. Each head has matrices of its own.
+    """Attention over one sequence, in which each head has its own matrices.
 
     Args:
         weights: ``W_q``, ``W_k``, ``W_v`` of shape (H, D, d_k) and ``W_o`` of shape
@@ -30,7 +30,7 @@ class PerHeadAttention:
         context: Float[Array, "S D"],
         mask: Bool[Array, "T S"] | None = None,
     ) -> Float[Array, "T D"]:
-        """Return the output, and keep what the backward pass will need."""
+        """Return the output, and keep what the backward pass needs."""
         w = self.weights
         self.x, self.context = x, context
         self.kept: list[tuple[Array, ...]] = []
@@ -63,7 +63,7 @@ class PerHeadAttention:
             d_head = d_output @ w["W_o"][h].T
             d_v = weights.T @ d_head
             d_weights = d_head @ v.T
-            # A row of weights sums to one: what all its entries share cannot act.
+            # A row of weights sums to one, so a shared change of its scores cancels.
             shared = (weights * d_weights).sum(axis=-1, keepdims=True)
             d_scores = weights * (d_weights - shared)
             d_q = d_scores @ k * self.scale
@@ -84,7 +84,7 @@ class PerHeadAttention:
 
 # --8<-- [start:convert]
 def convert(weights: Parameters, num_heads: int) -> Parameters:
-    """Turn the matrices, to multiply from the right, and cut them into heads."""
+    """Transpose the matrices, to multiply from the right, and split them into heads."""
     converted: Parameters = {}
     for name in "qkv":
         matrix, bias = weights[f"{name}_proj.weight"].T, weights[f"{name}_proj.bias"]
@@ -99,7 +99,7 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
 
 
 def prepare(question: Question) -> Step:
-    """Read the sequences one after the other; parameters add up their gradients."""
+    """Read the sequences one after the other, and sum the parameters' gradients."""
     parameters = convert(question.weights, question.layer.num_heads)
     layer = PerHeadAttention({name: each.numpy() for name, each in parameters.items()})
     inputs = {name: each.numpy() for name, each in question.inputs.items()}

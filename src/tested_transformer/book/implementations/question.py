@@ -1,8 +1,8 @@
-"""The question that every implementation is asked, and what counts as an answer.
+"""The question that every implementation answers, and how answers are compared.
 
-All of them get the weights of one layer of this library. What they answer is compared
-with what that layer answers: the output, and the gradient of every input and of every
-parameter, in their own layout.
+All implementations get the weights of one layer of this library. Their answers are
+compared with the layer's: the output, and the gradient of every input and parameter, in
+the implementation's own layout.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,21 +28,21 @@ __all__ = [
 ]
 
 Parameters = dict[str, Tensor]
-# Does the work once: returns the output and the gradients, as any kind of arrays.
+# A function that computes once, and returns output and gradients in arrays of any kind.
 Step = Callable[[], tuple[Any, Mapping[str, Any]]]
 
 
 # --8<-- [start:question]
 @dataclass(frozen=True)
 class Question:
-    """What goes in, and the direction in which gradients are taken.
+    """The input, and the direction in which gradients are taken.
 
     Args:
-        layer: Whose weights all shall use. Its dtype is that of the question.
-        x: The sequence that asks.
+        layer: The layer whose weights and dtype all use.
+        x: The sequence of the queries.
         direction: Gradients are those of ``(direction * output).sum()``.
-        context: The sequence that answers; ``x`` itself by default.
-        causal: Whether no position may attend to a later one.
+        context: The sequence of keys and values; ``x`` by default.
+        causal: Whether to forbid attending to later positions.
     """
 
     layer: MultiHeadAttention
@@ -71,14 +71,14 @@ class Question:
 
 @runtime_checkable
 class Implementation(Protocol):
-    """What each file of this package offers, beside what it is about."""
+    """The two functions that each implementation offers."""
 
     def convert(self, weights: Parameters, num_heads: int) -> Parameters:
-        """Lay the weights of the library's layer out as this implementation does."""
+        """Return the weights of the library's layer in this implementation's layout."""
         ...
 
     def prepare(self, question: Question) -> Step:
-        """Convert what the question gives, and return the work that is left."""
+        """Convert the question's input, and return the function that computes."""
         ...
 
 
@@ -89,27 +89,28 @@ class Implementation(Protocol):
 def gaps(implementation: Implementation, question: Question) -> dict[str, float]:
     """Return how far an answer is off, for the output and for each gradient.
 
-    A conversion moves numbers and changes none. So it converts gradients as well: those
-    of the library's layer, converted, must be those of the other's parameters.
+    A conversion only rearranges numbers, so it applies to gradients as well: the
+    gradients of the library's layer, converted, must equal those of the
+    implementation's parameters.
 
     Returns:
-        The largest difference, of the output as a fraction of its largest entry, of a
-        gradient as a fraction of the largest entry that any gradient has. (One of
-        them, that of the keys' bias, is zero, and nothing is a fraction of zero.)
+        The largest difference: for the output as a fraction of its largest entry, for a
+        gradient as a fraction of the largest entry of any gradient. (The gradient of
+        the keys' bias is zero, so it cannot be its own scale.)
 
     Raises:
-        ValueError: If the implementation cannot do what is asked, or if the answer has
-            gradients of other names than the parameters that it was given.
+        ValueError: If the implementation cannot answer the question, or the names of
+            its gradients are not those of its parameters.
     """
     right, given = reference(question), answer(implementation, question)
     weights = {name: right.pop(name) for name in question.weights}
     right |= implementation.convert(weights, question.layer.num_heads)
     if given.keys() != right.keys():
-        raise ValueError(f"answers {sorted(given)}, wanted {sorted(right)}")
+        raise ValueError(f"answer has {sorted(given)}; it must have {sorted(right)}")
     largest = {name: each.abs().max().item() for name, each in right.items()}
     scales = dict.fromkeys(right, max(largest[name] for name in {*right} - {"output"}))
     scales["output"] = largest["output"]
-    # A NaN is not smaller than anything, nor larger: it would pass for a small gap.
+    # Comparisons with NaN are false, so NaN could pass for a small gap.
     wrong = {name: (given[name] - each).abs() for name, each in right.items()}
     worst = {name: each.nan_to_num(nan=torch.inf).max() for name, each in wrong.items()}
     return {name: each.item() / scales[name] for name, each in worst.items()}
@@ -123,7 +124,7 @@ def answer(implementation: Implementation, question: Question) -> Parameters:
 
 
 def reference(question: Question) -> Parameters:
-    """Return the output and the gradients of the library's layer, in the open."""
+    """Return the output and the gradients of the library's layer, not fused."""
     ours = MultiHeadAttention(
         d_model=question.x.shape[-1], num_heads=question.layer.num_heads, fused=False
     ).to(question.x.dtype)
@@ -145,13 +146,13 @@ def by_autograd(
     convert: Callable[[Parameters, int], Parameters],
     question: Question,
 ) -> Step:
-    """Return the work of an implementation in PyTorch.
+    """Return the step of an implementation in PyTorch, with gradients by autograd.
 
     Args:
-        call: Returns the output for parameters, ``x`` and ``context``, which is ``x``
-            itself where the question has no other.
-        convert: Lays the weights out as ``call`` wants its parameters.
-        question: What is asked.
+        call: A function from parameters, ``x`` and ``context`` to the output. If the
+            question has no context, it gets ``x`` again.
+        convert: A function that converts the weights to the parameters of ``call``.
+        question: The question to answer.
     """
     parameters = convert(question.weights, question.layer.num_heads)
     leaves = parameters | question.inputs

@@ -1,4 +1,4 @@
-"""Multi-head attention in plain Python: lists of numbers that know their gradients."""
+"""Multi-head attention in plain Python, on lists of numbers with gradients."""
 
 from typing import Any
 
@@ -24,8 +24,8 @@ def attend_tokens(
     Args:
         weights: Matrices as lists of rows, one for each output, and biases as lists.
         num_heads: How many slices each query, key and value has.
-        x: The tokens that ask, each a list of numbers.
-        context: The tokens that answer.
+        x: The tokens of the queries, each a list of numbers.
+        context: The tokens of keys and values.
         causal: Whether a token reads only up to its own position.
     """
 
@@ -54,7 +54,7 @@ def attend_tokens(
 
 # --8<-- [start:convert]
 def convert(weights: Parameters, num_heads: int) -> Parameters:
-    """Change nothing: a list of rows is laid out as ``nn.Linear`` lays it out."""
+    """Change nothing: a list of rows has the layout of ``nn.Linear``."""
     return dict(weights)
 
 

@@ -18,7 +18,7 @@ __all__ = ["SeparateAttention", "convert", "prepare"]
 
 # --8<-- [start:module]
 class SeparateAttention(nn.Module):
-    """Four projections with a name each; weights come back with the output."""
+    """Attend with four separate projections; return the weights with the output."""
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class SeparateAttention(nn.Module):
         value: Float[Tensor, "B S D"],
         mask: Bool[Tensor, "..."] | None = None,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"]]:
-        """Attend, ``mask`` True where a query may attend."""
+        """Attend; ``mask`` is True where a query may attend."""
         q = self.split_heads(self.W_q(query))
         k = self.split_heads(self.W_k(key))
         v = self.split_heads(self.W_v(value))

@@ -33,7 +33,7 @@ def _layer(weights: Parameters, num_heads: int) -> nn.MultiheadAttention:
 
 # --8<-- [start:prepare]
 def prepare(question: Question) -> Step:
-    """Turn the mask around: in this layer True = ignore."""
+    """Invert the mask: in this layer True = ignore."""
     module = _layer(question.weights, question.layer.num_heads)
     how = {
         "need_weights": False,

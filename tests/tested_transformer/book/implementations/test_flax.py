@@ -41,7 +41,7 @@ def test_the_layer_of_flax_answers_as_ours_does(ask: Callable[..., Question]) ->
 
 
 def test_a_second_sequence_is_refused(ask: Callable[..., Question]) -> None:
-    message = "DenseAttention does self-attention and nothing else"
+    message = "DenseAttention does only self-attention"
     with pytest.raises(ValueError, match=f"^{message}$"):
         flax_dense.prepare(ask(torch.float32, context=True))
 
