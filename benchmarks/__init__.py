@@ -1,14 +1,14 @@
-"""How fast the library is, beside other implementations, in one run on one machine.
+"""Measure the library and other implementations in one run on one machine.
 
-``python -m benchmarks --help`` says how. None of the others is part of this project:
-they are read from checkouts whose paths are given, and one that is not there is
+See ``python -m benchmarks --help``. The other implementations are not part of this
+project: they are read from checkouts whose paths you give, and without a path they are
 reported as not measured.
 """
 
 import sys
 from pathlib import Path
 
-# For machines on which nothing can be installed beside PyTorch.
+# For machines on which nothing but PyTorch can be installed.
 STANDINS = Path(__file__).with_name("standins")
 if str(STANDINS) not in sys.path:
     sys.path.append(str(STANDINS))

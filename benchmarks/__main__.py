@@ -25,25 +25,25 @@ BESIDE_PEERS = ("train", "loss", "generate", "attention", "gpu")
 
 
 def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure the library, beside other implementations where they are "
-        "given, and make the record of that name anew.",
+        description="Measure the library, and other implementations if you give their "
+        "paths, and write the record of that name.",
         epilog="train: one training step. loss: seconds of training to a loss. "
-        "worth: the loss without each choice. text: losses and samples of small "
-        "models. generate: tokens a second. attention: the layer, time and memory. "
-        "scaling: attention against length. cost: a step against each size. sharing: "
-        "ways to share keys. steps: a step of writing, by batch and length. "
-        "lengths: the loss beyond the trained length. gpu: all "
-        "that wants one, as JSON. masks: how others read one. implementations: ways to "
-        "write attention. museum: the loss with each bug. public: what the checks "
-        "say of public projects. found: and of others, as they are. recall: what a "
-        "state forgets. latent: losses at equal bytes in the cache. softmaxes: "
-        "what they do to sinks and outliers. blocks: what is missed by fewer keys. "
-        "tiles: the same through FlexAttention, compiled. "
-        "several: drafts, and batches that others join. outdated: which records were "
-        "made by code that has changed since.",
+        "worth: the loss without each choice of the fast recipe. text: losses and "
+        "samples of small models. generate: tokens per second. attention: time and "
+        "memory of attention layers. scaling: attention by length. cost: a training "
+        "step by each size. sharing: ways to share keys. steps: latency and throughput "
+        "of generation. lengths: the loss beyond the trained length. gpu: everything "
+        "that needs a GPU, as JSON. masks: how libraries read a mask. implementations: "
+        "ways to write attention. museum: the loss with each bug. public: the checks "
+        "on modules of public projects. found: the checks on modules that may be "
+        "wrong. recall: what a state forgets. latent: losses at equal cache size. "
+        "softmaxes: sinks and outliers. blocks: what block attention misses. tiles: the "
+        "same through compiled FlexAttention. several: speculative "
+        "decoding and batching. outdated: which records were made with code that has "
+        "changed.",
     )
     made.add_argument("kind", choices=(*KINDS, "outdated"), help="what to measure")
     for flag, what in (
@@ -58,28 +58,28 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--threads", type=int, default=2, help="for PyTorch; default 2")
     made.add_argument("--compiled", action="store_true", help="torch.compile, too")
     made.add_argument(
-        "--quick", action="store_true", help="only try it out; writes to --out alone"
+        "--quick", action="store_true", help="only try it out; writes only to --out"
     )
     made.add_argument(
         "--only",
         default="",
         metavar="NAME",
-        help="loss: ours with this in their name; public, found: modules with it",
+        help="loss: only our runs named so; public, found: only modules named so",
     )
     made.add_argument(
         "--set", choices=("learn", "held_out"), help="public: one set; default both"
     )
     made.add_argument(
-        "-v", "--verbose", action="store_true", help="public, found: say more of each"
+        "-v", "--verbose", action="store_true", help="public, found: print more of each"
     )
     return made
 
 
 def load_peers(options: argparse.Namespace) -> tuple[list[Any], dict[str, str]]:
-    """Load the peers that can be had, and say which version each is.
+    """Load the available peers, and return them with the version of each.
 
     Raises:
-        ValueError: If a path is not that of such a checkout.
+        ValueError: If a path is not a checkout of its project.
     """
     from benchmarks.peers import MinGPT, NanoGPT, Raschka, RaschkaFast, TransformersGPT2
 
@@ -98,13 +98,13 @@ def load_peers(options: argparse.Namespace) -> tuple[list[Any], dict[str, str]]:
 
 
 def read_text(path: Path | None) -> tuple[str, Tensor]:
-    """Read the text, and number its characters in their order.
+    """Return the text, and its characters as sorted ids.
 
     Raises:
-        ValueError: If there is none.
+        ValueError: If it is missing, unreadable, or not tiny Shakespeare.
     """
     if path is None:
-        raise ValueError("--shakespeare is wanted: a path to tiny Shakespeare")
+        raise ValueError("--shakespeare must be given: a path to tiny Shakespeare")
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -119,9 +119,9 @@ def read_text(path: Path | None) -> tuple[str, Tensor]:
 
 
 def measure(options: argparse.Namespace, found: list[Any]) -> Any:
-    """Measure what was asked for.
+    """Run one kind of measurement.
 
-    Each kind imports what it needs and no more: the stamp names what was imported.
+    Each kind imports only what it needs, because the stamp lists the imported modules.
     """
     quick = options.quick
     match options.kind:

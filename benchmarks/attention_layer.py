@@ -1,7 +1,8 @@
-"""The attention layer: time, and memory at its peak.
+"""Measure the time and peak memory of attention layers.
 
-The layer has its four projections, 8 heads of 64 features, 1,024 positions, a batch of
-8, a causal mask. Beside the layers stands the open attention without projections.
+A layer has four projections and 8 heads of 64 features, and reads a batch of 8 with
+1,024 positions and a causal mask. The open attention without projections is measured
+too.
 """
 
 import json
@@ -40,7 +41,7 @@ def attention_call(
     head_dim: int = HEAD_DIM,
     raschka: Path | None = None,
 ) -> Callable[[], object]:
-    """Make a function that runs one layer forward, and backward if wanted."""
+    """Return a function that runs one layer forward, and optionally backward."""
     torch.manual_seed(0)
     width = heads * head_dim
     if name == "ours, open core":
@@ -54,7 +55,7 @@ def attention_call(
     else:
         x = torch.randn(batch, length, width, requires_grad=backward)
         module, layer = _layer(name, width, heads, length, raschka)
-        # Without gradients as in use: nn.MultiheadAttention has a path for that.
+        # Without gradients, because nn.MultiheadAttention has a fast path for that.
         module.train(backward)
         parameters = list(module.parameters())
 
@@ -81,12 +82,12 @@ def _layer(
         return ours, lambda x: ours(x, causal=True)
     if name == RASCHKA:
         assert raschka is not None
-        # Imported here, so that measuring the others does not want a checkout.
+        # Imported here, so that measuring the others needs no checkout.
         from benchmarks.peers import Raschka
 
         theirs = Raschka(raschka).attention(width, heads)
         return theirs, theirs
-    # nn.MultiheadAttention wants the mask spelled out, True = may not attend.
+    # nn.MultiheadAttention needs an explicit mask, with True = may not attend.
     module = nn.MultiheadAttention(width, heads, batch_first=True)
     mask = torch.ones(length, length, dtype=torch.bool).triu(1)
     weights = name.endswith("weights")
@@ -100,7 +101,7 @@ def _layer(
 
 
 def measure_attention(*, raschka: Path | None = None, quick: bool = False) -> dict:
-    """Time every layer in turns, and measure the memory of each by itself."""
+    """Time all layers in turns, and measure the memory of each in its own process."""
     size = {"length": 256} if quick else {}
     listed = names(raschka=raschka is not None)
     report: dict = {
@@ -135,7 +136,7 @@ def measure_attention(*, raschka: Path | None = None, quick: bool = False) -> di
 
 
 def _memory_against_length(*, quick: bool) -> dict:
-    """See how the memory of ours, fused, grows: one sequence, up to 16k positions."""
+    """Measure how the memory of our fused layer grows, up to 16k positions."""
     lengths = [512, 1024, 2048] if quick else [1024, 2048, 4096, 8192, 16384]
     used = [
         _in_a_process(OURS, True, batch=1, heads=8, head_dim=16, length=length)
@@ -170,7 +171,7 @@ def _child(order: Sequence[str]) -> None:
     torch.set_num_threads(given["threads"])
     raschka = given["raschka"] and Path(given["raschka"])
     fixed = {"backward": given["backward"], "raschka": raschka}
-    # Whatever PyTorch sets up at its first call is not the layer's.
+    # Memory that PyTorch allocates at its first call does not belong to the layer.
     attention_call(given["name"], **fixed, **given["size"] | {"length": 64})()
     call = attention_call(given["name"], **fixed, **given["size"])
     print(peak_memory(call))

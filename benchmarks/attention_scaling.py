@@ -1,8 +1,8 @@
-"""How time and memory of one attention grow with the number of positions.
+"""Measure how time and memory of attention grow with the number of positions.
 
-One sequence, 4 heads of 64 features, every key allowed: a mask of (T, T) would be
-quadratic by itself. Forward, without gradients. Every path and length has a process of
-its own, so that no memory of another is used again unseen.
+One sequence, 4 heads of 64 features, forward pass without gradients. Every key is
+allowed, because a (T, T) mask would be quadratic by itself. Every path and length has
+its own process, so that no memory is reused unnoticed.
 """
 
 import json
@@ -28,9 +28,9 @@ __all__ = ["PATHS", "attend", "error_of", "inputs", "measure_scaling", "summary"
 HEADS, HEAD_DIM = 4, 64
 LENGTHS = [1024, 2048, 4096]
 QUICK_LENGTHS = [128, 256]
-# Beyond 4,096 positions a table of scores takes a gigabyte and more.
+# Beyond 4,096 positions a table of scores takes at least a gigabyte.
 LONGER = {"SDPA, flash": [8192]}
-# Each length is compiled anew, and two are enough to see that this one is quadratic.
+# Each length is compiled separately, and two are enough to see that this is quadratic.
 SKIPPED = {("FlexAttention, compiled", 2048)}
 
 
@@ -96,13 +96,13 @@ PATHS: dict[str, Callable[..., Callable[[], object]]] = {
 
 
 def inputs(length: int) -> Tensor:
-    """Draw the queries, keys and values of one sequence, the same at each call."""
+    """Return random queries, keys and values of one sequence, the same at each call."""
     generator = torch.Generator().manual_seed(0)
     return torch.randn(3, 1, HEADS, length, HEAD_DIM, generator=generator)
 
 
 def attend(path: str, length: int) -> Callable[[], object]:
-    """Make a function that runs one path on ``length`` positions, forward."""
+    """Return a function that runs one path forward on ``length`` positions."""
     torch.manual_seed(0)
     call = PATHS[path](*inputs(length))
 
@@ -117,12 +117,12 @@ def error_of(path: str, length: int, given: object) -> float | None:
     """Compare with the open attention in double precision, on the first 64 queries.
 
     Args:
-        path: Which path it was.
-        length: How many positions it had.
-        given: What it gave.
+        path: The name of the path.
+        length: How many positions it read.
+        given: The output of the path.
 
     Returns:
-        The largest difference, or ``None`` for a layer, whose projections are its own.
+        The largest difference, or ``None`` for a layer with projections of its own.
     """
     if not isinstance(given, Tensor | tuple) or path.startswith("nn."):
         return None
@@ -154,10 +154,10 @@ def measure_scaling(*, quick: bool = False) -> dict:
 
 
 def summary(cells: Sequence[dict]) -> dict:
-    """Put the cells of one path side by side, and fit how time and memory grow."""
+    """Collect the measurements of one path, and fit how time and memory grow."""
     lengths = [each["length"] for each in cells]
     times = [each["time"]["median_ms"] for each in cells]
-    # What is less than a page shows as nothing at all, which has no logarithm.
+    # Memory below one page is measured as 0, which has no logarithm.
     used = [max(each["peak_bytes"], 4096) for each in cells]
     return {
         "lengths": lengths,
@@ -207,7 +207,7 @@ def _child(order: dict) -> dict:
 
 
 def _timed(call: Callable[[], object], enough: float) -> list[float]:
-    """Call until it has taken ``enough`` seconds, at least three times."""
+    """Time calls until they have taken ``enough`` seconds, at least three of them."""
     taken: list[float] = []
     while len(taken) < 3 or (sum(taken) < enough and len(taken) < 50):
         start = time.perf_counter()

@@ -1,8 +1,8 @@
-"""Fewer keys, by blocks: what is missed, and what is saved.
+"""Measure what block attention misses, and how much time it saves.
 
 A small model is trained to recall, as in ``benchmarks.recall``, with attention to all
-keys or to chosen blocks of them, and is then asked with other choices. And attention to
-a few blocks is timed beside attention to all keys, from short to long.
+keys or to chosen blocks, and then tested with other choices. Attention to a few blocks
+and to all keys is timed at several lengths.
 """
 
 import time
@@ -30,14 +30,14 @@ from tested_transformer.variants import (
 __all__ = ["CHOICES", "measure_blocks", "with_blocks"]
 
 TRAINED = (8, 16, 32, 64)
-PAIRS = 64  # asked, so that there are 128 tokens
-# The size of a block, and how many a query reads, its own included.
+PAIRS = 64  # with their questions they make 128 tokens
+# The size of a block, and how many blocks a query reads, including its own.
 TRAINED_WITH = (8, 4)
 CHOICES = [(8, 1), (8, 2), (8, 4), (8, 8), (8, 16), (4, 8), (16, 2), (32, 1)]
 
 
 def with_blocks(model: Recall, size: int, count: int) -> Recall:
-    """Let every layer of the model read blocks; its weights stay as they are."""
+    """Let every layer of the model read blocks, without changing its weights."""
     for index, layer in enumerate(model.layers):
         blocks = BlockAttention(
             d_model=D_MODEL,
@@ -52,7 +52,7 @@ def with_blocks(model: Recall, size: int, count: int) -> Recall:
 
 
 def measure_blocks(*, quick: bool = False) -> dict:
-    """Train with all keys and with blocks, ask with each choice, and time."""
+    """Train with all keys and with blocks, test each choice, and time attention."""
     steps, seeds, tests = (4, (1,), 2) if quick else (500, (1, 2, 3), 64)
     right: dict[str, dict[str, list[float]]] = {}
     for name in ("all keys", "blocks"):

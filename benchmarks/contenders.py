@@ -1,4 +1,4 @@
-"""What every contender can do, and the sizes at which they meet."""
+"""What every contender offers, and the sizes at which they are compared."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Size:
-    """One size for all: what makes their numbers of parameters (about) equal."""
+    """A size shared by all contenders, which makes their parameters (about) equal."""
 
     vocab_size: int = 65
     context: int = 64
@@ -31,7 +31,7 @@ class Size:
     batch: int = 12
 
     def with_context(self, context: int) -> "Size":
-        """Give the same size with another context."""
+        """Return the same size with another context."""
         return replace(self, context=context)
 
 
@@ -40,39 +40,39 @@ SMALL = Size()
 
 
 class Contender:
-    """An implementation of GPT-2, reached by the same few methods as every other.
+    """An implementation of GPT-2, with the same few methods for every contender.
 
-    Without dropout, whatever its default is: that is the faster way, and the one of
-    nanoGPT's documented run.
+    Dropout is off, whatever the default: that is faster, and what nanoGPT's documented
+    run does.
     """
 
     name: str
     version: str
-    # What its own training loop clips gradients to; None where it does not.
+    # The norm that its training loop clips gradients to; None for no clipping.
     clip: float | None = 1.0
     has_cache = False
 
     def model(self, size: Size) -> nn.Module:
-        """Make its model, ready to train."""
+        """Return its model, ready to train."""
         raise NotImplementedError
 
     def logits(self, model: nn.Module, tokens: Tensor) -> Tensor:
-        """Give the logits at every position: (B, T, V)."""
+        """Return the logits at every position: (B, T, V)."""
         raise NotImplementedError
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Give the loss that it is trained on."""
+        """Return its training loss."""
         logits = self.logits(model, inputs)
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
     def optimizer(self, model: nn.Module, *, fused: bool) -> Optimizer:
-        """Make the optimizer of its own training loop; PyTorch's fused one if so."""
+        """Return the optimizer of its training loop, or PyTorch's fused AdamW."""
         raise NotImplementedError
 
     def generate(
         self, model: nn.Module, prompt: list[int], count: int, *, cached: bool
     ) -> list[int]:
-        """Give ``count`` tokens after ``prompt`` by its own function, sampled."""
+        """Return ``count`` tokens after ``prompt``, sampled by its own function."""
         raise NotImplementedError
 
 
@@ -82,15 +82,15 @@ def continued(
     count: int,
     context: int,
 ) -> list[int]:
-    """Generate beyond the context with a cache that cannot: give ``count`` tokens.
+    """Return ``count`` tokens, even beyond the context that limits the cache.
 
-    Positions that are learned end with the context, and a cache with them. When the
-    context is full, its last half is read anew and generation goes on from there.
+    Learned positions end with the context, and so does the cache. When the context is
+    full, its last half is read again and generation continues from there.
 
     Args:
-        generate: Called with tokens and how many more are wanted; gives these.
-        prompt: The tokens to start with.
-        count: How many tokens are wanted.
+        generate: A function from tokens and a number to that many new tokens.
+        prompt: The tokens to start from.
+        count: How many tokens to return.
         context: How many tokens the model can read.
     """
     tokens = list(prompt)
@@ -103,17 +103,17 @@ def continued(
 
 
 def num_parameters(model: nn.Module) -> int:
-    """Count every parameter once, positions and tied matrices included."""
+    """Count every parameter once, including positions and tied matrices."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def formula(size: Size) -> int:
-    """Count the operations of one step, a multiplication and an addition as two.
+    """Count the operations of one step, with a multiply-add as two.
 
-    Forward, each matrix does two operations for each of its numbers and each token,
-    and attention ``4 T D`` for each token and layer: T products of scores and T of
-    values. Backward does each product twice, once for each of its factors. Looking up
-    tokens costs none.
+    The forward pass takes two operations for each number of a matrix and each token,
+    and ``4 T D`` for attention in each layer and token: T products for scores and T for
+    values. The backward pass takes twice as many, one product for each factor. Looking
+    up tokens costs nothing.
     """
     tokens = size.batch * size.context
     matrices = size.layers * 12 * size.width**2 + size.vocab_size * size.width
@@ -122,5 +122,5 @@ def formula(size: Size) -> int:
 
 
 def as_batch(tokens: list[int]) -> Tensor:
-    """Make a batch of one sequence."""
+    """Return a batch of one sequence."""
     return torch.tensor([tokens], dtype=torch.long)

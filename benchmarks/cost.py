@@ -1,7 +1,7 @@
-"""What a training step costs: operations and time, against each size.
+"""Measure the cost of a training step, in operations and time, against each size.
 
-Operations are counted while a step runs, by PyTorch, in the open attention, whose
-products it knows; beside them stands a count by formula. Time is that of the fused one.
+PyTorch counts the operations of a step with open attention, whose products it knows;
+the record also has a count by formula. The time is that of fused attention.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ SWEEPS: dict[str, list[int]] = {
 
 
 def counted_operations(size: Size, tokens: Tensor) -> int:
-    """Let PyTorch count the operations of one step, forward and backward."""
+    """Return PyTorch's count of the operations of one step, forward and backward."""
     contender = Ours({"fused": False})
     model = contender.model(size)
     inputs, targets = batches_of(tokens, size, 1)[0]
@@ -39,7 +39,7 @@ def counted_operations(size: Size, tokens: Tensor) -> int:
 def measure_cost(
     tokens: Tensor, *, quick: bool = False, sweeps: dict[str, Sequence[int]] = SWEEPS
 ) -> dict:
-    """Vary one size at a time, and see how operations and time follow."""
+    """Vary one size at a time, and measure operations and time."""
     report: dict = {"around": vars(SMALL), "sweeps": {}}
     for name, values in sweeps.items():
         values = values[:2] if quick else values

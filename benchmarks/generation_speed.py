@@ -1,10 +1,10 @@
-"""Tokens a second, one sequence, each contender at its best number of threads.
+"""Measure tokens per second for one sequence, at each contender's best thread count.
 
-Beyond its context a model can only go on with a part of what it has read. Whatever has
-a cache is given the policy of this library: when the context is full, its last half is
-read anew. Without a cache, most read the last ``context`` tokens again for every new
-one; transformers, whose ``generate`` refuses to write beyond its context, keeps to the
-policy above. So the speeds without a cache are not those of equal work.
+Beyond its context a model can only continue from a part of the text. All contenders
+with a cache follow the policy of this library: when the context is full, its last half
+is read again. Without a cache, most read the last ``context`` tokens again for every
+new one; transformers, whose ``generate`` stops at its context, follows the policy
+above. So without a cache, the contenders do not do equal work.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ def measure_generation(
     threads: Sequence[int] = (1, 2),
     quick: bool = False,
 ) -> dict:
-    """Time ``count`` tokens of each contender, in every way it has."""
+    """Time ``count`` tokens of each contender, in each of its ways to generate."""
     report: dict = {"tokens": count, "contexts": {}}
     allowed = torch.get_num_threads()
     for context in contexts:
@@ -60,7 +60,7 @@ def measure_generation(
 def _ways(
     contender: Contender, context: int, count: int, entries: dict[str, dict]
 ) -> dict[str, Callable[[], object]]:
-    """Make a contender's model, note what it is, and list its ways to generate."""
+    """Make a contender's model, describe it, and list its ways to generate."""
     torch.manual_seed(0)
     size = SMALL.with_context(context)
     model = scatter(contender.model(size)).eval()

@@ -1,9 +1,9 @@
-"""What wants a GPU, in one command that needs PyTorch and this repository alone.
+"""Run all measurements that need a GPU in one command, with only PyTorch installed.
 
-Each part runs in a process of its own, within a limit: one that fails, hangs or leaves
-the device in disorder is told with its error, and the others go on. Nothing here was
-made for one GPU: the device says first what it does at best, by a product of matrices
-and by a copy of memory, and beside that stands what the library reaches.
+Each part runs in a process of its own with a time limit: if it fails, hangs or breaks
+the device, its error is recorded and the other parts continue. Nothing is tuned to a
+particular GPU: the first part measures the peak of the device, in a matrix product and
+a memory copy, for comparison with what the library reaches.
 """
 
 import argparse
@@ -37,21 +37,21 @@ __all__ = ["NOT_MEASURED", "PARTS", "Setting", "measure_gpu"]
 NOT_MEASURED = "not measured: there is no CUDA device"
 ROOT = Path(__file__).resolve().parents[1]
 
-# nanoGPT's settings for one GPU, and the loss that its README tells for them.
+# nanoGPT's settings for one GPU, and the loss that its README reports for them.
 SHAKESPEARE = Size(context=256, width=384, heads=6, layers=6, batch=64)
 PUBLISHED_LOSS = 1.4697
 NANOGPT_STEPS = 5000
 ESTIMATE = re.compile(r"^step (\d+): train loss [\d.]+, val loss ([\d.]+)", re.M)
 GPT2 = Size(50304, context=1024, width=768, heads=12, layers=12, batch=32)
 TINY = Size(97, context=32, width=48, heads=3, layers=2, batch=5)
-# What the fast recipe asks of the model, and the same with positions for which every
-# GPU has a fused kernel.
+# The model settings of the fast recipe, and the same with positions for which every GPU
+# has a fused kernel.
 MODELS = {
     "alibi": {"positions": "alibi"},
     "rotary": {"positions": "rotary"},
 }
 FAST = {"activation": "relu2", "tie_head": False, "qk_norm": True, "smear": True}
-# Seconds for everything, so that it fits into ten minutes with what is around it.
+# Seconds for all parts, so that the command takes less than ten minutes.
 BUDGET = 540.0
 
 
@@ -60,12 +60,12 @@ class Setting:
     """Where and how much to measure.
 
     Args:
-        device: ``cuda``, or ``cpu``, where tiny models only show that the program runs.
-        quick: Few steps and tokens.
-        text: What small models learn, a file; the source of Python's own modules if
-            none is given.
+        device: ``cuda``; or ``cpu``, where tiny models only show that the program runs.
+        quick: Do only a few steps and tokens.
+        text: A file for small models to learn; by default the source of Python's own
+            modules.
         nanogpt: A checkout of karpathy/nanoGPT.
-        limit: Seconds after which nanoGPT's own run is stopped.
+        limit: Stop nanoGPT's own run after this many seconds.
     """
 
     device: str = "cuda"
@@ -75,16 +75,16 @@ class Setting:
     limit: float = 220.0
 
     def size(self, size: Size) -> Size:
-        """Return a size, or a tiny one where the processor has to do it."""
+        """Return a size, or a tiny one on a CPU."""
         return size if self.device == "cuda" else TINY
 
     def count(self, full: int, quick: int) -> int:
-        """Return how many to do."""
+        """Return a count, or a small one with ``quick``."""
         return quick if self.quick or self.device != "cuda" else full
 
 
 def device_part(setting: Setting) -> dict:
-    """Measure what the device does at best: a product in bf16, a copy of memory."""
+    """Measure the peak of the device: a product in bf16, and a memory copy."""
     n, copied = (8192, 2**32) if setting.device == "cuda" else (256, 2**22)
     made = partial(torch.randn, n, n, device=setting.device, dtype=torch.bfloat16)
     a, b = made(), made()
@@ -118,7 +118,7 @@ def training_part(setting: Setting) -> dict:
     )
     seen: list[Progress] = []
     train(model, tokens.to(setting.device), recipe, on_step=seen.append)
-    # A GPU is waited for every tenth step; the first of these waits for the compiler.
+    # The loop waits for the GPU every tenth step; the first wait includes compiling.
     told = {each.step: each.seconds for each in seen if each.step % 10 == 0}
     taken = (told[steps] - told[20]) / (steps - 20)
     return {
@@ -132,7 +132,7 @@ def training_part(setting: Setting) -> dict:
 
 
 def decoding_part(setting: Setting) -> dict:
-    """Write one text with GPT-2's size in bf16, by ``generate`` as it comes."""
+    """Generate one text with a model of GPT-2's size in bf16, with default settings."""
     size = setting.size(GPT2)
     torch.manual_seed(0)
     model = GPT(config_of(size, bias=False)).to(setting.device, torch.bfloat16).eval()
@@ -145,7 +145,7 @@ def decoding_part(setting: Setting) -> dict:
 
 
 def transformers_part(setting: Setting) -> dict | str:
-    """Write as many tokens with the package transformers, by its ``generate``."""
+    """Generate as many tokens with the package transformers, by its ``generate``."""
     if find_spec("transformers") is None:
         return "not measured: transformers is not installed"
     from benchmarks.peers import TransformersGPT2
@@ -164,7 +164,7 @@ def transformers_part(setting: Setting) -> dict | str:
 def written(
     model: torch.nn.Module, write: Callable[[], None], count: int, setting: Setting
 ) -> dict:
-    """Time a function that writes ``count`` tokens: its first call, and later ones."""
+    """Time a function that generates ``count`` tokens: the first and later calls."""
     start = time.perf_counter()
     write()
     wait(setting.device)
@@ -179,7 +179,7 @@ def written(
 
 
 def attention_part(setting: Setting) -> dict:
-    """See how the memory of the fused layer grows with the length, forward and back."""
+    """Measure how the fused layer's memory grows with length, forward and back."""
     full = [2048, 4096, 8192, 16384, 32768]
     lengths = full if setting.device == "cuda" else [64, 128]
     layer = MultiHeadAttention(d_model=512, num_heads=8)
@@ -211,7 +211,7 @@ def attention_part(setting: Setting) -> dict:
 
 
 def shakespeare_part(setting: Setting, *, positions: str) -> dict:
-    """Train at nanoGPT's size for one GPU by the fast recipe, and tell the losses."""
+    """Train at nanoGPT's size for one GPU by the fast recipe, and record the losses."""
     text = read_text(setting)
     characters = sorted(set(text))
     number = {character: index for index, character in enumerate(characters)}
@@ -263,7 +263,7 @@ def shakespeare_part(setting: Setting, *, positions: str) -> dict:
 
 
 def nanogpt_part(setting: Setting) -> dict | str:
-    """Let nanoGPT do its documented run on the same text, as far as the time allows."""
+    """Run nanoGPT's documented command on the same text, as far as the time allows."""
     from benchmarks.nanogpt import documented_seconds, nanogpt_run
 
     if setting.nanogpt is None:
@@ -300,7 +300,7 @@ def nanogpt_part(setting: Setting) -> dict | str:
 
 
 def tests_part(setting: Setting) -> dict | str:
-    """Run all tests of this repository that carry CUDA in their names."""
+    """Run all tests of this repository with CUDA in their names."""
     for package in ("pytest", "hypothesis"):
         if find_spec(package) is None:
             return f"not run: {package} is not installed"
@@ -333,7 +333,7 @@ LIMITS = dict.fromkeys(PARTS, 120.0) | {"nanogpt": 240.0}
 
 
 def measure_gpu(setting: Setting, budget: float = BUDGET) -> dict | str:
-    """Measure all parts, one after the other, and say what they come to together."""
+    """Measure all parts, one after the other, and combine their results."""
     if setting.device == "cuda" and not torch.cuda.is_available():
         return NOT_MEASURED
     end = time.monotonic() + budget
@@ -342,7 +342,7 @@ def measure_gpu(setting: Setting, budget: float = BUDGET) -> dict | str:
 
 
 def run_part(name: str, setting: Setting, end: float) -> dict:
-    """Run a part in a process of its own, and return what it found or its error."""
+    """Run a part in a process of its own, and return its results or its error."""
     left = min(LIMITS[name], end - time.monotonic())
     start = time.monotonic()
     found: dict = {}
@@ -372,7 +372,7 @@ def run_part(name: str, setting: Setting, end: float) -> dict:
 
 
 def together(report: dict[str, dict]) -> dict:
-    """Return what parts say together; what misses a part is left out."""
+    """Return results that combine parts; results with a missing part are left out."""
     device, ours, peer = (report[name] for name in ("device", "decoding", "nanogpt"))
     training, found = report["training"], dict[str, object]()
     if "teraflops_of_a_product" in device and "teraflops" in training:
@@ -401,7 +401,7 @@ def together(report: dict[str, dict]) -> dict:
 
 
 def config_of(size: Size, **options: object) -> GPTConfig:
-    """Return the settings of a model of that size."""
+    """Return the config of a model of this size."""
     return GPTConfig(
         vocab_size=size.vocab_size,
         max_seq_len=size.context,
@@ -422,7 +422,7 @@ def read_text(setting: Setting) -> str:
 def seconds(
     call: Callable[[], object], device: str, *, rounds: int, warm_up: int = 1
 ) -> float:
-    """Return the median time of a call, from an idle device to an idle device."""
+    """Return the median time of a call, with the device idle before and after."""
     for _ in range(warm_up):
         call()
     taken: list[float] = []
@@ -436,13 +436,13 @@ def seconds(
 
 
 def wait(device: str) -> None:
-    """Wait until the device has done what it was given."""
+    """Wait until the device has finished its work."""
     if device == "cuda":
         torch.cuda.synchronize()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure one part, and print what it found in one line."""
+    """Measure one part, and print its results in one line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu")
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("setting", type=json.loads)

@@ -1,8 +1,8 @@
-"""Ways to write attention, with one set of weights: the time of a step of each.
+"""Time a step of each way to write attention, all with the same weights.
 
-A step is causal self-attention forward, and backward to the gradients of the sequence
-and of every parameter, in float32. At the small size even plain Python can be waited
-for. JAX compiles a step as one piece, before the clock runs.
+A step is causal self-attention in float32, forward and backward to the gradients of the
+sequence and of every parameter. At the small size even plain Python is fast enough. JAX
+compiles the step before the timing starts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from tested_transformer.book.implementations import Question
 
 __all__ = ["NAMES", "SIZES", "Size", "measure_implementations", "question"]
 
-# Each with its file, which is read when it is measured: some want JAX.
+# Each with its module, which is imported only when measured, as some need JAX.
 NAMES = {
     "plain Python": "scalars",
     "NumPy, head by head": "per_head",
@@ -34,7 +34,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Size:
-    """How much is asked, and how often each is asked in a turn."""
+    """The size of a question, and how many calls a turn has."""
 
     batch: int
     length: int
@@ -48,7 +48,7 @@ TOO_SLOW = {"large": {"plain Python"}}
 
 
 def question(size: Size) -> Question:
-    """Ask for causal self-attention, with weights and sequences drawn by chance."""
+    """Return a question for causal self-attention, with random weights and input."""
     torch.manual_seed(0)
     layer = MultiHeadAttention(d_model=size.width, num_heads=size.heads)
     x, direction = torch.randn(2, size.batch, size.length, size.width)
@@ -61,7 +61,7 @@ def measure_implementations(
     names: Sequence[str] = tuple(NAMES),
     sizes: Mapping[str, Size] = SIZES,
 ) -> dict:
-    """Let all take turns at each size."""
+    """Time all implementations in turns at each size."""
     packages = ("jax", "flax", "numpy")
     report: dict = {"versions": {name: version(name) for name in packages}}
     for label, size in sizes.items():

@@ -1,9 +1,9 @@
-"""The loss of latent attention beside that of shared keys, at equal bytes in the cache.
+"""Compare the losses of latent attention and shared keys at equal cache size.
 
-Small models of one shape learn made-up stories, character by character: two layers, 64
-features, four heads of 16, rotary positions. They differ in what a token leaves in the
-cache of a layer: keys and values of four heads, of two or of one, or the entry of a
-latent with its rotary key, which is as wide as one head.
+Small models of one shape learn the stories of the grammar, character by character: two
+layers, 64 features, four heads of 16, rotary positions. They differ in what the cache
+of a layer holds for each token: keys and values of four, two or one heads, or a latent
+with its rotary key, which is as wide as one head.
 """
 
 import torch
@@ -18,7 +18,7 @@ __all__ = ["KINDS", "make_model", "measure_latent"]
 
 D_MODEL, HEADS, LAYERS, LENGTH, BATCH, STEPS, RATE = 64, 4, 2, 64, 16, 600, 3e-3
 SEEDS = (1, 2, 3)
-# For each model the heads of keys and values, or the width of the latent.
+# For each model the number of heads of keys and values, or the width of the latent.
 KINDS = {
     "4 heads": (4, None),
     "2 heads": (2, None),
@@ -29,7 +29,7 @@ KINDS = {
 
 
 def make_model(kind: str, vocab_size: int) -> GPT:
-    """Make a model of one of the ``KINDS``, with weights drawn by chance."""
+    """Return a model of one of the ``KINDS``, with random weights."""
     num_kv_heads, latent_dim = KINDS[kind]
     config = GPTConfig(
         vocab_size=vocab_size,
@@ -55,7 +55,7 @@ def make_model(kind: str, vocab_size: int) -> GPT:
 
 
 def measure_latent(*, quick: bool = False) -> dict:
-    """Train each kind with each seed, and measure it on text that it has not read."""
+    """Train each kind with each seed, and measure its loss on held-out text."""
     text = write_stories(20_000 if quick else 300_000, seed=9).text
     characters = CharTokenizer.from_text(text)
     ids = torch.tensor(characters.encode(text))

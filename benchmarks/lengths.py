@@ -1,9 +1,9 @@
-"""Loss by position beyond the trained length: plain, slowed, with ALiBi, with a window.
+"""Measure the loss by position beyond the trained length.
 
-Small models of characters are trained on texts of 64 tokens, three seeds of each kind,
-and read texts of 512. The rotary ones also with their pairs slowed by each rule and
-several factors, before and after a little training on longer texts; and through a
-rolling cache of 64 tokens, with and without sinks.
+Small character models are trained on texts of 64 tokens, three seeds of each kind, and
+read texts of 512 tokens. The rotary models also read them with their pairs slowed by
+each rule and several factors, before and after a little training on longer texts, and
+through a rolling cache of 64 tokens, with and without sinks.
 """
 
 from collections.abc import Sequence

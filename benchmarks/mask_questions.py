@@ -1,7 +1,7 @@
-"""What each library makes of a mask: which way it reads it, and of an empty row.
+"""Questions that find out how a library reads a mask, and an empty row.
 
 Three keys have the values (1, 0, 0), (0, 1, 0) and (0, 0, 1), and every score is 0. So
-what comes out of attention are the weights: 1/3 each without a mask.
+the output of attention equals the weights: 1/3 each without a mask.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ Attend = Callable[[Mask], Sequence[float]]
 Row = dict[str, str]
 
 T, F_, INF = True, False, float("inf")
-# What every library is asked; the last one in the library's own convention.
+# The questions for every library; the last one in the library's own convention.
 QUESTIONS: dict[str, Mask] = {
     "True True False": [T, T, F_],
     "0 0 -inf": [0.0, 0.0, -INF],
@@ -42,7 +42,7 @@ HEADS, NO_SCORES = X[:, None], torch.zeros(1, 1, 3, 4)
 
 
 def row(attend: Attend, *, empty: Mask = EMPTY_ATTEND) -> Row:
-    """Ask a library all questions."""
+    """Return a library's answers to all questions."""
     return {
         question: answer(attend, mask)
         for question, mask in (QUESTIONS | {"empty row": empty}).items()
@@ -50,10 +50,10 @@ def row(attend: Attend, *, empty: Mask = EMPTY_ATTEND) -> Row:
 
 
 def answer(attend: Attend, mask: Mask) -> str:
-    """Give the three weights, or the error."""
+    """Return the three weights, or the error."""
     try:
         weights = attend(mask)
-    # Whatever it raises is the answer.
+    # Any error counts as the answer.
     except Exception as error:
         return type(error).__name__
     return " ".join(f"{float(weight):.2f}" for weight in weights)

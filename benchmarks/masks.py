@@ -1,4 +1,4 @@
-"""How each library reads a mask: those of the tests, and others where they are."""
+"""Find out how each library reads a mask: those of the tests, and others installed."""
 
 import os
 import warnings
@@ -44,7 +44,7 @@ def sdpa(mask: Mask) -> Sequence[float]:
 
 
 def sdpa_math(mask: Mask) -> Sequence[float]:
-    """Ask its plain kernel."""
+    """Ask PyTorch's plain kernel."""
     with sdpa_kernel(SDPBackend.MATH):
         return sdpa(mask)
 
@@ -71,7 +71,7 @@ def _flex(**how: object) -> Sequence[float]:
 
 
 def module(argument: str, *, weights: bool, training: bool) -> Attend:
-    """Ask ``nn.MultiheadAttention`` by one of its arguments."""
+    """Ask ``nn.MultiheadAttention`` through one of its mask arguments."""
     layer = nn.MultiheadAttention(4, 2, batch_first=True).train(training)
     with torch.no_grad():
         layer.in_proj_weight.copy_(torch.cat([torch.zeros(8, 4), torch.eye(4)]))
@@ -88,7 +88,7 @@ def module(argument: str, *, weights: bool, training: bool) -> Attend:
 
 
 def bert(implementation: str, *, axes: int = 2) -> Attend:
-    """Ask ``transformers``' BERT, by an ``attention_mask`` of two axes or of four."""
+    """Ask BERT of ``transformers``, by an ``attention_mask`` of two or four axes."""
     from transformers import BertConfig
     from transformers.masking_utils import create_bidirectional_mask
     from transformers.models.bert.modeling_bert import BertSelfAttention
@@ -119,7 +119,7 @@ def _read_values(query: nn.Linear, key: nn.Linear, value: nn.Linear) -> None:
 
 
 def installed_rows() -> dict[str, Row]:
-    """Ask what the tests have: this library, PyTorch and ``transformers``."""
+    """Ask the libraries that the tests need: this one, PyTorch and ``transformers``."""
     rows = {
         "this library": row(ours),
         "SDPA": row(sdpa),
@@ -149,7 +149,7 @@ def installed_rows() -> dict[str, Row]:
 
 
 def measure_masks() -> dict:
-    """Ask every library that is here, and say which versions answered."""
+    """Ask every installed library, and record the versions."""
     packages = ("torch", "transformers", "keras", "flax", "jax")
     return {
         "versions": {

@@ -1,6 +1,6 @@
-"""What Keras, Flax and JAX make of a mask, where they are installed.
+"""Find out how Keras, Flax and JAX read a mask, if they are installed.
 
-They are too heavy to install for a test.
+They are too large to install for a test.
 """
 
 import importlib.util
@@ -118,7 +118,7 @@ def jax_function(which: str, argument: str) -> Attend:
 
 
 def other_rows() -> dict[str, Row]:
-    """Ask those that are too heavy to install for a test, where they are installed."""
+    """Ask the libraries that are too large to install for a test, if installed."""
     rows: dict[str, Row] = {}
     if have("keras"):
         rows["Keras layer"] = row(keras_layer(scores=False))
@@ -134,7 +134,7 @@ def other_rows() -> dict[str, Row]:
 
 
 def conversions() -> dict[str, dict]:
-    """Hand a mask of this library to those of the others that are installed."""
+    """Pass a mask of this library to the other libraries that are installed."""
     mask = causal_mask(3) & padding_mask(torch.tensor([2, 3]))
     x = torch.arange(24.0).sin().view(2, 3, 4)
     ours, _ = attention_with_weights(
@@ -161,5 +161,5 @@ def _compared(how: str, theirs: Tensor, ours: Tensor) -> dict:
 
 
 def have(*packages: str) -> bool:
-    """Say whether all of them are installed."""
+    """Return whether all of these packages are installed."""
     return all(importlib.util.find_spec(package) for package in packages)

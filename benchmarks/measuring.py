@@ -1,7 +1,7 @@
-"""Times and memory, taken so that they can be compared.
+"""Measure times and memory so that they can be compared.
 
-A machine is not equally fast all the time. Contenders are therefore run in turns, a few
-calls each, round after round, and what is compared is the median of all their calls.
+The speed of a machine varies. So contenders run in turns, a few calls each, round after
+round, and are compared by the median of all their calls.
 """
 
 import statistics
@@ -16,7 +16,7 @@ __all__ = ["Times", "in_turns", "peak_memory", "ratio", "slope"]
 
 @dataclass(frozen=True)
 class Times:
-    """The seconds that each call of one contender took."""
+    """The time of each call of one contender, in seconds."""
 
     median: float
     fastest: float
@@ -33,7 +33,7 @@ class Times:
         """
         if not seconds:
             raise ValueError("seconds is empty: nothing was measured")
-        # With a single call there is no spread to speak of.
+        # A single call has no spread.
         lower, median, upper = (
             statistics.quantiles(seconds, n=4, method="inclusive")
             if len(seconds) > 1
@@ -42,7 +42,7 @@ class Times:
         return cls(median, min(seconds), lower, upper, len(seconds))
 
     def to_json(self) -> dict[str, float]:
-        """Give all of it as numbers, in milliseconds where they are times."""
+        """Return the summary as numbers, with times in milliseconds."""
         return {
             (name if name == "count" else f"{name}_ms"): (
                 value if name == "count" else round(1000 * value, 4)
@@ -59,15 +59,15 @@ def in_turns(
     warm_up: int = 1,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Times]:
-    """Time all contenders side by side: in each round, ``calls`` calls of each.
+    """Time all contenders in turns: in each round, ``calls`` calls of each.
 
     Args:
-        contenders: What to call, by name.
-        rounds: How often each has its turn.
-        calls: How many calls a turn has. The caches of the processor are a contender's
-            own from its second call on.
+        contenders: The functions to call, by name.
+        rounds: How many turns each contender gets.
+        calls: How many calls a turn has. From the second call on, the processor's
+            caches hold a contender's own data.
         warm_up: Calls of each before the first round, which are not counted.
-        clock: Gives the time in seconds.
+        clock: A function that returns the time in seconds.
 
     Raises:
         ValueError: If ``rounds`` or ``calls`` is not positive.
@@ -89,7 +89,7 @@ def in_turns(
 
 
 def ratio(theirs: float, ours: float) -> float:
-    """Say how many times faster ours is.
+    """Return how many times as fast ours is.
 
     Raises:
         ValueError: If a time is not positive.
@@ -114,14 +114,13 @@ def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
 
 
 def peak_memory(call: Callable[[], object]) -> int:
-    """Give the bytes by which ``call`` raised the memory of this process at its peak.
+    """Return by how many bytes ``call`` raised the peak memory of this process.
 
-    The peak is the resident set as Linux keeps it (VmHWM), set back just before the
-    call. Meant for a process of its own, so that no memory of something else is used
-    again unseen.
+    The peak is Linux's record of the resident set (VmHWM), reset just before the call.
+    Use a process of its own, so that no memory is reused unnoticed.
 
     Raises:
-        OSError: If the system has no such account.
+        OSError: If the system keeps no such record.
     """
     Path("/proc/self/clear_refs").write_text("5")
     before = _status("VmRSS")

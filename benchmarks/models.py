@@ -1,10 +1,11 @@
 """Train the models that the book ships, from scratch: ``make models``.
 
-Each is a run of ``tested-transformer train``, in ``.cache/models``; a run that was
-interrupted goes on. What ships is its last weights, in half precision, beside a card.
+Each is a run of ``tested-transformer train`` in ``.cache/models``; an interrupted run
+is resumed. The book ships the final weights in half precision, with a card.
 
-A card names the commit that was checked out; ``dirty`` says that more than that ran. To
-train again at a commit that is not dirty gives the same bytes, on a processor alike.
+A card names the commit that was checked out; ``dirty`` says whether there were other
+changes. Training again at a clean commit gives the same bytes on the same kind of
+processor.
 """
 
 import argparse
@@ -52,7 +53,7 @@ from tested_transformer.training import evaluate, honest_loss
 
 __all__ = ["COMMANDS", "about", "grammar_scores", "make_model", "sample"]
 
-# The textbook's model, as chapter 15 builds it, trained in the fewest seconds.
+# The textbook's model from the chapter Mini GPT, trained by the fast recipe.
 _TRAIN = (
     "train {text} --positions learned --activation gelu --bias --tie-head "
     "--no-qk-norm --no-smear --no-zero-init --max-seq-len 128 --lr 0.005 "
@@ -72,18 +73,18 @@ _STORIES, _STORIES_SEED = 16_000, 1000
 
 
 def make_model(name: str, runs: Path, out: Path) -> dict[str, Any]:
-    """Train one of the models, or go on with it, and ship it.
+    """Train one of the models, or resume its training, and ship it.
 
     Args:
         name: One of ``COMMANDS``.
-        runs: Where the run is kept.
-        out: Where the models lie side by side.
+        runs: The folder for runs.
+        out: The folder for models.
 
     Returns:
         Its card.
 
     Raises:
-        RuntimeError: If the run did not end.
+        RuntimeError: If the run did not finish.
     """
     folder = runs / name
     words = [*shlex.split(COMMANDS[name]), "--out", str(folder), "--sample", "0"]
@@ -114,11 +115,11 @@ def make_model(name: str, runs: Path, out: Path) -> dict[str, Any]:
 
 
 def about(model: GPT, settings: dict[str, Any]) -> dict[str, Any]:
-    """Measure a model on what was held out of its text, and let it write.
+    """Evaluate a model on held-out text, and generate a sample.
 
     Args:
         model: The model.
-        settings: What its run says of ``text`` and ``tokenizer``.
+        settings: The settings of its run, with ``text`` and ``tokenizer``.
     """
     tokenizer = tokenizer_from_dict(settings["tokenizer"])
     corpus = load_corpus(settings["text"]["name"])
@@ -137,7 +138,7 @@ def about(model: GPT, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def sample(model: GPT, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Let a model write, and give what it wrote and how well it predicts that."""
+    """Return a sample of a model, and how well the model predicts it."""
     start = tokenizer.encode("\n")
     sampling = Sampling(temperature=0.8)
     (new,) = generate(model, [start], max_new_tokens=_SAMPLE, sampling=sampling, seed=0)
@@ -147,7 +148,7 @@ def sample(model: GPT, tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def grammar_scores(model: GPT, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Score every head of a model of the stories, on stories that it has not read."""
+    """Score every head of a model of the grammar on new stories."""
     stories = write_stories(_STORIES, seed=_STORIES_SEED)
     tokens = torch.tensor(tokenizer.encode(stories.text))
     length = model.config.max_seq_len
@@ -180,7 +181,7 @@ def grammar_scores(model: GPT, tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make all models, or some."""
+    """Train and ship all models, or some of them."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.models",
         description="Train the models that the book ships, and write their cards.",

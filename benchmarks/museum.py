@@ -1,4 +1,4 @@
-"""What the bugs of the museum do to a loss: train a small GPT with each of them."""
+"""Measure what the museum's bugs do to the loss of a small GPT."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ from tested_transformer.training import (
 
 __all__ = ["COMPARED", "largest_leak", "measure_museum", "throw_dice", "with_dice"]
 
-# The variants of which losses on Shakespeare had been measured before, elsewhere.
+# The exhibits whose losses on Shakespeare had been measured elsewhere before.
 COMPARED = (
     *("right", "mask-after-softmax", "softmax-over-queries", "inverted-mask"),
     *("one-too-far", "scores-times-mask", "merge-without-transpose"),
@@ -34,7 +34,7 @@ def measure_museum(tokens: Tensor, *, quick: bool = False) -> dict:
 
     Args:
         tokens: The text, encoded; the last tenth is held out.
-        quick: Only try this program out.
+        quick: Only try the program out.
     """
     steps = 5 if quick else 200
     dice = {
@@ -59,16 +59,16 @@ def measure_museum(tokens: Tensor, *, quick: bool = False) -> dict:
 
 
 def throw_dice(count: int) -> Tensor:
-    """Throw eight times, write the same eight once more, and the first of them."""
+    """Return eight throws of a die, the same eight again, and the first once more."""
     throws = torch.randint(6, (count, 8))
     return torch.cat([throws, throws, throws[:, :1]], dim=1)
 
 
 def with_dice(name: str, *, steps: int, seed: int = 0) -> dict:
-    """Train with one exhibit on dice; the losses, and by how much it leaks.
+    """Train with one exhibit on dice; return its losses, and how much it leaks.
 
-    Losses are those of texts that were not trained on: as usual, honest, and usual
-    again with the bug repaired. The training loss is the mean of every twentieth.
+    The losses are on held-out texts: in one pass, honest, and in one pass with the bug
+    repaired. The training losses are means over a twentieth of the steps each.
     """
     torch.manual_seed(seed)
     lessons, fresh = throw_dice(steps * 32).split(32), throw_dice(256)
@@ -122,14 +122,14 @@ def with_text(
 
 
 def _model(name: str, **settings: int) -> GPT:
-    """Make a GPT with an exhibit in it, or the right one."""
+    """Return a GPT with an exhibit in it, or the right one."""
     exhibit = EXHIBITS.get(name)
     made = GPT(GPTConfig(**settings, **(exhibit.settings if exhibit else {})))
     return with_steps(made, exhibit.steps if exhibit else Steps())
 
 
 def largest_leak(model: Callable[[Tensor], Tensor], tokens: Tensor) -> float:
-    """Give by how much, at most, a token changes the probability of one before it."""
+    """Return how much, at most, a token changes an earlier token's probability."""
     largest = 0.0
 
     def probabilities(tokens: Tensor) -> Tensor:

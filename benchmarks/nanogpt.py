@@ -1,4 +1,4 @@
-"""nanoGPT's own training, run by its own command in a copy of its files."""
+"""Run nanoGPT's own training command in a copy of its files."""
 
 import os
 import pickle
@@ -19,10 +19,10 @@ STEP = re.compile(r"^iter (\d+): loss [\d.]+, time ([\d.]+)ms", re.MULTILINE)
 
 
 def documented_seconds(printed: str, *, steps: int) -> tuple[float, float]:
-    """Read nanoGPT's own times: seconds of ``steps`` steps, and of the median step.
+    """Return nanoGPT's own times: seconds of ``steps`` steps, and of the median step.
 
     Raises:
-        ValueError: If steps are missing from what it printed.
+        ValueError: If steps are missing from its output.
     """
     times = {int(i): float(ms) / 1000 for i, ms in STEP.findall(printed)}
     missing = [i for i in range(steps) if i not in times]
@@ -45,16 +45,15 @@ def nanogpt_run(
     """Run a command of nanoGPT in a copy of its files.
 
     Args:
-        checkout: Where its files are.
-        text: What it is to learn.
-        command: What follows ``python``.
-        steps: How many steps it is told to do. Fewer than it documents are for trying
-            out this program.
-        threads: How many threads it may have; as many as it likes by default.
-        limit: Seconds after which it is stopped.
+        checkout: The folder of its files.
+        text: The text to learn.
+        command: The arguments of ``python``.
+        steps: How many steps to do; fewer than documented only to try the program out.
+        threads: How many threads it may use; no limit by default.
+        limit: Stop it after this many seconds.
 
     Returns:
-        What it printed, and what it saved after its last step: nothing if it was
+        Its output, and the checkpoint after its last step, or nothing if it was
         stopped.
 
     Raises:
@@ -100,7 +99,7 @@ def nanogpt_run(
 
 
 def _prepare(folder: Path, text: str) -> None:
-    """Write what nanoGPT's prepare.py writes, without its download."""
+    """Write the same files as nanoGPT's prepare.py, without its download."""
     characters = sorted(set(text))
     number = {character: index for index, character in enumerate(characters)}
     ids = torch.tensor([number[c] for c in text], dtype=torch.uint16).numpy()

@@ -1,4 +1,4 @@
-"""This library, as one contender among the others."""
+"""This library as one of the contenders."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,9 +24,9 @@ class Ours(Contender):
     """The library's GPT, by default with exactly the parameters of nanoGPT's.
 
     Args:
-        options: What of its configuration is other than that.
-        name: How to call it.
-        recipe: How its own loop trains it.
+        options: Settings that differ from nanoGPT's.
+        name: The name of the contender.
+        recipe: The recipe of its training loop.
     """
 
     has_cache = True
@@ -44,7 +44,7 @@ class Ours(Contender):
         self.clip = self.recipe.clip or None
 
     def model(self, size: Size) -> nn.Module:
-        """Make a GPT."""
+        """Return a GPT."""
         config = GPTConfig(
             vocab_size=size.vocab_size,
             max_seq_len=size.context,
@@ -56,11 +56,11 @@ class Ours(Contender):
         return GPT(config)
 
     def logits(self, model: nn.Module, tokens: Tensor) -> Tensor:
-        """Give the logits at every position: (B, T, V)."""
+        """Return the logits at every position: (B, T, V)."""
         return model(tokens)
 
     def optimizer(self, model: nn.Module, *, fused: bool) -> Optimizer:
-        """Make an AdamW that pulls matrices towards zero, and nothing else."""
+        """Return an AdamW with weight decay for matrices only."""
         matrices = [p for p in model.parameters() if p.ndim >= 2]
         rest = [p for p in model.parameters() if p.ndim < 2]
         groups = [
@@ -72,7 +72,7 @@ class Ours(Contender):
     def own_step(
         self, model: nn.Module, tokens: Tensor, *, compiled: bool = False
     ) -> Callable[[], object]:
-        """Make a function that does one step of the library's loop, batch and all."""
+        """Return a function that does one step of the library's loop and its batch."""
         recipe = replace(self.recipe, compile=compiled)
         learner = Learner(model, tokens, recipe)
         done = 0
@@ -111,7 +111,7 @@ class Ours(Contender):
         return tokens
 
     def same_tokens(self, model: nn.Module, prompt: list[int], count: int) -> bool:
-        """Whether the cache changes no token, sampled or the likeliest."""
+        """Return whether the cache changes no token, sampled or most likely."""
         for temperature in (0.8, 0.0):
             with_cache, without = (
                 self.generate(
@@ -126,7 +126,7 @@ class Ours(Contender):
 
 @dataclass(frozen=True)
 class Racer:
-    """A model, a recipe, the loss that they are to reach, and how often they try."""
+    """A model, a recipe, the loss to reach, and how many runs to do."""
 
     contender: Ours
     recipe: Recipe
@@ -135,13 +135,13 @@ class Racer:
 
 
 def contestants() -> list[Ours]:
-    """Give the library's model as the textbook has it, and as the fast recipe does."""
+    """Return the library's model in the textbook's form and in the fast recipe's."""
     fast = Ours(FAST, "ours, fast", Recipe.fast())
     return [Ours(), fast]
 
 
 def racers() -> list[Racer]:
-    """Give what is trained to a loss: plain and fast to 1.88, and longer to 1.60."""
+    """Return the runs to a loss: plain and fast to 1.88, and a longer one to 1.60."""
     # 0.001, its own rate, falls short in as many steps.
     plain = Recipe.plain(steps=1500, lr=3e-3)
     fast = Recipe.fast(steps=148)
@@ -155,10 +155,10 @@ def racers() -> list[Racer]:
 
 @torch.no_grad()
 def scatter(model: nn.Module, *, seed: int = 0) -> nn.Module:
-    """Move every parameter a little, so that no two tokens are equally likely.
+    """Change every parameter a little, so that no two tokens are equally likely.
 
-    A model whose last matrix starts at zero would else generate what any wrong one
-    does.
+    Otherwise a model whose last matrix starts at zero would generate the same as any
+    wrong one.
     """
     generator = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():

@@ -1,7 +1,7 @@
-"""The other implementations, read from where their checkouts lie.
+"""The other implementations, imported from their checkouts.
 
-Each is used as its own documentation uses it: its model, its optimizer, its function
-that generates. None of their code is copied here.
+Each is used as its own documentation shows: its model, its optimizer, its function that
+generates. None of their code is copied here.
 """
 
 import importlib
@@ -37,7 +37,7 @@ class NanoGPT(Contender):
         self.source = _load("nanogpt_model", file)
 
     def model(self, size: Size) -> nn.Module:
-        """Make its GPT, without biases, as its train.py does."""
+        """Return its GPT, without biases, as its train.py does."""
         return _silently(
             self.source.GPT,
             self.source.GPTConfig(
@@ -52,15 +52,15 @@ class NanoGPT(Contender):
         )
 
     def logits(self, model: nn.Module, tokens: Tensor) -> Tensor:
-        """Ask for a loss too: without, it gives the last position alone."""
+        """Return all logits; without targets, nanoGPT returns only the last ones."""
         return model(tokens, tokens)[0]
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Give the loss that its forward pass computes."""
+        """Return the loss that its forward pass computes."""
         return model(inputs, targets)[1]
 
     def optimizer(self, model: nn.Module, *, fused: bool) -> Optimizer:
-        """Make its AdamW. It takes the fused one where the device is "cuda"."""
+        """Return its AdamW. For the device "cuda" it is the fused one."""
         kind = "cuda" if fused else "cpu"
         return _silently(model.configure_optimizers, 0.1, 1e-3, (0.9, 0.99), kind)
 
@@ -85,7 +85,7 @@ class MinGPT(Contender):
         self.source = _import("mingpt.model", checkout)
 
     def model(self, size: Size) -> nn.Module:
-        """Make its GPT."""
+        """Return its GPT."""
         config = self.source.GPT.get_default_config()
         config.model_type = None
         config.n_layer, config.n_head = size.layers, size.heads
@@ -95,15 +95,15 @@ class MinGPT(Contender):
         return _silently(self.source.GPT, config)
 
     def logits(self, model: nn.Module, tokens: Tensor) -> Tensor:
-        """Give the logits at every position: (B, T, V)."""
+        """Return the logits at every position: (B, T, V)."""
         return model(tokens)[0]
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Give the loss that its forward pass computes."""
+        """Return the loss that its forward pass computes."""
         return model(inputs, targets)[1]
 
     def optimizer(self, model: nn.Module, *, fused: bool) -> Optimizer:
-        """Make its AdamW."""
+        """Return its AdamW."""
         settings = SimpleNamespace(
             learning_rate=5e-4, betas=(0.9, 0.95), weight_decay=0.1
         )
@@ -137,21 +137,21 @@ class Raschka(Contender):
         self.cached = _without("tiktoken", lambda: _load("raschka_cache", with_cache))
 
     def model(self, size: Size) -> nn.Module:
-        """Make its GPT with the cache: without asking for it, it is the plain one."""
+        """Return its GPT with the cache, which must be asked for."""
         return self.cached.GPTModel(_raschka_settings(size))
 
     def logits(self, model: nn.Module, tokens: Tensor) -> Tensor:
-        """Give the logits at every position: (B, T, V)."""
+        """Return the logits at every position: (B, T, V)."""
         return model(tokens)
 
     def optimizer(self, model: nn.Module, *, fused: bool) -> Optimizer:
-        """Make the AdamW of its chapter 5."""
+        """Return the AdamW of its chapter 5."""
         return AdamW(model.parameters(), lr=5e-4, weight_decay=0.1, fused=fused or None)
 
     def generate(
         self, model: nn.Module, prompt: list[int], count: int, *, cached: bool
     ) -> list[int]:
-        """Take the likeliest tokens: that is what its functions for this do."""
+        """Take the most likely tokens, as its functions do."""
         model.eval()
         context = model.pos_emb.num_embeddings
         if not cached:
@@ -169,24 +169,24 @@ class Raschka(Contender):
         return continued(more, prompt, count, context)
 
     def attention(self, width: int, heads: int) -> nn.Module:
-        """Make its attention layer: one product for q, k and v, and PyTorch's SDPA."""
+        """Return its attention layer: one product for q, k and v, then SDPA."""
         kind = self.chapter_3.PyTorchMultiHeadAttention
         return kind(width, width, heads, qkv_bias=True)
 
 
 class RaschkaFast(Raschka):
-    """rasbt/LLMs-from-scratch: the variant that it calls fast."""
+    """rasbt/LLMs-from-scratch: the variant that it calls fast (GPTModelFast)."""
 
     name = "LLMs-from-scratch, fast"
     has_cache = False
 
     def model(self, size: Size) -> nn.Module:
-        """Make its GPTModelFast."""
+        """Return its GPTModelFast."""
         return self.source.GPTModelFast(_raschka_settings(size))
 
 
 class TransformersGPT2(Contender):
-    """GPT-2 of the package transformers."""
+    """GPT-2 from the package transformers."""
 
     name = "transformers GPT-2"
     has_cache = True
@@ -197,7 +197,7 @@ class TransformersGPT2(Contender):
         self.version = self.source.__version__
 
     def model(self, size: Size, *, positions: int | None = None) -> nn.Module:
-        """Make its GPT-2, with more positions than the context if wanted."""
+        """Return its GPT-2, with more positions than the context if asked."""
         config = self.source.GPT2Config(
             vocab_size=size.vocab_size,
             n_positions=positions or size.context,
@@ -214,11 +214,11 @@ class TransformersGPT2(Contender):
         return self.source.GPT2LMHeadModel(config)
 
     def logits(self, model: nn.Module, tokens: Tensor) -> Tensor:
-        """Give the logits at every position: (B, T, V)."""
+        """Return the logits at every position: (B, T, V)."""
         return model(input_ids=tokens, use_cache=False).logits
 
     def optimizer(self, model: nn.Module, *, fused: bool) -> Optimizer:
-        """Make an AdamW: its Trainer's, but for the learning rate."""
+        """Return an AdamW like its Trainer's, except for the learning rate."""
         return AdamW(model.parameters(), lr=1e-3, weight_decay=0.0, fused=fused or None)
 
     def generate(
@@ -275,7 +275,7 @@ def _load(name: str, file: Path) -> ModuleType:
 
 
 def _import(name: str, folder: Path) -> ModuleType:
-    """Import a package that lies in ``folder``, and is not installed."""
+    """Import a package from ``folder`` that is not installed."""
     sys.path.insert(0, str(folder.resolve()))
     try:
         return importlib.import_module(name)
@@ -284,7 +284,7 @@ def _import(name: str, folder: Path) -> ModuleType:
 
 
 def _without(name: str, load: Callable[[], ModuleType]) -> ModuleType:
-    """Load what imports a package at its top for an example that is not run here."""
+    """Load code whose import of a package is not needed here."""
     if importlib.util.find_spec(name) is not None:
         return load()
     sys.modules[name] = ModuleType(name)
@@ -295,6 +295,6 @@ def _without(name: str, load: Callable[[], ModuleType]) -> ModuleType:
 
 
 def _silently(call: Callable[..., Any], *arguments: object) -> Any:
-    """Call what prints on its way."""
+    """Call a function, and discard what it prints."""
     with redirect_stdout(StringIO()):
         return call(*arguments)

@@ -1,4 +1,4 @@
-"""What a report says, in lines that fit a terminal."""
+"""Print reports in lines that fit a terminal."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ __all__ = ["lines", "outdated_lines"]
 
 
 def outdated_lines(folder: Path = RECORDS) -> Iterator[str]:
-    """Return a line for each record: when it was made, and what has changed since."""
+    """Return a line for each record: its date, and which modules changed since."""
     for file in sorted(folder.glob("*.json")):
         record = json.loads(file.read_text("utf-8"))
         stamp = record["stamp"]
@@ -26,7 +26,7 @@ def outdated_lines(folder: Path = RECORDS) -> Iterator[str]:
 
 
 def lines(report: dict) -> Iterator[str]:
-    """Return the lines of a report: where it was taken, then what was found."""
+    """Return the lines of a report: the machine, then the results."""
     stamp = report["stamp"]
     yield f"{report['kind']}: {stamp['date']}, commit {stamp['commit'][:10]}"
     yield (
@@ -43,7 +43,7 @@ def lines(report: dict) -> Iterator[str]:
 
 
 def _shown(value: object, depth: int) -> Iterator[str]:
-    """Show what is nested as what is indented; small things on one line."""
+    """Return lines with nested results indented, and small ones on one line."""
     indent = "  " * depth
     if isinstance(value, dict):
         width = max((len(str(key)) for key in value), default=0)

@@ -1,9 +1,9 @@
-"""Seconds of training to a loss on all of the validation text.
+"""Measure the seconds of training to a loss on the whole validation text.
 
-nanoGPT runs its own train.py, with the command that its README gives for a CPU. What it
-prints says how long each step took; steps that also evaluate are counted as a median
-step. Ours runs its own loop, seed after seed. All are judged by one function, on every
-token of the validation text.
+nanoGPT runs its own train.py, with the command that its README gives for a CPU. Its
+output says how long each step took; steps that also evaluate count as a median step.
+Our models run the library's loop, seed after seed. One function evaluates all of them,
+on every token of the validation text.
 """
 
 import statistics
@@ -36,10 +36,10 @@ COMMAND = (
 def whole_loss(
     logits: Callable[[Tensor], Tensor], tokens: Tensor, context: int, batch: int = 64
 ) -> float:
-    """Give the mean loss over all of a text, each token but the first predicted once.
+    """Return the mean loss over a whole text: every token except the first, once.
 
-    The text is cut into windows that do not overlap; in each, a token is predicted
-    from those before it.
+    The text is cut into windows that do not overlap; in each, a token is predicted from
+    the tokens before it.
     """
     total = 0.0
     windows = range(0, len(tokens) - 1, context)
@@ -62,7 +62,7 @@ def _summed(logits: Callable[[Tensor], Tensor], windows: Tensor) -> float:
 def run_nanogpt(
     checkout: Path, text: str, validation: Tensor, *, threads: int, steps: int
 ) -> dict:
-    """Run its documented command, and judge what it saved."""
+    """Run nanoGPT's documented command, and evaluate the model that it saved."""
     start = time.perf_counter()
     printed, saved = nanogpt_run(checkout, text, COMMAND, steps=steps, threads=threads)
     wall = time.perf_counter() - start
@@ -115,15 +115,15 @@ def measure_race(
     threads: int,
     quick: bool = False,
 ) -> dict:
-    """Run every contender to its end; ours seed by seed, around nanoGPT's long run.
+    """Train every contender; ours seed by seed, before and after nanoGPT's long run.
 
     Args:
-        racers: Ours.
+        racers: Our models and recipes.
         text: The text.
-        tokens: The same, encoded.
+        tokens: The same text, encoded.
         nanogpt: A checkout of nanoGPT.
-        threads: How many threads each is allowed.
-        quick: Only try this program out: a few steps each.
+        threads: How many threads each may use.
+        quick: Only try the program out, with a few steps each.
     """
     cut = int(0.9 * len(tokens))
     data, validation = tokens[:cut], tokens[cut:]

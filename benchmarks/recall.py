@@ -1,8 +1,8 @@
-"""What a state forgets: pairs of a key and a value are shown, and every key is asked.
+"""Measure what a state forgets: show pairs of key and value, then ask for every key.
 
 A small model of four layers is trained on 4, 8, 16 and 32 pairs in turn, with softmax
-attention, with one of the layers that have a state, or with three of these and one of
-softmax. Then it is asked for fewer and for more pairs than it was trained on.
+attention, with one kind of layer that has a state, or with three of these and one
+softmax layer. Then it is tested on fewer and on more pairs than it was trained on.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,16 +30,16 @@ _LAYERS: dict[str, Callable[[], nn.Module]] = {
     "delta": lambda: DeltaAttention(chunk_size=64, **_SIZE),
     "gated delta": lambda: DeltaAttention(gated=True, chunk_size=64, **_SIZE),
 }
-# The layers of each kind of model, from the first to the last.
+# The layers of each kind of model, in order.
 KINDS = {name: (name,) * NUM_LAYERS for name in _LAYERS}
 KINDS["three delta, one softmax"] = ("delta", "delta", "delta", "softmax")
 
 
 class Recall(nn.Module):
-    """Layers of attention, each added to its input, that answer with a value.
+    """A stack of attention layers with residual sums that answers with a value.
 
-    A token is a pair: the sum of the embeddings of its key and of its value. A key that
-    is asked has a mark, the last of the values, in place of its value.
+    A token is a pair: the sum of the embeddings of its key and of its value. In a
+    question, an extra value marks the missing one.
 
     Args:
         layers: The name of each layer.
@@ -54,7 +54,7 @@ class Recall(nn.Module):
         self.head = nn.Sequential(nn.RMSNorm(D_MODEL), nn.Linear(D_MODEL, NUM_VALUES))
 
     def forward(self, keys: Tensor, values: Tensor) -> Tensor:
-        """Return how likely each value is at each position, before softmax."""
+        """Return the logits of the values at each position."""
         x = self.key(keys) + self.value(values)
         for norm, layer in zip(self.norms, self.layers, strict=True):
             x = x + layer(norm(x), causal=True)
@@ -64,7 +64,7 @@ class Recall(nn.Module):
 def draw_pairs(
     batch: int, pairs: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw sequences of pairs, in which every key is then asked, in another order.
+    """Draw sequences of pairs, followed by questions for every key in another order.
 
     Returns:
         Keys and values, (batch, 2 * pairs), and the answers, (batch, pairs).
@@ -81,7 +81,7 @@ def draw_pairs(
 
 
 def measure_recall(*, quick: bool = False) -> dict:
-    """Train every kind with three seeds, and count the keys that it answers right."""
+    """Train every kind with three seeds, and measure how many answers are right."""
     steps, seeds, tests = (8, (1,), 2) if quick else (500, (1, 2, 3), 256)
     right: dict[str, dict[str, list[float]]] = {}
     for name, layers in KINDS.items():
@@ -113,7 +113,7 @@ def measure_recall(*, quick: bool = False) -> dict:
 def train_on_pairs(
     model: Recall, seed: int, steps: int, lengths: Sequence[int]
 ) -> None:
-    """Train a model to say which value stood beside a key, of so many pairs in turn."""
+    """Train a model to recall values, with these numbers of pairs in turn."""
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=LR, weight_decay=0.0, betas=(0.9, 0.98)

@@ -1,15 +1,16 @@
-"""Several tokens at a time: drafts of three kinds, and batches that others may join.
+"""Measure speculative decoding with three kinds of drafts, and continuous batching.
 
-Speculative decoding writes with the three shipped models of the grammar corpus. A small
-model of one layer, and two further heads on the frozen trunk, are trained for each with
-its seed. Each writes after the same beginnings of held-out text, once without a draft
-and then with each; the speeds are those of the loop of ``speculate`` in all cases.
+Speculative decoding uses the three shipped models of the grammar corpus. For each, a
+small model of one layer, and two further heads on the frozen trunk, are trained with
+its seed. Each model continues the same starts of held-out text, without a draft and
+with each kind of draft, always in the loop of ``speculate``.
 
-Batches: requests of unlike lengths arrive at random, at twice the rate at which one by
-one can be served. The model has random weights, on which no time depends.
+For batching, requests of different lengths arrive at random, at twice the rate at which
+they could be served one by one. The model has random weights, which do not affect the
+times.
 
-All times are those that the processor spends on it, so that they do not depend on what
-else runs; with one thread they are those of an idle machine.
+All times are CPU times, so that they do not depend on other programs; with one thread
+they equal those of an idle machine.
 """
 
 import statistics
@@ -53,7 +54,7 @@ POLICIES = {
 
 @dataclass(frozen=True)
 class Setting:
-    """How much is measured."""
+    """How much to measure."""
 
     targets: Sequence[str] = TARGETS
     steps: int = 400
@@ -76,13 +77,13 @@ QUICK = Setting(
 
 
 def measure_several(*, quick: bool = False) -> dict:
-    """Measure both."""
+    """Measure speculative decoding and batching."""
     setting = QUICK if quick else Setting()
     return {"drafts": _drafts(setting), "batches": _batches(setting)}
 
 
 def train_draft(target: GPT, tokens: Tensor, *, steps: int, seed: int) -> GPT:
-    """Train a model of one layer and 32 features, of the target's vocabulary."""
+    """Train a model of one layer and 32 features with the target's vocabulary."""
     torch.manual_seed(seed)
     config = target.config
     draft = GPT(
@@ -103,7 +104,7 @@ def train_draft(target: GPT, tokens: Tensor, *, steps: int, seed: int) -> GPT:
 def add_heads(
     target: GPT, tokens: Tensor, *, steps: int, seed: int
 ) -> tuple[SeveralTokenGPT, list[float]]:
-    """Give a target further heads, and train these alone; return the last losses."""
+    """Add further heads to a target, train only these, and return the last losses."""
     torch.manual_seed(seed)
     model = SeveralTokenGPT(target.config, num_tokens=NUM_TOKENS)
     model.load_state_dict(target.state_dict(), strict=False)
@@ -183,7 +184,7 @@ def _writer(
     count: int,
     new_tokens: int,
 ) -> Callable[[], dict]:
-    """Make a function that writes after all prompts, and counts."""
+    """Return a function that continues all prompts, and counts tokens and passes."""
 
     def write() -> dict:
         most = min(new_tokens, model.config.max_seq_len - PROMPT)
@@ -271,7 +272,7 @@ def _batches(setting: Setting) -> dict:
 
 
 def _requests(count: int, seed: int) -> list[Request]:
-    """Draw requests of unlike lengths: most are short, a few are long."""
+    """Draw requests of different lengths: most are short, a few are long."""
     generator = torch.Generator().manual_seed(seed)
     asked: list[Request] = []
     for number in range(count):

@@ -1,9 +1,9 @@
-"""What shared keys and values save in time, and what a way to share them costs.
+"""Measure how much time shared keys and values save, by each way of sharing them.
 
-One step of writing: a sequence of 2,048 cached tokens and one new query in each of 32
-heads of 64 features, float32, no gradients. A model has other layers and weights to
-fetch between two calls of one layer, so each call reads the next of 12 caches: together
-they are larger than what a processor keeps near. Beside it, a prompt read at once.
+One step of generation: 2,048 cached tokens and one new query in each of 32 heads of 64
+features, float32, no gradients. Between two calls of a layer, a model reads other
+layers and weights. To imitate that, each call reads the next of 12 caches, which
+together exceed the processor's cache. It also measures a prompt read at once.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def _enabled(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
 
 
 def _grouped(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
-    # With one query it puts those of a group side by side; else it is enable_gqa.
+    # One query: those of a group are laid side by side. More: enable_gqa.
     return fused_attention(q, k, v, causal=causal)
 
 
@@ -53,14 +53,14 @@ WAYS: dict[str, Callable[..., Tensor]] = {
 def inputs(
     num_kv_heads: int, num_queries: int, num_keys: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw queries, keys and values of one sequence."""
+    """Return random queries, keys and values of one sequence."""
     q = torch.randn(1, HEADS, num_queries, HEAD_DIM)
     k, v = torch.randn(2, 1, num_kv_heads, num_keys, HEAD_DIM)
     return q, k, v
 
 
 def measure_sharing(*, quick: bool = False) -> dict:
-    """Time each way to share, then the fastest with more and fewer heads of keys."""
+    """Time each way of sharing, then the fastest with more and fewer heads of keys."""
     torch.manual_seed(0)
     length, prompt = (64, 32) if quick else (LENGTH, PROMPT)
     layers, rounds = (2, 1) if quick else (LAYERS, 15)
@@ -102,7 +102,7 @@ def _call(
     num_keys: int,
     layers: int,
 ) -> Callable[[], object]:
-    """Make a function that attends to the next of several caches."""
+    """Return a function that attends to the next of several caches."""
     caches = cycle([inputs(num_kv_heads, num_queries, num_keys) for _ in range(layers)])
     # A single query is the newest: it may see every key, with no mask.
     causal = num_queries > 1

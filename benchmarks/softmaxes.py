@@ -1,7 +1,7 @@
-"""What other softmaxes change: the weight on the first token, and large activations.
+"""Measure what other softmaxes change: first-token weights and large activations.
 
-One layer of each kind learns to be silent: half of the tokens ask for the mean of what
-they see, and the others for nothing. And a small GPT of each kind is trained on text.
+One layer of each kind learns when to be silent: half of the tokens must return the mean
+of what they see, the others zeros. And a small GPT of each kind is trained on text.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ FROM = 8  # what is measured begins at this position
 def make_layer(
     kind: str, d_model: int, num_heads: int, layer: int, *, bias: bool
 ) -> AttentionLayer:
-    """Make a layer of a kind."""
+    """Return a layer of a kind."""
     sizes: dict[str, Any] = {"d_model": d_model, "num_heads": num_heads, "bias": bias}
     if kind == "differential":
         return DifferentialAttention(layer=layer, **sizes)
@@ -46,12 +46,12 @@ def make_layer(
 def draw_questions(
     batch: int, generator: torch.Generator, *, marked: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Draw sequences, and what the layer has to say at each position.
+    """Draw sequences, and the target of the layer at each position.
 
-    The second feature says whether a token asks (1) or not (-1); the others but the
-    first are drawn. A token that asks wants the mean of these others up to itself; one
-    that does not wants zeros. If the first token is marked, its first feature is 1, and
-    it has no others to add to the mean.
+    The second feature says whether a token asks (1) or not (-1). The features after it
+    are random. The target of a token that asks is the mean of these random features up
+    to itself; for other tokens it is zero. If the first token is marked, its first
+    feature is 1, and it contributes no random features to the mean.
     """
     x = torch.randn(batch, LENGTH, WIDTH, generator=generator)
     asks = torch.rand(batch, LENGTH, generator=generator) < 0.5
@@ -68,7 +68,7 @@ def draw_questions(
 
 
 def measure_softmaxes(*, quick: bool = False) -> dict:
-    """Train every kind with three seeds on both tasks, and look at what they do."""
+    """Train every kind with three seeds on both tasks, and measure its behavior."""
     steps, text_steps, seeds = (4, 2, (1,)) if quick else (300, 300, (1, 2, 3))
     silent: dict[str, Any] = {}
     text: dict[str, Any] = {}
@@ -131,14 +131,14 @@ def _train_layer(kind: str, seed: int, steps: int, *, marked: bool) -> Attention
 
 
 def _first_share(weights: Tensor) -> Tensor:
-    """Return what part of its weights each query gives to the first token."""
+    """Return the weight that each query gives to the first token."""
     size = weights.abs()[:, :, FROM:]
     return size[..., 0] / size.sum(dim=-1)
 
 
 @torch.no_grad()
 def _look_at_layer(layer: AttentionLayer, *, marked: bool) -> dict[str, float]:
-    """Return the error, and the share of the first token where nothing is asked."""
+    """Return the error, and the weights that asking and silent tokens give."""
     generator = torch.Generator().manual_seed(0)
     x, wanted = draw_questions(512, generator, marked=marked)
     output, weights = layer(x, causal=True, return_weights=True)
@@ -157,7 +157,7 @@ def _look_at_layer(layer: AttentionLayer, *, marked: bool) -> dict[str, float]:
 
 @torch.no_grad()
 def _map(layer: AttentionLayer) -> list[list[float]]:
-    """Return the weights of the head that gives the first token most, in one text."""
+    """Return the weights of the head that looks most at the first token of a text."""
     x, _ = draw_questions(1, torch.Generator().manual_seed(0))
     _, weights = layer(x, causal=True, return_weights=True)
     head = weights[0, int(_first_share(weights)[0].mean(dim=-1).argmax())]
@@ -165,7 +165,7 @@ def _map(layer: AttentionLayer) -> list[list[float]]:
 
 
 def _read_text(num_characters: int) -> tuple[Tensor, Tensor, int]:
-    """Return the text as numbers of its characters, to train on and to test on."""
+    """Return the text as character ids, for training and for testing."""
     text = load_corpus("grammar", num_characters=num_characters).text
     letters = sorted(set(text))
     number = {letter: index for index, letter in enumerate(letters)}
@@ -210,7 +210,7 @@ def _loss(model: GPT, tokens: Tensor) -> Tensor:
 
 
 def _layers(model: GPT, tokens: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Give the weights of each layer, and what it passes on."""
+    """Yield the weights and the output of each layer."""
     x, rotary = model.token_embedding(tokens), model.position_table
     for block in model.blocks:
         x, weights = block(x, rotary=rotary, return_weights=True)

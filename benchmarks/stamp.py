@@ -1,9 +1,9 @@
-"""Records: what was found, where and when it was measured, and by which code.
+"""Records: results, with the machine, the date and the code that was measured.
 
-A record is a file in ``src/tested_transformer/book/records``: pages read it, by
-``load_record``, so it ships with the library. Its stamp has a hash of every module of
-this repository that took part, so that anyone can ask whether the code that a page
-shows is still the code that was measured: ``python -m benchmarks outdated``.
+A record is a file in ``src/tested_transformer/book/records``. Pages read it with
+``load_record``, so it ships with the library. Its stamp contains a hash of every module
+of this repository that took part. ``python -m benchmarks outdated`` compares these
+hashes with the present code.
 """
 
 import ast
@@ -32,7 +32,7 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# They ask, stamp and print; what is found does not depend on them.
+# These only parse, stamp and print; results do not depend on them.
 _FRAME = {
     *("benchmarks/__main__.py", "benchmarks/stamp.py", "benchmarks/printing.py"),
     "src/tested_transformer/book/__init__.py",
@@ -42,12 +42,12 @@ _FRAME = {
 def stamp(
     arguments: Sequence[str], *, threads: int, peers: dict[str, str]
 ) -> dict[str, Any]:
-    """Describe a run, when it is over and every module that it needs is loaded.
+    """Describe a run after it has ended, when all modules it needs are loaded.
 
     Args:
-        arguments: What stood on the command line.
-        threads: How many threads PyTorch was allowed, where nothing else is said.
-        peers: Which version of each peer was measured.
+        arguments: The arguments of the command line.
+        threads: How many threads PyTorch could use, unless a result says otherwise.
+        peers: The version of each peer that was measured.
     """
     on_gpu = torch.cuda.is_available()
     return {
@@ -80,10 +80,9 @@ def modules_used() -> dict[str, str]:
 
 
 def changed_modules(record: dict[str, Any]) -> list[str]:
-    """Return the modules whose program is not the one that a record was made with.
+    """Return the modules that have changed since a record was made, or are gone.
 
-    A module in which only comments and docstrings were edited is still the same
-    program. That is seen where git has the commit of the record.
+    Comments and docstrings don't count, provided that git has the record's commit.
     """
     made_at = record["stamp"].get("commit", "")
     return [
@@ -126,12 +125,12 @@ def commit() -> str:
 
 
 def dirty() -> bool:
-    """Tell whether more than that commit runs; pages may be at work."""
+    """Return whether ``src`` or ``benchmarks`` has uncommitted changes."""
     return bool(_git("status", "--porcelain", "--", "src", "benchmarks"))
 
 
 def shown_command(arguments: Sequence[str]) -> str:
-    """Return the command as anyone could give it: with PATH for each path."""
+    """Return the command as typed, but with PATH in place of each path."""
     shown: list[str] = []
     for argument in arguments:
         name, equals, value = argument.partition("=")
@@ -141,7 +140,7 @@ def shown_command(arguments: Sequence[str]) -> str:
 
 
 def fingerprint(*files: Path) -> str:
-    """Return a hash of what is in ``files``."""
+    """Return a hash of the content of ``files``."""
     return _hash(b"".join(file.read_bytes() for file in files))
 
 

@@ -1,9 +1,9 @@
-"""One step of writing with a cache: its latency and throughput, by batch and by length.
+"""Measure latency and throughput of a generation step, by batch size and length.
 
-A GPT of 8 layers, 1,024 features and 16 heads, with random weights in float32: the time
-of a step does not depend on them. What the cache holds does not matter either, so its
-length is set and nothing is read before. Contenders take turns, so that no weights of
-one stay in the processor for the next.
+The model is a GPT of 8 layers, 1,024 features and 16 heads with random float32 weights,
+which do not affect the time of a step. Nor does the content of the cache, so its length
+is set without reading anything. Contenders take turns, so that the processor's cache
+does not hold weights from the previous call.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ BATCHES, LENGTHS = (1, 4, 16), (0, 1000)
 
 
 def step_call(model: GPT, *, batch: int, length: int) -> Callable[[], object]:
-    """Make a function that reads one token of each sequence on top of ``length``."""
+    """Return a function that reads one token of each sequence after ``length``."""
     cache = model.new_cache(batch, max_length=length + 1)
     tokens = torch.zeros(batch, 1, dtype=torch.long)
 

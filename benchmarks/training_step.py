@@ -1,7 +1,7 @@
-"""One training step: forward, loss, backward, clipping, optimizer.
+"""Measure one training step: forward, loss, backward, clipping, optimizer.
 
-The batches are the same for all and lie ready: how each fetches its own is left out,
-which favors those that make them character by character.
+All contenders use the same batches, prepared beforehand. Their own data loading is left
+out, which favors those that build batches character by character.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ OWN_LOOP = "its own loop, batch and all"
 
 
 def batches_of(tokens: Tensor, size: Size, count: int, *, seed: int = 0) -> list[Batch]:
-    """Draw ``count`` batches of windows, inputs and targets."""
+    """Return ``count`` random batches of windows: inputs and targets."""
     generator = torch.Generator().manual_seed(seed)
     last = len(tokens) - size.context - 1
     starts = torch.randint(last + 1, (count, size.batch, 1), generator=generator)
@@ -40,7 +40,7 @@ def training_step(
     fused: bool = False,
     compiled: bool = False,
 ) -> Callable[[], float]:
-    """Make a function that does one step on the next batch and gives its loss."""
+    """Return a function that does one step on the next batch and returns its loss."""
     optimizer = contender.optimizer(model, fused=fused)
     model.train()
     loss_of = torch.compile(contender.loss) if compiled else contender.loss
@@ -72,12 +72,12 @@ def measure_training_step(
     compiled: bool = False,
     size: Size = SMALL,
 ) -> dict:
-    """Time one training step of each, in its documented way and in others.
+    """Time one training step of each contender, as documented and in other ways.
 
-    Documented is fp32 with the optimizer as it makes it; the others have PyTorch's
-    fused AdamW, in fp32 and under bf16 autocast, and are compiled if wanted. A
-    contender's best is the fastest of them. Ours is also timed in its own loop, which
-    is how it is documented.
+    The documented way is fp32 with the contender's own optimizer. The others use
+    PyTorch's fused AdamW, in fp32 and under bf16 autocast, optionally compiled. A
+    contender's best is its fastest way. Ours is also timed in its own loop, which is
+    its documented way.
     """
     batches = batches_of(tokens, size, 64)
     ways = [(False, False, False), (False, True, False), (True, True, False)]

@@ -1,4 +1,4 @@
-"""What each choice of the fast recipe is worth: the loss without it, seed by seed."""
+"""Measure what each choice of the fast recipe is worth: the loss without it."""
 
 import statistics
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ __all__ = ["CHOICES", "Choice", "conclude", "measure_worth"]
 
 @dataclass(frozen=True)
 class Choice:
-    """One choice, undone: what the model and the recipe are without it."""
+    """One choice undone: the settings of model and recipe without it."""
 
     model: dict[str, object] = field(default_factory=dict)
     recipe: dict[str, object] = field(default_factory=dict)
 
 
-# Each is what one would do otherwise. Of 0.0005, 0.001, 0.002 and 0.004, 0.002 was the
-# best rate for AdamW, with seed 11.
+# The usual alternative to each choice. Of the rates 0.0005, 0.001, 0.002 and 0.004,
+# 0.002 was the best for AdamW with seed 11.
 CHOICES = {
     "nothing undone": Choice(),
     "Muon: AdamW": Choice(recipe={"optimizer": "adamw", "lr": 2e-3}),
@@ -47,14 +47,14 @@ def measure_worth(
     seeds: Sequence[int] = (11, 12, 13),
     quick: bool = False,
 ) -> dict:
-    """Train with every choice undone in turn, and judge by all of the validation text.
+    """Train with every choice undone in turn, and evaluate on all validation text.
 
     Args:
         tokens: The text, encoded.
         steps: How many steps each run does.
-        seeds: The seeds of each. They are not those of the race: a recipe that was
-            chosen on some seeds is to be judged on others.
-        quick: Only try this program out.
+        seeds: The seeds of each run. They are not those of the race, because a recipe
+            chosen on some seeds must be judged on others.
+        quick: Only try the program out.
     """
     cut = int(0.9 * len(tokens))
     data, validation = tokens[:cut], tokens[cut:]
@@ -76,8 +76,8 @@ def measure_worth(
 def conclude(losses: dict[str, list[float]]) -> dict[str, dict]:
     """Compare each choice with nothing undone, seed by seed.
 
-    The first of ``losses`` is nothing undone. What a choice is worth is how much higher
-    the loss is without it; ``least`` and ``most`` are over the seeds.
+    The first of ``losses`` has nothing undone. A choice is worth as much as the loss
+    rises without it; ``least`` and ``most`` are the extremes over the seeds.
     """
     base = next(iter(losses.values()))
     found: dict[str, dict] = {}

@@ -1,4 +1,4 @@
-"""What training does to a small model, seed by seed: losses, and what it writes."""
+"""Record what training does to small models, seed by seed: losses and samples."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,14 +14,14 @@ from tested_transformer.training import Recipe, evaluate, train
 
 __all__ = ["OneTooFar", "measure_writing"]
 
-# The model and the text that the chapter trains on, and the command's own sizes.
+# The chapter's model and text, and the sizes of the command line.
 CHAPTER = {"max_seq_len": 64, "d_model": 64, "num_heads": 4, "num_layers": 2}
 COMMAND = {"max_seq_len": 64, "d_model": 128, "num_heads": 4, "num_layers": 4}
 SHOWN_AFTER = (0, 20, 100, 1000)
 
 
 class OneTooFar(nn.Module):
-    """Attention that may look one position ahead.
+    """Attention that can look one position ahead.
 
     Args:
         attention: A layer whose mask is replaced.
@@ -32,7 +32,7 @@ class OneTooFar(nn.Module):
         self.attention = attention
 
     def forward(self, x: Tensor, **how: Any) -> Tensor:
-        """Attend, one too far."""
+        """Attend, with a mask that allows one position too many."""
         length = x.shape[1]
         mask = torch.ones(length, length, device=x.device).tril(1).bool()
         return self.attention(x, **{**how, "causal": False, "mask": mask})
@@ -41,11 +41,11 @@ class OneTooFar(nn.Module):
 def measure_writing(
     *, seeds: Sequence[int] = (0, 1, 2, 3, 4), quick: bool = False
 ) -> dict[str, Any]:
-    """Train the chapter's models with some seeds, and a larger one that writes.
+    """Train the chapter's models with several seeds, and a larger one for samples.
 
     Args:
-        seeds: Of weights and batches.
-        quick: Only try this program out.
+        seeds: The seeds of weights and batches.
+        quick: Only try the program out.
     """
     seeds = seeds[:1] if quick else seeds
     short, long = (20_000, 20_000) if quick else (200_000, 1_000_000)
@@ -87,7 +87,7 @@ def _losses(
 
 
 def _written(corpus: Corpus, *, quick: bool) -> list[dict[str, Any]]:
-    """Train one model of the command's sizes, and let it write on the way."""
+    """Train one model of the command's sizes, with samples along the way."""
     tokenizer, training, validation = _texts(corpus, 0.9)
     torch.manual_seed(0)
     model = GPT(GPTConfig(vocab_size=tokenizer.vocab_size, **COMMAND, **FAST))
@@ -113,7 +113,7 @@ def _written(corpus: Corpus, *, quick: bool) -> list[dict[str, Any]]:
 
 
 def _texts(corpus: Corpus, share: float) -> tuple[CharTokenizer, Tensor, Tensor]:
-    """Return a tokenizer, what is trained on and what is held out."""
+    """Return a tokenizer, the training text and the held-out text."""
     tokenizer = CharTokenizer.from_text(corpus.text)
     training, held_out = split(torch.tensor(tokenizer.encode(corpus.text)), share)
     return tokenizer, training, held_out

@@ -1,4 +1,4 @@
-"""Stands in for jaxtyping where it is not installed: no shape is checked.
+"""A stand-in for jaxtyping where it is not installed, which checks no shapes.
 
 ``Float[Tensor, "B T"]`` is no more than ``Tensor`` then. Python looks into this folder
 last, so that the real one is taken wherever there is one.

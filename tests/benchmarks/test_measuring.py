@@ -187,7 +187,7 @@ def test_nanogpts_own_times_are_read() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["train"], "--shakespeare is wanted: a path to tiny Shakespeare"),
+        (["train"], "--shakespeare must be given: a path to tiny Shakespeare"),
         (["train", "--threads=0"], "--threads=0 must be positive"),
         (["train", "--nanogpt=."], ". is no checkout of nanoGPT: it has no model.py"),
         (["cost", "--out=a/b.json"], "--out=a/b.json: there is no such folder"),
