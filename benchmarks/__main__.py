@@ -40,9 +40,9 @@ def parser() -> argparse.ArgumentParser:
         "ways to write attention. museum: the loss with each bug. public: the checks "
         "on modules of public projects. found: the checks on modules that may be "
         "wrong. recall: what a state forgets. latent: losses at equal cache size. "
-        "softmaxes: sinks and outliers. blocks: what block attention misses. tiles: the "
-        "same through compiled FlexAttention. several: speculative "
-        "decoding and batching. outdated: which records were made with code that has "
+        "softmaxes: sinks and outliers. blocks: what block attention misses. tiles: "
+        "the same through compiled FlexAttention. several: speculative decoding and "
+        "batching. outdated: which records were made with code that has "
         "changed.",
     )
     made.add_argument("kind", choices=(*KINDS, "outdated"), help="what to measure")

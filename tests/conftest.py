@@ -1,5 +1,6 @@
-"""What every test may ask for. PyTorch is imported where it is first needed, so that
-a test run says at once that it has begun.
+"""Fixtures and hooks for all tests.
+
+PyTorch is imported where it is first needed, so that a test run starts visibly at once.
 """
 
 import gc
@@ -9,23 +10,24 @@ from collections.abc import Callable, Generator, Iterator
 import hypothesis
 import pytest
 
-# Tensors in tests are small, and several workers share the processors: more threads
-# than one only wait for each other. The processes that tests start inherit it.
+# Tensors in tests are small, and several workers share the processors, so more than one
+# thread only adds waiting. The processes that tests start inherit this.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Each night all is tested; on a change, what is likely to notice it.
+# Every night runs all tests; a change runs those that are likely to notice it.
 NIGHTLY = bool(os.environ.get("BOOK_NIGHTLY"))
 
-# A machine may be busy, and a test that fails must fail again: no deadline, no chance.
+# No deadline, because a machine may be busy; no randomness, so that failures repeat.
 hypothesis.settings.register_profile("book", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("book")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep what is imported while tests are collected, millions of objects.
+    """Turn garbage collection off while tests are collected.
 
-    To look through it again and again for what can be let go took a tenth of the time.
+    Collection imports millions of objects that stay; searching them took a tenth of the
+    time.
     """
     gc.disable()
     try:
@@ -38,7 +40,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Leave out what runs each night, and let workers begin with what takes long."""
+    """Deselect nightly tests, and let workers start with the slow ones."""
     if not NIGHTLY:
         tonight = [item for item in items if item.get_closest_marker("nightly")]
         items[:] = [item for item in items if item not in tonight]
@@ -48,10 +50,10 @@ def pytest_collection_modifyitems(
 
 
 def _turns(items: list[pytest.Item]) -> Callable[[pytest.Item], int]:
-    """Return when the file of a test has its turn, where several workers share them.
+    """Return a sort key for tests that several workers share, by their files.
 
-    The first worker builds the site, for which all tests of the site wait; the others
-    run pages meanwhile. What is left for the end is short, so that none waits there.
+    The first worker builds the site, on which all tests of the site wait, while the
+    others run pages. Short tests come last, so that no worker waits at the end.
     """
     on_site = dict.fromkeys(
         i.path for i in items if "built" in getattr(i, "fixturenames", ())
@@ -74,15 +76,15 @@ def _turns(items: list[pytest.Item]) -> Callable[[pytest.Item], int]:
 def _seed() -> None:
     import torch
 
-    # For a GPU that may come later, torch.manual_seed writes down who calls it, which
-    # takes a millisecond under so many tests.
+    # Without a GPU, torch.manual_seed records its caller for a GPU that may come later,
+    # which takes a millisecond with so many tests.
     seeded = torch if torch.cuda.is_available() else torch.default_generator
     seeded.manual_seed(0)
 
 
 @pytest.fixture
 def as_a_caller() -> Iterator[None]:
-    """Switch the shape checks of the test run off, to meet the library's own errors."""
+    """Turn off the shape checks of the test run, to see the library's own errors."""
     from jaxtyping import config
 
     config.update("jaxtyping_disable", True)

@@ -1,8 +1,8 @@
-"""``python -m bookbinder``: what a contributor calls, through make.
+"""``python -m bookbinder``: the commands for contributors, called through make.
 
-``outputs [PAGE ...]`` renews outputs and pictures, ``page PAGE`` checks one page,
-``chapter NAME`` begins one and ``tolerances`` lists the wide ones. What takes long to
-import is imported where it is needed.
+``outputs [PAGE ...]`` updates outputs and pictures, ``page PAGE`` checks one page,
+``chapter NAME`` starts one, and ``tolerances`` lists the wide ones. Slow imports happen
+where they are needed.
 """
 
 import argparse
@@ -14,15 +14,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; the exit status is 1 if anything is left to mend."""
+    """Run the command line; the exit status is 1 if anything is left to fix."""
     parser = argparse.ArgumentParser(prog="python -m bookbinder", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    outputs = commands.add_parser("outputs", help="renew the outputs of pages")
+    outputs = commands.add_parser("outputs", help="update the outputs of pages")
     outputs.add_argument("pages", nargs="*", type=Path, metavar="PAGE")
     page = commands.add_parser("page", help="say what is wrong with a page")
     page.add_argument("page", type=Path, metavar="PAGE")
     page.add_argument("--watch", action="store_true", help="each time it is saved")
-    chapter = commands.add_parser("chapter", help="begin a chapter")
+    chapter = commands.add_parser("chapter", help="start a chapter")
     chapter.add_argument("name", metavar="NAME", help="its title")
     chapter.add_argument("--question", default="", help="what it answers")
     commands.add_parser("tolerances", help="list the outputs with one above 10 %%")

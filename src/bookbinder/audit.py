@@ -1,8 +1,7 @@
-"""Refuse whatever a reader would see but nothing ran.
+"""Refuse everything that a reader would see but that has not run.
 
-The page is rendered as the site renders it, and what is shown is compared with what
-the reader of pages found to run: a fence that one of them understands and the other
-does not cannot hide.
+The page is rendered as the site renders it, and the code shown is compared with the
+code that ``page`` found. So a fence that only one of them understands cannot hide.
 """
 
 import re
@@ -16,7 +15,7 @@ from bookbinder.numbers import number_problems
 from bookbinder.page import INERT_LANGUAGES, Page, Problem
 from bookbinder.rendering import Shown, render, shown_code
 
-# Words without which no picture is described.
+# The fewest words that can describe a picture.
 _ENOUGH = 8
 
 _TEXT = (
@@ -24,7 +23,7 @@ _TEXT = (
     *("h1", "h2", "h3", "h4", "h5", "h6"),
 )
 
-# Marks that are only left in the text when the form they belong to was broken.
+# Marks that remain in the text only if the Markdown around them is broken.
 _LEFTOVERS = {
     "a fence": re.compile(r"```|~~~"),
     "a formula": re.compile(r"\$(?!\d)|\\\(|\\\[|\\[a-z]+\{"),
@@ -33,7 +32,7 @@ _LEFTOVERS = {
         r"^(?:///|!!!|\?\?\?) |^\[!\w+\]", re.MULTILINE
     ),
     "a link": re.compile(r"\]\(|\]\[(?!\d)"),
-    "a footnote, which this book has none of": re.compile(r"\[\^"),
+    "a footnote, which this book does not use": re.compile(r"\[\^"),
     "an include": re.compile(r"--8<--"),
     "a comment": re.compile(r"<!--"),
     "a heading": re.compile(r"^#{1,6} ", re.MULTILINE),
@@ -58,7 +57,7 @@ def _audited(page: Page, root: Path) -> list[Problem]:
         else:
             expected_listings.append(section.text)
     if problems:
-        # What does not read cannot be compared with what is rendered.
+        # A page that cannot be read cannot be compared with its HTML.
         return problems
     try:
         html = render("\n".join(page.lines) + "\n", root)
@@ -73,7 +72,7 @@ def _audited(page: Page, root: Path) -> list[Problem]:
         reason = "this is hidden or styled: a page shows things as they are"
         problems.append(Problem(page.path, line, reason))
     problems += _leftovers(page, html)
-    # Diagrams ask PyTorch, which is imported where it is first needed.
+    # Diagrams need PyTorch, which is imported where it is first needed.
     from bookbinder.diagrams.passes import diagram_problems
 
     problems += [*diagram_problems(page), *name_problems(page, root)]
@@ -83,7 +82,7 @@ def _audited(page: Page, root: Path) -> list[Problem]:
 def _compare_code(
     page: Page, shown: list[Shown], expected_listings: list[str]
 ) -> list[Problem]:
-    """Compare what is shown with what runs, is compared, or comes out of src."""
+    """Compare the code shown with blocks that run, outputs, and listings from src."""
     outputs = [block.output for block in page.blocks if block.output]
     wanted = {
         "python": [(block.code, block.line) for block in page.blocks],
@@ -108,7 +107,7 @@ def _compare_code(
         if block.language in INERT_LANGUAGES:
             continue
         if block.language not in wanted:
-            reason = "shown as code, but in none of the forms of a page"
+            reason = "shown as code, but not in a form that a page may use"
             problems.append(Problem(page.path, _find(page, block.text), reason))
             continue
         queue = wanted[block.language]
@@ -126,7 +125,7 @@ def _compare_code(
 
 
 def _same(one: str, other: str) -> bool:
-    """Compare as a browser shows: no white space at the ends, and none of tabs."""
+    """Compare as a browser shows text: without white space at the ends, and no tabs."""
     texts = (
         [line.expandtabs(4).rstrip() for line in text.strip("\n").split("\n")]
         for text in (one, other)
@@ -151,7 +150,7 @@ def _drawing_errors(page: Page, html: BeautifulSoup) -> list[Problem]:
 
 
 def _images(page: Page, html: BeautifulSoup) -> list[Problem]:
-    """Accept only pictures that a block of this very page can draw."""
+    """Accept only pictures that a block of this page can draw."""
     problems: list[Problem] = []
     stem = PurePosixPath(page.path).stem
     for image in page.images:
@@ -162,10 +161,10 @@ def _images(page: Page, html: BeautifulSoup) -> list[Problem]:
             reason = f"pictures of this page lie in assets/figures/{stem}/"
             problems.append(Problem(page.path, image.line, reason))
         if not image.alt.strip():
-            reason = "no text alternative: say in the brackets what is to be seen"
+            reason = "no text alternative: describe the picture in the brackets"
             problems.append(Problem(page.path, image.line, reason))
         elif len(image.alt.split()) < _ENOUGH:
-            reason = "this text alternative does not say what is to be seen: say more"
+            reason = "this text alternative does not describe the picture: say more"
             problems.append(Problem(page.path, image.line, reason))
     shown = len(html.select("figure.figure, .book-error"))
     if not problems and shown < len(page.images):
@@ -175,7 +174,7 @@ def _images(page: Page, html: BeautifulSoup) -> list[Problem]:
 
 
 def _leftovers(page: Page, html: BeautifulSoup) -> list[Problem]:
-    """Find marks of a broken form in the text that a reader sees."""
+    """Find remains of broken Markdown in the text that a reader sees."""
     for element in html.select("pre, code, svg, .katex, .book-error, .mermaid"):
         element.decompose()
     problems: list[Problem] = []
@@ -185,14 +184,14 @@ def _leftovers(page: Page, html: BeautifulSoup) -> list[Problem]:
             found = pattern.search(text)
             if found and not _inside(element, pattern):
                 excerpt = _excerpt(text, found.start())
-                reason = f"left undrawn: {form} ({excerpt}): close it, or mend its form"
+                reason = f"left undrawn: {form} ({excerpt}): close it, or fix it"
                 line = _find(page, text[found.start() :] or text)
                 problems.append(Problem(page.path, line, reason))
     return problems
 
 
 def _inside(element: Tag, pattern: re.Pattern[str]) -> bool:
-    """Tell whether a block inside this one has the mark, and will be reported."""
+    """Return whether a block inside this one has the remains and will be reported."""
     return any(
         pattern.search(inner.get_text())
         for inner in element.find_all(["p", "li", "td", "th"])
@@ -204,9 +203,9 @@ def _excerpt(text: str, start: int) -> str:
 
 
 def _find(page: Page, text: str) -> int:
-    """Find the line of the page that begins a text shown; 1 if it cannot be told.
+    """Return the line of the page on which a shown text begins; 1 if it is not found.
 
-    The whole text is looked for first, line by line, then ever less of it.
+    The whole text is searched for first, line by line, then less and less of it.
     """
     wanted = [line.strip() for line in text.splitlines() if line.strip()]
     lines = [line.strip() for line in page.lines]

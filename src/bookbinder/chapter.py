@@ -1,7 +1,7 @@
-"""Begin a chapter: a copy of the page that shows what a chapter is made of.
+"""Start a chapter: copy the model page, and add it to the navigation.
 
-Its entry in the navigation and its row in the list of chapters are written with it, all
-of it or nothing. What is written passes every test at once.
+Either the page, its entry in the navigation and its row in the list of chapters are all
+written, or nothing is. The result passes every test at once.
 """
 
 import json
@@ -19,42 +19,42 @@ __all__ = ["TEMPLATE", "ChapterError", "begin"]
 TEMPLATE = "docs/chapters/a-chapter-to-copy.md"
 _ENTRY = r"- .*: chapters/(?!a-chapter-to-copy)[\w-]+\.md"
 _ROW = r"\| \[.*\]\(chapters/[\w-]+\.md\) \|.*\|"
-# What Markdown or YAML would read as a mark of theirs.
+# Characters with a meaning in Markdown or YAML.
 _MARKS = re.compile(r"[\[\]`*_#|<>$\\]")
 
 
 class ChapterError(ValueError):
-    """A chapter cannot be begun so; the message says what came, and what was wanted."""
+    """A chapter cannot be started; the message says what came and what was wanted."""
 
 
 def begin(root: Path, name: str, *, question: str = "") -> list[str]:
-    """Write a new chapter, all of it or nothing.
+    """Write a new chapter, completely or not at all.
 
     Args:
         root: The repository.
         name: Its title.
-        question: What it answers; that of the page that is copied, if it is empty.
+        question: The question it answers; the model page's if empty.
 
     Returns:
-        What was written, and what to do next, in lines.
+        Lines that say what was written, and what to do next.
 
     Raises:
-        ChapterError: If a chapter cannot be called so; nothing is written then.
+        ChapterError: If the name does not fit a chapter; nothing is written then.
     """
     name, question = " ".join(name.split()), " ".join(question.split())
     slug = _slug(name)
     if not slug:
-        raise ChapterError('wanted a title: make chapter NAME="Attention sinks"')
+        raise ChapterError('give a title: make chapter NAME="Attention sinks"')
     for what, words in (("NAME", name), ("QUESTION", question)):
         if found := _MARKS.search(words):
             raise ChapterError(f"{what}={words!r}: wanted words, without {found[0]}")
     path = f"chapters/{slug}.md"
     if (root / "docs" / path).exists():
-        raise ChapterError(f"NAME={name!r}: docs/{path} is called so")
+        raise ChapterError(f"NAME={name!r}: docs/{path} already exists")
     lines = split_lines((root / TEMPLATE).read_text("utf-8"))
     title = next(i for i, line in enumerate(lines) if line.startswith("# "))
     question, rest = question or lines[title + 2], lines[title + 3 :]
-    # The description is what a search engine shows of the page.
+    # Search engines show the description of a page.
     front = ["---", f"description: {json.dumps(question)}", "---", ""]
     new = {
         f"docs/{path}": "\n".join([*front, f"# {name}", "", question, *rest]) + "\n",
@@ -78,7 +78,7 @@ def _slug(title: str) -> str:
 
 
 def _entry(name: str, path: str) -> str:
-    """Write an entry of the navigation; a title that YAML would misread is quoted."""
+    """Return an entry of the navigation, quoted if YAML would misread the title."""
     try:
         plain = yaml.safe_load(f"{name}: {path}") == {name: path}
     except yaml.YAMLError:
@@ -87,7 +87,7 @@ def _entry(name: str, path: str) -> str:
 
 
 def _with_line(root: Path, path: str, like: str, line: str) -> str:
-    """Put a line behind the last of its kind, as far to the right."""
+    """Insert a line after the last of its kind, with the same indentation."""
     lines = split_lines((root / path).read_text("utf-8"))
     kind = re.compile(rf"(?P<indent> *){like}")
     for index in range(len(lines) - 1, -1, -1):

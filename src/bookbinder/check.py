@@ -1,4 +1,4 @@
-"""Say all that is wrong with one page: what a contributor asks with ``make page``."""
+"""Report everything that is wrong with one page, for ``make page``."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ def check(file: Path, root: Path) -> list[str]:
 
 
 def page_problems(page: Page, root: Path) -> list[Problem]:
-    """Audit a page, run it, and ask what its blocks left behind."""
+    """Audit a page, run it, and check the evidence of its blocks."""
     problems = audit(page, root)
     if page.problems:
         return problems
@@ -55,7 +55,7 @@ def page_problems(page: Page, root: Path) -> list[Problem]:
 
 
 def watch(file: Path) -> None:
-    """Check a page each time that it is saved, until the keyboard interrupts."""
+    """Check a page each time it is saved, until Ctrl-C."""
     saved = 0.0
     while True:
         now = file.stat().st_mtime if file.exists() else saved

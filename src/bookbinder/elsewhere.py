@@ -1,8 +1,9 @@
 """``python -m bookbinder.elsewhere``: run pages and tests as if on other machines.
 
-Each setting lets this machine behave like one that a reader may have. What passes here
-and fails there asks for more than it should: for the last digit of a sum, or for one
-processor's rounding. Name settings and paths to run only these; options are pytest's.
+Each setting makes this machine behave like one that a reader may have. A test that
+passes here but fails there is too strict: it depends on the last digit of a sum, or on
+the rounding of one processor. Name settings and paths to run only these; options are
+pytest's.
 """
 
 import os
@@ -31,10 +32,10 @@ PATHS = ["docs/chapters", *(f"tests/tested_transformer/{name}" for name in FOLDE
 
 
 def pytest_configure() -> None:
-    """Let ``precision="auto"`` choose what BOOK_AUTO_PRECISION says, on a CPU.
+    """Make ``precision="auto"`` choose BOOK_AUTO_PRECISION on a CPU.
 
-    Training then finds steps in that precision to be the faster ones. This holds in
-    the process of the tests, not in those that they start.
+    It makes steps in that precision appear faster. That works only in the process of
+    the tests, not in processes that they start.
     """
     if wanted := os.environ.get("BOOK_AUTO_PRECISION"):
         from tested_transformer.training import devices
@@ -48,7 +49,7 @@ def main(words: list[str]) -> int:
     rest = [word for word in words if word not in SETTINGS]
     if not any((ROOT / word.partition("::")[0]).exists() for word in rest):
         rest += PATHS
-    # This module is a plugin, too: that of pytest_configure.
+    # This module is also a pytest plugin, with pytest_configure.
     command = [sys.executable, "-m", "pytest", "-p", "bookbinder.elsewhere", *rest]
     table: list[str] = []
     status = 0

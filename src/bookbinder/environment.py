@@ -1,9 +1,9 @@
-"""Make what the book needs on this machine, and again only what has changed.
+"""Install what the book needs on this machine, and update only what has changed.
 
-Python packages go into ``.venv``, front-end packages into ``node_modules``, and what
-the site serves of those into ``docs/assets/vendor``. ``make`` starts this file before
-anything is installed, so it uses the standard library alone. Where there is no make,
-``python src/bookbinder/environment.py`` does the same.
+Python packages go into ``.venv``, front-end packages into ``node_modules``, and the
+parts of those that the site serves into ``docs/assets/vendor``. ``make`` runs this file
+before anything is installed, so it uses only the standard library. Without make, run
+``python src/bookbinder/environment.py``.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, STDOUT
 
-if sys.platform == "win32":  # There, two terminals do not wait for each other.
+if sys.platform == "win32":  # no flock: two terminals do not wait for each other
     flock = None
 else:
     from fcntl import LOCK_EX, flock
@@ -24,14 +24,14 @@ __all__ = ["SetupError", "main", "set_up"]
 
 ROOT = Path(__file__).resolve().parents[2]
 LOG = ".cache/setup.log"
-# Where an environment has its programs, and how their names end.
+# The folder of an environment's programs, and their suffix.
 BIN, SUFFIX = ("Scripts", ".exe") if sys.platform == "win32" else ("bin", "")
 # Lies in the folder that it speaks of, and says what that was made from.
 STAMP = ".made-from"
 INSTALL = ("-m", "pip", "install", "--progress-bar=off", "-c", "constraints.txt")
 # Every browser that KaTeX supports reads woff2.
 OTHER_FONTS = re.compile(r',url\([^)]*\.(?:woff|ttf)\) format\("\w+"\)')
-# What the last lines of pip, npm and venv do not say.
+# Explanations that the last lines of pip, npm and venv lack.
 REASONS = {
     r"ensurepip is not|No module named '?(?:venv|ensurepip)": (
         "Python's venv module is missing: on Debian or Ubuntu, apt install "
@@ -45,15 +45,16 @@ REASONS = {
 
 
 class SetupError(Exception):
-    """What went wrong, and what to do about it."""
+    """The setup failed; the message says why, and what to do about it."""
 
 
 def set_up(root: Path, *, named: bool = False) -> None:
-    """Do what is left to do in a copy of the repository.
+    """Do the outstanding steps of the setup in a copy of the repository.
 
     Args:
         root: The folder of the repository.
-        named: Whether the user named this Python, so that another's ``.venv`` goes.
+        named: Whether the user named this Python, so that the ``.venv`` of another
+            Python is replaced.
 
     Raises:
         SetupError: If a program fails.
@@ -64,7 +65,7 @@ def set_up(root: Path, *, named: bool = False) -> None:
     packages = _stamp(root, "pyproject.toml", "constraints.txt")
     ours = "src/bookbinder/environment.py"
     front_end = _stamp(root, "package.json", "package-lock.json", ours)
-    # An environment cannot be moved: its scripts name the folder that it was made in.
+    # An environment cannot be moved: its scripts contain the path of its folder.
     kept = python.exists() and _read(venv / STAMP).startswith(f"{root}\n")
     version = "version = {}.{}.".format(*sys.version_info)
     kept = kept and not (named and version not in _read(venv / "pyvenv.cfg"))
@@ -72,7 +73,7 @@ def set_up(root: Path, *, named: bool = False) -> None:
         print("setup: Python packages into .venv: 2.3 GB, some minutes", flush=True)
         if not kept:
             _run(root, sys.executable, "-m", "venv", "--clear", ".venv")
-        # If pip is interrupted, the environment is kept, and pip is run again.
+        # If pip is interrupted, keep the environment and run pip again next time.
         (venv / STAMP).write_text(f"{root}\n", "utf-8")
         # The pip that comes with Python may be too old to know --group.
         _run(root, python, *INSTALL, "--upgrade", "pip")
@@ -112,7 +113,7 @@ def _copy_assets(modules: Path, vendor: Path) -> None:
     (vendor / "katex/katex.min.css").write_text(OTHER_FONTS.sub("", css), "utf-8")
     for font in (modules / "katex/dist/fonts").glob("*.woff2"):
         shutil.copy(font, vendor / "katex/fonts")
-    # For a diagram that is not drawn yet, in a preview; no published page has it.
+    # For diagrams that are not drawn yet, in previews; no published page uses it.
     (vendor / "mermaid").mkdir()
     shutil.copy(modules / "mermaid/dist/mermaid.min.js", vendor / "mermaid")
 
@@ -122,13 +123,13 @@ def main() -> None:
     try:
         (ROOT / LOG).parent.mkdir(exist_ok=True)
         with (ROOT / LOG).open("a") as lock:
-            # Two terminals may want it at once; the second waits for the first.
+            # If two terminals run the setup at once, the second waits for the first.
             if flock is not None:
                 flock(lock, LOCK_EX)
-            # make hands PYTHON on only where the user has named one.
+            # make passes PYTHON on only if the user has set it.
             set_up(ROOT, named="PYTHON" in os.environ)
     except (SetupError, OSError, KeyboardInterrupt) as error:
-        line = str(error) or "interrupted: the next make goes on from here"
+        line = str(error) or "interrupted: the next make continues from here"
         sys.exit(f"setup: {line}")
 
 

@@ -1,4 +1,4 @@
-"""What the blocks of a page leave behind: lines that ran, pictures that were drawn."""
+"""The evidence of a page's blocks: lines that ran, and pictures that were drawn."""
 
 import contextlib
 from collections.abc import Generator, Iterator
@@ -24,10 +24,11 @@ __all__ = ["Evidence", "evidence_problems"]
 
 @dataclass
 class Evidence:
-    """All that the chains of one page have done so far.
+    """What the chains of one page have done so far.
 
     ``lines`` has every line that ran, with the line of the page that first ran it;
-    ``drawn`` the pictures, by name; ``idle`` what of a script never ran.
+    ``drawn`` has the pictures by name; ``idle`` has the parts of scripts that never
+    ran.
     """
 
     page: Page
@@ -39,7 +40,7 @@ class Evidence:
 
     @contextmanager
     def gathered(self, chain: Chain, seed: int = CHECKED) -> Generator[None]:
-        """Run what is inside in a fresh state, and keep what it leaves behind."""
+        """Run the ``with`` block in a fresh state, and record its evidence."""
         files = {str(self.root / listing.path) for listing in self.page.listings}
         lines = Lines()
         with fresh_state(seed) as folder:
@@ -62,9 +63,9 @@ def _drawings(folder: Path) -> dict[str, str]:
 
 
 def evidence_problems(evidence: Evidence) -> list[Problem]:
-    """Return what a page shows, lists or pictures without having run it.
+    """Return a problem for each line or picture that the page shows without evidence.
 
-    Chains that have not run yet, because a test run has not selected them, run here.
+    Chains that have not run yet, because a test run did not select them, run here.
     """
     page = evidence.page
     for chain in page.chains:
@@ -94,7 +95,7 @@ def _idle_listings(evidence: Evidence) -> Iterator[Problem]:
         try:
             section = find_section(evidence.root, listing.path, listing.section)
         except ListingError:
-            continue  # The audit has said so.
+            continue  # The audit reports it.
         idle = (
             never_run(section, evidence.idle)
             if listing.language == "js"

@@ -1,7 +1,7 @@
-"""Sections of source files, and which of their statements have run.
+"""Find sections of source files, and which of their statements have run.
 
-A section lies between ``# --8<-- [start:name]`` and ``# --8<-- [end:name]``, or, in
-JavaScript, between the same behind ``//``.
+A section is the text between ``# --8<-- [start:name]`` and ``# --8<-- [end:name]``, or
+the same after ``//`` in JavaScript.
 """
 
 import ast
@@ -18,7 +18,7 @@ Executed = Set[tuple[str, int]]
 
 
 class ListingError(ValueError):
-    """A listing that quotes nothing; the message says why."""
+    """A listing has no valid section; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Section:
 
 
 def find_section(root: Path, path: str, name: str) -> Section:
-    """Find a section by its name.
+    """Return a section by its name.
 
     Raises:
         ListingError: If the file or the section is not there, or its marks are not
@@ -82,9 +82,9 @@ def find_section(root: Path, path: str, name: str) -> Section:
 def never_executed(section: Section, executed: Executed) -> list[int]:
     """Return the first line of each listed statement that has not run.
 
-    Only statements inside functions count: the others run when the module is
-    imported, whatever the page does. A statement over several lines has run when
-    any of them has.
+    Only statements inside functions count, because the others run when the module is
+    imported, whatever the page does. A statement over several lines has run if any of
+    them has.
     """
     source = section.file.read_text(encoding="utf-8")
     return [
@@ -103,7 +103,7 @@ def idle_statements(
         source: The code.
         file: The name under which its lines were recorded.
         executed: The lines that have run.
-        everywhere: Whether to ask of statements outside functions too.
+        everywhere: Whether to include statements outside functions.
     """
     ran = {line for name, line in executed if name == file}
     return [
@@ -125,13 +125,13 @@ def _statements(tree: ast.Module, everywhere: bool) -> Iterator[tuple[int, int]]
 
 def _span(node: ast.stmt) -> Iterator[tuple[int, int]]:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-        return  # A docstring, or the dots of an overload.
+        return  # A docstring, or the ellipsis of an overload.
     if isinstance(node, ast.Try | ast.Global | ast.Nonlocal | ast.Pass):
-        return  # Nothing of its own to run.
+        return  # The statement itself runs no code.
     if isinstance(node, ast.Raise) and "NotImplementedError" in ast.dump(node):
-        return  # It says that a subclass has to be written.
+        return  # An abstract method, for subclasses to implement.
     if isinstance(node, ast.AnnAssign) and node.value is None:
-        return  # A name with a type and no value.
+        return  # An annotation without a value.
     body: list[ast.stmt] = getattr(node, "body", [])
     last = body[0].lineno - 1 if body else (node.end_lineno or node.lineno)
     yield node.lineno, max(node.lineno, last)

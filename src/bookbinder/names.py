@@ -1,9 +1,9 @@
-"""Resolve what a page names of this project: library, commands, files, headings.
+"""Check that names of this project on a page exist: library, commands, files, headings.
 
-Only what is plainly ours is asked for: a path that begins with ``tested_transformer``,
-the arguments of a function of the library, ``make`` and ``tested-transformer`` with
-their words, a file below a folder of the repository. Whatever else stands in backticks
-is the author's.
+It checks only what clearly belongs to the project: a path that begins with
+``tested_transformer``, the arguments of a function of the library, ``make`` and
+``tested-transformer`` with their arguments, and files below a folder of the repository.
+Other text in backticks is up to the author.
 """
 
 import ast
@@ -31,7 +31,7 @@ _FILE = re.compile(r"(?:src|tests|docs|benchmarks|examples|theme)(?:/[\w.-]+)+/?
 
 
 def name_problems(page: Page, root: Path) -> Iterator[Problem]:
-    """Return the names of a page that are those of nothing."""
+    """Return a problem for each name on a page that does not exist."""
     quoted = [(span.line, span.text) for span in page.code_spans()]
     for fence in page.fences:
         if fence.info == "console":
@@ -49,13 +49,13 @@ def name_problems(page: Page, root: Path) -> Iterator[Problem]:
 
 
 def _unresolved_link(target: str, page: Page, root: Path) -> str | None:
-    """Ask whether a link within the book leads to a page, and to a heading of it."""
+    """Return what is wrong with a link within the book, or None."""
     path, _, anchor = target.partition("#")
     file = (root / page.path).parent / path if path else root / page.path
     if path and not file.exists():
         near = get_close_matches(file.name, [f.name for f in file.parent.glob("*.md")])
         return f"there is no such page{f': {near[0]}?' if near else ''}"
-    # The text of this page may be another than the file has.
+    # The text of this page may differ from its file.
     other = load_page(file, root) if path else page
     if not anchor or file.suffix != ".md" or file.parent.name == "reference":
         return None
@@ -75,7 +75,7 @@ def _unresolved(text: str, root: Path) -> str | None:
 
 
 def unresolved_command(text: str, root: Path) -> str | None:
-    """Say what of a command is that of nothing, or nothing."""
+    """Return what is wrong with a command, or None."""
     try:
         words = shlex.split(text, comments=True)
     except ValueError as error:
@@ -92,7 +92,7 @@ def unresolved_command(text: str, root: Path) -> str | None:
 def _unresolved_target(words: list[str], root: Path) -> str | None:
     makefile = (root / "Makefile").read_text("utf-8")
     targets = set(re.findall(r"^([a-z][\w-]*):", makefile, re.MULTILINE))
-    # make hands what it is given on to the programs that it starts.
+    # make passes its variables on to the programs that it starts.
     read = makefile + (root / "mkdocs.yml").read_text("utf-8")
     for word in words:
         name, equals, _ = word.partition("=")
@@ -104,7 +104,7 @@ def _unresolved_target(words: list[str], root: Path) -> str | None:
 
 
 def _unresolved_option(words: list[str]) -> str | None:
-    """Ask the help of a command for its options, and that of all for its name."""
+    """Check a command's name and options against its help."""
     name = words[0] if words and re.fullmatch(r"[a-z]+", words[0]) else ""
     known = set(re.findall(r"[\w-]+", _help("")))
     if name and name not in known:
@@ -143,7 +143,7 @@ def _unresolved_path(text: str) -> str | None:
 
 
 def _unresolved_argument(text: str) -> str | None:
-    """Ask a function of the library for the keyword arguments it is shown with."""
+    """Check that a function of the library has the keyword arguments shown."""
     try:
         call = ast.parse(
             text.replace("=)", "=...)").replace("…", "..."), mode="eval"
@@ -168,6 +168,6 @@ def _near(name: str, known: set[str]) -> str:
 
 
 def _is_ignored(text: str, root: Path) -> bool:
-    """Tell whether a path is one that comes into being and that git ignores."""
+    """Return whether git ignores a path, as for generated files."""
     ignored = (root / ".gitignore").read_text("utf-8").split()
     return any(text.strip("/").startswith(line.strip("/")) for line in ignored)

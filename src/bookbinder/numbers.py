@@ -1,10 +1,10 @@
-"""Find the strong numbers of the prose in what the page has run.
+"""Check that strong numbers in the prose come from something that the page has run.
 
 A strong number has three digits or more, a decimal part with two significant digits,
-or a percent sign. It stands, to the digits shown, in the code, an output or a listing
-under the same heading, or in a record that the page names. What a source says, a year,
-a version or a name with a number in it is its author's; the few others are listed in
-the page's front matter, each with its reason::
+or a percent sign. It must appear, to the digits shown, in the code, an output or a
+listing under the same heading, or in a record that the page names. Numbers from a cited
+source, years, versions and names with numbers are exempt. List any other number in the
+page's front matter, with its reason::
 
     numbers:
       "65,504": the largest number of float16
@@ -33,7 +33,7 @@ _NUMBER = re.compile(
     r"(?<![\w.,:/#-])(?:−|-)?(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)"
     r"(?P<percent>\s?%)?(?![\w/#:-]|[.,]\d)"
 )
-# What stands before a version, and before a part of a paper or a book.
+# Words before a version, or before a part of a paper or a book.
 _NAMED = re.compile(
     r"\b(?:PyTorch|Python|torch|CUDA|version|sections?|chapters?|figures?|tables?|"
     r"equations?|eq\.|pages?|footnote|listing|algorithm|appendix|port|issue|CC BY)"
@@ -47,7 +47,7 @@ _GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\w,])")
 
 
 def number_problems(page: Page, root: Path) -> Iterator[Problem]:
-    """Return the strong numbers of a page that nothing on it backs."""
+    """Return a problem for each strong number without a source on the page."""
     listed = {str(number) for number in page.meta.get("numbers", {})}
     heads = [n for n, line in page.prose if line.startswith("## ")]
     recorded = _recorded(page)
@@ -59,7 +59,7 @@ def number_problems(page: Page, root: Path) -> Iterator[Problem]:
             backing = _run(page, heads, part, root) | recorded
             if not any(_is_shown(found, value) for value in backing):
                 reason = (
-                    f"{text} stands in no code, output or listing under this heading: "
+                    f"{text} appears in no code, output or listing under this heading: "
                     "print it, or list it under numbers: in the front matter"
                 )
                 yield Problem(page.path, number, reason)
@@ -80,7 +80,7 @@ def _strong(line: str) -> Iterator[tuple[re.Match[str], str]]:
 
 
 def _is_shown(found: re.Match[str], value: float) -> bool:
-    """Tell whether a value reads like this with so many digits, or as a percentage."""
+    """Return whether a value, rounded to these digits or as a percentage, reads so."""
     digits = found["digits"].replace(",", "")
     places = len(digits.partition(".")[2])
     values = [value, 100 * value] if found["percent"] else [value]
@@ -97,7 +97,7 @@ def _recorded(page: Page) -> frozenset[float]:
 
 
 def _run(page: Page, heads: list[int], part: int, root: Path) -> frozenset[float]:
-    """Return the numbers of a part; of the whole page where it runs nothing itself."""
+    """Return the numbers of a part, or of the whole page if the part runs nothing."""
     parts = {bisect_right(heads, block.line) for block in page.blocks}
     everywhere = part == 0 or part not in parts
 
@@ -107,7 +107,7 @@ def _run(page: Page, heads: list[int], part: int, root: Path) -> frozenset[float
     texts = [fence.text for fence in page.fences if here(fence.line)]
     for listing in page.listings:
         if here(listing.line):
-            with suppress(ListingError):  # The audit says so.
+            with suppress(ListingError):  # The audit reports it.
                 texts.append(find_section(root, listing.path, listing.section).text)
     return _values("\n".join(texts))
 

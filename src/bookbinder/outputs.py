@@ -1,8 +1,8 @@
-"""Compare outputs as numbers, and bring those of a page up to date.
+"""Compare outputs as numbers, and update those of a page.
 
-The text between numbers, integers, truth values, shapes, nan and inf must be equal. A
-number with a decimal part or an exponent agrees within a unit of its last printed
-digit, or within the tolerance that its output declares.
+Text, integers, truth values, shapes, nan and inf must be equal. A number with a decimal
+part or an exponent agrees within a unit of its last printed digit, or within the
+tolerance that its output declares.
 """
 
 import difflib
@@ -27,7 +27,7 @@ from bookbinder.writing import write_whole
 
 __all__ = ["agrees", "compare", "refresh", "wide_tolerances"]
 
-# A number of its own: not the 2 of conv2d, of 10.1.1 or of v2.
+# A separate number: not the 2 in conv2d, in 10.1.1 or in v2.
 _DECIMAL = re.compile(
     r"(?<![\w.])[-+]?(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+)(?![\w.]*\w)"
 )
@@ -35,7 +35,7 @@ _WIDE = 0.1
 
 
 def agrees(shown: str, printed: str, tolerance: Tolerance) -> bool:
-    """Tell whether a line that a page shows is what a run has printed."""
+    """Return whether a line that a page shows agrees with the line of a run."""
     if shown == printed:
         return True
     ours, theirs = _DECIMAL.findall(shown), _DECIMAL.findall(printed)
@@ -45,16 +45,16 @@ def agrees(shown: str, printed: str, tolerance: Tolerance) -> bool:
 
 
 def _text(line: str) -> list[str]:
-    """Return what stands between the numbers; a wider number takes room from spaces."""
+    """Return the text between numbers; spaces may shrink where a number is wider."""
     return [" ".join(part.split()) for part in _DECIMAL.split(line)]
 
 
 def _near(shown: str, printed: str, tolerance: Tolerance) -> bool:
     one, other = float(shown), float(printed)
     difference, largest = abs(one - other), max(abs(one), abs(other))
-    # The finer one: 1. is no unit for 1.6000, and 1e-01 none for an error of 6e-08.
+    # The finer of the two: 1. would be too coarse for 1.6000, and 1e-01 for 6e-08.
     unit = min(_unit(shown), _unit(printed))
-    # Beside it, what is left of a difference of two decimal fractions.
+    # Plus the rounding error of a difference of two decimal fractions.
     return (
         difference <= unit * 1.000001 + largest * 1e-12
         or difference <= tolerance.within * largest
@@ -65,7 +65,8 @@ def _near(shown: str, printed: str, tolerance: Tolerance) -> bool:
 def _unit(number: str) -> float:
     """Return a unit of the last printed digit: 0.01 for 1.25, 1e-7 for 3e-07.
 
-    A zero with an exponent, 0e+00, has no unit: nothing but its bound says how small.
+    A zero with an exponent, 0e+00, has no unit; only a declared bound says how small it
+    is.
     """
     digits, _, exponent = number.partition("e")
     if exponent and not float(digits):
@@ -74,7 +75,7 @@ def _unit(number: str) -> float:
 
 
 def compare(page: Page, chain: Chain, printed: str) -> Problem | None:
-    """Return the first line on which the page shows what the run did not print."""
+    """Return the first difference between the outputs and the run, or None."""
     for block, got in zip(chain.blocks, printed.split(SEPARATOR), strict=False):
         if not block.output:
             if got:
@@ -110,7 +111,7 @@ def _quote(line: str | None) -> str:
 
 
 def wide_tolerances(page: Page) -> list[Problem]:
-    """Return the outputs that declare a tolerance above 10 %, for a reviewer to see."""
+    """Return the outputs that declare a tolerance above 10 %, for reviewers."""
     return [
         Problem(
             page.path, output.tolerance.line, f"within {output.tolerance.within:.0%}"
@@ -121,13 +122,13 @@ def wide_tolerances(page: Page) -> list[Problem]:
 
 
 def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:
-    """Rewrite the outputs of one page from a run, whole or not at all.
+    """Rewrite the outputs of one page from a run, completely or not at all.
 
-    An output that agrees with the run stays as it is written.
+    An output that agrees with the run is not changed.
 
     Returns:
-        The difference made, empty if there is none, and the problems met; with a
-        problem the page is left as it was.
+        The difference, empty if there is none, and any problems; with a problem the
+        page is left unchanged.
     """
     page = load_page(file, root)
     if page.problems:
@@ -165,7 +166,7 @@ def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:
 
 
 def _unprintable(output: str) -> str | None:
-    """Say why an output cannot stand in a fence, or nothing."""
+    """Return why an output cannot be shown in a fence, or None."""
     if output and not output.endswith("\n"):
         return "the output does not end with a line break"
     if any(line.startswith("```") for line in split_lines(output)):
@@ -174,7 +175,7 @@ def _unprintable(output: str) -> str | None:
 
 
 def _rewritten(page: Page, outputs: dict[int, str]) -> str:
-    """Put each block's output where it stands, or right behind a block without one."""
+    """Replace each block's output, or insert it after a block without one."""
     lines = [f"{line}\n" for line in page.lines]
     for block in reversed(page.blocks):
         printed = outputs[block.line]
@@ -191,7 +192,7 @@ def _rewritten(page: Page, outputs: dict[int, str]) -> str:
 
 
 def _kept(shown: str, printed: str, tolerance: Tolerance) -> str:
-    """Return what was printed, but each line that agrees as it was written."""
+    """Return the printed lines, but keep lines that agree as they were written."""
     before, after = split_lines(shown), split_lines(printed)
     if len(before) != len(after):
         return printed
@@ -202,7 +203,7 @@ def _kept(shown: str, printed: str, tolerance: Tolerance) -> str:
 
 
 def _draw(page: Page, drawn: dict[str, str], root: Path) -> list[str]:
-    """Keep the pictures that the page shows, if they changed beyond tolerance."""
+    """Save the pictures that the page shows, if they changed beyond tolerance."""
     folder = figures_folder(page, root)
     shown = {PurePosixPath(image.target).name for image in page.images}
     changed: list[str] = []

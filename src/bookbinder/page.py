@@ -1,8 +1,8 @@
-"""Read a page: one pass over its Markdown, whose parts everyone else asks for.
+"""Read a page in one pass over its Markdown, for all other modules.
 
-A page has three forms of code and nothing else: a run block, the output of a run
-block, and a listing out of ``src``. The reader is strict, because whatever it passed
-over would be shown and never run. What it refuses, it refuses with a line.
+A page has only three forms of code: a run block, the output of a run block, and a
+listing from ``src``. The reader is strict, because anything that it ignored would be
+shown but never run. Every problem is reported with its line.
 """
 
 import ast
@@ -39,7 +39,7 @@ __all__ = [
 
 CONTINUES = "<!--pytest-codeblocks:cont-->"
 EXPECTED = "<!--pytest-codeblocks:expected-output-->"
-# Shown and never run; none of them may look like Python.
+# Languages that are shown but never run; none of them may look like Python.
 INERT_LANGUAGES = frozenset(
     {"console", "json", "live", "markdown", "mermaid", "toml", "yaml"}
 )
@@ -54,7 +54,7 @@ _INCLUDE = re.compile(r'^--8<-- "(?P<path>[^":]+):(?P<section>[^":]+)"$')
 _SNIPPET = re.compile(r"-+8<-+")
 _HTML = re.compile(r"</?[a-zA-Z][\w-]*(?=[\s/>]|$)")
 _IMAGE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<target>[^)\s]*)[^)]*\)")
-# What no one sees, and what would let a page show one thing and run another.
+# Invisible characters, which could make a page show one thing and run another.
 _INVISIBLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069]"
 )
@@ -75,20 +75,20 @@ _COMMAND = re.compile(r"\$ \S|\s*$")
 
 @dataclass(frozen=True)
 class Problem:
-    """Something on a page that a reader should not be shown."""
+    """A problem on a page, with its line."""
 
     path: str
     line: int
     reason: str
 
     def __str__(self) -> str:
-        """Print as editors and terminals like it: ``page.md:line: reason``."""
+        """Return ``page.md:line: reason``, which editors and terminals understand."""
         return f"{self.path}:{self.line}: {self.reason}"
 
 
 @dataclass(frozen=True)
 class Fence:
-    """A fenced block; ``line`` and ``end`` are those of its two fences."""
+    """A fenced block; ``line`` and ``end`` are the lines of its two fences."""
 
     info: str
     text: str
@@ -98,11 +98,11 @@ class Fence:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far the decimal numbers of an output may lie from those of a run.
+    """How far the decimal numbers of an output may differ from those of a run.
 
     Args:
         within: A share of the number, 0.05 for ``<!-- within 5% -->``.
-        below: A bound of errors, as in ``<!-- below 1e-6 -->``: below it all agree.
+        below: A bound for errors, as in ``<!-- below 1e-6 -->``: all below it agree.
         line: The line of the comment.
     """
 
@@ -113,7 +113,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Output:
-    """The text that a run block must print; ``line`` is that of its fence."""
+    """The text that a run block must print; ``line`` is the line of its fence."""
 
     text: str
     line: int
@@ -122,7 +122,7 @@ class Output:
 
 @dataclass
 class Block:
-    """A run block; ``line`` is that of its fence."""
+    """A run block; ``line`` is the line of its fence."""
 
     code: str
     line: int
@@ -136,7 +136,7 @@ class Block:
 
 @dataclass
 class Chain:
-    """Run blocks that share one namespace, each going on from the one before."""
+    """Run blocks that share one namespace, each continuing the one before."""
 
     blocks: list[Block]
 
@@ -171,7 +171,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Quote:
-    """A code span, a formula or the text of a link; ``target`` is where that leads."""
+    """A code span, a formula or the text of a link, with the link's ``target``."""
 
     text: str
     line: int
@@ -180,10 +180,10 @@ class Quote:
 
 @dataclass
 class Page:
-    """All that the rest needs to know of one page.
+    """Everything that other modules need to know about one page.
 
-    ``prose`` is what stands outside fences and comments, as (line, text); ``meta`` is
-    the front matter.
+    ``prose`` is the text outside fences and comments, as (line, text); ``meta`` is the
+    front matter.
     """
 
     path: str
@@ -201,10 +201,10 @@ class Page:
         """Every run block, in the order of the page."""
         return [block for chain in self.chains for block in chain.blocks]
 
-    # Found when somebody asks: not all who read a page want its blocks compiled.
+    # Found only on demand, because not every caller needs the blocks compiled.
     @cached_property
     def problems(self) -> list[Problem]:
-        """All that would not be run, or not be understood."""
+        """The problems found while reading the page."""
         in_blocks = [
             Problem(self.path, block.line + line, reason)
             for block in self.blocks
@@ -213,11 +213,11 @@ class Page:
         return sorted([*self.refused, *in_blocks], key=lambda problem: problem.line)
 
     def refuse(self, line: int, reason: str) -> None:
-        """Note a problem at a line of this page."""
+        """Record a problem at a line of this page."""
         self.refused.append(Problem(self.path, line, reason))
 
     def anchors(self) -> dict[str, str]:
-        """Return the headings by their anchors; the title's is empty."""
+        """Return the headings by their anchors; the title has an empty one."""
         found: dict[str, str] = {}
         slug = slugify(case="lower")
         for _, line in self.prose:
@@ -241,14 +241,14 @@ class Page:
     def links(self) -> Iterator[Quote]:
         """Return every link of the prose."""
         for number, line in self.prose:
-            # A span may show Markdown, and is none; its length is kept, and its text.
+            # Code spans are not Markdown; replace them by text of the same length.
             bare = _CODE_SPAN.sub(lambda s: re.sub(r"[\[\]()]", " ", s[0]), line)
             for found in _LINK.finditer(bare):
                 text = line[found.start("text") : found.end("text")]
                 yield Quote(text, number, found["target"])
 
     def formulas(self) -> Iterator[Quote]:
-        """Return the TeX of every formula, in a line of its own or within one."""
+        """Return the TeX of every formula, displayed or inline."""
         lines = dict(self.prose)
         text = "\n".join(
             _CODE_SPAN.sub(lambda span: " " * len(span[0]), lines.get(number, ""))
@@ -261,7 +261,7 @@ class Page:
 
 
 def split_lines(text: str) -> list[str]:
-    """Split at line feeds alone, as Markdown, Python and editors count lines."""
+    """Split only at line feeds, as Markdown, Python and editors count lines."""
     return text.removesuffix("\n").split("\n") if text else []
 
 
@@ -278,7 +278,7 @@ def load_page(file: Path, root: Path) -> Page:
 
 
 def read_page(text: str, path: str) -> Page:
-    """Read a page from its text, noting every form that would not be run."""
+    """Read a page from its text, and record everything that would not run."""
     page = Page(path, split_lines(text))
     if text.startswith("\ufeff"):
         page.refuse(1, "the file begins with a byte order mark: save it without")
@@ -286,7 +286,7 @@ def read_page(text: str, path: str) -> Page:
         if found := _INVISIBLE.search(line):
             page.refuse(number, f"an invisible character, {found[0]!r}: take it out")
     index = _read_meta(page)
-    markers: list[tuple[str, int]] = []  # the comments that wait for their fence
+    markers: list[tuple[str, int]] = []  # comments whose fence has not come yet
     while index < len(page.lines):
         line, number = page.lines[index], index + 1
         index += 1
@@ -326,7 +326,7 @@ def _read_meta(page: Page) -> int:
 
 
 def _closing(lines: list[str], start: int, fence: re.Match[str]) -> int | None:
-    """Find the line that closes a fence: the same ticks, behind the same lead."""
+    """Return the line that closes a fence, which has the same ticks."""
     for index in range(start, len(lines)):
         if lines[index].strip("> \t") == fence["ticks"]:
             return index
@@ -344,7 +344,7 @@ def _read_prose(page: Page, line: str, number: int) -> None:
     if "<!--" in bare:
         page.refuse(
             number,
-            "this comment is not a marker, alone on its line and spelled so: "
+            "this comment is not a marker; write one alone on its line: "
             f"{CONTINUES}, {EXPECTED}, <!-- within 5% -->, <!-- below 1e-6 -->",
         )
     if _SNIPPET.search(bare):
@@ -358,7 +358,7 @@ def _read_prose(page: Page, line: str, number: int) -> None:
 
 
 def _pair_callouts(page: Page) -> None:
-    """Ask that each ``/// kind`` has the ``///`` that ends it."""
+    """Check that each ``/// kind`` has a ``///`` that ends it."""
     opened: list[tuple[int, str]] = []
     for number, line in page.prose:
         if not line.startswith("///"):
@@ -369,7 +369,7 @@ def _pair_callouts(page: Page) -> None:
         elif opened and opened[-1][1] == slashes:
             opened.pop()
         else:
-            page.refuse(number, f"{slashes} ends no call-out or tab")
+            page.refuse(number, f"{slashes} does not end a call-out or tab")
     for number, slashes in opened:
         page.refuse(number, f"no {slashes} ends this call-out or tab")
 
@@ -411,7 +411,7 @@ def _read_fence(
     else:
         page.refuse(
             number,
-            f"```{info} is none of the forms of a page, so nothing checks it; they "
+            f"```{info} is not a form of code on a page, so nothing checks it; they "
             f"are ```python (run), ```text (an output), ```py title=… (a listing) "
             f"and, shown only, {', '.join(sorted(INERT_LANGUAGES))}",
         )
@@ -420,7 +420,7 @@ def _read_fence(
 def _read_run(page: Page, code: str, number: int, continues: bool) -> None:
     block = Block(code, number)
     if continues and not page.chains:
-        page.refuse(number, "cont, but there is no block before to go on from")
+        page.refuse(number, "cont, but there is no block before it to continue")
     if continues and page.chains:
         page.chains[-1].blocks.append(block)
     else:
@@ -470,17 +470,17 @@ def _read_listing(page: Page, info: str, body: str, number: int) -> None:
     else:
         listing = Listing(include["path"], include["section"], number)
         for other in page.listings:
-            # Mostly a slip of one section for another of the same file.
+            # Usually one section was confused with another of the same file.
             if (other.path, other.section) == (listing.path, listing.section):
-                page.refuse(number, f"the listing in line {other.line} shows this, too")
+                page.refuse(number, f"the listing in line {other.line} shows this too")
         page.listings.append(listing)
 
 
 def _inert_problem(language: str, text: str) -> str | None:
-    """Say what is wrong with a block that nothing runs, or nothing.
+    """Return what is wrong with a block that does not run, or None.
 
-    Python in disguise is refused: it would be read as code that has run. Data must
-    at least parse.
+    Disguised Python is refused, because a reader would take it for code that has run.
+    Data must at least parse.
     """
     if _PYTHON.search(text):
         return f"this is Python, shown as {language} and never run: use ```python"
@@ -502,7 +502,7 @@ def _code_problems(code: str) -> Iterator[tuple[int, str]]:
     """Return each problem of a block with its line; line 0 is the block as a whole."""
     try:
         tree = ast.parse(code)
-        # Some errors, as a return outside a function, show when it is compiled.
+        # Some errors, such as a return outside a function, appear only when compiling.
         compile(code, "<string>", "exec")
     except SyntaxError as error:
         yield error.lineno or 1, f"SyntaxError: {error.msg}"

@@ -1,12 +1,12 @@
-"""Bind the pages to pytest: pytest-codeblocks runs them, this plugin watches.
+"""Connect the pages to pytest: pytest-codeblocks runs them, this plugin watches.
 
-For each page there are three kinds of tests: the audit, one test for each chain of
-blocks (run by pytest-codeblocks), and the evidence, which asks whether the blocks
-executed what the page lists and drew what it shows. When all of them have passed, the
-run leaves a record of the page, which the finished site shows.
+Each page has three kinds of tests: the audit, one test for each chain of blocks (run by
+pytest-codeblocks), and the evidence, which checks that the blocks executed the page's
+listings and drew its figures. When all have passed, the run writes a record of the
+page, which the finished site shows.
 
-Two things of pytest-codeblocks are replaced: how a file is read into blocks, and how
-an output is compared (``ExpectedText``).
+Two parts of pytest-codeblocks are replaced: how a file is read into blocks, and how an
+output is compared (``ExpectedText``).
 """
 
 from collections.abc import Generator, Iterable
@@ -38,11 +38,11 @@ _standing_on = pytest.StashKey[str]()
 
 
 class PageError(Exception):
-    """What is wrong with a page, one ``page.md:line: reason`` a line."""
+    """The problems of a page, one ``page.md:line: reason`` per line."""
 
 
 def pytest_load_initial_conftests() -> None:
-    """Have the library's shapes checked, before anything imports it."""
+    """Turn on shape checks for the library before anything imports it."""
     check_shapes()
 
 
@@ -65,9 +65,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class ExpectedText(str):
-    """What a chain must print: pytest-codeblocks asks whether a run printed another.
+    """The output that a chain must print; pytest-codeblocks compares with ``!=``.
 
-    Numbers are compared as numbers, and the first line that differs is named.
+    Numbers are compared as numbers, and the error names the first line that differs.
     """
 
     def __new__(cls, page: Page, chain: Chain) -> "ExpectedText":
@@ -83,7 +83,7 @@ class ExpectedText(str):
         """Compare what was printed with the outputs of the page.
 
         Raises:
-            PageError: If it is another; the message names the line.
+            PageError: If they differ; the message names the line.
         """
         problem = compare(self.page, self.chain, str(printed))
         if problem:
@@ -94,7 +94,7 @@ class ExpectedText(str):
 
 
 class ChainBlock(CodeBlock):
-    """A chain of blocks, as pytest-codeblocks takes it: one program, one output."""
+    """A chain of blocks for pytest-codeblocks: one program, one output."""
 
     def __init__(self, page: Page, chain: Chain) -> None:
         super().__init__(
@@ -116,13 +116,13 @@ def pytest_collect_file(
 
 
 class PageFile(pytest.File):
-    """What is asked of a page as a whole."""
+    """The tests of a page as a whole."""
 
     def collect(self) -> Iterable[pytest.Item]:
         """Return the audit and the evidence."""
         stash = self.config.stash
         if _standing_on not in stash:
-            # Before anything runs: what changes meanwhile was not what ran.
+            # Taken before anything runs, because later changes are not what ran.
             stash[_standing_on] = foundations(self.config.rootpath)
         yield PageItem.from_parent(self, name="audit")
         yield PageItem.from_parent(self, name="evidence")
@@ -131,8 +131,8 @@ class PageFile(pytest.File):
 class PageItem(pytest.Item):
     """A test of a whole page, which fails with all its problems at once.
 
-    The audit asks that all that is shown is known, and the evidence what the blocks
-    left behind; it runs those that were not selected.
+    The audit checks what the page shows. The evidence checks what its blocks did, after
+    running those that were not selected.
     """
 
     def runtest(self) -> None:
@@ -148,7 +148,7 @@ class PageItem(pytest.Item):
             raise PageError("\n".join(map(str, problems)))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> str:
-        """Show the problems alone; anything else with its traceback."""
+        """Show problems without a traceback, and other errors with it."""
         if isinstance(excinfo.value, PageError):
             return str(excinfo.value)
         return str(super().repr_failure(excinfo))
@@ -165,7 +165,7 @@ def _evidence_of(item: pytest.Item, page: Page) -> Evidence:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the audit of a page before its blocks, and the evidence behind them."""
+    """Put the audit of a page before its blocks, and the evidence after them."""
     paths = dict.fromkeys(item.path for item in items)
     files = {path: number for number, path in enumerate(paths)}
 
@@ -200,9 +200,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Record a page of which everything has passed; forget one of which a test fails.
+    """Write the record of a page that has passed; delete it if a test fails.
 
-    The evidence comes last, and is asked of the whole page.
+    The evidence comes last, and covers the whole page.
     """
     report = yield
     root, passed = item.config.rootpath, item.config.stash[_passed]

@@ -1,4 +1,4 @@
-"""Render a page as the site does, and read back the code that is shown."""
+"""Render a page as the site does, and extract the code that is shown."""
 
 import os
 import re
@@ -45,10 +45,10 @@ def _site(root: Path) -> dict[str, Any]:
 def render(text: str, root: Path) -> BeautifulSoup:
     """Turn Markdown into the HTML that the site shows.
 
-    Errors in formulas, diagrams and pictures are drawn into the page, where the
-    audit finds all of them, rather than raised one at a time. Of what was drawn well,
-    only the outermost element stays, and code is left without its colors: the rest
-    takes long to read back, and says nothing.
+    Errors in formulas, diagrams and pictures are drawn into the page, where the audit
+    finds all of them, rather than raised one at a time. Successful drawings are reduced
+    to their outermost element, and code loses its colors, because parsing the rest
+    would be slow and is not needed.
     """
     text, _ = meta.get_data(text)
     before = os.environ.get("BOOKBINDER_PREVIEW")

@@ -1,4 +1,4 @@
-"""Write a file whole or not at all."""
+"""Write a file completely or not at all."""
 
 import os
 import tempfile
@@ -8,7 +8,7 @@ __all__ = ["write_whole"]
 
 
 def write_whole(file: Path, content: str | bytes) -> None:
-    """Write a file, and its folder if it has none yet."""
+    """Write a file, and create its folder if necessary."""
     data = content.encode() if isinstance(content, str) else content
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(

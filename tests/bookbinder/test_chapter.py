@@ -46,8 +46,8 @@ def test_a_chapter_gets_its_page_its_entry_and_its_row(book: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("", 'wanted a title: make chapter NAME="Attention sinks"'),
-        ("One", "NAME='One': docs/chapters/one.md is called so"),
+        ("", 'give a title: make chapter NAME="Attention sinks"'),
+        ("One", "NAME='One': docs/chapters/one.md already exists"),
         ("A `b`", "NAME='A `b`': wanted words, without `"),
     ],
 )

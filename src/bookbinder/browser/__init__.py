@@ -1,1 +1,1 @@
-"""Chromium, and a server of a built site to open in it."""
+"""Chromium, and a server for a built site."""

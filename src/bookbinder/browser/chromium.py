@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 HOW_TO_GET = (
-    "Chromium is wanted: apt-get install chromium, or CHROMIUM=/path/to/chromium"
+    "Chromium is needed: apt-get install chromium, or CHROMIUM=/path/to/chromium"
 )
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -37,11 +37,11 @@ _UNWANTED = (
 
 
 class NoChromiumError(RuntimeError):
-    """There is no browser on this machine; the message says how to get one."""
+    """This machine has no browser; the message says how to get one."""
 
 
 def find_chromium() -> str | None:
-    """Return the path of Chromium, or of a browser made from it, if there is one."""
+    """Return the path of Chromium or a browser based on it, if there is one."""
     wanted = os.environ.get("CHROMIUM")
     if wanted:
         return shutil.which(wanted)
@@ -50,7 +50,7 @@ def find_chromium() -> str | None:
 
 
 def launch_options() -> dict[str, Any]:
-    """Return what Playwright needs to start a browser that reaches this machine alone.
+    """Return Playwright's options for a browser that can reach only this machine.
 
     Raises:
         NoChromiumError: If there is no browser.
@@ -68,14 +68,14 @@ def launch_options() -> dict[str, Any]:
     return {
         "executable_path": executable,
         "args": arguments,
-        # A desktop shows them, beside what they scroll.
+        # Desktops show scroll bars next to the content.
         "ignore_default_args": ["--hide-scrollbars"],
     }
 
 
 @contextmanager
 def chromium() -> Generator[Browser]:
-    """Start a browser that can reach this machine and no other.
+    """Start a browser that can reach only this machine.
 
     Raises:
         NoChromiumError: If there is none.

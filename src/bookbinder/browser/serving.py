@@ -1,4 +1,4 @@
-"""Serve a built site on this machine, as a static host does: with its own headers."""
+"""Serve a built site on this machine, with its headers, as a static host does."""
 
 import threading
 from collections.abc import Generator
@@ -11,26 +11,26 @@ __all__ = ["served"]
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    # One connection for a page and all that it asks for.
+    # One connection for a page and all its files.
     protocol_version = "HTTP/1.1"
     wanted: tuple[str, ...] = ()
 
     def end_headers(self) -> None:
-        """Send what the site wants to be sent with each file."""
+        """Send the site's headers with each file."""
         for line in self.wanted:
             name, _, value = line.partition(": ")
             self.send_header(name, value)
         super().end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: the pages are asked, not the log."""
+        """Log nothing."""
 
 
 @contextmanager
 def served(folder: Path) -> Generator[str]:
-    """Serve a folder on this machine alone; return its address, with a slash.
+    """Serve a folder to this machine only; yield its address, with a slash.
 
-    Each file comes with the headers that the site's ``_headers`` gives for all.
+    Each file is sent with the headers that the site's ``_headers`` gives for all files.
     """
     file = folder / "_headers"
     rules = file.read_text("utf-8").splitlines() if file.is_file() else []

@@ -1,7 +1,7 @@
-"""Read what a mermaid diagram says of shapes, and the program that stands behind it.
+"""Read the shapes in a mermaid diagram, and the program in its comments.
 
-A shape is sizes in parentheses, as ``(B, T, 3D)``. In the label of a node it belongs to
-the variable called like the node; anywhere else, to the word before it.
+A shape is a list of sizes in parentheses, such as ``(B, T, 3D)``. In the label of a
+node it belongs to the variable named like the node; elsewhere, to the word before it.
 """
 
 import re
@@ -28,9 +28,9 @@ class Label:
     """Words with shapes; ``line`` counts from 0 within the diagram.
 
     Args:
-        name: The variable that the shapes are those of; a tuple, if there are several.
-        shapes: As they are written.
-        line: Where.
+        name: The variable with these shapes; a tuple if there are several.
+        shapes: The shapes as written.
+        line: The line of the label.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Label:
 
 @dataclass
 class Diagram:
-    """A diagram: the labels with shapes, those read out, and the program's lines."""
+    """A diagram: labels with shapes, shapes for screen readers, and program lines."""
 
     labels: list[Label] = field(default_factory=list[Label])
     spoken: list[Label] = field(default_factory=list[Label])
@@ -48,7 +48,7 @@ class Diagram:
 
 
 def read_diagram(source: str) -> Diagram:
-    """Read a diagram, and pass over all that has no shape."""
+    """Read a diagram, ignoring everything without a shape."""
     diagram = Diagram()
 
     def add(labels: list[Label], name: str, text: str, start: int) -> None:
@@ -76,5 +76,5 @@ def read_diagram(source: str) -> Diagram:
 
 
 def _blank(found: re.Match[str]) -> str:
-    """Return white space as long as what was read, with its lines."""
+    """Return white space with the same length and lines as the match."""
     return re.sub(r"[^\n]", " ", found[0])

@@ -1,9 +1,9 @@
-"""Run the pass that stands behind a diagram, and compare what the diagram draws.
+"""Run the program of a diagram, and compare the shapes that the diagram shows.
 
-A diagram with a shape has a program in its comments, a line of Python behind each
-``%%``. It runs the library, with sizes that all differ, and gives the tensor of each
-node that draws a shape to the variable called like that node. Functions that the page
-defines may be called.
+A diagram with a shape has a program in its comments, with a line of Python after each
+``%%``. It runs the library with sizes that all differ. For each node with a shape, it
+assigns the tensor to a variable named like the node. It may call functions that the
+page defines.
 """
 
 import ast
@@ -25,7 +25,7 @@ __all__ = ["diagram_problems"]
 
 
 def diagram_problems(page: Page) -> list[Problem]:
-    """Return the shapes that the diagrams of a page draw otherwise than it is."""
+    """Return a problem for each wrong shape in the diagrams of a page."""
     return [
         Problem(page.path, fence.line + 1 + at, reason)
         for fence in page.fences
@@ -41,7 +41,7 @@ def _problems(diagram: Diagram, page: Page) -> Iterator[tuple[int, str]]:
         first = min(diagram.labels + diagram.spoken, key=lambda label: label.line)
         yield (
             first.line,
-            f"{first.shapes[0]} is a shape, but no pass stands behind this diagram: "
+            f"{first.shapes[0]} is a shape, but this diagram has no program: "
             "write it in lines that begin with %%",
         )
         return
@@ -58,7 +58,7 @@ def _problems(diagram: Diagram, page: Page) -> Iterator[tuple[int, str]]:
 
 
 def _run(diagram: Diagram, page: Page) -> dict[str, Any]:
-    """Run the program, on the lines that it has in the diagram; return what it made."""
+    """Run the program with the diagram's line numbers; return its variables."""
     given = {
         **{
             name: getattr(tested_transformer, name)
@@ -86,7 +86,7 @@ def _run(diagram: Diagram, page: Page) -> dict[str, Any]:
 
 
 def _definitions(page: Page, wanted: set[str]) -> Iterator[ast.Module]:
-    """Return the functions of a page that a pass calls, behind what they import."""
+    """Return the functions of a page that a program calls, after their imports."""
     for chain in page.chains:
         tree = ast.parse("".join(block.code for block in chain.blocks))
         functions: list[ast.stmt] = [
@@ -100,7 +100,7 @@ def _definitions(page: Page, wanted: set[str]) -> Iterator[ast.Module]:
 
 
 def _line_of(error: Exception, diagram: Diagram) -> int:
-    """Return the line of the program at which an error arose."""
+    """Return the line of the program at which an error was raised."""
     if isinstance(error, SyntaxError):
         return (error.lineno or 1) - 1
     line, trace = diagram.program[0][0], error.__traceback__

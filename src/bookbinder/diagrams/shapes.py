@@ -16,11 +16,11 @@ _LETTER = re.compile(r"[A-Za-z]\w*")
 def shape_problems(
     diagram: Diagram, made: Mapping[str, Any]
 ) -> Iterator[tuple[int, str]]:
-    """Find the shapes that are not those of the pass, each with its line.
+    """Return the shapes that differ from those of the program, each with its line.
 
     Args:
         diagram: The diagram.
-        made: What its program made, by name.
+        made: The variables of its program, by name.
     """
     sizes = SIZES | {name: value for name, value in made.items() if type(value) is int}
     unclear = [*_unclear_sizes(diagram, sizes)]
@@ -40,7 +40,7 @@ def shape_problems(
 def _unclear_sizes(
     diagram: Diagram, sizes: Mapping[str, int]
 ) -> Iterator[tuple[int, str]]:
-    """Find letters without a size, sizes without a letter, and letters of one size."""
+    """Yield letters without a size, sizes without a letter, and equal sizes."""
     first: dict[str, int] = {}
     for label in diagram.labels:
         for shape in label.shapes:
@@ -86,7 +86,7 @@ def _parts(shape: str) -> list[str]:
 
 
 def _size(part: str, sizes: Mapping[str, int]) -> int:
-    """Read one size, as ``3D`` or ``B * H`` or ``1``."""
+    """Return the value of one size, such as ``3D`` or ``B * H`` or ``1``."""
     size = 1
     for factor in re.findall(r"\d+|[A-Za-z]\w*", part):
         size *= int(factor) if factor.isdigit() else sizes[factor]
@@ -94,7 +94,7 @@ def _size(part: str, sizes: Mapping[str, int]) -> int:
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    """Return the shape of a tensor, or of numbers in lists of plain Python."""
+    """Return the shape of a tensor, or of nested lists of numbers."""
     if isinstance(value, list) and value:
         return (len(value), *_shape(value[0]))
     return tuple(getattr(value, "shape", ()))

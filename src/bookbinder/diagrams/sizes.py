@@ -1,4 +1,4 @@
-"""What the letters of shapes stand for in the passes that diagrams are held against."""
+"""The sizes of the letters in shapes, for the programs of diagrams."""
 
 __all__ = ["SIZES"]
 

@@ -1,4 +1,4 @@
-"""Watch a pass, and keep every tensor under the name that it has in the code."""
+"""Trace a pass, and record every tensor under its name in the code."""
 
 import sys
 from collections.abc import Callable
@@ -18,11 +18,11 @@ PAGE = "<page>"
 
 
 class Steps:
-    """The tensors of a pass, by the names that the code of the library gives them.
+    """The tensors of a pass, by their names in the library's code.
 
-    ``steps.q`` is the last value of the local variable ``q`` in the function that has
-    one and is called from furthest outside; ``steps.each("x", "GPT.forward")`` gives
-    every value that it had there, in order; ``steps.result`` is what was returned.
+    ``steps.q`` is the last value of the local variable ``q`` in the outermost function
+    that has one; ``steps.each("x", "GPT.forward")`` returns every value that it had
+    there, in order; ``steps.result`` is the result.
     """
 
     def __init__(self) -> None:
@@ -31,11 +31,11 @@ class Steps:
         self._values: list[tuple[int, FrameType, str, Any]] = []
 
     def each(self, name: str, function: str = "") -> list[Any]:
-        """Return all values of a local variable, in the order in which it had them.
+        """Return all values of a local variable in order.
 
         Args:
             name: The variable.
-            function: Where, as ``DecoderBlock.forward``; anywhere by default.
+            function: The function, such as ``DecoderBlock.forward``; any by default.
         """
         values = [
             value
@@ -54,7 +54,7 @@ class Steps:
 
 
 def traced(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Steps:
-    """Run a model or a function, and keep every tensor that has a name in it."""
+    """Run a model or a function, and record every tensor with a name in it."""
     steps = Steps()
     latest: dict[tuple[FrameType, str], object] = {}
 

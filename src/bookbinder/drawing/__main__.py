@@ -1,6 +1,6 @@
-"""``python -m bookbinder.drawing``: draw the diagrams of the pages that are new.
+"""``python -m bookbinder.drawing``: draw new diagrams of the pages.
 
-Drawings that no page has any more are deleted.
+Drawings that no page uses any more are deleted.
 """
 
 import base64
@@ -56,10 +56,10 @@ def drawing_by(browser: Browser) -> Draw:
 
 
 def _measuring_font() -> str:
-    """Return the font that labels are measured in, the same on every machine.
+    """Return the font for measuring labels, the same on every machine.
 
-    DejaVu Sans, which comes with matplotlib, is wider than the fonts that pages are
-    shown in, so a label that fits in it fits in them.
+    DejaVu Sans, which comes with matplotlib, is wider than the fonts of the pages, so a
+    label that fits in it fits in those.
     """
     folder = files("matplotlib") / "mpl-data" / "fonts" / "ttf"
     rules: list[str] = []
@@ -73,10 +73,9 @@ def _measuring_font() -> str:
 
 
 def new_and_old() -> tuple[dict[Path, tuple[str, str]], list[Path]]:
-    """Return the drawings that are wanted and not there, and those left over.
+    """Return the missing drawings, with places and sources, and the unused ones.
 
-    The first come with their places and sources. The pages are those of the book in the
-    current folder.
+    The pages are those of the book in the current folder.
     """
     wanted = {
         drawing(fence.text): (f"{file.as_posix()}:{fence.line}", fence.text)
@@ -90,7 +89,7 @@ def new_and_old() -> tuple[dict[Path, tuple[str, str]], list[Path]]:
 
 
 def main() -> int:
-    """Run the command; the exit status is 1 if a diagram is left undrawn."""
+    """Run the command; the exit status is 1 if a diagram could not be drawn."""
     new, old = new_and_old()
     failed = False
     if new:

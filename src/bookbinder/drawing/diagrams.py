@@ -1,8 +1,8 @@
-"""Diagrams are drawn once, kept by what they say, and put into the page as SVG.
+"""Put diagrams into pages as SVG, which are drawn once and stored by their content.
 
-``python -m bookbinder.drawing`` draws them, which takes a browser; reading them back
-takes none. The name of a drawing is a hash of all that it depends on, so a changed
-diagram is an undrawn one.
+``python -m bookbinder.drawing`` draws them in a browser; including them needs none. The
+name of a drawing is a hash of everything that it depends on, so a changed diagram
+counts as not drawn.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parents[3]
 DRAWING_SCRIPT = Path(__file__).with_name("drawing.js")
-# Of the book in the current folder.
+# The drawings of the book in the current folder.
 DRAWINGS = Path("docs", "assets", "diagrams")
 
 _TITLE = re.compile(r"<title[^>]*>([^<]+)</title>")
@@ -36,7 +36,7 @@ _COMMENT = re.compile(r"^[ \t]*%%.*(?:\n|\Z)", re.MULTILINE)
 def format_diagram(
     source: str, language: str, class_name: str, options: Any, md: Markdown, **_: Any
 ) -> str:
-    """Turn a mermaid fence into its drawing, as superfences wants it."""
+    """Turn a mermaid fence into its drawing, as a formatter for superfences."""
     if problem := diagram_problem(source):
         return undrawn(f"diagram {problem}", source)
     file = drawing(source)
@@ -47,7 +47,7 @@ def format_diagram(
             svg = linked(svg, source, md)
         except ValueError as error:
             return undrawn(f"diagram {error}", source)
-        # Its title is read out, and shown as its caption.
+        # The title is shown as the caption, and read aloud.
         title = _TITLE.search(svg)
         below = f"<figcaption>{title[1]}.</figcaption>" if title else ""
         return f'<figure class="diagram" data-search-exclude>{svg}{below}</figure>'
@@ -58,9 +58,9 @@ def format_diagram(
 
 
 def diagram_problem(source: str) -> str | None:
-    """Say why a diagram cannot be drawn, or cannot be heard, or nothing."""
+    """Return why a diagram cannot be drawn or read aloud, or None."""
     if not re.search(r"^\s*flowchart\b", source, re.MULTILINE):
-        return "is no flowchart, the one kind that is drawn in the book's colors"
+        return "is not a flowchart, the only kind that is drawn in the book's colors"
     for name in ("accTitle", "accDescr"):
         said = rf"^\s*{name}[ \t]*(?::[ \t]*\S|{{\s*[^\s}}])"
         if not re.search(said, source, re.MULTILINE):
@@ -69,18 +69,18 @@ def diagram_problem(source: str) -> str | None:
 
 
 def drawing(source: str) -> Path:
-    """Return the file of a drawing, named by a hash of its source and how it is drawn.
+    """Return the file of a drawing, named by a hash of its source and the drawing code.
 
-    Comments are left out: neither the pass behind a diagram nor where its boxes lead
-    changes anything of its drawing.
+    Comments do not count: they hold a diagram's program and links, which do not change
+    the drawing.
     """
-    digest = hashlib.sha256(_how_drawn())
+    digest = hashlib.sha256(_drawing_code())
     digest.update(_COMMENT.sub("", source).strip().encode())
     return DRAWINGS / f"{digest.hexdigest()[:16]}.svg"
 
 
 @cache
-def _how_drawn() -> bytes:
+def _drawing_code() -> bytes:
     package = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))
     mermaid = package["dependencies"]["mermaid"]
     script = DRAWING_SCRIPT.read_text(encoding="utf-8")

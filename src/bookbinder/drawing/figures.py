@@ -1,7 +1,7 @@
-"""Put the figures of ``assets/figures/`` into the page itself.
+"""Inline the figures of ``assets/figures/`` into the page.
 
-A picture behind ``<img>`` cannot see the page's palette and font; inlined, it follows
-both. What Markdown has as the title of an image becomes its caption.
+A picture in ``<img>`` does not know the page's palette and font; inlined, it follows
+both. The title of an image in Markdown becomes its caption.
 """
 
 import html
@@ -27,14 +27,14 @@ _MARGIN = 6.0
 _LEAST_SCALE = 0.65
 _LEAST_LETTERS = 11.0
 
-# All that a picture of data is made of: no pixels, and nothing that acts.
+# The elements of a picture of data: no pixels, and nothing interactive.
 _SHAPES = (
     *("svg", "g", "defs", "clipPath", "use", "title", "desc", "text", "tspan"),
     *("path", "rect", "line", "circle", "ellipse", "polygon", "polyline"),
 )
 
 _SIZE = re.compile(r"font-size: ([\d.]+)px")
-# The page's own font is used: what matplotlib names is only on the machine it ran on.
+# Use the page's font; matplotlib's exists only on the machine that drew the picture.
 _FAMILY = re.compile(r"font-family:[^;]*;?\s*")
 _NAMESPACE = re.compile(r"\{[^}]*\}")
 
@@ -52,7 +52,7 @@ class FigureTreeprocessor(Treeprocessor):
                     image.attrib.clear()
                     image.tag, image.text = "span", placeholder
                     if len(parent) == 1 and not text:
-                        # The paragraph becomes the picture, which cannot stand in one.
+                        # The picture replaces its paragraph: it may not be in one.
                         parent.remove(image)
                         parent.text = placeholder
 
@@ -70,7 +70,7 @@ class FigureTreeprocessor(Treeprocessor):
 
 
 def _inlined(file: Path, alt: str, earlier: Iterable[object]) -> str:
-    """Turn an SVG file that matplotlib wrote into a part of a page."""
+    """Turn an SVG file by matplotlib into a part of a page."""
     if not alt:
         raise ValueError("it has no text alternative: ![what it shows](…)")
     if not file.is_file():
@@ -89,7 +89,7 @@ def _inlined(file: Path, alt: str, earlier: Iterable[object]) -> str:
 
 
 def _clean(root: ElementTree.Element) -> None:
-    """Leave what is drawn, in the page's colors: no metadata, no styles of its own."""
+    """Keep only what is drawn, in the page's colors, without metadata and styles."""
     for parent in list(root.iter()):
         for child in list(parent):
             if child.tag.endswith(("}metadata", "}style")):
@@ -98,7 +98,7 @@ def _clean(root: ElementTree.Element) -> None:
     root.set("stroke-linejoin", "round")
     root.set("stroke-linecap", "butt")
     for element in root.iter():
-        # HTML neither needs nor reads the name spaces.
+        # HTML ignores namespaces.
         element.tag = _NAMESPACE.sub("", element.tag)
         if element.tag not in _SHAPES:
             raise ValueError(f"it holds <{element.tag}>: only shapes and text are kept")

@@ -1,7 +1,7 @@
-"""Draw formulas while the page is made.
+"""Draw formulas while the page is built.
 
-``pymdownx.arithmatex`` (generic) finds the formulas; this puts what KaTeX makes of
-them in their place, so that a reader's browser has nothing left to do.
+``pymdownx.arithmatex`` (generic) finds the formulas; this replaces them with KaTeX's
+HTML, so that the reader's browser has nothing to compute.
 """
 
 import html
@@ -69,7 +69,7 @@ def _drawn(element: ElementTree.Element, *, in_heading: bool) -> str:
 
 
 def _parted(tex: str) -> str:
-    """Tell KaTeX to cut where formulas stand side by side, wide apart."""
+    """Let KaTeX split at wide spaces between formulas that are side by side."""
     depth = 0
 
     def part(found: re.Match[str]) -> str:
@@ -82,18 +82,18 @@ def _parted(tex: str) -> str:
 
 
 def _apart(drawn: str) -> str:
-    """Take the space between two formulas out, so that a line may end in its place."""
+    """Replace the space between two formulas so that a line may break there."""
     words, mark, formula = drawn.partition(_SHOWN)
     words = words.replace("<mspace></mspace>", "").replace(r"\allowbreak", "")
     return words + mark + _APART.sub(r'</span><span class="apart">\1</span>', formula)
 
 
 def _breakable(drawn: str) -> str:
-    """Let a line end within a long formula, where it may.
+    """Allow line breaks within a long formula.
 
-    KaTeX cuts a formula behind each relation and each operator. A line ends behind a
-    relation; behind an operator only where there is none for long. A short formula
-    stays in one piece.
+    KaTeX splits a formula after each relation and each operator. A line may break after
+    a relation, and after an operator only if there is no relation for long. A short
+    formula is not broken.
     """
     words, mark, formula = drawn.partition(_SHOWN)
     if len(_TAG.sub("", formula)) <= _SHORT:

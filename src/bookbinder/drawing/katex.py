@@ -1,4 +1,4 @@
-"""KaTeX, kept running: one Node process draws all the formulas of a build."""
+"""Keep KaTeX running: one Node process draws all formulas of a build."""
 
 import atexit
 import json
@@ -19,7 +19,7 @@ class FormulaError(ValueError):
 
 
 def node() -> Path:
-    """Return the Node that came into this environment with a Python package."""
+    """Return the Node that a Python package of this environment provides."""
     return Path(ROOT_DIR, "bin", "node")
 
 
@@ -29,7 +29,7 @@ def draw(tex: str, *, display: bool) -> str:
 
     Raises:
         FormulaError: If KaTeX refuses it.
-        BuildError: If KaTeX is not there, or stopped; Node has said why.
+        BuildError: If KaTeX is missing or has stopped; Node has printed why.
     """
     worker = _worker()
     assert worker.stdin
@@ -58,6 +58,6 @@ def _worker() -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         encoding="utf-8",
     )
-    # It ends when nothing more can come.
+    # It ends when its input is closed.
     atexit.register(worker.communicate)
     return worker

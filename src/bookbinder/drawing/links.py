@@ -1,10 +1,10 @@
-"""Let the boxes of a diagram, or lines in them, lead to pages.
+"""Link the boxes of a diagram, or lines in them, to pages.
 
-A comment of the diagram says where to, as a link of Markdown does::
+A comment of the diagram gives the target, as a Markdown link::
 
     %% [No peeking](chapters/no-peeking.md)
 
-The text is that of a box, or of whole lines in one, with single spaces between words.
+The text must be that of a box, or of whole lines in one, with single spaces.
 """
 
 import posixpath
@@ -40,7 +40,7 @@ def linked(svg: str, source: str, md: Markdown) -> str:
         return svg
     ElementTree.register_namespace("", _SVG)
     root = ElementTree.fromstring(svg)
-    # What is a picture to a screen reader has no parts that it could reach.
+    # With the role of an image, its parts could not be reached by screen readers.
     root.set("role", "group")
     for link in links:
         _link(root, link["text"], _address(link["file"], link["part"] or "", md))

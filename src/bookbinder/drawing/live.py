@@ -1,8 +1,8 @@
-"""A part of a page that acts: a script of the library, and a stylesheet of the book.
+"""An interactive part of a page: a script of the library, and a stylesheet.
 
-A ``live`` fence is a few lines of YAML. That page alone asks for both, for the script
-only when a reader comes near; until it runs, and where scripts are off, a sentence
-stands in its place.
+A ``live`` fence is a few lines of YAML. Only its page loads both, and the script only
+when the reader scrolls near it. Until it runs, and if scripts are off, the page shows a
+sentence instead.
 """
 
 import html
@@ -17,13 +17,13 @@ from tested_transformer.book import JAVASCRIPT
 
 __all__ = ["format_live"]
 
-# By name the script finds its place; label is read out by screen readers; script and
-# style are files of the book; without is said where the script does not run.
+# name: the element for the script; label: for screen readers; script and style: files
+# of the book; without: the sentence shown if the script does not run.
 _ENTRIES = ("name", "label", "script", "style", "without")
 
 
 def format_live(source: str, *_: Any, **_options: Any) -> str:
-    """Turn a live fence into a place, a script and a stylesheet, for superfences."""
+    """Turn a live fence into an element, a script and a stylesheet, for superfences."""
     try:
         given = yaml.safe_load(source)
         texts = [html.escape(given[entry]) for entry in _ENTRIES]
@@ -38,8 +38,8 @@ def format_live(source: str, *_: Any, **_options: Any) -> str:
         named = PurePosixPath(path.replace("../", ""))
         if named.parent.as_posix() != place or not (folder / named.name).is_file():
             return undrawn(f"live part: {place}/ has no file {path}", source)
-    # A page is a folder in the site, and its files lie one step further up. The home
-    # page, which is none, has them beside it.
+    # A page becomes a folder of the site, so its files are one level up. The home page
+    # does not, so its files are next to it.
     up = "../" if script.startswith("../") else ""
     start = PurePosixPath(script).with_name("start.js")
     return (

@@ -1,7 +1,7 @@
-"""What makes an SVG picture a part of a page: the page's colors, and its own ids.
+"""Make an SVG picture part of a page, with the page's colors and unique ids.
 
-Whatever is drawn is drawn in the colors of the palette. On a page each becomes a
-variable of ``docs/assets/css/book.css``, which gives it a light and a dark value.
+Pictures are drawn in the colors of the palette. On a page each color becomes a variable
+of ``docs/assets/css/book.css``, which gives it a light and a dark value.
 """
 
 import re
@@ -26,7 +26,7 @@ def recolor(value: str) -> str:
     """Replace each color in an attribute by its variable.
 
     Raises:
-        ValueError: If a color is none of the palette.
+        ValueError: If a color is not in the palette.
     """
     for color in _COLOR.findall(value):
         if color.lower() not in PALETTE:
@@ -41,9 +41,9 @@ def unique_ids(svg: str, stem: str, earlier: Iterable[object]) -> str:
     """Prefix every id of a picture, so that no other picture on the page has it.
 
     Args:
-        svg: The picture, whose references are to ids of its own.
-        stem: What the ids are to begin with.
-        earlier: What is on the page already; the same picture may be among it.
+        svg: The picture, whose references are to its own ids.
+        stem: The prefix of the ids.
+        earlier: What is already on the page, perhaps including the same picture.
     """
     copies = sum(f'id="{stem}-' in str(other) for other in earlier)
     prefix = f"{stem}-{copies + 1}-" if copies else f"{stem}-"

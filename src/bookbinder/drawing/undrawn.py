@@ -1,8 +1,8 @@
-"""What could not be drawn: an error in a release, a box on the page in a preview.
+"""Report what could not be drawn: an error in a release, a box in a preview.
 
-Formulas, diagrams and figures are drawn while a page is turned into HTML, by Markdown
-extensions that are not told which page it is. MkDocs names the page, and the audit,
-which reads the boxes, its line.
+Formulas, diagrams and figures are drawn by Markdown extensions, which do not know the
+page that they work on. MkDocs adds the name of the page, and the audit, which reads the
+boxes, adds the line.
 """
 
 import html
@@ -23,16 +23,16 @@ class UndrawnError(BuildError, SuperFencesException):
 
 
 def previewing() -> bool:
-    """Tell whether the page is for its writer, or for the audit, and not a release."""
+    """Return whether the page is built for its writer or the audit, not a release."""
     return os.environ.get("BOOKBINDER_PREVIEW") == "1"
 
 
 def undrawn(message: str, source: str, *, inline: bool = False) -> str:
-    """Refuse to go on; in a preview, return a box that shows the message instead.
+    """Raise an error or, in a preview, return a box that shows the message.
 
     Args:
         message: What is wrong, in one line.
-        source: What was to be drawn, as it stands on the page.
+        source: The source of the drawing, as on the page.
         inline: Whether the box must fit into a line of text.
 
     Raises:

@@ -1,1 +1,1 @@
-"""What runs on the public host, beside the commands that a person runs too."""
+"""Programs that run only on the public host."""

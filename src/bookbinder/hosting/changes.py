@@ -1,9 +1,9 @@
-"""List the pages that read differently after a change, for its pull request.
+"""List the pages whose text a change affects, for its pull request.
 
-``compare`` runs where the pull request's own code runs, which may be anyone's: it
-prints a line for each page. ``comment`` runs where comments can be written: it makes a
-table of those lines, and takes nothing but names of pages and numbers. It needs the
-standard library alone, so that nothing is installed there.
+``compare`` runs together with the pull request's own, untrusted code and prints a line
+for each page. ``comment`` runs where comments can be written: it makes a table of those
+lines, and accepts only names of pages and numbers. It needs only the standard library,
+so that nothing has to be installed there.
 """
 
 import difflib
@@ -14,14 +14,14 @@ from pathlib import Path
 
 __all__ = ["comment", "compare"]
 
-# What a line may hold: a page, how many of its words are new, how many are gone.
+# A line: a page, the number of its new words, and the number of removed ones.
 _LINE = re.compile(r"([A-Za-z0-9][\w./-]{0,99}) (\d{1,7}) (\d{1,7})", re.ASCII)
-# What stands in an article and nobody wrote: which run verified the page.
+# Generated parts of an article: which run verified the page.
 _MADE = ".ran, .published"
 
 
 def compare(before: Path, after: Path) -> Iterator[str]:
-    """Yield a line for each page of two built sites that reads differently."""
+    """Yield a line for each page whose text differs between two built sites."""
     pages = {
         page.relative_to(site)
         for site in (before, after)
@@ -51,10 +51,10 @@ def _words(page: Path) -> list[str]:
 
 
 def comment(lines: Iterable[str]) -> str:
-    """Return the comment, from lines that anyone may have written.
+    """Return the comment for untrusted lines.
 
     Raises:
-        ValueError: If a line holds anything but a name and two numbers.
+        ValueError: If a line has anything but a name and two numbers.
     """
     rows: list[str] = []
     for line in lines:
@@ -63,9 +63,9 @@ def comment(lines: Iterable[str]) -> str:
             raise ValueError(f"not a page and two numbers: {line[:200]!r}")
         rows.append("| `{}` | {} | {} |\n".format(*found.groups()))
     if not rows:
-        return "No page reads differently.\n"
+        return "No page has changed.\n"
     head = "| page | words that are new | words that are gone |\n|---|---|---|\n"
-    return f"These pages read differently:\n\n{head}{''.join(rows)}"
+    return f"These pages have changed:\n\n{head}{''.join(rows)}"
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Do with the installed library what its README shows, in an empty folder.
+"""Try the README's examples with the installed library, in an empty folder.
 
     python -P first_steps.py README.md [PACKAGE ...]
 
-This is run by another Python, which has the library and nothing else of this book. The
-packages are hidden, so that the errors which name what to install are seen as well.
+Another Python runs this file, with only the library of this book installed. The named
+packages are hidden, to test the errors that say what to install.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ EXTRAS = {
 
 
 def main(readme: str, *hidden: str) -> None:
-    """Run the example and the commands, draw a picture, and ask for what is missing."""
+    """Run the example and the commands, draw a picture, and import hidden packages."""
     modules: dict[str, Any] = dict.fromkeys(hidden)
     sys.modules.update(modules)  # None in the place of a module hides it
     text = Path(readme).read_text("utf-8")

@@ -1,7 +1,7 @@
-"""Open an issue for what the night's tests found, or add to the one that is open.
+"""Open an issue for failures of the nightly tests, or comment on the open one.
 
-Standard library only: it runs where nothing is installed, with the right to open
-issues, and with logs as all it knows of the tests.
+It uses only the standard library, because it runs where nothing is installed. It has
+permission to open issues, and knows only the logs of the tests.
 """
 
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 
 __all__ = ["found_in", "report"]
 
-# What is said of a page, how pytest names a test, and the table of make elsewhere.
+# Lines about pages, pytest's names of tests, and the table of make elsewhere.
 _FOUND = re.compile(
     r"^(?:E\s+)?((?:docs/)?[\w/-]+\.md:\d+: .+|(?:FAILED|ERROR) \S.*"
     r"|[\w-]+ +\d+ (?:failed|errors?).*)",
@@ -21,13 +21,13 @@ _FOUND = re.compile(
 
 
 def found_in(log: str) -> list[str]:
-    """Return each line of a log that names a page or a test, once; or else its end."""
+    """Return the lines of a log that name a page or a test, or its last lines."""
     found = dict.fromkeys(line[:300] for line in _FOUND.findall(log))
     return [*found][:60] or log.strip().splitlines()[-20:]
 
 
 def report(logs: dict[str, str], run: str) -> str:
-    """Return the text of the issue: for each log its lines, as an indented block."""
+    """Return the text of the issue, with the lines of each log as an indented block."""
     parts = [f"[The night's run]({run}) found:"]
     for name, log in sorted(logs.items()):
         lines = "\n".join(f"    {line}" for line in found_in(log))

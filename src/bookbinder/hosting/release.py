@@ -1,8 +1,8 @@
-"""``make dist``: build the package, and try it installed alone, as a stranger would.
+"""``make dist``: build the package, and try it in an empty environment.
 
-pip puts the wheel into an empty environment, first alone and then with the extra for
-plots, and ``first_steps.py`` does there what the README shows. With ``--pages``, the
-blocks of those pages are run there, too.
+pip installs the wheel there, first on its own and then with the extra for plots, and
+``first_steps.py`` tries the examples of the README. With ``--pages``, the blocks of
+those pages run there too.
 """
 
 import argparse
@@ -28,14 +28,14 @@ def take_first_steps(
 
     Args:
         python: The other Python, with its options.
-        hidden: Packages that it shall not find.
+        hidden: Packages to hide from it.
         env: Its environment.
 
     Returns:
-        Where its library is, which version, and without which extras.
+        The path and version of its library, and the missing extras.
 
     Raises:
-        RuntimeError: If anything fails, or warns.
+        RuntimeError: If anything fails or warns.
     """
     steps = Path(__file__).with_name("first_steps.py")
     command = [*python, "-P", "-W", "error", steps, ROOT / "README.md", *hidden]
@@ -51,7 +51,7 @@ def take_first_steps(
 def failing_blocks(
     python: Sequence[str | Path], page: Path, *, env: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Run a page's blocks with another Python, each chain of them in an empty folder.
+    """Run a page's blocks with another Python, each chain in an empty folder.
 
     Args:
         python: The other Python, with its options.
@@ -59,7 +59,7 @@ def failing_blocks(
         env: Its environment.
 
     Returns:
-        For each chain that fails, where it begins, and the last line of the error.
+        For each failing chain, its first line and the last line of the error.
     """
     failing: list[str] = []
     for chain in load_page(page.resolve(), ROOT).chains:
@@ -77,7 +77,7 @@ def failing_blocks(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Build the wheel and the archive of the sources, install the wheel, and try it."""
+    """Build the wheel and the source archive, install the wheel, and try it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tag", help="a tag that has to name the version")
     parser.add_argument(

@@ -1,5 +1,5 @@
-"""What a reader takes away from the built site, and what verified it.
+"""Finish a built site: downloads for readers, and what verified each page.
 
-It works on the finished HTML and on the pages' Markdown, whatever engine built the one
-from the other. ``publish`` says in which order.
+This works on the finished HTML and on the pages' Markdown, whichever engine built one
+from the other. ``publish`` defines the order.
 """

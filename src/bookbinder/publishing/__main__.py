@@ -1,4 +1,4 @@
-"""``python -m bookbinder.publishing SITE``: finish a site that was just built."""
+"""``python -m bookbinder.publishing SITE``: finish a newly built site."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""The pages of the book in the order of its navigation, and where the book lives."""
+"""The pages of the book in the order of its navigation, and the book's addresses."""
 
 import os
 import re
@@ -23,7 +23,7 @@ _MOST = 14
 
 @dataclass(frozen=True)
 class Leaf:
-    """A page of the book, with its title and its part as the navigation has them."""
+    """A page of the book, with its title and its part in the navigation."""
 
     title: str
     part: str
@@ -31,12 +31,12 @@ class Leaf:
 
     @property
     def source(self) -> str:
-        """The page's file, from ``docs``: chapters/no-peeking.md."""
+        """The page's file within ``docs``: chapters/no-peeking.md."""
         return self.page.path.removeprefix("docs/")
 
     @property
     def notebook(self) -> str:
-        """Where the site has the page's notebook: chapters/no-peeking.ipynb."""
+        """The page's notebook within the site: chapters/no-peeking.ipynb."""
         return self.source.removesuffix(".md") + ".ipynb"
 
     @property
@@ -46,12 +46,12 @@ class Leaf:
 
     @property
     def name(self) -> str:
-        """One word for the page, which no other page has: no-peeking."""
+        """A unique name of the page, in one word: no-peeking."""
         return self.folder.replace("/", "-").removeprefix("chapters-") or "index"
 
     @property
     def up(self) -> str:
-        """The way from the page's folder to the top of the site: ../../."""
+        """The path from the page's folder to the top of the site: ../../."""
         return "../" * len(PurePosixPath(self.folder).parts)
 
     def file(self, site: Path) -> Path:
@@ -61,7 +61,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Book:
-    """What the site is made of; ``site`` and ``repository`` are addresses, or ""."""
+    """The content of the site; ``site`` and ``repository`` are addresses, or ""."""
 
     name: str
     summary: str
@@ -74,8 +74,8 @@ class Book:
 def parts(book: Book) -> dict[str, Book]:
     """Return each part as a book of its own, by the name of its file.
 
-    What stands alone, as the home page does, goes with the part behind it, and a part
-    of many pages becomes several.
+    Pages without a part, such as the home page, go with the next part, and a part with
+    many pages becomes several.
     """
     result: dict[str, Book] = {}
     alone: list[Leaf] = []
@@ -95,7 +95,7 @@ def parts(book: Book) -> dict[str, Book]:
 
 
 def folder_of(source: str) -> str:
-    """Return the folder of the site that a page's file, from ``docs``, becomes."""
+    """Return the folder of the site for a page's file within ``docs``."""
     path = PurePosixPath(source).with_suffix("")
     folder = path.parent if path.name == "index" else path
     return "" if folder == PurePosixPath() else folder.as_posix()
@@ -104,11 +104,11 @@ def folder_of(source: str) -> str:
 def load_book(root: Path, environment: Mapping[str, str] = os.environ) -> Book:
     """Read the configuration of the site, and every page of its navigation.
 
-    The addresses come from ``SITE_URL`` and ``REPO_URL``, so that a fork's book leads
-    to the fork. A book that was built at home has neither, and leads nowhere.
+    The addresses come from ``SITE_URL`` and ``REPO_URL``, so that a fork's book links
+    to the fork. A book built locally has neither, and no such links.
 
     Raises:
-        ValueError: If one of the two is no address.
+        ValueError: If one of the two is not an address.
     """
     text = (root / "mkdocs.yml").read_text("utf-8")
     config: dict[str, Any] = yaml.load(text, Loader=_Loader)
@@ -135,7 +135,7 @@ def _address(environment: Mapping[str, str], name: str) -> str:
 
 
 def _entries(nav: Any, part: str) -> Iterator[tuple[str, str, str]]:
-    """Return part, title and file of each page that the navigation lists."""
+    """Return part, title and file of each page in the navigation."""
     for entry in nav:
         for title, below in entry.items():
             if isinstance(below, str):
@@ -145,7 +145,7 @@ def _entries(nav: Any, part: str) -> Iterator[tuple[str, str, str]]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Read a configuration, leaving out what an engine would look up or import."""
+    """Load a configuration, ignoring tags that an engine would look up or import."""
 
 
 def _nothing(loader: yaml.Loader, suffix: str, node: yaml.Node) -> None: ...

@@ -1,11 +1,11 @@
-"""Finish the code of a built page: sizes, copies, folds, and who ran a listing first.
+"""Finish the code of a built page: sizes, copies, folds, and first runs of listings.
 
-Of a docstring in a listing the first line is seen; the rest is behind a switch. A block
-that only draws, and prints nothing, is folded above its figure.
+A docstring in a listing shows its first line; a switch shows the rest. A block that
+only draws, and prints nothing, is folded above its figure.
 
-A browser sets only the code that comes into sight, which saves a third of the time that
-a long page takes. What is not in sight is as high as its lines and as wide as its
-columns, so that nothing moves and every link leads to its place.
+A browser lays out only the code in view, which saves a third of the time for a long
+page. Code out of view gets its height from its lines and its width from its columns, so
+that nothing moves and every link leads to its place.
 """
 
 import re
@@ -42,17 +42,17 @@ _SHAPE = re.compile(r"&#34;[^&<>]+&#34;(?=\])")
 
 
 def with_code_blocks(html: str, leaf: Leaf, record: Record | None) -> str:
-    """Finish the code of a page, as the engine built it.
+    """Finish the code of a page's HTML.
 
     Raises:
-        ValueError: If the page shows other blocks or listings than it was written with.
+        ValueError: If the HTML has other blocks or listings than the page.
     """
     page = leaf.page
     shown = len(_RUN.findall(html)), len(_LISTING.findall(html))
     if shown != (len(page.blocks), len(page.listings)):
         raise ValueError(
             f"{page.path}: the site shows {shown[0]} blocks and {shown[1]} listings, "
-            f"the page has {len(page.blocks)} and {len(page.listings)}: build it anew"
+            f"the page has {len(page.blocks)} and {len(page.listings)}: build it again"
         )
     numbered = iter(enumerate(page.blocks, start=1))
     torch = record.torch.partition("+")[0] if record else ""  # without its build

@@ -1,4 +1,4 @@
-"""Say at the foot of a page what verified it, and where to take it from."""
+"""Write the foot of a page: what verified it, and its downloads."""
 
 from datetime import date
 from html import escape
@@ -14,7 +14,7 @@ CHECKED = "how-this-book-is-checked.md"
 
 
 def foot(leaf: Leaf, record: Record | None, book: Book, extra: str = "") -> str:
-    """Write the foot of a page, as HTML, and an extra paragraph behind it."""
+    """Return the foot of a page as HTML, with an extra paragraph after it."""
     links = [f'<a href="{leaf.up}{leaf.source}">Markdown</a>']
     if leaf.page.blocks:
         links.append(f'<a href="{leaf.up}{leaf.notebook}" download>notebook</a>')
@@ -29,7 +29,7 @@ def foot(leaf: Leaf, record: Record | None, book: Book, extra: str = "") -> str:
 
 
 def verified_words(record: Record | None, book: Book, more: str) -> str:
-    """Say what was verified, by what and when, or that nothing was; link to more."""
+    """Return what was verified, by what and when, or that nothing was, with a link."""
     if record is None:
         return (
             f'<strong><a href="{more}/">Not verified</a> in this build.</strong> No'

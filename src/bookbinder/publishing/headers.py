@@ -1,8 +1,8 @@
-"""Say in the site's headers what its pages may do: run its own files, and nothing else.
+"""Write the site's headers, which allow its pages to run only the site's own files.
 
-Netlify, Cloudflare Pages and others send what ``_headers`` says; the tests serve the
-site under the same. The theme writes a few scripts into its pages: each is allowed by
-the hash of its text, so that no other can stand in its place.
+Netlify, Cloudflare Pages and others send the headers in ``_headers``; the tests serve
+the site with them too. The theme writes a few scripts into its pages. Each of them is
+allowed by the hash of its text, so that it cannot be replaced.
 """
 
 import re
@@ -34,7 +34,7 @@ _RUNS = (None, "", "module", "text/javascript")
 
 
 def write_headers(site: Path) -> None:
-    """Write the headers of a site, when nothing is added to its pages any more."""
+    """Write the headers of a site, after its pages are finished."""
     pages = (file.read_text("utf-8") for file in site.rglob("*.html"))
     # The script of Zensical, whose index is called so, adds a style for its search.
     adds_style = (site / "search.json").exists()
@@ -48,7 +48,7 @@ def write_headers(site: Path) -> None:
 
 
 def policy(pages: Iterable[str], *, adds_style: bool = False) -> str:
-    """Return the strictest policy under which pages do all that they do.
+    """Return the strictest content security policy under which the pages work.
 
     Args:
         pages: The HTML of each.

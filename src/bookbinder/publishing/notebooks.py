@@ -1,8 +1,8 @@
-"""A page as a Jupyter notebook, made of exactly the blocks that the tests run.
+"""Turn a page into a Jupyter notebook, made of exactly the blocks that the tests run.
 
-Its outputs are those that the page shows, so a notebook that nobody has run yet reads
-like the page. A chain of blocks that starts anew stands behind a cell that empties the
-namespace: the tests run it without what came before.
+Its outputs are those of the page, so that a notebook reads like the page before it is
+run. Before each new chain of blocks, a cell clears the namespace, because the tests run
+the chain without earlier blocks.
 """
 
 import posixpath
@@ -24,11 +24,11 @@ from bookbinder.writing import write_whole
 
 __all__ = ["ANEW", "SETUP", "colab_address", "gather_notebooks", "notebook"]
 
-# Tags, by which the cells that are not on the page can be told.
+# Tags that mark the cells that are not on the page.
 SETUP, ANEW = "setup", "starts-anew"
 
 _IMPORT = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
-# What comes with the library and its extra for pictures.
+# Packages that the library and its extra for plots install.
 _INSTALLED = {
     *("tested_transformer", "torch", "numpy", "jaxtyping", "safetensors", "rich"),
     "matplotlib",
@@ -38,7 +38,7 @@ _INSTALLED = {
 def notebook(
     leaf: Leaf, parts: list[Passage], book: Book, root: Path, ref: str = ""
 ) -> str:
-    """Write the notebook of a page, which installs the library from the commit ref."""
+    """Return the notebook of a page, which installs the library from a commit."""
     setup = new_code_cell(_setup(leaf.page, book, ref), metadata={"tags": [SETUP]})
     where = f"[{book.name}]({book.site})" if book.site else book.name
     end = new_markdown_cell(f"*From {where}. {book.license}*")
@@ -51,7 +51,7 @@ def notebook(
 
 
 def colab_address(leaf: Leaf, book: Book) -> str:
-    """Return the address that opens a notebook in Colab, which reads GitHub alone.
+    """Return the address that opens a notebook in Colab, which reads only from GitHub.
 
     The workflow of the site writes the notebooks to a branch of that name.
     """
@@ -63,7 +63,7 @@ def colab_address(leaf: Leaf, book: Book) -> str:
 
 
 def gather_notebooks(site: Path, book: Book, folder: Path) -> None:
-    """Copy the notebooks of a published site for the branch, in the same folders."""
+    """Copy the notebooks of a published site for their branch, in the same folders."""
     for leaf in book.leaves:
         if leaf.page.blocks:
             content = (site / leaf.notebook).read_bytes()
@@ -71,7 +71,7 @@ def gather_notebooks(site: Path, book: Book, folder: Path) -> None:
 
 
 def _cells(leaf: Leaf, parts: list[Passage], book: Book, root: Path) -> Iterator[Any]:
-    """Return the cells of a page, prose joined to what it stands beside."""
+    """Return the cells of a page, with adjacent prose joined."""
     page = leaf.page
     anew = {chain.line for chain in page.chains[1:]}
     drawings = _drawings(page, root)
@@ -99,9 +99,9 @@ def _cells(leaf: Leaf, parts: list[Passage], book: Book, root: Path) -> Iterator
 
 
 def _linked(prose: str, leaf: Leaf, book: Book) -> str:
-    """Lead the links of some prose to the site, or nowhere if it has no address.
+    """Point the links of some prose to the site, or remove them if it has no address.
 
-    Pictures are left out: they stand with the blocks that draw them.
+    Pictures are left out, because they are with the blocks that draw them.
     """
     text = "\n".join(line for line in prose.split("\n") if not line.startswith("!["))
     for link in leaf.page.links():
@@ -109,7 +109,7 @@ def _linked(prose: str, leaf: Leaf, book: Book) -> str:
         if "://" in path:
             continue
         words = link.text
-        if book.site and path:  # Headings of a notebook have other anchors, or none.
+        if book.site and path:  # A notebook's headings have other anchors, or none.
             folder = posixpath.dirname(leaf.source)
             target = posixpath.normpath(posixpath.join(folder, path))
             if target.endswith(".md"):
@@ -120,7 +120,7 @@ def _linked(prose: str, leaf: Leaf, book: Book) -> str:
 
 
 def _drawings(page: Page, root: Path) -> dict[int, list[Any]]:
-    """Return the pictures that each block draws, by the block's line."""
+    """Return the pictures drawn by each block, by the block's line."""
     drawings: dict[int, list[Any]] = {}
     for image in page.images:
         name = PurePosixPath(image.target).name
@@ -137,7 +137,7 @@ def _drawings(page: Page, root: Path) -> dict[int, list[Any]]:
 
 
 def _setup(page: Page, book: Book, ref: str) -> str:
-    """Write the cell that installs what the page imports."""
+    """Return the cell that installs the page's imports."""
     packages = " ".join(_packages(page))
     if not book.repository:
         return (
@@ -150,6 +150,6 @@ def _setup(page: Page, book: Book, ref: str) -> str:
 
 
 def _packages(page: Page) -> list[str]:
-    """Return the packages that a page imports and that do not come with the library."""
+    """Return the packages that a page imports but the library does not install."""
     code = "\n".join(block.code for block in page.blocks)
     return sorted({*_IMPORT.findall(code)} - _INSTALLED - sys.stdlib_module_names)

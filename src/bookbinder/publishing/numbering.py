@@ -1,7 +1,7 @@
-"""Number the chapters as the navigation orders them.
+"""Number the chapters in the order of the navigation, as a hook of MkDocs.
 
-No file, address or link has a number, so a chapter can be put between two others. It is
-a hook of MkDocs: the menu, the links to the next page and the heading get the number.
+No file, address or link contains a number, so a chapter can be inserted between two
+others. The menu, the links to the next page and the heading get the number.
 """
 
 import re
@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"\d+\. ")
 
 
 def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
-    """Put its number before the title of each chapter."""
+    """Put the number of each chapter before its title."""
     chapters = [
         page
         for page in nav.pages
@@ -34,7 +34,7 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Put it before the heading, whose address stays as it is."""
+    """Put the number before the heading, without changing its anchor."""
     found = _NUMBER.match(str(page.title))
     if not found or not page.file.src_uri.startswith("chapters/"):
         return html

@@ -1,9 +1,9 @@
-"""The whole site as one archive, which reads and is searched from a disk.
+"""Pack the whole site into an archive that can be read and searched from a disk.
 
-A browser that opens a file is given a folder where a link names one, so links name the
-page in it; and it lets no page read another file but as a script, so the index of the
-search and the script that reads it become such. Files are sorted and bear one date: the
-same site makes the same archive.
+A link to a folder opens the folder when a site is opened from a disk, so links are
+changed to name the page in it. Such a page may load other files only as scripts, so the
+search index and the script that reads it become scripts. Files are sorted and have one
+date, so that the same site makes the same archive.
 """
 
 import json
@@ -49,7 +49,7 @@ and then http://127.0.0.1:8000 in a browser.
 
 
 def write_archive(site: Path, book: Book) -> None:
-    """Put a finished site into an archive beside its home page."""
+    """Write a finished site into an archive in the site's folder."""
     read_me = _READ_ME.format(book=book).encode()
     with zipfile.ZipFile(site / ARCHIVE, "w", compresslevel=9) as packed:
         for path, data in [*_files(site), ("read-me.txt", read_me)]:
@@ -85,7 +85,7 @@ def _files(site: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def from_disk(html: str) -> str:
-    """Make a page of the site one that a browser can open from a disk."""
+    """Return a page of the site in a form that a browser can open from a disk."""
 
     def named(link: re.Match[str]) -> str:
         path = link["path"]

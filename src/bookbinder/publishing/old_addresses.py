@@ -1,6 +1,6 @@
-"""Lead from the addresses that chapters once had to those that they have.
+"""Redirect former addresses of chapters to the present ones.
 
-Each old address becomes a page that sends its reader on, without a server's help.
+Each old address becomes a page that redirects its reader, without help from a server.
 """
 
 from pathlib import Path
@@ -64,5 +64,5 @@ def add_old_addresses(site: Path) -> None:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Write them when MkDocs has built."""
+    """Write the redirects after MkDocs has built the site."""
     add_old_addresses(Path(config.site_dir))

@@ -1,8 +1,8 @@
-"""The book as PDFs, one for each part: every page of the site, printed by Chromium.
+"""Print the book as PDFs with Chromium, one for each part.
 
-The articles of a part are put into one document, each behind a page break, with a table
-of contents before them. Links from page to page lead within it, and those to other
-parts to the site, if it is known where that is.
+The articles of a part are put into one document, each after a page break, with a table
+of contents in front. Links between its pages stay within it; links to other parts lead
+to the site, if its address is known.
 """
 
 import posixpath
@@ -41,7 +41,7 @@ _FOOTER = (
 
 
 def print_book(site: Path, book: Book) -> Iterator[tuple[str, bytes]]:
-    """Print the parts of a built site: the name and the content of each file.
+    """Print the parts of a built site; yield the name and the content of each file.
 
     Raises:
         NoChromiumError: If there is no browser to print it.
@@ -74,7 +74,7 @@ def print_book(site: Path, book: Book) -> Iterator[tuple[str, bytes]]:
 
 
 def one_document(site: Path, book: Book) -> str:
-    """Put the pages of a built site into one HTML document, one folder below it."""
+    """Return the pages of a built site as one HTML document, one folder below it."""
     styles = dict.fromkeys(
         posixpath.normpath(posixpath.join("..", leaf.folder, path))
         for leaf in book.leaves
@@ -91,7 +91,7 @@ def one_document(site: Path, book: Book) -> str:
 
 
 def _contents(book: Book) -> str:
-    """Write the title and the table of contents."""
+    """Return the title and the table of contents."""
     lines: list[str] = []
     part = ""
     for leaf in book.leaves:
@@ -107,7 +107,7 @@ def _contents(book: Book) -> str:
 
 
 def _article(leaf: Leaf, book: Book, site: Path) -> str:
-    """Return a page's article, its names and links made those of one document."""
+    """Return a page's article, with ids and links made unique in one document."""
     found = _ARTICLE.search(leaf.file(site).read_text("utf-8"))
     inside = _USELESS.sub("", found["inside"] if found else "")
     inside = inside.replace("<details", "<details open")
@@ -124,7 +124,7 @@ def _article(leaf: Leaf, book: Book, site: Path) -> str:
             if name := places.get(folder):
                 value = f"#{name}--{fragment}" if mark else f"#{name}"
             elif book.site:
-                # A page of another part, or a file of the site.
+                # A page in another part, or a file of the site.
                 end = "" if not folder or posixpath.splitext(folder)[1] else "/"
                 value = f"{book.site}{folder}{end}{mark}{fragment}"
             else:

@@ -1,4 +1,4 @@
-"""Add to a built site all that a reader takes away from it, in this order."""
+"""Add everything to a built site that readers can take away, in this order."""
 
 from collections.abc import Callable, Mapping
 from html import escape
@@ -31,17 +31,17 @@ Records = Mapping[str, Record | None]
 
 
 def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
-    """Write twins, notebooks, feet and the rest into a site that was just built.
+    """Write Markdown pages, notebooks, feet and the rest into a newly built site.
 
     Args:
         site: The folder of the site.
         root: The repository that it was built from.
         book: Its pages and addresses.
-        pdf: Whether to print the parts, too, which wants Chromium.
+        pdf: Whether to print the parts too, which needs Chromium.
 
     Raises:
-        ValueError: If the site is not that of these pages, or was finished before.
-        FileNotFoundError: If it lacks one of them.
+        ValueError: If the site was not built from these pages, or is already finished.
+        FileNotFoundError: If a page is missing from the site.
     """
     standing_on = foundations(root)
     records = {
@@ -49,7 +49,7 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
     }
     texts = {leaf.source: list(passages(leaf.page, root)) for leaf in book.leaves}
     offers = [("as Markdown", INDEX), ("to read offline", ARCHIVE)]
-    # All of them before any is written: an error leaves the site as it was.
+    # Make all pages before writing any, so that an error leaves the site unchanged.
     table = _table(book, records, lambda leaf: leaf.source)
     whole = f"<p>The whole book to take away: {_links(offers)}.</p>"
     if pdf:
@@ -68,7 +68,7 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
         write_whole(site / leaf.source, text)
         if leaf.page.blocks:
             record = records[leaf.source]
-            # What a run has verified is installed as it was then.
+            # Notebooks install the version that was verified.
             ref = record.commit if record and not record.changed else ""
             text = notebook(leaf, passed, book, root, ref)
             write_whole(site / leaf.notebook, text)
@@ -78,7 +78,7 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
     add_old_addresses(site)
     add_shipped_files(site)
     if pdf:
-        # It asks for a browser, which not everyone has.
+        # Printing needs a browser, which not everyone has.
         from bookbinder.publishing.printing import print_book
 
         for name, content in print_book(site, book):
@@ -95,7 +95,7 @@ def _page(
     records: Records,
     whole: str,
 ) -> str:
-    """Return the HTML of a page with all that is put into it."""
+    """Return the HTML of a page with all additions."""
     before, end, after = leaf.file(site).read_text("utf-8").partition("</article>")
     if leaf.source == CHECKED:
         table = _table(
@@ -121,8 +121,8 @@ def _table(book: Book, records: Records, way: Callable[[Leaf], str]) -> str:
 
     Args:
         book: The pages.
-        records: What was found of each.
-        way: Gives the link to a page: a twin leads to twins, and a page to pages.
+        records: The record of each page.
+        way: A function that returns the link to a page, in HTML or in Markdown pages.
     """
     found = [record for record in records.values() if record]
     said = f"{len(found)} of {len(book.leaves)} pages are verified in this build."

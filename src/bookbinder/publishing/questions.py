@@ -1,8 +1,8 @@
-"""Keep the questions of all chapters on one page, and out of each chapter's contents.
+"""List the questions of all chapters on one page, as a hook of MkDocs.
 
-It is a hook of MkDocs. A chapter ends with exercises, questions and answers. The list
-of its contents beside the text names these two sections and not what stands in them;
-the page ``questions.md`` lists every question below its chapter.
+A chapter ends with exercises, and with questions and answers. Its table of contents
+names only these two sections, not the single exercises and questions. The page
+``questions.md`` lists every question under its chapter.
 """
 
 import re
@@ -26,7 +26,7 @@ _FOLDED = ("Exercises", "Questions and answers")
 def on_page_markdown(
     markdown: str, page: Page, config: MkDocsConfig, files: Files
 ) -> str:
-    """Put the questions of all chapters at the end of the page that lists them."""
+    """Append the questions of all chapters to the page that lists them."""
     if page.file.src_uri != QUESTIONS:
         return markdown
     slug = config.mdx_configs["toc"]["slugify"]
@@ -48,7 +48,7 @@ def on_page_markdown(
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Leave single questions and exercises out of the contents of a chapter."""
+    """Remove single questions and exercises from a chapter's table of contents."""
     if page.file.src_uri.startswith("chapters/"):
         for part in page.toc:
             for section in part.children:

@@ -1,8 +1,7 @@
-"""What a test run found of a page, kept until the page or what it runs on changes.
+"""Records of verified pages, valid until the page or the library changes.
 
-The run that verified a page writes its record, when everything that the tests ask of
-the page has passed. Whoever shows it asks for a fresh one: a record of another text, or
-of another library, is none.
+A test run writes the record of a page when all tests of the page have passed. The site
+shows only fresh records: one of another text or another library does not count.
 """
 
 import hashlib
@@ -29,17 +28,17 @@ __all__ = [
     "write_record",
 ]
 
-# What the pages stand on, beside their own text.
+# Files that the pages depend on, besides their own text.
 _FOUNDATIONS = ("src", "constraints.txt", "docs/assets/figures")
 
 
 @dataclass(frozen=True)
 class Record:
-    """What was found of a page, by what, and when.
+    """The result of verifying a page, with versions and time.
 
-    ``lines`` are those of the listings; ``first_run_by`` has, for each listing, the
-    numbers of the blocks that ran it first. ``commit`` is "" outside a repository, and
-    ``changed`` tells whether the tree differed from it.
+    ``lines`` counts the lines of the listings; ``first_run_by`` has, for each listing,
+    the numbers of the blocks that ran it first. ``commit`` is "" outside a repository,
+    and ``changed`` says whether the tree differed from it.
     """
 
     digest: str
@@ -55,12 +54,12 @@ class Record:
 
 
 def record_file(root: Path, path: str) -> Path:
-    """Return the place of a page's record."""
+    """Return the file of a page's record."""
     return (root / ".cache" / "verified" / path).with_suffix(".json")
 
 
 def fresh_record(root: Path, page: Page, standing_on: str) -> Record | None:
-    """Read a page's record, if it is of this text and of what it stands on."""
+    """Return a page's record, if it belongs to this text and these foundations."""
     try:
         record = Record(**json.loads(record_file(root, page.path).read_text("utf-8")))
     except (OSError, ValueError, TypeError):
@@ -71,13 +70,13 @@ def fresh_record(root: Path, page: Page, standing_on: str) -> Record | None:
 def make_record(
     page: Page, first: Mapping[tuple[str, int], int], root: Path, standing_on: str
 ) -> Record:
-    """Write down what was found of a page that has passed.
+    """Return the record of a page that has passed.
 
     Args:
         page: The page.
         first: The line of the page that first ran each line of source, (file, line).
         root: The repository.
-        standing_on: What ``foundations`` returned before the run.
+        standing_on: The result of ``foundations`` before the run.
     """
     sections = [find_section(root, each.path, each.section) for each in page.listings]
     commit, changed = _commit(root)
@@ -96,7 +95,7 @@ def make_record(
 
 
 def write_record(root: Path, page: Page, record: Record) -> None:
-    """Keep a page's record."""
+    """Write a page's record."""
     text = json.dumps(asdict(record), indent=1)
     write_whole(record_file(root, page.path), text + "\n")
 
@@ -106,7 +105,7 @@ def _first_run_by(
 ) -> list[int]:
     """Return the blocks that first ran a statement within the functions of a section.
 
-    What stands outside of them runs when the module is imported, by whomever.
+    Statements outside functions run when the module is imported, by any block.
     """
     if section.file.suffix != ".py":
         return []
@@ -124,7 +123,7 @@ def _digest(page: Page, standing_on: str) -> str:
 
 
 def foundations(root: Path) -> str:
-    """Return the digest of what all pages stand on: library, models, versions."""
+    """Return a digest of what all pages depend on: library, models, versions."""
     digest = hashlib.sha256()
     for name in _FOUNDATIONS:
         for file in sorted([root / name, *(root / name).rglob("*")]):
@@ -137,8 +136,8 @@ def foundations(root: Path) -> str:
 
 @cache
 def _commit(root: Path) -> tuple[str, bool]:
-    """Return the commit that a tree is at, and whether it differs from it."""
-    # A folder without a repository may lie inside another's.
+    """Return the commit of a tree, and whether the tree differs from it."""
+    # A folder without a repository may be inside another repository.
     if not (root / ".git").exists():
         return "", False
     git = ["git", "-C", str(root)]

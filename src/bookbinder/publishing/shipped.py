@@ -1,7 +1,7 @@
-"""What the live part of a page asks for: files that ship with the library.
+"""Add files of the library to the site, for the live parts of pages.
 
-MkDocs adds them to all that it builds, a preview too, by the hook that ``mkdocs.yml``
-names; ``publish`` adds them to what another engine built.
+With MkDocs, a hook in ``mkdocs.yml`` adds them to every build, including previews. For
+other engines, ``publish`` adds them.
 """
 
 import shutil
@@ -24,5 +24,5 @@ def add_shipped_files(site: Path) -> None:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Copy them when MkDocs has built."""
+    """Copy the files after MkDocs has built the site."""
     add_shipped_files(Path(config.site_dir))

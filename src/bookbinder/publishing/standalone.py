@@ -1,9 +1,9 @@
-"""A file for each listing, with what it lists and all that it needs of this library.
+"""Write a file for each listing, with everything that it needs of this library.
 
-It runs where this package is not: the definitions that the section lies in, those that
-they use, and so on, in the order of the modules they come from; the imports of other
-packages at the top. Shapes in signatures, which want jaxtyping, become plain tensors.
-The copy button of a listing hands its file out.
+The file runs without this package. It contains the definitions of the section, those
+that they use, and so on, in the order of their modules, with imports of other packages
+at the top. Shapes in signatures, which need jaxtyping, become plain tensors. The copy
+button of a listing copies its file.
 """
 
 import ast
@@ -38,7 +38,7 @@ _NOTICE = (
 def write_standalone_files(site: Path, root: Path, book: Book) -> None:
     """Write the file of each listing of the book into the site."""
     library = Library(root / "src")
-    # In one order: where a name is changed depends on what was read before.
+    # In a fixed order, because new names depend on what was read before.
     for listing in (each for leaf in book.leaves for each in leaf.page.listings):
         if name := file_of(listing):
             section = find_section(root, listing.path, listing.section)
@@ -46,7 +46,7 @@ def write_standalone_files(site: Path, root: Path, book: Book) -> None:
 
 
 def file_of(listing: Listing) -> str:
-    """Return where in the site a listing's file is, "" if it is of no module."""
+    """Return the path of a listing's file in the site, or "" if it has no module."""
     if listing.language != "py":
         return ""
     module = PurePosixPath(listing.path).relative_to("src")
@@ -55,7 +55,7 @@ def file_of(listing: Listing) -> str:
 
 @dataclass(frozen=True)
 class _Import:
-    """A name that a module takes from elsewhere; ``name`` is "" for a module."""
+    """A name that a module imports; ``name`` is "" for a whole module."""
 
     module: str
     name: str
@@ -68,7 +68,7 @@ class _Import:
 
 @dataclass(frozen=True)
 class _Definition:
-    """A statement that defines names: its lines, its text with the comments above."""
+    """A statement that defines names: its lines, and its text with comments above."""
 
     module: str
     first: int
@@ -79,7 +79,7 @@ class _Definition:
 
 
 class Library:
-    """The modules of the library below a folder, each read behind those it imports."""
+    """The modules of the library below a folder, each after those it imports."""
 
     def __init__(self, source: Path) -> None:
         self.source = source
@@ -87,14 +87,14 @@ class Library:
         self._reading: set[str] = set()  # a package imports its own modules from itself
 
     def names(self, module: str) -> dict[str, _Definition | _Import]:
-        """Return what a module defines and imports, by name."""
+        """Return the definitions and imports of a module, by name."""
         if module not in self._modules:
             place = self.source.joinpath(*module.split("."))
             file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
             source = _SHAPE.sub(r"\1", file.read_text("utf-8"))
             names: dict[str, _Definition | _Import] = {}
             for node in ast.parse(source).body:
-                # Who lacks a package is told so by Python, too: what is tried is done.
+                # Python itself reports a missing package, so keep only the try's body.
                 for each in node.body if isinstance(node, ast.Try) else [node]:
                     if isinstance(each, ast.Import | ast.ImportFrom):
                         names |= _imports(each)
@@ -111,21 +111,21 @@ class Library:
         return self._modules[module]
 
     def find(self, module: str, name: str) -> _Definition | _Import | None:
-        """Follow a name to where it is defined, or to a package from outside."""
+        """Follow a name to its definition, or to an external package."""
         found = self.names(module).get(name)
         if isinstance(found, _Import) and found.ours:
             if found.name != name:
                 raise ValueError(f"{module} imports {name} under another name")
             return self.find(found.module, name)
-        return found  # None is Python's own, or the function's.
+        return found  # None means a builtin or a local name.
 
     def place(self, definition: _Definition) -> tuple[int, int]:
-        """Return what sorts definitions as Python would come to them."""
+        """Return a sort key for the order in which Python would run definitions."""
         return [*self._modules].index(definition.module), definition.first
 
 
 def _imports(node: ast.Import | ast.ImportFrom) -> dict[str, _Import]:
-    """Return what a statement imports, by the name that it gives it."""
+    """Return the imports of a statement, by the names that it binds."""
     found: dict[str, _Import] = {}
     for alias in node.names:
         if isinstance(node, ast.ImportFrom):
@@ -143,7 +143,7 @@ def _definition(node: ast.stmt, module: str, lines: list[str]) -> _Definition:
     above = first
     while above > 1 and lines[above - 2].startswith("#"):
         above -= 1
-    # What a method fetches from the package as it runs cannot come along.
+    # Methods that import from the package when called cannot be included.
     inner = node.body if isinstance(node, ast.ClassDef) else []
     left_out = [each for each in inner if _needs_package(each)]
     dropped = {
@@ -175,7 +175,7 @@ def _first_line(node: ast.stmt) -> int:
 
 
 def _needs_package(node: ast.stmt) -> bool:
-    """Whether a method imports a module of the package when it is called."""
+    """Return whether a method imports a module of the package when it is called."""
     return isinstance(node, ast.FunctionDef) and any(
         isinstance(each, ast.ImportFrom)
         and (each.module or "").partition(".")[0] == _PACKAGE
@@ -184,7 +184,7 @@ def _needs_package(node: ast.stmt) -> bool:
 
 
 def _bound_names(node: ast.stmt) -> Iterator[str]:
-    """Return the names that a statement of a module defines."""
+    """Return the names that a statement of a module binds."""
     match node:
         case ast.FunctionDef() | ast.ClassDef():
             yield node.name
@@ -200,11 +200,11 @@ def _bound_names(node: ast.stmt) -> Iterator[str]:
 
 
 def standalone(section: Section, library: Library) -> str:
-    """Write what a section lists as one file that runs without this package.
+    """Return a section as one file that runs without this package.
 
     Raises:
-        ValueError: If two modules import one name from two places, or one imports
-            in a way that is not followed.
+        ValueError: If two modules import one name from two places, or an import has a
+            form that is not supported.
     """
     parts = section.file.relative_to(library.source).with_suffix("").parts
     home = ".".join(part for part in parts if part != "__init__")
@@ -239,10 +239,10 @@ def standalone(section: Section, library: Library) -> str:
 def _new_names(
     placed: list[_Definition], home: str, outside: Iterable[str]
 ) -> dict[tuple[str, str], str]:
-    """Return new names, by module and name, for what two modules call the same."""
+    """Return new names, by module and name, for names that two modules share."""
     owners = dict.fromkeys(outside, "")
     new: dict[tuple[str, str], str] = {}
-    # What is listed keeps its names.
+    # The listed section keeps its names.
     for each in sorted(placed, key=lambda each: each.module != home):
         for name in each.names:
             if owners.setdefault(name, each.module) != each.module:
@@ -254,7 +254,7 @@ def _new_names(
 def _text(
     definition: _Definition, library: Library, new: dict[tuple[str, str], str]
 ) -> str:
-    """Quote a definition; whatever has a new name is called by it."""
+    """Return the text of a definition, with new names where there are any."""
     text = definition.text
     for name in {*definition.names, *definition.uses}:
         found = library.find(definition.module, name)
@@ -264,7 +264,7 @@ def _text(
 
 
 def _header(imports: list[_Import]) -> str:
-    """Write the imports: first those of Python itself."""
+    """Return the imports, with the standard library first."""
     taken: dict[tuple[bool, bool, str], list[str]] = {}
     for each in imports:
         python = each.module.partition(".")[0] in sys.stdlib_module_names

@@ -1,9 +1,8 @@
-"""Leave out of a built site what no reader's browser has any use for.
+"""Remove from a built site what no browser needs.
 
-The blanks that templates leave between tags, the headings of tables that head nothing,
-comments and blanks in scripts and stylesheets, and, of the stylesheets of others, the
-rules for what no page of the book has. Together they are a tenth to a fifth of what a
-reader's first page weighs.
+That is white space between tags, empty table headings, comments and white space in
+scripts and stylesheets, and rules of other projects' stylesheets that match nothing in
+the book. Together they are a tenth to a fifth of the size of a reader's first page.
 """
 
 import json
@@ -31,8 +30,8 @@ _PURGECSS = ROOT / "node_modules" / "purgecss" / "bin" / "purgecss.js"
 _SCRIPT = JavascriptLexer(), "{([,;:?!=<>&|+-*/.", "{([}]),;:?!=<>&|+-*/."
 _STYLE = CssLexer(), "{};,:>(", "{};,>)"
 _APART = re.compile(r"\+\+|--|/[/*]")
-# What picks by the lack of a class, or by a place alone, has the browser try the whole
-# page anew at each change of a class. These pick the same elements by what they are.
+# A selector without a class makes the browser check the whole page again at each change
+# of a class. These select the same elements by what they are.
 _CHEAPER = {
     "table:not([class])": ".table table",
     ".tabbed-labels>:": ".tabbed-labels>label:",
@@ -48,7 +47,7 @@ _USERS = ("**/*.html", "assets/javascripts/bundle*.js", "assets/js/**/*.js")
 
 
 def trim(site: Path) -> None:
-    """Make the pages and stylesheets of a built site as light as they can be."""
+    """Make the pages and stylesheets of a built site as small as possible."""
     for file in site.rglob("*.html"):
         write_whole(file, trimmed(file.read_text("utf-8")))
     for pattern, (lexer, behind, before) in {
@@ -69,7 +68,7 @@ def trim(site: Path) -> None:
 
 
 def trimmed(page: str) -> str:
-    """Return the HTML of a page without empty headings and needless blanks."""
+    """Return the HTML of a page without empty headings and needless white space."""
     return _BLANKS.sub(
         lambda found: found[1] or ("\n" if "\n" in found[0] else " "),
         _CORNER.sub(r"<td\1></td>", page),
@@ -77,13 +76,13 @@ def trimmed(page: str) -> str:
 
 
 def without_blanks(text: str, lexer: Lexer, behind: str, before: str) -> str:
-    """Return a script or a stylesheet without comments and needless blanks.
+    """Return a script or a stylesheet without comments and needless white space.
 
     Args:
         text: The whole file.
-        lexer: Tells blanks from what only looks so, in a text or a pattern.
-        behind: Signs behind which a blank means nothing.
-        before: Signs before which it means nothing.
+        lexer: Finds white space outside strings and patterns.
+        behind: Characters after which white space has no meaning.
+        before: Characters before which it has no meaning.
     """
     light, blank = "", ""
     for kind, value in lexer.get_tokens(text):

@@ -1,8 +1,8 @@
-"""Each page once more as plain Markdown, and one file that leads to them all.
+"""Write a twin of each page in plain Markdown, and one file with links to all of them.
 
-A twin stands where the page's file does in ``docs``, so that its links lead to other
-twins. What no reader sees is left out, a listing is written out, and what only the
-site's own extensions understand is said in plain Markdown.
+A twin has the path of the page's file in ``docs``, so that its links lead to other
+twins. It leaves out what readers do not see, contains the text of listings, and
+replaces the syntax of the site's own extensions with plain Markdown.
 """
 
 import re
@@ -40,7 +40,7 @@ class Passage:
 
 
 def passages(page: Page, root: Path) -> Iterator[Passage]:
-    """Return the passages of a page, in its order."""
+    """Return the passages of a page in order."""
     fences = {fence.line: fence for fence in page.fences}
     prose = ""
     for number, line in sorted([*page.prose, *((line, "") for line in fences)]):
@@ -61,7 +61,7 @@ def _prose(text: str, root: Path) -> Iterator[Passage]:
 
 
 def _module(name: str, root: Path) -> str:
-    """Show a module of the library whole, where the site shows its reference."""
+    """Return the source of a module, in place of its reference on the site."""
     place = root.joinpath("src", *name.split("."))
     file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
     return _quoted(file.read_text("utf-8"), file.relative_to(root).as_posix())
@@ -95,12 +95,12 @@ def _block(code: str, language: str) -> str:
 
 
 def twin(parts: list[Passage]) -> str:
-    """Write a page as Markdown."""
+    """Return a page as plain Markdown."""
     return "\n\n".join(part.text for part in parts) + "\n"
 
 
 def llms(book: Book, parts: dict[str, list[Passage]]) -> str:
-    """Write ``llms.txt``: what the book is, and where each page is as Markdown."""
+    """Return ``llms.txt``: a description of the book, and links to all twins."""
     # The home page says of each chapter which question it answers.
     home = next(leaf for leaf in book.leaves if not leaf.folder)
     rows = filter(None, map(_ROW.fullmatch, home.page.lines))
@@ -124,7 +124,7 @@ def llms(book: Book, parts: dict[str, list[Passage]]) -> str:
 
 
 def _summary(parts: list[Passage]) -> str:
-    """Return the first sentence of a page, which says what it is about."""
+    """Return the first sentence of a page as its summary."""
     for paragraph in twin(parts).split("\n\n"):
         if paragraph[:1].isalpha() or paragraph[:1] == "*":
             words = _LINK.sub(r"\g<text>", " ".join(paragraph.split()))

@@ -1,1 +1,1 @@
-"""Run what a page shows, and see what of it ran, what it drew and what it left."""
+"""Run the code of a page, and record what ran, what it drew and what it changed."""

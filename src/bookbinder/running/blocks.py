@@ -1,8 +1,8 @@
-"""Run a chain of blocks as a reader would, and say where on the page it went wrong.
+"""Run a chain of blocks as a reader would, and report errors with the page's line.
 
-The code of a chain is laid out on the lines it has on the page, so that the line of
-an error *is* the line of the page. Between two blocks the program prints a separator,
-so that what each block printed can be told apart.
+The code of a chain keeps its line numbers of the page, so that the line of an error
+*is* the line of the page. Between two blocks the program prints a separator, to tell
+their outputs apart.
 """
 
 import ast
@@ -19,7 +19,7 @@ _MARK = f"__import__('sys').stdout.write({SEPARATOR!r})"
 
 
 def program(chain: Chain) -> str:
-    """Return the blocks of a chain, laid out on the lines they have on the page."""
+    """Return the code of a chain, on the same lines as on the page."""
     lines = [""] * chain.blocks[-1].end
     for block in chain.blocks:
         lines[block.line : block.end - 1] = split_lines(block.code)
@@ -28,7 +28,7 @@ def program(chain: Chain) -> str:
 
 
 def run_chain(chain: Chain) -> str:
-    """Run a chain and return all it printed, separators included."""
+    """Run a chain, and return everything it printed, including separators."""
     from pytest_codeblocks.main import stdout_io
 
     with stdout_io() as printed:
@@ -37,11 +37,11 @@ def run_chain(chain: Chain) -> str:
 
 
 def explain(page: Page, chain: Chain, error: BaseException) -> Problem:
-    """Say at which line of the page an error arose, and which."""
+    """Return the line of the page at which an error was raised, and its message."""
     what = "".join(traceback.format_exception_only(error)).strip()
     if not isinstance(error, Exception):
-        # SystemExit, or what pytest raises to skip: the block would end as if it ran.
-        what = f"{what}: a block may not leave the run"
+        # SystemExit, or pytest's skip: the block would seem to have run.
+        what = f"{what}: a block must not end the run"
     elif isinstance(error, NameError) and error.name:
         what = f"{what}: {_remedy(page, chain, error.name)}"
     lines = [
@@ -53,20 +53,20 @@ def explain(page: Page, chain: Chain, error: BaseException) -> Problem:
 
 
 def _remedy(page: Page, chain: Chain, name: str) -> str:
-    """Look for a block above that makes a name, and for a name that is nearly it."""
-    own = {each for block in chain.blocks for each in _made(block.code)}
+    """Return advice for an undefined name: an earlier block with it, or a typo."""
+    own = {each for block in chain.blocks for each in _defined(block.code)}
     for block in reversed(page.blocks):
-        if block.line < chain.line and name in _made(block.code) and name not in own:
+        if block.line < chain.line and name in _defined(block.code) and name not in own:
             return (
-                f"the block of line {block.line} has it: go on from it with {CONTINUES}"
+                f"the block of line {block.line} has it: continue it with {CONTINUES}"
                 " before each block between, or make it here"
             )
     near = get_close_matches(name, own, n=1)
     return f"{near[0]}?" if near else "make it in this block, or import it"
 
 
-def _made(code: str) -> set[str]:
-    """Return the names that a piece of code makes, at its outermost level or below."""
+def _defined(code: str) -> set[str]:
+    """Return the names that a piece of code defines, at any level."""
     made: set[str] = set()
     for node in ast.walk(ast.parse(code)):
         match node:

@@ -1,7 +1,7 @@
-"""Compare pictures by what they draw: texts and shapes to the letter, numbers nearly.
+"""Compare pictures by what they draw: texts and shapes exactly, numbers roughly.
 
-A picture on a page is written by a block of that page. The one that is committed must
-draw the same data; a pixel of difference between two machines is nobody's mistake.
+A picture on a page is written by a block of that page. The committed picture must show
+the same data, but may differ by a pixel, as pictures of two machines do.
 """
 
 import os
@@ -12,7 +12,7 @@ from bookbinder.page import Page, Problem
 
 _NUMBER = re.compile(r"(?<![\w#.])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w.])")
 _TEXT = re.compile(r"(?<=>)[^<>]*[^<>\s][^<>]*(?=<)")
-# A name stands where there is most room beside its curve: a hair can move it far.
+# A label is placed where there is most room, so a tiny change can move it far.
 _LABEL = re.compile(r'<g id="label-[^"]*">.*?</g>', re.DOTALL)
 _FILL = re.compile(r"fill: #[0-9a-f]{6}")
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
@@ -21,21 +21,21 @@ _MENTION = re.compile(r'(?<=["#])[^"#()\s<>]+(?=[")])')
 
 
 def draw_as_the_book() -> None:
-    """Let matplotlib, when it is imported, draw text as text and the same each time."""
+    """Make matplotlib draw text as text, and the same picture each time."""
     os.environ["MATPLOTLIBRC"] = str(Path(__file__).with_name("book.matplotlibrc"))
     os.environ["SOURCE_DATE_EPOCH"] = "0"
 
 
 def figures_folder(page: Page, root: Path) -> Path:
-    """Return the folder in which the pictures of a page lie."""
+    """Return the folder of a page's pictures."""
     path = PurePosixPath(page.path)
-    # A page of the reference may be called as a chapter is.
+    # A page of the reference may have the same name as a chapter.
     before = "reference-" if path.parent.name == "reference" else ""
     return root / "docs" / "assets" / "figures" / f"{before}{path.stem}"
 
 
 def compare_figures(page: Page, drawn: dict[str, str], root: Path) -> list[Problem]:
-    """Hold the pictures that a page shows against those that its blocks drew."""
+    """Compare the pictures that a page shows with those that its blocks drew."""
     problems: list[Problem] = []
     folder = figures_folder(page, root)
     shown = {PurePosixPath(image.target).name: image.line for image in page.images}
@@ -61,11 +61,10 @@ def compare_figures(page: Page, drawn: dict[str, str], root: Path) -> list[Probl
 
 
 def same_drawing(one: str, other: str) -> bool:
-    """Tell whether two SVG files draw the same thing.
+    """Return whether two SVG files draw the same thing.
 
-    Texts must be equal to the letter. Opacities, which carry weights, may differ by
-    0.02; lengths by 1, in a picture hundreds wide. Where the name of a curve stands,
-    and how it is broken into lines, are left out.
+    Texts must be equal. Opacities, which stand for weights, may differ by 0.02; lengths
+    by 1, in a picture hundreds wide. The places and line breaks of labels may differ.
     """
     one, other = _renamed(one), _renamed(other)
     if _TEXT.findall(one) != _TEXT.findall(other):
@@ -78,7 +77,7 @@ def same_drawing(one: str, other: str) -> bool:
 
 
 def _words(label: str) -> str:
-    """Return what is compared of a name: its color and its words."""
+    """Return the parts of a label that are compared: its color and its words."""
     words = " ".join(_TEXT.findall(label)).split()
     return " ".join((*_FILL.findall(label)[:1], *words))
 
@@ -88,7 +87,7 @@ def _near(a: float, b: float) -> bool:
 
 
 def _renamed(svg: str) -> str:
-    """Name ids by their order: matplotlib hashes the drawing itself into them."""
+    """Rename ids by their order, because matplotlib hashes the drawing for them."""
     svg = _METADATA.sub("", svg)
     svg = _LABEL.sub(lambda label: f"<g>{_words(label[0])}</g>", svg)
     ids = {name: f"id_{n}" for n, name in enumerate(dict.fromkeys(_ID.findall(svg)))}

@@ -1,4 +1,4 @@
-"""Which lines of a page's code, and of the files that it lists, have run."""
+"""Record which lines of a page's code, and of the files that it lists, have run."""
 
 import sys
 import threading
@@ -18,17 +18,17 @@ Lines = dict[tuple[str, int], int]
 
 @contextmanager
 def recorded_lines(files: Collection[str]) -> Generator[Lines]:
-    """Record every line that runs of a page, and of source files.
+    """Record every line of a page and of source files that runs.
 
-    A piece of code of which everything has run is not watched any longer, and of other
-    files nothing is: what trains is not slowed down.
+    Code is no longer watched once all of it has run, and other files are not watched at
+    all, so that training is not slowed down.
 
     Args:
-        files: The source files, as their code names them.
+        files: The source files, by the names in their code objects.
     """
     lines: Lines = {}
     missing: dict[int, set[int]] = {}
-    kept: list[Any] = []  # An id belongs to a living object alone.
+    kept: list[Any] = []  # Ids are unique only among living objects.
 
     def trace_lines(frame: FrameType, event: str, _: Any) -> Any:
         if event == "line":
@@ -46,7 +46,7 @@ def recorded_lines(files: Collection[str]) -> Generator[Lines]:
         if left is None:
             wanted = code.co_filename in files or is_of_a_page(frame)
             left = {line for *_, line in code.co_lines() if line} if wanted else set()
-            # Where a function begins nothing runs, unless all of it is on that line.
+            # A function's first line does not run, unless the function is on it alone.
             left = left - {code.co_firstlineno} or left
             missing[id(code)] = left
             kept.append(code)
@@ -66,14 +66,14 @@ def recorded_lines(files: Collection[str]) -> Generator[Lines]:
 
 
 def is_of_a_page(frame: FrameType) -> bool:
-    """Tell a block's own code from what else is named <string>, as dataclasses are."""
+    """Return whether code is a block's own; dataclasses are named <string> too."""
     return frame.f_code.co_filename == PAGE and "__MODULE__" in frame.f_globals
 
 
 def _asking_line(frame: FrameType) -> int:
-    """Return the line of the page that called a frame, in whatever steps.
+    """Return the line of the page that called a frame, directly or indirectly.
 
-    What a thread calls was called by nothing that it knows of: 0.
+    It is 0 in another thread, whose frames do not lead back to the page.
     """
     asking: FrameType | None = frame
     while asking is not None:

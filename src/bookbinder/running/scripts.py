@@ -1,7 +1,7 @@
-"""Which parts of a JavaScript file have run, as the engine that ran them counted.
+"""Record which parts of a JavaScript file have run, by the counts of its engine.
 
-A block that starts Node leaves a count for every function and branch behind: Node
-takes it by itself where an environment variable names a folder.
+If an environment variable names a folder, Node writes a count for every function and
+branch of the scripts that it ran.
 """
 
 import json
@@ -23,10 +23,10 @@ Idle = dict[str, set[int]]
 
 @contextmanager
 def recorded_scripts(idle: Idle) -> Generator[None]:
-    """Note what runs, and what does not, in every Node that starts and ends meanwhile.
+    """Record what does not run in any Node that starts and ends within the block.
 
     Args:
-        idle: What no run has reached so far; it is brought up to date at the end.
+        idle: The places that no run has reached so far; updated at the end.
     """
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -47,7 +47,7 @@ def recorded_scripts(idle: Idle) -> Generator[None]:
 def idle_places(functions: list[dict[str, Any]]) -> set[int]:
     """Return the characters that never ran, from V8's counts.
 
-    Its ranges lie within one another, and the innermost is right.
+    Its ranges are nested, and the innermost one counts.
     """
     ranges = [each for function in functions for each in function["ranges"]]
     idle: set[int] = set()
@@ -70,7 +70,7 @@ def never_run(section: Section, idle: Idle) -> list[int]:
     start = 0
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
         listed = section.first <= number <= section.last
-        # What only closes something is counted with what comes after it.
+        # Closing brackets are counted with what follows them.
         places = (start + at for at, sign in enumerate(line) if not sign.isspace())
         if listed and line.strip("}); \n") and idle[file].intersection(places):
             lines.append(number)

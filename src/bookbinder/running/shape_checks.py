@@ -1,9 +1,9 @@
-"""Check every shape in the signatures of the library, whenever tests run it.
+"""Check every shape in the library's signatures whenever tests run it.
 
-jaxtyping wraps each function of the modules that it is given. It is given those that
-name shapes: the scalars of microgpt, which one page calls a million times, run as they
-do for a reader. In each test only the first calls of a function are checked: a test
-that writes text makes thousands, and checking them all took half of its time.
+jaxtyping wraps each function of the modules with shapes in their signatures. Other
+modules run unwrapped, such as microgpt, whose scalars one page calls a million times.
+In each test only the first calls of a function are checked: a test that writes text
+makes thousands, and checking them all took half of its time.
 """
 
 import functools
@@ -23,7 +23,7 @@ _calls: dict[Callable[..., Any], int] = {}
 
 
 def check_shapes() -> None:
-    """Have the shapes checked of what is imported of the library from now on."""
+    """Check shapes in all modules of the library that are imported from now on."""
     # Python looks for the compiled form of what is imported within a module that
     # jaxtyping has changed under another name; beartype is large, and comes before.
     import beartype
@@ -32,7 +32,7 @@ def check_shapes() -> None:
 
     del beartype
     with pytest.MonkeyPatch.context() as context:
-        # At its first use it imports JAX, if there is one, to shorten JAX's tracebacks.
+        # At its first use it imports JAX, if installed, to shorten JAX's tracebacks.
         context.setitem(sys.modules, "jax", None)
         jaxtyped(typechecker=None)(check_shapes)
     # The hook decorates with what it finds under this name.

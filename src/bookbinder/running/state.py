@@ -1,8 +1,8 @@
-"""The state that a block starts from, and what it may not do to the blocks after it.
+"""Give each block a fresh state, and refuse what would affect later blocks.
 
-A block that ended the process would end the test run with it, and look as if it had
-passed. A function that a block replaces in a module stays replaced for every block
-after it: a block that patches has to put back.
+A block that ended the process would end the test run too, and seem to have passed. A
+function that a block replaces in a module would stay replaced for every later block, so
+a block that patches must restore it.
 """
 
 import builtins
@@ -27,10 +27,10 @@ __all__ = [
     "nothing_left_behind",
 ]
 
-# Outputs are written with one seed and checked with another: what draws without a seed
-# of its own differs.
+# Outputs are written with one seed and checked with another, so that a block without a
+# seed of its own fails.
 WRITTEN, CHECKED = 0, int(os.environ.get("BOOK_SEED", "1"))
-# Tensors on pages are small: more threads only wait for each other on a busy machine.
+# Tensors on pages are small, so more threads only add waiting on a busy machine.
 THREADS = int(os.environ.get("BOOK_THREADS", "1"))
 
 _WAYS_OUT = ("_exit", "abort", "execv", "execve", "fork", "forkpty")
@@ -46,11 +46,11 @@ class LeftBehindError(Exception):
 def fresh_state(seed: int = CHECKED) -> Generator[Path]:
     """Set up the state of a newly started interpreter, in an empty folder.
 
-    What a block may change for the next one is reset before and put back after:
-    seeds, print options, default dtype and device, threads, autograd, the
-    environment, the import path, the working folder. What a block has replaced in a
-    module is put back and refused. Shape checks are off, so that a block meets the
-    errors that a reader would meet.
+    Everything that a block may change for the next one is reset before and restored
+    after: seeds, print options, default dtype and device, threads, autograd, the
+    environment, the import path, the working folder. Anything that a block has replaced
+    in a module is restored and reported. Shape checks are off, so that a block gets the
+    same errors as a reader.
 
     Raises:
         LeftBehindError: If a block has replaced a function or a class.
@@ -96,10 +96,10 @@ def _reset_torch(torch: Any, seed: int) -> None:
 
 @contextmanager
 def _no_way_out() -> Generator[None]:
-    """Refuse what would end or double the process."""
+    """Refuse calls that would end or fork the process."""
 
     def leave(*_: object) -> NoReturn:
-        raise RuntimeError("a block may not leave the run")
+        raise RuntimeError("a block must not end the run")
 
     before = {name: getattr(os, name) for name in _WAYS_OUT if hasattr(os, name)}
     for name in before:
@@ -113,7 +113,7 @@ def _no_way_out() -> Generator[None]:
 
 @contextmanager
 def nothing_left_behind() -> Generator[None]:
-    """Put back what a block has replaced in modules and classes, and refuse it.
+    """Restore what a block has replaced in modules and classes, and raise an error.
 
     Raises:
         LeftBehindError: If there is anything; the message names it.
@@ -139,7 +139,7 @@ def nothing_left_behind() -> Generator[None]:
 
 
 def _is_torchs_own(name: str, value: object) -> bool:
-    """Tell what PyTorch itself replaces: steps, storages, compiled functions."""
+    """Return whether PyTorch itself makes this change: steps, storages, compiling."""
     import torch
 
     if getattr(value, "hooked", False) or name == "Storage":
@@ -156,7 +156,7 @@ def _owners() -> Iterator[ModuleType | type]:
 
     yield torch.Tensor
     yield from (builtins, math, os, random, time, torch)
-    loaded: dict[str, object] = {**sys.modules}  # not all of them need be modules
+    loaded: dict[str, object] = {**sys.modules}  # not all are modules
     for name, module in loaded.items():
         if name.startswith(_WATCHED) and isinstance(module, ModuleType):
             yield module

@@ -1,1 +1,1 @@
-"""What leads a reader through the book: tips, the reference, and links between them."""
+"""Help readers find their way: glossary tips, the reference, and links between them."""

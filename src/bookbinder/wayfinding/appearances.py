@@ -1,9 +1,9 @@
-"""Where the pages of the book list, and where they use, what the library offers.
+"""Find out which pages list, and which use, each name of the library.
 
-A name of the library is what a module lists in its ``__all__``, a folder in that of its
-``__init__``: ``tested_transformer.masks.causal_mask``. The modules of ``book`` are
-modules of their own: ``book.plots``. A page lists it if one of its
-listings shows lines of it, and uses it if one of its runs imports it.
+A name of the library is one in the ``__all__`` of a module or, for a folder, of its
+``__init__``: ``tested_transformer.masks.causal_mask``. The modules of ``book`` count
+separately: ``book.plots``. A page lists a name if one of its listings shows lines of
+it, and uses it if one of its runs imports it.
 """
 
 import ast
@@ -33,13 +33,13 @@ _IMPORT = re.compile(rf"^ *from {PACKAGE}\.?([\w.]*) import (\([^)]*\)|.*)", re.
 
 @dataclass
 class Appearances:
-    """What a page shows of the library.
+    """The names of the library on one page.
 
     Attributes:
         title: The title of the page.
         listed: For each name that it lists, the heading above the first listing.
         used: The names that its runs import.
-        listings: For each listing its module, and the first name it shows, if any.
+        listings: For each listing its module, and the first name that it shows, if any.
     """
 
     title: str = ""
@@ -49,7 +49,7 @@ class Appearances:
 
 
 def exports(root: Path) -> dict[str, list[str]]:
-    """Return what each module of the library lists, by the name of the module."""
+    """Return the public names of each module of the library, by module."""
     home = root / "src" / PACKAGE
     modules = {
         f"{prefix}{file.parent.name if file.stem == '__init__' else file.stem}": file
@@ -63,18 +63,18 @@ def exports(root: Path) -> dict[str, list[str]]:
 
 
 def reference_page(module: str) -> str:
-    """Return the page of the reference, within docs, that shows a module."""
+    """Return the reference page of a module, as a path within docs."""
     return f"reference/{module.rpartition('.')[2]}.md"
 
 
 def _module(dotted: str, offered: Mapping[str, list[str]]) -> str:
-    """Return the module that a dotted name within the package lies in, or ""."""
+    """Return the module of a dotted name within the package, or ""."""
     parts = dotted.split(".")
     return next((m for m in (".".join(parts[:2]), parts[0]) if m in offered), "")
 
 
 def pages_of(root: Path) -> dict[str, Appearances]:
-    """Return what every page of the book shows, by its path within docs."""
+    """Return the appearances on every page of the book, by its path within docs."""
     docs = root / "docs"
     paths = sorted(file.relative_to(docs).as_posix() for file in docs.rglob("*.md"))
     chapters = [path for path in paths if not path.startswith("reference/")]
@@ -82,7 +82,7 @@ def pages_of(root: Path) -> dict[str, Appearances]:
 
 
 def appearances_in(path: str, root: Path) -> Appearances:
-    """Return what the page at a path within docs shows."""
+    """Return the appearances on the page at a path within docs."""
     offered = exports(root)
     page = read_page((root / "docs" / path).read_text("utf-8"), path)
     anchors = page.anchors()
@@ -109,13 +109,13 @@ def appearances_in(path: str, root: Path) -> Appearances:
 
 
 def _imported(code: str) -> Iterator[tuple[str, str]]:
-    """Return the module, if it is said, and the name of what is imported."""
+    """Return the module, if there is one, and the name of each import."""
     for module, names in _IMPORT.findall(code):
         yield from ((module, name) for name in re.findall(r"\w+", names))
 
 
 def _shown(root: Path, listing: Listing) -> list[str]:
-    """Return the names at the top of a source file of which a listing shows lines."""
+    """Return the top-level names of a source file of which a listing shows lines."""
     try:
         section = find_section(root, listing.path, listing.section)
     except ListingError:

@@ -1,8 +1,8 @@
-"""A Griffe extension: what mkdocstrings says of each name of the library.
+"""A Griffe extension for the reference entries of the library's names.
 
-Below its docstring stands in which chapters it is listed and used. A signature is that
-of the source, with the axes of tensors in quotes; a private alias gives way to what it
-stands for, and a value made of private names to an ellipsis, as in a stub.
+It adds to each docstring the chapters that list and use the name. Signatures are those
+of the source, with the axes of tensors in quotes; a private alias is replaced by what
+it stands for, and a value made of private names by an ellipsis, as in a stub.
 """
 
 import ast
@@ -28,7 +28,7 @@ _AHEAD = re.compile(r'"([A-Z][a-z]\w+)"')
 
 
 class EntryExtension(Extension):
-    """Write the entries of the reference."""
+    """Adjust the entries of the reference."""
 
     def on_function_instance(self, *, node: Any, func: Function, **kwargs: Any) -> None:
         """Write the types and the defaults of a function as its source does."""
@@ -52,7 +52,7 @@ class EntryExtension(Extension):
             attr.value = _value(attr.value)
 
     def on_package(self, *, pkg: Module, **kwargs: Any) -> None:
-        """Say in which chapters each name stands, once all are loaded."""
+        """Add the chapters of each name, once all modules are loaded."""
         if pkg.path != PACKAGE:
             return
         root = Path.cwd()
@@ -86,7 +86,7 @@ def _value(value: Any) -> Any:
 
 
 def appearance_line(name: str, pages: dict[str, Appearances]) -> str:
-    """Say where a name stands in the book, in Markdown; nothing if nowhere."""
+    """Return in Markdown where the book shows a name, or "" if nowhere."""
     listed: list[str] = []
     used: list[str] = []
     for path, shown in pages.items():

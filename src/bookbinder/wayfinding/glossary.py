@@ -1,10 +1,10 @@
-"""A Markdown extension that lets a reader look a term up where it stands.
+"""A Markdown extension that links terms to the glossary.
 
-The first time that a section uses a term of the glossary, in a paragraph or a list, the
-term becomes a link to its entry, and its title is the first sentence of the entry: the
-theme shows that as a tip, to the pointer and to the keyboard, and a touch follows the
-link. (An ``<abbr>`` is out of reach for both.) The pages that explain a term have no
-link, nor has a word that the front matter of the glossary calls everyday.
+The first use of a glossary term in a section, in a paragraph or a list, becomes a link
+to its entry, with the first sentence of the entry as its title. The theme shows the
+title as a tip for pointer and keyboard; a touch follows the link. (An ``<abbr>`` would
+work for neither keyboard nor touch.) Pages that explain a term do not link it, and
+everyday words listed in the front matter of the glossary are not linked.
 """
 
 import re
@@ -46,7 +46,7 @@ _LEFT_OUT |= {"h1", "h2", "h3", "h4", "h5", "h6"}
 
 @dataclass(frozen=True)
 class Term:
-    """A term: what a tip says, the anchor of its entry, the pages that explain it."""
+    """A term: its tip, the anchor of its entry, and the pages that explain it."""
 
     name: str
     tip: str
@@ -55,7 +55,7 @@ class Term:
 
     @property
     def forms(self) -> list[str]:
-        """The term in one and in many."""
+        """The singular and the plural of the term."""
         name = self.name.lower()
         many = f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
         return [name] if name.endswith("s") else [name, many]
@@ -65,7 +65,7 @@ def read_glossary(text: str) -> list[Term]:
     """Return the terms of a glossary that get tips.
 
     Raises:
-        ValueError: If the first sentence of an entry does not stand in plain text.
+        ValueError: If the first sentence of an entry cannot be shown as plain text.
     """
     text, front = meta.get_data(text)
     _, *parts = _ENTRY.split(text)
@@ -78,7 +78,7 @@ def read_glossary(text: str) -> list[Term]:
 
 
 def _tip(name: str, body: str) -> str:
-    """Return the first sentence of an entry, without marks."""
+    """Return the first sentence of an entry, without markup."""
     found = _SENTENCE.match(" ".join(body.split()))
     plain = found["first"] if found else "]("
     for pattern, instead in _PLAIN.items():
@@ -89,7 +89,7 @@ def _tip(name: str, body: str) -> str:
 
 
 class _Terms(Treeprocessor):
-    """Links the terms of one page."""
+    """Link the terms of one page."""
 
     def run(self, root: Element) -> None:
         page, file = current_page(self.md), Path("docs", GLOSSARY)
@@ -124,7 +124,7 @@ class _Terms(Treeprocessor):
                 self._link(element, child)
 
     def _link(self, parent: Element, last: Element | None) -> None:
-        """Link the terms of the text behind an element, or at the parent's start."""
+        """Link the terms in the text after an element, or at its parent's start."""
         text, start = (parent.text if last is None else last.tail) or "", 0
         for found in self.pattern.finditer(text):
             term = self.terms[found[0].lower()]

@@ -1,9 +1,10 @@
-"""A Markdown extension that marks what style sheets cannot count: where a line may end.
+"""A Markdown extension that marks where lines may break, beyond what CSS can tell.
 
-Short code, such as a shape or an option, stays in one line; long code need not. So do
-a tuple of few short terms in prose, and a bracket with the formula that it opens. A
-browser may set a cell as narrow as its longest word: the style of the site keeps cells
-of prose wide enough to be read, and lets the table scroll.
+Short code, such as a shape or an option, stays on one line; long code may break. A
+tuple of few short terms in prose stays together, and so does a bracket with the formula
+after it. Browsers may make a table cell as narrow as its longest word, so cells of
+prose are marked too: the site's style keeps them wide enough to read, and lets the
+table scroll.
 """
 
 import re
@@ -47,7 +48,7 @@ def _held_together(text: str | None) -> str | None:
 
 
 def _hold_brackets(parent: Element) -> None:
-    """Put a bracket before a formula into its element, in which no line ends."""
+    """Move a bracket before a formula into its element, in which no line breaks."""
     before: Element | None = None
     for child in parent:
         text = (parent.text if before is None else before.tail) or ""
@@ -64,7 +65,7 @@ class LineExtension(Extension):
     """Mark long code, and cells of prose."""
 
     def extendMarkdown(self, md: Markdown) -> None:
-        """Register behind what is in a line (20) and what links it."""
+        """Register after the inline processor (20) and extensions that add links."""
         md.treeprocessors.register(_Lines(md), "book-lines", 5)
 
 

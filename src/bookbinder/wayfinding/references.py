@@ -1,7 +1,8 @@
-"""A Markdown extension that leads from a chapter to the reference.
+"""A Markdown extension that links chapters to the reference.
 
-The first time that a section names in backticks what its page lists or imports from
-the library, the name becomes a link to its entry; so does the title of each listing.
+If a page lists or imports a name of the library, the first mention of the name in
+backticks in each section becomes a link to its entry. So does the title of each
+listing.
 """
 
 import re
@@ -28,7 +29,7 @@ _NO_LINKS = {"a", "h1", "h2", "h3", "h4", "h5", "h6", "summary"}
 
 
 class _Names(Treeprocessor):
-    """Links names in backticks."""
+    """Link names in backticks."""
 
     shown = Appearances()
 
@@ -62,7 +63,7 @@ class _Names(Treeprocessor):
 
 
 class _Titles(Postprocessor):
-    """Links the titles of listings, which are finished HTML by now."""
+    """Link the titles of listings, which are already HTML."""
 
     def __init__(self, md: Markdown, names: _Names) -> None:
         super().__init__(md)
@@ -85,7 +86,7 @@ class _Titles(Postprocessor):
 
 
 class ReferenceExtension(Extension):
-    """Lead from chapters to the reference."""
+    """Link chapters to the reference."""
 
     def extendMarkdown(self, md: Markdown) -> None:
         """Register behind inline code, before MkDocs turns links (0)."""

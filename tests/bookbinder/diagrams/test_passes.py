@@ -143,7 +143,7 @@ def test_the_sizes_of_the_legend_differ() -> None:
 def test_a_shape_needs_a_pass() -> None:
     bare = "\n".join(line for line in PAGE.split("\n") if "%%" not in line)
     assert problems(page=bare) == [
-        "page.md:6: (B, T, D) is a shape, but no pass stands behind this diagram: "
+        "page.md:6: (B, T, D) is a shape, but this diagram has no program: "
         "write it in lines that begin with %%"
     ]
 

@@ -78,7 +78,7 @@ def test_another_way_of_drawing_is_another_drawing(
     [
         (r"(accTitle:).*", r"\1", "has no accTitle, which screen readers read out"),
         (r"(accDescr:).*", r"\1", "has no accDescr, which screen readers read out"),
-        ("flowchart LR", "sequenceDiagram", "is no flowchart, the one kind that"),
+        ("flowchart LR", "sequenceDiagram", "is not a flowchart, the only kind"),
     ],
 )
 def test_a_diagram_is_a_flowchart_and_says_what_it_shows(

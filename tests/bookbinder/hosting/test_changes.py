@@ -51,7 +51,7 @@ def test_the_comment_is_one_table(tmp_path: Path) -> None:
         "| `chapters/no-peeking` | 3 | 1 |",
         "| `home` | 0 | 2 |",
     ]
-    assert comment([]) == "No page reads differently.\n"
+    assert comment([]) == "No page has changed.\n"
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_each_block_is_compared_with_its_own_output():
     [
         ("def f():\n    return {}['key']\n\n\nf()", 8, "KeyError: 'key'"),
         ("print(lengths)", 7, "length?"),
-        ("print(other)", 7, "the block of line 1 has it: go on from it with"),
+        ("print(other)", 7, "the block of line 1 has it: continue it with"),
         ("print(nothing_like_it)", 7, "make it in this block, or import it"),
     ],
 )
