@@ -1,11 +1,11 @@
-"""A GPT in one file: its text, its model, its training and its writing.
+"""A GPT in one file: text, model, training and generation.
 
     python examples/minigpt.py                          # learns from Python's manual
-    python examples/minigpt.py --text path/to/text.txt  # learns from a text of yours
+    python examples/minigpt.py --text path/to/text.txt  # learns from your text
 
-It reads characters and predicts the next one. On a laptop it trains in a minute or
-two; a GPU is used if there is one. Attention comes from the library, with its mask,
-its positions and its cache. All the rest is here: copy the file and change it.
+It reads characters and predicts the next one. It trains in a minute or two on a laptop,
+and uses a GPU if there is one. Attention comes from the library, with mask, positions
+and cache. Everything else is here: copy the file and change it.
 """
 
 import argparse
@@ -61,17 +61,17 @@ class Text:
 
 
 def draw_batch(tokens: Tensor, size: int, length: int) -> tuple[Tensor, Tensor]:
-    """Draw stretches of a text: inputs and, one character later, their targets."""
+    """Draw random pieces of a text: inputs and, one character later, targets."""
     starts = torch.randint(len(tokens) - length, (size, 1), device=tokens.device)
-    stretches = tokens[starts + torch.arange(length + 1, device=tokens.device)]
-    return stretches[:, :-1], stretches[:, 1:]
+    pieces = tokens[starts + torch.arange(length + 1, device=tokens.device)]
+    return pieces[:, :-1], pieces[:, 1:]
 
 
 # ---- the model ---------------------------------------------------------------------
 
 
 class Block(nn.Module):
-    """Let tokens look at one another, then work on what each of them has seen."""
+    """Let tokens attend to each other, then transform each of them on its own."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -87,11 +87,11 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, rotary: Tensor, cache: LayerCache | None) -> Tensor:
-        """Add to ``x`` what attention finds, then what the feed-forward layer makes."""
-        found = self.attention(
+        """Add the output of attention to ``x``, then that of the feed-forward."""
+        attended = self.attention(
             self.attention_norm(x), causal=True, rotary=rotary, cache=cache
         )
-        x = x + self.dropout(found)
+        x = x + self.dropout(attended)
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
@@ -115,7 +115,7 @@ class MiniGPT(nn.Module):
     def forward(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
         """Return the logits of the token after each one: (B, T, vocab_size).
 
-        With a cache, the tokens follow those that were read into it before.
+        With a cache, the tokens continue those that it already holds.
         """
         start = 0 if cache is None else cache.length
         rotary = self.rotary[:, start : start + tokens.shape[1]]
@@ -140,12 +140,12 @@ def train(
     batch_size: int = 16,
     peak_rate: float = 3e-3,
 ) -> list[float]:
-    """Train a model and return its loss on the held-out text, from first to last."""
+    """Train a model, and return its held-out losses in order."""
     device, length = model.rotary.device, model.config.max_seq_len
     tokens, held_out = text.train.to(device), text.held_out.to(device)
     if len(held_out) <= length:
         raise ValueError(
-            f"a text needs more than {10 * length} characters to learn from"
+            f"text must have more than {10 * length} characters to learn from"
         )
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98))
     losses: list[float] = []
@@ -168,7 +168,7 @@ def train(
 
 
 def warm_up_and_cool_down(progress: float, warmup: float = 0.05) -> float:
-    """Return the factor of the learning rate: a line up, then half a cosine down."""
+    """Return the factor of the learning rate: linear up, then half a cosine down."""
     if progress < warmup:
         return progress / warmup
     return 0.55 + 0.45 * math.cos(math.pi * (progress - warmup) / (1 - warmup))
@@ -200,11 +200,11 @@ def write(
     top_k: int = 20,
     cached: bool = True,
 ) -> Tensor:
-    """Return the tokens with ``count`` more, each drawn from the model's ``top_k``.
+    """Return the tokens with ``count`` more, each drawn from the ``top_k`` most likely.
 
-    A model sees ``max_seq_len`` tokens. When they are full, it goes on from the last
-    half of them. The cache saves time and changes nothing: without it, every token is
-    read again for each that is written.
+    The model sees ``max_seq_len`` tokens. When they are full, it continues from the
+    last half of them. The cache only saves time: without it, the model reads every
+    token again for each new one.
     """
     config = model.config
     cache = KVCache(
@@ -236,16 +236,16 @@ def write(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Train a model on a text, and let it write."""
-    parser = argparse.ArgumentParser(description="Train a small GPT, and let it write.")
+    """Train a model on a text, and generate a sample."""
+    parser = argparse.ArgumentParser(description="Train a small GPT, then write text.")
     parser.add_argument(
-        "--text", type=Path, help="a text file; Python's manual if not given"
+        "--text", type=Path, help="a text file; Python's manual by default"
     )
     parser.add_argument("--steps", type=int, default=1000, help="default 1000")
-    parser.add_argument("--prompt", default="The ", help="what to go on from")
+    parser.add_argument("--prompt", default="The ", help="the text to continue")
     parser.add_argument("--count", type=int, default=500, help="characters to write")
     parser.add_argument(
-        "--seed", type=int, default=0, help="another seed, another model"
+        "--seed", type=int, default=0, help="another seed gives another model"
     )
     default = "cuda" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--device", default=default, help=f"default {default}")

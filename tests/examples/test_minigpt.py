@@ -58,5 +58,5 @@ def test_a_text_that_does_not_serve_is_refused() -> None:
     text = Text(RHYME)
     with pytest.raises(ValueError, match=r"^the model never read 'XY'$"):
         text.encode("the YX")
-    with pytest.raises(ValueError, match="needs more than 120 characters to learn"):
+    with pytest.raises(ValueError, match="must have more than 120 characters to learn"):
         train(tiny(text), text)
