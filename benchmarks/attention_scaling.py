@@ -186,8 +186,8 @@ def _in_a_process(path: str, length: int, *, quick: bool) -> dict:
 
 def _child(order: dict) -> dict:
     torch.set_num_threads(order["threads"])
-    # Whatever PyTorch sets up at its first call is not the path's, but for compiling,
-    # which each length wants anew.
+    # PyTorch's allocations at its first call do not belong to a path, except those of
+    # compiling, which each length needs.
     if "compiled" not in order["path"]:
         attend(order["path"], 64)()
     call = attend(order["path"], order["length"])

@@ -72,7 +72,7 @@ def _ways(
     entries[contender.name] = entry
 
     def way(model: nn.Module, cached: bool) -> Callable[[], object]:
-        # The first tokens are the slowest: what is set up once is set up here.
+        # Generate some tokens before timing, because the first ones include setup.
         contender.generate(model, PROMPT, 2, cached=cached)
         return lambda: contender.generate(model, PROMPT, count, cached=cached)
 
@@ -84,7 +84,7 @@ def _ways(
             model, PROMPT, count
         )
     if contender.name.startswith("transformers"):
-        # In its favor: with room for all tokens, nothing has to be read again.
+        # This favors it: with room for all tokens, nothing has to be read again.
         roomy = scatter(contender.model(size, positions=len(PROMPT) + count)).eval()
         ways["cache, room for all tokens"] = way(roomy, True)
     return ways
@@ -102,7 +102,7 @@ def _ratios(entries: dict[str, dict]) -> dict[str, dict[str, float]]:
     ours = [name for name in entries if name.startswith("ours")]
     return {
         own: {
-            # Speeds, not times: the quotient is turned around.
+            # These are speeds, not times, so the quotient is inverted.
             name: round(ratio(entries[own]["best"], entry["best"]), 2)
             for name, entry in entries.items()
             if name not in ours

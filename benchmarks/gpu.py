@@ -241,7 +241,7 @@ def shakespeare_part(setting: Setting, *, positions: str) -> dict:
     state = train(
         model, data.to(setting.device), recipe, validation=validation, on_step=see
     )
-    # The first reading waits for the compiler; nanoGPT's times leave that out, too.
+    # The first reading includes compiling; nanoGPT's times leave that out too.
     first = next(p for p in seen if p.seconds > seen[0].seconds or p is seen[-1])
     later = (seen[-1].seconds - first.seconds) / max(1, steps - first.step)
     compiling = max(0.0, first.seconds - first.step * later) if later else 0.0
@@ -284,7 +284,7 @@ def nanogpt_part(setting: Setting) -> dict | str:
         steps=steps,
         limit=setting.limit,
     )
-    # It counts from 0, and does one step more than it is told.
+    # It counts from 0, and does one step more than asked.
     done = min(steps, len(re.findall(r"^iter \d+: loss", printed, re.M)))
     took, step = documented_seconds(printed, steps=done)
     losses = {int(step): float(loss) for step, loss in ESTIMATE.findall(printed)}

@@ -94,7 +94,7 @@ def make_model(name: str, runs: Path, out: Path) -> dict[str, Any]:
     settings = {key: checkpoint.settings[key] for key in ("text", "tokenizer")}
     recipe = {**checkpoint.settings["recipe"]}
     del recipe["evaluate_every"]  # looks on, and changes nothing
-    # First the weights alone: what the card says of them holds for what ships.
+    # Ship the weights first, so that the card describes the shipped weights.
     ship_model(out / name, checkpoint.model())
     model = load_shipped(out / name).model
     card = {

@@ -65,8 +65,8 @@ def nanogpt_run(
             shutil.copy(checkout / name, home)
         shutil.copytree(checkout / "config", home / "config")
         _prepare(home / "data" / "shakespeare_char", text)
-        # Saved whatever its own estimate of the loss, and every step's time shown:
-        # nothing else is added to what it documents.
+        # Always save, whatever its estimate of the loss, and print every step's time;
+        # everything else is as documented.
         extra = ["--always_save_checkpoint=True", "--log_interval=1"]
         if steps < EVALUATED_EVERY:
             extra += [f"--max_iters={steps}", f"--eval_interval={steps}"]

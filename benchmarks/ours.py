@@ -79,7 +79,7 @@ class Ours(Contender):
 
         def step() -> object:
             nonlocal done
-            # Its schedule has an end; the clock has not.
+            # The schedule ends, but the timing goes on.
             learner.begin(done % recipe.steps)
             loss = learner.backward(*learner.batch(done % recipe.steps))
             learner.clip()
@@ -142,7 +142,7 @@ def contestants() -> list[Ours]:
 
 def racers() -> list[Racer]:
     """Return the runs to a loss: plain and fast to 1.88, and a longer one to 1.60."""
-    # 0.001, its own rate, falls short in as many steps.
+    # Its default rate, 0.001, does not reach the loss in as many steps.
     plain = Recipe.plain(steps=1500, lr=3e-3)
     fast = Recipe.fast(steps=148)
     long = Recipe.fast(steps=455, batch_size=32)

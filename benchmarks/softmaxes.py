@@ -30,7 +30,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 WIDTH, LENGTH, HEADS = 16, 24, 2  # of the layer that learns to be silent
 D_MODEL, NUM_HEADS, NUM_LAYERS, WINDOW = 64, 4, 2, 64  # of the GPT
-FROM = 8  # what is measured begins at this position
+FROM = 8  # measure from this position on
 
 
 def make_layer(

@@ -302,9 +302,9 @@ def _without_negligible_keys(
 ) -> Tensor:
     """Forbid the keys that a bias such as ALiBi's makes negligible.
 
-    Their weights would be denormal numbers, which a CPU processes slowly. No score
-    exceeds the product of the longest query and the longest key. So if a key's bias is
-    lower than the highest of its row by twice that product and -2 log(eps), its weight
+    A CPU is slow with numbers as small as their weights. No score exceeds the product
+    of the longest query and the longest key, times the scale. So if a key's bias is
+    lower than the highest of its row by twice that bound and -2 log(eps), its weight
     is less than eps squared of the highest one's, and dropping it changes no output by
     more than rounding does.
     """

@@ -105,7 +105,7 @@ class Generate:
         if self.draft is not None:
             self._validate_draft(sampling)
             drafter = self._drafter(source, sampling, call)
-            with _noting(f"draft={self.draft!r} does not fit this model: leave it out"):
+            with _advise(f"draft={self.draft!r} does not fit this model: leave it out"):
                 drafter.reader(source.model)
         elif self.cache is not None:
             model = reader_with(self.cache, source.model)
@@ -168,12 +168,12 @@ class Generate:
                 f"draft={self.draft!r} has another tokenizer than {source.name}: train "
                 "both on the same text"
             )
-        with _noting(f"draft={self.draft!r} cannot draft: name another, or ngram"):
+        with _advise(f"draft={self.draft!r} cannot draft: name another, or ngram"):
             return ModelDrafter(small.model, probabilities=sampling.probabilities)
 
 
 @contextmanager
-def _noting(text: str) -> Generator[None]:
+def _advise(text: str) -> Generator[None]:
     """Add advice to an error of the library."""
     try:
         yield

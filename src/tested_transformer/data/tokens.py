@@ -229,7 +229,7 @@ def _write(path: Path, parts: Iterable[Tensor], about: dict[str, Any]) -> None:
 
 
 def _open(path: Path, wanted: dict[str, Any]) -> tuple[Tensor, dict[str, Any]] | None:
-    """Map cached tokens into memory, if they are intact and match what is wanted."""
+    """Map cached tokens into memory, if they are intact and match the request."""
     try:
         with path.open("rb") as file:
             left, digest = file.seek(-40, os.SEEK_END) + 8, hashlib.sha256()

@@ -35,7 +35,7 @@ def grade_safe_attend(answer: Callable[..., Sequence[float]]) -> str:
         except ArithmeticError as error:
             name = type(error).__name__
             raise AssertionError(f"{name} for the query {query}") from None
-        assert len(given) == 2, "return the output alone, two numbers"
+        assert len(given) == 2, "return only the output: two numbers"
         got = torch.tensor([list(given)]).double()
         if torch.allclose(got, unscaled) and not torch.allclose(right, unscaled):
             raise AssertionError("the scores are not divided by sqrt(d_k)")

@@ -10,7 +10,7 @@ __all__ = ["grade_shift", "grade_writing"]
 
 
 def grade_shift(answer: Callable[..., tuple[Tensor, Tensor]]) -> str:
-    """Grade what a decoder is given, and what each of its rows should guess.
+    """Grade the inputs of a decoder, and the target of each row.
 
     Args:
         answer: A function of lists of ids, ``bos``, ``eos`` and ``pad``.

@@ -17,7 +17,7 @@ def _half(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def grade_merge(answer: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]) -> str:
-    """Grade a function that makes one output of those over two parts of the keys.
+    """Grade a function that merges the outputs over two parts of the keys.
 
     Args:
         answer: A function of the output and the logarithms of the one part, and of

@@ -42,7 +42,7 @@ def grade_share(answer: Callable[[Tensor, int], Tensor]) -> str:
 
 
 def grade_batch_that_fits(answer: Callable[[GPTConfig, int], int]) -> str:
-    """Grade how many sequences have room in some memory, at two bytes a number.
+    """Grade how many sequences fit into some memory, at two bytes per number.
 
     Args:
         answer: A function of a configuration and a number of bytes.

@@ -9,7 +9,7 @@ __all__ = ["grade_softmax_backward", "grade_unpack"]
 
 
 def grade_unpack(answer: Callable[[Tensor, int], Sequence[Tensor]]) -> str:
-    """Grade three matrices that are taken out of one, packed head by head.
+    """Grade three matrices unpacked from one that is packed head by head.
 
     Args:
         answer: A function of the packed matrix, (3D, D), and the number of heads.

@@ -47,7 +47,7 @@ def grade_drops(drops: Callable[[ExchangeableAttention, Tensor], bool]) -> str:
     """Grade a test for layers that drop weights while evaluating.
 
     Args:
-        drops: Whether a layer does so, given some features to try it with.
+        drops: A function of a layer and some features that says whether it does so.
 
     Raises:
         AssertionError: If it is wrong; the message says how.

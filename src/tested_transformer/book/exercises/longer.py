@@ -8,7 +8,7 @@ __all__ = ["grade_slot", "grade_slower_base"]
 
 
 def grade_slower_base(answer: Callable[[float, float, int], float]) -> str:
-    """Grade the base with which the slowest pair turns so many times as slowly.
+    """Grade the base with which the slowest pair turns ``factor`` times as slowly.
 
     Args:
         answer: A function of the old base, the factor and the width of a head.
@@ -22,7 +22,7 @@ def grade_slower_base(answer: Callable[[float, float, int], float]) -> str:
         (500.0, 1.0, 6),
     ):
         got = float(answer(base, factor, head_dim))
-        assert got > 0, f"a base of {got:g} is none: it must be positive"
+        assert got > 0, f"a base of {got:g} is impossible: it must be positive"
         assert got != base or factor == 1, "that is the old base: no pair turns slower"
         before, after = (plain_rates(head_dim, base=each)[-1] for each in (base, got))
         right = abs(before / after / factor - 1) < 1e-6

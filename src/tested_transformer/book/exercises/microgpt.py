@@ -9,7 +9,7 @@ __all__ = ["grade_saved", "grade_tanh"]
 
 
 def grade_tanh(answer: Callable[[Scalar], Scalar]) -> str:
-    """Grade a hyperbolic tangent that knows its gradient.
+    """Grade a hyperbolic tangent with its gradient.
 
     Args:
         answer: A function that takes and returns a ``Scalar``.
@@ -29,7 +29,7 @@ def grade_tanh(answer: Callable[[Scalar], Scalar]) -> str:
 
 
 def grade_saved(answer: Callable[[int, int, int], int]) -> str:
-    """Grade how many multiplications by weights the past saves.
+    """Grade how many multiplications by weights the cache saves.
 
     Args:
         answer: A function of the width, the vocabulary and the tokens read.

@@ -48,7 +48,7 @@ def grade_turn(answer: Callable[[Tensor, Tensor, float], Tensor]) -> str:
 
 
 def grade_positions(answer: Callable[[Tensor], Tensor]) -> str:
-    """Grade the positions of real tokens, which padding does not count for.
+    """Grade the positions of real tokens, which do not count padding.
 
     Args:
         answer: A function of ``real``, boolean and (B, T).

@@ -39,7 +39,7 @@ def grade_top_p(answer: Callable[[Tensor, float], Tensor]) -> str:
 
 
 def grade_survivors(answer: Callable[[Tensor, float, float], Tensor]) -> str:
-    """Grade min-p told from the logits alone.
+    """Grade min-p computed from the logits alone.
 
     Args:
         answer: A function of ``logits``, ``temperature`` and ``min_p``.

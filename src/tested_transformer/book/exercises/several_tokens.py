@@ -8,7 +8,7 @@ __all__ = ["grade_best_draft", "grade_count_steps"]
 
 
 def grade_best_draft(answer: Callable[[float, float], int]) -> str:
-    """Grade how many tokens to draft, from 0 to 16, to write fastest.
+    """Grade how many tokens to draft, from 0 to 16, for the highest throughput.
 
     Args:
         answer: A function of the chance that a drafted token stays, and of what
@@ -34,7 +34,7 @@ def grade_best_draft(answer: Callable[[float, float], int]) -> str:
 
 
 def grade_count_steps(answer: Callable[[Sequence[int], int, bool], int]) -> str:
-    """Grade how many steps a batch takes for requests that are all there at once.
+    """Grade how many steps a batch takes for requests that arrive at the same time.
 
     Args:
         answer: A function of how many tokens each request wants, the number of slots,

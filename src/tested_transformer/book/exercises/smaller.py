@@ -90,16 +90,16 @@ def grade_pages_in_use(answer: Callable[[int, list[int], int], int]) -> str:
     ]
     for prompt, answers, size, wanted in cases:
         got = answer(prompt, answers, size)
-        told = f"{answers} tokens after {prompt}, in pages of {size}"
+        case = f"{answers} tokens after {prompt}, in pages of {size}"
         alone = sum(-(-(prompt + each) // size) for each in answers)
         assert got != alone or alone == wanted, (
-            f"{told}: {got} pages, if nothing were shared"
+            f"{case}: {got} pages would be right if nothing were shared"
         )
         begun = -(-prompt // size) + sum(
             -(-(prompt + each) // size) - -(-prompt // size) for each in answers
         )
         assert got != begun or begun == wanted, (
-            f"{told}: {got} pages, if answers could share a page that they write into"
+            f"{case}: {got} pages would be right if answers shared the page they write"
         )
-        assert got == wanted, f"{told}: it says {got} pages, not {wanted}"
+        assert got == wanted, f"{case}: it says {got} pages, not {wanted}"
     return "right"

@@ -11,7 +11,7 @@ _Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def grade_find_scale(answer: Callable[[_Attend, int], float]) -> str:
-    """Grade a search for the scale that an unknown attention uses.
+    """Grade a function that finds the scale of an unknown attention.
 
     Args:
         answer: A function of an attention, of ``q``, ``k`` and ``v``, and of a width.

@@ -35,7 +35,7 @@ def grade_triangle(answer: Callable[[int, int], Tensor]) -> str:
     """Grade a causal mask for any number of queries and of keys.
 
     Args:
-        answer: A function of the two numbers; the last query stands at the last key.
+        answer: A function of the two numbers; the last query is at the last key.
 
     Raises:
         AssertionError: If it is wrong; the message names the slip.

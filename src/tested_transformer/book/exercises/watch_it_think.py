@@ -12,7 +12,7 @@ __all__ = ["grade_grown", "grade_influence"]
 
 @torch.no_grad()
 def grade_grown(answer: Callable[[list[Tensor]], Tensor]) -> str:
-    """Grade maps that are put together from the rows of single steps.
+    """Grade attention maps that are assembled from the rows of single steps.
 
     Args:
         answer: A function of ``rows``.
@@ -43,7 +43,7 @@ def grade_grown(answer: Callable[[list[Tensor]], Tensor]) -> str:
 def grade_influence(
     answer: Callable[[Callable[[str], float], str, str], Sequence[float]],
 ) -> str:
-    """Grade how far a guess falls when a character is replaced, for each in turn.
+    """Grade how much a probability falls when each character is replaced in turn.
 
     Args:
         answer: A function of ``chance``, ``text`` and ``letter``.

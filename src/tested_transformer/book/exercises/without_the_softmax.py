@@ -54,7 +54,7 @@ def grade_write(
 
 
 def grade_hybrid_memory(answer: Callable[[int, int, int, int, int], int]) -> str:
-    """Grade how many bytes a hybrid keeps for one sequence, at two bytes a number.
+    """Grade how many bytes a hybrid caches for one sequence, at two bytes per number.
 
     Args:
         answer: A function of the number of tokens, of layers, every which of these is

@@ -103,7 +103,7 @@ WRONG: dict[Any, dict[str, Any]] = {
         "wrong for the query [4000.0, 3999.0]": cut_off,
         "the scores are not divided by": unscaled,
         "the weights are not divided by": not_normalized,
-        "return the output alone": with_its_weights,
+        "return only the output": with_its_weights,
         "not divided by sqrt(d_k)": by("no-scale"),
         "wrong for the query [0.0, 1.0]": by("scale-upside-down"),
         "wrong for the query [4000": by("no-maximum-taken"),

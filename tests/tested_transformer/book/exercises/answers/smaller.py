@@ -109,7 +109,7 @@ WRONG: dict[Any, dict[str, Any]] = {
     },
     grade_pages_in_use: {
         "if nothing were shared": pages_of_all,
-        "share a page that they write into": pages_written_by_all,
+        "answers shared the page they write": pages_written_by_all,
         "it says 3 pages, not 5": pages_rounded_down,
     },
 }
