@@ -6,6 +6,7 @@ Needs matplotlib: ``pip install "tested-transformer[plots]"``.
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -252,15 +253,19 @@ def head_maps(
     large = 0.2 if rows > 2 else 2.4 / max(len(queries), len(keys))
     # Adjacent letters must not touch, even if that makes the figure wider.
     cell = max(1.25 * _LETTER if any(keys) else 0, min(large, room / len(keys)))
+    # Nor do labels below each other touch.
+    close = any(one and other for one, other in pairwise(queries))
+    tall = max(cell, 1.7 * _LETTER) if close else cell
     lines = max(title.count("\n") for title in titles)
     beyond = 0 if _upright(keys) else _LETTER * max(map(len, keys))
     above = 0.55 + 0.18 * lines + beyond
     width = beside + columns * (cell * len(keys) + 0.15)
-    height = rows * (cell * len(queries) + above)
+    height = rows * (tall * len(queries) + above)
     figure = Figure(figsize=(width, height), layout="constrained")
     for index, (head, title) in enumerate(zip(weights, titles, strict=True)):
         axes = figure.add_subplot(rows, columns, index + 1)
         _draw_map(axes, head, queries if index % columns == 0 else None, keys)
+        axes.set_aspect(tall / cell)
         axes.set_title(title, color=INK, fontsize=LETTERS)
     return _settled(figure)
 
@@ -430,7 +435,8 @@ def arrows(
     xs, ys = zip(*tips, strict=True)
     margin = 0.25 * max(max(xs) - min(xs), max(ys) - min(ys))
     axes.set_xlim(min(xs) - margin, max(xs) + 2 * margin)
-    axes.set_ylim(min(ys) - margin, max(ys) + margin)
+    names = max(tips.count(tip) for tip in tips if tip[1] == max(ys))
+    axes.set_ylim(min(ys) - margin, max(ys) + margin * (0.6 + 0.4 * names))
     axes.set_aspect("equal")
     axes.locator_params(prune="lower")  # two numbers would collide in the corner
     if len(groups) > 1:
@@ -510,7 +516,7 @@ def marks(
     """
     _check_labels("rows", rows, marked.shape[0])
     _check_labels("columns", columns, marked.shape[1])
-    cell = (2.2 if max(map(len, columns)) == 2 else 1.6) * _LETTER
+    cell = (2.6 if max(map(len, columns)) == 2 else 1.6) * _LETTER
     beside = 0.1 + 0.8 * _LETTER * max(map(len, rows))
     above = 0.3 if _upright(columns) else 0.9 * _LETTER * max(map(len, columns))
     size = beside + cell * len(columns), above + cell * len(rows)

@@ -250,9 +250,20 @@ def test_maps_stand_side_by_side_as_far_as_they_can_be_read(keys: int, columns: 
     assert len({round(box.x0) for box in boxes}) == columns
     assert figure.get_figwidth() <= plots._PHONE
     for box in boxes:
-        # Room for a letter; as tall as wide.
-        assert box.width / keys > 0.12 * figure.dpi
-        assert box.width / keys == pytest.approx(box.height / 5, rel=0.02)
+        # Room for a letter and for a line; as tall as wide, but for that.
+        wide, tall = box.width / keys, box.height / 5
+        assert wide > 0.12 * figure.dpi
+        assert tall == pytest.approx(max(wide, 0.17 * figure.dpi), rel=0.05)
+
+
+def test_columns_named_by_two_digits_are_told_apart():
+    names = [str(number) for number in range(12)]
+    figure = marks(torch.ones(2, 12, dtype=torch.bool), rows=["a", "b"], columns=names)
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
+    apart = [after.x0 - before.x1 for before, after in pairwise(boxes)]
+    assert min(apart) > 0.04 * figure.dpi
 
 
 @pytest.mark.parametrize(
@@ -396,6 +407,8 @@ def test_arrows_lead_from_the_origin_to_their_tips():
         box, plot = each.get_window_extent(), axes.get_window_extent()
         assert plot.x0 <= box.x0
         assert box.x1 <= plot.x1
+        assert plot.y0 <= box.y0
+        assert box.y1 <= plot.y1
 
 
 def test_arrows_want_groups_with_arrows():
