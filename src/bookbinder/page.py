@@ -411,7 +411,7 @@ def _read_fence(
     else:
         page.refuse(
             number,
-            f"```{info} is not a form of code on a page, so nothing checks it; they "
+            f"```{info} is not one of the forms of a page, so nothing checks it; they "
             f"are ```python (run), ```text (an output), ```py title=… (a listing) "
             f"and, shown only, {', '.join(sorted(INERT_LANGUAGES))}",
         )

@@ -69,7 +69,7 @@ def test_another_way_of_drawing_is_another_drawing(
     before = drawing(FLOW)
     write_whole(tmp_path / "drawing.js", "another")
     monkeypatch.setattr(diagrams, "DRAWING_SCRIPT", tmp_path / "drawing.js")
-    monkeypatch.setattr(diagrams, "_how_drawn", diagrams._how_drawn.__wrapped__)
+    monkeypatch.setattr(diagrams, "_drawing_code", diagrams._drawing_code.__wrapped__)
     assert drawing(FLOW) != before
 
 
