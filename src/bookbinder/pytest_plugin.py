@@ -188,8 +188,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     except (KeyboardInterrupt, PageError):
         raise
     except BaseException as error:
-        # pytest-codeblocks raises an error of its own from that of the block. A block
-        # that skips itself must not pass for one that ran.
+        # pytest-codeblocks raises its own error from that of the block. A block that
+        # skips itself must not count as one that ran.
         of_the_block = isinstance(error, Exception) and error.__context__
         cause = error if isinstance(error, LeftBehindError) else of_the_block or error
         problem = explain(block.page, block.chain, cause)

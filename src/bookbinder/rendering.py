@@ -12,8 +12,8 @@ from bs4 import BeautifulSoup, Tag
 from mkdocs.config import load_config
 from mkdocs.utils import meta
 
-# What KaTeX and the drawings are made of, and what colors code: most of a page's
-# elements, and none of them its author's. KaTeX makes neither <var> nor <div>.
+# The elements of KaTeX, of drawings and of colored code: most elements of a page, and
+# none of them from its author. KaTeX makes neither <var> nor <div>.
 _DRAWN = re.compile(
     r'(<(var|div) class="arithmatex"[^>]*>)<span class="katex.*?(</\2>)'
     r"|(<svg\b[^>]*>).*?(</svg>)",

@@ -24,9 +24,9 @@ HOW_TO_GET = (
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _MAC = Path("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome")
 
-# What a window that nobody types an address into has no use for: suggestions would be
-# drawn, unseen, for each window. One list counts, the last, so that what Playwright
-# switches off for every test is named again.
+# Features that a window without an address bar does not need, such as suggestions,
+# which would be drawn for each window. Only the last list of features counts, so it
+# repeats those that Playwright switches off for every test.
 _UNWANTED = (
     "WebUIOmniboxPopup,WebUIOmniboxAimPopup,AimEnabled,"
     "AvoidCorsURLLoaderRestartOnRedirect,AvoidUnnecessaryBeforeUnloadCheckSync,"

@@ -52,7 +52,7 @@ def format_diagram(
         below = f"<figcaption>{title[1]}.</figcaption>" if title else ""
         return f'<figure class="diagram" data-search-exclude>{svg}{below}</figure>'
     if previewing():
-        # mkdocs-mermaid2-plugin finds it by its class and has the browser draw it.
+        # mkdocs-mermaid2-plugin finds it by its class, and the browser draws it.
         return f'<div class="mermaid" data-undrawn>{html.escape(source)}</div>'
     return undrawn("diagram not drawn: run make diagrams", source)
 

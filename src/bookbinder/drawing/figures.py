@@ -22,7 +22,7 @@ _FIGURES = "assets/figures/"
 _POINTS_TO_PIXELS = 4 / 3
 _MARGIN = 6.0
 
-# A figure may shrink to this share of its width, and until its smallest letters have
+# A figure may shrink to this share of its width, but its smallest letters must keep
 # this many pixels.
 _LEAST_SCALE = 0.65
 _LEAST_LETTERS = 11.0
@@ -80,7 +80,7 @@ def _inlined(file: Path, alt: str, earlier: Iterable[object]) -> str:
     natural, least = _fit(root)
     *_, width, height = root.get("viewBox", "").split()
     sizes = f"--natural: {natural:.0f}px; --least: {least:.0f}px"
-    # Out of sight it is not laid out, and has its room by these alone.
+    # Out of view it is not laid out, and gets its size only from these.
     root.set("style", f"{sizes}; aspect-ratio: {width} / {height}")
     root.set("role", "img")
     root.set("aria-label", alt)
@@ -94,7 +94,7 @@ def _clean(root: ElementTree.Element) -> None:
         for child in list(parent):
             if child.tag.endswith(("}metadata", "}style")):
                 parent.remove(child)
-    # matplotlib's style sheet says this of every element; each inherits it as well.
+    # matplotlib's style sheet sets this on every element; set here, it is inherited.
     root.set("stroke-linejoin", "round")
     root.set("stroke-linecap", "butt")
     for element in root.iter():

@@ -17,13 +17,13 @@ __all__ = ["FormulaTreeprocessor"]
 
 _HEADING = re.compile(r"h[1-6]")
 _TAG = re.compile(r"<[^>]*>")
-# Of what KaTeX draws, that which is seen, and where it cuts that in pieces.
+# The visible part of KaTeX's output, and the places where it is split into pieces.
 _SHOWN = '<span class="katex-html" aria-hidden="true">'
 _CUT = '</span><span class="katex-base">'
 _BREAK = '</span><wbr><span class="katex-base">'
 _BEHIND_A_RELATION = '<span class="mspace" style="margin-right:0.2778em;"></span>'
-_SHORT, _LONG = 20, 30  # letters: of a phone's line, half and nearly all
-# What opens and closes a part of a formula, and what sets two formulas apart.
+_SHORT, _LONG = 20, 30  # letters: half a line on a phone, and nearly all of it
+# The tags around a part of a formula, and the space between two formulas.
 _STEP = re.compile(
     r"\\(?:begin|left)\b|\\(?:end|right)\b|\\qquad\b|\\.|[{}]", re.DOTALL
 )
@@ -55,7 +55,7 @@ class FormulaTreeprocessor(Treeprocessor):
 def _drawn(element: ElementTree.Element, *, in_heading: bool) -> str:
     display = element.tag == "div"
     tex = (element.text or "")[2:-2].strip()
-    # The block form, and it alone, comes with its entities escaped.
+    # Only the block form has escaped entities.
     tex = html.unescape(tex) if display else tex
     try:
         if in_heading:

@@ -41,7 +41,7 @@ def draw(tex: str, *, display: bool) -> str:
     except OSError:
         line = ""
     if not line:
-        # The next formula starts another.
+        # The next formula starts a new process.
         _worker.cache_clear()
         raise BuildError(f"KaTeX stopped with status {worker.wait()}")
     answer: dict[str, str] = json.loads(line)

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-# For a model that trains in a moment.
+# Settings of a model that trains in a moment.
 TINY = (
     "--steps 2 --num-layers 1 --num-heads 2 --d-model 8 --max-seq-len 8 "
     "--num-characters 9000"
@@ -30,7 +30,7 @@ EXTRAS = {
 def main(readme: str, *hidden: str) -> None:
     """Run the example and the commands, draw a picture, and import hidden packages."""
     modules: dict[str, Any] = dict.fromkeys(hidden)
-    sys.modules.update(modules)  # None in the place of a module hides it
+    sys.modules.update(modules)  # None in sys.modules hides a module
     text = Path(readme).read_text("utf-8")
     found = re.search(r"```python\n(.*?)```.*?```text\n(.*?)```", text, re.DOTALL)
     assert found, "the README has no example with an output"

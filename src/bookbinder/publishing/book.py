@@ -14,10 +14,10 @@ from bookbinder.page import Page, load_page
 
 __all__ = ["Book", "Leaf", "folder_of", "load_book", "parts"]
 
-# It is written into commands and pages, so it has no quotes, blanks or the like.
+# Addresses appear in commands and pages, so they may not have quotes or spaces.
 _ADDRESS = re.compile(r"https?://[\w.:/~%@+-]+", re.ASCII)
 
-# Pages in one file to print, so that each can be sent: none has ten megabytes.
+# The most pages in one file to print, so that each stays below ten megabytes.
 _MOST = 14
 
 

@@ -37,7 +37,7 @@ _FOLDED = re.compile(
     r'<span class="folded">(?:\n+<span class="sd">[^<]*</span>)+</span>'
 )
 _CODE = re.compile(r"(<pre[^>]*>(?:<span></span>)?<code>)(.*?)</code>", re.DOTALL)
-# A shape in a type of the reference: the halves of a broken one look like two.
+# A shape in a type of the reference, which must not be broken into two.
 _SHAPE = re.compile(r"&#34;[^&<>]+&#34;(?=\])")
 
 

@@ -9,7 +9,7 @@ from bookbinder.publishing.records import Record
 
 __all__ = ["CHECKED", "foot", "verified_words"]
 
-# The page that says how the book is checked.
+# The page about how the book is checked.
 CHECKED = "how-this-book-is-checked.md"
 
 
@@ -20,7 +20,7 @@ def foot(leaf: Leaf, record: Record | None, book: Book, extra: str = "") -> str:
         links.append(f'<a href="{leaf.up}{leaf.notebook}" download>notebook</a>')
         if colab := colab_address(leaf, book):
             links.append(f'<a href="{escape(colab)}">open in Colab</a>')
-    # The classes are those of the theme's own article, so that it is set like one.
+    # Use the classes of the theme's articles, so that the foot is styled like one.
     return (
         '<footer class="md-content__inner md-typeset foot">'
         f"<p>{verified_words(record, book, leaf.up + CHECKED.removesuffix('.md'))}</p>"

@@ -19,24 +19,24 @@ __all__ = ["HEADERS", "policy", "write_headers"]
 
 HEADERS = "_headers"
 
-# KaTeX and the pictures place their parts by attributes of style, by the thousand; they
-# can neither act nor ask for anything.
+# KaTeX and the pictures position their parts by thousands of style attributes, which
+# can neither run code nor load anything.
 _POLICY = (
     "default-src 'none'; script-src 'self'{scripts}; style-src 'self'{styles}; "
     "style-src-attr 'unsafe-inline'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-# Found by their tags, read by a parser: to parse all of a page takes long.
+# Find scripts by their tags and parse only these, because parsing a whole page is slow.
 _SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
-# What else is written into a page as a script is data, which no browser runs.
+# Other script elements in a page are data, which no browser runs.
 _RUNS = (None, "", "module", "text/javascript")
 
 
 def write_headers(site: Path) -> None:
     """Write the headers of a site, after its pages are finished."""
     pages = (file.read_text("utf-8") for file in site.rglob("*.html"))
-    # The script of Zensical, whose index is called so, adds a style for its search.
+    # Zensical, whose search index has this name, adds a style for its search by script.
     adds_style = (site / "search.json").exists()
     lines = [
         "/*",

@@ -128,7 +128,7 @@ def _drawings(page: Page, root: Path) -> dict[int, list[Any]]:
         naming = [block for block in page.blocks if f'"{name}"' in block.code]
         block = [*above, *naming][-1]
         drawing = (figures_folder(page, root) / name).read_text("utf-8")
-        # A cell shows an element, not a document: no prolog.
+        # A cell shows an element, not a document, so remove the prolog.
         svg = drawing[drawing.index("<svg") :]
         data = {"image/svg+xml": svg, "text/plain": image.alt}
         output = new_output("display_data", data=data)

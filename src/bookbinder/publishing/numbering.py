@@ -28,7 +28,7 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
         and _PART.match(page.parent.title or "")
     ]
     for number, page in enumerate(chapters, start=1):
-        # MkDocs lets an entry of its dictionary come before what it would compute.
+        # In MkDocs, an entry in the dictionary overrides the computed value.
         vars(page)["title"] = f"{number}. {page.title}"
     return nav
 

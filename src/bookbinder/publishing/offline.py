@@ -19,19 +19,19 @@ __all__ = ["ARCHIVE", "from_disk", "write_archive"]
 ARCHIVE = "tested-transformer-book.zip"
 
 _TOP = "tested-transformer-book"
-_DATE = (1980, 1, 1, 0, 0, 0)  # the first that an archive can name
+_DATE = (1980, 1, 1, 0, 0, 0)  # the first date that an archive can have
 _HREF = re.compile(
     r'(?P<start><(?:a|link)\b[^>]*?\shref=")(?P<path>(?:\.{1,2}/|[\w-]+/|\.{1,2}(?=["#]))[^"#?]*)'
 )
-# No browser asks for a font from a disk before it is wanted.
-# No browser lets a page from a disk load a module: its place keeps its sentence.
+# Browsers do not preload fonts from a disk.
+# A page from a disk cannot load a module, so its replacement sentence stays.
 _MODULE = re.compile(r'<script type="?module"? src="?[^>]*></script>')
 _PRELOAD = re.compile(r'\s*<link\b[^>]*\brel="preload"[^>]*>')
-# What the archive is not offered in: itself, and the parts to print.
+# Not in the archive: the archive itself, and the parts to print.
 _OFFERS = re.compile(
     r',? <a href="[\w-]+\.zip">[^<]*</a>|<p class="?to-print"?>.*?</p>'
 )
-# Made of addresses on a server, or of no use without one.
+# Files that contain addresses on a server, or are useless without one.
 _LEFT_OUT = ("404.html", "sitemap.xml", "sitemap.xml.gz", "_headers")
 
 _READ_ME = """\
@@ -72,7 +72,7 @@ def _files(site: Path) -> Iterator[tuple[str, bytes]]:
                 folder, mark, anchor = entry["location"].partition("#")
                 entry["location"] = f"{folder}index.html{mark}{anchor}"
             data = json.dumps(index, ensure_ascii=False).encode()
-            # The theme asks for this one where it may not read the other.
+            # The theme loads this file if it cannot read the other.
             yield "search/search_index.js", b"var __index = " + data
         elif path.startswith("assets/javascripts/workers/") and file.suffix == ".js":
             # docs/assets/js/search-on-demand.js makes a worker of it in a page.

@@ -26,7 +26,7 @@ _STYLESHEETS = re.compile(r'<link rel="stylesheet" href="(?P<path>[^":]+)">')
 _USELESS = re.compile(
     r'<!--.*?-->|<a class="headerlink".*?</a>|<script\b.*?</script>', re.DOTALL
 )
-# Where an element is named, and where it is spoken of by its name.
+# Attributes that define an id, and attributes that refer to one.
 _NAMED = re.compile(
     r'(?P<start>\s(?:id|for|name|aria-labelledby|aria-describedby|xlink:href|href)=")'
     r'(?P<value>[^"]*)"'
@@ -46,17 +46,17 @@ def print_book(site: Path, book: Book) -> Iterator[tuple[str, bytes]]:
     Raises:
         NoChromiumError: If there is no browser to print it.
     """
-    # Beside the site's own files, so that its stylesheets and fonts are found.
+    # Next to the site's files, so that its stylesheets and fonts are found.
     with (
         TemporaryDirectory(dir=site, prefix="print-") as folder,
         served(site) as address,
         chromium() as browser,
     ):
         shutil.copy(STYLE, folder)
-        # Nothing on paper acts, and what a page says without scripts is printed.
+        # Turn off scripts: paper is not interactive, and pages show replacements then.
         page = browser.new_context(java_script_enabled=False).new_page()
         for name, part in parts(book).items():
-            # An address of its own, or the browser may show the part before it again.
+            # A unique address, or the browser could show the previous part again.
             document = Path(folder, name).with_suffix(".html")
             document.write_text(one_document(site, part), "utf-8")
             page.goto(address + document.relative_to(site).as_posix())

@@ -23,7 +23,7 @@ from bookbinder.writing import write_whole
 __all__ = ["PLACE", "publish"]
 
 INDEX = "llms.txt"
-# In place of this paragraph the page about checks has the records of the build.
+# On the page about checks, the records of the build replace this paragraph.
 PLACE = "The records of this build stand here once the site is published."
 
 Records = Mapping[str, Record | None]
@@ -102,7 +102,7 @@ def _page(
             book, records, lambda leaf: f"../{leaf.folder}".rstrip("/") + "/"
         )
         made = markdown.markdown(table, extensions=["tables"])
-        # In a frame, as the theme/ gives one to every table of a page.
+        # In the same frame that the theme gives to every table.
         made = made.replace("<table>", '<div class="table"><table>')
         made = made.replace("</table>", "</table></div>")
         made = f'<section class="published">{made}</section>'

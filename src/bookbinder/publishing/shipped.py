@@ -13,7 +13,7 @@ from tested_transformer.book import JAVASCRIPT, MODELS
 
 __all__ = ["SCRIPTS", "add_shipped_files", "on_post_build"]
 
-# Where the site has the scripts, which look for the models beside them.
+# The folder of the scripts in the site; the models must be next to them.
 SCRIPTS = "assets/js/gpt"
 
 

@@ -20,13 +20,13 @@ from bookbinder.writing import write_whole
 
 __all__ = ["trim", "trimmed", "without_blanks"]
 
-# The corner of a table that says nothing is a cell: nothing is read out as a heading.
+# An empty table corner becomes a cell, so that it is not read aloud as a heading.
 _CORNER = re.compile(r"<th\b([^>]*)>\s*</th>")
-# Many blanks are shown as one, but where they count.
+# Browsers show white space as one space, except in these elements.
 _BLANKS = re.compile(r"(<(pre|textarea|script|style)\b.*?</\2>)|\s{2,}", re.DOTALL)
 _PURGECSS = ROOT / "node_modules" / "purgecss" / "bin" / "purgecss.js"
-# Where a blank means nothing: behind such a sign, or before one. A script keeps its
-# other line ends, which may end a statement.
+# Characters after or before which white space has no meaning. A script keeps its other
+# line breaks, which may end a statement.
 _SCRIPT = JavascriptLexer(), "{([,;:?!=<>&|+-*/.", "{([}]),;:?!=<>&|+-*/."
 _STYLE = CssLexer(), "{};,:>(", "{};,>)"
 _APART = re.compile(r"\+\+|--|/[/*]")
@@ -36,12 +36,12 @@ _CHEAPER = {
     "table:not([class])": ".table table",
     ".tabbed-labels>:": ".tabbed-labels>label:",
 }
-# The rule for a change of palette is tried on every stroke of every formula, and one
-# for any id on each element that is given one; no page has what these are for.
+# Rules that browsers would check on every element, such as every stroke of a formula,
+# but that match nothing in the book.
 _NEEDLESS = ("data-md-color-switching", "id")
-# Of all that the lexers call comments: one of them is !important.
+# Not all that the lexers call comments: !important is one of them.
 _LEFT_OUT = {Comment, Comment.Single, Comment.Multiline}
-# What the book writes for itself it uses.
+# The book uses everything in its own stylesheets.
 _OTHERS = ("assets/*.css", "assets/stylesheets/*.css", "assets/vendor/*/*.css")
 _USERS = ("**/*.html", "assets/javascripts/bundle*.js", "assets/js/**/*.js")
 
@@ -90,9 +90,9 @@ def without_blanks(text: str, lexer: Lexer, behind: str, before: str) -> str:
             blank += value
             continue
         if value == "}" and isinstance(lexer, CssLexer):
-            light = light.removesuffix(";")  # a sign between rules, and none follows
+            light = light.removesuffix(";")  # separates rules; none follows
         if light and blank:
-            # What was counted up may stand at the end of a statement.
+            # An increment may end a statement.
             apart = _APART.fullmatch(light[-1] + value[0]) or light[-2:] in ("++", "--")
             if apart or not (light[-1] in behind or value[0] in before):
                 light += "\n" if "\n" in blank else " "

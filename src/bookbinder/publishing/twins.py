@@ -18,7 +18,7 @@ from bookbinder.publishing.book import Book
 
 __all__ = ["Passage", "llms", "passages", "twin"]
 
-# The options of a call-out or a reference stand indented below it.
+# Options of a call-out or a reference are indented below it.
 _CALLOUT = re.compile(r"^/{3,} *[\w-]+ *\| *(?P<title>.+)\n(?: {4}.*\n)*", re.MULTILINE)
 _CALLOUT_END = re.compile(r"^/{3,}\n", re.MULTILINE)
 _MODULE = re.compile(r"^::: (?P<name>[\w.]+)$(?:\n {4}.*)*", re.MULTILINE)
@@ -76,7 +76,7 @@ def _fenced(fence: Fence, page: Page, root: Path) -> Passage:
     if fence.info == "live":
         return Passage("prose", f"*{yaml.safe_load(text)['without']}*")
     if fence.info == "mermaid":
-        # The programs behind a diagram are for the tests.
+        # The program of a diagram is only for the tests.
         text = re.sub(r"^\s*%%.*\n", "", text, flags=re.MULTILINE)
     kind = {"python": "run", "text": "output"}.get(fence.info, "shown")
     return Passage(kind, _block(text, fence.info), fence.line)
@@ -101,7 +101,7 @@ def twin(parts: list[Passage]) -> str:
 
 def llms(book: Book, parts: dict[str, list[Passage]]) -> str:
     """Return ``llms.txt``: a description of the book, and links to all twins."""
-    # The home page says of each chapter which question it answers.
+    # The home page has the question of each chapter.
     home = next(leaf for leaf in book.leaves if not leaf.folder)
     rows = filter(None, map(_ROW.fullmatch, home.page.lines))
     questions = {row["source"]: row["about"] for row in rows}

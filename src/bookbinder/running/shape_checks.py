@@ -24,8 +24,8 @@ _calls: dict[Callable[..., Any], int] = {}
 
 def check_shapes() -> None:
     """Check shapes in all modules of the library that are imported from now on."""
-    # Python looks for the compiled form of what is imported within a module that
-    # jaxtyping has changed under another name; beartype is large, and comes before.
+    # Modules imported by a module that jaxtyping has changed get another cache file;
+    # beartype is large, so import it before.
     import beartype
     import jaxtyping
     from jaxtyping import install_import_hook, jaxtyped

@@ -119,7 +119,7 @@ def _shown(root: Path, listing: Listing) -> list[str]:
     try:
         section = find_section(root, listing.path, listing.section)
     except ListingError:
-        return []  # The audit says so.
+        return []  # The audit reports it.
     names: list[str] = []
     for node in _statements(section.file, section.file.stat().st_mtime_ns):
         if node.lineno <= section.last and (node.end_lineno or 0) >= section.first:
@@ -136,7 +136,7 @@ def _shown(root: Path, listing: Listing) -> list[str]:
     return names
 
 
-# A file has many sections; and it changes while the book is served.
+# A file has many sections, and may change while the book is served.
 @lru_cache(maxsize=256)
 def _statements(file: Path, changed: int) -> list[ast.stmt]:
     return ast.parse(file.read_text("utf-8")).body

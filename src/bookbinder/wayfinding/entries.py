@@ -23,7 +23,7 @@ from bookbinder.wayfinding.whereabouts import way
 __all__ = ["EntryExtension", "appearance_line"]
 
 _PRIVATE = re.compile(r"(?<![\w.\"])_[A-Za-z]\w*")
-# A class that is named before it is there.
+# A class that is named before it is defined.
 _AHEAD = re.compile(r'"([A-Z][a-z]\w+)"')
 
 
@@ -69,7 +69,7 @@ class EntryExtension(Extension):
 def _type(node: ast.expr | None, owner: Function | Attribute) -> str | None:
     def meant(alias: re.Match[str]) -> str:
         stood_for = getattr(owner.module.members.get(alias[0]), "value", None)
-        # A type variable is a call, and stands for nothing else.
+        # A type variable is a call, and not an alias.
         known = stood_for is not None and "(" not in str(stood_for)
         return str(stood_for).replace("'", '"') if known else alias[0]
 

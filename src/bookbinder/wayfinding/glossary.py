@@ -25,12 +25,12 @@ GLOSSARY = "glossary.md"
 
 _ENTRY = re.compile(r"^## (?P<name>.+)$", re.MULTILINE)
 _LINK = re.compile(r"\]\((?:[^)\s#]*/)?(?P<file>[^)\s#/]*)")
-# A colon before a link leads on to the chapter; the tip leads to the entry. A sentence
-# ends at a stop before a capital; there is none inside a term or a formula.
+# Drop a link to the chapter after a colon, since the tip links to the entry. A sentence
+# ends at a full stop before a capital, which no term or formula contains.
 _SENTENCE = re.compile(
     r"(?P<first>.+?)(?<!vs)(?::? \[[^]]*\]\([^)]*\))?\.(?= [A-Z\[]|$)"
 )
-# What a formula's words become in plain text. The glossary needs no others.
+# Plain text for commands in formulas. The glossary needs no others.
 _PLAIN = {
     r"[`*$]": "",
     r"\\text\{(\w+)\}": r"\1",
@@ -39,7 +39,7 @@ _PLAIN = {
     r"(?<![\w)])-(?=[\d∞])": "−",
     r"[{}]": "",
 }
-# What introduces a term in bold print says itself what it means.
+# Text that introduces a term in bold explains it.
 _LEFT_OUT = {"a", "code", "pre", "strong", "summary", "var"}
 _LEFT_OUT |= {"h1", "h2", "h3", "h4", "h5", "h6"}
 

@@ -14,7 +14,7 @@ from markdown import Extension, Markdown
 from markdown.treeprocessors import Treeprocessor
 from markdown.util import AtomicString
 
-# Fewer words stand in two lines, of whatever width; more letters fill a phone's line.
+# Fewer words always fit on two lines; more letters fill a line on a phone.
 _WORDS, _LETTERS = 6, 26
 _WORD = re.compile(r"(?<!\x02)\b[^\W\d_]{2,}\b(?!\x03)")
 

@@ -24,7 +24,7 @@ _TITLE = re.compile(
     r'<span class="filename">(?P<path>src/tested_transformer/[\w/]+\.py)</span>'
 )
 
-# A click on the title of a fold opens it and leads nowhere.
+# A click on the title of a fold opens it, so it cannot be a link.
 _NO_LINKS = {"a", "h1", "h2", "h3", "h4", "h5", "h6", "summary"}
 
 
@@ -79,7 +79,7 @@ class _Titles(Postprocessor):
                 return title[0]
             target = built_way(self.md, page, reference_page(module))
             target += f"#{name}" if name else ""
-            path = title["path"].replace("/", "/<wbr>")  # where a line may end
+            path = title["path"].replace("/", "/<wbr>")  # where a line may break
             return f'<span class="filename"><a href="{target}">{path}</a></span>'
 
         return _TITLE.sub(linked, text)

@@ -18,12 +18,12 @@ __all__ = ["LETTERS", "Shape", "name_shapes", "shape_of_bars", "shape_of_line"]
 LETTERS = 11.0
 
 # In pixels of the figure.
-_STEP = 4.0  # between the points that stand for a curve
-_GAPS = (4.0, 9.0)  # between a name and what it names
-_CLEAR = 3.0  # around a name, at least
-_INSIDE = 2.0  # between a name and the frame
-_APART = 8.0  # between two names, at least
-_FAR = 30.0  # from here on, what else is drawn is far enough
+_STEP = 4.0  # between the points that represent a curve
+_GAPS = (4.0, 9.0)  # between a label and its shape
+_CLEAR = 3.0  # around a label, at least
+_INSIDE = 2.0  # between a label and the frame
+_APART = 8.0  # between two labels, at least
+_FAR = 30.0  # from this distance on, other shapes do not matter
 # Costs of a place: near the left end, in two lines, covering something.
 _EARLY = 10.0
 _BROKEN = 8.0
