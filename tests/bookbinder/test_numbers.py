@@ -36,7 +36,8 @@ Nothing.
 
 def unbacked(prose: str, front: str = "", root: Path = Path()) -> list[str]:
     page = read_page(front + RUN.format(prose=prose), "page.md")
-    return [each.reason.partition(" appears")[0] for each in number_problems(page, root)]
+    problems = number_problems(page, root)
+    return [each.reason.partition(" appears")[0] for each in problems]
 
 
 @pytest.mark.parametrize(
