@@ -182,6 +182,17 @@ def test_a_term_is_followed_by_a_touch(page: Page, address: str) -> None:
     page.wait_for_url("**/glossary/#*")
 
 
+def test_the_home_page_gives_each_chapter_its_number(html: dict[str, str]) -> None:
+    numbered = {
+        address: found[1]
+        for address, page in html.items()
+        if (found := re.search(r"<h1\b[^>]*>(\d+)\. ", page))
+    }
+    rows = re.findall(r'<td[^>]*>(\d+)\. <a href="(chapters/[^"]*)">', html[""])
+    assert len(rows) > 25
+    assert {address: number for number, address in rows} == numbered
+
+
 FOOT = (ROOT / "theme/partials/comments.html").read_text("utf-8")
 
 

@@ -1,7 +1,8 @@
 """Number the chapters in the order of the navigation, as a hook of MkDocs.
 
 No file, address or link contains a number, so a chapter can be inserted between two
-others. The menu, the links to the next page and the heading get the number.
+others. The menu, the links to the next page and the heading get the number, and so does
+each row of the home page that begins with a chapter.
 """
 
 import re
@@ -35,6 +36,13 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Put the number before the heading, without changing its anchor."""
+    if page.is_homepage:
+        for file in files.documentation_pages():
+            found = _NUMBER.match(str(file.page.title)) if file.page else None
+            if found:
+                row = rf'(<td\b[^>]*>)(?=<a href="{re.escape(file.url)}">)'
+                html = re.sub(row, rf"\g<1>{found[0]}", html)
+        return html
     found = _NUMBER.match(str(page.title))
     if not found or not page.file.src_uri.startswith("chapters/"):
         return html
