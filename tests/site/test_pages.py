@@ -189,3 +189,23 @@ def test_each_fault_of_a_page_is_told(
         found = moved + problems(page) + complaints
     wanted = TOLD.replace("\n", "|").split("|")
     assert [each for each in wanted if not any(each in one for one in found)] == []
+
+
+@pytest.mark.parametrize(("scheme", "look"), [("default", "light"), ("slate", "dark")])
+def test_the_scroll_bar_is_of_the_palette_before_the_theme_runs(
+    page: Tab, address: str, scheme: str, look: str
+) -> None:
+    page.emulate_media(color_scheme="dark" if look == "light" else "light")
+    page.goto(address)
+    media = f"(prefers-color-scheme: {look})"
+    page.evaluate(
+        "(color) => __md_set('__palette', { index: 1, color })",
+        {"media": media, "scheme": scheme, "primary": "indigo", "accent": "indigo"},
+    )
+    page.route("**/bundle*.js", lambda route: route.abort())
+    page.reload()
+    seen = page.evaluate(
+        "[document.documentElement, document.body]"
+        ".map((element) => getComputedStyle(element).colorScheme)"
+    )
+    assert seen == [look, look]
