@@ -82,13 +82,13 @@ def test_two_processes_are_as_one(tmp_path: Path):
     for expected, told, quiet in zip(one, first, second, strict=True):
         assert expected["stopped"] == told["stopped"] == quiet["stopped"] == 3
         for what in ("losses", "validations"):
-            assert largest_gap(expected[what], told[what]) < 1e-5
+            # A run adds its losses up in the default type, single precision.
+            assert largest_gap(expected[what], told[what]) < 1e-6
             # All processes know the same.
             assert told[what] == quiet[what]
-        # Muon makes more of a rounding error than AdamW, where a gradient is small.
-        assert largest_gap(expected["weights"], told["weights"]) < 1e-4
+        assert largest_gap(expected["weights"], told["weights"]) < 1e-12
         assert told["weights"] == quiet["weights"]
-        assert largest_gap(expected["memory"], told["memory"]) < 1e-5
+        assert largest_gap(expected["memory"], told["memory"]) < 1e-12
         assert max(told["gaps"]) < 1e-5
         # One of them reports and saves.
         assert (told["reports"], told["saved"]) == (3, [3, 6])
