@@ -50,7 +50,11 @@ def unused(subject: Subject) -> list[str]:
     """Return the names of the parameters that take no part in the output."""
     if subject.module is None:
         return []
-    named = dict(subject.module.named_parameters())
+    named = {
+        name: each
+        for name, each in subject.module.named_parameters()
+        if each.is_floating_point()
+    }
     parameters = [each.requires_grad_() for each in named.values()]
     output = subject.run(sample(subject)).sum()
     if not parameters or not output.requires_grad:

@@ -130,6 +130,19 @@ def test_a_parameter_that_does_nothing_is_named() -> None:
     assert report.unknown[0].startswith("q_norm.weight, q_norm.bias, k_norm.weight")
 
 
+class Counting(Plain):
+    """It keeps whole numbers among its parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        counts = torch.zeros(3, dtype=torch.long)
+        self.counts = nn.Parameter(counts, requires_grad=False)
+
+
+def test_whole_numbers_among_the_parameters_are_let_be() -> None:
+    assert check_attention(Counting(), style="causal").state == "not known"
+
+
 class Laid(nn.Module):
     """One projection, whose rows are laid out in some order of kinds, heads, width."""
 
