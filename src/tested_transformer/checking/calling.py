@@ -64,6 +64,8 @@ __all__ = ["make_subject", "make_subjects"]
 _IGNORED = re.compile("pad|ignore|hid|block|exclu|forbid")
 # Which of four rows around a token move with it.
 _CAUSAL, _BOTH = [False, False, True, True], [True, True, True, True]
+# As they do if a mask that a layer makes for itself ends too late, or is inverted.
+_SLIPPED = [False, True, True, True], [True, True, False, False]
 
 
 def make_subject(attention: Callable[..., Any], **options: Any) -> Subject:
@@ -359,7 +361,7 @@ def _as_masks_mean(
     said = meaning is not None
     plain = replace(subject, call=plain_call(count), opens=False, pads=False)
     alone = parameters[name].default is not inspect.Parameter.empty and not said
-    if alone and _is_causal(plain):
+    if alone and _seen(plain) in (_CAUSAL, *_SLIPPED):
         return [_as_it_hides(plain, parameters, meaning)]
     tried = [meaning] if meaning is not None else [*MEANINGS]
     running: list[Subject] = []
@@ -382,6 +384,8 @@ def _as_masks_mean(
             continue
         running.append(asked)
     if keys := _as_padding_means(subject, name, count, tried, others):
+        if _says_causal(subject):  # then no mask of keys can be all that it needs
+            keys = replace(keys, causal=True, style=subject.style)
         return [keys]
     if parameters[name].default is False:
         asked = replace(subject, call=flag_call(count, name), opens=True)
@@ -400,11 +404,11 @@ def _as_masks_mean(
     return [replace(each, refusal=refusal) for each in running]
 
 
-def _is_causal(plain: Subject) -> bool:
-    """Return whether what is given no mask is causal."""
+def _seen(plain: Subject) -> list[bool]:
+    """Return which rows move, see ``moving``, if no mask is given; none if it fails."""
     with suppress(TypeError, ValueError):
-        return list(moving(plain.without_dropout())) == _CAUSAL
-    return False
+        return list(moving(plain.without_dropout()))
+    return []
 
 
 def _as_it_hides(

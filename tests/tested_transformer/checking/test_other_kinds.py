@@ -269,3 +269,49 @@ def test_a_mask_of_padding_is_asked_even_if_none_is_needed(
     wrong = check_attention(Padded(slip, **sizes), style=style)
     assert wrong.state == "not known"
     assert any(reason in each for each in wrong.unknown)
+
+
+class Slipped(Plain):
+    """Its own triangle ends too late, or is the other one; it may be given a mask."""
+
+    def __init__(self, *, inverted: bool) -> None:
+        super().__init__()
+        self.inverted = inverted
+
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        ones = torch.ones(x.shape[1], x.shape[1]).bool()
+        allowed = ones.triu() if self.inverted else ones.tril(1)
+        if attention_mask is not None:
+            allowed = allowed & attention_mask.bool()[:, None, None]
+        bias = x.new_zeros(allowed.shape).masked_fill(~allowed, -1e4)
+        return self.o_proj(attend(*self.heads(x), bias=bias, causal=False))
+
+
+@pytest.mark.parametrize(
+    ("inverted", "name"), [(False, "one-too-far"), (True, "inverted-mask")]
+)
+def test_a_slip_of_its_own_mask_is_seen_beside_one_that_is_given(
+    inverted: bool, name: str
+) -> None:
+    torch.manual_seed(0)
+    report = check_attention(Slipped(inverted=inverted))
+    assert "leak" in report.failed
+    assert name in [each.name for each in report.likely]
+
+
+class CausalSlipped(Slipped):
+    """By its name it is causal, and it is not."""
+
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        bias: Tensor | float = 0.0
+        if attention_mask is not None:
+            forbidden = ~attention_mask.bool()[:, None, None]
+            bias = x.new_zeros(forbidden.shape).masked_fill(forbidden, -1e4)
+        return self.o_proj(attend(*self.heads(x), bias=bias, causal=False))
+
+
+def test_what_should_be_causal_is_not_taken_for_attention_to_both_sides() -> None:
+    torch.manual_seed(0)
+    report = check_attention(CausalSlipped(inverted=False))
+    assert "leak" in report.failed
+    assert "no-causal-mask" in [each.name for each in report.likely]
