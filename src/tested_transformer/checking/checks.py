@@ -1,9 +1,9 @@
-"""What is asked: questions that any attention has to answer rightly, and that few ask.
+"""The checks: properties that every correct attention has, and that few people test.
 
-Each check takes a ``Subject`` and returns what went wrong, or ``None``; a question that
-cannot be put to this subject raises ``NotApplicableError``. The first change what must
-not matter, and need no second opinion. The others compare: with an oracle, with slopes,
-and with other ways to use the same attention.
+Each check takes a ``Subject`` and returns what went wrong, or ``None``. It raises
+``NotApplicableError`` if it does not apply to the subject. Some checks change something
+that must not matter, and need no reference. The others compare: with an oracle, with
+finite differences, or with another way to run the same attention.
 """
 
 from collections.abc import Callable, Iterator
@@ -56,11 +56,11 @@ _TOLERANCE = {
 
 
 class NotApplicableError(Exception):
-    """A check cannot be put to a subject."""
+    """A check does not apply to a subject."""
 
 
 def sample(subject: Subject, seed: int = 0) -> Float[Tensor, "B T D"]:
-    """Draw a batch of sequences for a subject."""
+    """Return a random batch of sequences for a subject."""
     generator = torch.Generator().manual_seed(seed)
     shape = _BATCH, LENGTH, subject.width
     x = torch.randn(shape, generator=generator, dtype=torch.float64)
@@ -73,13 +73,13 @@ def close(
     other: Float[Tensor, "*shape"],
     slack: float = 0.0,
 ) -> Bool[Tensor, ""]:
-    """Return whether two outputs are equal up to rounding. Nothing is equal to NaN.
+    """Return whether two outputs are equal up to rounding. NaN equals nothing.
 
     Args:
-        subject: What gave one of them; its type says how much is rounded.
+        subject: What returned one of them; its dtype sets the tolerance.
         one: An output.
         other: Another.
-        slack: How far apart they may be at least, as a part of the largest number.
+        slack: The least tolerance, relative to the largest number.
     """
     one, other = one.detach().double(), other.detach().double()
     tolerance = max(_TOLERANCE[subject.dtype], slack) * (1 + other.abs().max())
@@ -87,13 +87,16 @@ def close(
 
 
 def left_padding(x: Float[Tensor, "B T D"]) -> Bool[Tensor, "B T"]:
-    """Return which tokens are real if each sequence has two fewer than the last."""
+    """Return which tokens are real if each sequence is 2 shorter than the one before.
+
+    The padding is on the left.
+    """
     lengths = torch.arange(x.shape[1], 0, -2)[: len(x), None]
     return torch.arange(x.shape[1]) >= x.shape[1] - lengths
 
 
 def require_causal(subject: Subject) -> None:
-    """Leave a question out that only attention to the past can answer.
+    """Stop a check that only applies to causal attention.
 
     Raises:
         NotApplicableError: If the subject attends to both sides.
@@ -122,7 +125,7 @@ def leak(subject: Subject) -> str | None:
 
 
 class _Guesser(nn.Module):
-    """A language model around a subject, with tokens and guesses drawn by chance."""
+    """A language model around a subject, with random embeddings and logits."""
 
     def __init__(self, subject: Subject) -> None:
         super().__init__()
@@ -137,20 +140,20 @@ class _Guesser(nn.Module):
 
 
 def honest(subject: Subject) -> str | None:
-    """The loss from the prefix alone is the loss with the rest in view."""
+    """Removing the later tokens does not change the loss."""
     require_causal(subject)
     tokens = torch.randint(11, (40,), generator=torch.Generator().manual_seed(3))
     found = honest_loss(
         _Guesser(subject), tokens, seq_len=7, num_windows=4, num_positions=7
     )
-    # Not a comparison with >, which NaN would pass.
+    # Written with not and <=, since NaN would pass a comparison with >.
     if not found.gap <= 10 * max(_TOLERANCE[subject.dtype], 1e-4):
         return f"loss {found.full:.2f}, from the prefix alone {found.prefix:.2f}"
     return None
 
 
 def prefix(subject: Subject) -> str | None:
-    """What comes later, and how much of it, changes nothing."""
+    """Cutting off the end of a sequence changes no earlier output."""
     require_causal(subject)
     x = sample(subject)
     whole = subject.run(x)
@@ -163,21 +166,21 @@ def prefix(subject: Subject) -> str | None:
 
 
 def padding(subject: Subject) -> str | None:
-    """A sequence gets in a batch, padded, what it gets alone."""
+    """A sequence has the same output alone and in a padded batch."""
     x = sample(subject)
     real = left_padding(x) if subject.pads else torch.ones(x.shape[:2]).bool()
     together = subject.run(x, real=real if subject.pads else None)
     for row in range(len(x)):
         alone = subject.run(x[row : row + 1, real[row]])
         if not close(subject, together[row, real[row]], alone[0], subject.slack):
-            padded = " and padded" if not real[row].all() else ""
-            return f"sequence {row} is not alone what it is in company{padded}"
+            padded = "" if real[row].all() else "padded "
+            return f"sequence {row} has another output in a {padded}batch than alone"
     return None
 
 
 # --8<-- [start:empty]
 def empty_rows(subject: Subject) -> str | None:
-    """A query that may attend to nothing gives numbers, and passes numbers back."""
+    """With a query that may attend to nothing, output and gradient are finite."""
     if not subject.pads:
         raise NotApplicableError("takes no padding mask")
     x = sample(subject).requires_grad_()
@@ -187,7 +190,7 @@ def empty_rows(subject: Subject) -> str | None:
         return "a query that may attend to nothing gets NaN"
     (gradient,) = torch.autograd.grad(output[real].sum(), x)
     if not gradient.isfinite().all():
-        return "the output is finite, and the gradient of what is real is NaN"
+        return "the output is finite, but the gradient of the real tokens is NaN"
     return None
 
 
@@ -195,7 +198,7 @@ def empty_rows(subject: Subject) -> str | None:
 
 
 def permutation(subject: Subject) -> str | None:
-    """Without positions, the order of what a query reads does not matter."""
+    """Without positions, the order of the tokens that a query reads does not matter."""
     if any(each.form.knows_order for each in subject.guessed):
         raise NotApplicableError("it has positions, or a window")
     x = sample(subject)
@@ -207,7 +210,7 @@ def permutation(subject: Subject) -> str | None:
         both = subject.run(x, causal=False)
         order = torch.tensor([6, 4, 2, 0, 5, 1, 3])
         if not close(subject, subject.run(x[:, order], causal=False), both[:, order]):
-            return "without a mask, rows do not move as the tokens are moved"
+            return "without a mask, the rows do not follow the order of the tokens"
     return None
 
 
@@ -219,7 +222,7 @@ def rows(subject: Subject) -> str | None:
     many = subject.run(token.expand(-1, 7, -1).clone())
     for row in range(many.shape[1]):
         if not close(subject, many[:, row : row + 1], alone):
-            return f"row {row} of one token repeated is not what the token gets alone"
+            return f"row {row} of a repeated token differs from the token alone"
     return None
 
 
@@ -244,11 +247,11 @@ def huge_scores(subject: Subject) -> str | None:
 
 
 Oracle = Callable[..., Tensor]
-"""What a layer should compute: of features in float64, and whether it is causal."""
+"""Computes what a layer should, from features in float64 and ``causal``."""
 
 
 def oracles(subject: Subject) -> list[Oracle]:
-    """Return what a subject is compared with: one, or one for each way it is meant.
+    """Return the oracles of a subject: several if its weights can be read in many ways.
 
     Raises:
         NotApplicableError: If there is none.
@@ -256,7 +259,7 @@ def oracles(subject: Subject) -> list[Oracle]:
     found: list[Oracle] = [subject.known] if subject.known else [*subject.oracles()]
     if not found:
         raise NotApplicableError(
-            "its projections could not all be told: give projections= or oracle="
+            "its projections were not all found: give projections= or oracle="
         )
     return found
 
@@ -264,7 +267,7 @@ def oracles(subject: Subject) -> list[Oracle]:
 def answers(
     subject: Subject, oracle: Oracle, x: Tensor
 ) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Yield each way in which both can be asked, the answer, and the oracle's."""
+    """Yield each way to call a subject, with its output and the oracle's."""
     if subject.known:
         yield "causal", subject.run(x), oracle(x.double())
         return
@@ -274,14 +277,14 @@ def answers(
     if subject.unmasked and isinstance(oracle, FormedAttention) and not oracle.form:
         context = sample(subject, seed=3)[: len(x), :5]
         if (crossed := subject.cross(x, context)) is not None:
-            # As if they were one sequence, of which the last part alone is seen.
+            # The oracle has no context: append it to x, and mask all tokens but it.
             whole = torch.cat([x, context], dim=1).double()
             seen = torch.arange(whole.shape[1]) >= x.shape[1]
             yield "cross", crossed, oracle(whole, mask=seen[None])[:, : x.shape[1]]
 
 
 def same_output(subject: Subject) -> str | None:
-    """The output is that of attention written in the open, with the same weights."""
+    """The output equals that of the reference attention with the same weights."""
     x = sample(subject)
     wrong: list[str] = []
     for oracle in oracles(subject):
@@ -297,7 +300,7 @@ def same_output(subject: Subject) -> str | None:
 
 
 def same_gradient(subject: Subject) -> str | None:
-    """So is the gradient."""
+    """The gradient equals that of the reference attention."""
     x = sample(subject).requires_grad_()
     direction = sample(subject, seed=4)
     for oracle in oracles(subject):
@@ -308,13 +311,13 @@ def same_gradient(subject: Subject) -> str | None:
             wrong |= not close(subject, got, wanted, subject.slack)
         if not wrong:
             return None
-    return "another gradient than that of attention in the open"
+    return "the gradient differs from that of the reference attention"
 
 
 def finite_differences(subject: Subject) -> str | None:
-    """The gradient is the slope that small steps find."""
+    """The gradient equals the slope that finite differences measure."""
     if subject.dtype != torch.float64:
-        raise NotApplicableError("takes float64")
+        raise NotApplicableError("needs float64")
     x, direction = sample(subject).requires_grad_(), sample(subject, seed=4)
 
     def value(x: Tensor) -> Tensor:
@@ -326,15 +329,15 @@ def finite_differences(subject: Subject) -> str | None:
         with torch.no_grad():
             rise = value(x + step) - value(x - step)
         if not (rise / 2 - (slope * step).sum()).abs() <= 1e-5 * step.norm():
-            return "the gradient is not the slope that small steps find"
+            return "the gradient differs from finite differences"
     return None
 
 
 # --8<-- [start:cached]
 def cached(subject: Subject) -> str | None:
-    """Read in pieces, with a cache, a sequence gives what it gives whole."""
+    """Reading a sequence in pieces, with a cache, does not change the output."""
     if subject.pieces is None:
-        raise NotApplicableError("reads no pieces that are known: give pieces=")
+        raise NotApplicableError("has no known way to read pieces: give pieces=")
     x = sample(subject)
     try:
         in_pieces = subject.read(x, PIECES)
@@ -352,9 +355,9 @@ def cached(subject: Subject) -> str | None:
 
 # --8<-- [start:modes]
 def modes(subject: Subject) -> str | None:
-    """Training, dropout apart, is what evaluating is."""
+    """Without dropout, training and evaluation mode compute the same."""
     if subject.module is None or not subject.has_modes:
-        raise NotApplicableError("is no module: it has no modes")
+        raise NotApplicableError("is not a module, so it has no modes")
     x = sample(subject)
     subject.module.eval()
     outputs: list[Tensor] = []
@@ -362,20 +365,20 @@ def modes(subject: Subject) -> str | None:
         torch.manual_seed(seed)
         outputs.append(subject.run(x))
     if not close(subject, outputs[0], outputs[1]):
-        return "evaluating, it gives two outputs for one input: does it drop weights?"
+        return "evaluating, it has two outputs for one input: does it drop weights?"
     evaluating = subject.without_dropout().run(x)
     if not close(subject, outputs[0], evaluating):
-        return "evaluating, it computes something else if it was built with dropout"
+        return "evaluating, its output depends on its dropout probability"
     if not close(subject, subject.without_dropout(training=True).run(x), evaluating):
-        return "training, it computes something else than evaluating, dropout apart"
+        return "without dropout, training and evaluating give different outputs"
     changed = torch.cat([x[:, :-1], sample(subject, seed=1)[:, -1:]], dim=1)
     later = subject.without_dropout().run(changed)[:, :-1]
-    # What leaks without dropout is the business of other checks.
+    # Other checks find leaks without dropout.
     if subject.dropout and close(subject, later, evaluating[:, :-1]):
         subject.module.train()
         trained: list[Tensor] = []
         for each in (x, changed):
-            torch.manual_seed(9)  # so that the same is dropped
+            torch.manual_seed(9)  # drop the same weights both times
             trained.append(subject.run(each)[:, :-1])
         subject.module.eval()
         if not close(subject, trained[0], trained[1]):
@@ -387,9 +390,9 @@ def modes(subject: Subject) -> str | None:
 
 
 def dtypes(subject: Subject) -> str | None:
-    """Half precision gives the same, roughly."""
+    """In half precision, the output is roughly the same."""
     if subject.module is None:
-        raise NotApplicableError("is no module, nor a function of q, k and v")
+        raise NotApplicableError("is neither a module nor a function of q, k and v")
     x = sample(subject)
     right = subject.run(x)
     for dtype in (torch.float16, torch.bfloat16):

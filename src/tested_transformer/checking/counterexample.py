@@ -1,4 +1,4 @@
-"""The shortest sequence that shows a mistake: what a token gets, and should get."""
+"""The shortest sequence that exposes a mistake: what a token gets, and should get."""
 
 from dataclasses import dataclass, replace
 
@@ -25,14 +25,14 @@ class Counterexample:
     """One number of the output that is not what it should be.
 
     Args:
-        x: The features, (1, T, D).
-        way: How it was called: ``causal`` or ``unmasked``.
-        token: Of which token.
-        feature: Which feature.
-        came: What it gave.
-        wanted: What it should have given.
-        because: Where that is from.
-        head: The head that alone is wrong, if one is.
+        x: The input, (1, T, D).
+        way: How the layer was called: ``causal``, ``unmasked`` or ``cross``.
+        token: The index of the token.
+        feature: The index of the feature.
+        came: The number that came out.
+        wanted: The number that should have come out.
+        because: Where ``wanted`` comes from, in words that stand before it.
+        head: The head that is wrong, if only one is.
     """
 
     x: Tensor
@@ -55,16 +55,17 @@ class Counterexample:
 
 
 def find_counterexample(subject: Subject) -> Counterexample | None:
-    """Return the shortest sequence whose output is wrong, if one is seen to be.
+    """Return the shortest sequence whose output is wrong, if one is found.
 
-    It is compared with an oracle, or else with itself when the future changes.
+    The output is compared with an oracle's or, if there is none, with the output after
+    a change of the last token.
     """
     try:
         compared = [_with_oracle(subject, each) for each in oracles(subject)]
     except NotApplicableError:
         compared = []
     if compared and None not in compared:
-        # Of several oracles, the one that it is like for longest is the one meant.
+        # The oracle that agrees with the layer for longest is probably the right one.
         return max(filter(None, compared), key=lambda each: each.x.shape[1])
     return _with_another_future(subject)
 
@@ -86,7 +87,7 @@ def _with_another_future(subject: Subject) -> Counterexample | None:
         changed = torch.cat([x[:, :-1], other[:, -1:]], dim=1)
         got, right = subject.run(x)[:, :-1], subject.run(changed)[:, :-1]
         if not close(subject, got, right):
-            because = f"and with another token {length - 1}"
+            because = f"and with token {length - 1} changed"
             return _first_apart(subject, x, "causal", got, right, because)
     return None
 
@@ -103,7 +104,7 @@ def _first_apart(
 
 
 def _only_head(oracle: Oracle, apart: Tensor) -> int | None:
-    """Return the head whose output alone explains a difference of the output."""
+    """Return the only head that differs, given the difference of the outputs."""
     if not isinstance(oracle, ExchangeableAttention) or oracle.num_heads == 1:
         return None
     if not apart.isfinite().all():

@@ -1,4 +1,4 @@
-"""What comes out: a verdict for each check, and which known bug it looks like."""
+"""The report on an attention: a verdict for each check, and the likely bug."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -14,18 +14,18 @@ _NO_AVERAGE = (
     "Unless it adds positions, its weights do not sum to one: "
     "it is not softmax attention."
 )
-# Without these nothing says that it is attention, and not something like it.
+# Without these comparisons, something else could pass for attention.
 _COMPARISONS = ("output", "gradient")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one check says.
+    """The result of one check.
 
     Args:
         check: Its name.
-        passed: ``True`` or ``False``; ``None`` if the question could not be put.
-        reason: What went wrong, or why it was not asked.
+        passed: ``True`` or ``False``; ``None`` if the check did not apply.
+        reason: What went wrong, or why the check did not apply.
     """
 
     check: str
@@ -39,22 +39,22 @@ class Verdict:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """What the checks say of one attention. Printed, it is a table.
+    """The results of all checks of one attention. Its text is a table.
 
-    It is true if the attention is right, and only then.
+    It is true only if the attention is right.
 
     Args:
         name: What was checked.
         style: How it was called.
         verdicts: One for each check.
-        likely: The exhibits that compute what it computes, if any does.
-        whole_only: Whether they do so for whole sequences without padding alone.
-        doubts: Why it may be no attention at all, if it does not look like one.
-        drawn: The names of the weights that were drawn anew for the questions, because
-            nothing could be seen through them. The layer itself keeps its own.
-        counterexample: The shortest sequence that shows the mistake, if one does.
-        notes: What was found out about how it is called.
-        form: What it has inside beside its projections, if that was recognized.
+        likely: The exhibits that compute the same as the attention, if any.
+        whole_only: Whether they do so only for whole sequences without padding.
+        doubts: Why it may not be what it was taken for.
+        drawn: The names of the weights that were drawn again for the checks, because
+            they would have hidden mistakes. The layer itself keeps its weights.
+        counterexample: The shortest sequence that exposes the mistake, if found.
+        notes: What was found out about how to call it.
+        form: What it has besides its projections, such as positions, if recognized.
     """
 
     name: str
@@ -70,10 +70,10 @@ class Report:
 
     @property
     def state(self) -> Literal["right", "wrong", "not known"]:
-        """``wrong`` if a check failed, ``right`` if all passed that were asked.
+        """``wrong`` if a check failed, ``not known`` if there is a doubt, or ``right``.
 
-        And ``not known`` unless output and gradient were compared with an oracle: what
-        computes something else than attention can have all other properties.
+        ``right`` needs output and gradient to be compared with an oracle, since
+        something other than attention can pass all the other checks.
         """
         if self.failed:
             return "wrong"
@@ -81,7 +81,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether it is right: nothing failed, output and gradient were compared."""
+        """Whether ``state`` is ``right``."""
         return self.state == "right"
 
     def __bool__(self) -> bool:
@@ -94,9 +94,9 @@ class Report:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Why it cannot be said to be right, even if no check failed."""
+        """Why it may be wrong even if no check failed."""
         verdicts = {each.check: each for each in self.verdicts}
-        reasons = dict.fromkeys(self.doubts)  # each once, in their order
+        reasons = dict.fromkeys(self.doubts)  # as a set that keeps the order
         for name in _COMPARISONS:
             if name not in verdicts:
                 reasons[f"{name} was not compared: it was left out"] = None
@@ -105,7 +105,7 @@ class Report:
         return tuple(reasons)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what it says, as JSON can hold it."""
+        """Return the report as a dictionary that JSON can hold."""
         return {
             "name": self.name,
             "state": self.state,
@@ -155,7 +155,7 @@ class Report:
             lines += [f"  {each}" for each in self.verdicts]
         lines += self.notes
         if self.drawn:
-            lines.append("Drawn anew to be asked: " + ", ".join(self.drawn))
+            lines.append("Drawn again for the checks: " + ", ".join(self.drawn))
         if "row sums" in self.failed and not self.likely:
             lines.append(_NO_AVERAGE)
         if self.failed and not self.likely:

@@ -43,7 +43,7 @@ def test_a_projection_of_zeros_hides_nothing() -> None:
     report = check_attention(layer)
     assert report.passed, str(report)
     assert report.drawn == ("c_proj.weight",)
-    assert str(report).splitlines()[-1] == "Drawn anew to be asked: c_proj.weight"
+    assert str(report).splitlines()[-1] == "Drawn again for the checks: c_proj.weight"
     assert not layer.c_proj.weight.any()
     open_to_all = Zeroed(causal=False)
     assert not check_attention(open_to_all).passed
