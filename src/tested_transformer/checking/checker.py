@@ -1,4 +1,4 @@
-"""``check_attention``: put every check to an attention that somebody else wrote."""
+"""``check_attention``: run every check on an attention that somebody else wrote."""
 
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -36,31 +36,31 @@ __all__ = [
     "verdicts_on",
 ]
 
-# What a layer may fail, and be right, if it knows where its tokens are: padding on the
-# left moves them, and a table of angles in float32 is not as exact as the question.
+# Checks that a correct layer may fail if it adds positions: padding on the left shifts
+# its tokens, and its table of angles may be less exact than the comparison.
 _OF_POSITIONS = {"padding", "permutation", "output", "gradient"}
-# What another average of the values may fail, which softmax attention may not.
+# Checks that a correct layer may fail if it uses no softmax.
 _OF_SOFTMAX = {
     *("permutation", "output", "gradient"),
     *("row sums", "finite differences", "dtypes"),
 }
-# What is wrong whatever it should compute: an excuse for others is none for these.
+# Checks that excuse no other failure, and that no excuse for others covers.
 _LIMITS = {"dtypes", "empty rows", "huge scores"}
-# In how many ways that it can be called it is compared with bugs.
+# Of the ways to call an attention, compare at most this many with bugs.
 _WAYS = 6
-# And if it norms its queries and keys.
+# Checks that a correct layer may fail if it normalizes queries and keys.
 _OF_NORMS = {"output", "gradient"}
 
 
 @contextmanager
-def _own_chance() -> Generator[None]:
-    """Draw what is drawn from a seed of its own, and leave the caller's generators."""
+def _own_seed() -> Generator[None]:
+    """Draw random numbers from a fixed seed, and restore the caller's generators."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(0)
         yield
 
 
-@_own_chance()
+@_own_seed()
 def check_attention(
     attention: Callable[..., Any],
     *,
@@ -75,59 +75,63 @@ def check_attention(
     batch_first: bool | None = None,
     skip: Collection[str] = (),
 ) -> Report:
-    """Ask an attention all that ``CHECKS`` knows to ask.
+    """Run all ``CHECKS`` on an attention.
 
-    It may be a function of queries, keys and values, or a layer of features. What is
-    handed over is copied, not changed: a layer, and the layers that a function names.
-    Weights of the copy that would hide a mistake, such as a projection of zeros, are
-    drawn anew, unless an oracle is given.
+    The attention may be a function of queries, keys and values, or a layer of features.
+    A layer, and every layer that a function uses, is copied and stays as it is. Weights
+    that would hide a mistake, such as a projection of zeros, are drawn again in the
+    copy, unless you pass an oracle.
 
     Args:
         attention: The function or module.
-        style: How to call it; by default told from the names of its arguments.
+        style: How to call it; by default inferred from the names of its arguments.
             ``ours``: ``f(q, k, v, mask=, causal=)`` or ``layer(x, mask=, causal=)``,
-            a mask being ``True`` where a query may attend. A function gets heads,
-            (B, H, T, d_k); a module with projections may also take (x, x, x).
+            with a mask that is ``True`` where a query may attend. A function gets
+            heads, (B, H, T, d_k); a module with projections may also take (x, x, x).
             ``sdpa``: the same with ``attn_mask=`` and ``is_causal=``.
-            ``mha``: ``layer(q, k, v, attn_mask=, key_padding_mask=)``, a mask being
-            ``True`` where a key is ignored.
-            ``mask``: ``layer(x, attention_mask=)``, a mask of any other name.
-            ``causal``: ``layer(x)``, which is causal by itself.
-            ``both``: ``layer(x)`` or ``layer(x, context)``, to both sides.
-            A layer may take (x, x, x) for x, and give its weights after its output.
-        d_model: The width of the features, where it cannot be told.
-        num_heads: The number of heads, where it cannot be told.
-        dtype: The type to check in; float64 for what can be moved to it.
-        oracle: What the layer should compute, as a function of the features alone. By
-            default it is attention in the open with the layer's weights, if it is known
-            from the names, or else from what each does, which are its projections.
-        pieces: Reads features in pieces of given sizes, with the layer's cache, called
-            as ``pieces(layer, x, sizes)``; known for the styles ``ours`` and ``mha``
-            and for functions.
-        projections: The names of its projections, where they are not found: to queries,
-            keys and values and the last one, ``("w_qs", "w_ks", "w_vs", "fc")``, or one
-            to all three and the last one. The last may be missing.
-        mask_means: What is in a mask: ``attend`` or ``ignore``, which is what ``True``
-            means, ``ones`` for a number of 1 where a query may attend, or ``add`` for
-            numbers that are added to the scores. By default what makes the layer
-            causal; if the name says something else, that is not known to be right.
-        batch_first: Whether it takes (B, T, D), and not (T, B, D); by default what its
-            attribute ``batch_first`` says.
+            ``mha``: ``layer(q, k, v, attn_mask=, key_padding_mask=)``, with masks that
+            are ``True`` where a key is ignored.
+            ``mask``: ``layer(x, attention_mask=)``, with a mask of any other name.
+            ``causal``: ``layer(x)``, which is always causal.
+            ``both``: ``layer(x)`` or ``layer(x, context)``, attending to both sides.
+            A layer may take (x, x, x) instead of x, and return its weights after its
+            output.
+        d_model: The width of the features, if it cannot be inferred.
+        num_heads: The number of heads, if it cannot be inferred.
+        dtype: The dtype to check in; by default float64 if the attention supports it.
+        oracle: What the layer should compute, as a function of the features alone. The
+            default is reference attention with the layer's weights, if its projections
+            are recognized by their names or by their effect on the output.
+        pieces: Reads features in pieces of given sizes with the layer's cache, called
+            as ``pieces(layer, x, sizes)``. Not needed for functions or for the styles
+            ``ours`` and ``mha``.
+        projections: The names of its projections, if they are not found: those to
+            queries, keys and values and the last one, such as ``("w_qs", "w_ks",
+            "w_vs", "fc")``, or one to all three and the last one. The last may be
+            missing.
+        mask_means: The meaning of a mask: ``attend`` or ``ignore`` say what ``True``
+            means, ``ones`` is a number 1 where a query may attend, and ``add`` are
+            numbers to add to the scores. By default the meaning that makes the layer
+            causal. If the name suggests another meaning, the result is ``not known``.
+        batch_first: Whether it takes (B, T, D) rather than (T, B, D); by default its
+            attribute ``batch_first``, or else ``True``.
         skip: Names of checks to leave out.
 
     Returns:
-        What was found: ``right``, ``wrong`` or ``not known``. It is true if output and
-        gradient were compared with an oracle and nothing failed.
+        A report that says ``right``, ``wrong`` or ``not known``. It is true only if no
+        check failed and output and gradient were compared with an oracle.
 
     Raises:
-        TypeError: If it cannot be called, its style cannot be told, or it returns
-            something that is no tensor.
-        ValueError: If it cannot be called with what its style says, returns another
-            shape, writes into what it is given, or gives two outputs for one input.
+        TypeError: If the attention is not callable, its style cannot be inferred, or it
+            returns no tensor.
+        ValueError: If it cannot be called in its style, returns another shape, modifies
+            its input, or returns two outputs for one input.
     """
     unknown = set(skip) - set(CHECKS)
     if unknown:
-        raise ValueError(f"skip={sorted(unknown)} are no checks: {', '.join(CHECKS)}")
+        raise ValueError(
+            f"skip={sorted(unknown)} are not among the checks: {', '.join(CHECKS)}"
+        )
     subjects = make_subjects(
         attention,
         style=style,
@@ -145,7 +149,7 @@ def check_attention(
         return judge(subjects[0], names)
     running: list[Subject] = []
     for each in subjects:
-        with suppress(TypeError, ValueError):  # for other lengths it may not run
+        with suppress(TypeError, ValueError):  # it may not run at other lengths
             if (asked := explained(each)) is not None:
                 return judge(asked, names)
             running.append(each)
@@ -159,18 +163,18 @@ def check_attention(
     return judge((running or subjects)[0], names)
 
 
-@_own_chance()
+@_own_seed()
 def judge(
     subject: Subject,
     names: Collection[str] = tuple(CHECKS),
     found: Likeness | None = None,
 ) -> Report:
-    """Put the named checks to a subject, and look for its like among the exhibits.
+    """Run the named checks on a subject, and compare it with the exhibits.
 
     Args:
-        subject: What is asked.
-        names: Of the checks.
-        found: The exhibits that it is like, if they have been looked for.
+        subject: What to check.
+        names: The names of the checks.
+        found: The exhibits that it is like, if that is known already.
     """
     quiet = subject.without_dropout()
     _refuse_chance(quiet)
@@ -193,9 +197,9 @@ def judge(
     if subject.guessed:
         doubts = (*doubts, *doubts_about(subject, form))
     if subject.known is None and (idle := unused(quiet)):
-        doubts = (*doubts, f"{', '.join(idle)}: no part in what it computes")
+        doubts = (*doubts, f"{', '.join(idle)}: without effect on the output")
     if not (reads(quiet) & ~torch.eye(LENGTH, dtype=torch.bool)).any():
-        doubts = (*doubts, "no token reads another: it may be no attention")
+        doubts = (*doubts, "no token reads another, so it may not be attention")
     return Report(
         subject.name,
         subject.style,
@@ -211,25 +215,25 @@ def judge(
 
 
 def _excuse(subject: Subject, verdicts: Sequence[Verdict]) -> str:
-    """Return why a layer that is right may fail what it fails, or nothing.
+    """Return why a correct layer could fail these checks, or an empty text.
 
-    It may add positions (a window, too, makes the order of the past matter), or norm
-    its queries and keys: then it is not what it is compared with.
+    It may add positions (or have a window, so that the order of the past matters), or
+    normalize its queries and keys. Then the oracle is not what it should compute.
     """
     failed = {each.check for each in verdicts if each.passed is False}
     failed = failed - _LIMITS or failed
     if subject.known is None and failed <= _OF_SOFTMAX:
         if not takes_softmax(subject.without_dropout()):
-            return "it computes no softmax: if it should not, give oracle="
+            return "it computes no softmax: if that is meant, give oracle="
         if not subject.oracles():
-            return "it does more than attention, or its projections cannot be told"
+            return "it does more than attention, or its projections were not found"
     if subject.known is not None or not failed <= _OF_POSITIONS:
         return ""
     (order,) = verdicts_on(subject, ["permutation"])
     if order.passed is False:
         return "the order of the past matters: if it adds positions, give oracle="
     if failed <= _OF_NORMS and norms(subject):
-        return "its queries and keys seem to be normed: if they should be, give oracle="
+        return "its queries and keys seem normalized: if that is meant, give oracle="
     return ""
 
 
@@ -242,12 +246,12 @@ def _excused(verdict: Verdict, reason: str) -> Verdict:
 def verdicts_on(
     subject: Subject, names: Collection[str] = tuple(CHECKS)
 ) -> tuple[Verdict, ...]:
-    """Put the named checks to a subject."""
+    """Run the named checks on a subject."""
     quiet = subject.without_dropout()
     verdicts: list[Verdict] = []
     for name in names:
         try:
-            # Whether dropout stays out of the way while evaluating is the question.
+            # "modes" tests that dropout does nothing in evaluation mode.
             reason = CHECKS[name](subject if name == "modes" else quiet)
         except NotApplicableError as error:
             verdicts.append(Verdict(name, None, str(error)))
@@ -257,7 +261,7 @@ def verdicts_on(
 
 
 def _refuse_chance(subject: Subject) -> None:
-    """Refuse what gives two outputs for one input: no check could tell why."""
+    """Raise an error if one input has two outputs, which would confuse every check."""
     x = sample(subject)
     for mode in (subject, subject.without_dropout(training=True)):
         outputs: list[Tensor] = []
@@ -266,8 +270,8 @@ def _refuse_chance(subject: Subject) -> None:
             outputs.append(mode.run(x))
         if not torch.equal(outputs[0].nan_to_num(), outputs[1].nan_to_num()):
             raise ValueError(
-                f"{subject.name} gives two outputs for one input: switch its dropout "
-                "off, or whatever else it draws by chance"
+                f"{subject.name} gives two outputs for one input: switch off its "
+                "dropout, or whatever else is random in it"
             )
 
 
@@ -285,7 +289,7 @@ def assert_attention(
     batch_first: bool | None = None,
     skip: Collection[str] = (),
 ) -> None:
-    """Raise an ``AssertionError`` unless an attention is known to be right.
+    """Raise an ``AssertionError`` unless ``check_attention`` finds an attention right.
 
     The arguments are those of ``check_attention``, and the error shows its report.
     """
@@ -305,7 +309,7 @@ def assert_attention(
     assert report.passed, str(report)
 
 
-@_own_chance()
+@_own_seed()
 def assert_causal(
     attention: Callable[..., Any],
     *,
@@ -315,17 +319,18 @@ def assert_causal(
 ) -> None:
     """Raise an ``AssertionError`` if an attention, or a whole model, sees the future.
 
-    It is asked while training and while evaluating, with scores of all sizes.
+    It is checked in training and in evaluation mode and, unless it is a model, with
+    small and with huge scores.
 
     Args:
-        attention: As for ``check_attention``; or with ``vocab_size`` a model that gives
+        attention: As for ``check_attention``. With ``vocab_size``, a model that returns
             logits (B, T, V) for tokens (B, T).
         style: As for ``check_attention``.
         d_model: As for ``check_attention``.
         vocab_size: V, for a model of tokens.
 
     Raises:
-        AssertionError: If something later changes something earlier.
+        AssertionError: If a later token changes an earlier output.
     """
     if vocab_size is not None:
         attention = _Embedded(attention, vocab_size)
@@ -340,7 +345,7 @@ def assert_causal(
 
 
 class _Embedded(nn.Module):
-    """A model of tokens as a layer of features: which token, is which is largest."""
+    """A model of tokens as a layer of features: the largest feature is the token."""
 
     def __init__(self, model: Callable[..., Any], vocab_size: int) -> None:
         super().__init__()

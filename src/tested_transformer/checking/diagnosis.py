@@ -1,4 +1,4 @@
-"""What is wrong, probably: the known bug that computes what a layer computes."""
+"""The diagnosis: known bugs that give the same answers as a wrong layer."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -28,19 +28,19 @@ from tested_transformer.checking.subject import Subject
 
 __all__ = ["Likeness", "alike", "is_inverted", "likely_exhibits", "norms"]
 
-# How far apart two answers may be that differ in what a norm adds before it divides.
+# The largest relative gap between answers that differ only in the eps of a norm.
 _ROUGHLY = 1e-3
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """The exhibits that answer as a subject does, where it is wrong and right.
+    """The exhibits that give the same answers as a subject, given its weights.
 
     Args:
-        exhibits: These; they are made with its own weights.
-        whole_only: Whether they do so only for whole sequences without padding, and
-            differ from it in pieces, padded or while training.
-        layer: What it should be.
+        exhibits: The exhibits.
+        whole_only: Whether they agree with it only on whole sequences without padding,
+            and differ in pieces, with padding or while training.
+        layer: What the subject should be.
     """
 
     exhibits: tuple[Exhibit, ...] = ()
@@ -51,12 +51,12 @@ class Likeness:
 def likely_exhibits(subject: Subject, found: Likeness | None = None) -> Likeness:
     """Return the exhibits that are like a subject.
 
-    There are none if its projections cannot be told; see ``oracles``. An inverted mask
-    is seen without: by who reads whom.
+    There are none if its projections are not found; see ``oracles``. Only an inverted
+    mask is recognized without them, by which tokens read which.
 
     Args:
         subject: What fails a check.
-        found: Those that have been found already, if they have been looked for.
+        found: The result of ``alike``, if that is known already.
     """
     found = alike(subject) if found is None else found
     if not found.exhibits and is_inverted(subject.without_dropout()):
@@ -65,14 +65,14 @@ def likely_exhibits(subject: Subject, found: Likeness | None = None) -> Likeness
 
 
 def is_inverted(subject: Subject) -> bool:
-    """Return whether each token reads those, and only those, that it may not read.
+    """Return whether each token reads exactly the tokens that it may not read.
 
-    It is asked of the causal mask and, where there is one, of the mask of padding.
+    It is enough if either the causal mask or the padding mask is inverted.
     """
     if not subject.causal:
         return False
-    others = ~torch.eye(LENGTH, dtype=torch.bool)  # itself, it reads as a query
-    # The last token has nothing that it may not read, so what it gets says nothing.
+    others = ~torch.eye(LENGTH, dtype=torch.bool)  # a query always affects its own row
+    # Nothing is forbidden to the last token, so its row says nothing.
     later = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
     if torch.equal((reads(subject) & others)[:-1], later[:-1]):
         return True
@@ -84,11 +84,11 @@ def is_inverted(subject: Subject) -> bool:
 
 
 def norms(subject: Subject) -> bool:
-    """Return whether it seems to be attention with queries and keys that are normed.
+    """Return whether a subject seems to be attention with normalized queries and keys.
 
-    They may be divided by their length or by their deviation, in each head or all heads
-    together, before a factor that is not known. What a norm adds, lest it divide by
-    zero, is not known either, so the answers are equal only roughly.
+    They may be divided by their length or by their standard deviation, in each head or
+    in all heads together, and then multiplied by an unknown factor. The eps of the norm
+    is unknown too, so the answers agree only roughly.
     """
     if subject.dtype == torch.float16:
         return False
@@ -108,7 +108,7 @@ def _apart(
     by_head: bool,
     log_factor: float,
 ) -> float:
-    """Return how far a subject is from a layer that norms its queries and keys."""
+    """Return the gap between a subject and a layer with normalized queries and keys."""
     x, causal = sample(subject), subject.causal
     right = subject.run(x, causal=causal).double()
     layer.steps = Steps(project=_normed(math.exp(log_factor), centered, by_head))
@@ -119,7 +119,7 @@ def _apart(
 def _normed(
     factor: float, centered: bool, by_head: bool
 ) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
-    """Return a step that norms queries and keys, and multiplies scores by a factor."""
+    """Return a step that normalizes queries and keys, and scales scores by a factor."""
 
     def project(
         layer: ExchangeableAttention, x: Tensor
@@ -138,7 +138,7 @@ def _normed(
 
 
 def _lowest(function: Callable[[float], float]) -> float:
-    """Return about the lowest value of a function of the logarithm of a factor."""
+    """Return the approximate minimum of a function of the logarithm of a factor."""
     points = torch.linspace(math.log(0.3), math.log(300.0), 40).tolist()
     step = points[1] - points[0]
     here = min(points, key=function)
@@ -153,10 +153,10 @@ def _lowest(function: Callable[[float], float]) -> float:
 
 
 def alike(subject: Subject) -> Likeness:
-    """Return the exhibits that answer as it does, with its weights, and where.
+    """Return the exhibits that, with a subject's weights, give the same answers.
 
-    They have the form that explains the subject, or else one that it may be meant to
-    have. The layer that is like it takes that form.
+    They have the form that explains the subject, or else a form that it is likely meant
+    to have. The layer that is returned with them has that form.
     """
     if subject.module is None or subject.dtype == torch.float16:
         return Likeness()
@@ -166,7 +166,7 @@ def alike(subject: Subject) -> Likeness:
     recognizer = Recognizer(subject)
     try:
         answers = [*_answers(subject, subject.without_dropout())]
-    except ValueError:  # A question that none of the checks had put.
+    except ValueError:  # it cannot be called in a way that no check has tried
         return Likeness()
     whole = 2 + subject.opens
     for layer in layers:
@@ -180,12 +180,12 @@ def alike(subject: Subject) -> Likeness:
                 (_agreeing(like, quiet, form, each, answers), each)
                 for each in KNOWN.values()
             ]
-            # A form that nothing says has to explain all.
+            # A form that no setting of the layer confirms has to explain every answer.
             said = recognizer.is_sure(form) and form.fill is None
             every = len(answers)
             for count in (every, every - 1, whole)[: 2 + said]:
-                # What is wrong may show in none of these answers, and half precision
-                # may fail for another reason.
+                # Without the bug fewer answers may agree. The last answer is in half
+                # precision, which may fail for another reason.
                 names = [each for agreeing, each in found if agreeing >= count > right]
                 if names:
                     layer.take(form)
@@ -194,7 +194,7 @@ def alike(subject: Subject) -> Likeness:
 
 
 def _like(subject: Subject, layer: FormedAttention) -> Subject:
-    """Return a layer with a subject's weights, to be asked what that can be asked."""
+    """Return a layer with a subject's weights, to be called as the subject is."""
     layer.dropout = subject.dropout
     like = make_subject(layer, dtype=subject.dtype, anew=False)
 
@@ -218,20 +218,23 @@ def _agreeing(
     exhibit: Exhibit | None,
     answers: Sequence[Tensor],
 ) -> int:
-    """Exchange a step; return how many of the first answers are these, NaN for NaN."""
+    """Put in an exhibit; return how many answers agree before the first that differs.
+
+    NaN agrees with NaN.
+    """
     for each in (like, quiet):
         assert isinstance(each.layer, FormedAttention)
         each.layer.take(form, exhibit)
     count = 0
     try:
-        # Each is computed when it is compared: most layers differ at once.
+        # Answers are computed one at a time, since most layers differ in the first.
         for one, other in zip(answers, _answers(like, quiet), strict=False):
             if not torch.equal(one.isnan(), other.isnan()):
                 break
             if not close(like, one.nan_to_num(), other.nan_to_num(), form.slack):
                 break
             count += 1
-    except (RuntimeError, ValueError):  # another shape: its heads are wider than it is
+    except (RuntimeError, ValueError):  # shapes differ: its heads are wider than it is
         return 0
     return count
 
@@ -239,8 +242,8 @@ def _agreeing(
 def _answers(subject: Subject, quiet: Subject) -> Iterator[Tensor]:
     """Yield the answers of a subject and of its copy without dropout.
 
-    Those for whole sequences come first; then padded, in pieces, training, with
-    dropout, and in half precision, as far as it can be asked so.
+    Answers for whole sequences come first, then those with padding, in pieces, while
+    training, with dropout, and in half precision, where the subject supports them.
     """
     x = sample(quiet)
     yield quiet.run(x)
@@ -269,7 +272,7 @@ def _answers(subject: Subject, quiet: Subject) -> Iterator[Tensor]:
         subject.module.eval()
         torch.manual_seed(9)
         yield subject.run(x)
-    try:  # Where half gives numbers; which, is a matter of rounding.
+    try:  # compare only where half precision is finite: the numbers are rounded
         yield quiet.to(torch.float16).run(x.half()).isfinite().to(x)
     except ValueError:
         yield torch.zeros_like(x)

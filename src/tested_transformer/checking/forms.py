@@ -1,7 +1,7 @@
-"""What attention may have inside, and be right: positions, norms, a window, a scale.
+"""What correct attention may have inside: positions, norms, a window, a scale.
 
-A form says it in a few values. Around the steps of attention it makes the oracle of a
-layer that has them, and what is known of bugs is then put on top of it.
+A ``Form`` describes it in a few values. Wrapped around the steps of attention, it makes
+the oracle of a layer that has them. Known bugs can be put on top of it.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,13 +33,13 @@ _Heads = Float[Tensor, "B H T d_k"]
 
 @dataclass(frozen=True, kw_only=True)
 class Rotary:
-    """How queries and keys are turned by their positions.
+    """How queries and keys are rotated by their positions.
 
     Args:
         pairing: ``halves`` or ``neighbors``; see ``rotate``.
-        base: How much slower the slowest pair turns than the fastest, about.
-        width: How many features of a head are turned, the first ones.
-        backwards: Whether each pair is turned the other way.
+        base: About how many times slower the slowest pair rotates than the fastest.
+        width: How many features of a head are rotated, counted from the first.
+        backwards: Whether each pair is rotated the other way.
     """
 
     pairing: str
@@ -52,12 +52,12 @@ class Rotary:
 
     @property
     def rates(self) -> Tensor:
-        """How far each pair turns from one token to the next."""
+        """The angle by which each pair rotates from one token to the next."""
         steps = torch.arange(0, self.width, 2, dtype=torch.float64) / self.width
         return (-1 if self.backwards else 1) * self.base**-steps
 
     def turn(self, x: _Heads, at: Tensor, rates: Tensor | None = None) -> _Heads:
-        """Turn features of tokens ``at`` these positions."""
+        """Rotate the features of tokens ``at`` these positions."""
         angles = at.to(torch.float64)[..., None] * (
             self.rates if rates is None else rates
         )
@@ -75,15 +75,15 @@ class Rotary:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Norm:
-    """How queries, or keys, are normed.
+    """How queries, keys or features are normalized.
 
     Args:
         kind: ``rms``, ``layer`` or ``group``.
-        eps: What is added before the division.
+        eps: What is added to the variance before the division.
         weight: The factors, one for each feature of a head or of all heads.
-        bias: What is added after it.
-        by_head: Whether each head is normed by itself.
-        groups: In how many groups of features all tokens are normed together.
+        bias: What is added at the end.
+        by_head: Whether each head is normalized by itself.
+        groups: The number of groups of features, for ``group``.
     """
 
     kind: str
@@ -94,7 +94,7 @@ class Norm:
     groups: int = 1
 
     def __call__(self, x: _Heads) -> _Heads:
-        """Norm heads: each one, or all of a token together."""
+        """Normalize heads: each by itself, or all heads of a token together."""
         if self.kind == "group":
             given = (
                 each.to(x) for each in (self.weight, self.bias) if each is not None
@@ -111,7 +111,7 @@ class Norm:
         return x if bias is None else x + bias
 
     def _of_heads(self, each: Tensor | None, x: _Heads) -> Tensor | None:
-        """Lay factors beside heads; keys have been shared among them already."""
+        """Return factors in the shape of heads, repeated if heads share their keys."""
         if each is None or self.by_head:
             return None if each is None else each.to(x)
         heads = each.to(x).unflatten(0, (-1, 1, x.shape[-1]))
@@ -125,7 +125,7 @@ Norms = tuple[Norm | None, Norm | None]
 def placed(
     form: "Form", q: _Heads, k: _Heads, v: _Heads, queries_at: Tensor, keys_at: Tensor
 ) -> tuple[_Heads, _Heads, _Heads]:
-    """Norm queries and keys, and turn them by their positions, in a form's order."""
+    """Normalize queries and keys and rotate them, in the order of a form."""
     if form.norms_first:
         q, k = form.normed(q, k)
     if form.rotary is not None:
@@ -137,23 +137,23 @@ def placed(
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """What attention has inside, beside its projections.
+    """What attention has inside besides its projections.
 
     Args:
-        rotary: How queries and keys are turned.
-        slopes: What ALiBi takes off for each step to a key, one for each head.
-        symmetric: Whether it also takes off what lies after a query.
-        window: How many tokens a query may read, itself among them.
-        norms: Of queries and of keys.
-        norms_first: Whether they are normed before they are turned.
-        scale: What scores are multiplied by; by default one over the root of the width.
-        cap: What scores are softly kept below.
-        fill: What forbidden scores are filled with, if that is not left out.
-        filled_by_adding: Whether that is added to them.
-        residual: Whether the features are added to the output.
-        before: How features are normed first.
-        after: How the output is normed at last.
-        place: How queries, keys and values become those that meet.
+        rotary: How queries and keys are rotated.
+        slopes: What ALiBi subtracts for each step to a key, one number for each head.
+        symmetric: Whether ALiBi also applies to keys after the query.
+        window: How many tokens a query may read, including itself.
+        norms: The norms of queries and of keys.
+        norms_first: Whether they are normalized before they are rotated.
+        scale: The factor of the scores; by default one over the root of the head width.
+        cap: The limit of a soft cap on scores.
+        fill: A finite number that forbidden scores are filled with, if any.
+        filled_by_adding: Whether ``fill`` is added to the scores instead.
+        residual: Whether the layer adds its input to its output.
+        before: The norm of the input.
+        after: The norm of the output.
+        place: Applies norms and positions to queries, keys and values.
     """
 
     rotary: Rotary | None = None
@@ -172,7 +172,7 @@ class Form:
     place: Callable[..., tuple[Tensor, Tensor, Tensor]] = placed
 
     def __bool__(self) -> bool:
-        """Whether there is anything inside."""
+        """Whether there is anything besides the projections."""
         return self != Form()
 
     def __str__(self) -> str:
@@ -184,7 +184,7 @@ class Form:
         if self.slopes is not None:
             yield "ALiBi"
         if self.norms is not None:
-            yield "normed queries and keys"
+            yield "normalized queries and keys"
         if self.window is not None:
             yield f"a window of {self.window}"
         if self.scale is not None:
@@ -198,21 +198,21 @@ class Form:
 
     @property
     def slack(self) -> float:
-        """How far apart two answers may be: a table of angles may be rounded."""
+        """The least tolerance of comparisons: tables of angles may be rounded."""
         return 1e-5 if self.rotary is not None or self.slopes is not None else 0.0
 
     @property
     def knows_order(self) -> bool:
-        """Whether the order of what a query reads matters."""
+        """Whether the order of the tokens that a query reads matters."""
         return any(each is not None for each in (self.rotary, self.slopes, self.window))
 
     def normed(self, q: _Heads, k: _Heads) -> tuple[_Heads, _Heads]:
-        """Norm queries and keys, if they are normed."""
+        """Normalize queries and keys, if the form has norms for them."""
         queries, keys = self.norms or (None, None)
         return queries(q) if queries else q, keys(k) if keys else k
 
     def around(self, steps: Steps) -> Steps:
-        """Return steps of attention that have this form, too."""
+        """Return the steps of attention with this form around them."""
         whole = replace(
             steps,
             attend=partial(_attend, self, steps.attend),
@@ -223,7 +223,7 @@ class Form:
         return replace(whole, weigh=partial(_weigh, self, steps.weigh))
 
 
-# Not within a method: each would be made anew for each form that is tried.
+# Not inside a method, which would define them again for each form that is tried.
 def _attend(
     form: Form,
     attend: Callable[..., Any],
@@ -281,7 +281,7 @@ def _bias(form: Form, scores: Tensor) -> Tensor:
 
 
 class FormedAttention(ExchangeableAttention):
-    """An attention with exchangeable steps that has a form."""
+    """Attention with exchangeable steps and a form."""
 
     form = Form()
 
@@ -293,7 +293,7 @@ class FormedAttention(ExchangeableAttention):
         causal: bool = False,
         cache: LayerCache | None = None,
     ) -> Tensor:
-        """Attend, with what the form has around it."""
+        """Attend, with the residual and the outer norms of the form."""
         form = self.form
         inside = x if form.before is None else form.before(x[:, None])[:, 0]
         output = super().forward(inside, mask=mask, causal=causal, cache=cache)
@@ -303,7 +303,7 @@ class FormedAttention(ExchangeableAttention):
         return output if form.after is None else form.after(output[:, None])[:, 0]
 
     def take(self, form: Form | None = None, exhibit: Exhibit | None = None) -> None:
-        """Take a form, and with it the wrong step of an exhibit."""
+        """Set the form, and replace a step by the one of an exhibit, if given."""
         self.form = self.form if form is None else form
         meant, steps = self.form, Steps()
         if exhibit is not None and exhibit.step == "form":
@@ -314,7 +314,7 @@ class FormedAttention(ExchangeableAttention):
 
 
 def alibi_slopes_of(num_heads: int) -> Iterator[tuple[float, ...]]:
-    """Yield the slopes of ALiBi that are in use for a number of heads."""
+    """Yield the sets of ALiBi slopes in use for a number of heads."""
 
     def slopes(count: int) -> list[float]:
         return [2 ** (-8 * head / count) for head in range(1, count + 1)]
@@ -322,5 +322,5 @@ def alibi_slopes_of(num_heads: int) -> Iterator[tuple[float, ...]]:
     yield tuple(slopes(num_heads))
     power = 2 ** (num_heads.bit_length() - 1)
     if power != num_heads:
-        # The code of the paper, and MPT's: of twice as many, every other one.
+        # In the paper's code and MPT, the rest is every other slope of twice as many.
         yield (*slopes(power), *slopes(2 * power)[0::2][: num_heads - power])

@@ -1,8 +1,8 @@
-"""Which form a layer has: positions, norms, a window, found by trying.
+"""Recognize the form of a layer, such as positions, norms or a window, by trying.
 
-What is tried is read off the layer: its tables of angles, its settings, its norms, and
-whether the order of what it reads matters. A form counts if attention in the open that
-has it gives the layer's outputs.
+The candidates come from the layer: its tables of angles, its settings, its norms, and
+whether the order of the tokens matters. A form counts as found if reference attention
+with this form returns the layer's outputs.
 """
 
 from collections.abc import Iterator
@@ -39,22 +39,22 @@ _FILLS = (
     *((-torch.inf, False), (-1e9, False), (-1e9, True)),
     *((-1e4, False), (-1e4, True)),
 )
-# How far apart answers may be that differ in what a norm adds before it divides.
+# The tolerance for answers that differ only in the eps of a norm.
 _ROUGHLY = 1e-3
 
 
 class Recognizer:
-    """Tries which form of attention, with given projections, a subject has.
+    """Finds the form of a subject, given layers with its projections.
 
     Args:
-        subject: What is to be explained.
+        subject: The attention to explain.
     """
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject.without_dropout()
         self.settings = Settings(subject.module)
         self.x = sample(self.subject).double()
-        # Of the forms, those that matter if the order of what is read does.
+        # Without its guesses, so that the check applies whatever their form.
         asked = replace(self.subject, guessed=())
         self.order_matters = permutation(asked) is not None
         self.window = _window(self.subject)
@@ -67,16 +67,16 @@ class Recognizer:
 
     @torch.no_grad()
     def around(self, layer: FormedAttention) -> Form | None:
-        """Return what a layer has around it, if a token alone then gets its value.
+        """Return the residual and outer norms that explain the output of one token.
 
-        Whatever the scores are, it does.
+        One token attends only to itself, so its output does not depend on scores.
         """
         layer.eval()
         norms = [None, *self.settings.outer_norms(self.subject.width)]
         for residual, before, after in product((False, True), norms, norms):
             form = Form(residual=residual, before=before, after=after)
             layer.take(form)
-            with suppress(RuntimeError, ValueError):  # of other shapes
+            with suppress(RuntimeError, ValueError):  # shapes do not match
                 if close(self.subject, self.alone, layer(self.x[:, :1])):
                     return form
         return None
@@ -105,16 +105,17 @@ class Recognizer:
         )
 
     def likely(self, layer: FormedAttention) -> list[Form]:
-        """Return the forms that a layer with a bug was probably meant to have."""
+        """Return the forms that a layer with a bug was likely meant to have."""
         settings, around = self.settings, self.around(layer)
         outer = around is not None and (around.before or around.after)
         found = None if outer else next(settings.norms(layer), None)
-        # If one of the two is missing, it was probably meant to be like the other.
+        # If one of the two norms is missing, it was likely meant to be like the other.
         norms: Norms | None = None
         if found is not None:
             norms = found[0] or found[1], found[1] or found[0]
         orders = (True, False) if norms else (True,)
-        # Queries that are turned and keys that are not leave no trace of an order.
+        # Try rotary positions even if the order does not seem to matter: a bug, such
+        # as rotating queries but not keys, can hide it.
         bases, widths = settings.bases or BASES[:1], settings.widths(layer.head_dim)
         positions: list[dict[str, Any]] = [{}]
         positions += [
@@ -130,7 +131,8 @@ class Recognizer:
             _within(around, Form(**each, **self._rest, norms=norms, norms_first=first))
             for first, each in product(orders, positions)
         ]
-        # And where forbidden scores stay, for what comes after them to see.
+        # Also try forms that fill forbidden scores with a number: a bug in a later
+        # step can depend on it.
         return forms + [
             replace(form, fill=fill, filled_by_adding=adding)
             for form in (forms[:1] if not settings.bases else forms[:3])
@@ -138,7 +140,7 @@ class Recognizer:
         ]
 
     def is_sure(self, form: Form) -> bool:
-        """Return whether a layer says what is in a form."""
+        """Return whether the layer's settings confirm a form's rotary positions."""
         turned = form.rotary is not None
         return not turned or bool(self.settings.bases)
 
@@ -164,7 +166,7 @@ class Recognizer:
                 yield {"slopes": slopes, "symmetric": symmetric}
 
     def _forms(self, layer: FormedAttention, around: Form) -> Iterator[Form]:
-        """Yield what could be the form of a layer, the likeliest first."""
+        """Yield the forms that a layer could have, the likeliest first."""
         positions = [*self._positions(layer)]
         found = [*self.settings.norms(layer)]
         norms = [each for each in found if all(each)]
@@ -174,12 +176,12 @@ class Recognizer:
             yield Form(**each, **self._rest)
         if norms:
             return
-        # Norms without parameters: which one, is found roughly, and then exactly.
+        # A norm without parameters: find its kind roughly first, and then its eps.
         for kind, by_head, first in product(
             ("rms", "layer"), (True, False), (True, False)
         ):
             if kind == "rms" and not first:
-                continue  # turning changes no length
+                continue  # a rotation keeps the length, so the order does not matter
             for each in positions:
                 norm = Norm(kind=kind, eps=EPS[0], by_head=by_head)
                 form = Form(**each, **self._rest, norms=(norm, norm), norms_first=first)
@@ -192,7 +194,7 @@ class Recognizer:
 
 
 def _within(around: Form | None, form: Form) -> Form:
-    """Return a form with what another has around it."""
+    """Return a form with the residual and the outer norms of another."""
     if around is None:
         return form
     outer = {"residual": around.residual, "before": around.before}
@@ -200,7 +202,7 @@ def _within(around: Form | None, form: Form) -> Form:
 
 
 def _window(subject: Subject) -> int | None:
-    """Return how many tokens are read at most, if that is fewer than there are."""
+    """Return the size of the window, if the subject has one."""
     if not subject.causal:
         return None
     found = reads(subject)
@@ -211,20 +213,21 @@ def _window(subject: Subject) -> int | None:
 
 
 def doubts_about(subject: Subject, form: Form) -> Iterator[str]:
-    """Yield what is odd about a form that explains a layer, and may be meant so."""
+    """Yield what is unusual about a form that explains a layer, and may be a bug."""
     settings = Settings(subject.module)
     if form.rotary is not None:
         if form.rotary.backwards:
             yield (
-                "it turns queries and keys the other way than most: right if it was "
-                "trained so, wrong with the weights of others"
+                "it rotates queries and keys the other way than most: right if it was "
+                "trained so, wrong with weights from elsewhere"
             )
         if form.rotary.base not in {*BASES, *settings.said_bases}:
-            yield f"its angles have the base {form.rotary.base:g}, which nothing says"
+            base = form.rotary.base
+            yield f"its angles have the base {base:g}, and no attribute of it says so"
     elif settings.tables and form.slopes is None:
-        yield f"it has {settings.tables[0]}, and attends without positions"
+        yield f"it has {settings.tables[0]}, but attends without positions"
     if form.window is not None and not settings.says_window(form.window):
         yield (
-            f"it reads the last {form.window} tokens only, and no attribute of it "
+            f"it reads only the last {form.window} tokens, and no attribute of it "
             "says so"
         )

@@ -151,12 +151,12 @@ def test_norms_without_weights_are_not_called_wrong(name: str, whole: bool) -> N
     report = check_attention(Normed(NORMS[name], whole=whole))
     if name in USUAL:
         assert report, str(report)
-        assert report.form == "normed queries and keys"
+        assert report.form == "normalized queries and keys"
         return
     assert report.state == "not known", str(report)
     assert report.unknown == (
-        "not compared with attention: its queries and keys seem to be normed: if they "
-        "should be, give oracle=",
+        "not compared with attention: its queries and keys seem normalized: if that is "
+        "meant, give oracle=",
     )
 
 

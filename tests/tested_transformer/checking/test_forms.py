@@ -132,13 +132,13 @@ RIGHT: dict[str, tuple[str, Callable[[], Placed]]] = {
         lambda: Placed(HALVES, HALVES, window=3, sliding_window=3),
     ),
     "norms with weights": (
-        "rotary positions (neighbors, base 10000), normed queries and keys",
+        "rotary positions (neighbors, base 10000), normalized queries and keys",
         lambda: Placed(
             NEIGHBORS, NEIGHBORS, norms=(nn.RMSNorm(HEAD_DIM), nn.LayerNorm(HEAD_DIM))
         ),
     ),
     "norms after positions": (
-        "rotary positions (halves, base 10000), normed queries and keys",
+        "rotary positions (halves, base 10000), normalized queries and keys",
         lambda: Placed(
             *(HALVES, HALVES),
             norms=(nn.RMSNorm(HEAD_DIM), nn.RMSNorm(HEAD_DIM)),
@@ -146,7 +146,7 @@ RIGHT: dict[str, tuple[str, Callable[[], Placed]]] = {
         ),
     ),
     "norms without": (
-        "rotary positions (halves, base 10000), normed queries and keys",
+        "rotary positions (halves, base 10000), normalized queries and keys",
         lambda: Placed(lambda q: normed(HALVES(q)), lambda k: normed(HALVES(k))),
     ),
 }
@@ -208,15 +208,15 @@ def test_a_bug_is_named_on_top_of_the_right_form(name: str) -> None:
 
 DOUBTED: dict[str, tuple[str, Callable[[], Placed]]] = {
     "backwards": (
-        "it turns queries and keys the other way than most",
+        "it rotates queries and keys the other way than most",
         lambda: Placed(*[turning(way=-1)] * 2),
     ),
     "a window that nothing says": (
-        "it reads the last 3 tokens only, and no attribute of it says so",
+        "it reads only the last 3 tokens, and no attribute of it says so",
         lambda: Placed(window=3),
     ),
     "positions that it has, and does not use": (
-        "it has inv_freq, and attends without positions",
+        "it has inv_freq, but attends without positions",
         lambda: Placed(inv_freq=1e4 ** -(torch.arange(0, 6, 2) / 6)),
     ),
 }

@@ -19,8 +19,8 @@ def mean_of_the_past(x: Tensor) -> Tensor:
 
 
 NO_ATTENTION: dict[str, tuple[Any, str]] = {
-    "a projection": (nn.Linear(20, 20), "no token reads another: it may be no attent"),
-    "an identity": (nn.Identity(), "no token reads another: it may be no attention"),
+    "a projection": (nn.Linear(20, 20), "no token reads another, so it may not be at"),
+    "an identity": (nn.Identity(), "no token reads another, so it may not be"),
     "zeros": (lambda x: 0 * x, "its output is the same whatever it is given"),
     "a mean of the past": (mean_of_the_past, "not compared with attention: its proj"),
 }
