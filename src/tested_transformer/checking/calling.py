@@ -1,7 +1,7 @@
-"""How to call an attention: found out from its arguments, and by trying.
+"""Find out how to call an attention, from its arguments and by trying.
 
-A function of queries, keys and values is given projections; a layer is called by the
-names of its arguments, in one of six styles. ``check_attention`` says which.
+A function of queries, keys and values gets projections around it. A layer is called in
+one of six styles, according to the names of its arguments; see ``check_attention``.
 """
 
 import inspect
@@ -60,30 +60,30 @@ from tested_transformer.checking.weights import draw_anew
 
 __all__ = ["make_subject", "make_subjects"]
 
-# What masks are called in which True means ignore.
+# Parts of the usual names of masks in which True means ignore.
 _IGNORED = re.compile("pad|ignore|hid|block|exclu|forbid")
-# Which of four rows around a token move with it.
+# Which of four rows, two on each side of a token, change with it; see ``moving``.
 _CAUSAL, _BOTH = [False, False, True, True], [True, True, True, True]
-# As they do if a mask that a layer makes for itself ends too late, or is inverted.
+# The same rows if a layer's own mask ends too late, or is inverted.
 _SLIPPED = [False, True, True, True], [True, True, False, False]
 
 
 def make_subject(attention: Callable[..., Any], **options: Any) -> Subject:
-    """Find out how to call an attention, the first way; see ``make_subjects``."""
+    """Return the first way to call an attention; see ``make_subjects``."""
     return make_subjects(attention, **options)[0]
 
 
 def make_subjects(
     attention: Callable[..., Any], *, d_model: int | None = None, **options: Any
 ) -> list[Subject]:
-    """Find out how an attention can be called; see ``check_attention``.
+    """Return the ways to call an attention; see ``check_attention`` for the options.
 
-    There may be several ways, if what it wants could have several shapes or meanings.
-    Unless told otherwise, weights that would hide a mistake are drawn ``anew``.
+    There are several if an argument could have several shapes or meanings. Weights that
+    would hide a mistake are drawn again, except with ``anew=False``.
 
     Raises:
-        TypeError: If it cannot be called, or its style cannot be told.
-        ValueError: If there is no such ``style``, or its width cannot be told.
+        TypeError: If it is not callable, or its style cannot be inferred.
+        ValueError: If ``style`` is unknown, or its width cannot be inferred.
     """
     if not callable(attention):
         raise TypeError(
@@ -99,20 +99,20 @@ def make_subjects(
     ways = _ways(attention, parameters, width, options.get("num_heads"))
     found = _asked_in(ways, name, parameters, d_model=d_model, **options)
     if options.get("dtype") is None and not any(map(_runs, found)):
-        # Some compute in float32 inside, and refuse anything else.
+        # Some layers compute in float32 inside, and accept nothing else.
         options["dtype"] = torch.float32
         single = _asked_in(ways, name, parameters, d_model=d_model, **options)
         if any(map(_runs, single)):
-            note = "It cannot compute in float64, and was asked in float32."
+            note = "It cannot compute in float64, so it was checked in float32."
             return [replace(each, notes=(*each.notes, note)) for each in single]
-    if not found:  # the error says why
+    if not found:  # call it once more, for an error that says why
         way = ways[0]
         return _subjects_of(name, way.layer, way.left, d_model=d_model, **options)
     return found
 
 
 def _runs(subject: Subject) -> bool:
-    """Return whether a subject can be asked at all."""
+    """Return whether a subject runs at all."""
     with suppress(TypeError, ValueError):
         subject.run(torch.ones(2, 5, subject.width, dtype=subject.dtype))
         return not subject.refusal
@@ -139,7 +139,7 @@ def _asked_in(
 
 @dataclass(frozen=True)
 class _Way:
-    """A way to call a layer, with what is to be said of it, and what is odd."""
+    """A way to call a layer, with notes for the report and reasons for doubt."""
 
     layer: nn.Module
     left: Parameters
@@ -150,9 +150,10 @@ class _Way:
 def _ways(
     attention: nn.Module, parameters: Parameters, width: int, num_heads: int | None
 ) -> list[_Way]:
-    """Return ways to call a layer.
+    """Return the ways to call a layer.
 
-    What may be left out is, if it can be, and features are (B, T, D), if they can be.
+    They leave out all optional arguments and take features (B, T, D), if such a way
+    runs.
     """
     attention = copied(attention)
     num_heads = num_heads or number_of_heads(attention) or 1
@@ -168,9 +169,7 @@ def _ways(
             layout=layout,
             num_heads=num_heads,
         )
-        notes = (
-            (f"It takes {layout}: the features were turned for it.",) if layout else ()
-        )
+        notes = (f"It takes {layout}: the features were rearranged.",) if layout else ()
         ways = [
             _Way(each, each.left if isinstance(each, Supplied) else parameters, notes)
             for each in tried
@@ -182,10 +181,7 @@ def _ways(
 
 
 def _that_run(ways: Sequence[_Way], width: int) -> list[_Way]:
-    """Return those of several ways to call a layer that run.
-
-    Of those that do the same there is one.
-    """
+    """Return the ways to call a layer that run, without repeating an output."""
     x = torch.randn(3, 7, width, generator=torch.Generator().manual_seed(13))
     found: list[tuple[_Way, Tensor]] = []
     odd = False
@@ -200,13 +196,13 @@ def _that_run(ways: Sequence[_Way], width: int) -> list[_Way]:
             odd |= not alike[forms.index(layer.form)]
         if not any(alike):
             found.append((way, output))
-    doubt = "what it computes depends on the shape of the tables it is given"
+    doubt = "its output depends on the shape of the tables that it gets"
     return [replace(way, doubts=(doubt,) if odd else ()) for way, _ in found]
 
 
 @torch.no_grad()
 def _plain_output(way: _Way, x: Tensor) -> Tensor | None:
-    """Return what a layer gives if no mask hides anything, if it can be called."""
+    """Return the output of a layer whose mask hides nothing, if it can be called."""
     layer, left = way.layer.eval(), way.left
     weight = next(layer.parameters(), x)
     x = x.to(weight)
@@ -215,11 +211,11 @@ def _plain_output(way: _Way, x: Tensor) -> Tensor | None:
     four = torch.ones(len(x), 1, x.shape[1], x.shape[1], dtype=torch.bool)
     shapes = four, four[:, 0], four[0, 0]
     shown = [None, *shapes, *(torch.zeros_like(each, dtype=x.dtype) for each in shapes)]
-    # Some attend to the past alone, and refuse to be asked for anything else.
+    # Some layers are always causal, and accept no other request.
     for mask, causal in product(shown if masks else shown[:1], ((), flags)):
         options = dict.fromkeys(masks, mask) | dict.fromkeys(causal, True)
         with suppress(*REFUSALS, ValueError), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a table that is of another kind
+            warnings.simplefilter("ignore")  # tables of a wrong kind can cause some
             output = layer(*[x] * max(1, len(sequences_of(left))), **options)
             for each in tensors_in(output):
                 if each.shape == x.shape:
@@ -252,7 +248,7 @@ def _subjects_of(
         raise ValueError(f"mask_means={mask_means!r} must be one of {known_means}")
     names = {*parameters}
     width = find_width(attention) if isinstance(attention, nn.Module) else None
-    # Three sequences of features for a module with projections, three of heads else.
+    # Three sequences are features if a module has projections, and heads otherwise.
     one = style == "mha" or len(sequences_of(parameters)) < 3
     is_layer = one or width is not None
     layer: Callable[..., Any] = attention
@@ -265,7 +261,7 @@ def _subjects_of(
     else:
         width = width if d_model is None else d_model
         if width is None:
-            raise ValueError(f"the width of {name} cannot be told: give d_model")
+            raise ValueError(f"the width of {name} is not known: give d_model")
         if style == "mha":
             call, reader = call_mha, read_mha
         elif style in MASKED:
@@ -318,7 +314,7 @@ def _subjects_of(
 
 
 def _as_it_takes_masks(subject: Subject, parameters: Parameters) -> Subject:
-    """Find out how many axes its masks have, and if it is causal without any."""
+    """Find out how many axes masks need, and whether it is causal without a mask."""
     ones = torch.ones(2, 5, subject.width, dtype=subject.dtype)
     real = torch.ones(2, 5, dtype=torch.bool)
     for axes in (4, 3):
@@ -332,26 +328,23 @@ def _as_it_takes_masks(subject: Subject, parameters: Parameters) -> Subject:
         if flag is not None and flag.default is not True:
             try:
                 asked.run(ones, causal=False)
-            except ValueError:  # it reads the past alone, whatever it is asked
+            except ValueError:  # it is always causal
                 return replace(asked, opens=False)
             return asked
         quiet = asked.without_dropout()
         changed = torch.cat([ones[:, :3], 2 * ones[:, 3:].cumsum(dim=-1)], dim=1)
         before, after = (quiet.run(x, causal=False)[:, :3] for x in (ones, changed))
         return replace(asked, opens=not torch.equal(before, after))
-    return subject  # which will say what is wrong, when it is asked
+    return subject  # a check will run it, and raise the error
 
 
 def _as_masks_mean(
     subject: Subject, parameters: Parameters, meaning: str | None
 ) -> list[Subject]:
-    """Find out what a mask means, and what shape it has: what makes it causal.
+    """Find the meaning and the shape of a mask that make a layer causal.
 
-    A mask may also be of keys alone, or a flag. If nothing is seen to work, because
-    of a bug perhaps, return all that can be called so.
-
-    Raises:
-        TypeError: If there is none.
+    The mask may also be one of keys, or a flag. If nothing makes the layer causal,
+    perhaps because of a bug, return all ways to call it that run.
     """
     name = next(each for each in parameters if is_mask(each) and "pad" not in each)
     count = max(1, len(sequences_of(parameters)))
@@ -375,16 +368,16 @@ def _as_masks_mean(
                 opens = list(moving(quiet, causal=False)) != _CAUSAL
                 asked = _with_meaning(replace(asked, opens=opens), name, each, said)
                 if alone and _has_triangle(subject):
-                    doubt = "it has a triangle for a mask, and uses that given alone"
+                    doubt = "it has a causal mask, and uses only the mask it is given"
                     asked = replace(asked, doubts=(*asked.doubts, doubt))
                 return [asked]
-            # Five heads may be taken for five tokens, and not for seven.
+            # Run it with 7 tokens as well: with 5 it may take heads for tokens.
             quiet.run(torch.ones(3, 7, subject.width, dtype=subject.dtype))
         except (TypeError, ValueError):
             continue
         running.append(asked)
     if keys := _as_padding_means(subject, name, count, tried, others):
-        if _says_causal(subject):  # then no mask of keys can be all that it needs
+        if _says_causal(subject):  # it hides later tokens by itself, or should
             keys = replace(keys, causal=True, style=subject.style)
         return [keys]
     if parameters[name].default is False:
@@ -392,20 +385,20 @@ def _as_masks_mean(
         with suppress(TypeError, ValueError):
             if list(moving(asked.without_dropout())) == _CAUSAL:
                 return [asked]
-    if not running:  # As it is said to be called; the checks will see.
+    if not running:  # call it as its style says, and let the checks judge
         call = meant_call(count, name, 4, tried[0], others)
         running = [replace(subject, call=call, opens=True, pads=True)]
     refusal = (
-        f"{subject.name} takes {name}, and no mask that was tried makes it causal: say "
-        f"what it means, with mask_means={'|'.join(MEANINGS)}, or style='causal' or "
-        "'both' if it needs none"
+        f"{subject.name} takes {name}, and no mask that was tried makes it causal: "
+        f"give its meaning, mask_means={'|'.join(MEANINGS)}, or style='causal' or "
+        "'both' if it needs no mask"
     )
     refusal = "" if said or name in MASKS else refusal
     return [replace(each, refusal=refusal) for each in running]
 
 
 def _seen(plain: Subject) -> list[bool]:
-    """Return which rows move, see ``moving``, if no mask is given; none if it fails."""
+    """Return ``moving`` without a mask, or nothing if it cannot be called so."""
     with suppress(TypeError, ValueError):
         return list(moving(plain.without_dropout()))
     return []
@@ -414,9 +407,9 @@ def _seen(plain: Subject) -> list[bool]:
 def _as_it_hides(
     subject: Subject, parameters: Parameters, meaning: str | None
 ) -> Subject:
-    """Find out how to hide padding from what needs no mask, if it takes one.
+    """Find out how to hide padding from a layer that needs no mask but takes one.
 
-    If no form of it is seen to hide a token, that may be a bug, and is odd.
+    If no form of the mask hides a token, add a doubt, since that may be a bug.
     """
     masks = [
         name
@@ -431,8 +424,8 @@ def _as_it_hides(
     if not masks:
         return subject
     doubt = (
-        f"no form of {masks[0]} that was tried hides a token: call it in a function "
-        "without, if that is how it is used"
+        f"no form of {masks[0]} that was tried hides a token: if you never pass it, "
+        "check a function that calls the layer without it"
     )
     return replace(subject, doubts=(*subject.doubts, doubt))
 
@@ -444,10 +437,10 @@ def _as_padding_means(
     tried: Sequence[str] = tuple(MEANINGS),
     others: Mapping[str, Any] = MappingProxyType({}),
 ) -> Subject | None:
-    """Find out what a mask of padding means: one of keys, or of queries and keys."""
+    """Find the meaning of a padding mask, of keys or of queries and keys."""
     seen = [_CAUSAL] * subject.causal + [_BOTH] * subject.unmasked
     for make, axes, each in product((key_call, meant_call), (4, 3, 2), tried):
-        if make is meant_call and axes == 2:  # one for all sequences
+        if make is meant_call and axes == 2:  # it would be the same in all sequences
             continue
         call = _as_it_attends(subject, make(count, name, axes, each, others))
         asked = replace(subject, call=call, opens=False, pads=True)
@@ -465,7 +458,7 @@ def _as_padding_means(
 
 
 def _as_it_attends(subject: Subject, call: Call) -> Call:
-    """Return a call that hides later tokens only from what should not see them."""
+    """Return a call that hides later tokens only if the subject is causal."""
 
     def called(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
         return call(layer, x, causal and subject.causal, real)
@@ -474,7 +467,7 @@ def _as_it_attends(subject: Subject, call: Call) -> Call:
 
 
 def _with_meaning(subject: Subject, name: str, meaning: str, said: bool) -> Subject:
-    """Say what was found out about a mask, and whether that can be meant."""
+    """Add a note about the meaning of a mask, and a doubt if it is unusual."""
     if meaning == "attend" and (name in MASKS or not subject.opens):
         return subject
     if subject.opens:
@@ -484,26 +477,26 @@ def _with_meaning(subject: Subject, name: str, meaning: str, said: bool) -> Subj
         return subject
     like = "inverted-mask" if meaning == "ignore" else "added-ones"
     doubt = (
-        f"in {name}, {MEANINGS[meaning]}: say mask_means={meaning!r} if that is meant; "
-        "if True should mean may attend, it is wrong as in "
+        f"in {name}, {MEANINGS[meaning]}: give mask_means={meaning!r} if that is "
+        "meant; if True should mean may attend, it is wrong as in "
         f"chapters/the-bug-museum/#{like}"
     )
     return replace(subject, doubts=(*subject.doubts, doubt))
 
 
 def _is_usual(name: str, meaning: str) -> bool:
-    """Return whether masks of a name usually have a meaning."""
+    """Return whether masks of this name usually have this meaning."""
     if meaning == "ignore":
         return bool(_IGNORED.search(name))
     return name not in MASKS or (meaning == "add" and "att" in name)
 
 
 def _as_it_sees(subject: Subject, sequences: int) -> list[Subject]:
-    """Find out if what takes no mask attends to both sides.
+    """Find out whether a layer without a mask attends to both sides.
 
-    It does if all rows move with a token, and nothing about it says that it should be
-    causal. Without positions its rows move as its tokens are moved; if they do not, it
-    may have positions, or be causal and have a bug.
+    It does if every row changes with a token, unless it says that it is causal. Without
+    positions, reordering the tokens then reorders the rows. If it does not, the layer
+    may have positions, or should be causal and has a bug.
     """
     if _says_causal(subject):
         return [subject]
@@ -518,19 +511,20 @@ def _as_it_sees(subject: Subject, sequences: int) -> list[Subject]:
         moved = quiet.run(x)[:, order]
         sure &= torch.allclose(quiet.run(x[:, order]), moved, atol=1e-5)
     doubt = (
-        "it attends to both sides: say style='causal' if it should not, and as in "
-        "chapters/the-bug-museum/#no-causal-mask lacks a mask, or style='both'"
+        "it attends to both sides: give style='both' if that is meant, or "
+        "style='causal' if it lacks a mask, as in "
+        "chapters/the-bug-museum/#no-causal-mask"
     )
     modules = [] if subject.module is None else [*subject.module.modules()]
     said = any(getattr(each, "is_causal", None) is False for each in modules)
-    # What takes the sequence that it reads beside its own is not causal by nature.
+    # A layer that also takes a context need not be causal.
     doubts = () if said or sequences > 1 else (doubt,)
     both = replace(subject, style="both", causal=False, doubts=doubts)
     return [both] if sure else [both, subject]
 
 
 def _says_causal(subject: Subject) -> bool:
-    """Return whether a layer says that it is causal, by its name or what it holds."""
+    """Return whether a name, an attribute or a buffer of a layer says it is causal."""
     if subject.module is None:
         return False
     modules = [*subject.module.modules()]
@@ -547,7 +541,7 @@ def _has_triangle(subject: Subject) -> bool:
 
 
 def _is_triangle(buffer: Tensor) -> bool:
-    """Return whether one half of a square buffer differs from the other."""
+    """Return whether two opposite corners of a square buffer differ."""
     rows, columns = buffer.shape[-2:] if buffer.ndim > 1 else (0, 0)
     if rows != columns or rows < 3 or not buffer.numel():
         return False
@@ -556,7 +550,7 @@ def _is_triangle(buffer: Tensor) -> bool:
 
 
 def _as_it_rounds(subject: Subject) -> Subject:
-    """Ask in single precision what computes in it, whatever it is given."""
+    """Return the subject in float32 if it computes in float32 inside."""
     generator = torch.Generator().manual_seed(13)
     x, step = torch.randn(2, 3, 5, subject.width, generator=generator).double()
     quiet = subject.without_dropout()
@@ -567,20 +561,20 @@ def _as_it_rounds(subject: Subject) -> Subject:
     except (TypeError, ValueError):
         bent = torch.tensor(1e-7)
     else:
-        # What is smooth bends by the square of a step.
+        # A smooth output bends by the square of a step, far less than float32 rounds.
         bent = (before - 2 * here + after).abs().max() / (1 + here.abs().max())
     if not 1e-11 < bent < 1e-5:
         return subject
-    note = "It computes in float32 inside, and was asked in float32."
+    note = "It computes in float32 inside, so it was checked in float32."
     single = subject.to(torch.float32)
     return replace(single, notes=(*subject.notes, note))
 
 
 def _style_of(name: str, parameters: Parameters) -> str:
-    """Tell the style from the names of the arguments.
+    """Return the style that the names of the arguments suggest.
 
     Raises:
-        TypeError: If they are those of no style.
+        TypeError: If they suggest none.
     """
     names, count = {*parameters}, len(sequences_of(parameters))
     if names & {"key_padding_mask", "need_weights"}:
@@ -592,6 +586,6 @@ def _style_of(name: str, parameters: Parameters) -> str:
         masks = [each for each in parameters if is_mask(each) and "pad" not in each]
         return "mask" if masks else "causal"
     raise TypeError(
-        f"cannot tell how to call {name}({', '.join(parameters)}): "
-        f"name its style, one of {', '.join(STYLES)}"
+        f"cannot infer how to call {name}({', '.join(parameters)}): "
+        f"give style=, one of {', '.join(STYLES)}"
     )

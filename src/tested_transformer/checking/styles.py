@@ -1,6 +1,6 @@
-"""The styles in which an attention is called, each as a function that calls it so.
+"""The styles in which an attention is called, with a function that calls it for each.
 
-A function of queries, keys and values is given projections, and is then a layer, too.
+A function of queries, keys and values becomes a layer, with projections around it.
 """
 
 import inspect
@@ -41,9 +41,9 @@ __all__ = [
 ]
 
 Parameters = Mapping[str, inspect.Parameter]
-"""What an attention takes, by name."""
+"""The parameters of an attention, by name."""
 
-# For each style that takes a mask of True = may attend, its name and that of the flag
+# For each style with a mask of True = may attend, the names of the mask and of the flag
 # for causal attention.
 MASKED = {"ours": ("mask", "causal"), "sdpa": ("attn_mask", "is_causal")}
 MASKS = {name for name, _ in MASKED.values()}
@@ -54,22 +54,22 @@ MEANINGS = {
     "ones": "1 means may attend",
     "add": "numbers are added to the scores",
 }
-# Names of the sequence that another one reads.
+# Parts of the names of a context.
 READ = re.compile(r"context|cond|memory|kv|key|enc|source|src|^(y|c)$")
 
 
 def is_mask(name: str) -> bool:
-    """Return whether a name is that of a mask."""
+    """Return whether this is the name of a mask."""
     return "mask" in name or name in ("attn_bias", "attention_bias")
 
 
 def sequences_of(parameters: Parameters) -> list[str]:
-    """Return the names of those that are sequences, and no masks."""
+    """Return the names of the required parameters that are sequences, not masks."""
     return [name for name in wanted(parameters) if not is_mask(name)]
 
 
 def wanted(parameters: Parameters) -> list[str]:
-    """Return the names of those that have to be given in their places."""
+    """Return the names of the required positional parameters."""
     places = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     return [
         name
@@ -79,15 +79,15 @@ def wanted(parameters: Parameters) -> list[str]:
 
 
 def parameters_of(attention: Callable[..., Any]) -> Parameters:
-    """Return the parameters by name. PyTorch's own function does not tell them."""
+    """Return the parameters by name, also of PyTorch's own function."""
     if attention is F.scaled_dot_product_attention:
         return inspect.signature(_like_sdpa).parameters
-    # What torch.compile makes keeps what it was made of, and takes what that takes.
+    # A compiled module keeps the original, which has the signature.
     attention = getattr(attention, "_orig_mod", attention)
     called = attention.forward if isinstance(attention, nn.Module) else attention
     try:
         return inspect.signature(called).parameters
-    except ValueError:  # It is not written in Python, and keeps them to itself.
+    except ValueError:  # functions in C may have no signature
         return {}
 
 
@@ -101,12 +101,12 @@ def _like_sdpa(
 
 
 def masked_call(style: str, parameters: Parameters, *, axes: int = 4) -> Call:
-    """Return what calls a layer that takes a mask, where True is *may attend*.
+    """Return a call for a layer with a mask that is True where a query may attend.
 
     Args:
         style: ``ours`` or ``sdpa``.
-        parameters: The layer's: one sequence and a mask, or three.
-        axes: Of its mask: 4 for (B, 1, T, T), 3 for (B, T, T).
+        parameters: Those of the layer.
+        axes: The number of axes of its mask: 4 for (B, 1, T, T), 3 for (B, T, T).
     """
     sequences = max(1, len(sequences_of(parameters)))
     name = MASKED[style][0]
@@ -114,7 +114,7 @@ def masked_call(style: str, parameters: Parameters, *, axes: int = 4) -> Call:
     def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
         mask = None if real is None else token_mask(real)
         options = _masks(style, {*parameters}, x, x, causal, mask)
-        if name in wanted(parameters):  # It has to be given.
+        if name in wanted(parameters):
             ones = torch.ones(1, 1, x.shape[1], x.shape[1], device=x.device).bool()
             options.setdefault(name, ones)
         if name in options:
@@ -133,10 +133,10 @@ def _masks(
     causal: bool,
     mask: Tensor | None,
 ) -> dict[str, Any]:
-    """Return the arguments, of those with these names, that say who may read whom."""
+    """Return the mask and the causal flag, as far as they are among these names."""
     name, flag = MASKED[style]
     num_queries, num_keys = q.shape[-2], k.shape[-2]
-    # SDPA's flag is aligned top-left, and excludes a mask; ours does neither.
+    # SDPA's flag is aligned top-left and cannot be combined with a mask, unlike ours.
     plain = mask is None and num_queries == num_keys
     options: dict[str, Any] = {}
     if causal and flag in names and (style == "ours" or plain):
@@ -150,7 +150,7 @@ def _masks(
 
 
 def plain_call(sequences: int) -> Call:
-    """Return what calls a layer that takes no mask."""
+    """Return a call for a layer without a mask."""
 
     def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
         return layer(*[x] * sequences)
@@ -159,7 +159,7 @@ def plain_call(sequences: int) -> Call:
 
 
 def _as_meant(mask: Tensor, meaning: str, dtype: torch.dtype) -> Tensor:
-    """Return a mask of what may be attended to as another means it."""
+    """Return a mask of True = may attend in another meaning."""
     if meaning == "ignore":
         return ~mask
     if meaning == "ones":
@@ -173,7 +173,7 @@ def _as_meant(mask: Tensor, meaning: str, dtype: torch.dtype) -> Tensor:
 def key_call(
     sequences: int, name: str, axes: int, meaning: str, others: Mapping[str, Any]
 ) -> Call:
-    """Return what calls a layer with a mask of keys that has a meaning."""
+    """Return a call for a layer whose mask is one of keys, with this meaning."""
 
     def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
         shown = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
@@ -185,7 +185,7 @@ def key_call(
 
 
 def flag_call(sequences: int, name: str) -> Call:
-    """Return what calls a layer whose mask is made by itself, if it is told to."""
+    """Return a call for a layer with a flag that makes it causal."""
 
     def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
         return layer(*[x] * sequences, **{name: causal})
@@ -196,7 +196,7 @@ def flag_call(sequences: int, name: str) -> Call:
 def meant_call(
     sequences: int, name: str, axes: int, meaning: str, others: Mapping[str, Any]
 ) -> Call:
-    """Return what calls a layer with a mask that has a meaning."""
+    """Return a call for a layer whose mask has this meaning."""
 
     def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
         length = x.shape[1]
@@ -214,7 +214,7 @@ def meant_call(
 def cross_call(
     parameters: Parameters,
 ) -> Callable[[Any, Tensor, Tensor], Any] | None:
-    """Return what calls a layer with a sequence to read, if names say which it is."""
+    """Return a call for cross-attention, if the names show which one the context is."""
     names = sequences_of(parameters)
     queries = [name[0].lower() == "q" for name in names]
     if any(map(is_mask, wanted(parameters))):
@@ -233,7 +233,7 @@ def _call_cross(
 
 
 def call_mha(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
-    """Call a layer as PyTorch's is called, with masks that say what to ignore."""
+    """Call a layer like ``nn.MultiheadAttention``, with masks of True = ignore."""
     ignored = ~causal_mask(x.shape[1], device=x.device) if causal else None
     return _attend_mha(layer, x, x, ignored, None if real is None else ~real)
 
@@ -249,7 +249,7 @@ def _attend_mha(
 
 
 def read_mha(layer: Any, x: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Read pieces, each with all that came before it as keys and values."""
+    """Read in pieces, each with all tokens up to its end as keys and values."""
     outputs: list[Tensor] = []
     end = 0
     for size in sizes:
@@ -261,8 +261,8 @@ def read_mha(layer: Any, x: Tensor, sizes: Sequence[int]) -> Tensor:
 
 
 def read_ours(layer: Any, x: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Read pieces with a cache of this library's."""
-    if hasattr(layer, "new_cache"):  # it keeps something else than keys and values
+    """Read in pieces, with one of this library's caches."""
+    if hasattr(layer, "new_cache"):  # it may cache something other than keys and values
         cache = layer.new_cache(x.shape[0], x.shape[1])
     else:
         shape = x.shape[0], layer.num_kv_heads, x.shape[1], layer.head_dim
@@ -275,9 +275,9 @@ class Lifted(nn.Module):
     """A layer around a function of queries, keys and values.
 
     Args:
-        function: Takes heads, and gives the heads' outputs.
+        function: Takes heads of queries, keys and values; returns the heads' outputs.
         style: How it is called.
-        parameters: What it takes.
+        parameters: Its parameters.
         d_model: D, the width of the layer.
         num_heads: H.
     """
@@ -300,7 +300,7 @@ class Lifted(nn.Module):
         for each in self.parameters():
             drawn = torch.randn(each.shape, generator=generator)
             each.data = drawn * each.shape[-1] ** -0.5
-        # If it is a module it is part of the layer, and copied and switched with it.
+        # A module becomes a child, so that it is copied and switches mode with this.
         self.function, self.style, self.names = function, style, {*parameters}
         self.eval()
 
@@ -312,7 +312,7 @@ class Lifted(nn.Module):
         causal: bool = False,
         cache: LayerCache | None = None,
     ) -> Tensor:
-        """Project, call the function, and project."""
+        """Project, call the function, and project the result."""
         q, k, v = (
             project(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
             for project in (self.q_proj, self.k_proj, self.v_proj)

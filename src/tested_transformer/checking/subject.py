@@ -1,6 +1,6 @@
-"""What comes in: any attention, called as one layer from features to features.
+"""Any attention, wrapped as a layer from features to features.
 
-How to call it, ``calling`` finds out, in one of the ``styles``.
+``calling`` finds out how to call it, in one of the ``styles``.
 """
 
 import copy
@@ -19,9 +19,9 @@ __all__ = ["REFUSALS", "Call", "Reader", "Subject", "copied", "moving", "tensors
 
 _Features = Float[Tensor, "B T D"]
 Call = Callable[[Any, Tensor, bool, Tensor | None], Any]
-"""Calls a layer: with features, whether it is causal, and which tokens are real."""
+"""Calls a layer with features, ``causal``, and which tokens are real."""
 Reader = Callable[[Any, Tensor, Sequence[int]], Tensor]
-"""Reads features in pieces of given sizes with a layer's cache."""
+"""Calls a layer with features, in pieces of given sizes, with its cache."""
 
 REFUSALS = (
     *(RuntimeError, TypeError, LookupError, AssertionError),
@@ -31,30 +31,29 @@ REFUSALS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """An attention that can be asked, as a layer from features to features.
+    """An attention to check, as a layer from features to features.
 
     Args:
-        name: What to call it in a report.
+        name: Its name in the report.
         style: How it is called; see ``check_attention``.
-        layer: The layer; what was a function has been given projections.
-        call: Calls the layer: features, whether causal, which tokens are real.
+        layer: The layer. A function has projections around it.
+        call: Calls the layer with features, ``causal``, and which tokens are real.
         width: D.
-        dtype: The type of the features.
+        dtype: The dtype of the features.
         num_heads: The number of heads, if it was given.
-        opens: Whether it can be asked to attend to both sides.
-        causal: Whether it can be asked to attend to the past alone.
+        opens: Whether ``causal=False`` makes it attend to both sides.
+        causal: Whether it can be called as causal attention.
         pads: Whether it takes a padding mask.
         pieces: Reads features in pieces with a cache; ``None`` if it cannot.
         known: A function that computes what the layer should, if one was given.
-        has_modes: Whether it knows training from evaluating.
-        batch_first: Whether it takes (B, T, D), and not (T, B, D).
-        drawn: The weights that were drawn anew; see ``draw_anew``.
+        has_modes: Whether it has a training and an evaluation mode.
+        batch_first: Whether it takes (B, T, D) rather than (T, B, D).
+        drawn: The names of the weights that were drawn again; see ``draw_anew``.
         doubts: Why it may not be what it was taken for.
-        notes: What was found out about how it is called.
-        guessed: Oracles that were found by trying: of projections without a name that
-            is known, or with positions and norms.
-        crosses: Calls it with features and with another sequence to read, if it can be.
-        refusal: What to say if nothing tells whether it is called rightly.
+        notes: What was found out about how to call it.
+        guessed: Oracles that were found by trying, with their projections and forms.
+        crosses: Calls it with features and a context, if it can attend to one.
+        refusal: The error to raise if nothing shows that it is called correctly.
     """
 
     name: str
@@ -85,19 +84,19 @@ class Subject:
         causal: bool = True,
         real: Bool[Tensor, "B T"] | None = None,
     ) -> _Features:
-        """Attend.
+        """Return the output of the layer.
 
         Args:
             x: The sequences.
-            causal: Whether later positions are forbidden.
-            real: ``True`` where there is a token, ``False`` where there is padding.
+            causal: Whether to forbid later positions.
+            real: ``True`` for tokens, ``False`` for padding.
 
         Raises:
-            TypeError: If it returns something that is no tensor.
-            ValueError: If it cannot be called so, writes into what it is given, or
-                returns another shape.
+            TypeError: If the layer returns no tensor.
+            ValueError: If the layer cannot be called in this way, modifies its input,
+                or returns another shape.
         """
-        x = x.contiguous()  # as layers are used, and some insist
+        x = x.contiguous()  # some layers use view
         given = x.detach().clone()
         try:
             layer = self.layer if self.batch_first else _sequence_first(self.layer)
@@ -105,7 +104,7 @@ class Subject:
         except REFUSALS as error:
             raise ValueError(
                 f"{self.name} cannot be called with x of {tuple(x.shape)} in the style "
-                f"{self.style!r}, and style= may name another: "
+                f"{self.style!r} (style= selects another): "
                 f"{type(error).__name__}: {error}"
             ) from error
         if not torch.equal(given, x.detach()):
@@ -113,7 +112,7 @@ class Subject:
         return self._checked(output, x)
 
     def cross(self, x: _Features, context: Float[Tensor, "B S D"]) -> _Features | None:
-        """Attend to another sequence, of another length; nothing if it cannot."""
+        """Return the output of attending to a context, or ``None`` if it cannot."""
         if self.crosses is None or not self.batch_first:
             return None
         try:
@@ -122,10 +121,10 @@ class Subject:
             return None
 
     def read(self, x: _Features, sizes: Sequence[int]) -> _Features:
-        """Read ``x`` in pieces of these sizes, with a cache.
+        """Return the output for ``x``, read in pieces of these sizes with a cache.
 
         Raises:
-            ValueError: If it cannot.
+            ValueError: If the layer raises an error.
         """
         assert self.pieces is not None
         try:
@@ -153,7 +152,7 @@ class Subject:
 
     @property
     def unmasked(self) -> bool:
-        """Whether it attends to both sides, at least if it is asked to."""
+        """Whether it can be called to attend to both sides."""
         return self.opens or not self.causal
 
     @property
@@ -163,13 +162,13 @@ class Subject:
 
     @property
     def slack(self) -> float:
-        """How far apart answers may be that tables of angles were made for."""
+        """The least tolerance of comparisons: tables of angles may be rounded."""
         return max((each.form.slack for each in self.guessed), default=0.0)
 
     def oracles(self, *, beside: bool = False) -> list[FormedAttention]:
-        """Return layers with the weights of this one that take the right steps.
+        """Return correct layers with the weights of this one.
 
-        They may leave norms out that it has ``beside`` its projections.
+        With ``beside``, they may lack norms that it has beside its projections.
         """
         if self.module is None:
             return []
@@ -179,7 +178,7 @@ class Subject:
         return [each.to(torch.float64) for each in named]
 
     def without_dropout(self, *, training: bool = False) -> "Subject":
-        """Copy it with all dropout switched off, to train or to evaluate."""
+        """Return a copy without dropout, in training or evaluation mode."""
         if self.module is None:
             return self
         module = copied(self.module).train(training)
@@ -190,22 +189,22 @@ class Subject:
 
     @property
     def dropout(self) -> float:
-        """The highest probability of dropping anything that its modules name."""
+        """The highest dropout probability below 1 of its modules."""
         modules = self.module.modules() if self.module is not None else ()
         values = [p for each in modules for _, p in _dropouts(each)]
         return max((p for p in values if p < 1), default=0.0)
 
     def to(self, dtype: torch.dtype) -> "Subject":
-        """Copy it with parameters and features of another type."""
+        """Return a copy with parameters and features of another dtype."""
         if self.module is None:
             return replace(self, dtype=dtype)
-        # What is asked with is on the CPU; not every device has float64.
+        # Checks run on the CPU, since not every device has float64.
         module = copied(self.module).to("cpu").to(dtype)
         return replace(self, layer=module, dtype=dtype)
 
 
 def tensors_in(output: object) -> Iterator[Tensor]:
-    """Yield the tensors of what a layer returns, in their order."""
+    """Yield the tensors in the output of a layer, in order."""
     if isinstance(output, Tensor):
         yield output
     elif isinstance(output, (tuple, list)):
@@ -218,7 +217,7 @@ def tensors_in(output: object) -> Iterator[Tensor]:
 
 
 def _dropouts(module: nn.Module) -> Iterator[tuple[str, float]]:
-    """Yield the probabilities of dropping something that a module names."""
+    """Yield the names and values of a module's dropout probabilities."""
     for name, value in vars(module).items():
         dropped = name == "p" or ("drop" in name and not isinstance(module, nn.Dropout))
         if dropped and isinstance(value, float):
@@ -226,7 +225,7 @@ def _dropouts(module: nn.Module) -> Iterator[tuple[str, float]]:
 
 
 def copied(module: nn.Module) -> nn.Module:
-    """Copy a module, even one that keeps its latest weights to be looked at."""
+    """Copy a module, even one that stores its latest attention weights."""
     kept = [value for each in module.modules() for value in vars(each).values()]
     tensors = [each for each in kept if isinstance(each, Tensor) and not each.is_leaf]
     return copy.deepcopy(module, {id(each): each.detach().clone() for each in tensors})
@@ -246,12 +245,12 @@ def _sequence_first(layer: Callable[..., Any]) -> Callable[..., Any]:
 def moving(
     subject: Subject, *, causal: bool = True, real: Bool[Tensor, " T"] | None = None
 ) -> Iterator[bool]:
-    """Yield which of four rows around a token move when this token is changed.
+    """Yield for rows 0, 1, 3 and 4 whether they change with token 2, of five tokens.
 
     Args:
-        subject: What to ask.
-        causal: Whether later positions are forbidden.
-        real: Which of five tokens are no padding.
+        subject: The attention.
+        causal: Whether to forbid later positions.
+        real: ``False`` for those of the five tokens that are padding.
     """
     generator = torch.Generator().manual_seed(13)
     shape = 2, 2, 5, subject.width

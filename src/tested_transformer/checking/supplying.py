@@ -1,7 +1,7 @@
-"""What a layer wants beside features and masks: tables of angles, places, caches.
+"""Supply the other arguments of a layer: tables of angles, positions, caches.
 
-Their names say what they are, but not in which shape. All that run are tried, and so
-are other layouts of the features.
+Their names tell what they are, but not their shapes. So all known shapes are tried, and
+other layouts of the features, too.
 """
 
 import inspect
@@ -26,7 +26,7 @@ from tested_transformer.checking.subject import tensors_in
 __all__ = ["LAYOUTS", "LEVELS", "Supplied", "supplied"]
 
 _Make = Callable[[Tensor], Any]
-"""Makes what a layer wants from the features that it is given."""
+"""Makes an argument of a layer, given its features."""
 _Lay = Callable[[Tensor], Tensor]
 
 _TABLES = re.compile(
@@ -40,20 +40,21 @@ _BESIDE = re.compile(
 _SIZES = re.compile(r"^(h|height)$|^(w|width)$", re.IGNORECASE)
 _THREE = re.compile(r"q|k|v|x|quer(y|ies)|keys?|values?|inputs?", re.IGNORECASE)
 _BASE = 1e4
-# What is given: what has to be; tables, too; places and whatever else is wanted; and
-# at last a sequence to read, where it could be left out.
+# How much to supply: 0 only required arguments of known names; 1 also optional tables;
+# 2 also optional positions and all other required arguments; 3 also a context.
 LEVELS = range(4)
 
 
 class Supplied(nn.Module):
-    """A layer that is given what it wants beside features and masks.
+    """A layer that gets the arguments that it needs besides features and masks.
 
     Args:
         layer: The layer.
-        given: What it gets, by name.
-        left: The parameters that are left.
-        width: For how many features of a head tables of angles are.
-        form: Which numbers they have, whatever their first axis.
+        given: What makes each of these arguments, by name.
+        left: The other parameters of the layer.
+        width: The number of features of a head that the tables of angles are for.
+        form: A number for the form of these tables. Tables that differ only in a first
+            axis of one share it.
         layout: How its features are laid out; one of ``LAYOUTS``.
     """
 
@@ -74,11 +75,11 @@ class Supplied(nn.Module):
 
     @property
     def positions(self) -> list[str]:
-        """The names under which it gets tables of angles."""
+        """The names of the arguments that are tables of angles."""
         return [name for name in self.given if _TABLES.search(name)]
 
     def forward(self, *sequences: Tensor, **options: Any) -> Any:
-        """Call the layer with what it wants."""
+        """Call the layer with the supplied arguments."""
         given = {name: make(sequences[0]) for name, make in self.given.items()}
         names = sequences_of(self.left) or [*self.left]
 
@@ -94,7 +95,7 @@ def _as_they_are(call: Callable[..., Any], *sequences: Tensor, **options: Any) -
 
 
 def _first(output: object) -> Tensor:
-    """Return the first tensor of what a layer returns.
+    """Return the first tensor in the output of a layer.
 
     Raises:
         TypeError: If there is none.
@@ -112,7 +113,7 @@ def _features_first(
 
 
 def _images(call: Callable[..., Any], *sequences: Tensor, **options: Any) -> Any:
-    """Call with (B, D, T, 1): a token is a place of a narrow image."""
+    """Call with (B, D, T, 1), an image with a row for each token."""
     output = call(*[each.mT[..., None] for each in sequences], **options)
     return _first(output).squeeze(-1).mT
 
@@ -146,17 +147,17 @@ def supplied(
     layout: str = "",
     num_heads: int = 1,
 ) -> Iterator[nn.Module]:
-    """Yield a layer with what it may want, in each form that has its name.
+    """Yield a layer with its other arguments, in each form that they could have.
 
-    It is the layer itself if it wants nothing.
+    If it needs none, yield the layer itself.
 
     Args:
         attention: The layer.
-        parameters: Those of its call.
-        widths: For how many features of a head tables could be.
-        level: How much to give; one of ``LEVELS``.
+        parameters: The parameters of its call.
+        widths: The numbers of features of a head that tables could be for.
+        level: How much to supply; one of ``LEVELS``.
         layout: How its features are laid out; one of ``LAYOUTS``.
-        num_heads: How many heads it has.
+        num_heads: The number of heads.
     """
     given_names = _given(parameters, level)
     left = {
@@ -170,7 +171,7 @@ def supplied(
     if any(each.kind is each.VAR_POSITIONAL for each in parameters.values()):
         return
     tables = [name for name in given_names if _TABLES.search(name)]
-    if tables and layout:  # what is turned by its position has tokens in a row
+    if tables and layout:  # layers with rotary positions take (B, T, D)
         return
     rest = {
         name: _others(name, num_heads) for name in given_names if name not in tables
@@ -188,7 +189,7 @@ def supplied(
 
 
 def _given(parameters: Parameters, level: int) -> list[str]:
-    """Return the names of what is no sequence, and no mask, and is given."""
+    """Return the names of the arguments to supply: neither sequences nor masks."""
     found: list[str] = []
     for name, each in [*parameters.items()][1:]:
         if each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL) or is_mask(name):
@@ -208,7 +209,7 @@ def _given(parameters: Parameters, level: int) -> list[str]:
 
 
 def _asked_for(parameter: inspect.Parameter, level: int) -> inspect.Parameter:
-    """Return a parameter, that of a sequence to read as one that has to be given."""
+    """Return a parameter; at the highest level, make that of a context required."""
     named = parameter.kind is not parameter.VAR_KEYWORD
     if level == LEVELS[-1] and _is_read(parameter.name) and named:
         return parameter.replace(default=parameter.empty)
@@ -216,13 +217,13 @@ def _asked_for(parameter: inspect.Parameter, level: int) -> inspect.Parameter:
 
 
 def _is_read(name: str) -> bool:
-    """Return whether a name is that of a sequence which another one reads."""
+    """Return whether this is the name of a context."""
     beside = re.search("past|cache|bias|len", name) or is_mask(name)
     return bool(READ.search(name)) and not beside
 
 
 def _others(name: str, num_heads: int) -> list[_Make]:
-    """Return what a thing with a name could be, that is no table."""
+    """Return what could make an argument of this name, other than a table."""
     if _STARTS.search(name):
         return [_start]
     if _PLACES.search(name):
@@ -245,7 +246,7 @@ def _one(x: Tensor) -> int:
 
 
 def _alibi(num_heads: int, x: Tensor) -> Tensor:
-    """Return what ALiBi adds, as Bloom wants it: (B * H, 1, T)."""
+    """Return the bias of ALiBi in the shape that Bloom takes, (B * H, 1, T)."""
     slopes = torch.tensor([*next(alibi_slopes_of(num_heads))])
     biases = slopes[:, None, None] * torch.arange(x.shape[1])
     return biases.repeat(len(x), 1, 1).to(x)
@@ -274,7 +275,7 @@ def _nothing(x: Tensor) -> None:
 def _of_tables(
     names: Sequence[str], head_dim: int
 ) -> Iterator[tuple[int, dict[str, _Make]]]:
-    """Yield tables of angles in all shapes and forms, and which form each has."""
+    """Yield tables of angles in all shapes and forms, each with its form's number."""
     if not names:
         yield 0, {}
         return
@@ -296,7 +297,7 @@ def _of_tables(
 
 
 def _kind(form: int, lay: _Lay) -> int:
-    """Return a number for what has to do the same: but for a first axis of one."""
+    """Return the same number for tables that differ only in a first axis of one."""
     return form + 100 * max(0, _LAYOUTS.index(lay) - 1)
 
 

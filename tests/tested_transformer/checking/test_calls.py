@@ -148,7 +148,7 @@ def test_what_is_right_passes_however_it_is_called(name: str) -> None:
 def test_what_attends_to_both_sides_is_not_known_until_somebody_says_so() -> None:
     report = check_attention(BothSides())
     assert (report.state, report.style, report.failed) == ("not known", "both", [])
-    assert "say style='causal' if it should not" in str(report).splitlines()[1]
+    assert "give style='both' if that is meant" in str(report).splitlines()[1]
     assert verdict(report, "leak") == (None, "attends to both sides")
     causal = check_attention(BothSides(), style="causal")
     assert "leak" in causal.failed

@@ -453,7 +453,7 @@ def test_a_function_that_does_odd_things_is_refused() -> None:
             lambda a, b, c, d: a,
             {},
             TypeError,
-            r"cannot tell how to call <lambda>\(a, b, c, d\): name its style, one of",
+            r"cannot infer how to call <lambda>\(a, b, c, d\): give style=, one of",
         ),
         (
             Stacked(),
@@ -465,7 +465,7 @@ def test_a_function_that_does_odd_things_is_refused() -> None:
             lambda x: x,
             {},
             ValueError,
-            "the width of <lambda> cannot be told: give d_model",
+            "the width of <lambda> is not known: give d_model",
         ),
         (
             Stacked(),

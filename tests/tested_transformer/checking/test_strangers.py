@@ -346,12 +346,12 @@ class Hidden(nn.Module):
         (
             Hidden(),
             "Hidden takes attention_mask, and no mask that was tried makes it causal: "
-            "say what it means, with mask_means=attend.ignore.ones.add, or style=",
+            "give its meaning, mask_means=attend.ignore.ones.add, or style=",
         ),
-        (torch.softmax, r"cannot tell how to call softmax\(\): name its style"),
+        (torch.softmax, r"cannot infer how to call softmax\(\): give style="),
         (
             functools.partial(F.scaled_dot_product_attention, is_causal=True),
-            r"cannot tell how to call partial\(\): name its style",
+            r"cannot infer how to call partial\(\): give style=",
         ),
     ],
 )

@@ -150,7 +150,7 @@ def test_and_with_a_mistake_it_is_wrong(name: str) -> None:
 def test_what_refuses_float64_is_asked_in_float32() -> None:
     report = check_attention(OnlySingle(), skip=["dtypes", "empty rows"])
     assert report, str(report)
-    assert "It cannot compute in float64, and was asked in float32." in report.notes
+    assert "It cannot compute in float64, so it was checked in float32." in report.notes
 
 
 class Wrapped(nn.Module):
