@@ -1,7 +1,7 @@
-"""A function with modules in it, as a module that can be copied, moved and trained.
+"""Turn a function that uses modules into a module, to copy, move and train it.
 
-``lambda x: layer(x, mask)[0]`` is the shortest adapter for a layer with a call of its
-own. Its layer is found where the function keeps it, and a copy takes its place.
+``lambda x: layer(x, mask)[0]`` is the shortest adapter for a layer with an unusual
+call. The layer is found among the names that the function uses, and replaced by a copy.
 """
 
 import functools
@@ -15,7 +15,7 @@ __all__ = ["FunctionModule", "with_its_modules"]
 
 
 def with_its_modules(attention: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function as a module, if it has modules in it; else as it is."""
+    """Return a function as a module if it uses modules, or else unchanged."""
     if isinstance(attention, (types.FunctionType, types.MethodType, functools.partial)):
         module = FunctionModule(attention)
         if len(module.held):
@@ -24,11 +24,11 @@ def with_its_modules(attention: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class FunctionModule(nn.Module):
-    """A function with copies of the modules that it names.
+    """A module around a function, with the modules that it uses as children.
 
     Args:
-        function: A function, with modules among its closed-over or global names; a
-            method of a module; or ``functools.partial`` of a module.
+        function: A function that uses modules as closure or global variables, a method
+            of a module, or ``functools.partial`` of a module.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -37,16 +37,16 @@ class FunctionModule(nn.Module):
         found = _names_of(function).items()
         modules = {name: each for name, each in found if isinstance(each, nn.Module)}
         self.held = nn.ModuleDict(modules)
-        # Tables of angles, for instance; they say what the function does.
+        # Tensors, such as tables of angles, help to recognize what the function does.
         self.tensors = {name: each for name, each in found if isinstance(each, Tensor)}
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
-        """Call the function, with the modules that are held here."""
+        """Call the function with this module's children in place of its own modules."""
         return _with_names(self.function, {**self.held})(*arguments, **named)
 
 
 def _names_of(function: Any) -> dict[str, Any]:
-    """Return what a function finds outside of itself, by name."""
+    """Return the closure and global variables that a function uses, by name."""
     if isinstance(function, functools.partial):
         return {"function": function.func}
     if isinstance(function, types.MethodType):
@@ -60,7 +60,7 @@ def _names_of(function: Any) -> dict[str, Any]:
 
 
 def _with_names(function: Any, modules: dict[str, nn.Module]) -> Callable[..., Any]:
-    """Return a function with other modules under the same names."""
+    """Return a copy of a function with other modules under the same names."""
     if isinstance(function, functools.partial):
         instead = modules["function"]
         return functools.partial(instead, *function.args, **function.keywords)

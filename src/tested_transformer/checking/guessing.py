@@ -1,8 +1,8 @@
-"""Projections whose names say nothing: told by their shapes, and by what each does.
+"""Guess which projection is which, if their names do not say, by shape and effect.
 
 The output is linear in the weights of the values and of the last projection, and not in
-those of queries and keys. What is left is tried. A guess counts only if the layer then
-computes attention, or a bug that is known: else it was a wrong guess.
+those of queries and keys. Everything else is tried. A guess counts only if the layer
+then turns out to compute attention, or attention with a known bug.
 """
 
 import copy
@@ -34,14 +34,14 @@ __all__ = ["explained", "recognized"]
 
 @dataclass(frozen=True)
 class _Weights:
-    """Weights that belong together: of one projection, or of one for each head."""
+    """The weights of one projection, which may be split into heads."""
 
     parameters: tuple[nn.Parameter, ...]
-    alternatives: tuple[Projection, ...]  # as which they could be meant
+    alternatives: tuple[Projection, ...]  # the ways to read them as a matrix
 
 
 def explained(subject: Subject) -> Subject | None:
-    """Return a subject with the oracle that gives what it gives, if one is found."""
+    """Return a subject with an oracle that agrees with it, if one is found."""
     if subject.module is None or subject.dtype == torch.float16:
         return None
     recognizer = Recognizer(subject)
@@ -52,11 +52,11 @@ def explained(subject: Subject) -> Subject | None:
 
 
 def recognized(subject: Subject) -> tuple[Subject, Likeness | None]:
-    """Find what a layer should compute: its projections, and what it has inside.
+    """Find the oracle of a subject: its projections and its form.
 
     Returns:
-        It with its oracle, if one is found, and the bugs that explain it on top of it;
-        nothing if they were not looked for.
+        The subject, with its oracle if one is found; and the known bugs that explain
+        how it differs from the oracle, or ``None`` if it need not be explained.
     """
     if subject.module is None or subject.dtype == torch.float16:
         return subject, None
@@ -69,14 +69,14 @@ def recognized(subject: Subject) -> tuple[Subject, Likeness | None]:
             return replace(subject, guessed=(like.layer,)), like
     for layer, said in _split_otherwise(subject):
         if recognizer.explains(layer):
-            doubt = f"its one projection gives {said}: right if it was trained so"
+            doubt = f"its one projection returns {said}: right if it was trained so"
             doubts = (*subject.doubts, doubt)
             return replace(subject, guessed=(layer,), doubts=doubts), None
     return subject, Likeness()
 
 
 def _split_otherwise(subject: Subject) -> Iterator[tuple[FormedAttention, str]]:
-    """Yield oracles for groups of heads, each with three parts in an odd order."""
+    """Yield oracles that split one projection by groups of heads, in any order."""
     assert subject.module is not None
     first = next(iter(subject.oracles()), None)
     widths = {each for x in subject.module.parameters() for each in x.shape}
@@ -98,7 +98,7 @@ def _split_otherwise(subject: Subject) -> Iterator[tuple[FormedAttention, str]]:
 
 
 def _meant(subject: Subject, recognizer: Recognizer) -> list[list[FormedAttention]]:
-    """Return the oracles that a layer's weights make, the likelier ones first."""
+    """Return groups of oracles with a subject's weights, the likeliest group first."""
     if layers := subject.oracles() or subject.oracles(beside=True):
         return [layers]
     assert subject.module is not None
@@ -107,14 +107,14 @@ def _meant(subject: Subject, recognizer: Recognizer) -> list[list[FormedAttentio
         layers = [*chain.from_iterable(each.oracles(beside=True) for each in told)]
         if layers:
             return [layers]
-    # A token alone gets its value, whatever is wrong with the scores.
+    # One token gets its own value, whatever is wrong with the scores.
     layers = [*_guesses(subject)]
     fitting = [each for each in layers if recognizer.around(each) is not None]
     return [fitting, [each for each in layers if each not in fitting]]
 
 
 def _guesses(subject: Subject) -> Iterator[FormedAttention]:
-    """Yield the oracles that a layer's weights could make."""
+    """Yield the oracles that a layer's weights could belong to."""
     assert subject.module is not None
     for inputs in _inputs(subject, _weights(subject.module)):
         queries = inputs[0]
@@ -136,7 +136,7 @@ def _divisors(width: int) -> list[int]:
 
 
 def _weights(module: nn.Module) -> list[_Weights]:
-    """Return all weights of a module in their order, or none if some are no matrix."""
+    """Return all projections of a module in order, or none if it has other weights."""
     found: list[tuple[str, _Weights]] = []
     taken: set[nn.Parameter] = set()
     for name, each in chain(module.named_modules(), module.named_parameters()):
@@ -150,7 +150,7 @@ def _weights(module: nn.Module) -> list[_Weights]:
 
 
 def _by_kind(found: Sequence[tuple[str, _Weights]]) -> list[_Weights]:
-    """Join the projections of single heads, whose names differ in a number."""
+    """Join the projections of single heads, whose names differ only in a number."""
     kinds: dict[tuple[str, ...], list[_Weights]] = {}
     for name, weights in found:
         parts_of_name = [each for each in name.split(".") if not each.isdigit()]
@@ -159,7 +159,7 @@ def _by_kind(found: Sequence[tuple[str, _Weights]]) -> list[_Weights]:
     for each in kinds.values():
         shapes = {weights.alternatives[0][0].shape for weights in each}
         ((rows, columns),) = shapes if len(shapes) == 1 else ((1, 0),)
-        if len(each) == 1 or rows >= columns:  # all of a list: no heads
+        if len(each) == 1 or rows >= columns:  # too wide to be single heads
             joint += each
             continue
         parameters = tuple(chain.from_iterable(one.parameters for one in each))
@@ -171,12 +171,13 @@ def _by_kind(found: Sequence[tuple[str, _Weights]]) -> list[_Weights]:
 def _inputs(
     subject: Subject, weights: Sequence[_Weights]
 ) -> Iterator[list[Projection | None]]:
-    """Yield what could be the projections to queries, keys, values, and the last."""
+    """Yield candidates for the projections to queries, keys and values and the last."""
     if not 1 <= len(weights) <= 4:
         return
     straight = [_is_linear(subject, each.parameters) for each in weights]
     for order in permutations(range(len(weights))):
-        # Which of them bend, and which are straight: queries and keys first.
+        # s: the output is linear (straight) in the weights; b: it is not (bent).
+        # Queries and keys, which are not, come first.
         kinds = "".join("s" if straight[at] else "b" for at in order)
         for chosen in product(*[weights[at].alternatives for at in order]):
             if kinds == "bbss":
@@ -205,7 +206,7 @@ def _stacked(
 
 
 def _is_linear(subject: Subject, parameters: Sequence[nn.Parameter]) -> bool:
-    """Return whether the output grows in a straight line with some weights."""
+    """Return whether the output is linear in some weights."""
     quiet = subject.without_dropout()
     assert quiet.module is not None
     assert subject.module is not None
@@ -213,7 +214,7 @@ def _is_linear(subject: Subject, parameters: Sequence[nn.Parameter]) -> bool:
     own = dict(quiet.module.named_parameters())
     x, outputs = sample(quiet), list[Tensor]()
     with torch.no_grad():
-        for factor in (1.0, 2.0, 1.5):  # in all, once, twice and three times as much
+        for factor in (1.0, 2.0, 1.5):  # 1, 2 and 3 times the weights
             for each in parameters:
                 own[names[each]].mul_(factor)
             outputs.append(quiet.run(x).nan_to_num())

@@ -1,4 +1,4 @@
-"""How it is recognized: projections in somebody else's layer, and their oracles."""
+"""Find the projections in somebody else's layer, and make oracles of them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -23,12 +23,13 @@ __all__ = [
     "oracles_of",
 ]
 
-# Words in public code for the three projections; the rest of their names is alike.
+# Words in the names of the three projections in public code. The rest of the three
+# names is the same.
 _THREE = (
     *(("query", "key", "value"), ("queries", "keys", "values")),
     *(("Query", "Key", "Value"), ("q", "k", "v"), ("Q", "K", "V")),
 )
-# And names for three in one, and for the last.
+# Names of one projection to all three, and of the last projection.
 _STACKED = ("c_attn", "qkv", "qkv_proj", "in_proj", "to_qkv", "Wqkv", "query_key_value")
 _LAST = (
     *("o_proj", "out_proj", "W_o", "w_o", "wo", "c_proj", "proj", "to_out", "out"),
@@ -46,7 +47,7 @@ Projection = tuple[Tensor, Tensor | None]
 
 
 def find_width(module: nn.Module) -> int | None:
-    """Return the width of the sequence that a layer takes, if it can be told."""
+    """Return the width of the features that a layer takes, if it can be inferred."""
     embed_dim = getattr(module, "embed_dim", None)
     if isinstance(embed_dim, int):
         return embed_dim
@@ -56,7 +57,7 @@ def find_width(module: nn.Module) -> int | None:
         return None
     rows, columns = first.shape
     last = next((len(matrix) for matrix, _ in _last(module)), columns)
-    # What all heads share takes the features of one.
+    # A projection that all heads share takes the features of one head.
     shared = rows == columns < last and last % columns == 0
     return last if shared else columns
 
@@ -64,15 +65,15 @@ def find_width(module: nn.Module) -> int | None:
 def oracles(
     module: nn.Module, num_heads: int | None = None, *, beside: bool = False
 ) -> Iterator[FormedAttention]:
-    """Yield layers that take the right steps with the weights of ``module``.
+    """Yield correct layers with the weights of ``module``.
 
-    There are none if its projections or the number of its heads cannot be told, or if
-    it has parameters or norms beside them: what it computes is then something else. And
-    there are several if its parameters could be meant in more than one way.
+    There are none if its projections or its number of heads are not found, or if it has
+    other parameters or norms, since it then computes something else. There are several
+    if its parameters can be read in more than one way.
 
     Args:
-        module: The layer of somebody else.
-        num_heads: Its heads; read off its attributes by default.
+        module: Somebody else's layer.
+        num_heads: The number of heads; by default inferred from its attributes.
         beside: Whether it may have norms beside its projections.
     """
     lasts = _last(module)
@@ -93,7 +94,7 @@ def oracles(
             found = [*inputs, last]
             pairs = [pair for pair in found if pair is not None]
             parts = [each for pair in pairs for each in pair if each is not None]
-            # Where queries and values alone have a bias, that of keys is made up.
+            # If only queries and values have biases, those of the keys are added zeros.
             made_up = len(_biases(module)[0]) if _biases(module) else 0
             if whole == sum(each.numel() for each in parts) - made_up:
                 layer = make_layer(found, num_heads)
@@ -102,7 +103,7 @@ def oracles(
 
 
 def norm_weights(module: nn.Module) -> set[nn.Parameter]:
-    """Return the parameters of norms: of modules that have vectors alone."""
+    """Return the parameters of norms, which are modules with nothing but vectors."""
     found: set[nn.Parameter] = set()
     for each in module.modules():
         own = [*each.parameters()]
@@ -114,13 +115,14 @@ def norm_weights(module: nn.Module) -> set[nn.Parameter]:
 def oracles_of(
     module: nn.Module, names: Sequence[str], num_heads: int | None = None
 ) -> list[FormedAttention]:
-    """Return layers with the weights of ``module`` that have these names.
+    """Return layers with the projections of ``module`` that have these names.
 
     Args:
-        module: The layer of somebody else.
-        names: Of the projections to queries, keys and values and of the last one, or of
-            one projection to all three and of the last one. The last may be missing.
-        num_heads: Its heads; read off its attributes by default.
+        module: Somebody else's layer.
+        names: The names of the projections to queries, keys and values and of the last
+            one, or of one projection to all three and of the last one. The last may be
+            missing.
+        num_heads: The number of heads; by default inferred from its attributes.
 
     Raises:
         ValueError: If there is no such projection, or they do not fit together.
@@ -131,7 +133,7 @@ def oracles_of(
         module = inner
     num_heads = number_of_heads(module) if num_heads is None else num_heads
     if num_heads is None:
-        raise ValueError("the number of heads cannot be told: give num_heads")
+        raise ValueError("the number of heads is not known: give num_heads")
     meant: list[list[Projection]] = []
     for name in names:
         parent, _, last = name.rpartition(".")
@@ -140,7 +142,7 @@ def oracles_of(
         except AttributeError:
             found = []
         if not found:
-            raise ValueError(f"projections={name!r} is no projection of the layer")
+            raise ValueError(f"projections={name!r} is not a projection of the layer")
         meant.append(found)
     layers: list[FormedAttention | None] = []
     for chosen in product(*meant):
@@ -161,9 +163,9 @@ def oracles_of(
 def make_layer(
     found: Sequence[Projection | None], num_heads: int
 ) -> FormedAttention | None:
-    """Make a layer of four projections, of which the last may be missing.
+    """Return a layer with four projections, of which the last may be missing.
 
-    There is none if they do not fit each other.
+    Return ``None`` if their shapes do not fit together.
     """
     given = [each for each in found if each is not None]
     if len(given) == 3:
@@ -189,7 +191,7 @@ def make_layer(
 
 
 def _of_each_head(projection: Projection, num_heads: int, inner: int) -> Projection:
-    """Return a projection of all heads, if all heads share one of their features."""
+    """Return a projection for all heads, repeated if the heads share a smaller one."""
     weight, bias = projection
     if num_heads == 1 or weight.shape != (inner // num_heads,) * 2:
         return projection
@@ -198,7 +200,7 @@ def _of_each_head(projection: Projection, num_heads: int, inner: int) -> Project
 
 
 def _wrapped(module: nn.Module) -> nn.Module | None:
-    """Return the module that a module is a wrapper of, if it is nothing else."""
+    """Return the only child with parameters, if the module has none of its own."""
     inner = [each for each in module.children() if any(True for _ in each.parameters())]
     own = any(True for _ in module.parameters(recurse=False))
     only = inner[0] if len(inner) == 1 and not own else None
@@ -206,9 +208,9 @@ def _wrapped(module: nn.Module) -> nn.Module | None:
 
 
 def _flat(module: nn.Module) -> nn.Module | None:
-    """Return a layer with all projections of a nested one, if their names differ.
+    """Return a nested layer as one without nesting, if the names of its parts differ.
 
-    There is none if it has them in lists, or nothing inside of anything.
+    Return ``None`` if it has lists of parts, or no nesting.
     """
     flat = nn.Module()
     nested = False
@@ -228,7 +230,7 @@ def _flat(module: nn.Module) -> nn.Module | None:
 def _inputs(
     module: nn.Module, num_heads: int, inner: int | None
 ) -> Iterator[Sequence[Projection]]:
-    """Yield what could be the projections to queries, keys and values."""
+    """Yield candidates for the projections to queries, keys and values."""
     yield from _separate(module)
     for each in _lists(module):
         of_heads = [next(_separate(head), ()) for head in each]
@@ -249,7 +251,7 @@ def _inputs(
         rows = each[0][0].shape[0] if each else 0
         if rows >= (width := rows // 3 if inner is None else inner) > 0:
             for q, k, v in cuts(*each[0], num_heads, width):
-                if biases:  # Keys need none, which changes no weight.
+                if biases:  # a bias of keys would not change the attention weights
                     no_bias = k[0].new_zeros(len(k[0]))
                     yield [(q[0], biases[0]), (k[0], no_bias), (v[0], biases[1])]
                 else:
@@ -257,7 +259,7 @@ def _inputs(
 
 
 def _biases(module: nn.Module) -> list[Tensor]:
-    """Return the biases of queries and of values, if they stand alone."""
+    """Return the biases of queries and values, if these are parameters of their own."""
     found = [getattr(module, name, None) for name in ("q_bias", "v_bias")]
     if isinstance(getattr(module, "k_bias", None), nn.Parameter):
         return []
@@ -269,14 +271,14 @@ def _lists(module: nn.Module) -> list[nn.ModuleList]:
 
 
 def _separate(module: nn.Module) -> Iterator[list[Projection]]:
-    """Yield three projections by name; bare matrices could be meant either way."""
+    """Yield three projections by name, in each way that a bare matrix can be read."""
     for names in _threes(module):
         found = [_meant_inside(getattr(module, each)) for each in names]
         yield from (list(each) for each in zip(*found, strict=False))
 
 
 def _threes(module: nn.Module) -> list[tuple[str, str, str]]:
-    """Return names of a layer that differ in the words for queries, keys and values."""
+    """Return triples of names that differ in the words for query, key and value."""
     own = {name for name, _ in chain(module.named_children(), _own_matrices(module))}
     found = [
         (name, name.replace(q, k), name.replace(q, v))
@@ -291,7 +293,7 @@ def _own_matrices(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
 
 
 def joined(parts: Sequence[Projection]) -> Projection:
-    """Lay the projections of single heads on top of each other."""
+    """Join the projections of single heads into one."""
     biases = [bias for _, bias in parts if bias is not None]
     weight = torch.cat([weight for weight, _ in parts])
     return weight, torch.cat(biases) if len(biases) == len(parts) else None
@@ -300,14 +302,15 @@ def joined(parts: Sequence[Projection]) -> Projection:
 def cuts(
     weight: Tensor, bias: Tensor | None, num_heads: int, d_model: int
 ) -> Iterator[Sequence[Projection]]:
-    """Cut a stacked projection: its rows may be laid out in any order."""
+    """Yield ways to split one projection into three, by the order of its rows."""
     d_kv, left = divmod(weight.shape[0] - d_model, 2)
     if left or not d_kv:
         return
     yield cut(weight, bias, [d_model, d_kv, d_kv])
     if d_kv == d_model and d_model % num_heads == 0:
         sizes = 3, num_heads, d_model // num_heads
-        # First of each head its queries, keys and values; most are laid out like that.
+        # The order (1, 0, 2) has queries, keys and values of each head together, and is
+        # the most common one.
         for order in ((1, 0, 2), (1, 2, 0), (2, 0, 1), (0, 2, 1), (2, 1, 0)):
             rows = torch.arange(3 * d_model).view([sizes[axis] for axis in order])
             at = rows.permute([order.index(axis) for axis in range(3)]).flatten()
@@ -316,13 +319,13 @@ def cuts(
 
 
 def cut(weight: Tensor, bias: Tensor | None, sizes: list[int]) -> list[Projection]:
-    """Cut the outputs of a projection."""
+    """Split a projection by its outputs."""
     biases = [None] * len(sizes) if bias is None else bias.split(sizes)
     return list(zip(weight.split(sizes), biases, strict=True))
 
 
 def _only_other(module: nn.Module) -> list[Projection]:
-    """Return the projection that is the only one beside three with known names."""
+    """Return the only projection besides three with known names, in all readings."""
     three = {*chain.from_iterable(_threes(module))}
     found = [
         meant_as(each) for name, each in module.named_children() if name not in three
@@ -332,7 +335,7 @@ def _only_other(module: nn.Module) -> list[Projection]:
 
 
 def _last(module: nn.Module) -> list[Projection]:
-    """Return the projection after attention, or the ways in which it could be meant."""
+    """Return the projection after attention, in each way that it can be read."""
     for name in _LAST:
         child = getattr(module, name, None)
         if isinstance(child, nn.Sequential) and len(child):
@@ -346,24 +349,24 @@ def _last(module: nn.Module) -> list[Projection]:
 
 
 def _meant_inside(child: object) -> list[Projection]:
-    """Return what a child is meant as, or the only thing that it is a wrapper of."""
+    """Return the readings of a child, or of the only module inside it."""
     while not meant_as(child) and isinstance(child, nn.Module):
         child = _wrapped(child)
     return meant_as(child)
 
 
 def meant_as(child: object) -> list[Projection]:
-    """Return the projection that a child is, or the ways in which it could be meant."""
+    """Return a child as a projection, in each way that it can be read."""
     weight, bias = getattr(child, "weight", None), getattr(child, "bias", None)
     if isinstance(child, nn.Linear):
         return [(child.weight, child.bias)]
     if isinstance(child, (nn.Conv1d, nn.Conv2d)):
-        # Of one place, which is a matrix.
+        # With a kernel of size one, it is a matrix.
         flat = child.weight.flatten(1)
         fits = flat.shape[1] == child.in_channels
         return [(flat, child.bias)] if fits else []
     if type(child).__name__ == "Conv1D" and isinstance(weight, Tensor):
-        return [(weight.mT, bias)]  # as the weights of GPT-2 were published
+        return [(weight.mT, bias)]  # the transposed layout of GPT-2's weights
     if isinstance(child, nn.Module) and isinstance(weight, nn.Parameter):
         own = {name for name, _ in child.named_parameters()}
         if isinstance(child, nn.Embedding) or own - {"weight", "bias"}:
@@ -380,8 +383,8 @@ def meant_as(child: object) -> list[Projection]:
 
 
 def number_of_heads(module: nn.Module) -> int | None:
-    """Return the number of heads of a layer, if an attribute of it says so."""
-    # Some keep the settings that they were made with, and nothing else.
+    """Return the number of heads of a layer, if its attributes tell."""
+    # Some layers keep only their config, without copies of its values.
     owners = [module, getattr(module, "config", None), *[*module.modules()][1:]]
     for owner in owners:
         for name in _HEADS:

@@ -1,4 +1,4 @@
-"""Who reads whom, and how: which rows move when one token is changed, and by what."""
+"""Find out which tokens affect which rows of the output, and how."""
 
 from typing import Any
 
@@ -18,14 +18,14 @@ _EXPONENTIAL = ("softmax", "attention", "aten.exp.", "aten.exp_.")
 def reads(
     subject: Subject, *, causal: bool = True, real: Bool[Tensor, " T"] | None = None
 ) -> Bool[Tensor, "T S"]:
-    """Return for each row of the output which tokens move it.
+    """Return which tokens change which rows of the output.
 
-    A row of NaN that stays NaN has not moved.
+    A row of NaN that stays NaN has not changed.
 
     Args:
-        subject: What to ask.
-        causal: Whether later positions are forbidden.
-        real: Which tokens are no padding, in all sequences.
+        subject: The attention.
+        causal: Whether to forbid later positions.
+        real: ``False`` where all sequences have padding.
     """
     x, other = sample(subject), sample(subject, seed=1)
     mask = None if real is None else real.expand(len(x), -1)
@@ -41,13 +41,13 @@ def reads(
 
 
 def is_constant(subject: Subject) -> bool:
-    """Return whether its output is the same, and finite, whatever it is given."""
+    """Return whether the output is finite and does not depend on the input."""
     one, other = (subject.run(sample(subject, seed)) for seed in (0, 1))
     return bool(one.isfinite().all()) and torch.equal(one, other)
 
 
 def unused(subject: Subject) -> list[str]:
-    """Return the names of the parameters that take no part in the output."""
+    """Return the names of the parameters without effect on the output."""
     if subject.module is None:
         return []
     named = {
@@ -64,14 +64,14 @@ def unused(subject: Subject) -> list[str]:
 
 
 def takes_softmax(subject: Subject) -> bool:
-    """Return whether it computes a softmax, or exponentials that it may be made of."""
+    """Return whether it computes a softmax, or exponentials that may form one."""
     with _Operations() as operations:
         subject.run(sample(subject))
     return any(word in name for name in operations.names for word in _EXPONENTIAL)
 
 
 class _Operations(TorchDispatchMode):
-    """Writes down what is computed."""
+    """Records the names of the operations that run."""
 
     def __init__(self) -> None:
         super().__init__()

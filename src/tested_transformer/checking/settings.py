@@ -1,4 +1,4 @@
-"""What a layer says of itself: in tables of angles, attributes, norms and settings."""
+"""Read a layer's settings from its attributes, config, norms and tables of angles."""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from tested_transformer.checking.supplying import Supplied
 
 __all__ = ["BASES", "EPS", "Settings"]
 
-# Bases of published models, the commonest first.
+# Rotary bases of published models, the most common first.
 BASES = (1e4, 5e5, 1e6, 1e5, 1.6e5, 1e2, 5e6, 1e7, 1e3, 10.0)
 _OF_BASES = ("theta", "base")
 _OF_WIDTHS = ("rotary_dim", "rotary_ndims", "rope_dim", "rotary_pct")
@@ -25,7 +25,7 @@ EPS = (2.0**-52, 2.0**-23, 1e-6, 1e-5, 1e-8)
 
 
 class Settings:
-    """What a layer says about its form, in tables, attributes and parameters."""
+    """What tables, attributes and parameters of a layer say about its form."""
 
     def __init__(self, module: nn.Module | None) -> None:
         self.module = module
@@ -43,7 +43,7 @@ class Settings:
         self.bases = [*dict.fromkeys([*(x for _, x, _ in found), *self.said_bases])]
 
     def said_widths(self, head_dim: int) -> list[int]:
-        """Return how many features of a head it says are turned."""
+        """Return the stated numbers of features of a head that are rotated."""
         said = [
             round(value * head_dim) if value <= 1 else round(value)
             for name, value in self.numbers
@@ -53,7 +53,7 @@ class Settings:
         return [*dict.fromkeys(fitting)]
 
     def widths(self, head_dim: int) -> list[int]:
-        """Return how many features could be turned of a head."""
+        """Return the possible numbers of features of a head that are rotated."""
         said = self.said_widths(head_dim)
         tried = [*said, *self.table_widths, head_dim, head_dim // 2, head_dim // 4]
         fitting = [x for x in tried if 2 <= x <= head_dim and x % 2 == 0]
@@ -61,25 +61,25 @@ class Settings:
 
     @property
     def cap(self) -> float | None:
-        """What its scores are softly kept below, if it says so."""
+        """The limit of a soft cap on scores, if stated."""
         return self._said("softcap", "soft_cap", "logit_cap")
 
     @property
     def scale(self) -> float | None:
-        """What its scores are multiplied by, if that is no root of a width."""
+        """The factor of the scores, if another one than usual is stated."""
         if any("relative_attention" in name for name in self.names):
-            return 1.0  # T5's, whose weights begin smaller instead
+            return 1.0  # T5 starts with smaller weights instead
         scalar = self._said("query_pre_attn_scalar")
         return self._said("attention_multiplier") if scalar is None else scalar**-0.5
 
     def _said(self, *names: str) -> float | None:
         found = [(n, v) for n, v in self.numbers if any(each in n for each in names)]
-        # Gemma 2 also caps what comes after the last layer.
+        # Gemma 2 has another cap, for its logits, with "final" in its name.
         found.sort(key=lambda each: "final" in each[0])
         return next((value for _, value in found if value > 0), None)
 
     def says_window(self, window: int) -> bool:
-        """Return whether it says how many tokens it reads, itself included or not."""
+        """Return whether the window is stated, with or without the query itself."""
         return any(
             value in (window, window - 1)
             for name, value in self.numbers
@@ -87,7 +87,7 @@ class Settings:
         )
 
     def outer_norms(self, width: int) -> list[Norm]:
-        """Return the norms of features that it has, and not of queries or keys."""
+        """Return its norms of features, as opposed to norms of queries or keys."""
         modules = [] if self.module is None else [*self.module.modules()]
         found = [
             _group_norm_of(each) or _norm_of(each, width, True)
@@ -97,7 +97,7 @@ class Settings:
         return [each for each in found if each is not None]
 
     def norms(self, layer: FormedAttention) -> Iterator[Norms]:
-        """Yield the norms of queries and keys, if it has modules for them."""
+        """Yield its candidates for the norms of queries and keys."""
         if self.module is None:
             return
         widths = layer.num_heads * layer.head_dim, layer.num_kv_heads * layer.head_dim
@@ -115,7 +115,7 @@ class Settings:
                 for each, module in modules.items()
                 if _words(each) & letters and _words(each) & {"norm", "ln"}
             }
-            # One without a letter is for both.
+            # A norm without such a word in its name can be for both.
             for module in (named or modules).values():
                 for by_head in (True, False):
                     width = layer.head_dim if by_head else widths[which]
@@ -131,7 +131,7 @@ def _words(name: str) -> set[str]:
 
 
 def _group_norm_of(module: nn.Module) -> Norm | None:
-    """Return the norm of groups of features, over all tokens, that a module is."""
+    """Return the norm over groups of features and all tokens that a module computes."""
     if not isinstance(module, nn.GroupNorm) or module.weight is None:
         return None
     weight, bias = (each.detach() for each in (module.weight, module.bias))
@@ -141,7 +141,7 @@ def _group_norm_of(module: nn.Module) -> Norm | None:
 
 
 def _norm_of(module: nn.Module, width: int, by_head: bool) -> Norm | None:
-    """Return the norm that a module computes for features of a width, if one."""
+    """Return the norm that a module computes for features of a width, if any."""
     generator = torch.Generator().manual_seed(17)
     x = torch.randn(3, width, generator=generator, dtype=torch.float64)
     vectors = [each for each in module.parameters() if each.shape == (width,)]
@@ -170,7 +170,7 @@ def _norm_of(module: nn.Module, width: int, by_head: bool) -> Norm | None:
 
 
 def _numbers(module: nn.Module) -> Iterator[tuple[str, float]]:
-    """Yield the numbers among the attributes of modules and their settings."""
+    """Yield the numbers among the attributes of modules and their configs."""
     for each in module.modules():
         yield from _numbers_in(vars(each))
 
@@ -188,7 +188,7 @@ def _numbers_in(values: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _tables(module: nn.Module) -> Iterator[tuple[str, float, int]]:
-    """Yield tables of angles: the name, the base, and for how many features it is."""
+    """Yield the name, the base and the number of features of each table of angles."""
     for each in module.modules():
         if isinstance(each, Supplied):
             for name in each.positions:
@@ -206,12 +206,12 @@ def _tables(module: nn.Module) -> Iterator[tuple[str, float, int]]:
             rates = _rates_in(table.detach())
             if rates is not None:
                 base = (float(rates[0] / rates[1])) ** len(rates)
-                # As it was written, and not as it was rounded.
+                # Round it to the number that was written in the code.
                 yield name, float(f"{base:.5g}"), 2 * len(rates)
 
 
 def _rates_in(table: Tensor) -> Tensor | None:
-    """Return how far each pair turns in a step, if a table says so."""
+    """Return the angle by which each pair rotates in a step, if a table holds it."""
     if table.is_complex():
         table = torch.view_as_real(table)
     table = table.double()

@@ -1,7 +1,7 @@
-"""Weights that hide mistakes: zeros, ones, copies, and what is nearly zero.
+"""Replace weights that hide mistakes: zeros, ones, copies and tiny matrices.
 
-Behind a projection of zeros everything is right, and with equal projections it does not
-matter which is taken for which. Such weights are drawn anew before a layer is asked.
+After a projection of zeros every output is right, and equal projections can be mixed up
+without effect. Such weights are drawn again before a layer is checked.
 """
 
 import torch
@@ -9,20 +9,21 @@ from torch import Tensor, nn
 
 __all__ = ["draw_anew"]
 
-# Of a matrix, the size of what it makes of a random vector of size one.
+# A matrix is tiny if it shrinks a random vector to less than this part of its size.
 _SMALL = 0.1
+# The standard deviation of vectors drawn around their old value, relative to it.
 _SPREAD = 0.3
 
 
 def draw_anew(module: nn.Module) -> tuple[str, ...]:
-    """Draw the weights anew that would hide a mistake, in place.
+    """Draw new values, in place, for weights that would hide a mistake.
 
-    They are those that are constant, that repeat a row, a column or another weight, and
-    matrices so small that the scores do not matter. Ones become numbers around one, as
-    in norms, and zeros small numbers.
+    These are constant weights, weights with two equal rows or columns, copies of other
+    weights, and matrices so small that scores do not matter. A constant vector, such as
+    the ones of a norm, becomes numbers around the constant; zeros become small numbers.
 
     Returns:
-        The names of the matrices among them that let nothing through.
+        The names of the matrices among them, except the tiny ones.
     """
     generator = torch.Generator().manual_seed(11)
     seen: list[Tensor] = []
@@ -44,16 +45,16 @@ def draw_anew(module: nn.Module) -> tuple[str, ...]:
 
 
 def _columns(weight: Tensor) -> int:
-    """Return how many numbers each number of a product is made of."""
+    """Return how many terms each number of a product with a weight has."""
     shape = [each for each in weight.shape if each > 1]
     return shape[-1] if shape else 1
 
 
 def _is_tiny(weight: Tensor) -> bool:
-    """Return whether a matrix lets something through, but next to nothing."""
+    """Return whether a matrix is tiny, but not zero."""
     if weight.ndim < 2 or not weight.any():
         return False
-    # A convolution of one place has axes of one, too.
+    # Ignore the kernel axes of a convolution, which have size one.
     least = min((each for each in weight.shape if each > 1), default=1)
     return bool(weight.square().mean().sqrt() * least**0.5 < _SMALL)
 
@@ -71,7 +72,7 @@ def _hides(weight: Tensor) -> bool:
 
 
 def _around(weight: Tensor, drawn: Tensor) -> Tensor:
-    """Scale what was drawn for a weight to what such a weight usually is."""
+    """Scale random numbers to the usual size of such a weight."""
     if weight.ndim > 1:
         return drawn * _columns(weight) ** -0.5
     if weight.numel() == 1:

@@ -166,7 +166,7 @@ def test_a_guess_that_explains_nothing_accuses_nobody() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"projections": ["all", "behind"]}, "projections='all' is no projection of"),
+        ({"projections": ["all", "behind"]}, "projections='all' is not a projection"),
         ({"projections": ["behind"]}, r"do not fit together with 5 heads"),
         ({"projections": ["all_of_it"], "num_heads": None}, "give num_heads"),
     ],
