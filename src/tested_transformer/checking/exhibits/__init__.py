@@ -32,7 +32,7 @@ def _all_of(*rooms: ModuleType) -> dict[str, Exhibit]:
     return {each.name: each for each in exhibits if isinstance(each, Exhibit)}
 
 
-# By name, in the order in which the book shows them.
+# The exhibits by name, in the order of the book.
 EXHIBITS = _all_of(permissions, softmaxes, layouts)
-# All bugs that have a name, with those that the museum does not show.
+# All known bugs, including those that the museum does not show.
 KNOWN = EXHIBITS | _all_of(exchanges, positions)

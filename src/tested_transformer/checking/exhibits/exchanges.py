@@ -1,6 +1,6 @@
-"""Bugs of one projection, one bias or one axis that is taken for another.
+"""Bugs in which one projection, bias or axis is taken for another.
 
-The museum does not show them: they are its bugs once more, in another place.
+The museum does not show them, since they are variants of its bugs.
 """
 
 from typing import Any

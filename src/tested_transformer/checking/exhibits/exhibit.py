@@ -1,4 +1,4 @@
-"""What an exhibit is: a step of attention gone wrong, and where it was published."""
+"""An exhibit: a wrong step of attention, and where the bug was published."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -16,8 +16,8 @@ class Publication:
     Args:
         project: The repository, ``owner/name``.
         place: Which of its threads, ``issues/7`` or ``pull/7``, or a file of it.
-        when: The year of a thread and how it stands, such as ``2024, closed``; nothing
-            for a file.
+        when: The year and the state of a thread, such as ``2024, closed``; empty for a
+            file.
     """
 
     project: str
@@ -26,7 +26,7 @@ class Publication:
 
     @property
     def url(self) -> str:
-        """The address of the thread; of a file, that of the repository."""
+        """The address of the thread or, for a file, of the repository."""
         thread = f"/{self.place}" if self.when else ""
         return f"https://github.com/{self.project}{thread}"
 
@@ -36,12 +36,12 @@ class Publication:
 
 
 def issue(project: str, number: int, when: str) -> Publication:
-    """Return where an issue is."""
+    """Return the publication of a bug as an issue."""
     return Publication(project, f"issues/{number}", when)
 
 
 def pull(project: str, number: int, when: str) -> Publication:
-    """Return where a pull request is; most often it repairs what it describes."""
+    """Return the publication of a bug as a pull request, which usually repairs it."""
     return Publication(project, f"pull/{number}", when)
 
 
@@ -54,7 +54,7 @@ class Exhibit:
         function: The step with the bug in it. Its docstring says what is wrong.
         step: The name of the step.
         published: Where it was found, if that is known.
-        settings: What a layer needs to have for the bug to matter.
+        settings: The settings that a layer needs for the bug to have an effect.
     """
 
     function: Callable[..., Any]
@@ -64,7 +64,7 @@ class Exhibit:
 
     @property
     def name(self) -> str:
-        """What it is called here, and the anchor under which the book shows it."""
+        """Its name, which is also its anchor in the book."""
         return self.function.__name__.replace("_", "-")
 
     @property
@@ -74,7 +74,7 @@ class Exhibit:
 
     @property
     def steps(self) -> Steps:
-        """The steps of attention with this one exchanged."""
+        """The steps of attention with this one replaced."""
         return replace(Steps(), **{self.step: self.function})
 
 
@@ -84,7 +84,7 @@ class Exhibit:
 def exhibit(
     step: str, *published: Publication, **settings: Any
 ) -> Callable[[Callable[..., Any]], Exhibit]:
-    """Return a decorator that makes an exhibit of a function."""
+    """Return a decorator that turns a function into an exhibit."""
 
     def made(function: Callable[..., Any]) -> Exhibit:
         return Exhibit(

@@ -1,7 +1,7 @@
-"""Attention in steps that can be exchanged one at a time, and a GPT made of it.
+"""Attention in steps that can be replaced one at a time, and a GPT made of it.
 
-Every exhibit of the museum replaces one step and leaves the others as they are. With
-none replaced, the layer computes what ``MultiHeadAttention`` computes.
+Every exhibit of the museum replaces one step. With no step replaced, the layer computes
+what ``MultiHeadAttention`` computes.
 """
 
 import copy
@@ -80,21 +80,23 @@ def _mix(layer: "ExchangeableAttention", heads: _Features) -> _Features:
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """The steps of attention, in their order; each is a function.
+    """The steps of attention in order, each of them a function.
 
     Args:
-        project: The layer and its input to queries, keys and values.
-        split: Features to heads.
-        share: Heads of keys or values to as many as there are heads of queries.
-        allow: The layer, the number of queries and of keys, and the padding mask if
-            there is one, to the mask of a causal layer.
-        score: Queries and keys to scores.
-        weigh: Scores and mask to weights.
-        drop: Weights, the probability and whether the layer trains, to weights.
-        attend: The layer, queries, keys, values and mask to the heads' outputs and
-            their weights; it calls ``score``, ``weigh`` and ``drop``.
-        merge: Heads to features.
-        mix: The layer and its merged heads to the output.
+        project: From the layer and its input to queries, keys and values.
+        split: From features to heads.
+        share: From heads of keys or values, and the number of copies of each, to as
+            many heads as the queries have.
+        allow: From the layer, the numbers of queries and keys, and the padding mask or
+            ``None``, to the mask of a causal layer.
+        score: From queries and keys to scores.
+        weigh: From scores and mask to weights.
+        drop: From weights, the dropout probability and whether the layer is in training
+            mode, to weights.
+        attend: From the layer, queries, keys, values and mask to the heads' outputs and
+            their weights. Calls ``score``, ``weigh`` and ``drop``.
+        merge: From heads to features.
+        mix: From the layer and its merged heads to the output.
     """
 
     project: Callable[..., tuple[Tensor, Tensor, Tensor]] = _project
@@ -110,9 +112,9 @@ class Steps:
 
 
 class ExchangeableAttention(nn.Module):
-    """Multi-head self-attention of which each step can be exchanged.
+    """Multi-head self-attention in which each step can be replaced.
 
-    Its parameters have the names and shapes of those of ``MultiHeadAttention``.
+    Its parameters have the same names and shapes as in ``MultiHeadAttention``.
 
     Args:
         d_model: D, the width of input and output.
@@ -120,7 +122,7 @@ class ExchangeableAttention(nn.Module):
         num_kv_heads: Heads of keys and values; ``num_heads`` by default.
         dropout: The probability of dropping a weight while training.
         bias: Whether the projections add a bias.
-        steps: What to do, step by step.
+        steps: The steps to take; by default the correct ones.
     """
 
     def __init__(
@@ -177,27 +179,27 @@ class ExchangeableAttention(nn.Module):
     # --8<-- [end:forward]
 
     def new_cache(self, batch_size: int, max_length: int) -> LayerCache:
-        """Return an empty cache, as that of a ``MultiHeadAttention``."""
+        """Return an empty cache, like that of a ``MultiHeadAttention``."""
         shape = batch_size, self.num_kv_heads, max_length, self.head_dim
         weight = self.k_proj.weight
         return LayerCache(weight.new_zeros(shape), weight.new_zeros(shape))
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
+        """The device of the parameters."""
         return self.q_proj.weight.device
 
 
 def with_steps(model: GPT, steps: Steps) -> GPT:
-    """Copy a model, and let its attention take other steps.
+    """Return a copy of a model whose attention takes other steps.
 
     Args:
-        model: Any GPT with learned or sinusoidal positions, or none.
-        steps: What each of its layers does; ``Steps()`` for what it did before.
+        model: A GPT with learned, sinusoidal or no positions.
+        steps: The steps of each of its layers; ``Steps()`` are the correct ones.
 
     Raises:
-        ValueError: If its layers do what the steps do not: turn queries and keys, add
-            a bias to the scores, norm queries and keys, or see a window alone.
+        ValueError: If its layers do something that the steps cannot: rotate queries and
+            keys, add a bias to the scores, normalize queries and keys, or use a window.
     """
     config = model.config
     if config.positions in ("rotary", "alibi") or config.qk_norm:

@@ -1,4 +1,4 @@
-"""Exhibits: the scale, the layout of heads, the projections, and dropout."""
+"""Exhibits: bugs of the scale, the layout of heads, the projections and dropout."""
 
 import torch
 import torch.nn.functional as F
@@ -105,7 +105,7 @@ def tiled_keys(heads: Tensor, copies: int) -> Tensor:
 def attention_across_batch(
     layer: ExchangeableAttention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, None]:
-    """Batch and time are exchanged: a token reads its place in other sequences."""
+    """Batch and time are exchanged: a token reads its position in other sequences."""
     q, k, v = (each.transpose(0, 2) for each in (q, k, v))
     across = None if mask is None else causal_mask(q.shape[-2], device=layer.device)
     weights = layer.steps.weigh(layer.steps.score(q, k), across)
@@ -157,7 +157,7 @@ def keys_for_values(
 def block_summaries(
     layer: ExchangeableAttention, x: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Each block's mean is added to all its positions, and goes around the mask."""
+    """Each block's mean is added to all its positions, and so bypasses the mask."""
     blocks = x.split(4, dim=1)
     x = torch.cat([block + block.mean(dim=1, keepdim=True) for block in blocks], dim=1)
     return layer.q_proj(x), layer.k_proj(x), layer.v_proj(x)

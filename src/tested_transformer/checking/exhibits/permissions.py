@@ -1,4 +1,4 @@
-"""Exhibits: the mask itself is wrong. Who may read whom?"""
+"""Exhibits: bugs of the mask itself, which lets tokens read the wrong tokens."""
 
 import torch
 from torch import Tensor
@@ -82,7 +82,7 @@ def without_itself(
 def only_while_training(
     layer: ExchangeableAttention, num_queries: int, num_keys: int, mask: _Mask
 ) -> _Mask:
-    """The causal mask is applied while training only."""
+    """The causal mask is applied only while training."""
     if not layer.training:
         return mask
     return Steps().allow(layer, num_queries, num_keys, mask)
@@ -127,7 +127,7 @@ def top_left(
 def unmasked_chunks(
     layer: ExchangeableAttention, num_queries: int, num_keys: int, mask: _Mask
 ) -> _Mask:
-    """The mask is applied to the first chunk only: later ones see all of themselves."""
+    """Only the first chunk is masked: tokens of a later one see all of their chunk."""
     if num_queries < num_keys:
         return mask
     return Steps().allow(layer, num_queries, num_keys, mask)

@@ -1,6 +1,6 @@
-"""Bugs of what attention may have inside, positions and norms: each changes a form.
+"""Bugs of positions and norms inside attention, each a change of a ``Form``.
 
-The museum does not show them: its layer has neither.
+The museum does not show them, since its layer has neither.
 """
 
 from collections.abc import Callable
@@ -30,16 +30,16 @@ __all__ = [
     "sine_without_minus",
 ]
 
-_Form = Any  # it is made of these exhibits' layer, and so not imported
+_Form = Any  # importing Form here would be circular
 _Three = tuple[Tensor, Tensor, Tensor]
 
 
 def _turning(form: _Form, turn: Callable[..., _Three]) -> _Form:
-    """Return a form that turns queries, keys and values in another way."""
+    """Return a form that rotates queries, keys and values in another way."""
     return form if form.rotary is None else replace(form, place=partial(_place, turn))
 
 
-# Not within a function: each would be made anew for each form that is tried.
+# Not inside a function, which would define it again for each form that is tried.
 def _place(
     turn: Callable[..., _Three], form: _Form, q: Tensor, k: Tensor, v: Tensor, *at: Any
 ) -> _Three:
@@ -61,7 +61,7 @@ def _by_factors(
     t: Tensor,
     s: Tensor,
 ) -> _Three:
-    """Turn each by its positions times a factor, and keys from another place on."""
+    """Rotate by positions times a factor, with the positions of keys shifted."""
     of_queries, of_keys, of_values = factors
     return (
         rotary.turn(q, of_queries * t),
@@ -94,24 +94,24 @@ def rotary_on_values(form: _Form) -> _Form:
 
 @exhibit("form")
 def keys_turned_back(form: _Form) -> _Form:
-    """Queries and keys are turned against each other: scores know no distance."""
+    """Queries and keys are turned in opposite directions, which hides the distance."""
     return _turned(form, 1, -1, 0)
 
 
 @exhibit("form")
 def keys_turned_too_far(form: _Form) -> _Form:
-    """Keys are turned as if each stood one place further."""
+    """Keys are turned as if each stood one position later."""
     return _turned(form, 1, 1, 0, shift=1)
 
 
 @exhibit("form")
 def keys_turned_too_little(form: _Form) -> _Form:
-    """Keys are turned as if each stood one place before."""
+    """Keys are turned as if each stood one position earlier."""
     return _turned(form, 1, 1, 0, shift=-1)
 
 
 def _first_of_pairs(rotary: Any, x: Tensor) -> Tensor:
-    """Return which features are the first of a pair."""
+    """Return for each feature whether it is the first of its pair."""
     features = torch.arange(x.shape[-1])
     halves = rotary.pairing == "halves"
     return features < rotary.width // 2 if halves else features % 2 == 0
@@ -130,8 +130,9 @@ def _both(
 
 
 def _signed(signs: tuple[int, int], rotary: Any, x: Tensor, at: Tensor) -> Tensor:
-    """Turn with other signs of the sines of the two features of a pair."""
-    # Forwards and backwards: half of the sum are cosines, of the difference sines.
+    """Rotate with other signs of the sines of the two features of a pair."""
+    # Half the sum of a rotation and its inverse is the cosine part; half their
+    # difference is the sine part.
     there, back = rotary.turn(x, at), rotary.turn(x, -at)
     factors = torch.where(_first_of_pairs(rotary, x), *signs)
     return (there + back) / 2 + (there - back) / 2 * factors
@@ -139,31 +140,31 @@ def _signed(signs: tuple[int, int], rotary: Any, x: Tensor, at: Tensor) -> Tenso
 
 @exhibit("form")
 def sine_without_minus(form: _Form) -> _Form:
-    """A sine of the rotation lacks its minus: it mirrors, and does not turn."""
+    """A sine of the rotation lacks its minus sign, so that pairs are mirrored."""
     return _turning(form, partial(_both, partial(_signed, (-1, 1))))
 
 
 @exhibit("form")
 def sine_with_two_minuses(form: _Form) -> _Form:
-    """Both sines of the rotation have a minus: it mirrors, and does not turn."""
+    """Both sines of the rotation have a minus sign, so that pairs are mirrored."""
     return _turning(form, partial(_both, partial(_signed, (1, -1))))
 
 
 def _of_the_other_pairing(rotary: Any, x: Tensor, at: Tensor) -> Tensor:
-    """Turn by angles whose table was made for the other pairing."""
+    """Rotate by angles from a table for the other pairing."""
     rates = rotary.rates
     if rotary.pairing == "halves":
         first, second = rates.repeat_interleave(2).chunk(2)
     else:
         first, second = (rates.repeat(2)[start::2] for start in (0, 1))
-    # Of a pair, each feature has an angle of its own.
+    # The two features of a pair get different angles.
     one, other = rotary.turn(x, at, first), rotary.turn(x, at, second)
     return torch.where(_first_of_pairs(rotary, x), one, other)
 
 
 @exhibit("form")
 def angles_of_the_other_pairing(form: _Form) -> _Form:
-    """The table of angles is for the other pairing than the features are turned by."""
+    """The table of angles belongs to another pairing than the rotation of features."""
     return _turning(form, partial(_both, _of_the_other_pairing))
 
 
@@ -175,13 +176,13 @@ def _of_the_width(rotary: Any, x: Tensor, at: Tensor) -> Tensor:
 
 @exhibit("form")
 def rates_of_the_width(form: _Form) -> _Form:
-    """The angles are those of the model's width, not of a head's."""
+    """The angles are computed from the model's width instead of the head's."""
     return _turning(form, partial(_both, _of_the_width))
 
 
 @exhibit("form")
 def alibi_upside_down(form: _Form) -> _Form:
-    """What ALiBi adds has the wrong sign: the farther a key is, the more it weighs."""
+    """The bias of ALiBi has the wrong sign, so that distant keys get more weight."""
     if form.slopes is None:
         return form
     return replace(form, slopes=tuple(-each for each in form.slopes))
@@ -189,17 +190,17 @@ def alibi_upside_down(form: _Form) -> _Form:
 
 @exhibit("form")
 def norm_of_queries_alone(form: _Form) -> _Form:
-    """Queries are normed, and keys are not."""
+    """Queries are normalized, but keys are not."""
     return form if form.norms is None else replace(form, norms=(form.norms[0], None))
 
 
 @exhibit("form")
 def norm_of_keys_alone(form: _Form) -> _Form:
-    """Keys are normed, and queries are not."""
+    """Keys are normalized, but queries are not."""
     return form if form.norms is None else replace(form, norms=(None, form.norms[1]))
 
 
 @exhibit("form")
 def norms_lost(form: _Form) -> _Form:
-    """The layer has norms of queries and keys, and does not use them."""
+    """The layer has norms for queries and keys, but does not use them."""
     return replace(form, norms=None)

@@ -1,4 +1,4 @@
-"""Exhibits: from scores to weights. Where, and with what, is the mask applied?"""
+"""Exhibits: bugs on the way from scores to weights, most of them in applying a mask."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def _filled(scores: Tensor, mask: Tensor | None, value: float) -> Tensor:
 )
 # --8<-- [start:inverted_mask]
 def inverted_mask(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """The mask is inverted: True means ignore here and may attend there."""
+    """The mask is inverted: a query attends to exactly what it should ignore."""
     return attention_weights(scores, None if mask is None else ~mask)
 
 
@@ -57,7 +57,7 @@ def inverted_mask(scores: Tensor, mask: Tensor | None) -> Tensor:
 )
 # --8<-- [start:mask_after_softmax]
 def mask_after_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """The mask comes after the softmax, whose sums have seen the forbidden keys."""
+    """The mask comes after the softmax, whose sums include the forbidden keys."""
     weights = scores.softmax(dim=-1)
     return weights if mask is None else weights * mask
 
@@ -68,7 +68,7 @@ def mask_after_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 @exhibit("weigh")
 # --8<-- [start:scores_times_mask]
 def scores_times_mask(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Forbidden scores are multiplied by 0, and a score of 0 has a weight."""
+    """Forbidden scores are multiplied by 0, but a score of 0 still has a weight."""
     return (scores if mask is None else scores * mask).softmax(dim=-1)
 
 
@@ -149,7 +149,7 @@ def added_ones(scores: Tensor, mask: Tensor | None) -> Tensor:
 )
 # --8<-- [start:mask_multiplied_away]
 def mask_multiplied_away(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """A mask that is added is multiplied by a window of zeros, which allow there."""
+    """An additive mask is multiplied by a window of zeros, which forbid nothing."""
     if mask is None:
         return scores.softmax(dim=-1)
     added = torch.zeros_like(scores).masked_fill(~mask, torch.finfo(scores.dtype).min)
@@ -213,7 +213,7 @@ def unmasked_second_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 )
 # --8<-- [start:no_maximum_taken]
 def no_maximum_taken(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Exponentials are taken without the maximum taken off, so they overflow."""
+    """Exponentials are taken without subtracting the maximum, so they overflow."""
     exps = scores.exp() if mask is None else scores.exp() * mask
     return exps / exps.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(exps.dtype).tiny)
 
@@ -234,7 +234,7 @@ def nan_in_empty_rows(scores: Tensor, mask: Tensor | None) -> Tensor:
 @exhibit("weigh", pull("pytorch/pytorch", 42323, "2020, closed"))
 # --8<-- [start:nan_replaced]
 def nan_replaced(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """NaN is replaced after the softmax; its gradient is still NaN."""
+    """NaN is replaced after the softmax, but the gradient is still NaN."""
     if mask is not None:
         scores = scores + to_additive(mask, scores.dtype)
     return scores.softmax(dim=-1).nan_to_num(0.0)
