@@ -145,8 +145,8 @@ class Subject:
             raise TypeError(f"{self.name} returns a {type(output).__name__}")
         if output.shape != x.shape:
             raise ValueError(
-                f"{self.name} gives {tuple(output.shape)} for {tuple(x.shape)}: "
-                "attention keeps the shape of what it is given"
+                f"{self.name} returns {tuple(output.shape)} for x of "
+                f"{tuple(x.shape)}: attention must keep the shape"
             )
         return output
 
