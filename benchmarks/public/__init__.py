@@ -1,8 +1,8 @@
-"""What ``check_attention`` says of attention in public projects, and of bugs in it.
+"""Measure ``check_attention`` on attention from public projects, and on bugs in it.
 
-There are two sets of correct modules. The checks may be improved with what they say of
-the learning set; of the held-out set they are only measured. A third list, ``found``,
-has modules of which nobody has said that they are correct.
+There are two sets of correct modules. The learning set may be used to improve the
+checks; the held-out set only measures them. A third list, ``found``, has modules that
+nobody has shown to be correct.
 """
 
 from benchmarks.public.asking import measure_found, measure_public, shortened

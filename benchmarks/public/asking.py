@@ -1,7 +1,7 @@
-"""Ask the checks about each module of a set, and about bugs in it; count the answers.
+"""Run the checks on each module of a set, and on bugs in it; count the answers.
 
-Each is asked twice: as it is, and as the author of its project could hand it over,
-with an adapter of at most two lines and arguments that say what it is.
+Each is checked twice: as it is, and as its author could pass it, with an adapter of at
+most two lines and with arguments that describe it.
 """
 
 import signal
@@ -35,20 +35,20 @@ BUGS = (
 )
 _SECONDS = 60
 _PROCESSES = 4
-# What is right in single precision, within limits, may fail these.
+# A module that is correct in single precision, within limits, may fail these.
 _LIMITS = {"dtypes", "empty rows", "huge scores"}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the checks say.
+    """The answer of the checks about an attention.
 
     Args:
         state: ``right``, ``not known``, ``wrong`` or ``refused``.
         failed: The checks that failed.
-        likely: The exhibits that it looks like.
-        reason: Why it is not right.
-        said: How the report begins.
+        likely: The names of the exhibits that are like it.
+        reason: Why it is not ``right``.
+        said: The beginning of the report.
     """
 
     state: str
@@ -61,16 +61,16 @@ class Answer:
 def measure_public(
     folder: Path | None, sets: Sequence[str], *, only: str = ""
 ) -> dict[str, Any]:
-    """Ask about all modules of some sets of which there is a checkout.
+    """Check all modules of some sets that have a checkout, and bugs in them.
 
     Args:
-        folder: Where the checkouts are, each under the name of its repository, with
-            ``+`` for ``/``.
+        folder: The folder with the checkouts, each under the name of its repository,
+            with ``+`` for ``/``.
         sets: ``learn``, ``held_out`` or both.
-        only: What the names of modules have to contain.
+        only: Check only modules whose names contain this.
 
     Raises:
-        ValueError: If there is no such checkout.
+        ValueError: If no such module has a checkout.
     """
     results: dict[str, Any] = {}
     for each in sets:
@@ -88,14 +88,14 @@ def measure_public(
 
 
 def measure_found(folder: Path | None, *, only: str = "") -> dict[str, Any]:
-    """Ask about the modules of ``found``, as they are, right or wrong.
+    """Check the modules of ``found``, without any bugs put into them.
 
     Args:
-        folder: Where the checkouts are, as for ``measure_public``.
-        only: What the names of modules have to contain.
+        folder: The folder with the checkouts, as for ``measure_public``.
+        only: Check only modules whose names contain this.
 
     Raises:
-        ValueError: If there is no such checkout.
+        ValueError: If no such module has a checkout.
     """
     folder, there = _there("found", folder, only)
     if not there:
@@ -109,9 +109,9 @@ def measure_found(folder: Path | None, *, only: str = "") -> dict[str, Any]:
 
 
 def _there(name: str, folder: Path | None, only: str) -> tuple[Path, dict[str, Module]]:
-    """Return the modules of a set of which there is a checkout."""
+    """Return the folder, and the modules of a set that have a checkout in it."""
     if folder is None:
-        raise ValueError("--projects is wanted: a folder with checkouts")
+        raise ValueError("--projects is missing: give a folder with checkouts")
     modules: dict[str, Module] = import_module(f"benchmarks.public.{name}").MODULES
     return folder, {
         key: module
@@ -121,7 +121,7 @@ def _there(name: str, folder: Path | None, only: str) -> tuple[Path, dict[str, M
 
 
 def tables(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Count the answers about modules and about bugs, for each way to ask."""
+    """Count the answers about modules and about bugs, for both ways."""
     counted: dict[str, Any] = {}
     for way in WAYS:
         bugs = [bug for each in found.values() for bug in each["bugs"]]
@@ -140,7 +140,7 @@ def _states(found: dict[str, dict[str, Any]], way: str) -> dict[str, int]:
 
 
 def shortened(results: dict[str, Any]) -> dict[str, Any]:
-    """Return results with no more about a bug than what its answers are worth."""
+    """Return results that keep only the rule and the verdicts of each bug."""
     return {
         name: {
             **of_set,
@@ -160,13 +160,13 @@ def shortened(results: dict[str, Any]) -> dict[str, Any]:
 
 
 def _state(said: dict[str, Any]) -> str:
-    """Return the state of a correct module; a limit is no false alarm."""
+    """Return the state of a correct module: a limit is not counted as a false alarm."""
     limited = said["state"] == "wrong" and {*said["failed"]} <= _LIMITS
     return "limited" if limited else said["state"]
 
 
 def _asked(name: str, module: Module, folder: Path) -> dict[str, Any]:
-    """Ask about a module and about each of its bugs, in both ways."""
+    """Check a module and each of its bugs, in both ways."""
     right = {way: _answer(module, folder, None, way) for way in WAYS}
     asked: dict[str, Any] = {way: asdict(right[way]) for way in WAYS}
     bugs = draw_bugs(name, module, folder)
@@ -180,7 +180,7 @@ def _asked_of_bug(
     said: dict[str, Any] = {"rule": bug.rule.name, "place": bug.place}
     for way in WAYS:
         if way == WAYS[1] and not (module.adapter or module.given):
-            said[way] = said[WAYS[0]]  # as it is, it is called as it should be
+            said[way] = said[WAYS[0]]  # it needs no adapter
             continue
         answer = _answer(module, folder, bug.trees, way)
         told = verdict(answer, right[way], bug.rule.exhibits)
@@ -189,12 +189,12 @@ def _asked_of_bug(
 
 
 def verdict(answer: Answer, right: Answer, exhibits: Sequence[str]) -> str:
-    """Return what an answer about a bug is worth.
+    """Return the verdict on an answer about a bug.
 
     Args:
-        answer: What was said of the module with the bug.
-        right: What was said of the correct module.
-        exhibits: The names that are right for the bug.
+        answer: The answer about the module with the bug.
+        right: The answer about the correct module.
+        exhibits: The exhibits that name the bug rightly.
     """
     if answer.state == "right":
         return "passed as right"
@@ -217,7 +217,7 @@ def _answer(module: Module, folder: Path, trees: Trees | None, way: str) -> Answ
 
 
 def ask(attention: Any, **options: Any) -> Answer:
-    """Ask the checks about an attention; what they raise is a refusal."""
+    """Check an attention, and return the answer; an error counts as ``refused``."""
     try:
         with _limited(_SECONDS), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -236,7 +236,7 @@ def ask(attention: Any, **options: Any) -> Answer:
 
 @contextmanager
 def _limited(seconds: int) -> Iterator[None]:
-    """Raise a ``TimeoutError`` in what takes longer, in the time of this process."""
+    """Raise a ``TimeoutError`` after so many seconds of this process's CPU time."""
 
     def late(number: int, frame: FrameType | None) -> None:
         raise TimeoutError(f"took more than {seconds} seconds")

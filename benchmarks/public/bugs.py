@@ -1,7 +1,7 @@
-"""Which bugs are put into a module: all that a rule can make, less what is none.
+"""Draw the bugs that are put into a module, from all places where a rule applies.
 
-Left out is what crashes where the module is made, or called as its project calls it,
-and what computes the same. Of the others some are drawn by a seed.
+A change counts as a bug unless the module then crashes, when it is made or called as in
+its project, or still computes the same. A seed draws some of the bugs.
 """
 
 import copy
@@ -29,7 +29,7 @@ _LENGTHS = (3, 11)
 _TOLERANCE = 1e-9
 
 Call = Callable[[Any, Tensor], Tensor]
-"""Calls a layer, or what an adapter makes of it, with features."""
+"""Calls a layer, or its adapter, with features."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Bug:
     """A bug in a module.
 
     Args:
-        rule: What is wrong.
-        place: Which of the places of its rule in the module.
+        rule: The rule that makes it.
+        place: The index of the place, among those where the rule applies.
         trees: The source with the bug.
     """
 
@@ -50,13 +50,13 @@ class Bug:
 def draw_bugs(
     name: str, module: Module, folder: Path, *, count: int = DRAWN
 ) -> list[Bug]:
-    """Draw bugs for a module, no more than two of one rule.
+    """Return bugs for a module, drawn at random, at most two of one rule.
 
     Args:
-        name: The name of the module, which the draw depends on.
-        module: What to put them into.
-        folder: Where the checkouts are.
-        count: How many, if there are so many.
+        name: The name of the module, which seeds the draw.
+        module: The module.
+        folder: The folder with the checkouts.
+        count: The number of bugs; fewer are returned if there are not enough.
     """
     candidates = [*_candidates(take(module, folder))]
     random.Random(f"{SEED} {name}").shuffle(candidates)
@@ -77,13 +77,13 @@ def draw_bugs(
 def make_with(
     module: Module, folder: Path, trees: Trees | None = None, *, adapted: bool = True
 ) -> Callable[..., Any]:
-    """Make the layer of a module, with the weights that it has without a bug.
+    """Make the layer of a module, with the same weights with and without a bug.
 
     Args:
-        module: Which.
-        folder: Where the checkouts are.
-        trees: Its source with a bug.
-        adapted: Whether to return its adapter, if it has one, and not the layer.
+        module: The module.
+        folder: The folder with the checkouts.
+        trees: Its source with a bug; by default without.
+        adapted: Whether to return its adapter, if it has one, instead of the layer.
     """
     layer, names = make(module, folder, trees)
     if trees is not None:
@@ -107,7 +107,7 @@ def _candidates(trees: Trees) -> Iterator[Bug]:
 
 
 def _is_bug(module: Module, folder: Path, bug: Bug, ways: Sequence[Call]) -> bool:
-    """Return whether a change can be called, and computes something else."""
+    """Return whether a changed module runs, and computes something else."""
     try:
         right, wrong = (
             _doubled(make_with(module, folder, trees)) for trees in (None, bug.trees)
@@ -118,7 +118,7 @@ def _is_bug(module: Module, folder: Path, bug: Bug, ways: Sequence[Call]) -> boo
             for length in _LENGTHS
             for training in (False, True)
         )
-    except Exception:  # whatever it is: the author of the bug would have seen it
+    except Exception:  # an author would have noticed any error
         return False
 
 
@@ -161,10 +161,10 @@ def same(
 
 
 def calls(module: Module, attention: Callable[..., Any]) -> list[Call]:
-    """Return the ways in which a project calls its module.
+    """Return the ways in which a project can call its module.
 
-    Beside the plain one they are those with a mask that makes it causal, and with one
-    that hides padding, in whatever form it takes them.
+    They are the plain call, a call with a mask that makes the module causal, and one
+    with a mask that hides padding, in the first form of a mask that works.
     """
     _layer_of(attention).eval()
     first = module.arguments.get("batch_first") is not False
@@ -217,7 +217,7 @@ def _call(
 
 
 def _masked(sequences: int, masks: Sequence[str], *, first: bool) -> Iterator[Call]:
-    """Yield calls with masks of all forms, causal ones and those of padding."""
+    """Yield calls with causal masks and with padding masks, in all forms."""
     for name in masks:
         yield _call(sequences, {name: lambda x: True}, first=first)
         for allowed in (_triangle, _real):
@@ -242,7 +242,7 @@ def _triangle(x: Tensor) -> Tensor:
 
 
 def _real(x: Tensor) -> Tensor:
-    """Hide the last token of the second sequence."""
+    """Return a mask that hides the last token of the second sequence."""
     mask = torch.ones(len(x), x.shape[1], x.shape[1]).bool()
     mask[1, :, -1] = False
     return mask
@@ -288,7 +288,7 @@ def _works(way: Call, attention: Callable[..., Any], width: int) -> bool:
 
 
 def _is_causal(way: Call, attention: Callable[..., Any], width: int) -> bool:
-    """Return whether the future changes nothing, and the past does."""
+    """Return whether outputs depend on earlier tokens, but not on later ones."""
     x = torch.randn(2, 5, width, generator=torch.Generator().manual_seed(0)).double()
     later, earlier = x.clone(), x.clone()
     later[:, 3], earlier[:, 0] = x[:, 4], x[:, 4]
@@ -298,7 +298,7 @@ def _is_causal(way: Call, attention: Callable[..., Any], width: int) -> bool:
 
 
 def _hides_padding(way: Call, attention: Callable[..., Any], width: int) -> bool:
-    """Return whether the last token of the second sequence alone is not read."""
+    """Return whether the last token is hidden in the second sequence only."""
     x = torch.randn(2, 5, width, generator=torch.Generator().manual_seed(0)).double()
     changed = x.clone()
     changed[:, -1] = x[:, 0]

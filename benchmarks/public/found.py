@@ -1,7 +1,7 @@
-"""Attention in public projects as it is, right or wrong: what do the checks find?
+"""Attention in public projects, right or wrong: what do the checks find?
 
-A third list beside ``learn`` and ``held_out``, of other projects. Nobody has said of
-these modules that they are correct.
+A third list besides ``learn`` and ``held_out``, of other projects. Nobody has shown
+these modules to be correct.
 """
 
 from benchmarks.public.modules import Module

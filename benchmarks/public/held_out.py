@@ -1,7 +1,7 @@
-"""Public attention modules that the checker is measured on and is never tuned to.
+"""The held-out set: attention modules that measure the checks and never improve them.
 
-The owner's name begins with l to z; ``learn`` has the others. Each module was read, and
-its outputs and gradients were equal to attention written anew with its weights.
+The owners' names begin with l to z; ``learn`` has the others. Each module was read, and
+its outputs and gradients equaled those of a new implementation with its weights.
 """
 
 from benchmarks.public.modules import Module

@@ -1,6 +1,6 @@
-"""The learning set: attention modules that the checks may be improved with.
+"""The learning set: attention modules that may be used to improve the checks.
 
-The owner's name begins with a to k. The other set, ``held_out``, is only measured.
+The owners' names begin with a to k. The other set, ``held_out``, only measures them.
 """
 
 from benchmarks.public.modules import Module

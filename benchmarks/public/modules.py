@@ -1,8 +1,8 @@
-"""Attention modules of public projects: where one is, how to make it and to call it.
+"""Attention modules of public projects: where they are, how to make and call them.
 
-A project is a checkout of its repository, in a folder of its own under its name with
-``+`` for ``/``. Only the classes, functions and constants that a ``Module`` names are
-taken out of its files and run.
+Each project is a checkout of its repository, in a folder with its name, with ``+`` for
+``/``. Only the classes, functions and constants that a ``Module`` names are taken from
+its files and run.
 """
 
 import __future__
@@ -31,28 +31,28 @@ from torch import Tensor, nn
 __all__ = ["Module", "Trees", "call_of", "checkout", "make", "take"]
 
 Trees = dict[str, ast.Module]
-"""For each file the parts that are taken out of it."""
+"""The parts that are taken from each file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Module:
-    """Where an attention is, how to make one, and how its project calls it.
+    """Where an attention is, how to make it, and how its project calls it.
 
     Args:
         repository: ``owner/name``.
-        commit: The whole hash; ``name==version`` for a package that is installed, whose
-            files are then named from where packages are.
-        files: For each file the classes, functions and constants to take, in their
-            order; the last of the last file is the layer.
+        commit: The whole hash; or ``name==version`` for an installed package, whose
+            files are then relative to the folder of installed packages.
+        files: For each file, the classes, functions and constants to take, in order.
+            The last one of the last file is the layer.
         make: An expression that makes the layer.
-        names: Statements that run before the parts: what stands in for configurations,
-            constants and imports.
-        adapter: Only if the layer cannot be called with features alone, or with a mask
-            of a usual name: the body of ``def call(layer, x)``, at most two lines.
-        given: The arguments for ``check_attention`` that its author would have to give.
-        mask: ``causal`` or ``bidirectional``, what it is by itself, or ``argument``.
+        names: Statements to run before the parts, in place of configurations, constants
+            and imports.
+        adapter: The body of ``def call(layer, x)``, at most two lines. Only for a layer
+            that needs more than features and a mask with a usual name.
+        given: The arguments that its author would have to pass to ``check_attention``.
+        mask: ``causal`` or ``bidirectional`` if it needs no mask, or ``argument``.
         needs: Repositories to import from while the parts are loaded.
-        notes: What is particular about it.
+        notes: What is special about it.
         d_model: The width of its features.
     """
 
@@ -70,12 +70,12 @@ class Module:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What ``given`` says."""
+        """The arguments in ``given``, by name."""
         return eval(f"dict({self.given})")
 
 
 def checkout(module: Module, folder: Path) -> Path:
-    """Return where the files of a module are."""
+    """Return the folder with the files of a module."""
     package, installed, _ = module.commit.partition("==")
     if installed:
         return Path(str(distribution(package).locate_file("")))
@@ -83,7 +83,7 @@ def checkout(module: Module, folder: Path) -> Path:
 
 
 def take(module: Module, folder: Path) -> Trees:
-    """Take the named parts out of the files of a module.
+    """Return the named parts of the files of a module.
 
     Raises:
         ValueError: If a part is not in its file.
@@ -100,7 +100,7 @@ def take(module: Module, folder: Path) -> Trees:
 
 
 def _source(file: Path) -> str:
-    """Return the program in a file; of a notebook, the cells that are Python."""
+    """Return the code in a file; from a notebook, the cells that are valid Python."""
     text = file.read_text("utf-8-sig")
     if file.suffix != ".ipynb":
         return text
@@ -119,7 +119,7 @@ def _is_python(code: str) -> bool:
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yield what stands at the top, and in an ``if`` or ``try`` there."""
+    """Yield the statements at the top level, and in an ``if`` or ``try`` there."""
     for each in tree.body:
         yield each
         if isinstance(each, ast.If | ast.Try):
@@ -127,7 +127,7 @@ def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 def _names(statement: ast.stmt) -> list[str]:
-    """Return what a statement defines."""
+    """Return the names that a statement defines."""
     if isinstance(statement, ast.ClassDef | ast.FunctionDef):
         return [statement.name]
     targets = getattr(statement, "targets", [getattr(statement, "target", None)])
@@ -137,12 +137,12 @@ def _names(statement: ast.stmt) -> list[str]:
 def make(
     module: Module, folder: Path, trees: Trees | None = None
 ) -> tuple[nn.Module, dict[str, Any]]:
-    """Make the layer of a module, and return it with the names that it was made among.
+    """Return the layer of a module, and the namespace in which it was made.
 
     Args:
-        module: Which.
-        folder: Where the checkouts are.
-        trees: Its parts, if they are not as they were taken.
+        module: The module.
+        folder: The folder with the checkouts.
+        trees: Its parts, if they were changed.
     """
     names: dict[str, Any] = {each: getattr(typing, each) for each in typing.__all__}
     names |= {"torch": torch, "nn": nn, "F": F, "Tensor": Tensor, "math": math}
@@ -153,7 +153,7 @@ def make(
     with _importable(needed):
         exec(module.names, names)
         for file, tree in (trees or take(module, folder)).items():
-            # Annotations are not evaluated: they name what is not taken.
+            # Do not evaluate annotations, which may name parts that were not taken.
             lazy = __future__.annotations.compiler_flag
             code = compile(tree, f"{module.repository}/{file}", "exec", lazy, True)
             exec(code, names)
@@ -165,7 +165,7 @@ def make(
 def call_of(
     module: Module, layer: nn.Module, names: dict[str, Any]
 ) -> Callable[..., Any]:
-    """Return a layer as it is handed to the checks: it, or its adapter."""
+    """Return a layer as the checks get it: itself, or its adapter."""
     if not module.adapter:
         return layer
     body = "".join(f"\n    {line}" for line in module.adapter.strip().splitlines())
@@ -180,7 +180,7 @@ def call_of(
 
 @contextmanager
 def _importable(folders: Sequence[Path]) -> Iterator[None]:
-    """Let packages be imported from checkouts."""
+    """Make packages in checkouts importable."""
     path = [*sys.path]
     sys.path[:0] = [str(each / part) for each in folders for part in ("", "src")]
     try:

@@ -1,7 +1,7 @@
-"""Bugs by rule: what people get wrong in attention, as small rewrites of its source.
+"""Bugs by rule: common mistakes in attention, as small rewrites of its source.
 
-A rule looks at one place of the source, and returns what stands there instead, or
-nothing. It names the exhibits that would be the right name for the bug.
+A rule looks at one place of the source, and returns what to put there instead, or
+``None``. It lists the exhibits that name the bug rightly.
 """
 
 import ast
@@ -27,12 +27,12 @@ _ROTARY = re.compile(r"rot|rope", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Place:
-    """A node of a class or function, and what is around it.
+    """A node of a class or function, with its surroundings.
 
     Args:
-        node: Where a rule may apply.
-        function: The function that it is in.
-        part: The class or function that was taken out of a file.
+        node: The node to which a rule may apply.
+        function: The function that contains it.
+        part: The class or function that was taken from a file.
     """
 
     node: ast.AST
@@ -41,12 +41,12 @@ class Place:
 
     @property
     def in_init(self) -> bool:
-        """Whether it is where a module is made."""
+        """Whether the node is in ``__init__``."""
         return getattr(self.function, "name", "") == "__init__"
 
     @property
     def after_softmax(self) -> bool:
-        """Whether the softmax comes before it in its function."""
+        """Whether its function calls softmax or attention before it."""
         line = getattr(self.node, "lineno", 0)
         calls = [each for each in ast.walk(self.function) if _is_attention(each)]
         return any(each.lineno < line for each in calls if isinstance(each, ast.expr))
@@ -57,10 +57,10 @@ class Rule:
     """A bug that can be put into many sources.
 
     Args:
-        name: What it is called.
-        exhibits: Which exhibits would be the right name for it.
-        change: Returns what stands in a place instead, or nothing.
-        mistake: What is wrong then.
+        name: The name of the bug.
+        exhibits: The exhibits that name it rightly.
+        change: Returns the node to put in a place instead, or ``None``.
+        mistake: What is wrong, in a sentence.
     """
 
     name: str
@@ -85,7 +85,7 @@ def _rule(*exhibits: str) -> Callable[[_Change], _Change]:
 
 
 def rewritten(rule: Rule, part: ast.stmt) -> Iterator[ast.stmt]:
-    """Yield copies of a class or function with a bug, one for each place."""
+    """Yield copies of a class or function, each with the bug in another place."""
     for at, (node, function) in enumerate(_nodes(part)):
         new = rule.change(Place(node, function, part))
         if new is None:
@@ -100,7 +100,7 @@ def rewritten(rule: Rule, part: ast.stmt) -> Iterator[ast.stmt]:
 
 
 def _nodes(part: ast.stmt) -> list[tuple[ast.AST, ast.AST]]:
-    """Return all nodes with the function that each is in."""
+    """Return all nodes, each with the function that contains it."""
     found: list[tuple[ast.AST, ast.AST]] = []
 
     def walk(node: ast.AST, function: ast.AST) -> None:
@@ -130,7 +130,7 @@ class _Fill(ast.NodeTransformer):
 
 
 def _filled(template: str, **parts: ast.AST) -> ast.expr:
-    """Return an expression with other expressions for some of its names."""
+    """Return a template with some of its names replaced by expressions."""
     return _Fill(parts).visit(ast.parse(template, mode="eval").body)
 
 
@@ -143,7 +143,7 @@ def _text(node: ast.AST) -> str:
 
 
 def _called(node: ast.AST) -> str:
-    """Return the last name of what is called: ``softmax`` for ``F.softmax(x)``."""
+    """Return the last name of the called function: ``softmax`` for ``F.softmax(x)``."""
     if not isinstance(node, ast.Call):
         return ""
     return getattr(node.func, "attr", getattr(node.func, "id", ""))
@@ -164,14 +164,14 @@ def _is_attention(node: ast.AST) -> bool:
 
 
 def _is_library(node: ast.AST) -> bool:
-    """Return whether an expression is a library, or the layer itself."""
+    """Return whether an expression is a library or ``self``."""
     return _text(node) in ("F", "torch", "th", "nn.functional", "self") or _text(
         node
     ).endswith("nn.functional")
 
 
 def _input(call: ast.Call) -> ast.expr | None:
-    """Return what a function or method is called with first: x of ``x.softmax()``."""
+    """Return the first argument, or the object of a method: x of ``x.softmax()``."""
     if isinstance(call.func, ast.Attribute) and not _is_library(call.func.value):
         return call.func.value
     return call.args[0] if call.args else None
@@ -183,7 +183,7 @@ def _is_scale(node: ast.AST) -> bool:
 
 
 def _with_keyword(call: ast.Call, name: str, value: ast.expr) -> ast.Call:
-    """Return a call with another value of one of its arguments by name."""
+    """Return a call with one keyword argument changed or added."""
     others = [each for each in call.keywords if each.arg != name]
     new = ast.keyword(arg=name, value=value)
     return ast.Call(func=call.func, args=call.args, keywords=[*others, new])
@@ -229,7 +229,7 @@ def _rescaled(
     change: Callable[[ast.expr, ast.expr, ast.operator], ast.expr],
     fused: str,
 ) -> ast.AST | None:
-    """Change a product with a scale, or the scale of PyTorch's function."""
+    """Return a product, or a call of PyTorch's function, with another scale."""
     node = place.node
     if isinstance(node, ast.Call) and _is_fused(node):
         if _keyword(node, "scale") is not None:
@@ -300,7 +300,7 @@ def _scaled_by_width(place: Place) -> ast.AST | None:
 
 
 def _fill_of(node: ast.AST) -> tuple[ast.expr, ast.expr, ast.expr] | None:
-    """Return what is filled, where, and with what."""
+    """Return the scores, the mask and the value of a ``masked_fill`` or ``where``."""
     if not isinstance(node, ast.Call) or _called(node) not in (
         "masked_fill",
         "masked_fill_",
@@ -319,7 +319,7 @@ def _fill_of(node: ast.AST) -> tuple[ast.expr, ast.expr, ast.expr] | None:
 
 
 def _filled_otherwise(place: Place, template: str) -> ast.AST | None:
-    """Return another expression of scores S, forbidden places M and fill V."""
+    """Return an expression of scores S, forbidden places M and fill V in its place."""
     found = _fill_of(place.node)
     if found is None or place.in_init:
         return None
@@ -327,7 +327,7 @@ def _filled_otherwise(place: Place, template: str) -> ast.AST | None:
     new = _filled(template, S=scores, M=where, V=value)
     if _called(place.node) != "masked_fill_":
         return new
-    # In place: what is written into keeps its name.
+    # masked_fill_ changes the scores in place, and so must its replacement.
     return _filled("S.copy_(N)", S=scores, N=new)
 
 
@@ -595,7 +595,7 @@ def _softmax_over_batch(place: Place) -> ast.AST | None:
     return _another_axis(place, lambda axis: 0)
 
 
-# Where heads, or heads and batch together, stand elsewhere it is another axis.
+# The axis is another one where heads, or heads and batch together, come elsewhere.
 @_rule("softmax-over-heads", "softmax-over-queries", "softmax-over-batch")
 def _softmax_over_heads(place: Place) -> ast.AST | None:
     """The softmax runs over the heads."""
@@ -615,7 +615,7 @@ def _softmax_twice(place: Place) -> ast.AST | None:
 
 
 def _exchanged(node: ast.AST) -> ast.expr | None:
-    """Return x of ``x.transpose(1, 2)``, in any spelling."""
+    """Return x of ``x.transpose(1, 2)``, however it is written."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     arguments = ", ".join(map(_text, node.args))
@@ -674,7 +674,7 @@ def _split_without_transpose(place: Place) -> ast.AST | None:
 
 
 def _all_splits(function: ast.FunctionDef) -> ast.FunctionDef | None:
-    """Leave the exchange out of queries, keys and values, if there are three."""
+    """Return a function without the transposes of its queries, keys and values."""
     new = copy.deepcopy(function)
     ends = [each.lineno for each in ast.walk(new) if _is_attention(each)]
     early = [
@@ -752,7 +752,7 @@ def _both_tiled(place: Place) -> ast.AST | None:
 
 
 def _swapped_name(name: str, old: str, new: str) -> str:
-    """Return the name of another projection: ``k_proj`` for ``v_proj``."""
+    """Return the name of another projection, such as ``k_proj`` for ``v_proj``."""
     words = {"v": "value", "k": "key", "q": "query"}
     for one, other in (
         (words[old], words[new]),
@@ -767,7 +767,7 @@ def _swapped_name(name: str, old: str, new: str) -> str:
 
 
 def _instead(place: Place, old: str, new: str) -> ast.AST | None:
-    """Let another projection serve, or what another of them has made."""
+    """Return another projection, or its result, in place of the one that is used."""
     node = place.node
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if _text(node.func.value) != "self" or place.in_init:
@@ -790,7 +790,7 @@ def _keys_for_values(place: Place) -> ast.AST | None:
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
         names = node.targets[0].elts
         if len(names) == 3 and all(isinstance(each, ast.Name) for each in names):
-            # Three of something else crash, or change nothing.
+            # For three of something else, the change crashes or has no effect.
             lines = [copy.deepcopy(node)]
             second = ast.Name(id=_text(names[1]), ctx=ast.Load())
             third = ast.Name(id=_text(names[2]), ctx=ast.Store())

@@ -1,4 +1,4 @@
-"""What was found in public projects, in lines that fit a terminal."""
+"""Format the results of public projects as lines that fit a terminal."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +9,7 @@ __all__ = ["told", "told_found"]
 
 
 def told(results: dict[str, Any], *, verbose: bool = False) -> Iterator[str]:
-    """Yield a table of modules and one of bugs for each set and way to ask.
+    """Yield a table of modules and one of bugs for each set, with a column per way.
 
     Args:
         results: What ``measure_public`` returns.
@@ -37,7 +37,7 @@ def told_found(results: dict[str, Any], *, verbose: bool = False) -> Iterator[st
 
     Args:
         results: What ``measure_found`` returns.
-        verbose: Whether to say what each report begins with.
+        verbose: Whether to add the beginning of each report.
     """
     for column in ("all", *MODULES):
         counts = [results[way][column] for way in WAYS]
