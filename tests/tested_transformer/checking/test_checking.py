@@ -408,9 +408,9 @@ class Odd(nn.Module):
     [
         ("tuple", TypeError, "Odd returns a tuple"),
         ("list", TypeError, "Odd returns a list"),
-        ("shape", ValueError, r"Odd gives \(2, 5, 19\) for \(2, 5, 20\): attention"),
+        ("shape", ValueError, r"Odd returns \(2, 5, 19\) for x of \(2, 5, 20\): att"),
         ("writes", ValueError, "Odd writes into the x that it is given"),
-        ("chance", ValueError, "Odd gives two outputs for one input: switch its drop"),
+        ("chance", ValueError, "Odd gives two outputs for one input: switch off its"),
         (
             "raise",
             ValueError,
@@ -471,7 +471,7 @@ def test_a_function_that_does_odd_things_is_refused() -> None:
             Stacked(),
             {"skip": ["leaks"]},
             ValueError,
-            r"skip=\['leaks'\] are no checks: leak, honest loss, ",
+            r"skip=\['leaks'\] are not among the checks: leak, ",
         ),
     ],
 )

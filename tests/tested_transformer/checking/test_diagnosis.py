@@ -57,8 +57,8 @@ def test_an_inverted_mask_is_said_in_the_first_line(name: str, gated: bool) -> N
     report = check_attention(Masked(**INVERTED[name], gated=gated))
     first, second, *_ = str(report).splitlines()
     assert first == (
-        "Masked is WRONG: the mask is inverted: True means ignore here and may attend "
-        "there."
+        "Masked is WRONG: the mask is inverted: a query attends to exactly what it "
+        "should ignore."
     )
     assert second == "  as in chapters/the-bug-museum/#inverted-mask"
 

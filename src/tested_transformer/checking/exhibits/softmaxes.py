@@ -83,7 +83,7 @@ def scores_times_mask(scores: Tensor, mask: Tensor | None) -> Tensor:
 )
 # --8<-- [start:tiny_fill]
 def tiny_fill(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Forbidden scores are filled with 1e-9, which is 0, where -1e9 was meant."""
+    """Forbidden scores are filled with 1e-9, nearly 0, where -1e9 was meant."""
     return _filled(scores, mask, 1e-9).softmax(dim=-1)
 
 
