@@ -51,7 +51,9 @@ def run(name: str, recipe: Recipe, shard: bool, world: World) -> dict[str, objec
         asked.append(1)
         return len(asked) == 3 and world.rank == world.size - 1
 
-    first = train(GPT(CONFIG, dtype=torch.float64), TOKENS, recipe, save=keep, stop=stop, **text)
+    first = train(
+        GPT(CONFIG, dtype=torch.float64), TOKENS, recipe, save=keep, stop=stop, **text
+    )
     told["stopped"] = first.step
     model = GPT(CONFIG, dtype=torch.float64)
     model.load_state_dict(first.weights)
