@@ -94,14 +94,15 @@ def norms(subject: Subject) -> bool:
         return False
     quiet = subject.without_dropout()
     return any(
-        _lowest(partial(_apart, quiet, layer.eval(), centered, by_head)) < _ROUGHLY
+        _minimum(partial(_relative_gap, quiet, layer.eval(), centered, by_head))
+        < _ROUGHLY
         for layer in quiet.oracles()
         for centered, by_head in product((False, True), repeat=2)
     )
 
 
 @torch.no_grad()
-def _apart(
+def _relative_gap(
     subject: Subject,
     layer: ExchangeableAttention,
     centered: bool,
@@ -111,12 +112,12 @@ def _apart(
     """Return the gap between a subject and a layer with normalized queries and keys."""
     x, causal = sample(subject), subject.causal
     right = subject.run(x, causal=causal).double()
-    layer.steps = Steps(project=_normed(math.exp(log_factor), centered, by_head))
+    layer.steps = Steps(project=_normalizing(math.exp(log_factor), centered, by_head))
     gap = layer(x.double(), causal=causal) - right
     return float(gap.abs().max() / right.abs().max())
 
 
-def _normed(
+def _normalizing(
     factor: float, centered: bool, by_head: bool
 ) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
     """Return a step that normalizes queries and keys, and scales scores by a factor."""
@@ -137,7 +138,7 @@ def _normed(
     return project
 
 
-def _lowest(function: Callable[[float], float]) -> float:
+def _minimum(function: Callable[[float], float]) -> float:
     """Return the approximate minimum of a function of the logarithm of a factor."""
     points = torch.linspace(math.log(0.3), math.log(300.0), 40).tolist()
     step = points[1] - points[0]
