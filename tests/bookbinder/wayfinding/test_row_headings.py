@@ -11,8 +11,7 @@ def test_rows_have_headings_below_an_empty_corner(
     made: Callable[..., BeautifulSoup],
 ) -> None:
     soup = made(
-        "||a|b|\n|-|-|-|\n|*one*|1|2|\n|two|3|4|\n||5|6|\n\n"
-        "|name|a|\n|-|-|\n|one|1|\n",
+        "||a|b|\n|-|-|-|\n|*one*|1|2|\n|two|3|4|\n||5|6|\n\n|name|a|\n|-|-|\n|one|1|\n",
         RowHeadingExtension(),
     )
     headings = [cell.get_text() for cell in soup.select('tbody th[scope="row"]')]
