@@ -40,7 +40,7 @@ FILLED_LATER = {"how-this-book-is-checked/index.html", "questions/index.html"}
 ADDED = re.compile(
     r'<p class="ran">.*?</p>|<nav class="book-foot".*?</nav>|<!--.*?-->'
     r"|<summary>The code of this figure</summary>"
-    r"|(?<=>)\d+\. (?=[^<]*<a [^>]*headerlink)"
+    r"|(?<=>)\d+\. (?=[^<]*<a [^>]*headerlink|<a )"
     + ("" if ALL else r"|<p><strong>In the book</strong>.*?</p>"),
     re.DOTALL,
 )
