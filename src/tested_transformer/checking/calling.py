@@ -417,9 +417,12 @@ def _as_it_hides(
         if is_mask(name) and "head" not in name and each.default is not each.empty
     ]
     count = max(1, len(sequences_of(parameters)))
-    for name in masks:
-        tried = [*MEANINGS] if meaning is None else [meaning]
-        if keys := _as_padding_means(subject, name, count, tried):
+    tried = [*MEANINGS] if meaning is None else [meaning]
+    # Some layers are causal until they are given a mask, and then use only the mask. In
+    # others, a triangle in the mask would hide that they see later tokens.
+    triangles = [False, True] if masks and _seen(subject) == _CAUSAL else [False]
+    for name, triangle in itertools.product(masks, triangles):
+        if keys := _as_padding_means(subject, name, count, tried, triangle=triangle):
             return keys
     if not masks:
         return subject
@@ -436,13 +439,19 @@ def _as_padding_means(
     count: int,
     tried: Sequence[str] = tuple(MEANINGS),
     others: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    triangle: bool = True,
 ) -> Subject | None:
-    """Find the meaning of a padding mask, of keys or of queries and keys."""
+    """Find the meaning of a padding mask, of keys or of queries and keys.
+
+    Without ``triangle``, the mask hides padding alone.
+    """
     seen = [_CAUSAL] * subject.causal + [_BOTH] * subject.unmasked
     for make, axes, each in product((key_call, meant_call), (4, 3, 2), tried):
         if make is meant_call and axes == 2:  # it would be the same in all sequences
             continue
-        call = _as_it_attends(subject, make(count, name, axes, each, others))
+        hides = subject.causal and triangle
+        call = _as_it_attends(make(count, name, axes, each, others), hides)
         asked = replace(subject, call=call, opens=False, pads=True)
         quiet = asked.without_dropout()
         try:
@@ -457,11 +466,11 @@ def _as_padding_means(
     return None
 
 
-def _as_it_attends(subject: Subject, call: Call) -> Call:
-    """Return a call that hides later tokens only if the subject is causal."""
+def _as_it_attends(call: Call, hides: bool) -> Call:
+    """Return a call whose mask hides later tokens only if ``hides``."""
 
     def called(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
-        return call(layer, x, causal and subject.causal, real)
+        return call(layer, x, causal and hides, real)
 
     return called
 
