@@ -46,7 +46,8 @@ def agrees(shown: str, printed: str, tolerance: Tolerance) -> bool:
 
 def _text(line: str) -> list[str]:
     """Return the text between numbers; spaces may shrink where a number is wider."""
-    return [" ".join(part.split()) for part in _DECIMAL.split(line)]
+    first, *others = _DECIMAL.split(line.rstrip())
+    return [first.rstrip(), *(part.strip() for part in others)]
 
 
 def _near(shown: str, printed: str, tolerance: Tolerance) -> bool:

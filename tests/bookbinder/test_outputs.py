@@ -123,6 +123,7 @@ def test_pictures_are_kept_where_the_page_shows_them(page: Path):
         ("0.3", "0.30000000000000004"),
         ("a  9.99 b", "a 10.00 b"),  # a wider number takes room from the spaces
         ("nan inf True 3", "nan inf True 3"),
+        ("spaces that nobody sees ", "spaces that nobody sees"),
     ],
 )
 def test_numbers_agree_to_a_unit_of_the_last_digit(shown: str, printed: str):
@@ -137,6 +138,8 @@ def test_numbers_agree_to_a_unit_of_the_last_digit(shown: str, printed: str):
         ("loss 1.234", "lost 1.234"),
         ("(2, 3)", "(3, 2)"),
         ("True", "False"),
+        ("  further in", " further in"),
+        ("a  column", "a column"),
         ("nan", "0.0"),
         ("inf", "1e38"),
         ("1.5", "2"),  # an integer is no decimal
