@@ -52,9 +52,12 @@ def _checking_first_calls(
     from jaxtyping import config
 
     def decorate(function: Any) -> Any:
-        checked = jaxtyped(typechecker=typechecker)(function)
+        check = jaxtyped(typechecker=typechecker)
         if isinstance(function, type):
-            return checked
+            return check(function)
+        # To make a check takes milliseconds, and most functions of the library are not
+        # called in a run of a few tests.
+        checked = functools.cache(lambda: check(function))
 
         @functools.wraps(function)
         def first_calls_checked(*args: Any, **kwargs: Any) -> Any:
@@ -65,7 +68,7 @@ def _checking_first_calls(
             if before == _CHECKED_CALLS:
                 return function(*args, **kwargs)
             _calls[function] = before + 1
-            return checked(*args, **kwargs)
+            return checked()(*args, **kwargs)
 
         return first_calls_checked
 
