@@ -229,8 +229,7 @@ class MicroGPT:
 
     def parameters(self) -> Vector:
         """Return every weight of every matrix, in one list."""
-        matrices = self.weights.values()
-        return [number for matrix in matrices for row in matrix for number in row]
+        return [w for matrix in self.weights.values() for row in matrix for w in row]
 
     # --8<-- [end:init]
 
@@ -251,16 +250,13 @@ class MicroGPT:
         """
         position = len(past[0][0].keys)
         if position == self.max_seq_len:
-            raise ValueError(
-                f"max_seq_len={position} tokens are read: no room for more"
-            )
+            raise ValueError(f"max_seq_len={position} tokens are read: no more room")
         embedding = self.weights["token_embedding"][token]
         x = _add(embedding, self.weights["position_embedding"][position])
         for layer, heads in enumerate(past):
-            x = _add(
-                x, self._attention(rms_norm(x), f"blocks.{layer}.attention", heads)
-            )
-            x = _add(x, self._feed_forward(rms_norm(x), f"blocks.{layer}.feed_forward"))
+            name = f"blocks.{layer}"
+            x = _add(x, self._attention(rms_norm(x), f"{name}.attention", heads))
+            x = _add(x, self._feed_forward(rms_norm(x), f"{name}.feed_forward"))
         return linear(rms_norm(x), self.weights["head"])
 
     def _attention(self, x: Vector, name: str, heads: list[Past]) -> Vector:
@@ -301,9 +297,7 @@ class Alphabet:
 
     def __init__(self, names: Sequence[str]) -> None:
         if not names or "" in names:
-            raise ValueError(
-                f"names must have at least one name and no empty one; they are {names}"
-            )
+            raise ValueError(f"{names=} must have one or more names, none empty")
         self.letters = "".join(sorted(set("".join(names))))
         self.vocab_size = len(self.letters) + 1
 

@@ -354,7 +354,7 @@ def test_weights_have_the_shapes_of_the_notation():
         ),
         (
             lambda: read_all(small(), [1] * (S + 1)),
-            "max_seq_len=7 tokens are read: no room for more",
+            "max_seq_len=7 tokens are read: no more room",
         ),
         (
             lambda: Alphabet(["mia", "ada"]).encode("idée"),
@@ -362,11 +362,11 @@ def test_weights_have_the_shapes_of_the_notation():
         ),
         (
             lambda: Alphabet([]),
-            "names must have at least one name and no empty one; they are []",
+            "names=[] must have one or more names, none empty",
         ),
         (
             lambda: Alphabet(["mia", ""]),
-            "names must have at least one name and no empty one; they are ['mia', '']",
+            "names=['mia', ''] must have one or more names, none empty",
         ),
     ],
 )
