@@ -61,7 +61,6 @@ ATTENTIONS = (
 )
 
 
-# --8<-- [start:config]
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig:
     """The settings of a GPT: everything about it except its weights.
@@ -143,8 +142,6 @@ class GPTConfig:
     zero_init: bool = False
     fused: bool = True
     kept_heads: tuple[tuple[int, ...], ...] | None = None
-
-    # --8<-- [end:config]
 
     def __post_init__(self) -> None:
         validate_sizes(

@@ -353,17 +353,19 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
     },
     "many-heads": {
         r"d_k = D / H": lambda: (layer.head_dim, D / H),
-        r"\text{head}_h = \operatorname{softmax}\!\left("
-        r"\frac{(X W^Q_h)(X W^K_h)^\top}{\sqrt{d_k}}\right) X W^V_h": lambda: (
-            torch.stack(head()), table(lambda h: softmax(
-                (X @ W_Q[h]) @ (X @ W_K[h]).T / d_k**0.5) @ X @ W_V[h], H)),
-        r"\text{output} = \begin{bmatrix} \text{head}_0 & \text{head}_1 & \cdots"
+        r"A_h = \operatorname{softmax}\!\left("
+        r"\frac{(X W^Q_h)(X W^K_h)^\top}{\sqrt{d_k}}\right)": lambda: (
+            layer(X[None], return_weights=True)[1][0], table(lambda h: softmax(
+                (X @ W_Q[h]) @ (X @ W_K[h]).T / d_k**0.5), H)),
+        r"\text{head}_h = A_h\, X W^V_h": lambda: (
+            torch.stack(head()), table(
+                lambda h: layer(X[None], return_weights=True)[1][0, h] @ X @ W_V[h],
+                H)),
+        r"\text{output} = \begin{bmatrix} \text{head}_0 & \cdots"
         r" & \text{head}_{H-1} \end{bmatrix} W^O": lambda: (
             layer(X[None])[0], torch.cat(head(), dim=1) @ torch.cat(W_O)),
-        r"\begin{bmatrix} \text{head}_0 & \cdots & \text{head}_{H-1} \end{bmatrix}"
-        r" W^O = \sum_{h=0}^{H-1} \text{head}_h\, W^O_h": lambda: (
-            layer(X[None])[0], torch.cat(head(), dim=1) @ torch.cat(W_O),
-            sum(head()[h] @ W_O[h] for h in range(H))),
+        r"\text{output} = \sum_{h=0}^{H-1} \text{head}_h\, W^O_h": lambda: (
+            layer(X[None])[0], sum(head()[h] @ W_O[h] for h in range(H))),
         r"4D^2 + 4D": lambda: (
             count(MultiHeadAttention(d_model=D, num_heads=H)), 4 * D**2 + 4 * D),
     },
@@ -387,7 +389,7 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             -1 / T * sum(f(t + 1)[t, text[t + 1]].log() for t in range(T))),
     },
     "padding": {
-        r"m_{bts} = \begin{cases} 1 & \text{if token } s \text{ of sequence } b"
+        r"m_{bts} = \begin{cases} 1 & \text{if token } s \text{ of } b"
         r" \text{ is real} \\ 0 & \text{if it is padding.} \end{cases}": lambda: (
             masks.padding_mask(tensor([3, 5])).expand(2, 1, T, 5)[:, 0],
             tensor([[[1, 1, 1, 0, 0]] * T, [[1, 1, 1, 1, 1]] * T])),
@@ -412,11 +414,13 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
         r"\sqrt{D/2}": lambda: (waves[5].norm(), (D / 2) ** 0.5),
     },
     "order": {
-        r"\operatorname{softmax}\!\left(PQ\,(PK)^\top / \sqrt{d_k}\right) PV"
-        r" = P \operatorname{softmax}\!\left(QK^\top / \sqrt{d_k}\right)"
-        r" P^\top P V = P\,AV": lambda: (
+        r"\operatorname{softmax}\!\left(PQ\,(PK)^\top / \sqrt{d_k}\right)"
+        r" = P A P^\top": lambda: (
+            attention(P @ Q, P @ K[:T], P @ V[:T])[1],
+            softmax(P @ Q @ (P @ K[:T]).T / d_k**0.5),
+            P @ softmax(Q @ K[:T].T / d_k**0.5) @ P.T),
+        r"P A P^\top P V = P\,AV": lambda: (
             attention(P @ Q, P @ K[:T], P @ V[:T])[0],
-            softmax(P @ Q @ (P @ K[:T]).T / d_k**0.5) @ P @ V[:T],
             P @ softmax(Q @ K[:T].T / d_k**0.5) @ P.T @ P @ V[:T],
             P @ attention(Q, K[:T], V[:T])[0]),
         r"p_{t,2i} = \sin(t\,\omega_i)": lambda: (
@@ -527,7 +531,7 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             len(micro.parameters()) - (vocab + S) * D, 12 * D**2 + D * vocab),
     },
     "mini-gpt": {
-        r"X_0 = W^E[\text{tokens}] + W^P": lambda: (x_l(0)[0], W_E[x[0]] + W_P[:T]),
+        r"X_0 &= W^E[\text{tokens}] + W^P": lambda: (x_l(0)[0], W_E[x[0]] + W_P[:T]),
         r"Y_l &= X_{l-1}"
         r" + \operatorname{attention}_l\!\left(\operatorname{N}(X_{l-1})\right)":
             lambda: (
@@ -536,7 +540,7 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
         r"X_l &= Y_l"
         r" + \operatorname{feedforward}_l\!\left(\operatorname{N}(Y_l)\right)":
             lambda: (x_l(1), y_l(1) + one.feed_forward(one.feed_forward_norm(y_l(1)))),
-        r"\text{logits} = \operatorname{N}(X_L)\, (W^E)^\top": lambda: (
+        r"\text{logits} &= \operatorname{N}(X_L)\, (W^E)^\top": lambda: (
             model(x), model.norm(x_l(2)) @ W_E.T),
     },
     "training": {
