@@ -90,7 +90,6 @@ def evaluate(
     return total / count
 
 
-# --8<-- [start:honest]
 @dataclass(frozen=True)
 class HonestLoss:
     """The loss at some positions, computed in two ways that must agree.
@@ -153,6 +152,7 @@ def honest_loss(
         [(len(between) / len(drawn)) if p in drawn else 1.0 for p in positions],
         dtype=torch.float64,
     )
+    # --8<-- [start:honest]
     with _evaluating(model, "fp32") as device:
         windows = torch.stack([_window(tokens, s, seq_len, device) for s in starts])
         inputs, targets = windows[:, :-1], windows[:, 1:, None]
@@ -166,14 +166,13 @@ def honest_loss(
         prefix = torch.stack(
             [losses(model(inputs[:, : p + 1])[:, -1], p) for p in positions]
         )
+    # --8<-- [end:honest]
     # Apple's GPUs have no float64.
     full, prefix = full.cpu().double(), prefix.cpu().double()
     gap = (full - prefix).abs().max()
     prefix, full = (shares @ each.mean(dim=1) / seq_len for each in (prefix, full))
     return HonestLoss(prefix.item(), full.item(), gap.item())
 
-
-# --8<-- [end:honest]
 
 
 def validate(
