@@ -27,7 +27,6 @@ _Output = Float[Tensor, "B H T d_v"]
 _State = Float[Tensor, "B H d_k d_v"]
 
 
-# --8<-- [start:recurrent]
 def recurrent_delta_rule(
     q: Float[Tensor, "B H T d_k"],
     k: Float[Tensor, "B H T d_k"],
@@ -60,6 +59,7 @@ def recurrent_delta_rule(
     """
     state = validate_stateful(q, k, v, state)
     log_decay = _validate_gates(k, beta, log_decay)
+    # --8<-- [start:recurrent]
     outputs = list[Tensor]()
     for t in range(q.shape[2]):
         state = state * log_decay[:, :, t, None, None].exp()
@@ -68,9 +68,7 @@ def recurrent_delta_rule(
         state = state + k[:, :, t, :, None] * change
         outputs.append((q[:, :, t, None, :] @ state).squeeze(2))
     return torch.stack(outputs, dim=2), state
-
-
-# --8<-- [end:recurrent]
+    # --8<-- [end:recurrent]
 
 
 # --8<-- [start:parallel]

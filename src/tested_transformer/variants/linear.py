@@ -36,7 +36,6 @@ _Output = Float[Tensor, "B H T d_v"]
 _State = Float[Tensor, "B H d_k d_v"]
 
 
-# --8<-- [start:recurrent]
 def recurrent_linear_attention(
     q: Float[Tensor, "B H T d_k"],
     k: Float[Tensor, "B H T d_k"],
@@ -67,6 +66,7 @@ def recurrent_linear_attention(
     state = validate_stateful(q, k, v, state)
     if log_decay is not None:
         _validate_log_decay(log_decay, k)
+    # --8<-- [start:recurrent]
     outputs = list[Tensor]()
     for t in range(q.shape[2]):
         if log_decay is not None:
@@ -74,9 +74,7 @@ def recurrent_linear_attention(
         state = state + k[:, :, t, :, None] * v[:, :, t, None, :]
         outputs.append((q[:, :, t, None, :] @ state).squeeze(2))
     return torch.stack(outputs, dim=2), state
-
-
-# --8<-- [end:recurrent]
+    # --8<-- [end:recurrent]
 
 
 # --8<-- [start:parallel]
@@ -130,7 +128,6 @@ def pairwise_decay(
 # --8<-- [end:parallel]
 
 
-# --8<-- [start:chunked]
 def chunked_linear_attention(
     q: Float[Tensor, "B H T d_k"],
     k: Float[Tensor, "B H T d_k"],
@@ -151,6 +148,7 @@ def chunked_linear_attention(
     validate_sizes(chunk_size=chunk_size)
     if log_decay is not None:
         _validate_log_decay(log_decay, k)
+    # --8<-- [start:chunked]
     outputs = list[Tensor]()
     for start in range(0, q.shape[2], chunk_size):
         at = slice(start, start + chunk_size)
@@ -163,9 +161,7 @@ def chunked_linear_attention(
         )
         outputs.append(output)
     return torch.cat(outputs, dim=2), state
-
-
-# --8<-- [end:chunked]
+    # --8<-- [end:chunked]
 
 
 # --8<-- [start:averaged]
