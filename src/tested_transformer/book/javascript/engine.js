@@ -136,7 +136,8 @@ export class GPT {
     const { d_model, num_layers, vocab_size } = this.config;
     const t = this.tokens.length;
     for (let i = 0; i < d_model; i++) {
-      x[i] = tensors["token_embedding.weight"][token * d_model + i] + tensors["position_embedding.weight"][t * d_model + i];
+      x[i] = tensors["token_embedding.weight"][token * d_model + i];
+      x[i] += tensors["position_embedding.weight"][t * d_model + i];
     }
     for (let layer = 0; layer < num_layers; layer++) {
       const at = (name) => tensors[`blocks.${layer}.${name}`];
@@ -151,7 +152,8 @@ export class GPT {
       for (let i = 0; i < d_model; i++) x[i] += added[i];
     }
     layerNorm(tensors["norm.weight"], tensors["norm.bias"], x, normed);
-    linear(tensors["token_embedding.weight"], null, normed, this.logits.subarray(t * vocab_size, (t + 1) * vocab_size));
+    const logits = this.logits.subarray(t * vocab_size, (t + 1) * vocab_size);
+    linear(tensors["token_embedding.weight"], null, normed, logits);
     this.tokens.push(token);
   }
   // --8<-- [end:step]
