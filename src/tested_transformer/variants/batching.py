@@ -29,7 +29,6 @@ from tested_transformer.variants.speculative import (
 __all__ = ["Batcher", "Request", "SlotLayer", "serve", "slot_cache"]
 
 
-# --8<-- [start:cache]
 class SlotLayer(LayerCache):
     """The keys and values of one layer in slots, each filled to its own length.
 
@@ -50,6 +49,7 @@ class SlotLayer(LayerCache):
         super().__init__(keys, values)
         self.lengths = lengths
 
+    # --8<-- [start:append]
     def append(
         self, k: Float[Tensor, "A H_kv 1 d_k"], v: Float[Tensor, "A H_kv 1 d_v"]
     ) -> tuple[Float[Tensor, "A H_kv S d_k"], Float[Tensor, "A H_kv S d_v"]]:
@@ -61,13 +61,12 @@ class SlotLayer(LayerCache):
         self.values[slots, :, ends] = v[:, :, 0]
         return self.keys[:num_slots, :, :end], self.values[:num_slots, :, :end]
 
+    # --8<-- [end:append]
+
     def take_over(self, slot: int, read: LayerCache) -> None:
         """Copy the contents of a cache of one sequence into a slot."""
         self.keys[slot, :, : read.length] = read.keys[0, :, : read.length]
         self.values[slot, :, : read.length] = read.values[0, :, : read.length]
-
-
-# --8<-- [end:cache]
 
 
 def slot_cache(model: GPT, num_slots: int) -> tuple[KVCache, Int[Tensor, "B"]]:

@@ -355,7 +355,6 @@ class Pass:
     num_drafted: int
 
 
-# --8<-- [start:speculate]
 def speculate(
     model: GPT,
     prompt: Sequence[int],
@@ -423,6 +422,7 @@ def stream_passes(
     chance = Chance() if chance is None else chance
     reader, end = drafter.reader(model), len(prompt) + max_new_tokens
 
+    # --8<-- [start:passes]
     def passes() -> Iterator[Pass]:
         text = [*prompt]
         while len(text) < end:
@@ -433,10 +433,9 @@ def stream_passes(
             text += new
             yield Pass(new, len(draft.tokens))
 
+    # --8<-- [end:passes]
+
     return passes()
-
-
-# --8<-- [end:speculate]
 
 
 def _validate_parts(
