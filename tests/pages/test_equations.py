@@ -312,8 +312,8 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
     },
     "square-root": {
         r"\operatorname{Var}(q_i k_i)"
-        r" = \operatorname{E}(q_i^2 k_i^2) - \operatorname{E}(q_i k_i)^2"
-        r" = \operatorname{E}(q_i^2) \operatorname{E}(k_i^2) - 0 = 1": lambda: (
+        r" &= \operatorname{E}(q_i^2 k_i^2) - \operatorname{E}(q_i k_i)^2 \\"
+        r" &= \operatorname{E}(q_i^2) \operatorname{E}(k_i^2) - 0 = 1": lambda: (
             variance(q_i * k_i), mean(q_i**2 * k_i**2) - mean(q_i * k_i) ** 2,
             mean(q_i**2) * mean(k_i**2) - 0, 1),
         r"\operatorname{Var}(q \cdot k)"
@@ -598,7 +598,7 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             interpret.head_scores([A[None, None]], marked[None])[0, 0],
             1 / 3 * sum(A[t, s] for t, s in marked.nonzero())),
         r"\text{output} = \sum_{h}"
-        r" \bigl( g_h \, A_h V_h + (1 - g_h) \, R_h \bigr) W^O_h": lambda: (
+        r" \bigl( g_h A_h V_h + (1 - g_h) R_h \bigr) W^O_h": lambda: (
             gated_output(), sum(
                 (gates[h] * interpret.record_heads(model, x).outputs[0][0, h]
                  + (1 - gates[h]) * R[h]) @ W_O1[h] for h in range(H))),
