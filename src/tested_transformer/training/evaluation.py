@@ -174,7 +174,6 @@ def honest_loss(
     return HonestLoss(prefix.item(), full.item(), gap.item())
 
 
-
 def validate(
     model: nn.Module,
     tokens: Integer[Tensor, "N"],
