@@ -191,17 +191,21 @@ def test_each_fault_of_a_page_is_told(
     assert [each for each in wanted if not any(each in one for one in found)] == []
 
 
-@pytest.mark.parametrize(("scheme", "look"), [("default", "light"), ("slate", "dark")])
-def test_the_scroll_bar_is_of_the_palette_before_the_theme_runs(
-    page: Tab, address: str, scheme: str, look: str
+@pytest.mark.parametrize(
+    ("chosen", "system", "look"),
+    [(1, "dark", "light"), (2, "light", "dark"), (None, "dark", "dark")],
+)
+def test_page_and_scroll_bar_have_their_palette_before_the_theme_runs(
+    page: Tab,
+    address: str,
+    chosen: int | None,
+    system: Literal["light", "dark"],
+    look: str,
 ) -> None:
-    page.emulate_media(color_scheme="dark" if look == "light" else "light")
+    page.emulate_media(color_scheme=system)
     page.goto(address)
-    media = f"(prefers-color-scheme: {look})"
-    page.evaluate(
-        "(color) => __md_set('__palette', { index: 1, color })",
-        {"media": media, "scheme": scheme, "primary": "indigo", "accent": "indigo"},
-    )
+    if chosen is not None:
+        page.evaluate("(index) => __md_set('__palette', { index })", chosen)
     page.route("**/bundle*.js", lambda route: route.abort())
     page.reload()
     seen = page.evaluate(
