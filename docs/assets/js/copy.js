@@ -109,7 +109,7 @@ function addButton(block, offer) {
       told.textContent = "";
     }, SECONDS * 1000);
   });
-  block.prepend(button);
+  block.append(button);
 }
 
 document.body.append(told);

@@ -9,15 +9,17 @@ const FRAMES = {
 };
 
 function nameFrames() {
-  for (const [selector, label] of Object.entries(FRAMES)) {
-    for (const frame of document.querySelectorAll(selector)) {
-      if (frame.scrollWidth > frame.clientWidth + 1) {
-        frame.tabIndex = 0;
-        frame.setAttribute("role", "group");
-        frame.setAttribute("aria-label", label);
-      } else if (frame.hasAttribute("tabindex")) {
-        for (const name of ["tabindex", "role", "aria-label"]) frame.removeAttribute(name);
-      }
+  const frames = Object.entries(FRAMES).flatMap(([selector, label]) =>
+    [...document.querySelectorAll(selector)].map((frame) => [frame, label, frame.scrollWidth > frame.clientWidth + 1]),
+  );
+  // All are measured before the first is changed, or each would be laid out by itself.
+  for (const [frame, label, scrolls] of frames) {
+    if (scrolls) {
+      frame.tabIndex = 0;
+      frame.setAttribute("role", "group");
+      frame.setAttribute("aria-label", label);
+    } else if (frame.hasAttribute("tabindex")) {
+      for (const name of ["tabindex", "role", "aria-label"]) frame.removeAttribute(name);
     }
   }
 }
