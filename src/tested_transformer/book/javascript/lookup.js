@@ -18,7 +18,7 @@ live("lookup", (redraw) => {
   const query = slider("query", { min: FIRST, max: LAST, step: 0.1, value: 3 }, (km) => `${km.toFixed(1)} km`);
   const temperature = slider("temperature", { min: -13, max: 20, value: 0 },
     (each) => each.toFixed(each < 10 ? 2 : 0), (tenths) => 10 ** (tenths / 10));
-  const chart = picture(`0 0 ${WIDTH} 190`, "The answer in meters for every kilometer, three dots for the signposts, and a handle at the query.");
+  const chart = picture(`0 0 ${WIDTH} 190`, "The answer in meters by kilometer, a dot for each signpost, and a handle at the query.");
   const bars = table("bars", ["signpost", "weight"]);
   // A mouse or a finger that is down drags the query along.
   chart.onpointerdown = chart.onpointermove = ({ type, pointerId, clientX }) => {

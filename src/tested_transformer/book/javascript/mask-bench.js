@@ -32,11 +32,11 @@ live("mask-bench", () => {
         button.ariaLabel = `${WORDS[t]} may attend to ${WORDS[s]}: ${may ? `yes, weight ${weight}` : "no"}`;
       });
       const note = bench.tBodies[0].rows[t].lastChild;
-      put(note, !read[t].includes(true) ? "nothing: zeros" : leaks[t] ? "sees the future" : "");
+      put(note, !read[t].includes(true) ? "zeros" : leaks[t] ? "peeks" : "");
       note.classList.toggle("wrong", leaks[t]);
     });
     const leaking = WORDS.filter((_, t) => leaks[t]);
-    return `Output shape: (5, 2), whatever you set. When “${WORDS.at(-1)}” becomes another word, `
+    return "Output shape: (5, 2). When “mats” becomes another word, "
       + (leaking.length ? `the outputs of ${leaking.join(", ")} move too: they see the future.` : "no earlier output moves.");
   }
 

@@ -38,6 +38,6 @@ live("tiles", () => {
   return [
     draw,
     choices("Scores", ROWS, (row) => (scores = row)),
-    tiles, size.row, read.row,
+    size.row, read.row, tiles,
   ];
 });
