@@ -80,6 +80,19 @@ def test_the_menu_of_a_phone_opens_and_leads_on_by_keys(
     page.wait_for_url("**/no-peeking/")
 
 
+@pytest.mark.browser_context_args(
+    has_touch=True, is_mobile=True, viewport={"width": 390, "height": 844}
+)
+def test_a_phone_gets_from_a_chapter_to_the_right_call_by_two_taps(
+    page: Page, address: str
+) -> None:
+    page.goto(f"{address}chapters/no-peeking/")
+    page.get_by_role("banner").get_by_role("link").tap()
+    page.wait_for_url(address)
+    page.get_by_role("link", name="Which call do I need?").tap()
+    page.wait_for_url("**/which-attention/")
+
+
 def test_the_palette_is_chosen_by_keys_and_kept(page: Page, address: str) -> None:
     scheme = "document.body.dataset.mdColorScheme"
     page.goto(address + CHAPTER)
