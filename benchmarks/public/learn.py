@@ -25,6 +25,12 @@ _HUGGING = (
     "vocab_size=7, hidden_size=40, num_attention_heads=4, attention_dropout=0.1, "
     "attn_implementation='eager', num_key_value_heads=2"
 )
+_IMAGES = "x = x.mT.unsqueeze(-1)\nreturn layer(x).squeeze(-1).mT"
+_TURNS = """
+def turns(length):
+    angles = torch.outer(torch.arange(length), 10000.0 ** (-torch.arange(5) / 5))
+    return torch.polar(torch.ones_like(angles), angles)
+"""
 
 MODULES: dict[str, Module] = {
     "karpathy/nanoGPT": Module(
@@ -727,5 +733,500 @@ EventDispatcher = SimpleNamespace(get=lambda name: silent)
         "attn_implementation='eager'))",
         mask="argument",
         notes="no last projection; a mask to add",
+    ),
+    "joeynmt/joeynmt": Module(
+        repository="joeynmt/joeynmt",
+        commit="cdc4d03d430a1b0f29793a0d95743c5e72ae2f6c",
+        files={"joeynmt/transformer_layers.py": ("MultiHeadedAttention",)},
+        make="MultiHeadedAttention(5, 20)",
+        mask="argument",
+        notes="translation; keys come first; a mask of three axes",
+    ),
+    "CompVis/taming-transformers": Module(
+        repository="CompVis/taming-transformers",
+        commit="3ba01b241669f5ade541ce990f7650a3b8f65318",
+        files={"taming/modules/transformer/mingpt.py": ("CausalSelfAttention",)},
+        names=_GPT,
+        make="CausalSelfAttention(config)",
+        given="style='causal'",
+        mask="causal",
+        notes="images as tokens; returns keys and values",
+    ),
+    "Janspiry/Image-Super-Resolution-via-Iterative-Refinement": Module(
+        repository="Janspiry/Image-Super-Resolution-via-Iterative-Refinement",
+        commit="01d27a7cbfa8502be1d8dbd4ee02fcbd5e44389d",
+        files={"model/sr3_modules/unet.py": ("SelfAttention",)},
+        make="SelfAttention(20, norm_groups=4)",
+        adapter=_IMAGES,
+        given="style='both', d_model=20",
+        mask="bidirectional",
+        notes="diffusion; images; norms its input and adds it; one head",
+    ),
+    "crowsonkb/k-diffusion": Module(
+        repository="crowsonkb/k-diffusion",
+        commit="4601bf085320592473f681a62808ed873d17fad5",
+        files={"k_diffusion/layers.py": ("ConditionedModule", "SelfAttention2d")},
+        names="""
+class Plain(nn.GroupNorm):
+    def forward(self, x, cond):
+        return super().forward(x)
+""",
+        make="SelfAttention2d(20, 5, lambda width: Plain(4, width))",
+        adapter="x = x.transpose(1, 2).unsqueeze(-1)\n"
+        "return layer(x, {}).squeeze(-1).transpose(1, 2)",
+        given="style='both', d_model=20",
+        mask="bidirectional",
+        notes="diffusion; images; norms its input and adds it; ends with zeros",
+    ),
+    "ermongroup/ddim": Module(
+        repository="ermongroup/ddim",
+        commit="e8df66cf02e457719930748b5c26e37e3126dfdd",
+        files={"models/diffusion.py": ("Normalize", "AttnBlock")},
+        make="AttnBlock(64)",
+        adapter=_IMAGES,
+        given="style='both', d_model=64",
+        d_model=64,
+        mask="bidirectional",
+        notes="diffusion; images; norms its input and adds it; one head",
+    ),
+    "burchim/EfficientConformer": Module(
+        repository="burchim/EfficientConformer",
+        commit="612ef0b39c5df842b0bbbfe16943f271f1369e0a",
+        files={
+            "models/layers.py": ("Linear",),
+            "models/attentions.py": ("MultiHeadAttention",),
+        },
+        make="MultiHeadAttention(20, 5)",
+        given="mask_means='ignore'",
+        mask="argument",
+        notes="speech; adds the mask times -1e9",
+    ),
+    "burchim/EfficientConformer:RelPosMultiHeadSelfAttention": Module(
+        repository="burchim/EfficientConformer",
+        commit="612ef0b39c5df842b0bbbfe16943f271f1369e0a",
+        files={
+            "models/layers.py": ("Linear",),
+            "models/attentions.py": (
+                *("MultiHeadAttention", "RelativeSinusoidalPositionalEncoding"),
+                "RelPosMultiHeadSelfAttention",
+            ),
+        },
+        make="RelPosMultiHeadSelfAttention(20, 5, False, 64)",
+        given="mask_means='ignore'",
+        mask="argument",
+        notes="speech; relative positions as in Transformer-XL",
+    ),
+    "jw9730/tokengt": Module(
+        repository="jw9730/tokengt",
+        commit="bb767583c8036e018a7055263dc0458ed4c445b7",
+        files={
+            "large-scale-regression/tokengt/modules/multihead_attention.py": (
+                "MultiheadAttention",
+            )
+        },
+        names="""
+def quant_noise(module, *others): return module
+def FairseqDropout(p, module_name): return nn.Dropout(p)
+utils = SimpleNamespace(softmax=lambda x, dim, onnx_trace: F.softmax(x, dim))
+""",
+        make="MultiheadAttention(20, 5, attention_dropout=0.1, self_attention=True)",
+        adapter="x = x.transpose(0, 1)\n"
+        "return layer(x, x, x, None, need_weights=False)[0].transpose(0, 1)",
+        given="style='both'",
+        mask="bidirectional",
+        notes="graphs; (T, B, D); uses only the first of its three inputs",
+    ),
+    "kakaobrain/minDALL-E": Module(
+        repository="kakaobrain/minDALL-E",
+        commit="e5480076b9634e9dc097e1892157ed2cf15a2f86",
+        files={"dalle/models/stage2/layers.py": ("MultiHeadSelfAttention",)},
+        make="MultiHeadSelfAttention(64, 20, 5, 0.1, 0.1, True)",
+        given="style='causal'",
+        mask="causal",
+        notes="images as tokens; heads and batch in one axis; a cache",
+    ),
+    "kentaroy47/vision-transformers-cifar10": Module(
+        repository="kentaroy47/vision-transformers-cifar10",
+        commit="5bb83d36018b314c3020558541015bb01bce15bc",
+        files={"models/simplevit.py": ("Attention",)},
+        names="from einops import rearrange",
+        make="Attention(20, heads=5, dim_head=4)",
+        given="style='both'",
+        mask="bidirectional",
+        needs=_EINOPS,
+        notes="norms its input",
+    ),
+    "AlirezaKamyab/SimpleGPT": Module(
+        repository="AlirezaKamyab/SimpleGPT",
+        commit="738ddaef1dd9a1eb20f718f440dc9bd814e602a8",
+        files={"models/attention.py": ("SelfAttention",)},
+        make="SelfAttention(d_model=20, num_heads=5)",
+        adapter="return layer(x, 'causal')",
+        given="style='causal'",
+        mask="causal",
+        notes="around nn.MultiheadAttention; the mask may be a word; norms the sum",
+    ),
+    "JonasGeiping/cramming": Module(
+        repository="JonasGeiping/cramming",
+        commit="196c9912d8c5b06a05e9a58edd1521e3d38f7c0c",
+        files={
+            "cramming/architectures/attention.py": (
+                *("TorchSoftmax", "LegacySeqFirstSelfAttention"),
+                "SeqFirstSelfAttention",
+            )
+        },
+        make="SeqFirstSelfAttention(20, SimpleNamespace("
+        "num_attention_heads=5, qkv_bias=True, rotary_embedding=False, "
+        "sequence_op='torch-softmax', seq_op_in_fp32=False, dropout_prob=0.1))",
+        given="batch_first=False, mask_means='add'",
+        mask="argument",
+        notes="(T, B, D); each head's queries, keys and values side by side; "
+        "no last projection",
+    ),
+    "gentaiscool/end2end-asr-pytorch": Module(
+        repository="gentaiscool/end2end-asr-pytorch",
+        commit="2f78c6bd15b4026c8ddecd428800fcaa4331f6ad",
+        files={
+            "models/common_layers.py": (
+                *("ScaledDotProductAttention", "MultiHeadAttention"),
+            )
+        },
+        make="MultiHeadAttention(5, 20, 4, 4)",
+        given="mask_means='ignore'",
+        mask="argument",
+        notes="speech; adds its input and norms the sum",
+    ),
+    "hirofumi0810/neural_sp": Module(
+        repository="hirofumi0810/neural_sp",
+        commit="b91877c6d2a11f06026480ab422176274d88cbf2",
+        files={
+            "neural_sp/models/modules/multihead_attention.py": (
+                "MultiheadAttentionMechanism",
+            )
+        },
+        make="MultiheadAttentionMechanism(20, 20, 20, 20, 5, 0.1)",
+        mask="argument",
+        notes="speech; keys come first; heads in the last axis of the scores",
+    ),
+    "fishaudio/fish-speech": Module(
+        repository="fishaudio/fish-speech",
+        commit="3dd1f85c402ee6f0a17c2971d3b0dd8d881ca139",
+        files={
+            "fish_speech/models/dac/modded_dac.py": (
+                *("precompute_freqs_cis", "apply_rotary_emb", "Attention"),
+            )
+        },
+        names="""
+def angles(length):
+    return precompute_freqs_cis(length, 10, dtype=torch.float32)
+""",
+        make="Attention(SimpleNamespace(dim=40, n_head=4, n_local_heads=4, "
+        "head_dim=10, attn_dropout_rate=0.1, pos_embed_type='rope'))",
+        adapter="causal = torch.ones(2 * x.shape[1:2]).tril().bool()\n"
+        "return layer(x, angles(x.shape[1]), causal)",
+        d_model=40,
+        given="style='causal'",
+        mask="argument",
+        notes="speech; rotary interleaved; a table and a mask have to be given",
+    ),
+    "cloneofsimo/minRF": Module(
+        repository="cloneofsimo/minRF",
+        commit="4fc10e0cc8ba976152c7936a1af9717209f03e18",
+        files={"dit.py": ("Attention",)},
+        names=_TURNS,
+        make="Attention(40, 4)",
+        adapter="return layer(x, turns(x.shape[1]))",
+        d_model=40,
+        given="style='both'",
+        mask="bidirectional",
+        notes="diffusion; rotary interleaved; norms over all heads of queries and keys",
+    ),
+    "EugenHotaj/pytorch-generative": Module(
+        repository="EugenHotaj/pytorch-generative",
+        commit="d1f0a5ce45195fed3e2787be86ad87c7c8229481",
+        files={
+            "pytorch_generative/nn/attention.py": (
+                *("_get_causal_mask", "CausalAttention"),
+            )
+        },
+        names="import functools",
+        make="CausalAttention(20, n_heads=5)",
+        adapter=_IMAGES,
+        given="style='causal', d_model=20",
+        mask="causal",
+        notes="images; causal in the order of the pixels; one projection to keys and "
+        "values",
+    ),
+    "huggingface/pytorch-openai-transformer-lm": Module(
+        repository="huggingface/pytorch-openai-transformer-lm",
+        commit="bfd8e0989c684b79b800a49f8d9b74e559298ec2",
+        files={"model_pytorch.py": ("Conv1D", "Attention")},
+        names="from torch.nn import Parameter\n" + _GPT,
+        make="Attention(20, 64, config, scale=True)",
+        given="style='causal'",
+        mask="causal",
+        notes="weights stand the other way and are named w and b; multiplies forbidden "
+        "scores by 0 and adds -1e9",
+    ),
+    "JackHunt/transformer-experiments": Module(
+        repository="JackHunt/transformer-experiments",
+        commit="5f756c63614059d54581045867b5d849b8c0b923",
+        files={
+            "transformer/multi_head_attention.py": (
+                *("scaled_dot_product", "MultiHeadAttention"),
+            )
+        },
+        make="MultiHeadAttention(20, 5)",
+        mask="argument",
+        notes="attributes with underscores; the function is an attribute",
+    ),
+    "aqlaboratory/openfold": Module(
+        repository="aqlaboratory/openfold",
+        commit="ce0029e1199b65fd834fe822be50d936cfe57fd4",
+        files={
+            "openfold/utils/tensor_utils.py": (
+                *("permute_final_dims", "flatten_final_dims"),
+            ),
+            "openfold/model/primitives.py": (
+                *("glorot_uniform_init_", "gating_init_", "final_init_", "Linear"),
+                *("softmax_no_cast", "_attention", "Attention"),
+            ),
+        },
+        names="deepspeed_is_installed, DEFAULT_LMA_Q_CHUNK_SIZE = False, 1024\n"
+        "DEFAULT_LMA_KV_CHUNK_SIZE, is_fp16_enabled = 4096, lambda: False",
+        make="Attention(20, 20, 20, 4, 5)",
+        adapter="return layer(x, x)",
+        given="style='both'",
+        mask="bidirectional",
+        notes="proteins; gated; masks are in a list of biases",
+    ),
+    "ai-forever/ru-dalle": Module(
+        repository="ai-forever/ru-dalle",
+        commit="0255cec528ad936f54f79962db9b46429e80dad6",
+        files={
+            "rudalle/dalle/utils.py": (
+                *("ensure_divisibility", "divide", "split_tensor_along_last_dim"),
+            ),
+            "rudalle/dalle/transformer.py": ("DalleSelfAttention",),
+        },
+        make="DalleSelfAttention(20, 5, 0.1, 0.1)",
+        given="mask_means='ones'",
+        mask="argument",
+        notes="images as tokens; multiplies forbidden scores by 0 and subtracts 10000",
+    ),
+    "apple/ml-cvnets": Module(
+        repository="apple/ml-cvnets",
+        commit="77717569ab4a852614dae01f010b32b820cb33bb",
+        files={
+            "cvnets/layers/base_layer.py": ("BaseLayer",),
+            "cvnets/layers/linear_layer.py": ("LinearLayer",),
+            "cvnets/layers/multi_head_attention.py": ("MultiHeadAttention",),
+        },
+        names="from torch.nn import Dropout",
+        make="MultiHeadAttention(20, 5, attn_dropout=0.1)",
+        adapter="return layer(x)",
+        given="style='both'",
+        mask="bidirectional",
+        notes="computes the softmax in single precision; masks of both kinds",
+    ),
+    "huggingface/diffusers": Module(
+        repository="huggingface/diffusers",
+        commit="58eb52c0803ea9af3abec60841c2a093bdf1f951",
+        files={
+            "src/diffusers/models/attention_processor.py": (
+                *("AttnProcessor", "Attention"),
+            )
+        },
+        names="""
+import inspect, sys
+maybe_allow_in_graph = lambda each: each
+__package__ = "standin"
+sys.modules["standin.normalization"] = SimpleNamespace(
+    FP32LayerNorm=None, LpNorm=None, RMSNorm=None
+)
+""",
+        make="Attention(20, heads=5, dim_head=4, processor=AttnProcessor())",
+        adapter="return layer(x)",
+        given="style='both'",
+        mask="bidirectional",
+        notes="diffusion; another object computes; attends to another sequence",
+    ),
+    "keonlee9420/Comprehensive-Transformer-TTS": Module(
+        repository="keonlee9420/Comprehensive-Transformer-TTS",
+        commit="dca252cae50a18464ce2410aa85a21c557c72d7a",
+        files={
+            "model/transformers/blocks.py": ("LinearNorm",),
+            "model/transformers/transformer.py": (
+                *("ScaledDotProductAttention", "MultiHeadAttention"),
+            ),
+        },
+        make="MultiHeadAttention(5, 20, 4, 4)",
+        given="mask_means='ignore'",
+        mask="argument",
+        notes="speech; projections inside other modules; a mask has to be given",
+    ),
+    "deepseek-ai/Janus": Module(
+        repository="deepseek-ai/Janus",
+        commit="1daa72fa409002d40931bd7b36a9280362469ead",
+        files={"janus/models/siglip_vit.py": ("Attention",)},
+        make="Attention(20, num_heads=5, qkv_bias=True, qk_norm=True, attn_drop=0.1)",
+        given="style='both'",
+        mask="bidirectional",
+        notes="queries and keys normed; fused",
+    ),
+    "dhruvramani/Transformers-RL": Module(
+        repository="dhruvramani/Transformers-RL",
+        commit="85e64e075cbe62294b4e02194f7539b3eb80cd68",
+        files={"layers.py": ("PositionalEmbedding", "MultiHeadAttentionXL")},
+        names="""
+def rest(x):
+    places = PositionalEmbedding(20)(torch.arange(x.shape[0] - 1, -1, -1))
+    u = torch.randn(5, 4, generator=torch.Generator().manual_seed(0)).to(x)
+    later = torch.ones(2 * x.shape[:1]).triu(1).bool()[..., None]
+    return places.to(x), x[:0], u, u.flip(0), later
+""",
+        make="MultiHeadAttentionXL(20, 4, n_heads=5)",
+        adapter="x = x.transpose(0, 1)\nreturn layer(x, *rest(x)).transpose(0, 1)",
+        given="style='causal'",
+        mask="argument",
+        notes="reinforcement learning; Transformer-XL with a memory; (T, B, D)",
+    ),
+    "huggingface/picotron": Module(
+        repository="huggingface/picotron",
+        commit="59714b1bf25541dbeb6f5a721ed15f6d0768e786",
+        files={"picotron/model.py": ("apply_rotary_pos_emb", "Attention")},
+        names="""
+os = SimpleNamespace(getenv=lambda name, otherwise: "0")
+pgm = SimpleNamespace(process_group_manager=SimpleNamespace(tp_world_size=1))
+def angles(length):
+    turned = torch.outer(torch.arange(length), 500000.0 ** (-torch.arange(5) / 5))
+    return turned.cos().repeat(1, 2), turned.sin().repeat(1, 2)
+""",
+        make="Attention(SimpleNamespace(hidden_size=40, num_attention_heads=4, "
+        "num_key_value_heads=2), 0)",
+        adapter="return layer(x, *angles(x.shape[1]))",
+        d_model=40,
+        given="style='causal'",
+        mask="causal",
+        notes="rotary half; grouped heads; takes a mask without using it",
+    ),
+    "facebookresearch/lingua": Module(
+        repository="facebookresearch/lingua",
+        commit="437d680e521873bb5971067148a69587790da853",
+        files={
+            "lingua/transformer.py": (
+                *("precompute_freqs_cis", "reshape_for_broadcast"),
+                *("apply_rotary_emb", "repeat_kv", "Attention"),
+            )
+        },
+        make="Attention(40, 10, 4, 2, 1e4)",
+        adapter="return layer(x, precompute_freqs_cis(10, x.shape[1]), mask='causal')",
+        d_model=40,
+        given="style='causal'",
+        mask="argument",
+        notes="rotary interleaved, by matrices; grouped heads; the mask may be a word",
+    ),
+    "Alpha-VLLM/Lumina-T2X": Module(
+        repository="Alpha-VLLM/Lumina-T2X",
+        commit="1c606962f95899da711633ee3a333d21c753e2d9",
+        files={"lumina_next_t2i_mini/models/nextdit.py": ("Attention",)},
+        names=_TURNS,
+        make="Attention(40, 4, 2, True, 0)",
+        adapter="ones = torch.ones(x.shape[:2])\n"
+        "return layer(x, ones, turns(x.shape[1])[None], None, None)",
+        d_model=40,
+        given="style='both'",
+        mask="bidirectional",
+        notes="diffusion; rotary interleaved; grouped heads; norms over all heads; "
+        "a mask of keys has to be given",
+    ),
+    "AILab-CVC/VideoCrafter": Module(
+        repository="AILab-CVC/VideoCrafter",
+        commit="11bcd76fc62fb98b9715b994afe45b4fa081120c",
+        files={"lvdm/modules/attention.py": ("CrossAttention",)},
+        names="""
+from einops import rearrange, repeat
+from torch import einsum
+XFORMERS_IS_AVAILBLE = False
+def exists(each): return each is not None
+def default(each, other): return other if each is None else each
+""",
+        make="CrossAttention(20, heads=5, dim_head=4)",
+        mask="argument",
+        needs=_EINOPS,
+        notes="diffusion; attends to another sequence; a mask of three axes",
+    ),
+    "KellerJordan/modded-nanogpt": Module(
+        repository="KellerJordan/modded-nanogpt",
+        commit="f411b3d346aa52d3504324ca93c230fd84c6c07f",
+        files={
+            "records/track_1_short/2024-10-14_ModernArch/train_gpt2.py": (
+                *("Rotary", "apply_rotary_emb", "CausalSelfAttention"),
+            )
+        },
+        make="CausalSelfAttention(SimpleNamespace(n_embd=40, n_head=4))",
+        d_model=40,
+        given="style='causal'",
+        mask="causal",
+        notes="rotary half, backwards, from angles in half precision; queries and keys "
+        "normed",
+    ),
+    "alibaba-damo-academy/FunASR": Module(
+        repository="alibaba-damo-academy/FunASR",
+        commit="dfcc5d47587d3e793cbfec2e9509c0e9a9e1732c",
+        files={"funasr/models/sanm/attention.py": ("MultiHeadedAttention",)},
+        make="MultiHeadedAttention(5, 20, 0.1)",
+        mask="argument",
+        notes="speech; a mask of three axes has to be given; empty rows become zeros",
+    ),
+    "GlaIZier/transformer-implementation": Module(
+        repository="GlaIZier/transformer-implementation",
+        commit="80598a9b56508c0647e8598f0e4b102eeee5fa38",
+        files={
+            "transformer/mask.py": ("reshape_mask",),
+            "transformer/attention.py": ("self_attention", "MHSA"),
+        },
+        make="MHSA(20, 5)",
+        mask="argument",
+        notes="names of one letter; masks of four axes or of keys alone",
+    ),
+    "Justin900429/vision-transformer": Module(
+        repository="Justin900429/vision-transformer",
+        commit="4874948435ac9c33def58e539ad5a6c5411ced07",
+        files={"layers/attention.py": ("Attention",)},
+        names="import einops",
+        make="Attention(20, 5, attn_drop=0.1)",
+        given="style='both'",
+        mask="bidirectional",
+        needs=_EINOPS,
+    ),
+    "BjarniHaukur/PyGPT": Module(
+        repository="BjarniHaukur/PyGPT",
+        commit="dd77b7edbde2a313ca6964962e6778caf6eefda2",
+        files={"modules/attention.py": ("PyMultiheadAttention",)},
+        make="PyMultiheadAttention(20, 5, 0.1)",
+        given="style='causal'",
+        mask="causal",
+        notes="three sequences, always causal",
+    ),
+    "Jackksonns/pytorch-deep-learning-examples": Module(
+        repository="Jackksonns/pytorch-deep-learning-examples",
+        commit="fc668d97a1f4cb9238f263d11cb483ec23e1af48",
+        files={"transformer/attention.py": ("MultiHeadAttention",)},
+        make="MultiHeadAttention(20, 20, 20, 20, 5, 0.1)",
+        given="style='both'",
+        mask="bidirectional",
+        notes="around nn.MultiheadAttention; takes lengths, not a mask",
+    ),
+    "acforvs/transformer": Module(
+        repository="acforvs/transformer",
+        commit="436ba3dd91426951026df8066296ba73dd54c8ab",
+        files={
+            "transformer/model/helpers.py": ("get_deep_clones",),
+            "transformer/model/attention.py": ("MultiHeadedAttention",),
+        },
+        make="MultiHeadedAttention(20, 5)",
+        mask="argument",
+        notes="three projections in a list, and one beside it",
     ),
 }
