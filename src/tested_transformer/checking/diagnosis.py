@@ -21,7 +21,7 @@ from tested_transformer.checking.checks import (
 )
 from tested_transformer.checking.exhibits import EXHIBITS, KNOWN, Exhibit
 from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
-from tested_transformer.checking.forms import Form, FormedAttention
+from tested_transformer.checking.forms import ROUNDING, Form, FormedAttention
 from tested_transformer.checking.reading import reads
 from tested_transformer.checking.recognizing import Recognizer
 from tested_transformer.checking.subject import Subject
@@ -232,7 +232,8 @@ def _agreeing(
         for one, other in zip(answers, _answers(like, quiet), strict=False):
             if not torch.equal(one.isnan(), other.isnan()):
                 break
-            if not close(like, one.nan_to_num(), other.nan_to_num(), form.slack):
+            slack = max(form.slack, ROUNDING)
+            if not close(like, one.nan_to_num(), other.nan_to_num(), slack):
                 break
             count += 1
     except (RuntimeError, ValueError):  # shapes differ: its heads are wider than it is

@@ -19,6 +19,7 @@ from tested_transformer.checking.exhibits.exhibit import Exhibit
 from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
 
 __all__ = [
+    "ROUNDING",
     "Form",
     "FormedAttention",
     "Norm",
@@ -29,6 +30,8 @@ __all__ = [
 ]
 
 _Heads = Float[Tensor, "B H T d_k"]
+# The largest relative gap between outputs if a constant is in single precision.
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +156,7 @@ class Form:
         residual: Whether the layer adds its input to its output.
         before: The norm of the input.
         after: The norm of the output.
+        rounded: Whether a constant in it, such as the scale, is in single precision.
         place: Applies norms and positions to queries, keys and values.
     """
 
@@ -169,6 +173,7 @@ class Form:
     residual: bool = False
     before: Norm | None = None
     after: Norm | None = None
+    rounded: bool = False
     place: Callable[..., tuple[Tensor, Tensor, Tensor]] = placed
 
     def __bool__(self) -> bool:
@@ -195,11 +200,15 @@ class Form:
             yield "its features added to the output"
         if self.before is not None or self.after is not None:
             yield "a norm around it"
+        if self.rounded:
+            yield "a constant in single precision"
 
     @property
     def slack(self) -> float:
-        """The least tolerance of comparisons: tables of angles may be rounded."""
-        return 1e-5 if self.rotary is not None or self.slopes is not None else 0.0
+        """The least tolerance of comparisons: tables and constants may be rounded."""
+        if self.rotary is not None or self.slopes is not None:
+            return 1e-5
+        return ROUNDING if self.rounded else 0.0
 
     @property
     def knows_order(self) -> bool:

@@ -5,7 +5,7 @@ whether the order of the tokens matters. A form counts as found if reference att
 with this form returns the layer's outputs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
@@ -21,6 +21,7 @@ from tested_transformer.checking.checks import (
     sample,
 )
 from tested_transformer.checking.forms import (
+    ROUNDING,
     Form,
     FormedAttention,
     Norm,
@@ -83,13 +84,16 @@ class Recognizer:
 
     def explains(self, layer: FormedAttention) -> bool:
         """Give a layer the form that explains the subject; return whether one does."""
-        around = self.around(layer)
+        around, roughly = self.around(layer), None
         for form in self._forms(layer, around) if around is not None else ():
             layer.take(_within(around, form))
-            if self._alike(layer, form.slack):
+            outputs = self._outputs(layer)
+            if self._alike(outputs, form.slack):
                 return True
-        layer.take(Form())
-        return False
+            if roughly is None and self._alike(outputs, ROUNDING):
+                roughly = replace(layer.form, rounded=True)
+        layer.take(roughly or Form())
+        return roughly is not None
 
     @torch.no_grad()
     def _gap(self, layer: FormedAttention, form: Form) -> float:
@@ -98,10 +102,13 @@ class Recognizer:
         return float((layer(self.x, causal=causal) - answer).abs().max())
 
     @torch.no_grad()
-    def _alike(self, layer: FormedAttention, slack: float) -> bool:
+    def _outputs(self, layer: FormedAttention) -> list[Tensor]:
+        return [layer(self.x, causal=causal) for causal in self.answers]
+
+    def _alike(self, outputs: Sequence[Tensor], slack: float) -> bool:
         return all(
-            close(self.subject, answer, layer(self.x, causal=causal), slack)
-            for causal, answer in self.answers.items()
+            close(self.subject, answer, output, slack)
+            for answer, output in zip(self.answers.values(), outputs, strict=True)
         )
 
     def likely(self, layer: FormedAttention) -> list[Form]:
@@ -186,7 +193,7 @@ class Recognizer:
                 norm = Norm(kind=kind, eps=EPS[0], by_head=by_head)
                 form = Form(**each, **self._rest, norms=(norm, norm), norms_first=first)
                 layer.take(_within(around, form))
-                if not self._alike(layer, _ROUGHLY):
+                if not self._alike(self._outputs(layer), _ROUGHLY):
                     continue
                 norms = [(replace(norm, eps=eps),) * 2 for eps in EPS]
                 forms = [replace(form, norms=each) for each in norms]

@@ -315,3 +315,36 @@ def test_what_should_be_causal_is_not_taken_for_attention_to_both_sides() -> Non
     report = check_attention(CausalSlipped(inverted=False))
     assert "leak" in report.failed
     assert "no-causal-mask" in [each.name for each in report.likely]
+
+
+class Rounded(Plain):
+    """Its scale is a tensor in single precision, as many layers have it."""
+
+    def __init__(self, kind: str, power: float = 0.5) -> None:
+        super().__init__()
+        self.kind, self.power = kind, power
+        width = torch.tensor(D_MODEL / HEADS)
+        self.scale = width**power
+        self.register_buffer("factor", width**-power)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        if self.kind == "attribute":
+            scores = q @ k.mT / self.scale
+        elif self.kind == "buffer":
+            scores = q @ k.mT * self.factor
+        else:
+            scores = q @ k.mT / torch.tensor(q.shape[-1]) ** self.power
+        later = torch.ones(scores.shape[-2:]).triu(1).bool()
+        weights = scores.masked_fill(later, -torch.inf).softmax(dim=-1)
+        return self.o_proj((weights @ v).transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize("kind", ["attribute", "buffer", "made anew"])
+def test_a_scale_in_single_precision_is_right(kind: str) -> None:
+    torch.manual_seed(0)
+    report = check_attention(Rounded(kind))
+    assert report.passed, str(report)
+    assert report.as_dict()["form"] == "a constant in single precision"
+    wrong = check_attention(Rounded(kind, power=1.0))
+    assert [each.name for each in wrong.likely] == ["scaled-twice"], str(wrong)
