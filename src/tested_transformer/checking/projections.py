@@ -367,12 +367,15 @@ def meant_as(child: object) -> list[Projection]:
         return [(flat, child.bias)] if fits else []
     if type(child).__name__ == "Conv1D" and isinstance(weight, Tensor):
         return [(weight.mT, bias)]  # the transposed layout of GPT-2's weights
-    if isinstance(child, nn.Module) and isinstance(weight, nn.Parameter):
-        own = {name for name, _ in child.named_parameters()}
-        if isinstance(child, nn.Embedding) or own - {"weight", "bias"}:
+    if isinstance(child, nn.Module) and not isinstance(child, nn.Embedding):
+        # A matrix, and perhaps a bias, whatever their names are.
+        own = sorted(child.parameters(recurse=False), key=torch.numel, reverse=True)
+        if len(own) < len([*child.parameters()]) or not (
+            len(own) == 2 or (len(own) == 1 and own[0] is weight)
+        ):
             return []
-        flat = None if bias is None else bias.flatten()
-        meant = [matrix for matrix, _ in meant_as(weight)]
+        flat = own[1].flatten() if len(own) == 2 else None
+        meant = [matrix for matrix, _ in meant_as(own[0])]
         return [(x, flat) for x in meant if flat is None or len(flat) == len(x)]
     if isinstance(child, nn.Parameter) and child.ndim == 2:
         return [(child.mT, None), (child, None)]

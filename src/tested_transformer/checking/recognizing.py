@@ -20,6 +20,7 @@ from tested_transformer.checking.checks import (
     permutation,
     sample,
 )
+from tested_transformer.checking.exhibits import KNOWN, Exhibit
 from tested_transformer.checking.forms import (
     ROUNDING,
     Form,
@@ -40,6 +41,12 @@ _FILLS = (
     *((-torch.inf, False), (-1e9, False), (-1e9, True)),
     *((-1e4, False), (-1e4, True)),
 )
+# The bugs that change the output of a token that attends only to itself.
+_OF_ONE_TOKEN = [
+    each
+    for each in KNOWN.values()
+    if each.step in ("project", "attend", "weigh", "merge", "mix")
+]
 # The tolerance for answers that differ only in the eps of a norm.
 _ROUGHLY = 1e-3
 
@@ -54,6 +61,7 @@ class Recognizer:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject.without_dropout()
         self.settings = Settings(subject.module)
+        self.outer_norms = self.settings.outer_norms(subject.width)
         self.x = sample(self.subject).double()
         # Without its guesses, so that the check applies whatever their form.
         asked = replace(self.subject, guessed=())
@@ -61,24 +69,31 @@ class Recognizer:
         self.window = _window(self.subject)
         ways = (True,) * subject.causal + (False,) * subject.unmasked
         self.answers = {way: self._run(self.x, way) for way in ways}
-        self.alone = self._run(self.x[:, :1], ways[0])
+        # One token of one sequence, so that no softmax over another axis matters.
+        self.alone = self._run(self.x[:1, :1], ways[0])
 
     def _run(self, x: Tensor, causal: bool) -> Tensor:
         return self.subject.run(x.to(self.subject.dtype), causal=causal).detach()
 
     @torch.no_grad()
-    def around(self, layer: FormedAttention) -> Form | None:
+    def around(
+        self, layer: FormedAttention, bugs: Sequence[Exhibit | None] = (None,)
+    ) -> Form | None:
         """Return the residual and outer norms that explain the output of one token.
 
         One token attends only to itself, so its output does not depend on scores.
+
+        Args:
+            layer: A layer with the subject's projections.
+            bugs: The exhibits to try in it; ``None`` is a layer without a bug.
         """
         layer.eval()
-        norms = [None, *self.settings.outer_norms(self.subject.width)]
-        for residual, before, after in product((False, True), norms, norms):
+        norms = [None, *self.outer_norms]
+        for bug, residual, before, after in product(bugs, (False, True), norms, norms):
             form = Form(residual=residual, before=before, after=after)
-            layer.take(form)
+            layer.take(form, bug)
             with suppress(RuntimeError, ValueError):  # shapes do not match
-                if close(self.subject, self.alone, layer(self.x[:, :1])):
+                if close(self.subject, self.alone, layer(self.x[:1, :1])):
                     return form
         return None
 
@@ -114,6 +129,8 @@ class Recognizer:
     def likely(self, layer: FormedAttention) -> list[Form]:
         """Return the forms that a layer with a bug was likely meant to have."""
         settings, around = self.settings, self.around(layer)
+        if around is None and self.outer_norms:  # a bug may hide what is around it
+            around = self.around(layer, _OF_ONE_TOKEN)
         outer = around is not None and (around.before or around.after)
         found = None if outer else next(settings.norms(layer), None)
         # If one of the two norms is missing, it was likely meant to be like the other.

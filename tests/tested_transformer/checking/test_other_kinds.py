@@ -348,3 +348,52 @@ def test_a_scale_in_single_precision_is_right(kind: str) -> None:
     assert report.as_dict()["form"] == "a constant in single precision"
     wrong = check_attention(Rounded(kind, power=1.0))
     assert [each.name for each in wrong.likely] == ["scaled-twice"], str(wrong)
+
+
+class OfPixels(nn.Module):
+    """An image's pixels attend to each other, with a norm before and their sum after.
+
+    The names of its weights are those of an early GPT.
+    """
+
+    class Matrix(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(torch.randn(D_MODEL, D_MODEL) / 5)
+            self.b = nn.Parameter(torch.randn(D_MODEL))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x @ self.w + self.b
+
+    def __init__(self, slip: str = "") -> None:
+        super().__init__()
+        self.slip, self.heads = slip, HEADS
+        self.norm = nn.GroupNorm(4, D_MODEL)
+        self.q, self.k, self.v, self.proj_out = (self.Matrix() for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        inside = self.norm(x.mT).mT
+        projections = self.q, self.k, self.k if self.slip == "values" else self.v
+        q, k, v = (heads_of(each(inside)) for each in projections)
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(
+            dim=0 if self.slip == "axis" else -1
+        )
+        y = (weights @ v).transpose(1, 2).flatten(2)
+        return x + (y if self.slip == "last" else self.proj_out(y))
+
+
+@pytest.mark.parametrize(
+    ("slip", "bug"),
+    [
+        ("last", "no-output-projection"),
+        ("values", "keys-for-values"),
+        ("axis", "softmax-over-batch"),
+    ],
+)
+def test_a_bug_that_changes_single_tokens_is_named_within_norms(
+    slip: str, bug: str
+) -> None:
+    torch.manual_seed(0)
+    assert check_attention(OfPixels(), style="both").passed
+    wrong = check_attention(OfPixels(slip), style="both")
+    assert [each.name for each in wrong.likely] == [bug], str(wrong)
