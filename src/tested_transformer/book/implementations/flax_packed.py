@@ -7,7 +7,6 @@ from tested_transformer.book.implementations.question import Parameters, Questio
 __all__ = ["convert", "prepare"]
 
 
-# --8<-- [start:convert]
 def convert(weights: Parameters, num_heads: int) -> Parameters:
     """Transpose PyTorch's packed projection, and rename it; the order is the same."""
     names = {"c_attn": "qkv_proj", "c_proj": "o_proj"}
@@ -17,9 +16,6 @@ def convert(weights: Parameters, num_heads: int) -> Parameters:
         module, part = name.split(".")
         converted[f"{names[module]}.{parts[part]}"] = each.mT if each.ndim > 1 else each
     return converted
-
-
-# --8<-- [end:convert]
 
 
 def prepare(question: Question) -> Step:

@@ -32,7 +32,6 @@ Parameters = dict[str, Tensor]
 Step = Callable[[], tuple[Any, Mapping[str, Any]]]
 
 
-# --8<-- [start:question]
 @dataclass(frozen=True)
 class Question:
     """The input, and the direction in which gradients are taken.
@@ -82,10 +81,6 @@ class Implementation(Protocol):
         ...
 
 
-# --8<-- [end:question]
-
-
-# --8<-- [start:compare]
 def gaps(implementation: Implementation, question: Question) -> dict[str, float]:
     """Return how far an answer is off, for the output and for each gradient.
 
@@ -135,9 +130,6 @@ def reference(question: Question) -> Parameters:
 
     output, gradients = by_autograd(call, lambda weights, _: weights, question)()
     return {"output": output, **gradients}
-
-
-# --8<-- [end:compare]
 
 
 # --8<-- [start:autograd]
