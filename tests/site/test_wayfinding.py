@@ -10,7 +10,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 import yaml
-from jinja2 import Environment
+from jinja2 import DictLoader, Environment
 from mkdocs.config import load_config
 from playwright.sync_api import Page, expect
 
@@ -221,6 +221,25 @@ def test_below_each_page_a_fork_is_led_to_its_own_repository(
     assert config["extra"]["repository"] == start
     assert not config["repo_url"]
     assert "book-foot" not in html["map/"]
+
+
+def test_whoever_is_to_clone_the_repository_is_led_to_it(html: dict[str, str]) -> None:
+    said = "In a clone of this repository:"
+    assert said in html[""]
+    base = f"{{% block content %}}<p>{said}</p>{{% endblock %}}"
+    main = (ROOT / "theme/main.html").read_text("utf-8")
+    templates = Environment(
+        autoescape=True, loader=DictLoader({"base.html": base, "main.html": main})
+    )
+    start = "https://github.com/someone/book"
+    for repository, wanted in (
+        (start, f'In <a href="{start}">a clone of this repository</a>:'),
+        ("", said),
+    ):
+        shown = templates.get_template("main.html").render(
+            config={"extra": {"repository": repository}}
+        )
+        assert wanted in shown
 
 
 def test_what_the_map_names_is_a_part_or_a_page_of_the_book() -> None:
