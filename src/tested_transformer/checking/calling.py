@@ -32,16 +32,16 @@ from tested_transformer.checking.styles import (
     STYLES,
     Lifted,
     Parameters,
-    call_mha,
     cross_call,
     flag_call,
     is_mask,
     key_call,
     masked_call,
     meant_call,
+    mha_call,
+    mha_reader,
     parameters_of,
     plain_call,
-    read_mha,
     read_ours,
     sequences_of,
     wanted,
@@ -263,7 +263,8 @@ def _subjects_of(
         if width is None:
             raise ValueError(f"the width of {name} is not known: give d_model")
         if style == "mha":
-            call, reader = call_mha, read_mha
+            others = _other_masks(parameters)
+            call, reader = mha_call(others), mha_reader(others)
         elif style in MASKED:
             call = masked_call(style, parameters)
             reader = read_ours if {"cache", "causal"} <= names else None
@@ -304,6 +305,11 @@ def _subjects_of(
             subjects = _as_masks_mean(subject, parameters, mask_means)
     elif is_layer and style in MASKED:
         subjects = [_as_it_takes_masks(subject, parameters)]
+    elif style == "mha" and mask_means in (None, "add"):
+        subject = (
+            subject if pieces or _reads(subject) else replace(subject, pieces=None)
+        )
+        subjects = [_as_it_adds(subject, parameters)]
     elif style == "causal" and not said:
         subjects = _as_it_sees(subject, len(sequences_of(parameters)))
     if is_layer and style in ("causal", "both"):
@@ -311,6 +317,34 @@ def _subjects_of(
     if dtype is not None or not movable:
         return subjects
     return [_as_it_rounds(each) for each in subjects]
+
+
+def _other_masks(parameters: Parameters) -> dict[str, None]:
+    """Return the masks that a layer requires besides the two of the style ``mha``."""
+    known = "attn_mask", "key_padding_mask"
+    names = [each for each in wanted(parameters) if is_mask(each)]
+    return {each: None for each in names if each not in known}
+
+
+def _reads(subject: Subject) -> bool:
+    """Return whether a layer takes fewer queries than keys."""
+    with suppress(ValueError):
+        subject.read(torch.ones(2, 3, subject.width, dtype=subject.dtype), (2, 1))
+        return True
+    return False
+
+
+def _as_it_adds(subject: Subject, parameters: Parameters) -> Subject:
+    """Find out whether a layer adds its ``attn_mask`` to the scores."""
+    others = _other_masks(parameters)
+    asked = replace(
+        subject,
+        call=mha_call(others, adds=True),
+        pieces=subject.pieces and mha_reader(others, adds=True),
+        notes=(f"In attn_mask, {MEANINGS['add']}: that makes it causal.",),
+    )
+    added = _seen(subject) != _CAUSAL == _seen(asked)
+    return asked if added and subject.opens else subject
 
 
 def _as_it_takes_masks(subject: Subject, parameters: Parameters) -> Subject:
@@ -398,7 +432,7 @@ def _as_masks_mean(
 
 
 def _seen(plain: Subject) -> list[bool]:
-    """Return ``moving`` without a mask, or nothing if it cannot be called so."""
+    """Return ``moving``, or nothing if a subject cannot be called so."""
     with suppress(TypeError, ValueError):
         return list(moving(plain.without_dropout()))
     return []
@@ -586,7 +620,8 @@ def _style_of(name: str, parameters: Parameters) -> str:
         TypeError: If they suggest none.
     """
     names, count = {*parameters}, len(sequences_of(parameters))
-    if names & {"key_padding_mask", "need_weights"}:
+    first = [*parameters][:3]  # queries, keys and values
+    if names & {"key_padding_mask", "need_weights"} and not any(map(is_mask, first)):
         return "mha"
     if count in (1, 2, 3):
         for style in ("sdpa", "ours"):

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tested_transformer.cache import LayerCache
-from tested_transformer.checking.subject import Call
+from tested_transformer.checking.subject import Call, Reader
 from tested_transformer.masks import causal_mask, token_mask
 
 __all__ = [
@@ -25,16 +25,16 @@ __all__ = [
     "STYLES",
     "Lifted",
     "Parameters",
-    "call_mha",
     "cross_call",
     "flag_call",
     "is_mask",
     "key_call",
     "masked_call",
     "meant_call",
+    "mha_call",
+    "mha_reader",
     "parameters_of",
     "plain_call",
-    "read_mha",
     "read_ours",
     "sequences_of",
     "wanted",
@@ -232,32 +232,58 @@ def _call_cross(
     return layer(*[x if each else context for each in queries])
 
 
-def call_mha(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
-    """Call a layer like ``nn.MultiheadAttention``, with masks of True = ignore."""
-    ignored = ~causal_mask(x.shape[1], device=x.device) if causal else None
-    return _attend_mha(layer, x, x, ignored, None if real is None else ~real)
+def mha_call(others: Mapping[str, Any], *, adds: bool = False) -> Call:
+    """Return a call for a layer like ``nn.MultiheadAttention``.
+
+    Args:
+        others: Its other arguments.
+        adds: Whether its ``attn_mask`` is added to the scores, rather than True where a
+            key is ignored.
+    """
+
+    def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
+        mask = causal_mask(x.shape[1], device=x.device) if causal else None
+        pad = None if real is None else ~real
+        return _attend_mha(layer, x, x, mask, adds, key_padding_mask=pad, **others)
+
+    return call
 
 
 def _attend_mha(
-    layer: Any, x: Tensor, context: Tensor, ignored: Tensor | None, pad: Tensor | None
+    layer: Any,
+    x: Tensor,
+    context: Tensor,
+    mask: Tensor | None,
+    adds: bool,
+    **others: Any,
 ) -> Any:
     first = getattr(layer, "batch_first", True)
     q, kv = (x, context) if first else (x.transpose(0, 1), context.transpose(0, 1))
-    output = layer(q, kv, kv, attn_mask=ignored, key_padding_mask=pad)
+    if mask is not None:
+        mask = _as_meant(mask, "add" if adds else "ignore", x.dtype)
+    output = layer(q, kv, kv, attn_mask=mask, **others)
     output = output[0] if isinstance(output, tuple) else output
     return output if first else output.transpose(0, 1)
 
 
-def read_mha(layer: Any, x: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Read in pieces, each with all tokens up to its end as keys and values."""
-    outputs: list[Tensor] = []
-    end = 0
-    for size in sizes:
-        end += size
-        ignored = ~causal_mask(size, end, device=x.device)
-        new, seen = x[:, end - size : end], x[:, :end]
-        outputs.append(_attend_mha(layer, new, seen, ignored, None))
-    return torch.cat(outputs, dim=1)
+def mha_reader(others: Mapping[str, Any], *, adds: bool = False) -> Reader:
+    """Return what reads in pieces, each with all tokens up to its end as keys."""
+
+    def read(layer: Any, x: Tensor, sizes: Sequence[int]) -> Tensor:
+        outputs: list[Tensor] = []
+        end = 0
+        for size in sizes:
+            end += size
+            mask = causal_mask(size, end, device=x.device)
+            new, seen = x[:, end - size : end], x[:, :end]
+            outputs.append(
+                _attend_mha(
+                    layer, new, seen, mask, adds, key_padding_mask=None, **others
+                )
+            )
+        return torch.cat(outputs, dim=1)
+
+    return read
 
 
 def read_ours(layer: Any, x: Tensor, sizes: Sequence[int]) -> Tensor:

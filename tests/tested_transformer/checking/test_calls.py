@@ -469,3 +469,60 @@ def test_a_buffer_with_nothing_in_it_says_nothing(shape: tuple[int, ...]) -> Non
     layer.register_buffer("causal_bias", torch.zeros(shape))
     layer.register_buffer("rope_freqs", torch.zeros(shape))
     assert check_attention(lambda x: layer(x, x, x)[0]).failed == []
+
+
+class LikePyTorch(Base):
+    """Its masks have the names of PyTorch's layer, but one is added to the scores."""
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        def masked(scores: Tensor) -> Tensor:
+            scores = scores if attn_mask is None else scores + attn_mask
+            if key_padding_mask is None:
+                return scores
+            hidden = key_padding_mask[:, None, None]
+            return scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+
+        return self.attend(query, key, value, masked)
+
+
+class WithItself(LikePyTorch):
+    """It takes three inputs, but reads the first alone, and wants a bias."""
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_bias: Tensor | None,
+        attn_mask: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        assert query.shape == key.shape == value.shape
+        return super().forward(query, query, query, attn_mask, key_padding_mask)
+
+
+class OneInput(LikePyTorch):
+    """Its masks have the names of PyTorch's layer, and it takes one input."""
+
+    def forward(
+        self,
+        x: Tensor,
+        key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+    ) -> Tensor:
+        return super().forward(x, x, x, attn_mask, key_padding_mask)[0]
+
+
+@pytest.mark.parametrize("make", [LikePyTorch, WithItself, OneInput])
+def test_a_mask_with_pytorchs_name_may_be_added(make: Callable[..., Base]) -> None:
+    torch.manual_seed(0)
+    report = check_attention(make())
+    assert report.passed, str(report)
+    assert "numbers are added to the scores" in "".join(report.notes)
