@@ -60,6 +60,11 @@ from tested_transformer.checking.weights import draw_anew
 
 __all__ = ["make_subject", "make_subjects"]
 
+_LAYOUT = (
+    "it reads along the first axis: give batch_first=False if it takes (T, B, D), or "
+    "batch_first=True if it takes (B, T, D), wrong then as in "
+    "chapters/the-bug-museum/#attention-across-batch"
+)
 # Parts of the usual names of masks in which True means ignore.
 _IGNORED = re.compile("pad|ignore|hid|block|exclu|forbid")
 # Which of four rows, two on each side of a token, change with it; see ``moving``.
@@ -98,6 +103,22 @@ def make_subjects(
         return _subjects_of(name, attention, parameters, d_model=d_model, **options)
     ways = _ways(attention, parameters, width, options.get("num_heads"))
     found = _asked_in(ways, name, parameters, d_model=d_model, **options)
+    if options.get("batch_first") is None and not hasattr(attention, "batch_first"):
+        doubts = [_LAYOUT] if any(map(_reads_across, found)) else []
+        if doubts or not any(map(_runs, found)):
+            options["batch_first"] = False
+            turned = _asked_in(ways, name, parameters, d_model=d_model, **options)
+            if any(map(_runs, turned)):
+                note = "It takes (T, B, D): the features were rearranged."
+                return [
+                    replace(
+                        each,
+                        notes=(*each.notes, note),
+                        doubts=(*each.doubts, *doubts),
+                    )
+                    for each in turned
+                ]
+            del options["batch_first"]
     if options.get("dtype") is None and not any(map(_runs, found)):
         # Some layers compute in float32 inside, and accept nothing else.
         options["dtype"] = torch.float32
@@ -116,6 +137,24 @@ def _runs(subject: Subject) -> bool:
     with suppress(TypeError, ValueError):
         subject.run(torch.ones(2, 5, subject.width, dtype=subject.dtype))
         return not subject.refusal
+    return False
+
+
+def _reads_across(subject: Subject) -> bool:
+    """Return whether a token reads its place in other sequences, and no other place.
+
+    Layers with a flag for causal attention take (B, T, D).
+    """
+    if subject.style in MASKED:
+        return False
+    generator = torch.Generator().manual_seed(13)
+    x = torch.randn(3, 7, subject.width, generator=generator).to(subject.dtype)
+    changed = x.clone()
+    changed[0, 2] = x[1, 5]
+    quiet = subject.without_dropout()
+    with suppress(TypeError, ValueError), torch.no_grad():
+        moved = (quiet.run(x) != quiet.run(changed)).any(dim=-1)
+        return bool(moved[1:, 2].any()) and not moved[:, [0, 1, 3, 4, 5, 6]].any()
     return False
 
 

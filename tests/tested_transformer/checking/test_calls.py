@@ -526,3 +526,34 @@ def test_a_mask_with_pytorchs_name_may_be_added(make: Callable[..., Base]) -> No
     report = check_attention(make())
     assert report.passed, str(report)
     assert "numbers are added to the scores" in "".join(report.notes)
+
+
+class SequenceFirst(Base):
+    """It takes (T, B, D) without saying so, and masks by itself."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.attend(*[x.transpose(0, 1)] * 3, triangle)[0].transpose(0, 1)
+
+
+class SequenceFirstMasked(Base):
+    """It takes (T, B, D), and a mask of queries and keys."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        def masked(scores: Tensor) -> Tensor:
+            return scores.masked_fill(mask, torch.finfo(scores.dtype).min)
+
+        return self.attend(*[x.transpose(0, 1)] * 3, masked)[0].transpose(0, 1)
+
+
+def test_features_may_have_the_sequence_first() -> None:
+    torch.manual_seed(0)
+    report = check_attention(SequenceFirst())
+    assert report.state == "not known", str(report)
+    assert "give batch_first=False if it takes (T, B, D)" in report.unknown[0]
+    assert check_attention(SequenceFirst(), batch_first=False).passed
+    wrong = check_attention(SequenceFirst(), batch_first=True)
+    assert [each.name for each in wrong.likely] == ["attention-across-batch"]
+    # With a mask of (T, T), it could not take (B, T, D).
+    report = check_attention(SequenceFirstMasked(), mask_means="ignore")
+    assert report.passed, str(report)
+    assert report.notes[-1].startswith("It takes (T, B, D)")
