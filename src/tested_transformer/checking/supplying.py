@@ -30,7 +30,8 @@ _Make = Callable[[Tensor], Any]
 _Lay = Callable[[Tensor], Tensor]
 
 _TABLES = re.compile(
-    r"position_embed|pos_emb|rotary|rope|cos_sin|freqs|^pe$|^(freqs_)?(cos|sin)$"
+    r"position_embed|pos_emb|rotary|rope|cos_sin|freqs|freq_cis|^pe$|"
+    r"^(freqs_)?(cos|sin)$"
 )
 _STARTS = re.compile(r"start_pos|start_index|offset|past_len|cur_pos|curr_pos")
 _PLACES = re.compile(r"position_ids|positions|input_pos|cache_position|^pos(_ids)?$")

@@ -425,6 +425,19 @@ def test_what_a_layer_wants_beside_its_features_is_made_for_it(halves: bool) -> 
     assert [each.name for each in wrong.likely] == ["rotary-on-queries-alone"]
 
 
+class Renamed(Rotated):
+    """The table has another name."""
+
+    def forward(self, x: Tensor, freq_cis: Tensor) -> Any:
+        return super().forward(x, 0, freq_cis, None)
+
+
+def test_a_table_of_angles_may_have_another_name() -> None:
+    report = check_attention(Renamed(halves=False), skip=["dtypes"])
+    assert report, str(report)
+    assert report.form.startswith("rotary positions (")
+
+
 class Normed(nn.Module):
     """Features are added to the output, and the sum is normed."""
 
