@@ -589,7 +589,7 @@ def _softmax_over_queries(place: Place) -> ast.AST | None:
     return _another_axis(place, lambda axis: axis - 1)
 
 
-@_rule("softmax-over-batch", "softmax-over-heads")
+@_rule(*("softmax-over-batch", "softmax-over-batch-and-heads"), "softmax-over-heads")
 def _softmax_over_batch(place: Place) -> ast.AST | None:
     """The softmax runs over the first axis."""
     return _another_axis(place, lambda axis: 0)

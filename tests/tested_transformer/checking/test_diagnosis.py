@@ -174,3 +174,28 @@ def test_norms_without_weights_are_not_called_wrong(name: str, whole: bool) -> N
 def test_norms_excuse_nothing_else(layer: nn.Module) -> None:
     assert not norms(make_subject(layer))
     assert check_attention(layer).state == "wrong"
+
+
+class Together(nn.Module):
+    """Heads and batch are one axis, as ``bmm`` wants them."""
+
+    def __init__(self, axis: int) -> None:
+        super().__init__()
+        self.num_heads, self.axis = HEADS, axis
+        self.qkv, self.proj = nn.Linear(D_MODEL, 3 * D_MODEL), nn.Linear(20, 20)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (
+            each.unflatten(-1, (HEADS, -1)).transpose(1, 2).flatten(0, 1)
+            for each in self.qkv(x).chunk(3, dim=-1)
+        )
+        weights = (q @ k.mT / k.shape[-1] ** 0.5).softmax(dim=self.axis)
+        y = torch.bmm(weights, v).unflatten(0, (-1, HEADS))
+        return self.proj(y.transpose(1, 2).flatten(2))
+
+
+def test_a_softmax_over_batch_and_heads_in_one_is_named() -> None:
+    torch.manual_seed(0)
+    assert check_attention(Together(axis=-1), style="both").passed
+    wrong = check_attention(Together(axis=0), style="both")
+    assert [each.name for each in wrong.likely] == ["softmax-over-batch-and-heads"]

@@ -24,6 +24,7 @@ __all__ = [
     "queries_split_without_transpose",
     "scaled_by_length",
     "scaled_twice",
+    "softmax_over_batch_and_heads",
     "softmax_over_heads",
     "values_for_keys",
     "values_split_without_transpose",
@@ -48,6 +49,13 @@ def scaled_by_length(q: Tensor, k: Tensor) -> Tensor:
 def softmax_over_heads(scores: Tensor, mask: Tensor | None) -> Tensor:
     """The softmax runs over the heads."""
     weights = scores.softmax(dim=1)
+    return weights if mask is None else weights * mask
+
+
+@exhibit("weigh")
+def softmax_over_batch_and_heads(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """The softmax runs over the first axis, in which batch and heads are one."""
+    weights = scores.flatten(0, 1).softmax(dim=0).view_as(scores)
     return weights if mask is None else weights * mask
 
 
