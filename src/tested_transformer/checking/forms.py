@@ -19,6 +19,7 @@ from tested_transformer.checking.exhibits.exhibit import Exhibit
 from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
 
 __all__ = [
+    "LOWEST",
     "ROUNDING",
     "Form",
     "FormedAttention",
@@ -30,6 +31,8 @@ __all__ = [
 ]
 
 _Heads = Float[Tensor, "B H T d_k"]
+# Stands for the lowest number of whatever dtype the scores have.
+LOWEST = torch.finfo(torch.float64).min
 # The largest relative gap between outputs if a constant is in single precision.
 ROUNDING = 1e-6
 
@@ -258,10 +261,11 @@ def _weigh(
     scores = scores + _bias(form, scores)
     if form.fill is None or mask is None:
         return weigh(scores, mask)
+    fill = torch.finfo(scores.dtype).min if form.fill == LOWEST else form.fill
     if form.filled_by_adding:
-        scores = scores + torch.zeros_like(scores).masked_fill(~mask, form.fill)
+        scores = scores + torch.zeros_like(scores).masked_fill(~mask, fill)
         return weigh(scores, None)
-    return weigh(scores.masked_fill(~mask, form.fill), None)
+    return weigh(scores.masked_fill(~mask, fill), None)
 
 
 def _allow(

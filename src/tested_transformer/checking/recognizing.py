@@ -22,6 +22,7 @@ from tested_transformer.checking.checks import (
 )
 from tested_transformer.checking.exhibits import KNOWN, Exhibit
 from tested_transformer.checking.forms import (
+    LOWEST,
     ROUNDING,
     Form,
     FormedAttention,
@@ -39,7 +40,7 @@ __all__ = ["Recognizer", "doubts_about"]
 
 _FILLS = (
     *((-torch.inf, False), (-1e9, False), (-1e9, True)),
-    *((-1e4, False), (-1e4, True)),
+    *((-1e4, False), (-1e4, True), (LOWEST, True)),
 )
 # The bugs that change the output of a token that attends only to itself.
 _OF_ONE_TOKEN = [

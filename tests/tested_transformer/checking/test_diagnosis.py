@@ -199,3 +199,24 @@ def test_a_softmax_over_batch_and_heads_in_one_is_named() -> None:
     assert check_attention(Together(axis=-1), style="both").passed
     wrong = check_attention(Together(axis=0), style="both")
     assert [each.name for each in wrong.likely] == ["softmax-over-batch-and-heads"]
+
+
+class Lowered(Together):
+    """The lowest number there is, added to a score, swallows it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (
+            each.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+            for each in self.qkv(x).chunk(3, dim=-1)
+        )
+        later = torch.ones(x.shape[1], x.shape[1]).triu(1).to(x)
+        scores = q @ k.mT / k.shape[-1] ** 0.5 + later * torch.finfo(x.dtype).min
+        y = scores.softmax(dim=self.axis) @ v
+        return self.proj(y.transpose(1, 2).flatten(2))
+
+
+def test_a_softmax_over_heads_is_named_with_the_lowest_number_added() -> None:
+    torch.manual_seed(0)
+    assert check_attention(Lowered(axis=-1), style="causal").passed
+    wrong = check_attention(Lowered(axis=1), style="causal")
+    assert [each.name for each in wrong.likely] == ["softmax-over-heads"]
