@@ -14,14 +14,19 @@ from typing import Any
 
 import torch
 
-from tested_transformer.checking import check_attention
+from tested_transformer.checking import CHECKS, check_attention
+from tested_transformer.checking.styles import MEANINGS, STYLES
 from tested_transformer.cli.display import printable
 from tested_transformer.cli.flags import Call
 
-__all__ = ["Check", "load_attention"]
+__all__ = ["Check", "RefusedError", "load_attention"]
 
 # The exit status of each result.
 _STATUS = {"right": 0, "wrong": 1, "not known": 3}
+
+
+class RefusedError(Exception):
+    """An attention cannot be judged, since it cannot be called."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +40,16 @@ class Check:
 
     A class is called with the settings of --with: as keyword arguments, or as
     attributes of a config if it takes one. A function is checked as it is. The exit
-    status is 0 if the attention is right, 1 if it is wrong, and 3 if it cannot be
-    judged.
+    status is 0 if the attention is right, 1 if it is wrong, 3 if it cannot be judged,
+    which includes that no way to call it was found, and 2 for bad input.
 
     Args:
         attention: A file or a module, a colon, and the name of a class or function.
         with_: The settings of the layer.
-        style: How it is called: ours, sdpa, mha, mask, causal or both.
+        style: How it is called: ``STYLES``.
         d_model: The width of the features, if it cannot be inferred.
         num_heads: The number of heads, if it cannot be inferred.
-        mask_means: The meaning of its mask: attend, ignore or add.
+        mask_means: The meaning of its mask: ``MEANINGS``.
         projections: The names of its projections, if they are not found.
         skip: Checks to leave out.
     """
@@ -63,15 +68,29 @@ class Check:
         """Print the report, and return the exit status."""
         if self.attention is None or not all(self.attention.rpartition(":")[::2]):
             raise ValueError("name an attention, such as model.py:CausalSelfAttention")
-        report = check_attention(
-            load_attention(self.attention, dict(self.with_)),
-            style=self.style,
-            d_model=self.d_model,
-            num_heads=self.num_heads,
-            mask_means=self.mask_means,
-            projections=self.projections,
-            skip=self.skip,
-        )
+        attention = load_attention(self.attention, dict(self.with_))
+        for name, known, words in (
+            ("style", STYLES, [self.style]),
+            ("mask_means", MEANINGS, [self.mask_means]),
+            ("skip", CHECKS, self.skip),
+        ):
+            for word in words:
+                if word is not None and word not in known:
+                    raise ValueError(
+                        f"{name}={word!r} must be one of {', '.join(known)}"
+                    )
+        try:
+            report = check_attention(
+                attention,
+                style=self.style,
+                d_model=self.d_model,
+                num_heads=self.num_heads,
+                mask_means=self.mask_means,
+                projections=self.projections,
+                skip=self.skip,
+            )
+        except (TypeError, ValueError) as error:
+            raise RefusedError(str(error)) from error
         print(json.dumps(report.as_dict()) if call.as_json else printable(str(report)))
         return _STATUS[report.state]
 

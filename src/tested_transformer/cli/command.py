@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import torch
 
 from tested_transformer import __version__, training
-from tested_transformer.cli.check import Check
+from tested_transformer.cli.check import Check, RefusedError
 from tested_transformer.cli.evaluate import Evaluate
 from tested_transformer.cli.flags import Call, Flags, add_flags, given, rename
 from tested_transformer.cli.generate import SAMPLING, Generate
@@ -81,6 +81,10 @@ def main(words: Sequence[str] | None = None) -> int:
         return _end_unread()
     except training.TrainingDivergedError as error:
         return _end(1, _one_line(error))
+    except RefusedError as error:
+        if arguments.traceback:
+            raise
+        return _end(3, _one_line(error))
     except (ValueError, OSError, ImportError, RuntimeError, MemoryError) as error:
         if os.name == "nt" and getattr(error, "errno", 0) == errno.EINVAL:
             return _end_unread()  # a closed pipe on Windows

@@ -45,6 +45,12 @@ def attend(query, key, value, attn_mask=None, is_causal=False):
         query, key, value, attn_mask=attn_mask, is_causal=is_causal
     )
 
+def four(a, b, c, d):
+    return a
+
+def narrow(q, k, v, mask=None, causal=False):
+    return q[..., 1:]
+
 nothing = 3
 """
 WITH = ("--with", "n_embd=20", "n_head=5", "bias=False")
@@ -137,6 +143,26 @@ def test_what_cannot_be_made_is_one_line(
     assert (ended.status, ended.out) == (2, "")
     assert line.startswith("tested-transformer: error: ")
     assert message in line
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("four", "cannot infer how to call four"), ("narrow", "the function gives (")],
+    ids=["TypeError", "ValueError"],
+)
+def test_what_cannot_be_called_is_one_line_and_is_not_called_wrong(
+    file: Path, name: str, message: str, command: Command
+) -> None:
+    ended = command("check", f"{file}:{name}")
+    _, line = ended.err.splitlines()
+    assert (ended.status, ended.out) == (3, "")
+    assert line.startswith(f"tested-transformer: error: {message}")
+
+
+def test_help_lists_every_style_and_meaning_of_a_mask(command: Command) -> None:
+    shown = " ".join(command("check", "--help").out.split())
+    assert "How it is called: ours, sdpa, mha, mask, causal, both" in shown
+    assert "The meaning of its mask: attend, ignore, ones, add" in shown
 
 
 def test_a_file_that_fails_says_how(
