@@ -276,5 +276,6 @@ def _answers(subject: Subject, quiet: Subject) -> Iterator[Tensor]:
         yield subject.run(x)
     try:  # compare only where half precision is finite: the numbers are rounded
         yield quiet.to(torch.float16).run(x.half()).isfinite().to(x)
-    except ValueError:
-        yield torch.zeros_like(x)
+    except ValueError as error:
+        # Exhibits fail only at numbers that half precision cannot hold.
+        yield torch.full_like(x, 0.0 if "overflow" in str(error) else -1.0)

@@ -96,6 +96,28 @@ def test_a_mask_of_padding_may_be_inverted_alone(inverted: bool) -> None:
     assert ("the mask is inverted" in str(report).splitlines()[0]) == inverted
 
 
+class AddsItsMask(Masked):
+    """Adds a mask in single precision, so that half precision meets two dtypes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (
+            each.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+            for each in self.qkv(x).chunk(3, dim=-1)
+        )
+        forbidden = self.forbidden[: x.shape[1], : x.shape[1]]
+        mask = torch.zeros(forbidden.shape).masked_fill(forbidden, -torch.inf)
+        scores = q @ k.mT / k.shape[-1] ** 0.5 + mask
+        return self.proj((scores.softmax(dim=-1) @ v).transpose(1, 2).flatten(2))
+
+
+def test_a_bug_is_named_only_if_it_raises_the_same_error() -> None:
+    first = str(check_attention(AddsItsMask(forbidden=ONES.triu(1)))).splitlines()[0]
+    assert first.startswith("AddsItsMask is WRONG: dtypes: torch.float16: "), first
+    filled = Masked(forbidden=ONES.triu(1), fill=-1e9)
+    first = str(check_attention(filled)).splitlines()[0]
+    assert first.startswith("Masked is WRONG: forbidden scores are filled with -1e9")
+
+
 def test_without_a_likely_bug_the_first_line_is_what_failed_first() -> None:
     def half_the_scale(q, k, v, mask=None):
         allowed = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool)
