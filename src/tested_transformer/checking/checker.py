@@ -185,13 +185,13 @@ def judge(
     if subject.known is None and not subject.guessed:
         subject, found = recognized(subject)
     verdicts = verdicts_on(subject, names)
-    failed = any(each.passed is False for each in verdicts)
+    failed = [each.check for each in verdicts if each.passed is False]
     found = likely_exhibits(subject, found) if failed else Likeness()
     excuse = _excuse(subject, verdicts) if failed and not found.exhibits else ""
     if excuse:
         verdicts = tuple(_excused(each, excuse) for each in verdicts)
-        failed = any(each.passed is False for each in verdicts)
-    smallest = find_counterexample(subject.without_dropout()) if failed else None
+        failed = [each.check for each in verdicts if each.passed is False]
+    smallest = find_counterexample(subject.without_dropout(), failed)
     form = subject.guessed[0].form if len(subject.guessed) == 1 else Form()
     doubts = subject.doubts
     if subject.guessed:

@@ -6,7 +6,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tested_transformer.checking import EXHIBITS, ExchangeableAttention, Exhibit, Steps
+from tested_transformer.checking import (
+    EXHIBITS,
+    ExchangeableAttention,
+    Exhibit,
+    Steps,
+    check_attention,
+)
 from tested_transformer.checking.calling import make_subject
 from tested_transformer.checking.counterexample import find_counterexample
 from tested_transformer.checking.subject import Subject
@@ -90,3 +96,15 @@ def test_it_says_which_token_what_came_and_what_was_wanted() -> None:
     assert f"{found.came:.4g} in feature {found.feature}, attention gives " in str(
         found
     )
+
+
+def test_what_attends_to_both_sides_may_read_the_next_token() -> None:
+    def first_mask_for_all(x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        scores = 0.1 * x @ x.mT
+        if padding_mask is not None:
+            scores = scores.masked_fill(padding_mask[:1, None], -1e4)
+        return scores.softmax(dim=-1) @ x
+
+    report = check_attention(first_mask_for_all, d_model=20, style="both")
+    assert report.failed == ["padding"], str(report)
+    assert report.counterexample is None
