@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from tested_transformer.checking.functions import with_its_modules
+from tested_transformer.checking.naming import own_name
 from tested_transformer.checking.projections import (
     find_width,
     number_of_heads,
@@ -332,7 +333,8 @@ def _subjects_of(
     )
     subject = subject.to(subject.dtype)
     if anew and subject.module is not None and known is None:
-        subject = replace(subject, drawn=draw_anew(subject.module))
+        drawn = [own_name(subject.module, x) for x in draw_anew(subject.module)]
+        subject = replace(subject, drawn=tuple(filter(None, drawn)))
     if projections and subject.module is not None:
         found = oracles_of(subject.module, projections, num_heads)
         layers = [each.double().train(subject.module.training) for each in found]

@@ -22,7 +22,7 @@ from tested_transformer.checking.reading import (
     is_constant,
     reads,
     takes_softmax,
-    unused,
+    unreached,
 )
 from tested_transformer.checking.recognizing import doubts_about
 from tested_transformer.checking.report import Report, Verdict
@@ -196,8 +196,12 @@ def judge(
     doubts = subject.doubts
     if subject.guessed:
         doubts = (*doubts, *doubts_about(subject, form))
-    if subject.known is None and (idle := unused(quiet)):
-        doubts = (*doubts, f"{', '.join(idle)}: without effect on the output")
+    if subject.known is None:
+        idle, cut = unreached(quiet)
+        if idle:
+            doubts = (*doubts, f"{', '.join(idle)}: without effect on the output")
+        if cut:
+            doubts = (*doubts, f"{', '.join(cut)}: no gradient reaches them")
     if not (reads(quiet) & ~torch.eye(LENGTH, dtype=torch.bool)).any():
         doubts = (*doubts, "no token reads another, so it may not be attention")
     return Report(

@@ -8,9 +8,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tested_transformer.checking.checks import close, sample
+from tested_transformer.checking.naming import own_name
 from tested_transformer.checking.subject import Subject
 
-__all__ = ["is_constant", "reads", "takes_softmax", "unused"]
+__all__ = ["is_constant", "reads", "takes_softmax", "unreached"]
 
 _EXPONENTIAL = ("softmax", "attention", "aten.exp.", "aten.exp_.")
 
@@ -46,21 +47,41 @@ def is_constant(subject: Subject) -> bool:
     return bool(one.isfinite().all()) and torch.equal(one, other)
 
 
-def unused(subject: Subject) -> list[str]:
-    """Return the names of the parameters without effect on the output."""
-    if subject.module is None:
-        return []
+def unreached(subject: Subject) -> tuple[list[str], list[str]]:
+    """Return the parameters without effect, and those with one but no gradient.
+
+    They have the names that they have in the user's code. The projections around a
+    function stand for its queries, keys and values.
+    """
+    module = subject.module
+    if module is None:
+        return [], []
     named = {
         name: each
-        for name, each in subject.module.named_parameters()
+        for name, each in module.named_parameters()
         if each.is_floating_point()
     }
     parameters = [each.requires_grad_() for each in named.values()]
-    output = subject.run(sample(subject)).sum()
+    output = subject.run(sample(subject))
     if not parameters or not output.requires_grad:
-        return []
-    slopes = torch.autograd.grad(output, parameters, allow_unused=True)
-    return [name for name, each in zip(named, slopes, strict=True) if each is None]
+        return [], []
+    slopes = torch.autograd.grad(output.sum(), parameters, allow_unused=True)
+    groups: dict[str, list[str]] = {}
+    for name, each in zip(named, slopes, strict=True):
+        if each is None:
+            # A bias of keys has no effect by itself, so change it with its weight.
+            groups.setdefault(name.rpartition(".")[0] or name, []).append(name)
+    idle, cut = list[str](), list[str]()
+    for group in groups.values():
+        kept = [named[name].detach().clone() for name in group]
+        with torch.no_grad():
+            for name, old in zip(group, kept, strict=True):
+                named[name].copy_(2 * old + 1)
+            changed = not _same(subject, subject.run(sample(subject)), output)
+            for name, old in zip(group, kept, strict=True):
+                named[name].copy_(old)
+        (cut if changed else idle).extend(own_name(module, name) for name in group)
+    return [*dict.fromkeys(filter(None, idle))], [*dict.fromkeys(filter(None, cut))]
 
 
 def takes_softmax(subject: Subject) -> bool:

@@ -31,6 +31,7 @@ from tested_transformer.checking.forms import (
     Rotary,
     alibi_slopes_of,
 )
+from tested_transformer.checking.naming import own_name
 from tested_transformer.checking.reading import reads
 from tested_transformer.checking.settings import BASES, EPS, Settings
 from tested_transformer.checking.subject import Subject
@@ -250,7 +251,9 @@ def doubts_about(subject: Subject, form: Form) -> Iterator[str]:
             base = form.rotary.base
             yield f"its angles have the base {base:g}, and no attribute of it says so"
     elif settings.tables and form.slopes is None:
-        yield f"it has {settings.tables[0]}, but attends without positions"
+        table = settings.tables[0]
+        name = table if subject.module is None else own_name(subject.module, table)
+        yield f"it has {name or table}, but attends without positions"
     if form.window is not None and not settings.says_window(form.window):
         yield (
             f"it reads only the last {form.window} tokens, and no attribute of it "

@@ -5,6 +5,7 @@ softmax attention between four projections.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -128,6 +129,29 @@ def test_a_parameter_that_does_nothing_is_named() -> None:
     report = check_attention(Norms(), style="causal")
     assert report.state == "not known"
     assert report.unknown[0].startswith("q_norm.weight, q_norm.bias, k_norm.weight")
+
+
+def test_a_parameter_has_the_name_that_it_has_in_the_users_code() -> None:
+    torch.manual_seed(0)
+    layer = Norms()
+    named: dict[str, Callable[..., Any]] = {
+        "q_norm.weight": layer.forward,
+        "layer.q_norm.weight": lambda x: layer(x),
+    }
+    for name, attention in named.items():
+        report = check_attention(attention, style="causal")
+        assert report.unknown[0].startswith(f"{name}, "), report.unknown
+
+
+def test_a_cut_gradient_is_told_from_no_effect() -> None:
+    def cut(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        scores = scores if mask is None else scores.masked_fill(~mask, -1e4)
+        return scores.softmax(dim=-1).detach() @ v
+
+    report = check_attention(cut)
+    assert report.doubts == ("queries, keys: no gradient reaches them",)
+    assert "without effect" not in str(report)
 
 
 class Counting(Plain):
