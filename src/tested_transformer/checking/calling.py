@@ -350,7 +350,7 @@ def _subjects_of(
         subject = (
             subject if pieces or _reads(subject) else replace(subject, pieces=None)
         )
-        subjects = [_as_it_adds(subject, parameters)]
+        subjects = [_as_it_adds(subject, parameters, said=mask_means is not None)]
     elif style == "causal" and not said:
         subjects = _as_it_sees(subject, len(sequences_of(parameters)))
     if is_layer and style in ("causal", "both"):
@@ -375,8 +375,11 @@ def _reads(subject: Subject) -> bool:
     return False
 
 
-def _as_it_adds(subject: Subject, parameters: Parameters) -> Subject:
-    """Find out whether a layer adds its ``attn_mask`` to the scores."""
+def _as_it_adds(subject: Subject, parameters: Parameters, *, said: bool) -> Subject:
+    """Find out whether a layer adds its ``attn_mask`` to the scores.
+
+    If nobody said so, add a doubt: PyTorch's layer also takes a mask of True and False.
+    """
     others = _other_masks(parameters)
     asked = replace(
         subject,
@@ -384,8 +387,14 @@ def _as_it_adds(subject: Subject, parameters: Parameters) -> Subject:
         pieces=subject.pieces and mha_reader(others, adds=True),
         notes=(f"In attn_mask, {MEANINGS['add']}: that makes it causal.",),
     )
-    added = _seen(subject) != _CAUSAL == _seen(asked)
-    return asked if added and subject.opens else subject
+    if not subject.opens or _seen(subject) == _CAUSAL or _seen(asked) != _CAUSAL:
+        return subject
+    doubt = (
+        f"in attn_mask, {MEANINGS['add']}: give mask_means='add' if that is meant; if "
+        "True should mean ignore, it is wrong as in "
+        "chapters/the-bug-museum/#added-ones"
+    )
+    return asked if said else replace(asked, doubts=(*asked.doubts, doubt))
 
 
 def _as_it_takes_masks(subject: Subject, parameters: Parameters) -> Subject:

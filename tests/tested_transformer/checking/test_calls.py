@@ -536,9 +536,13 @@ class OneInput(LikePyTorch):
 @pytest.mark.parametrize("make", [LikePyTorch, WithItself, OneInput])
 def test_a_mask_with_pytorchs_name_may_be_added(make: Callable[..., Base]) -> None:
     torch.manual_seed(0)
-    report = check_attention(make())
+    report = check_attention(make(), mask_means="add")
     assert report.passed, str(report)
+    report = check_attention(make())
+    assert report.failed == [], str(report)
     assert "numbers are added to the scores" in "".join(report.notes)
+    # With the names of the three inputs, it could be meant to take True and False.
+    assert report.passed == (make is OneInput)
 
 
 class SequenceFirst(Base):
