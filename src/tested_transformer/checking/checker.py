@@ -114,7 +114,8 @@ def check_attention(
             numbers to add to the scores. By default the meaning that makes the layer
             causal. If the name suggests another meaning, the result is ``not known``.
         batch_first: Whether it takes (B, T, D) rather than (T, B, D); by default its
-            attribute ``batch_first``, or else ``True``.
+            attribute ``batch_first``, or else ``True`` if it can take that. If it then
+            reads along the first axis, the result is ``not known``.
         skip: Names of checks to leave out.
 
     Returns:
