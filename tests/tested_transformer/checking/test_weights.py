@@ -61,7 +61,7 @@ def test_in_a_function_too_and_what_fails_leaves_all_as_it_was() -> None:
             raise RuntimeError("too short")
         return layer(x)
 
-    assert check_attention(lambda x: layer(x)).drawn == ("held.layer.c_proj.weight",)
+    assert check_attention(lambda x: layer(x)).drawn == ("layer.c_proj.weight",)
     with pytest.raises(ValueError, match="too short"):
         check_attention(stumbles)
     after = layer.state_dict()
