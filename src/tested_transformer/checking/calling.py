@@ -469,16 +469,57 @@ def _as_masks_mean(
         with suppress(TypeError, ValueError):
             if list(moving(asked.without_dropout())) == _CAUSAL:
                 return [asked]
-    if not running:  # call it as its style says, and let the checks judge
-        call = meant_call(count, name, 4, tried[0], others)
-        running = [replace(subject, call=call, opens=True, pads=True)]
-    refusal = (
-        f"{subject.name} takes {name}, and no mask that was tried makes it causal: "
-        f"give its meaning, mask_means={'|'.join(MEANINGS)}, or style='causal' or "
-        "'both' if it needs no mask"
+    if oddity := _oddity(subject, name, count, tried, others):
+        raise ValueError(oddity)
+    with_it = f" with mask_means={meaning!r}" if said else ""
+    give = (
+        "give " if said else f"give its meaning, mask_means={'|'.join(MEANINGS)}, or "
     )
-    refusal = "" if said or name in MASKS else refusal
+    refusal = (
+        f"{subject.name} takes {name}, and no mask that was tried{with_it} makes it "
+        f"causal or hides a token: {give}style='causal' or 'both' if it needs no mask"
+    )
+    if running:
+        refusal = "" if said or name in MASKS else refusal
+    else:
+        # If it fails without a mask too, call it so, for the error of an ordinary call.
+        optional = parameters[name].default is not inspect.Parameter.empty
+        fails = optional and not _seen(plain)
+        call = meant_call(count, name, 4, tried[0], others)
+        running = [replace(subject, call=plain.call if fails else call, pads=True)]
+        refusal = "" if fails else refusal
     return [replace(each, refusal=refusal) for each in running]
+
+
+def _oddity(
+    subject: Subject,
+    name: str,
+    count: int,
+    tried: Sequence[str],
+    others: Mapping[str, Any] = MappingProxyType({}),
+) -> str:
+    """Return what makes a layer odd with any mask, if anything does.
+
+    It may draw random numbers, write into what it is given, or remember earlier calls.
+    """
+    generator = torch.Generator().manual_seed(13)
+    x = torch.randn(2, 5, subject.width, generator=generator).to(subject.dtype)
+    real = torch.arange(5) < torch.tensor([[5], [3]])
+    for make, axes, each in product((key_call, meant_call), (2, 3, 4), tried):
+        asked = replace(subject, call=make(count, name, axes, each, others))
+        quiet, fresh = asked.without_dropout(), asked.without_dropout()
+        try:
+            one, other = (quiet.run(x, causal=False, real=real) for _ in range(2))
+            after, anew = (some.run(x, causal=False) for some in (quiet, fresh))
+        except (TypeError, ValueError) as error:
+            if "writes into" in str(error):
+                return str(error)
+            continue
+        if not torch.allclose(one, other, equal_nan=True):
+            return subject.of_chance
+        if not torch.allclose(after, anew, equal_nan=True):
+            return f"{subject.name} remembers earlier calls: does it keep a mask?"
+    return ""
 
 
 def _seen(plain: Subject) -> list[bool]:
@@ -510,7 +551,8 @@ def _as_it_hides(
             return keys
     if not masks:
         return subject
-    doubt = (
+    oddity = _oddity(subject, masks[0], count, tried)
+    doubt = oddity or (
         f"no form of {masks[0]} that was tried hides a token: if you never pass it, "
         "check a function that calls the layer without it"
     )

@@ -274,10 +274,7 @@ def _refuse_chance(subject: Subject) -> None:
             torch.manual_seed(seed)
             outputs.append(mode.run(x))
         if not torch.equal(outputs[0].nan_to_num(), outputs[1].nan_to_num()):
-            raise ValueError(
-                f"{subject.name} gives two outputs for one input: switch off its "
-                "dropout, or whatever else is random in it"
-            )
+            raise ValueError(subject.of_chance)
 
 
 def assert_attention(

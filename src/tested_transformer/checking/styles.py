@@ -120,7 +120,7 @@ def masked_call(style: str, parameters: Parameters, *, axes: int = 4) -> Call:
         if name in options:
             full = options[name].expand(len(x), 1, -1, -1)
             options[name] = full if axes == 4 else full.squeeze(1)
-        return layer(*[x] * sequences, **options)
+        return _call(layer, x, sequences, **options)
 
     return call
 
@@ -158,6 +158,22 @@ def plain_call(sequences: int) -> Call:
     return call
 
 
+def _call(layer: Any, x: Tensor, sequences: int, **options: Any) -> Any:
+    """Call a layer with masks, which it may not change.
+
+    Raises:
+        ValueError: If it writes into a mask.
+    """
+    masks = {
+        name: each.clone() for name, each in options.items() if isinstance(each, Tensor)
+    }
+    output = layer(*[x] * sequences, **{**options, **masks})
+    for name, each in masks.items():
+        if not torch.equal(each, options[name]):
+            raise ValueError(f"the layer writes into the {name} that it is given")
+    return output
+
+
 def _as_meant(mask: Tensor, meaning: str, dtype: torch.dtype) -> Tensor:
     """Return a mask of True = may attend in another meaning."""
     if meaning == "ignore":
@@ -179,7 +195,7 @@ def key_call(
         shown = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
         mask = _as_meant(shown if real is None else real, meaning, x.dtype)
         shaped = {4: mask[:, None, None], 3: mask[:, None], 2: mask}[axes]
-        return layer(*[x] * sequences, **{name: shaped}, **others)
+        return _call(layer, x, sequences, **{name: shaped}, **others)
 
     return call
 
@@ -206,7 +222,7 @@ def meant_call(
         mask = mask.expand(len(x), 1, length, length)
         mask = _as_meant(mask, meaning, x.dtype)
         shaped = {4: mask, 3: mask[:, 0], 2: mask[0, 0]}[axes]
-        return layer(*[x] * sequences, **{name: shaped}, **others)
+        return _call(layer, x, sequences, **{name: shaped}, **others)
 
     return call
 

@@ -111,6 +111,14 @@ class Subject:
             raise ValueError(f"{self.name} writes into the x that it is given")
         return self._checked(output, x)
 
+    @property
+    def of_chance(self) -> str:
+        """The error to raise if one input has two outputs."""
+        return (
+            f"{self.name} gives two outputs for one input: switch off its dropout "
+            "(F.dropout needs training=self.training), or whatever else is random in it"
+        )
+
     def cross(self, x: _Features, context: Float[Tensor, "B S D"]) -> _Features | None:
         """Return the output of attending to a context, or ``None`` if it cannot."""
         if self.crosses is None or not self.batch_first:

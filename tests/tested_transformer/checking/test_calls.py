@@ -574,3 +574,50 @@ def test_features_may_have_the_sequence_first() -> None:
     report = check_attention(SequenceFirstMasked(), mask_means="ignore")
     assert report.passed, str(report)
     assert report.notes[-1].startswith("It takes (T, B, D)")
+
+
+class Masked(Base):
+    """Takes a mask of keys (B, T), 1 for tokens, and does something odd."""
+
+    def __init__(self, odd: str) -> None:
+        super().__init__()
+        self.odd, self.kept = odd, torch.empty(0)
+
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        if attention_mask is None:
+            return self.attend(x, x, x, lambda scores: scores)[0]
+        mask = attention_mask[:, None, None, :].bool()
+        if self.odd == "keeps":
+            fresh = self.kept.shape[-1:] != x.shape[1:2]
+            self.kept = mask = mask if fresh else self.kept
+        elif self.odd == "writes into x":
+            x *= attention_mask[..., None]
+        elif self.odd == "writes into its mask":
+            attention_mask[:, 0] = 1
+        elif self.odd == "wrong axis":
+            mask = mask.mT
+
+        def scores_of(scores: Tensor) -> Tensor:
+            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+            return F.dropout(scores, 0.1) if self.odd == "draws" else scores
+
+        return self.attend(x, x, x, scores_of)[0]
+
+
+ODD = {
+    "keeps": "Masked remembers earlier calls: does it keep a mask?",
+    "writes into x": "Masked writes into the x that it is given",
+    "writes into its mask": "the layer writes into the attention_mask that it is given",
+    "draws": "Masked gives two outputs for one input: switch off its dropout",
+    "wrong axis": "no mask that was tried.* makes it causal or hides a token: give .*"
+    "style='causal' or 'both'",
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_what_is_odd_with_any_mask_is_not_blamed_on_its_meaning(odd: str) -> None:
+    given: list[dict[str, Any]] = [{}, {"mask_means": "ones"}]
+    for options in given:
+        with pytest.raises((TypeError, ValueError), match=ODD[odd]):
+            check_attention(Masked(odd), **options)
+    assert check_attention(Masked(""))

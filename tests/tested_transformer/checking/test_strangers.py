@@ -345,8 +345,9 @@ class Hidden(nn.Module):
     [
         (
             Hidden(),
-            "Hidden takes attention_mask, and no mask that was tried makes it causal: "
-            "give its meaning, mask_means=attend.ignore.ones.add, or style=",
+            "Hidden takes attention_mask, and no mask that was tried makes it causal "
+            "or hides a token: give its meaning, mask_means=attend.ignore.ones.add, or "
+            "style=",
         ),
         (torch.softmax, r"cannot infer how to call softmax\(\): give style="),
         (
