@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from types import MappingProxyType
 from typing import Any
@@ -338,7 +339,12 @@ def _subjects_of(
     if projections and subject.module is not None:
         found = oracles_of(subject.module, projections, num_heads)
         layers = [each.double().train(subject.module.training) for each in found]
-        subject = replace(subject, guessed=tuple(layers))
+        others = [
+            name
+            for name, _ in subject.module.named_parameters()
+            if not any(each in name for each in projections)
+        ]
+        subject = replace(subject, guessed=tuple(layers), beside=tuple(others))
     subjects = [subject]
     flags = {flag for _, flag in MASKED.values()}
     if is_layer and style in ("mask", *MASKED) and (mask_means or not names & flags):
@@ -449,6 +455,10 @@ def _as_masks_mean(
         try:
             found = list(moving(quiet))
             if found == _CAUSAL:
+                if each == "add" and not _adds(
+                    quiet, partial(meant_call, count, name, axes, others=others)
+                ):
+                    continue
                 opens = list(moving(quiet, causal=False)) != _CAUSAL
                 asked = _with_meaning(replace(asked, opens=opens), name, each, said)
                 if alone and _has_triangle(subject):
@@ -585,11 +595,40 @@ def _as_padding_means(
             shown = list(moving(quiet))
         except (TypeError, ValueError):
             continue
+        softly = partial(make, count, name, axes, others=others)
+        if each == "add" and not any(hidden) and not _adds(quiet, softly, hides=hides):
+            continue
         if not any(hidden) and shown in seen:
             asked = replace(asked, causal=shown == _CAUSAL)
             asked = _with_meaning(asked, name, each, len(tried) == 1)
             return replace(asked, style=subject.style if asked.causal else "both")
     return None
+
+
+def _adds(quiet: Subject, softly: Callable[..., Call], *, hides: bool = True) -> bool:
+    """Return whether the numbers of a mask are added to the scores as they are.
+
+    Then a key whose number is smaller by one has e times less weight. A layer that
+    multiplies the numbers may hide padding with the largest alone, and not with those
+    that it is given in use.
+
+    Args:
+        quiet: The layer, without dropout, with a mask of the largest numbers.
+        softly: Returns a call with a mask of the number ``meaning``.
+        hides: Whether the mask hides later tokens.
+    """
+    x = torch.randn(2, 5, quiet.width, generator=torch.Generator().manual_seed(13))
+    x, real = x.to(quiet.dtype), (torch.arange(5) != 2).expand(2, -1)
+    hidden = quiet.run(x, real=real if quiet.pads else None)
+    near, far = (
+        replace(quiet, call=_as_it_attends(softly(meaning=each), hides))
+        .run(x, real=real if quiet.pads else None)
+        .sub(hidden)
+        .abs()
+        .max()
+        for each in (-8.0, -9.0)
+    )
+    return bool(far > 0) and bool(near < 3.1 * far)
 
 
 def _as_it_attends(call: Call, hides: bool) -> Call:

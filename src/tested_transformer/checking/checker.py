@@ -48,8 +48,9 @@ _OF_SOFTMAX = {
 _LIMITS = {"dtypes", "empty rows", "huge scores"}
 # Of the ways to call an attention, compare at most this many with bugs.
 _WAYS = 6
-# Checks that a correct layer may fail if it normalizes queries and keys.
-_OF_NORMS = {"output", "gradient"}
+# Checks that a correct layer may fail if it normalizes queries and keys, or if it has
+# more parameters than its projections.
+_OF_COMPARISON = {"output", "gradient"}
 
 
 @contextmanager
@@ -232,12 +233,15 @@ def _excuse(subject: Subject, verdicts: Sequence[Verdict]) -> str:
             return "it computes no softmax: if that is meant, give oracle="
         if not subject.oracles():
             return "it does more than attention, or its projections were not found"
+    if subject.beside and failed <= _OF_COMPARISON:
+        shown = ", ".join(subject.beside[:2]) + ", ..." * (len(subject.beside) > 2)
+        return f"it has {shown} beside its projections: check the attention alone"
     if subject.known is not None or not failed <= _OF_POSITIONS:
         return ""
     (order,) = verdicts_on(subject, ["permutation"])
     if order.passed is False:
         return "the order of the past matters: if it adds positions, give oracle="
-    if failed <= _OF_NORMS and norms(subject):
+    if failed <= _OF_COMPARISON and norms(subject):
         return "its queries and keys seem normalized: if that is meant, give oracle="
     return ""
 

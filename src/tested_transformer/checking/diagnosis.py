@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -94,7 +95,7 @@ def norms(subject: Subject) -> bool:
         return False
     quiet = subject.without_dropout()
     return any(
-        _minimum(partial(_relative_gap, quiet, layer.eval(), centered, by_head))
+        _minimum(partial(_relative_gap, quiet, deepcopy(layer), centered, by_head))
         < _ROUGHLY
         for layer in quiet.oracles()
         for centered, by_head in product((False, True), repeat=2)
@@ -112,7 +113,9 @@ def _relative_gap(
     """Return the gap between a subject and a layer with normalized queries and keys."""
     x, causal = sample(subject), subject.causal
     right = subject.run(x, causal=causal).double()
-    layer.steps = Steps(project=_normalizing(math.exp(log_factor), centered, by_head))
+    layer.eval().steps = Steps(
+        project=_normalizing(math.exp(log_factor), centered, by_head)
+    )
     gap = layer(x.double(), causal=causal) - right
     return float(gap.abs().max() / right.abs().max())
 

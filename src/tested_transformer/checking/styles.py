@@ -174,20 +174,27 @@ def _call(layer: Any, x: Tensor, sequences: int, **options: Any) -> Any:
     return output
 
 
-def _as_meant(mask: Tensor, meaning: str, dtype: torch.dtype) -> Tensor:
-    """Return a mask of True = may attend in another meaning."""
+def _as_meant(mask: Tensor, meaning: str | float, dtype: torch.dtype) -> Tensor:
+    """Return a mask of True = may attend in another meaning.
+
+    A number as the meaning is added to the scores of keys that are hidden.
+    """
     if meaning == "ignore":
         return ~mask
     if meaning == "ones":
         return mask.to(dtype)
-    if meaning == "add":
-        lowest = torch.finfo(dtype).min
+    if meaning == "add" or isinstance(meaning, float):
+        lowest = torch.finfo(dtype).min if meaning == "add" else meaning
         return torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, lowest)
     return mask
 
 
 def key_call(
-    sequences: int, name: str, axes: int, meaning: str, others: Mapping[str, Any]
+    sequences: int,
+    name: str,
+    axes: int,
+    meaning: str | float,
+    others: Mapping[str, Any],
 ) -> Call:
     """Return a call for a layer whose mask is one of keys, with this meaning."""
 
@@ -210,7 +217,11 @@ def flag_call(sequences: int, name: str) -> Call:
 
 
 def meant_call(
-    sequences: int, name: str, axes: int, meaning: str, others: Mapping[str, Any]
+    sequences: int,
+    name: str,
+    axes: int,
+    meaning: str | float,
+    others: Mapping[str, Any],
 ) -> Call:
     """Return a call for a layer whose mask has this meaning."""
 

@@ -53,6 +53,7 @@ class Subject:
         notes: What was found out about how to call it.
         guessed: Oracles that were found by trying, with their projections and forms.
         crosses: Calls it with features and a context, if it can attend to one.
+        beside: The names of its parameters that are not in the given projections.
         refusal: The error to raise if nothing shows that it is called correctly.
     """
 
@@ -75,6 +76,7 @@ class Subject:
     notes: tuple[str, ...] = ()
     guessed: tuple[FormedAttention, ...] = ()
     crosses: Callable[[Any, Tensor, Tensor], Any] | None = None
+    beside: tuple[str, ...] = ()
     refusal: str = ""
 
     def run(

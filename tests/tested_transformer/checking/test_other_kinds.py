@@ -421,3 +421,77 @@ def test_a_bug_that_changes_single_tokens_is_named_within_norms(
     assert check_attention(OfPixels(), style="both").passed
     wrong = check_attention(OfPixels(slip), style="both")
     assert [each.name for each in wrong.likely] == [bug], str(wrong)
+
+
+class Reading(Plain):
+    """Cross-attention; ``sources`` says what keys and values come from."""
+
+    def __init__(self, sources: tuple[int, int] = (1, 1)) -> None:
+        super().__init__()
+        self.sources = sources
+
+    def forward(self, x: Tensor, context: Tensor) -> Tensor:
+        keys, values = ((x, context)[each] for each in self.sources)
+        parts = self.q_proj(x), self.k_proj(keys), self.v_proj(values)
+        return self.o_proj(attend(*map(heads_of, parts), causal=False))
+
+
+@pytest.mark.parametrize("sources", [(0, 1), (1, 0), (0, 0)])
+def test_keys_and_values_have_to_come_from_the_context(sources: tuple[int, int]):
+    assert check_attention(Reading()).passed
+    found = check_attention(Reading(sources))
+    assert found.state == "wrong"
+    assert "cross: up to" in str(found)
+    assert "smallest case, cross" in str(found)
+
+
+class Filled(Plain):
+    """Adds ``fill`` to the scores of padding, which is 0 in ``attention_mask``."""
+
+    def __init__(self, fill: float, *, training: bool = True) -> None:
+        super().__init__()
+        self.fill, self.while_training = fill, training
+
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        if attention_mask is None:
+            return self.o_proj(attend(*self.heads(x), causal=False))
+        bias = (1 - attention_mask[:, None, None].to(x.dtype)) * self.fill
+        if self.training and not self.while_training:
+            bias = bias * 0
+        return self.o_proj(attend(*self.heads(x), bias, causal=False))
+
+
+def test_a_mask_that_is_multiplied_by_a_small_number_is_no_mask_to_add():
+    skipped = {"style": "both", "skip": ["dtypes", "empty rows", "huge scores"]}
+    assert check_attention(Filled(-1e30), **skipped).passed
+    assert not check_attention(Filled(-10.0), **skipped)
+
+
+def test_padding_is_hidden_while_training_too():
+    found = check_attention(Filled(-1e30, training=False), style="both")
+    assert "modes" in found.failed
+    assert "treat padding differently" in str(found)
+
+
+def test_an_oracle_may_have_positions():
+    layer = Distances()
+    assert check_attention(layer, oracle=layer.double(), style="causal").passed
+
+
+class Encoder(Plain):
+    """Attention with what surrounds it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up = nn.LayerNorm(D_MODEL), nn.Linear(D_MODEL, D_MODEL)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm(x + super().forward(x))
+        return x + self.up(x).relu()
+
+
+def test_a_whole_layer_with_its_projections_is_not_called_wrong():
+    names = ("q_proj", "k_proj", "v_proj", "o_proj")
+    found = check_attention(Encoder(), projections=names, style="causal")
+    assert found.state == "not known"
+    assert "norm.weight, norm.bias, ... beside its projections" in str(found)
