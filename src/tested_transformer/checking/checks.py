@@ -205,7 +205,8 @@ def permutation(subject: Subject) -> str | None:
     order = torch.tensor([4, 2, 0, 5, 1, 3])
     past = torch.cat([x[:, order], x[:, 6:]], dim=1)
     if not close(subject, subject.run(past)[:, -1], subject.run(x)[:, -1]):
-        return "the last row changes with the order of the past"
+        others = "past" if subject.causal else "other tokens"
+        return f"the last row changes with the order of the {others}"
     if subject.unmasked:
         both = subject.run(x, causal=False)
         order = torch.tensor([6, 4, 2, 0, 5, 1, 3])

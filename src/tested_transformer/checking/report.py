@@ -11,8 +11,8 @@ __all__ = ["Report", "Verdict"]
 _QUESTIONS = "chapters/is-your-attention-right/#the-questions"
 _SHOWN = {True: "passed", False: "FAILED", None: "not asked"}
 _NO_AVERAGE = (
-    "Unless it adds positions, its weights do not sum to one: "
-    "it is not softmax attention."
+    "Equal tokens got unequal rows: unless it adds positions, its weights do not sum "
+    "to one, or it mixes up heads and tokens."
 )
 # Without these comparisons, something else could pass for attention.
 _COMPARISONS = ("output", "gradient")

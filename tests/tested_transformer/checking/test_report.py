@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tested_transformer.checking import Report, Verdict, check_attention
+from tested_transformer.checking.calling import make_subject
+from tested_transformer.checking.checker import verdicts_on
 from tested_transformer.multihead import MultiHeadAttention
 
 pytestmark = pytest.mark.usefixtures("as_a_caller")
@@ -75,6 +77,24 @@ def of(**passed: bool | None) -> Report:
 def test_the_state_is_one_of_three(report: Report, state: str) -> None:
     assert report.state == state
     assert report.passed == bool(report) == (state == "right")
+
+
+def test_what_merges_heads_wrongly_is_not_said_to_have_odd_weights() -> None:
+    def merged_by_token(x: Tensor) -> Tensor:
+        q = x.unflatten(-1, (5, -1)).transpose(1, 2)
+        return F.scaled_dot_product_attention(q, q, q).flatten(1).view(x.shape)
+
+    subject = make_subject(merged_by_token, d_model=20, style="both")
+    verdicts = verdicts_on(subject, ["permutation", "row sums"])
+    assert verdicts[0].reason == (
+        "the last row changes with the order of the other tokens"
+    )
+    report = Report("merged_by_token", "both", verdicts)
+    assert report.failed == ["permutation", "row sums"]
+    assert (
+        "Equal tokens got unequal rows: unless it adds positions, its weights do not "
+        "sum to one, or it mixes up heads and tokens."
+    ) in str(report).splitlines()
 
 
 def test_it_says_all_that_it_knows_in_json_too() -> None:
