@@ -240,7 +240,12 @@ def _excuse(subject: Subject, verdicts: Sequence[Verdict]) -> str:
         return ""
     (order,) = verdicts_on(subject, ["permutation"])
     if order.passed is False:
-        return "the order of the past matters: if it adds positions, give oracle="
+        tokens = "past" if subject.causal else "tokens"
+        return (
+            f"the order of the {tokens} matters: it has positions or a window of an "
+            "unknown kind (give oracle=), or a bug in which keys and values a head "
+            "reads"
+        )
     if failed <= _OF_COMPARISON and norms(subject):
         return "its queries and keys seem normalized: if that is meant, give oracle="
     return ""
