@@ -751,8 +751,7 @@ def _style_of(name: str, parameters: Parameters) -> str:
         TypeError: If they suggest none.
     """
     names, count = {*parameters}, len(sequences_of(parameters))
-    first = [*parameters][:3]  # queries, keys and values
-    if names & {"key_padding_mask", "need_weights"} and not any(map(is_mask, first)):
+    if names & {"key_padding_mask", "need_weights"} and _takes_mha(parameters):
         return "mha"
     if count in (1, 2, 3):
         for style in ("sdpa", "ours"):
@@ -764,3 +763,12 @@ def _style_of(name: str, parameters: Parameters) -> str:
         f"cannot infer how to call {name}({', '.join(parameters)}): "
         f"give style=, one of {', '.join(STYLES)}"
     )
+
+
+def _takes_mha(parameters: Parameters) -> bool:
+    """Return whether a call like that of ``nn.MultiheadAttention`` fits."""
+    with suppress(TypeError, ValueError):
+        signature = inspect.Signature([*parameters.values()])
+        signature.bind(None, None, None, attn_mask=None, key_padding_mask=None)
+        return True
+    return False

@@ -625,3 +625,23 @@ def test_what_is_odd_with_any_mask_is_not_blamed_on_its_meaning(odd: str) -> Non
         with pytest.raises((TypeError, ValueError), match=ODD[odd]):
             check_attention(Masked(odd), **options)
     assert check_attention(Masked(""))
+
+
+class Padded(Base):
+    def forward(self, x: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
+        def scores_of(scores: Tensor) -> Tensor:
+            if key_padding_mask is None:
+                return scores
+            lowest = torch.finfo(scores.dtype).min
+            return scores.masked_fill(key_padding_mask[:, None, None], lowest)
+
+        return self.attend(x, x, x, scores_of)[0]
+
+
+def test_a_mask_of_padding_alone_does_not_make_it_pytorchs_call() -> None:
+    report = check_attention(Padded())
+    assert report.style == "both"
+    assert report.failed == [], str(report)
+    assert {"padding", "empty rows"} <= {
+        each.check for each in report.verdicts if each.passed
+    }
