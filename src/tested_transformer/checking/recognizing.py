@@ -65,8 +65,8 @@ class Recognizer:
         self.settings = Settings(subject.module)
         self.outer_norms = self.settings.outer_norms(subject.width)
         self.x = sample(self.subject).double()
-        # Without its guesses, so that the check applies whatever their form.
-        asked = replace(self.subject, guessed=())
+        # Without its oracles, so that the check applies whatever they know of order.
+        asked = replace(self.subject, guessed=(), known=None)
         self.order_matters = permutation(asked) is not None
         self.window = _window(self.subject)
         ways = (True,) * subject.causal + (False,) * subject.unmasked
