@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tested_transformer.checking.checks import LENGTH
 from tested_transformer.checking.functions import with_its_modules
 from tested_transformer.checking.naming import own_name
 from tested_transformer.checking.projections import (
@@ -60,7 +61,7 @@ from tested_transformer.checking.subject import (
 from tested_transformer.checking.supplying import LAYOUTS, LEVELS, Supplied, supplied
 from tested_transformer.checking.weights import draw_anew
 
-__all__ = ["make_subject", "make_subjects"]
+__all__ = ["about_lengths", "make_subject", "make_subjects"]
 
 _LAYOUT = (
     "it reads along the first axis: give batch_first=False if it takes (T, B, D), or "
@@ -73,6 +74,11 @@ _IGNORED = re.compile("pad|ignore|hid|block|exclu|forbid")
 _CAUSAL, _BOTH = [False, False, True, True], [True, True, True, True]
 # The same rows if a layer's own mask ends too late, or is inverted.
 _SLIPPED = [False, True, True, True], [True, True, False, False]
+# The lengths of the texts that the checks use; and others that a layer may be made for:
+# squares of patches, with or without a token for the whole, and powers of two.
+_ASKED = range(1, LENGTH + 1)
+_SQUARES = {side**2 + more for side in range(3, 17) for more in (0, 1)}
+_LENGTHS = sorted({*_ASKED, *_SQUARES, 8, 32, 128, 512, 1024})
 
 
 def make_subject(attention: Callable[..., Any], **options: Any) -> Subject:
@@ -130,8 +136,43 @@ def make_subjects(
             return [replace(each, notes=(*each.notes, note)) for each in single]
     if not found:  # call it once more, for an error that says why
         way = ways[0]
-        return _subjects_of(name, way.layer, way.left, d_model=d_model, **options)
+        try:
+            return _subjects_of(name, way.layer, way.left, d_model=d_model, **options)
+        except ValueError as error:
+            told = about_lengths(error, name, way.layer, width)
+            raise told from error.__cause__
     return found
+
+
+def about_lengths(
+    error: ValueError, name: str, layer: Callable[..., Any], width: int
+) -> ValueError:
+    """Return an error that says which lengths a layer takes, if that may be the cause.
+
+    Args:
+        error: What was raised instead of an error of the layer's own.
+        name: The layer's name.
+        layer: The layer.
+        width: D.
+    """
+    cause = error.__cause__
+    if not isinstance(layer, nn.Module) or not isinstance(cause, REFUSALS):
+        return error
+    left = layer.left if isinstance(layer, Supplied) else parameters_of(layer)
+    way = _Way(layer, left)
+    taken = {
+        length: _plain_output(way, torch.ones(3, length, width)) is not None
+        for length in _LENGTHS
+    }
+    takes = [length for length, runs in taken.items() if runs]
+    lacks = [length for length in _ASKED if not taken[length]]
+    if not takes or not lacks:
+        return error
+    return ValueError(
+        f"{name} runs with {takes[0]} tokens, but not with {lacks[0]}: the checks use "
+        f"texts of {_ASKED[0]} to {_ASKED[-1]} tokens, so check a layer that takes "
+        f"them, or a function around it that does ({type(cause).__name__}: {cause})"
+    )
 
 
 def _runs(subject: Subject) -> bool:

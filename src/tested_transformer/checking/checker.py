@@ -7,7 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tested_transformer.checking.calling import make_subject, make_subjects
+from tested_transformer.checking.calling import (
+    about_lengths,
+    make_subject,
+    make_subjects,
+)
 from tested_transformer.checking.checks import (
     CHECKS,
     LENGTH,
@@ -178,6 +182,14 @@ def judge(
         names: The names of the checks.
         found: The exhibits that it is like, if that is known already.
     """
+    try:
+        return _judged(subject, names, found)
+    except ValueError as error:
+        told = about_lengths(error, subject.name, subject.layer, subject.width)
+        raise told from error.__cause__
+
+
+def _judged(subject: Subject, names: Collection[str], found: Likeness | None) -> Report:
     quiet = subject.without_dropout()
     _refuse_chance(quiet)
     if is_constant(quiet):

@@ -645,3 +645,34 @@ def test_a_mask_of_padding_alone_does_not_make_it_pytorchs_call() -> None:
     assert {"padding", "empty rows"} <= {
         each.check for each in report.verdicts if each.passed
     }
+
+
+class Patches(Base):
+    """Has a table of positions for a fixed number of tokens."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.places = nn.Parameter(torch.randn(length, D_MODEL))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.attend(*[x + self.places] * 3, lambda scores: scores)[0]
+
+
+class Short(Patches):
+    def forward(self, x: Tensor) -> Tensor:
+        assert 1 < x.shape[1] <= len(self.places)
+        return self.attend(x, x, x, triangle)[0]
+
+
+@pytest.mark.parametrize(
+    ("layer", "takes"), [(Patches(9), 9), (Patches(197), 197), (Short(7), 2)]
+)
+def test_a_fixed_number_of_tokens_is_told(layer: nn.Module, takes: int) -> None:
+    message = (
+        f"^{type(layer).__name__} runs with {takes} tokens, but not with 1: the checks "
+        "use texts of 1 to 7 tokens, so check a layer that takes them, or a function "
+        "around it that does .(Runtime|Assertion)Error"
+    )
+    for style in (None, "both"):
+        with pytest.raises(ValueError, match=message):
+            check_attention(layer, style=style)
