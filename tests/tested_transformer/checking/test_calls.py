@@ -319,7 +319,7 @@ def test_nanochats_layer_as_it_begins_is_never_passed() -> None:
     for skip in ((), ("permutation",)):
         right = check_attention(nanochats(layer), skip=skip)
         assert right.state == "not known", str(right)
-        assert "if it adds positions, give oracle=" in right.unknown[0]
+        assert "it has positions or a window of an" in right.unknown[0]
         leaky = check_attention(nanochats(layer, causal=False), skip=skip)
         assert leaky.state == "not known"
         assert "it attends to both sides" in leaky.unknown[0]
