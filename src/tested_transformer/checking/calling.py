@@ -808,8 +808,9 @@ def _style_of(name: str, parameters: Parameters) -> str:
 
 def _takes_mha(parameters: Parameters) -> bool:
     """Return whether a call like that of ``nn.MultiheadAttention`` fits."""
+    masks = {name for name in wanted(parameters)[3:] if is_mask(name)}
+    options = dict.fromkeys(masks | {"attn_mask", "key_padding_mask"})
     with suppress(TypeError, ValueError):
-        signature = inspect.Signature([*parameters.values()])
-        signature.bind(None, None, None, attn_mask=None, key_padding_mask=None)
+        inspect.Signature([*parameters.values()]).bind(None, None, None, **options)
         return True
     return False
