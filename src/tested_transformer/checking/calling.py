@@ -380,10 +380,12 @@ def _subjects_of(
     if projections and subject.module is not None:
         found = oracles_of(subject.module, projections, num_heads)
         layers = [each.double().train(subject.module.training) for each in found]
+        held = [name for name, _ in subject.module.named_parameters()]
+        own = filter(None, (own_name(subject.module, name) for name in held))
         others = [
             name
-            for name, _ in subject.module.named_parameters()
-            if not any(each in name for each in projections)
+            for name in own
+            if not any(f".{each}." in f".{name}." for each in projections)
         ]
         subject = replace(subject, guessed=tuple(layers), beside=tuple(others))
     subjects = [subject]

@@ -247,7 +247,7 @@ def _excuse(subject: Subject, verdicts: Sequence[Verdict]) -> str:
             return "it does more than attention, or its projections were not found"
     if subject.beside and failed <= _OF_COMPARISON:
         shown = ", ".join(subject.beside[:2]) + ", ..." * (len(subject.beside) > 2)
-        return f"it has {shown} beside its projections: check the attention alone"
+        return f"it has {shown} besides its projections: check the attention alone"
     if subject.known is not None or not failed <= _OF_POSITIONS:
         return ""
     (order,) = verdicts_on(subject, ["permutation"])

@@ -479,14 +479,15 @@ def test_an_oracle_may_have_positions():
 
 
 class Encoder(Plain):
-    """Attention with what surrounds it."""
+    """Attention with what surrounds it, under names that contain a projection's."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm, self.up = nn.LayerNorm(D_MODEL), nn.Linear(D_MODEL, D_MODEL)
+        self.norm_of_q_proj = nn.LayerNorm(D_MODEL)
+        self.up = nn.Linear(D_MODEL, D_MODEL)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.norm(x + super().forward(x))
+        x = self.norm_of_q_proj(x + super().forward(x))
         return x + self.up(x).relu()
 
 
@@ -494,4 +495,5 @@ def test_a_whole_layer_with_its_projections_is_not_called_wrong():
     names = ("q_proj", "k_proj", "v_proj", "o_proj")
     found = check_attention(Encoder(), projections=names, style="causal")
     assert found.state == "not known"
-    assert "norm.weight, norm.bias, ... beside its projections" in str(found)
+    named = "norm_of_q_proj.weight, norm_of_q_proj.bias, ... besides its projections"
+    assert named in str(found)
