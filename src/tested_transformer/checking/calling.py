@@ -5,15 +5,11 @@ one of six styles, according to the names of its arguments; see ``check_attentio
 """
 
 import inspect
-import itertools
-import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -21,6 +17,14 @@ from torch import Tensor, nn
 
 from tested_transformer.checking.checks import LENGTH
 from tested_transformer.checking.functions import with_its_modules
+from tested_transformer.checking.meanings import (
+    as_it_adds,
+    as_it_hides,
+    as_it_takes_masks,
+    as_masks_mean,
+    other_masks,
+    says_causal,
+)
 from tested_transformer.checking.naming import own_name
 from tested_transformer.checking.projections import (
     find_width,
@@ -36,11 +40,8 @@ from tested_transformer.checking.styles import (
     Lifted,
     Parameters,
     cross_call,
-    flag_call,
     is_mask,
-    key_call,
     masked_call,
-    meant_call,
     mha_call,
     mha_reader,
     parameters_of,
@@ -51,7 +52,6 @@ from tested_transformer.checking.styles import (
 )
 from tested_transformer.checking.subject import (
     REFUSALS,
-    Call,
     Reader,
     Subject,
     copied,
@@ -68,12 +68,6 @@ _LAYOUT = (
     "batch_first=True if it takes (B, T, D), wrong then as in "
     "chapters/the-bug-museum/#attention-across-batch"
 )
-# Parts of the usual names of masks in which True means ignore.
-_IGNORED = re.compile("pad|ignore|hid|block|exclu|forbid")
-# Which of four rows, two on each side of a token, change with it; see ``moving``.
-_CAUSAL, _BOTH = [False, False, True, True], [True, True, True, True]
-# The same rows if a layer's own mask ends too late, or is inverted.
-_SLIPPED = [False, True, True, True], [True, True, False, False]
 # The lengths of the texts that the checks use; and others that a layer may be made for:
 # squares of patches, with or without a token for the whole, and powers of two.
 _ASKED = range(1, LENGTH + 1)
@@ -345,7 +339,7 @@ def _subjects_of(
         if width is None:
             raise ValueError(f"the width of {name} is not known: give d_model")
         if style == "mha":
-            others = _other_masks(parameters)
+            others = other_masks(parameters)
             call, reader = mha_call(others), mha_reader(others)
         elif style in MASKED:
             call = masked_call(style, parameters)
@@ -392,28 +386,21 @@ def _subjects_of(
     flags = {flag for _, flag in MASKED.values()}
     if is_layer and style in ("mask", *MASKED) and (mask_means or not names & flags):
         if any(is_mask(each) and "pad" not in each for each in names):
-            subjects = _as_masks_mean(subject, parameters, mask_means)
+            subjects = as_masks_mean(subject, parameters, mask_means)
     elif is_layer and style in MASKED:
-        subjects = [_as_it_takes_masks(subject, parameters)]
+        subjects = [as_it_takes_masks(subject, parameters)]
     elif style == "mha" and mask_means in (None, "add"):
         subject = (
             subject if pieces or _reads(subject) else replace(subject, pieces=None)
         )
-        subjects = [_as_it_adds(subject, parameters, said=mask_means is not None)]
+        subjects = [as_it_adds(subject, parameters, said=mask_means is not None)]
     elif style == "causal" and not said:
         subjects = _as_it_sees(subject, len(sequences_of(parameters)))
     if is_layer and style in ("causal", "both"):
-        subjects = [_as_it_hides(each, parameters, mask_means) for each in subjects]
+        subjects = [as_it_hides(each, parameters, mask_means) for each in subjects]
     if dtype is not None or not movable:
         return subjects
     return [_as_it_rounds(each) for each in subjects]
-
-
-def _other_masks(parameters: Parameters) -> dict[str, None]:
-    """Return the masks that a layer requires besides the two of the style ``mha``."""
-    known = "attn_mask", "key_padding_mask"
-    names = [each for each in wanted(parameters) if is_mask(each)]
-    return {each: None for each in names if each not in known}
 
 
 def _reads(subject: Subject) -> bool:
@@ -424,290 +411,6 @@ def _reads(subject: Subject) -> bool:
     return False
 
 
-def _as_it_adds(subject: Subject, parameters: Parameters, *, said: bool) -> Subject:
-    """Find out whether a layer adds its ``attn_mask`` to the scores.
-
-    If nobody said so, add a doubt: PyTorch's layer also takes a mask of True and False.
-    """
-    others = _other_masks(parameters)
-    asked = replace(
-        subject,
-        call=mha_call(others, adds=True),
-        pieces=subject.pieces and mha_reader(others, adds=True),
-        notes=(f"In attn_mask, {MEANINGS['add']}: that makes it causal.",),
-    )
-    if not subject.opens or _seen(subject) == _CAUSAL or _seen(asked) != _CAUSAL:
-        return subject
-    doubt = (
-        f"in attn_mask, {MEANINGS['add']}: give mask_means='add' if that is meant; if "
-        "True should mean ignore, it is wrong as in "
-        "chapters/the-bug-museum/#added-ones"
-    )
-    return asked if said else replace(asked, doubts=(*asked.doubts, doubt))
-
-
-def _as_it_takes_masks(subject: Subject, parameters: Parameters) -> Subject:
-    """Find out how many axes masks need, and whether it is causal without a mask."""
-    ones = torch.ones(2, 5, subject.width, dtype=subject.dtype)
-    real = torch.ones(2, 5, dtype=torch.bool)
-    for axes in (4, 3):
-        call = masked_call(subject.style, parameters, axes=axes)
-        asked = replace(subject, call=call)
-        try:
-            asked.run(ones, real=real if asked.pads else None)
-        except (TypeError, ValueError):
-            continue
-        flag = parameters.get(MASKED[subject.style][1])
-        if flag is not None and flag.default is not True:
-            try:
-                asked.run(ones, causal=False)
-            except ValueError:  # it is always causal
-                return replace(asked, opens=False)
-            return asked
-        quiet = asked.without_dropout()
-        changed = torch.cat([ones[:, :3], 2 * ones[:, 3:].cumsum(dim=-1)], dim=1)
-        before, after = (quiet.run(x, causal=False)[:, :3] for x in (ones, changed))
-        return replace(asked, opens=not torch.equal(before, after))
-    return subject  # a check will run it, and raise the error
-
-
-def _as_masks_mean(
-    subject: Subject, parameters: Parameters, meaning: str | None
-) -> list[Subject]:
-    """Find the meaning and the shape of a mask that make a layer causal.
-
-    The mask may also be one of keys, or a flag. If nothing makes the layer causal,
-    perhaps because of a bug, return all ways to call it that run.
-    """
-    name = next(each for each in parameters if is_mask(each) and "pad" not in each)
-    count = max(1, len(sequences_of(parameters)))
-    others = {
-        each: None for each in wanted(parameters) if is_mask(each) and each != name
-    }
-    said = meaning is not None
-    plain = replace(subject, call=plain_call(count), opens=False, pads=False)
-    alone = parameters[name].default is not inspect.Parameter.empty and not said
-    if alone and _seen(plain) in (_CAUSAL, *_SLIPPED):
-        return [_as_it_hides(plain, parameters, meaning)]
-    tried = [meaning] if meaning is not None else [*MEANINGS]
-    running: list[Subject] = []
-    for axes, each in itertools.product((4, 3, 2), tried):
-        call = meant_call(count, name, axes, each, others)
-        asked = replace(subject, call=call, opens=True, pads=axes > 2)
-        quiet = asked.without_dropout()
-        try:
-            found = list(moving(quiet))
-            if found == _CAUSAL:
-                if each == "add" and not _adds(
-                    quiet, partial(meant_call, count, name, axes, others=others)
-                ):
-                    continue
-                opens = list(moving(quiet, causal=False)) != _CAUSAL
-                asked = _with_meaning(replace(asked, opens=opens), name, each, said)
-                if alone and _has_triangle(subject):
-                    doubt = "it has a causal mask, and uses only the mask it is given"
-                    asked = replace(asked, doubts=(*asked.doubts, doubt))
-                return [asked]
-            # Run it with 7 tokens as well: with 5 it may take heads for tokens.
-            quiet.run(torch.ones(3, 7, subject.width, dtype=subject.dtype))
-        except (TypeError, ValueError):
-            continue
-        running.append(asked)
-    if keys := _as_padding_means(subject, name, count, tried, others):
-        if _says_causal(subject):  # it hides later tokens by itself, or should
-            keys = replace(keys, causal=True, style=subject.style)
-        return [keys]
-    if parameters[name].default is False:
-        asked = replace(subject, call=flag_call(count, name), opens=True)
-        with suppress(TypeError, ValueError):
-            if list(moving(asked.without_dropout())) == _CAUSAL:
-                return [asked]
-    if oddity := _oddity(subject, name, count, tried, others):
-        raise ValueError(oddity)
-    with_it = f" with mask_means={meaning!r}" if said else ""
-    give = (
-        "give " if said else f"give its meaning, mask_means={'|'.join(MEANINGS)}, or "
-    )
-    refusal = (
-        f"{subject.name} takes {name}, and no mask that was tried{with_it} makes it "
-        f"causal or hides a token: {give}style='causal' or 'both' if it needs no mask"
-    )
-    if running:
-        refusal = "" if said or name in MASKS else refusal
-    else:
-        # If it fails without a mask too, call it so, for the error of an ordinary call.
-        optional = parameters[name].default is not inspect.Parameter.empty
-        fails = optional and not _seen(plain)
-        call = meant_call(count, name, 4, tried[0], others)
-        running = [replace(subject, call=plain.call if fails else call, pads=True)]
-        refusal = "" if fails else refusal
-    return [replace(each, refusal=refusal) for each in running]
-
-
-def _oddity(
-    subject: Subject,
-    name: str,
-    count: int,
-    tried: Sequence[str],
-    others: Mapping[str, Any] = MappingProxyType({}),
-) -> str:
-    """Return what makes a layer odd with any mask, if anything does.
-
-    It may draw random numbers, write into what it is given, or remember earlier calls.
-    """
-    generator = torch.Generator().manual_seed(13)
-    x = torch.randn(2, 5, subject.width, generator=generator).to(subject.dtype)
-    real = torch.arange(5) < torch.tensor([[5], [3]])
-    for make, axes, each in product((key_call, meant_call), (2, 3, 4), tried):
-        asked = replace(subject, call=make(count, name, axes, each, others))
-        quiet, fresh = asked.without_dropout(), asked.without_dropout()
-        try:
-            one, other = (quiet.run(x, causal=False, real=real) for _ in range(2))
-            after, anew = (some.run(x, causal=False) for some in (quiet, fresh))
-        except (TypeError, ValueError) as error:
-            if "writes into" in str(error):
-                return str(error)
-            continue
-        if not torch.allclose(one, other, equal_nan=True):
-            return subject.of_chance
-        if not torch.allclose(after, anew, equal_nan=True):
-            return f"{subject.name} remembers earlier calls: does it keep a mask?"
-    return ""
-
-
-def _seen(plain: Subject) -> list[bool]:
-    """Return ``moving``, or nothing if a subject cannot be called so."""
-    with suppress(TypeError, ValueError):
-        return list(moving(plain.without_dropout()))
-    return []
-
-
-def _as_it_hides(
-    subject: Subject, parameters: Parameters, meaning: str | None
-) -> Subject:
-    """Find out how to hide padding from a layer that needs no mask but takes one.
-
-    If no form of the mask hides a token, add a doubt, since that may be a bug.
-    """
-    masks = [
-        name
-        for name, each in parameters.items()
-        if is_mask(name) and "head" not in name and each.default is not each.empty
-    ]
-    count = max(1, len(sequences_of(parameters)))
-    tried = [*MEANINGS] if meaning is None else [meaning]
-    # Some layers are causal until they are given a mask, and then use only the mask. In
-    # others, a triangle in the mask would hide that they see later tokens.
-    triangles = [False, True] if masks and _seen(subject) == _CAUSAL else [False]
-    for name, triangle in itertools.product(masks, triangles):
-        if keys := _as_padding_means(subject, name, count, tried, triangle=triangle):
-            return keys
-    if not masks:
-        return subject
-    oddity = _oddity(subject, masks[0], count, tried)
-    doubt = oddity or (
-        f"no form of {masks[0]} that was tried hides a token: if you never pass it, "
-        "check a function that calls the layer without it"
-    )
-    return replace(subject, doubts=(*subject.doubts, doubt))
-
-
-def _as_padding_means(
-    subject: Subject,
-    name: str,
-    count: int,
-    tried: Sequence[str] = tuple(MEANINGS),
-    others: Mapping[str, Any] = MappingProxyType({}),
-    *,
-    triangle: bool = True,
-) -> Subject | None:
-    """Find the meaning of a padding mask, of keys or of queries and keys.
-
-    Without ``triangle``, the mask hides padding alone.
-    """
-    seen = [_CAUSAL] * subject.causal + [_BOTH] * subject.unmasked
-    for make, axes, each in product((key_call, meant_call), (4, 3, 2), tried):
-        if make is meant_call and axes == 2:  # it would be the same in all sequences
-            continue
-        hides = subject.causal and triangle
-        call = _as_it_attends(make(count, name, axes, each, others), hides)
-        asked = replace(subject, call=call, opens=False, pads=True)
-        quiet = asked.without_dropout()
-        try:
-            hidden = list(moving(quiet, real=torch.arange(5) != 2))
-            shown = list(moving(quiet))
-        except (TypeError, ValueError):
-            continue
-        softly = partial(make, count, name, axes, others=others)
-        if each == "add" and not any(hidden) and not _adds(quiet, softly, hides=hides):
-            continue
-        if not any(hidden) and shown in seen:
-            asked = replace(asked, causal=shown == _CAUSAL)
-            asked = _with_meaning(asked, name, each, len(tried) == 1)
-            return replace(asked, style=subject.style if asked.causal else "both")
-    return None
-
-
-def _adds(quiet: Subject, softly: Callable[..., Call], *, hides: bool = True) -> bool:
-    """Return whether the numbers of a mask are added to the scores as they are.
-
-    Then a key whose number is smaller by one has e times less weight. A layer that
-    multiplies the numbers may hide padding with the largest alone, and not with those
-    that it is given in use.
-
-    Args:
-        quiet: The layer, without dropout, with a mask of the largest numbers.
-        softly: Returns a call with a mask of the number ``meaning``.
-        hides: Whether the mask hides later tokens.
-    """
-    x = torch.randn(2, 5, quiet.width, generator=torch.Generator().manual_seed(13))
-    x, real = x.to(quiet.dtype), (torch.arange(5) != 2).expand(2, -1)
-    hidden = quiet.run(x, real=real if quiet.pads else None)
-    near, far = (
-        replace(quiet, call=_as_it_attends(softly(meaning=each), hides))
-        .run(x, real=real if quiet.pads else None)
-        .sub(hidden)
-        .abs()
-        .max()
-        for each in (-8.0, -9.0)
-    )
-    return bool(far > 0) and bool(near < 3.1 * far)
-
-
-def _as_it_attends(call: Call, hides: bool) -> Call:
-    """Return a call whose mask hides later tokens only if ``hides``."""
-
-    def called(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
-        return call(layer, x, causal and hides, real)
-
-    return called
-
-
-def _with_meaning(subject: Subject, name: str, meaning: str, said: bool) -> Subject:
-    """Add a note about the meaning of a mask, and a doubt if it is unusual."""
-    if meaning == "attend" and (name in MASKS or not subject.opens):
-        return subject
-    if subject.opens:
-        note = f"In {name}, {MEANINGS[meaning]}: that makes it causal."
-        subject = replace(subject, notes=(note,))
-    if said or _is_usual(name, meaning):
-        return subject
-    like = "inverted-mask" if meaning == "ignore" else "added-ones"
-    doubt = (
-        f"in {name}, {MEANINGS[meaning]}: give mask_means={meaning!r} if that is "
-        "meant; if True should mean may attend, it is wrong as in "
-        f"chapters/the-bug-museum/#{like}"
-    )
-    return replace(subject, doubts=(*subject.doubts, doubt))
-
-
-def _is_usual(name: str, meaning: str) -> bool:
-    """Return whether masks of this name usually have this meaning."""
-    if meaning == "ignore":
-        return bool(_IGNORED.search(name))
-    return name not in MASKS or (meaning == "add" and "att" in name)
-
-
 def _as_it_sees(subject: Subject, sequences: int) -> list[Subject]:
     """Find out whether a layer without a mask attends to both sides.
 
@@ -715,7 +418,7 @@ def _as_it_sees(subject: Subject, sequences: int) -> list[Subject]:
     positions, reordering the tokens then reorders the rows. If it does not, the layer
     may have positions, or should be causal and has a bug.
     """
-    if _says_causal(subject):
+    if says_causal(subject):
         return [subject]
     order = [3, 0, 4, 2, 1]
     generator = torch.Generator().manual_seed(13)
@@ -738,32 +441,6 @@ def _as_it_sees(subject: Subject, sequences: int) -> list[Subject]:
     doubts = () if said or sequences > 1 else (doubt,)
     both = replace(subject, style="both", causal=False, doubts=doubts)
     return [both] if sure else [both, subject]
-
-
-def _says_causal(subject: Subject) -> bool:
-    """Return whether a name, an attribute or a buffer of a layer says it is causal."""
-    if subject.module is None:
-        return False
-    modules = [*subject.module.modules()]
-    return (
-        any(getattr(each, "is_causal", None) is True for each in modules)
-        or any("causal" in type(each).__name__.lower() for each in modules)
-        or _has_triangle(subject)
-    )
-
-
-def _has_triangle(subject: Subject) -> bool:
-    buffers = () if subject.module is None else subject.module.buffers()
-    return any(map(_is_triangle, buffers))
-
-
-def _is_triangle(buffer: Tensor) -> bool:
-    """Return whether two opposite corners of a square buffer differ."""
-    rows, columns = buffer.shape[-2:] if buffer.ndim > 1 else (0, 0)
-    if rows != columns or rows < 3 or not buffer.numel():
-        return False
-    square = buffer.reshape(-1, rows, columns)[0]
-    return bool(square[0, -1] != square[-1, 0])
 
 
 def _as_it_rounds(subject: Subject) -> Subject:
