@@ -295,7 +295,7 @@ def _refuse_chance(subject: Subject) -> None:
             torch.manual_seed(seed)
             outputs.append(mode.run(x))
         if not torch.equal(outputs[0].nan_to_num(), outputs[1].nan_to_num()):
-            raise ValueError(subject.of_chance)
+            raise ValueError(subject.error_of_chance)
 
 
 def assert_attention(

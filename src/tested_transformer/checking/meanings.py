@@ -306,7 +306,7 @@ def _oddity(
                 return str(error)
             continue
         if not torch.allclose(one, other, equal_nan=True):
-            return subject.of_chance
+            return subject.error_of_chance
         if not torch.allclose(after, anew, equal_nan=True):
             return f"{subject.name} remembers earlier calls: does it keep a mask?"
     return ""

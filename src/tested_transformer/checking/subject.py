@@ -114,7 +114,7 @@ class Subject:
         return self._checked(output, x)
 
     @property
-    def of_chance(self) -> str:
+    def error_of_chance(self) -> str:
         """The error to raise if one input has two outputs."""
         return (
             f"{self.name} gives two outputs for one input: switch off its dropout "
