@@ -461,10 +461,11 @@ class Filled(Plain):
         return self.o_proj(attend(*self.heads(x), bias, causal=False))
 
 
-def test_a_mask_that_is_multiplied_by_a_small_number_is_no_mask_to_add():
+@pytest.mark.parametrize("fill", [-2.0, -10.0])
+def test_a_mask_that_is_multiplied_by_a_small_number_is_no_mask_to_add(fill: float):
     skipped = {"style": "both", "skip": ["dtypes", "empty rows", "huge scores"]}
     assert check_attention(Filled(-1e30), **skipped).passed
-    assert not check_attention(Filled(-10.0), **skipped)
+    assert not check_attention(Filled(fill), **skipped)
 
 
 def test_padding_is_hidden_while_training_too():
