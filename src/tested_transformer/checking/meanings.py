@@ -269,7 +269,7 @@ def _adds(quiet: Subject, softly: Callable[..., Call], *, hides: bool = True) ->
         .max()
         for each in (-8.0, -9.0)
     )
-    return bool(far > 0) and bool(near < 3.1 * far)
+    return bool(near < 3.1 * far)
 
 
 def _as_it_attends(call: Call, hides: bool) -> Call:
