@@ -118,7 +118,7 @@ class Subject:
         """The error to raise if one input has two outputs."""
         return (
             f"{self.name} gives two outputs for one input: switch off its dropout "
-            "(F.dropout needs training=self.training), or whatever else is random in it"
+            "(F.dropout: training=self.training)"
         )
 
     def cross(self, x: _Features, context: Float[Tensor, "B S D"]) -> _Features | None:
