@@ -93,7 +93,7 @@ def _with_another_future(subject: Subject) -> Counterexample | None:
         changed = torch.cat([x[:, :-1], other[:, -1:]], dim=1)
         got, right = subject.run(x)[:, :-1], subject.run(changed)[:, :-1]
         if not close(subject, got, right):
-            because = f"and with token {length - 1} changed"
+            because = f"with token {length - 1} changed"
             return _first_apart(subject, x, "causal", got, right, because)
     return None
 

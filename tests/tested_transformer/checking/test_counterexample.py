@@ -86,7 +86,7 @@ def test_without_an_oracle_the_future_is_changed(
     found = find_counterexample(make_subject(function, d_model=20))
     assert found is not None
     assert (found.x.shape[1], found.token) == (tokens, 0)
-    assert f", and with token {tokens - 1} changed " in str(found)
+    assert f", with token {tokens - 1} changed " in str(found)
     assert find_counterexample(make_subject(nn.Identity(), d_model=20)) is None
 
 
