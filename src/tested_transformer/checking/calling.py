@@ -49,6 +49,7 @@ from tested_transformer.checking.styles import (
     read_ours,
     sequences_of,
     wanted,
+    without_options,
 )
 from tested_transformer.checking.subject import (
     REFUSALS,
@@ -58,7 +59,13 @@ from tested_transformer.checking.subject import (
     moving,
     tensors_in,
 )
-from tested_transformer.checking.supplying import LAYOUTS, LEVELS, Supplied, supplied
+from tested_transformer.checking.supplying import (
+    IMAGES,
+    LAYOUTS,
+    LEVELS,
+    Supplied,
+    supplied,
+)
 from tested_transformer.checking.weights import draw_anew
 
 __all__ = ["about_lengths", "make_subject", "make_subjects"]
@@ -97,7 +104,7 @@ def make_subjects(
             f"attention must be a function or a module, not {type(attention).__name__}"
         )
     name = getattr(attention, "__name__", type(attention).__name__)
-    parameters = parameters_of(attention)
+    parameters = without_options(parameters_of(attention))
     attention = with_its_modules(attention)
     width = find_width(attention) if isinstance(attention, nn.Module) else None
     width = width if d_model is None else d_model
@@ -437,8 +444,9 @@ def _as_it_sees(subject: Subject, sequences: int) -> list[Subject]:
     )
     modules = [] if subject.module is None else [*subject.module.modules()]
     said = any(getattr(each, "is_causal", None) is False for each in modules)
-    # A layer that also takes a context need not be causal.
-    doubts = () if said or sequences > 1 else (doubt,)
+    # A layer of images, or one that also takes a context, need not be causal.
+    images = getattr(subject.layer, "layout", "") == IMAGES
+    doubts = () if said or images or sequences > 1 else (doubt,)
     both = replace(subject, style="both", causal=False, doubts=doubts)
     return [both] if sure else [both, subject]
 

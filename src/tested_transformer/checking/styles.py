@@ -38,6 +38,7 @@ __all__ = [
     "read_ours",
     "sequences_of",
     "wanted",
+    "without_options",
 ]
 
 Parameters = Mapping[str, inspect.Parameter]
@@ -61,6 +62,25 @@ READ = re.compile(r"context|cond|memory|kv|key|enc|source|src|^(y|c)$")
 def is_mask(name: str) -> bool:
     """Return whether this is the name of a mask."""
     return "mask" in name or name in ("attn_bias", "attention_bias")
+
+
+def without_options(parameters: Parameters) -> Parameters:
+    """Return parameters without the masks of options that are off by default.
+
+    For example, ``flash_mask`` does nothing beside ``use_flash=False``.
+    """
+    off = {
+        word
+        for name, each in parameters.items()
+        if name.startswith("use_") and each.default is False
+        for word in name.split("_")[1:]
+    } - {"attention", "attn", "causal", "mask"}
+    return {
+        name: each
+        for name, each in parameters.items()
+        if not (is_mask(name) and off & {*name.split("_")})
+        or each.default is each.empty
+    }
 
 
 def sequences_of(parameters: Parameters) -> list[str]:

@@ -23,7 +23,7 @@ from tested_transformer.checking.styles import (
 )
 from tested_transformer.checking.subject import tensors_in
 
-__all__ = ["LAYOUTS", "LEVELS", "Supplied", "supplied"]
+__all__ = ["IMAGES", "LAYOUTS", "LEVELS", "Supplied", "supplied"]
 
 _Make = Callable[[Tensor], Any]
 """Makes an argument of a layer, given its features."""
@@ -131,10 +131,11 @@ def _one_at_a_time(call: Callable[..., Any], *sequences: Tensor, **options: Any)
     return torch.stack(outputs)
 
 
+IMAGES = "images, (B, D, H, W)"
 LAYOUTS: dict[str, Callable[..., Any]] = {
     "": _as_they_are,
     "features before tokens, (B, D, T)": _features_first,
-    "images, (B, D, H, W)": _images,
+    IMAGES: _images,
     "no batch, (T, D)": _one_at_a_time,
 }
 

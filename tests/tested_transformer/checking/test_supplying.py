@@ -209,7 +209,7 @@ class OfImages(nn.Module):
         self.q, self.k, self.v, self.proj_out = (
             nn.Conv2d(D_MODEL, D_MODEL, 1) for _ in range(4)
         )
-        self.is_causal, self.scale = False, scale
+        self.scale = scale
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.norm(x)
@@ -225,3 +225,32 @@ def test_attention_of_images_is_recognized() -> None:
     assert not report.drawn  # convolutions of one place are as large as matrices
     wrong = check_attention(OfImages(scale=1.0))
     assert "no-scale" in [each.name for each in wrong.likely]
+
+
+class CausalOfImages(OfImages):
+    """Its name says what it does not do."""
+
+
+def test_causal_attention_of_images_still_needs_a_mask() -> None:
+    assert "leak" in check_attention(CausalOfImages()).failed
+
+
+class Fast(Layer):
+    """Both ways, with a mask for another implementation, which is switched off."""
+
+    is_causal = False
+
+    def forward(
+        self,
+        x: Tensor,
+        context: Tensor,
+        use_flash: bool = False,
+        flash_mask: Tensor | None = None,
+    ) -> Tensor:
+        assert not use_flash
+        return self.attend(x, context, is_causal=False)
+
+
+def test_the_mask_of_an_option_that_is_off_is_let_be() -> None:
+    report = check_attention(Fast())
+    assert report.passed, str(report)
