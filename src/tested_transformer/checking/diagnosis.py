@@ -27,10 +27,21 @@ from tested_transformer.checking.reading import reads
 from tested_transformer.checking.recognizing import Recognizer
 from tested_transformer.checking.subject import Subject
 
-__all__ = ["Likeness", "alike", "is_inverted", "likely_exhibits", "norms"]
+__all__ = [
+    "Likeness",
+    "alike",
+    "drops_weights",
+    "is_inverted",
+    "likely_exhibits",
+    "norms",
+]
 
 # The largest relative gap between answers that differ only in the eps of a norm.
 _ROUGHLY = 1e-3
+# The exhibits that differ from attention only beyond a limit.
+_LIMITED = [EXHIBITS[each] for each in ("large-but-finite", "beyond-half")]
+# How often to draw what a token alone keeps, and for at most how many heads.
+_DRAWS, _FEW_HEADS = 16, 8
 
 
 @dataclass(frozen=True)
@@ -60,9 +71,44 @@ def likely_exhibits(subject: Subject, found: Likeness | None = None) -> Likeness
         found: The result of ``alike``, if that is known already.
     """
     found = alike(subject) if found is None else found
+    if found.whole_only and all(each in _LIMITED for each in found.exhibits):
+        found = Likeness(layer=found.layer)  # something else is wrong besides
     if not found.exhibits and is_inverted(subject.without_dropout()):
         return Likeness((EXHIBITS["inverted-mask"],))
+    if not found.exhibits and drops_weights(subject):
+        return Likeness((EXHIBITS["dropout-while-evaluating"],))
     return found
+
+
+@torch.no_grad()
+def drops_weights(subject: Subject) -> bool:
+    """Return whether the weights of whole heads are dropped while evaluating.
+
+    A token alone has one weight in each head, so its output is one of 2 ** H.
+    """
+    layer = next(iter(subject.oracles()), None)
+    if subject.module is None or layer is None or layer.num_heads > _FEW_HEADS:
+        return False
+    token = sample(subject)[:1, :1]
+    subject.module.eval()
+    outputs = subject.run(token.expand(_DRAWS, -1, -1).clone())
+    layer.eval()
+    steps = layer.steps
+    varied = not torch.equal(outputs[:1].expand_as(outputs), outputs)
+    for p in {*subject.dropouts}:
+        kept = [*product((0.0, 1 / (1 - p)), repeat=layer.num_heads)]
+        factors = torch.tensor(kept, dtype=torch.float64)[..., None, None]
+        layer.steps = replace(steps, drop=partial(_times, factors))
+        possible = layer(token.double().expand(len(kept), -1, -1))
+        layer.steps = steps
+        found = [[close(subject, one, each) for each in possible] for one in outputs]
+        if varied and all(map(any, found)):
+            return True
+    return False
+
+
+def _times(factors: Tensor, weights: Tensor, *rest: Any) -> Tensor:
+    return weights * factors
 
 
 def is_inverted(subject: Subject) -> bool:
@@ -268,12 +314,8 @@ def _answers(subject: Subject, quiet: Subject) -> Iterator[Tensor]:
         except ValueError:
             yield torch.full_like(x, torch.nan)
     if subject.has_modes:
-        assert quiet.module is not None
         assert subject.module is not None
-        quiet.module.train()
-        training = quiet.run(x)
-        quiet.module.eval()
-        yield training
+        yield quiet.without_dropout(training=True).run(x)
         subject.module.eval()
         torch.manual_seed(9)
         yield subject.run(x)

@@ -5,12 +5,15 @@
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from tested_transformer.checking.forms import FormedAttention
 from tested_transformer.checking.projections import oracles
@@ -55,6 +58,7 @@ class Subject:
         crosses: Calls it with features and a context, if it can attend to one.
         beside: The names of its parameters that are not in the given projections.
         refusal: The error to raise if nothing shows that it is called correctly.
+        drops: Whether it may drop anything, also by a probability in its code.
     """
 
     name: str
@@ -78,6 +82,7 @@ class Subject:
     crosses: Callable[[Any, Tensor, Tensor], Any] | None = None
     beside: tuple[str, ...] = ()
     refusal: str = ""
+    drops: bool = True
 
     def run(
         self,
@@ -102,7 +107,8 @@ class Subject:
         given = x.detach().clone()
         try:
             layer = self.layer if self.batch_first else _sequence_first(self.layer)
-            output = self.call(layer, x, causal, real)
+            with nullcontext() if self.drops else _WithoutDropout():
+                output = self.call(layer, x, causal, real)
         except REFUSALS as error:
             raise ValueError(
                 f"{self.name} cannot be called with x of {tuple(x.shape)} in the style "
@@ -178,7 +184,7 @@ class Subject:
     def oracles(self, *, beside: bool = False) -> list[FormedAttention]:
         """Return correct layers with the weights of this one.
 
-        With ``beside``, they may lack norms that it has beside its projections.
+        With ``beside``, they may lack what it has beside its projections.
         """
         if self.module is None:
             return []
@@ -195,14 +201,19 @@ class Subject:
         for each in module.modules():
             for name, _ in _dropouts(each):
                 setattr(each, name, 0.0)
-        return replace(self, layer=module)
+        # While evaluating, what is dropped nevertheless is a mistake.
+        return replace(self, layer=module, drops=not training)
+
+    @property
+    def dropouts(self) -> list[float]:
+        """The dropout probabilities of its modules."""
+        modules = self.module.modules() if self.module is not None else ()
+        return [p for each in modules for _, p in _dropouts(each) if 0 < p < 1]
 
     @property
     def dropout(self) -> float:
-        """The highest dropout probability below 1 of its modules."""
-        modules = self.module.modules() if self.module is not None else ()
-        values = [p for each in modules for _, p in _dropouts(each)]
-        return max((p for p in values if p < 1), default=0.0)
+        """The highest dropout probability of its modules."""
+        return max(self.dropouts, default=0.0)
 
     def to(self, dtype: torch.dtype) -> "Subject":
         """Return a copy with parameters and features of another dtype."""
@@ -211,6 +222,21 @@ class Subject:
         # Checks run on the CPU, since not every device has float64.
         module = copied(self.module).to("cpu").to(dtype)
         return replace(self, layer=module, dtype=dtype)
+
+
+class _WithoutDropout(TorchFunctionMode):
+    """Lets functions of PyTorch drop nothing."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in (F.dropout, torch.dropout):
+            return args[0] if args else kwargs["input"]
+        if func is F.scaled_dot_product_attention:
+            args, kwargs = args[:4] + (0.0,) * (len(args) > 4) + args[5:], {**kwargs}
+            kwargs |= {} if len(args) > 4 else {"dropout_p": 0.0}
+        return func(*args, **kwargs)
 
 
 def tensors_in(output: object) -> Iterator[Tensor]:

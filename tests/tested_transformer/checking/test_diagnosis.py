@@ -40,7 +40,7 @@ class Masked(nn.Module):
         forbidden = self.forbidden[: x.shape[1], : x.shape[1]]
         weights = scores.masked_fill(forbidden, self.fill).softmax(dim=-1)
         y = (weights @ v).transpose(1, 2).flatten(2)
-        return self.proj(y if self.gate is None else y * self.gate(x).sigmoid())
+        return self.proj(y if self.gate is None else y * self.gate(x).tanh())
 
 
 ONES = torch.ones(64, 64)
@@ -242,3 +242,41 @@ def test_a_softmax_over_heads_is_named_with_the_lowest_number_added() -> None:
     assert check_attention(Lowered(axis=-1), style="causal").passed
     wrong = check_attention(Lowered(axis=1), style="causal")
     assert [each.name for each in wrong.likely] == ["softmax-over-heads"]
+
+
+class Dropping(nn.Module):
+    """Each head drops its own weights, or all their outputs, while evaluating, too."""
+
+    def __init__(self, dropped: str, *, fill: float = -torch.inf) -> None:
+        super().__init__()
+        self.num_heads, self.dropped, self.fill = HEADS, dropped, fill
+        self.qkv, self.proj = nn.Linear(D_MODEL, 3 * D_MODEL), nn.Linear(20, 20)
+        self.weights_dropout, self.output_dropout = nn.Dropout(0.1), nn.Dropout(0.2)
+
+    def drop(self, x: Tensor, what: str) -> Tensor:
+        module = getattr(self, f"{what}_dropout")
+        return F.dropout(x, module.p) if self.dropped == what else module(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: list[Tensor] = []
+        heads = [each.chunk(HEADS, dim=-1) for each in self.qkv(x).chunk(3, dim=-1)]
+        later = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
+        for q, k, v in zip(*heads, strict=True):
+            scores = (q @ k.mT / k.shape[-1] ** 0.5).masked_fill(later, self.fill)
+            outputs.append(self.drop(scores.softmax(dim=-1), "weights") @ v)
+        return self.drop(self.proj(torch.cat(outputs, dim=-1)), "output")
+
+
+@pytest.mark.parametrize("fill", [-torch.inf, -1e4])
+def test_weights_that_are_dropped_head_by_head_are_named(fill: float) -> None:
+    torch.manual_seed(0)
+    wrong = check_attention(Dropping("weights", fill=fill), style="causal")
+    assert [each.name for each in wrong.likely] == ["dropout-while-evaluating"]
+
+
+@pytest.mark.parametrize("fill", [-torch.inf, -1e4])
+def test_a_dropped_output_is_not_named_after_weights_or_fills(fill: float) -> None:
+    torch.manual_seed(0)
+    wrong = check_attention(Dropping("output", fill=fill), style="causal")
+    assert "modes" in wrong.failed
+    assert not wrong.likely, str(wrong)
