@@ -37,6 +37,7 @@ __all__ = [
     "padding",
     "permutation",
     "prefix",
+    "require_averages",
     "require_causal",
     "rows",
     "same_gradient",
@@ -105,6 +106,18 @@ def require_causal(subject: Subject) -> None:
         raise NotApplicableError("attends to both sides")
 
 
+def require_averages(subject: Subject) -> None:
+    """Stop a check that needs equal tokens to have equal outputs.
+
+    Raises:
+        NotApplicableError: If the subject's form gives them other outputs.
+    """
+    if not all(each.form.averages for each in subject.guessed):
+        raise NotApplicableError(
+            "its values depend on positions, or its heads are mixed"
+        )
+
+
 # --8<-- [start:leak]
 def leak(subject: Subject) -> str | None:
     """Change the future: the past must not move."""
@@ -169,6 +182,8 @@ def padding(subject: Subject) -> str | None:
     """A sequence has the same output alone and in a padded batch."""
     x = sample(subject)
     real = left_padding(x) if subject.pads else torch.ones(x.shape[:2]).bool()
+    if any(each.form.counts_from_start for each in subject.guessed):
+        real = real.flip(1)  # padding on the left would shift the tokens
     together = subject.run(x, real=real if subject.pads else None)
     for row in range(len(x)):
         alone = subject.run(x[row : row + 1, real[row]])
@@ -220,6 +235,7 @@ def permutation(subject: Subject) -> str | None:
 # --8<-- [start:rows]
 def rows(subject: Subject) -> str | None:
     """An average of equal values is that value: weights sum to one."""
+    require_averages(subject)
     token = sample(subject)[:, :1]
     alone = subject.run(token)
     many = subject.run(token.expand(-1, 7, -1).clone())

@@ -21,11 +21,16 @@ from tested_transformer.checking.exhibits.layer import ExchangeableAttention, St
 __all__ = [
     "LOWEST",
     "ROUNDING",
+    "Added",
+    "Factor",
     "Form",
     "FormedAttention",
+    "Gate",
+    "Mixing",
     "Norm",
     "Norms",
     "Rotary",
+    "Terms",
     "alibi_slopes_of",
     "placed",
 ]
@@ -124,6 +129,110 @@ class Norm:
         return heads.repeat_interleave(x.shape[1] // len(heads), dim=0)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Added:
+    """A table of positions that is added to the features.
+
+    Args:
+        table: A row for each position.
+    """
+
+    table: Float[Tensor, "L D"]
+
+    def __call__(self, x: _Heads) -> _Heads:
+        """Add the first rows of the table to the tokens."""
+        return x + self.table[: x.shape[-2]].to(x)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Factor:
+    """A learned factor of each feature.
+
+    Args:
+        weight: The factors.
+    """
+
+    weight: Float[Tensor, " D"]
+
+    def __call__(self, x: _Heads) -> _Heads:
+        """Multiply the features."""
+        return x * self.weight.to(x)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Terms:
+    """What is added to scores and values for each pair of a query and a key.
+
+    Args:
+        of_queries: For each head and pair, what is multiplied by the query.
+        of_keys: The same for the key.
+        alone: What is added to the score as it is.
+        of_values: What is added to the value.
+    """
+
+    of_queries: Float[Tensor, "H T S d_k"]
+    of_keys: Float[Tensor, "H T S d_k"]
+    alone: Float[Tensor, "H T S"]
+    of_values: Float[Tensor, "H T S d_k"] | None = None
+
+    def __bool__(self) -> bool:
+        """Whether it adds anything to the scores."""
+        parts = self.of_queries, self.of_keys, self.alone
+        return any(bool(each.abs().max() > ROUNDING) for each in parts)
+
+    def scores(self, q: _Heads, k: _Heads) -> Float[Tensor, "B H T S"]:
+        """Return what is added to the scores of the last queries."""
+        at, to = slice(k.shape[-2] - q.shape[-2], k.shape[-2]), slice(k.shape[-2])
+        added = torch.einsum("bhtd,htsd->bhts", q, self.of_queries[:, at, to].to(q))
+        added = added + torch.einsum(
+            "bhsd,htsd->bhts", k, self.of_keys[:, at, to].to(k)
+        )
+        return added + self.alone[:, at, to].to(q)
+
+    def values(self, weights: Float[Tensor, "B H T S"]) -> _Heads | float:
+        """Return what is added to the heads' outputs."""
+        if self.of_values is None:
+            return 0.0
+        queries, keys = weights.shape[-2:]
+        added = self.of_values[:, keys - queries : keys, :keys].to(weights)
+        return torch.einsum("bhts,htsd->bhtd", weights, added)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gate:
+    """A function of the features by which the heads' outputs are multiplied.
+
+    Args:
+        kind: The function after the projection: ``sigmoid`` or ``silu``.
+        weight: The projection, to a number for each head or for each of its features.
+        bias: What is added to the projection.
+    """
+
+    kind: str
+    weight: Tensor
+    bias: Tensor | None = None
+
+    def __call__(self, x: Tensor, width: int) -> Tensor:
+        """Return the factors of all features of the heads, (B, T, width)."""
+        bias = None if self.bias is None else self.bias.to(x)
+        found = getattr(F, self.kind)(F.linear(x, self.weight.to(x), bias))
+        return found.repeat_interleave(width // found.shape[-1], dim=-1)
+
+
+Mixing = tuple[Tensor, Tensor | None]
+"""A projection from heads to heads, (H, H), and its bias."""
+
+
+def _mixed(mixing: Mixing | None, x: Float[Tensor, "B H T S"]) -> Tensor:
+    """Mix the scores or weights of all heads."""
+    if mixing is None:
+        return x
+    weight, bias = (None if each is None else each.to(x) for each in mixing)
+    assert weight is not None
+    mixed = torch.einsum("gh,bhts->bgts", weight, x)
+    return mixed if bias is None else mixed + bias[:, None, None]
+
+
 Norms = tuple[Norm | None, Norm | None]
 """The norm of queries and that of keys."""
 
@@ -149,16 +258,21 @@ class Form:
         rotary: How queries and keys are rotated.
         slopes: What ALiBi subtracts for each step to a key, one number for each head.
         symmetric: Whether ALiBi also applies to keys after the query.
+        terms: What is added for each distance between a query and a key.
         window: How many tokens a query may read, including itself.
         norms: The norms of queries and of keys.
         norms_first: Whether they are normalized before they are rotated.
-        scale: The factor of the scores; by default one over the root of the head width.
+        scale: The factor of the scores, or one for each head; by default one over the
+            root of the head width.
         cap: The limit of a soft cap on scores.
         fill: A finite number that forbidden scores are filled with, if any.
         filled_by_adding: Whether ``fill`` is added to the scores instead.
         residual: Whether the layer adds its input to its output.
-        before: The norm of the input.
-        after: The norm of the output.
+        before: The norm of the input, or what is added to it.
+        after: The norm of the output, or its factors.
+        gate: What the heads' outputs are multiplied by.
+        scores_mixed: How scores of several heads are mixed.
+        weights_mixed: How weights of several heads are mixed.
         rounded: Whether a constant in it, such as the scale, is in single precision.
         place: Applies norms and positions to queries, keys and values.
     """
@@ -166,16 +280,20 @@ class Form:
     rotary: Rotary | None = None
     slopes: tuple[float, ...] | None = None
     symmetric: bool = False
+    terms: Terms | None = None
     window: int | None = None
     norms: Norms | None = None
     norms_first: bool = True
-    scale: float | None = None
+    scale: float | tuple[float, ...] | None = None
     cap: float | None = None
     fill: float | None = None
     filled_by_adding: bool = False
     residual: bool = False
-    before: Norm | None = None
-    after: Norm | None = None
+    before: Norm | Added | None = None
+    after: Norm | Factor | None = None
+    gate: Gate | None = None
+    scores_mixed: Mixing | None = None
+    weights_mixed: Mixing | None = None
     rounded: bool = False
     place: Callable[..., tuple[Tensor, Tensor, Tensor]] = placed
 
@@ -191,18 +309,30 @@ class Form:
             yield str(self.rotary)
         if self.slopes is not None:
             yield "ALiBi"
+        if self.terms is not None:
+            yield "relative positions"
         if self.norms is not None:
             yield "normalized queries and keys"
         if self.window is not None:
             yield f"a window of {self.window}"
-        if self.scale is not None:
+        if isinstance(self.scale, tuple):
+            yield "a learned factor of the scores"
+        elif self.scale is not None:
             yield f"scores times {self.scale:.4g}"
         if self.cap is not None:
             yield f"scores kept below {self.cap:g}"
         if self.residual:
             yield "its features added to the output"
-        if self.before is not None or self.after is not None:
+        if isinstance(self.before, Added):
+            yield "positions added to its features"
+        if isinstance(self.after, Factor):
+            yield "factors of its output"
+        if isinstance(self.before, Norm) or isinstance(self.after, Norm):
             yield "a norm around it"
+        if self.gate is not None:
+            yield "a gate"
+        if self.scores_mixed is not None or self.weights_mixed is not None:
+            yield "mixed heads"
         if self.rounded:
             yield "a constant in single precision"
 
@@ -216,7 +346,19 @@ class Form:
     @property
     def knows_order(self) -> bool:
         """Whether the order of the tokens that a query reads matters."""
-        return any(each is not None for each in (self.rotary, self.slopes, self.window))
+        known = self.rotary, self.slopes, self.terms, self.window
+        return self.counts_from_start or any(each is not None for each in known)
+
+    @property
+    def counts_from_start(self) -> bool:
+        """Whether a token's own position matters, not only its distance to others."""
+        return isinstance(self.before, Added)
+
+    @property
+    def averages(self) -> bool:
+        """Whether equal tokens get equal outputs, whatever the weights are."""
+        adds = self.terms is not None and self.terms.of_values is not None
+        return not (adds or self.counts_from_start) and self.weights_mixed is None
 
     def normed(self, q: _Heads, k: _Heads) -> tuple[_Heads, _Heads]:
         """Normalize queries and keys, if the form has norms for them."""
@@ -230,7 +372,12 @@ class Form:
             attend=partial(_attend, self, steps.attend),
             allow=partial(_allow, self, steps.allow),
         )
-        if self.cap is None and self.slopes is None and self.fill is None:
+        if self.terms is not None:
+            whole = replace(whole, score=partial(_score, self.terms, steps.score))
+        if self.gate is not None:
+            whole = replace(whole, mix=partial(_mix, self.gate, steps.mix))
+        inside = self.cap, self.slopes, self.fill, self.scores_mixed, self.weights_mixed
+        if all(each is None for each in inside):
             return whole
         return replace(whole, weigh=partial(_weigh, self, steps.weigh))
 
@@ -249,8 +396,19 @@ def _attend(
     queries_at = keys_at[len(keys_at) - q.shape[-2] :]
     q, k, v = form.place(form, q, k, v, queries_at, keys_at)
     if form.scale is not None:
-        q = q * (form.scale * q.shape[-1] ** 0.5)
-    return attend(layer, q, k, v, mask)
+        q = q * (q.new_tensor(form.scale).view(-1, 1, 1) * q.shape[-1] ** 0.5)
+    output, weights = attend(layer, q, k, v, mask)
+    if form.terms is not None and weights is not None:
+        output = output + form.terms.values(weights)
+    return output, weights
+
+
+def _mix(gate: Gate, mix: Callable[..., Tensor], layer: Any, heads: Tensor) -> Tensor:
+    return mix(layer, heads * gate(layer.features, heads.shape[-1]))
+
+
+def _score(terms: Terms, score: Callable[..., Tensor], q: _Heads, k: _Heads) -> Tensor:
+    return score(q, k) + terms.scores(q, k)
 
 
 def _weigh(
@@ -258,14 +416,15 @@ def _weigh(
 ) -> Tensor:
     if form.cap is not None:
         scores = form.cap * (scores / form.cap).tanh()
-    scores = scores + _bias(form, scores)
-    if form.fill is None or mask is None:
-        return weigh(scores, mask)
-    fill = torch.finfo(scores.dtype).min if form.fill == LOWEST else form.fill
-    if form.filled_by_adding:
-        scores = scores + torch.zeros_like(scores).masked_fill(~mask, fill)
-        return weigh(scores, None)
-    return weigh(scores.masked_fill(~mask, fill), None)
+    scores = _mixed(form.scores_mixed, scores + _bias(form, scores))
+    if form.fill is not None and mask is not None:
+        fill = torch.finfo(scores.dtype).min if form.fill == LOWEST else form.fill
+        if form.filled_by_adding:
+            scores = scores + torch.zeros_like(scores).masked_fill(~mask, fill)
+        else:
+            scores = scores.masked_fill(~mask, fill)
+        mask = None
+    return _mixed(form.weights_mixed, weigh(scores, mask))
 
 
 def _allow(
@@ -309,6 +468,7 @@ class FormedAttention(ExchangeableAttention):
         """Attend, with the residual and the outer norms of the form."""
         form = self.form
         inside = x if form.before is None else form.before(x[:, None])[:, 0]
+        self.features = inside
         output = super().forward(inside, mask=mask, causal=causal, cache=cache)
         assert isinstance(output, Tensor)
         if form.residual:

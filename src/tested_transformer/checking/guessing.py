@@ -45,7 +45,7 @@ def explained(subject: Subject) -> Subject | None:
     if subject.module is None or subject.dtype == torch.float16:
         return None
     recognizer = Recognizer(subject)
-    for layer in _meant(subject, recognizer)[0]:
+    for layer in chain.from_iterable(_meant(subject, recognizer)):
         if recognizer.explains(layer):
             return replace(subject, guessed=(layer,))
     return None
@@ -97,20 +97,24 @@ def _split_otherwise(subject: Subject) -> Iterator[tuple[FormedAttention, str]]:
         yield layer, f"{said} of {count} groups of heads"
 
 
-def _meant(subject: Subject, recognizer: Recognizer) -> list[list[FormedAttention]]:
-    """Return groups of oracles with a subject's weights, the likeliest group first."""
-    if layers := subject.oracles() or subject.oracles(beside=True):
-        return [layers]
+def _meant(subject: Subject, recognizer: Recognizer) -> Iterator[list[FormedAttention]]:
+    """Yield groups of oracles with a subject's weights, the likeliest group first."""
+    if layers := subject.oracles():
+        yield layers
+        return
+    yield subject.oracles(beside=True)
     assert subject.module is not None
     if not (subject.num_heads or number_of_heads(subject.module)):
         told = (replace(subject, num_heads=each) for each in _divisors(subject.width))
         layers = [*chain.from_iterable(each.oracles(beside=True) for each in told)]
         if layers:
-            return [layers]
+            yield layers
+            return
     # One token gets its own value, whatever is wrong with the scores.
     layers = [*_guesses(subject)]
     fitting = [each for each in layers if recognizer.around(each) is not None]
-    return [fitting, [each for each in layers if each not in fitting]]
+    yield fitting
+    yield [each for each in layers if each not in fitting]
 
 
 def _guesses(subject: Subject) -> Iterator[FormedAttention]:

@@ -68,13 +68,13 @@ def oracles(
     """Yield correct layers with the weights of ``module``.
 
     There are none if its projections or its number of heads are not found, or if it has
-    other parameters or norms, since it then computes something else. There are several
-    if its parameters can be read in more than one way.
+    other parameters, since it then computes something else, unless ``beside``. There
+    are several if its parameters can be read in more than one way.
 
     Args:
         module: Somebody else's layer.
         num_heads: The number of heads; by default inferred from its attributes.
-        beside: Whether it may have norms beside its projections.
+        beside: Whether it may have other parameters beside its projections.
     """
     lasts = _last(module)
     if not lasts and (inner := _wrapped(module)) is not None:
@@ -86,17 +86,18 @@ def oracles(
     if not _threes(module) and (flat := _flat(module)) is not None:
         yield from oracles(flat.train(module.training), num_heads, beside=beside)
         return
-    counted = {*module.parameters()} - (norm_weights(module) if beside else set())
-    whole = sum(each.numel() for each in counted)
-    for last in lasts or _only_other(module) or [None]:
+    whole = sum(each.numel() for each in module.parameters())
+    # Beside other parameters, a last projection that is not found may be among them.
+    without: list[Projection | None] = [] if beside else [None]
+    for last in lasts or _other(module, several=beside) or without:
         inner_width = None if last is None else last[0].shape[1]
-        for inputs in _inputs(module, num_heads, inner_width):
+        for inputs in _inputs(module, num_heads, inner_width, beside=beside):
             found = [*inputs, last]
             pairs = [pair for pair in found if pair is not None]
             parts = [each for pair in pairs for each in pair if each is not None]
             # If only queries and values have biases, those of the keys are added zeros.
             made_up = len(_biases(module)[0]) if _biases(module) else 0
-            if whole == sum(each.numel() for each in parts) - made_up:
+            if beside or whole == sum(each.numel() for each in parts) - made_up:
                 layer = make_layer(found, num_heads)
                 if layer is not None:
                     yield layer.train(module.training)
@@ -175,12 +176,17 @@ def make_layer(
     given = [*(_of_each_head(each, num_heads, inner) for each in given[:3]), given[3]]
     (q, _), (k, _), (v, _), (o, _) = given
     head_dim, left = divmod(q.shape[0], num_heads)
-    if left or k.shape != v.shape or k.shape[0] % head_dim or q.shape != o.mT.shape:
+    if left or k.shape[0] % head_dim or not q.shape[1] == k.shape[1] == v.shape[1]:
+        return None
+    # A head's values may be wider or narrower than its queries and keys.
+    num_kv_heads = k.shape[0] // head_dim
+    of_values, left = divmod(v.shape[0], num_kv_heads)
+    if left or o.shape != (q.shape[1], num_heads * of_values):
         return None
     layer = FormedAttention(
         d_model=q.shape[0],  # the heads together may be wider than the features
         num_heads=num_heads,
-        num_kv_heads=k.shape[0] // head_dim,
+        num_kv_heads=num_kv_heads,
     )
     targets = layer.q_proj, layer.k_proj, layer.v_proj, layer.o_proj
     for target, (weight, bias) in zip(targets, given, strict=True):
@@ -228,9 +234,12 @@ def _flat(module: nn.Module) -> nn.Module | None:
 
 
 def _inputs(
-    module: nn.Module, num_heads: int, inner: int | None
+    module: nn.Module, num_heads: int, inner: int | None, *, beside: bool
 ) -> Iterator[Sequence[Projection]]:
-    """Yield candidates for the projections to queries, keys and values."""
+    """Yield candidates for the projections to queries, keys and values.
+
+    With ``beside``, yield some that only their shapes or parts of names suggest.
+    """
     yield from _separate(module)
     for each in _lists(module):
         of_heads = [next(_separate(head), ()) for head in each]
@@ -239,10 +248,14 @@ def _inputs(
         matrices = [meant_as(child) for child in each]
         if len(each) in (3, 4) and all(matrices):
             yield [alternatives[0] for alternatives in matrices[:3]]
-    q, kv = (meant_as(getattr(module, name, None)) for name in ("to_q", "to_kv"))
-    if q and kv:
-        yield [q[0], *cut(*kv[0], [len(kv[0][0]) // 2] * 2)]
+    for names in _pairs(module) if beside else [("to_q", "to_kv")]:
+        q, kv = (meant_as(getattr(module, name, None)) for name in names)
+        if q and kv:
+            yield [q[0], *cut(*kv[0], [len(kv[0][0]) // 2] * 2)]
     stacked = [meant_as(getattr(module, name, None)) for name in _STACKED]
+    if beside and not any(stacked) and inner is not None:
+        children = [meant_as(each) for each in module.children()]
+        stacked = [each for each in children if each and len(each[0][0]) == 3 * inner]
     weight = getattr(module, "in_proj_weight", None)
     if isinstance(weight, Tensor):
         stacked.append([(weight, getattr(module, "in_proj_bias", None))])
@@ -275,6 +288,13 @@ def _separate(module: nn.Module) -> Iterator[list[Projection]]:
     for names in _threes(module):
         found = [_meant_inside(getattr(module, each)) for each in names]
         yield from (list(each) for each in zip(*found, strict=False))
+
+
+def _pairs(module: nn.Module) -> list[tuple[str, str]]:
+    """Return pairs of names that differ in ``q`` and ``kv``."""
+    own = {name for name, _ in module.named_children()}
+    found = [(name, name.replace("q", "kv")) for name in sorted(own) if "q" in name]
+    return [names for names in found if own.issuperset(names)]
 
 
 def _threes(module: nn.Module) -> list[tuple[str, str, str]]:
@@ -324,14 +344,19 @@ def cut(weight: Tensor, bias: Tensor | None, sizes: list[int]) -> list[Projectio
     return list(zip(weight.split(sizes), biases, strict=True))
 
 
-def _only_other(module: nn.Module) -> list[Projection]:
-    """Return the only projection besides three with known names, in all readings."""
-    three = {*chain.from_iterable(_threes(module))}
+def _other(module: nn.Module, *, several: bool) -> list[Projection]:
+    """Return the projection besides those with known names, in all readings.
+
+    With ``several``, return all of them, since it could be any.
+    """
+    known = {*chain.from_iterable(_threes(module) + _pairs(module))}
     found = [
-        meant_as(each) for name, each in module.named_children() if name not in three
+        meant_as(each) for name, each in module.named_children() if name not in known
     ]
     others = [each for each in found if each]
-    return others[0] if three and len(others) == 1 else []
+    if not known or (len(others) > 1 and not several):
+        return []
+    return [*chain.from_iterable(others)]
 
 
 def _last(module: nn.Module) -> list[Projection]:

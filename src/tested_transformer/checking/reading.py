@@ -3,15 +3,17 @@
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tested_transformer.checking.checks import close, sample
 from tested_transformer.checking.naming import own_name
 from tested_transformer.checking.subject import Subject
 
-__all__ = ["is_constant", "reads", "takes_softmax", "unreached"]
+__all__ = ["is_constant", "reads", "scores_of", "takes_softmax", "unreached"]
 
 _EXPONENTIAL = ("softmax", "attention", "aten.exp.", "aten.exp_.")
 
@@ -91,6 +93,37 @@ def takes_softmax(subject: Subject) -> bool:
     return any(word in name for name in operations.names for word in _EXPONENTIAL)
 
 
+@torch.no_grad()
+def scores_of(
+    subject: Subject, x: Tensor, num_heads: int, *, causal: bool
+) -> Tensor | None:
+    """Return the scores (B, H, T, T) that a softmax gets, if their axes can be told.
+
+    Args:
+        subject: The attention.
+        x: The sequences. Their number, H and T should differ.
+        num_heads: H.
+        causal: Whether to forbid later positions.
+    """
+    with _Softened() as softened:
+        subject.run(x.to(subject.dtype), causal=causal)
+    found, (batch, length) = softened.scores, x.shape[:2]
+    if not found or any(each.shape != found[0].shape for each in found):
+        return None
+    one = torch.stack(found) if len(found) == num_heads > 1 else found[0]
+    sizes, wanted = [*one.shape], [batch, num_heads, length, length]
+    if one.numel() != batch * num_heads * length**2:
+        return None
+    if sizes != wanted and sorted(sizes) == sorted(wanted) and len({*sizes}) == 3:
+        queries_at = sizes.index(length)
+        keys_at = sizes.index(length, queries_at + 1)
+        axes = sizes.index(batch), sizes.index(num_heads), queries_at, keys_at
+        return one.permute(axes).double()
+    if sizes[-2:] != [length, length]:
+        return None
+    return one.reshape(wanted).double()
+
+
 class _Operations(TorchDispatchMode):
     """Records the names of the operations that run."""
 
@@ -103,6 +136,43 @@ class _Operations(TorchDispatchMode):
     ) -> Any:
         self.names.add(str(func))
         return func(*args, **(kwargs or {}))
+
+
+class _Softened(TorchFunctionMode):
+    """Records the scores that each softmax gets, also inside PyTorch's attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores: list[Tensor] = []
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is F.scaled_dot_product_attention:
+            self.scores.append(_scores_in(*args, **kwargs))
+        elif getattr(func, "__name__", "") == "softmax":
+            scores = args[0] if args else kwargs["input"]
+            self.scores.append(scores.clone())
+        return func(*args, **kwargs)
+
+
+def _scores_in(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Return the scores that PyTorch's attention computes, except for boolean masks."""
+    copies = query.shape[-3] // key.shape[-3] if enable_gqa else 1
+    key = key.repeat_interleave(copies, dim=-3) if copies > 1 else key
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    added = attn_mask is not None and attn_mask.is_floating_point()
+    return scores + attn_mask if added else scores
 
 
 def _same(subject: Subject, one: Tensor, other: Tensor) -> bool:

@@ -5,14 +5,15 @@ whether the order of the tokens matters. A form counts as found if reference att
 with this form returns the layer's outputs.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tested_transformer.checking.checks import (
     LENGTH,
@@ -24,14 +25,21 @@ from tested_transformer.checking.exhibits import KNOWN, Exhibit
 from tested_transformer.checking.forms import (
     LOWEST,
     ROUNDING,
+    Added,
+    Factor,
     Form,
     FormedAttention,
+    Gate,
+    Mixing,
     Norm,
     Norms,
     Rotary,
+    Terms,
     alibi_slopes_of,
 )
+from tested_transformer.checking.measuring import measured, others
 from tested_transformer.checking.naming import own_name
+from tested_transformer.checking.projections import Projection, meant_as
 from tested_transformer.checking.reading import reads
 from tested_transformer.checking.settings import BASES, EPS, Settings
 from tested_transformer.checking.subject import Subject
@@ -49,6 +57,9 @@ _OF_ONE_TOKEN = [
     for each in KNOWN.values()
     if each.step in ("project", "attend", "weigh", "merge", "mix")
 ]
+# The bugs beside which terms can be measured.
+_STEPS = ("project", "split", "attend", "weigh")
+_BESIDE_TERMS = [each for each in KNOWN.values() if each.step in _STEPS]
 # The tolerance for answers that differ only in the eps of a norm.
 _ROUGHLY = 1e-3
 
@@ -91,18 +102,84 @@ class Recognizer:
         """
         layer.eval()
         norms = [None, *self.outer_norms]
-        for bug, residual, before, after in product(bugs, (False, True), norms, norms):
-            form = Form(residual=residual, before=before, after=after)
+        gates, mixings = self._gates(layer), [None, *self._mixings(layer)]
+        first, last = [*norms, *self._added(layer)], [*norms, *self._of_output(layer)]
+        for bug, residual, before, after, gate, mixing in product(
+            bugs, (False, True), first, last, [None, *gates], mixings
+        ):
+            form = Form(
+                residual=residual,
+                before=before,
+                after=after,
+                gate=gate,
+                weights_mixed=mixing,
+            )
             layer.take(form, bug)
             with suppress(RuntimeError, ValueError):  # shapes do not match
                 if close(self.subject, self.alone, layer(self.x[:1, :1])):
                     return form
         return None
 
+    def _projections(self, layer: FormedAttention) -> list[Projection]:
+        """Return the projections of the subject that a layer does not have."""
+        module = self.subject.module
+        if module is None:
+            return []
+        left = {*others(module, layer)}
+        found: list[Projection] = []
+        for each in [*module.modules(), *left]:
+            own = (
+                {each} if isinstance(each, nn.Parameter) else {*each.parameters(False)}
+            )
+            if own and own <= left:
+                found += meant_as(each)
+        return found
+
+    def _gates(self, layer: FormedAttention) -> list[Gate]:
+        """Return the gates that a layer could have."""
+        sizes = len(layer.q_proj.weight), layer.num_heads
+        return [
+            Gate(kind=kind, weight=weight.detach(), bias=bias)
+            for weight, bias in self._projections(layer)
+            for kind in ("sigmoid", "silu")
+            if weight.shape[1] == self.subject.width and len(weight) in sizes
+        ]
+
+    def _mixings(self, layer: FormedAttention) -> list[Mixing]:
+        """Return the ways in which a layer could mix its heads."""
+        shape = layer.num_heads, layer.num_heads
+        found = self._projections(layer) if layer.num_heads > 1 else []
+        return [each for each in found if each[0].shape == shape]
+
+    def _added(self, layer: FormedAttention) -> list[Added]:
+        """Return the tables of positions that a layer could add to its features."""
+        module, width = self.subject.module, self.subject.width
+        if module is None:
+            return []
+        found = [*others(module, layer), *module.buffers()]
+        tables = [each.detach() for each in found if each.is_floating_point()]
+        return [
+            Added(table=each.reshape(-1, width))
+            for each in tables
+            if each.ndim > 1
+            and each.shape[-1] == width
+            and each.shape[-2] * width == each.numel() >= LENGTH * width
+        ]
+
+    def _of_output(self, layer: FormedAttention) -> list[Factor]:
+        """Return the factors by which a layer could multiply its output."""
+        assert self.subject.module is not None
+        return [
+            Factor(weight=each.detach().flatten())
+            for each in others(self.subject.module, layer)
+            if each.numel() == self.subject.width
+        ]
+
     def explains(self, layer: FormedAttention) -> bool:
         """Give a layer the form that explains the subject; return whether one does."""
         around, roughly = self.around(layer), None
-        for form in self._forms(layer, around) if around is not None else ():
+        forms = self._forms(layer, around) if around is not None else iter(())
+        for form in chain(self._with_terms(layer, around), forms):
             layer.take(_within(around, form))
             outputs = self._outputs(layer)
             if self._alike(outputs, form.slack):
@@ -131,7 +208,9 @@ class Recognizer:
     def likely(self, layer: FormedAttention) -> list[Form]:
         """Return the forms that a layer with a bug was likely meant to have."""
         settings, around = self.settings, self.around(layer)
-        if around is None and self.outer_norms:  # a bug may hide what is around it
+        assert self.subject.module is not None
+        inside = self.outer_norms or others(self.subject.module, layer)
+        if around is None and inside:  # a bug may hide what is around it
             around = self.around(layer, _OF_ONE_TOKEN)
         outer = around is not None and (around.before or around.after)
         found = None if outer else next(settings.norms(layer), None)
@@ -153,10 +232,13 @@ class Recognizer:
                 {"slopes": each, "symmetric": self.subject.opens}
                 for each in alibi_slopes_of(layer.num_heads)
             ]
-        forms = [
-            _within(around, Form(**each, **self._rest, norms=norms, norms_first=first))
-            for first, each in product(orders, positions)
+        rests = self._rests(layer)
+        given: list[dict[str, Any]] = [
+            {"norms": norms, **each, **rest, "norms_first": first}
+            for rest, first, each in product(rests, orders, positions)
         ]
+        forms = [_within(around, Form(**each)) for each in given]
+        forms = [*self._with_terms(layer, around, (None, *_BESIDE_TERMS)), *forms]
         # Also try forms that fill forbidden scores with a number: a bug in a later
         # step can depend on it.
         return forms + [
@@ -165,15 +247,72 @@ class Recognizer:
             for fill, adding in _FILLS
         ]
 
+    def _with_terms(
+        self,
+        layer: FormedAttention,
+        around: Form | None,
+        bugs: Sequence[Exhibit | None] = (None,),
+    ) -> Iterator[Form]:
+        """Yield the form with the terms that are measured, if there are any.
+
+        Args:
+            layer: A layer with the subject's projections.
+            around: The form that explains one token.
+            bugs: The exhibits to try in it; ``None`` is a layer without a bug.
+        """
+        if not self.order_matters:
+            return
+        form = Form(scale=self.settings.scale)
+        found: list[Terms] = []
+        for bug in bugs:
+            layer.take(_within(around, form), bug)
+            with suppress(RuntimeError, ValueError):  # shapes do not match
+                terms = measured(self.subject, layer, surely=bugs == (None,))
+                if terms is not None and terms[1]:
+                    found = [terms[0]]
+                    break
+                found += [terms[0]] if terms is not None else []
+        yield from (replace(form, terms=each) for each in found[:1])
+
     def is_sure(self, form: Form) -> bool:
         """Return whether the layer's settings confirm a form's rotary positions."""
         turned = form.rotary is not None
         return not turned or bool(self.settings.bases)
 
-    @property
-    def _rest(self) -> dict[str, Any]:
+    def _rests(self, layer: FormedAttention) -> list[dict[str, Any]]:
+        """Return the windows, caps, scales and mixed scores that a layer could have."""
         settings = self.settings
-        return {"window": self.window, "cap": settings.cap, "scale": settings.scale}
+        rest = {"window": self.window, "cap": settings.cap, "scale": settings.scale}
+        size = layer.head_dim
+        ones = torch.full((size,), size**-0.5, dtype=torch.float64)
+        unit = Norm(kind="rms", eps=EPS[0], weight=ones)  # to vectors of length one
+        scales = [
+            {**rest, "scale": each, **norms}
+            for each in self._factors(layer)
+            for norms in ({}, {"norms": (unit, unit)})
+        ]
+        mixed = [{**rest, "scores_mixed": each} for each in self._mixings(layer)]
+        return [rest, *mixed, *scales]
+
+    def _factors(self, layer: FormedAttention) -> list[tuple[float, ...]]:
+        """Return the factors of scores that parameters of the subject could stand for.
+
+        They are numbers, for all heads or for each, or the logarithms of numbers.
+        """
+        assert self.subject.module is not None
+        found = [
+            each.detach().double().flatten()
+            for each in others(self.subject.module, layer)
+            if each.numel() in (1, layer.num_heads)
+        ]
+        largest = math.log(100)  # as in Swin
+        made = [(each, each.exp(), each.clamp_max(largest).exp()) for each in found]
+        # A factor of 1 may stand for something else, and hide that there is no scale.
+        return [
+            tuple(each.tolist())
+            for each in chain.from_iterable(made)
+            if not (each == 1).any()
+        ]
 
     def _positions(self, layer: FormedAttention) -> Iterator[dict[str, Any]]:
         yield {}
@@ -193,13 +332,14 @@ class Recognizer:
 
     def _forms(self, layer: FormedAttention, around: Form) -> Iterator[Form]:
         """Yield the forms that a layer could have, the likeliest first."""
-        positions = [*self._positions(layer)]
+        places, rests = [*self._positions(layer)], self._rests(layer)
+        positions = [{**rest, **each} for rest, each in product(rests, places)]
         found = [*self.settings.norms(layer)]
         norms = [each for each in found if all(each)]
         for norm, first, each in product(norms, (True, False), positions):
-            yield Form(**each, **self._rest, norms=norm, norms_first=first)
+            yield replace(Form(**each), norms=norm, norms_first=first)
         for each in positions:
-            yield Form(**each, **self._rest)
+            yield Form(**each)
         if norms:
             return
         # A norm without parameters: find its kind roughly first, and then its eps.
@@ -210,7 +350,7 @@ class Recognizer:
                 continue  # a rotation keeps the length, so the order does not matter
             for each in positions:
                 norm = Norm(kind=kind, eps=EPS[0], by_head=by_head)
-                form = Form(**each, **self._rest, norms=(norm, norm), norms_first=first)
+                form = replace(Form(**each), norms=(norm, norm), norms_first=first)
                 layer.take(_within(around, form))
                 if not self._alike(self._outputs(layer), _ROUGHLY):
                     continue
@@ -220,11 +360,11 @@ class Recognizer:
 
 
 def _within(around: Form | None, form: Form) -> Form:
-    """Return a form with the residual and the outer norms of another."""
+    """Return a form with what another has that does not depend on scores."""
     if around is None:
         return form
-    outer = {"residual": around.residual, "before": around.before}
-    return replace(form, **outer, after=around.after)
+    outer = ("residual", "before", "after", "gate", "weights_mixed")
+    return replace(form, **{name: getattr(around, name) for name in outer})
 
 
 def _window(subject: Subject) -> int | None:

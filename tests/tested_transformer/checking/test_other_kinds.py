@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tested_transformer.checking import check_attention
@@ -65,17 +66,20 @@ class Distances(Plain):
 
 
 class Mixed(Plain):
-    """The heads' scores are mixed before the softmax."""
+    """Scores are mixed over the heads before the softmax, and weights after it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.mix = nn.Linear(HEADS, HEADS)
+        self.before = nn.Linear(HEADS, HEADS)
+        self.after = nn.Linear(HEADS, HEADS, bias=False)  # it would show later tokens
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.heads(x)
-        scores = self.mix((q @ k.mT).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        scores = self.before(scores.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         later = torch.ones(scores.shape[-2:]).triu(1).bool()
         weights = scores.masked_fill(later, -torch.inf).softmax(dim=-1)
+        weights = self.after(weights.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         return self.o_proj((weights @ v).transpose(1, 2).flatten(2))
 
 
@@ -88,6 +92,81 @@ class Gated(Plain):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.o_proj(attend(*self.heads(x)) * self.gate(x).sigmoid())
+
+
+class GatedHeads(Plain):
+    """Each head passes a gate; its projections have other names and shapes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.q_proj, self.k_proj, self.v_proj, self.o_proj
+        self.linear_q, self.linear_kv, self.lout, self.opening = (
+            nn.Linear(D_MODEL, size) for size in (D_MODEL, 2 * D_MODEL, D_MODEL, HEADS)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        k, v = self.linear_kv(x).chunk(2, dim=-1)
+        heads = attend(*map(heads_of, (self.linear_q(x), k, v)))
+        opening = F.silu(self.opening(x)).repeat_interleave(D_MODEL // HEADS, dim=-1)
+        return self.lout(heads * opening)
+
+
+class Directed(Plain):
+    """Queries and keys are directions; each head has learned how much they count."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logarithm = nn.Parameter(torch.randn(HEADS, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        q, k = (F.normalize(each, dim=-1) * each.shape[-1] ** 0.25 for each in (q, k))
+        return self.o_proj(attend(q * self.logarithm.exp(), k, v))
+
+
+class Table(Plain):
+    """Positions are added to the features inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = nn.Parameter(torch.randn(1, 32, D_MODEL))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x + self.places[:, : x.shape[1]])
+
+
+class Factors(Plain):
+    """Each feature of the output is multiplied by a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.full((D_MODEL,), 0.1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gamma * super().forward(x)
+
+
+class WideValues(Plain):
+    """A head's values are wider than its queries and keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.v_proj, self.o_proj = nn.Linear(D_MODEL, 36), nn.Linear(36, D_MODEL)
+
+
+class Dropping(Plain):
+    """The probability to drop a weight is in a config, or a number in the code."""
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__()
+        self.config = config
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        p = 0.1 if self.config is None else self.config["dropout"]
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(dim=-1)
+        weights = F.dropout(weights, p, self.training)
+        return self.o_proj((weights @ v).transpose(1, 2).flatten(2))
 
 
 class SplitForMachines(nn.Module):
@@ -106,12 +185,47 @@ class SplitForMachines(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "make",
-    [Distances, Mixed, Gated, SplitForMachines],
+    ("make", "form"),
+    [
+        (Distances, "relative positions"),
+        (Mixed, "mixed heads"),
+        (Gated, "a gate"),
+        (GatedHeads, "a gate"),
+        (Directed, "normalized queries and keys, a learned factor of the scores"),
+        (Table, "positions added to its features"),
+        (Factors, "factors of its output"),
+        (WideValues, ""),
+    ],
 )
-def test_what_is_of_another_kind_is_not_known(make: Callable[[], nn.Module]) -> None:
+def test_learned_parts_are_recognized(make: Callable[[], nn.Module], form: str) -> None:
     torch.manual_seed(0)
     report = check_attention(make(), style="causal")
+    assert report.state == "right", str(report)
+    assert report.form == form
+
+
+@pytest.mark.parametrize("make", [Mixed, Gated, GatedHeads, Table])
+def test_a_bug_beside_a_learned_part_is_named(
+    make: Callable[[], Plain],
+) -> None:
+    torch.manual_seed(0)
+    layer = make()
+    last = layer.lout if isinstance(layer, GatedHeads) else layer.o_proj
+    last.forward = lambda heads: heads
+    report = check_attention(layer, style="causal")
+    assert [each.name for each in report.likely] == ["no-output-projection"], report
+
+
+@pytest.mark.parametrize("config", [None, {"dropout": 0.2}])
+def test_dropout_is_switched_off_wherever_its_probability_is(config: Any) -> None:
+    torch.manual_seed(0)
+    report = check_attention(Dropping(config), style="both")
+    assert report.passed, str(report)
+
+
+def test_a_split_for_machines_is_not_known() -> None:
+    torch.manual_seed(0)
+    report = check_attention(SplitForMachines(), style="causal")
     assert report.state == "not known", str(report)
     assert report.unknown
 
@@ -164,7 +278,7 @@ class Counting(Plain):
 
 
 def test_whole_numbers_among_the_parameters_are_let_be() -> None:
-    assert check_attention(Counting(), style="causal").state == "not known"
+    assert check_attention(Counting(), style="causal").passed
 
 
 class Laid(nn.Module):
@@ -498,3 +612,47 @@ def test_a_whole_layer_with_its_projections_is_not_called_wrong():
     assert found.state == "not known"
     named = "norm_of_q_proj.weight, norm_of_q_proj.bias, ... besides its projections"
     assert named in str(found)
+
+
+class CountingFromTheLeft(Table):
+    """It takes a mask of the tokens that are real."""
+
+    def __init__(self, *, ignores: bool) -> None:
+        super().__init__()
+        self.ignores = ignores
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.heads(x + self.places[:, : x.shape[1]])
+        bias: Tensor | float = 0.0
+        if padding_mask is not None and not self.ignores:
+            shown = torch.where(padding_mask, 0.0, -torch.inf).to(x)
+            bias = shown[:, None, None]
+        return self.o_proj(attend(q, k, v, bias, causal=False))
+
+
+def test_padding_on_the_right_shifts_no_positions() -> None:
+    torch.manual_seed(0)
+    given = {"style": "both", "mask_means": "attend"}
+    right = check_attention(CountingFromTheLeft(ignores=False), **given)
+    assert "padding" not in right.failed, str(right)
+    assert not {*right.failed} - {"empty rows"}, str(right)
+    assert check_attention(CountingFromTheLeft(ignores=True), **given).state != "right"
+
+
+class Opened(Plain):
+    """The output has a factor that starts as zero, and the scores may have none."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.gamma, self.scale = nn.Parameter(torch.zeros(1)), scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        q = q * self.scale * q.shape[-1] ** 0.5
+        return x + self.gamma * self.o_proj(attend(q, k, v))
+
+
+def test_a_factor_of_the_output_is_not_taken_for_one_of_the_scores() -> None:
+    torch.manual_seed(0)
+    assert check_attention(Opened((D_MODEL // HEADS) ** -0.5), style="causal").passed
+    assert check_attention(Opened(1.0), style="causal").state != "right"
