@@ -89,7 +89,7 @@ def measured(
     mixed = layer.steps.mix(layer, layer.steps.merge(weights @ steps.v))
     apart = subject.run(x.to(subject.dtype), causal=causal).double() - mixed
     whole = bool(apart.abs().max() < _ROUNDING)
-    if not whole:
+    if not whole and apart.isfinite().all():
         added = replace(terms, of_values=_of_values(layer, weights, apart))
         whole = _is_relative(added, seen)
         terms = added if whole else terms
@@ -137,6 +137,8 @@ def _fitted(
     ]
     known = torch.cat(parts, dim=-1)[:, :, seen].permute(1, 2, 0, 3)
     wanted = scores[:, :, seen].permute(1, 2, 0)[..., None]
+    if not wanted.isfinite().all():
+        return None
     found = torch.linalg.lstsq(known, wanted).solution
     if not close(subject, known @ found, wanted):
         return None
