@@ -39,7 +39,7 @@ def others(module: nn.Module, layer: FormedAttention) -> list[nn.Parameter]:
         for each in module.parameters()
         if each in left
         and each.numel()
-        and not torch.isin(each.detach().double().flatten()[:1], held).any()
+        and not (held == each.detach().double().flatten()[0]).any()
     ]
 
 
