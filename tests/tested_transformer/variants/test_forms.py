@@ -237,9 +237,15 @@ def test_the_packed_decoder_says_which_attention_it_does_not_know(model: GPT) ->
         Decoder(model)
 
 
-# What a form is, as the checks see it: the layers that are softmax attention are
-# compared with it to the last digit, and of the others they say that they do not know.
-RIGHT = {"softmax": {}, "soft_capped": {}, "blocks": {"num_chosen": LONGEST}}
+# What a form is, as the checks see it: the layers that are softmax attention, capped or
+# gated at most, are compared with it to the last digit, and of the others they say that
+# they do not know.
+RIGHT: dict[str, dict[str, int]] = {
+    "softmax": {},
+    "soft_capped": {},
+    "gated": {},
+    "blocks": {"num_chosen": LONGEST},
+}
 
 
 def layer_of(name: str, **settings: Any) -> torch.nn.Module:
