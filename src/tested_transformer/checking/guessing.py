@@ -45,7 +45,9 @@ def explained(subject: Subject) -> Subject | None:
     if subject.module is None or subject.dtype == torch.float16:
         return None
     recognizer = Recognizer(subject)
-    for layer in chain.from_iterable(_meant(subject, recognizer)):
+    # Guesses after what names say would hide that keys and values were exchanged.
+    likeliest = next(filter(None, _meant(subject, recognizer)), [])
+    for layer in likeliest:
         if recognizer.explains(layer):
             return replace(subject, guessed=(layer,))
     return None

@@ -656,3 +656,25 @@ def test_a_factor_of_the_output_is_not_taken_for_one_of_the_scores() -> None:
     torch.manual_seed(0)
     assert check_attention(Opened((D_MODEL // HEADS) ** -0.5), style="causal").passed
     assert check_attention(Opened(1.0), style="causal").state != "right"
+
+
+class AroundIt(nn.Module):
+    """Attention of one head with a norm before it and its features added."""
+
+    def __init__(self, *, exchanged: bool) -> None:
+        super().__init__()
+        self.num_heads, self.exchanged = 1, exchanged
+        self.norm = nn.LayerNorm(D_MODEL)
+        self.q, self.k, self.v, self.out = (nn.Linear(D_MODEL, D_MODEL) for _ in "qkvo")
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (each(self.norm(x)) for each in (self.q, self.k, self.v))
+        k, v = (v, k) if self.exchanged else (k, v)
+        return x + self.out((q @ k.mT * D_MODEL**-0.5).softmax(dim=-1) @ v)
+
+
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_what_names_say_is_not_guessed_again(exchanged: bool) -> None:
+    torch.manual_seed(0)
+    report = check_attention(AroundIt(exchanged=exchanged), style="both")
+    assert report.state == ("wrong" if exchanged else "right"), str(report)
