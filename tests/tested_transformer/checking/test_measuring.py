@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from tested_transformer.checking import Report, check_attention
+from tested_transformer.checking.calling import make_subject
+from tested_transformer.checking.measuring import measured
 
 D_MODEL, HEADS, HEAD_DIM, LONGEST = 20, 5, 4, 11
 
@@ -17,6 +19,7 @@ class Relative(nn.Module):
     """Attention with something for each distance, and with switches for bugs."""
 
     order = "qkv"
+    fill = -torch.inf
 
     def __init__(self, *, causal: bool = True, shift: int = 0) -> None:
         super().__init__()
@@ -36,7 +39,7 @@ class Relative(nn.Module):
         scores = q @ k.mT * self.scale + self.added(q, k, apart)
         if self.causal:
             later = torch.ones(scores.shape[-2:]).triu(1).bool()
-            scores = scores.masked_fill(later, -torch.inf)
+            scores = scores.masked_fill(later, self.fill)
         heads = self.values(scores.softmax(dim=-1), v, apart)
         return self.o_proj(heads.transpose(1, 2).flatten(2))
 
@@ -169,3 +172,24 @@ def test_a_lost_bias_of_queries_is_not_taken_for_a_term_of_keys() -> None:
 
     torch.manual_seed(0)
     assert report_on(Lost()).state != "right"
+
+
+@pytest.mark.parametrize("fill", [-torch.inf, torch.nan])
+def test_no_values_are_fitted_to_outputs_that_are_not_numbers(fill: float) -> None:
+    torch.manual_seed(0)
+    layer = Numbers()
+    layer.fill = fill
+    subject = make_subject(layer.double(), style="causal")
+    found = measured(subject, subject.oracles(beside=True)[0])
+    assert found is not None
+    terms, whole = found
+    assert terms.of_values is None
+    assert whole == (fill == -torch.inf)
+
+
+def test_nothing_is_fitted_to_scores_that_are_not_numbers() -> None:
+    torch.manual_seed(0)
+    layer = Numbers()
+    layer.factor = torch.nan
+    subject = make_subject(layer.double(), style="causal")
+    assert measured(subject, subject.oracles(beside=True)[0]) is None
