@@ -30,7 +30,6 @@ from tested_transformer.checking.subject import Subject
 __all__ = [
     "Likeness",
     "alike",
-    "drops_weights",
     "is_inverted",
     "likely_exhibits",
     "norms",
@@ -75,13 +74,13 @@ def likely_exhibits(subject: Subject, found: Likeness | None = None) -> Likeness
         found = Likeness(layer=found.layer)  # something else is wrong besides
     if not found.exhibits and is_inverted(subject.without_dropout()):
         return Likeness((EXHIBITS["inverted-mask"],))
-    if not found.exhibits and drops_weights(subject):
+    if not found.exhibits and _drops_weights(subject):
         return Likeness((EXHIBITS["dropout-while-evaluating"],))
     return found
 
 
 @torch.no_grad()
-def drops_weights(subject: Subject) -> bool:
+def _drops_weights(subject: Subject) -> bool:
     """Return whether the weights of whole heads are dropped while evaluating.
 
     A token alone has one weight in each head, so its output is one of 2 ** H.

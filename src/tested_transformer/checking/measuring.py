@@ -20,12 +20,12 @@ from tested_transformer.checking.projections import meant_as, norm_weights
 from tested_transformer.checking.reading import scores_of
 from tested_transformer.checking.subject import Subject
 
-__all__ = ["measured", "others"]
+__all__ = ["measured", "other_parameters"]
 
 _ROUNDING = 1e-8
 
 
-def others(module: nn.Module, layer: FormedAttention) -> list[nn.Parameter]:
+def other_parameters(module: nn.Module, layer: FormedAttention) -> list[nn.Parameter]:
     """Return the parameters of a module that are neither projections nor norms.
 
     Args:
@@ -69,7 +69,7 @@ def measured(
             the layer's say.
     """
     assert subject.module is not None
-    if not (learned := others(subject.module, layer)):
+    if not (learned := other_parameters(subject.module, layer)):
         return None
     # A number of sequences that is no number of heads, and enough for a fit.
     count = 2 * layer.head_dim + layer.num_heads + 2 * LENGTH

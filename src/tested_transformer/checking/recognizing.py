@@ -37,7 +37,7 @@ from tested_transformer.checking.forms import (
     Terms,
     alibi_slopes_of,
 )
-from tested_transformer.checking.measuring import measured, others
+from tested_transformer.checking.measuring import measured, other_parameters
 from tested_transformer.checking.naming import own_name
 from tested_transformer.checking.projections import Projection, meant_as
 from tested_transformer.checking.reading import reads
@@ -125,7 +125,7 @@ class Recognizer:
         module = self.subject.module
         if module is None:
             return []
-        left = {*others(module, layer)}
+        left = {*other_parameters(module, layer)}
         found: list[Projection] = []
         for each in [*module.modules(), *left]:
             own = (
@@ -156,7 +156,7 @@ class Recognizer:
         module, width = self.subject.module, self.subject.width
         if module is None:
             return []
-        found = [*others(module, layer), *module.buffers()]
+        found = [*other_parameters(module, layer), *module.buffers()]
         tables = [each.detach() for each in found if each.is_floating_point()]
         return [
             Added(table=each.reshape(-1, width))
@@ -171,7 +171,7 @@ class Recognizer:
         assert self.subject.module is not None
         return [
             Factor(weight=each.detach().flatten())
-            for each in others(self.subject.module, layer)
+            for each in other_parameters(self.subject.module, layer)
             if each.numel() == self.subject.width
         ]
 
@@ -209,7 +209,7 @@ class Recognizer:
         """Return the forms that a layer with a bug was likely meant to have."""
         settings, around = self.settings, self.around(layer)
         assert self.subject.module is not None
-        inside = self.outer_norms or others(self.subject.module, layer)
+        inside = self.outer_norms or other_parameters(self.subject.module, layer)
         if around is None and inside:  # a bug may hide what is around it
             around = self.around(layer, _OF_ONE_TOKEN)
         outer = around is not None and (around.before or around.after)
@@ -302,7 +302,7 @@ class Recognizer:
         assert self.subject.module is not None
         found = [
             each.detach().double().flatten()
-            for each in others(self.subject.module, layer)
+            for each in other_parameters(self.subject.module, layer)
             if each.numel() in (1, layer.num_heads)
         ]
         largest = math.log(100)  # as in Swin
