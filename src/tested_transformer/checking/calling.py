@@ -20,6 +20,7 @@ from tested_transformer.checking.functions import with_its_modules
 from tested_transformer.checking.meanings import (
     as_it_adds,
     as_it_hides,
+    as_it_takes_either,
     as_it_takes_masks,
     as_masks_mean,
     other_masks,
@@ -405,6 +406,8 @@ def _subjects_of(
         subjects = _as_it_sees(subject, len(sequences_of(parameters)))
     if is_layer and style in ("causal", "both"):
         subjects = [as_it_hides(each, parameters, mask_means) for each in subjects]
+    if style in MASKED and not mask_means and (not is_layer or names & flags):
+        subjects = [as_it_takes_either(each, parameters) for each in subjects]
     if dtype is not None or not movable:
         return subjects
     return [_as_it_rounds(each) for each in subjects]

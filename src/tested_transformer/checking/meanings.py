@@ -17,11 +17,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from tested_transformer.checking.styles import (
     MASKED,
     MASKS,
     MEANINGS,
+    Lifted,
     Parameters,
     flag_call,
     is_mask,
@@ -34,11 +36,12 @@ from tested_transformer.checking.styles import (
     sequences_of,
     wanted,
 )
-from tested_transformer.checking.subject import Call, Subject, moving
+from tested_transformer.checking.subject import Call, Subject, copied, moving
 
 __all__ = [
     "as_it_adds",
     "as_it_hides",
+    "as_it_takes_either",
     "as_it_takes_masks",
     "as_masks_mean",
     "other_masks",
@@ -49,6 +52,20 @@ __all__ = [
 _IGNORED = re.compile("pad|ignore|hid|block|exclu|forbid")
 # Which of four rows, two on each side of a token, change with it; see ``moving``.
 _CAUSAL, _BOTH = [False, False, True, True], [True, True, True, True]
+# The meanings of the other kind of mask: numbers, or True and False.
+_OTHER_KIND = {
+    **dict.fromkeys(("attend", "ignore"), ("add", "ones")),
+    **dict.fromkeys(("add", "ones"), ("attend", "ignore")),
+}
+_ADDED_ONES = (
+    "in {}, True adds 1 to a score, and only numbers hide a token: give "
+    "mask_means='add' if masks are always numbers; otherwise it is wrong as in "
+    "chapters/the-bug-museum/#added-ones"
+)
+_KINDS = dict.fromkeys(("attend", "ignore"), "True and False") | dict.fromkeys(
+    ("add", "ones"), "numbers"
+)
+_ONE_KIND = "In {}, only {} make it causal: {}."
 # The same rows if a layer's own mask ends too late, or is inverted.
 _SLIPPED = [False, True, True, True], [True, True, False, False]
 
@@ -89,7 +106,9 @@ def as_masks_mean(
                 if alone and _has_triangle(subject):
                     doubt = "it has a causal mask, and uses only the mask it is given"
                     asked = replace(asked, doubts=(*asked.doubts, doubt))
-                return [asked]
+                if said:
+                    return [asked]
+                return _as_either_means(asked, name, each, count, others)
             # Run it with 7 tokens as well: with 5 it may take heads for tokens.
             quiet.run(torch.ones(3, 7, subject.width, dtype=subject.dtype))
         except (TypeError, ValueError):
@@ -126,6 +145,109 @@ def as_masks_mean(
     return [replace(each, refusal=refusal) for each in running]
 
 
+def _as_either_means(
+    asked: Subject, name: str, meaning: str, count: int, others: Mapping[str, Any]
+) -> list[Subject]:
+    """Ask also about the other kind of mask, if a layer treats the two differently.
+
+    A layer with code for True and False and code for numbers can have a bug in one of
+    them. If none of the other kind hides a token, return the ways to call it with it.
+
+    Args:
+        asked: The layer, called with the kind that hides tokens.
+        name: The name of its mask.
+        meaning: What that kind means.
+        count: The number of sequences.
+        others: Its other masks.
+    """
+
+    def called(axes: int, meaning: str) -> Subject:
+        return replace(asked, call=meant_call(count, name, axes, meaning, others))
+
+    kind = _OTHER_KIND[meaning]
+    if not any(_reads_kind(called(axes, "attend")) for axes in (4, 3, 2)):
+        return [asked]
+    wrong: list[Subject] = []
+    for axes, each in product((4, 3, 2), kind):
+        other = called(axes, each)
+        quiet = other.without_dropout()
+        try:
+            if list(moving(quiet)) == _CAUSAL:
+                return [asked]
+            quiet.run(torch.ones(3, 7, asked.width, dtype=asked.dtype))
+        except (TypeError, ValueError):
+            continue
+        if meaning == "add" and _adds_ones(partial(called, axes)):
+            return [replace(asked, doubts=(*asked.doubts, _ADDED_ONES.format(name)))]
+        note = _ONE_KIND.format(name, _KINDS[meaning], MEANINGS[meaning])
+        wrong.append(replace(other, notes=(note,)))
+    if not wrong or _as_padding_means(asked, name, count, kind, others):
+        return [asked]
+    return wrong
+
+
+def as_it_takes_either(subject: Subject, parameters: Parameters) -> Subject:
+    """Ask an attention about numbers, if it hides padding with True and False alone."""
+    style, layer = subject.style, subject.layer
+    name, flag = MASKED[style]
+    if isinstance(layer, Lifted):
+        layer = copied(layer)
+        vars(layer)["meaning"] = "add"
+        call = subject.call
+    else:
+        masks_alone = {key: each for key, each in parameters.items() if key != flag}
+        call = masked_call(style, masks_alone, meaning="add")
+    other = replace(subject, layer=layer, call=call)
+    real = torch.arange(5) != 2
+    with suppress(TypeError, ValueError):
+        quiet = subject.without_dropout()
+        hides = not any(moving(quiet, real=real)) and _reads_kind(quiet)
+        if hides and any(moving(other.without_dropout(), real=real)):
+            note = f"In {name}, only True and False hide padding."
+            return replace(other, notes=(*other.notes, note))
+    return subject
+
+
+def _adds_ones(called: Callable[[str], Subject]) -> bool:
+    """Return whether a layer, called with masks of a meaning, takes True for 1."""
+    quiet, other = (called(each).without_dropout() for each in ("attend", "ones"))
+    x = torch.randn(2, 5, quiet.width, generator=torch.Generator().manual_seed(13))
+    x = x.to(quiet.dtype)
+    return torch.equal(quiet.run(x), other.run(x))
+
+
+class _Reads(TorchFunctionMode):
+    """Notes whether the dtype of a mask of True and False is read."""
+
+    found = False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        asked = getattr(func, "__self__", None) is torch.Tensor.dtype
+        self.found |= asked and out is torch.bool
+        asked = getattr(func, "__name__", "") == "is_floating_point"
+        self.found |= asked and args[0].dtype == torch.bool
+        return out
+
+
+def _reads_kind(quiet: Subject) -> bool:
+    """Return whether a layer asks which kind of mask it is given."""
+    reads = _Reads()
+
+    def layer(*sequences: Any, **options: Any) -> Any:
+        with reads:
+            return quiet.layer(*sequences, **options)
+
+    layer.__dict__["batch_first"] = getattr(quiet.layer, "batch_first", True)
+    x = torch.ones(2, 5, quiet.width, dtype=quiet.dtype)
+    with suppress(TypeError, ValueError):
+        real = (torch.arange(5) != 2).expand(2, -1) if quiet.pads else None
+        replace(quiet, layer=layer).run(x, real=real)
+    return reads.found
+
+
 def as_it_takes_masks(subject: Subject, parameters: Parameters) -> Subject:
     """Find out how many axes masks need, and whether it is causal without a mask."""
     ones = torch.ones(2, 5, subject.width, dtype=subject.dtype)
@@ -156,21 +278,36 @@ def as_it_adds(subject: Subject, parameters: Parameters, *, said: bool) -> Subje
 
     If nobody said so, add a doubt: PyTorch's layer also takes a mask of True and False.
     """
-    others = other_masks(parameters)
-    asked = replace(
-        subject,
-        call=mha_call(others, adds=True),
-        pieces=subject.pieces and mha_reader(others, adds=True),
-        notes=(f"In attn_mask, {MEANINGS['add']}: that makes it causal.",),
-    )
-    if not subject.opens or _seen(subject) == _CAUSAL or _seen(asked) != _CAUSAL:
+
+    def called(meaning: str) -> Subject:
+        others = other_masks(parameters)
+        return replace(
+            subject,
+            call=mha_call(others, meaning),
+            pieces=subject.pieces and mha_reader(others, meaning),
+        )
+
+    if not subject.opens:
         return subject
+    asked = {each: called(each) for each in ("ignore", "add")}
+    seen = {each: _seen(asked[each]) for each in asked}
+    causal = [each for each in asked if seen[each] == _CAUSAL]
+    if len(causal) == 1 and all(seen.values()) and not said and _reads_kind(subject):
+        (meaning,) = causal
+        if meaning != "add" or not _adds_ones(called):
+            (wrong,) = {*asked} - {meaning}
+            note = _ONE_KIND.format("attn_mask", _KINDS[meaning], MEANINGS[meaning])
+            return replace(asked[wrong], notes=(note,))
+    if causal != ["add"]:
+        return subject
+    note = f"In attn_mask, {MEANINGS['add']}: that makes it causal."
     doubt = (
         f"in attn_mask, {MEANINGS['add']}: give mask_means='add' if that is meant; if "
         "True should mean ignore, it is wrong as in "
         "chapters/the-bug-museum/#added-ones"
     )
-    return asked if said else replace(asked, doubts=(*asked.doubts, doubt))
+    doubts = () if said else (doubt,)
+    return replace(asked["add"], notes=(note,), doubts=(*subject.doubts, *doubts))
 
 
 def other_masks(parameters: Parameters) -> dict[str, None]:

@@ -120,13 +120,16 @@ def _like_sdpa(
 ) -> None: ...
 
 
-def masked_call(style: str, parameters: Parameters, *, axes: int = 4) -> Call:
-    """Return a call for a layer with a mask that is True where a query may attend.
+def masked_call(
+    style: str, parameters: Parameters, *, axes: int = 4, meaning: str = "attend"
+) -> Call:
+    """Return a call for a layer with a mask, and perhaps a flag for causal attention.
 
     Args:
         style: ``ours`` or ``sdpa``.
         parameters: Those of the layer.
         axes: The number of axes of its mask: 4 for (B, 1, T, T), 3 for (B, T, T).
+        meaning: What its mask means.
     """
     sequences = max(1, len(sequences_of(parameters)))
     name = MASKED[style][0]
@@ -139,6 +142,7 @@ def masked_call(style: str, parameters: Parameters, *, axes: int = 4) -> Call:
             options.setdefault(name, ones)
         if name in options:
             full = options[name].expand(len(x), 1, -1, -1)
+            full = _as_meant(full, meaning, x.dtype)
             options[name] = full if axes == 4 else full.squeeze(1)
         return _call(layer, x, sequences, **options)
 
@@ -279,19 +283,18 @@ def _call_cross(
     return layer(*[x if each else context for each in queries])
 
 
-def mha_call(others: Mapping[str, Any], *, adds: bool = False) -> Call:
+def mha_call(others: Mapping[str, Any], meaning: str = "ignore") -> Call:
     """Return a call for a layer like ``nn.MultiheadAttention``.
 
     Args:
         others: Its other arguments.
-        adds: Whether its ``attn_mask`` is added to the scores, rather than True where a
-            key is ignored.
+        meaning: What its ``attn_mask`` means.
     """
 
     def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
         mask = causal_mask(x.shape[1], device=x.device) if causal else None
         pad = None if real is None else ~real
-        return _attend_mha(layer, x, x, mask, adds, key_padding_mask=pad, **others)
+        return _attend_mha(layer, x, x, mask, meaning, key_padding_mask=pad, **others)
 
     return call
 
@@ -301,19 +304,19 @@ def _attend_mha(
     x: Tensor,
     context: Tensor,
     mask: Tensor | None,
-    adds: bool,
+    meaning: str,
     **others: Any,
 ) -> Any:
     first = getattr(layer, "batch_first", True)
     q, kv = (x, context) if first else (x.transpose(0, 1), context.transpose(0, 1))
     if mask is not None:
-        mask = _as_meant(mask, "add" if adds else "ignore", x.dtype)
+        mask = _as_meant(mask, meaning, x.dtype)
     output = layer(q, kv, kv, attn_mask=mask, **others)
     output = output[0] if isinstance(output, tuple) else output
     return output if first else output.transpose(0, 1)
 
 
-def mha_reader(others: Mapping[str, Any], *, adds: bool = False) -> Reader:
+def mha_reader(others: Mapping[str, Any], meaning: str = "ignore") -> Reader:
     """Return what reads in pieces, each with all tokens up to its end as keys."""
 
     def read(layer: Any, x: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -325,7 +328,7 @@ def mha_reader(others: Mapping[str, Any], *, adds: bool = False) -> Reader:
             new, seen = x[:, end - size : end], x[:, :end]
             outputs.append(
                 _attend_mha(
-                    layer, new, seen, mask, adds, key_padding_mask=None, **others
+                    layer, new, seen, mask, meaning, key_padding_mask=None, **others
                 )
             )
         return torch.cat(outputs, dim=1)
@@ -354,6 +357,9 @@ class Lifted(nn.Module):
         d_model: D, the width of the layer.
         num_heads: H.
     """
+
+    meaning = "attend"
+    """What the function's mask means."""
 
     def __init__(
         self,
@@ -395,6 +401,9 @@ class Lifted(nn.Module):
         options: dict[str, Any] = {}
         if self.style in MASKED:
             options = _masks(self.style, self.names, q, k, causal, mask)
+            name, _ = MASKED[self.style]
+            if name in options:
+                options[name] = _as_meant(options[name], self.meaning, q.dtype)
         before = [each.detach().clone() for each in (q, k, v)]
         output = self.function(q, k, v, **options)
         for which, was, now in zip("qkv", before, (q, k, v), strict=True):

@@ -1,0 +1,124 @@
+"""Masks of both kinds, numbers and True and False, where a layer has code for each."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tested_transformer.checking import check_attention
+
+D_MODEL, HEADS = 20, 5
+
+pytestmark = pytest.mark.usefixtures("as_a_caller")
+
+
+def masked(scores: Tensor, mask: Tensor | None, bug: str, *, ignores: bool) -> Tensor:
+    """Mask scores with either kind of mask, and perhaps a bug in the code for one."""
+    if mask is None:
+        return scores
+    if mask.dtype == torch.bool:
+        hidden = mask if ignores else ~mask
+        fill = -5.0 if bug == "-5 for False" else torch.finfo(scores.dtype).min
+        return scores + mask if bug == "True is 1" else scores.masked_fill(hidden, fill)
+    return scores if bug == "numbers are lost" else scores + mask
+
+
+class Either(nn.Module):
+    def __init__(self, bug: str = "") -> None:
+        super().__init__()
+        self.num_heads, self.bug = HEADS, bug
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            nn.Linear(D_MODEL, D_MODEL) for _ in range(4)
+        )
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, *masks: Any) -> Tensor:
+        q, k, v = (
+            each.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+            for each in (self.q_proj(q), self.k_proj(k), self.v_proj(v))
+        )
+        scores = q @ k.mT * q.shape[-1] ** -0.5
+        for mask in masks:
+            ignores = isinstance(self, LikePyTorchs)
+            scores = masked(scores, mask, self.bug, ignores=ignores)
+        return self.out_proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class WithAMask(Either):
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        return self.attend(x, x, x, attn_mask)
+
+
+class WithAFlag(Either):
+    def forward(
+        self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
+    ) -> Tensor:
+        if is_causal:
+            attn_mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+        return self.attend(x, x, x, attn_mask)
+
+
+class LikePyTorchs(Either):
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+    ) -> tuple[Tensor, None]:
+        padding = None if key_padding_mask is None else key_padding_mask[:, None, None]
+        return self.attend(query, key, value, attn_mask, padding), None
+
+
+def function(bug: str = "") -> Callable[..., Tensor]:
+    def attention(
+        q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None
+    ) -> Tensor:
+        scores = q @ k.mT * q.shape[-1] ** -0.5
+        return masked(scores, mask, bug, ignores=False).softmax(-1) @ v
+
+    return attention
+
+
+class PaddingApart(LikePyTorchs):
+    """Only its ``attn_mask`` has code for both kinds."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, *masks: Any) -> Tensor:
+        lowest = torch.finfo(q.dtype).min
+        attn_mask, padding = masks
+        if padding is not None:
+            padding = torch.zeros(padding.shape).to(q).masked_fill(padding, lowest)
+        return super().attend(q, k, v, attn_mask, padding)
+
+
+@pytest.mark.parametrize("make", [WithAMask, WithAFlag, PaddingApart, function])
+def test_a_bug_in_the_code_for_one_kind_of_mask_is_found(
+    make: Callable[..., Any],
+) -> None:
+    assert check_attention(make()).passed
+    report = check_attention(make("numbers are lost"))
+    assert report.state == "wrong"
+    assert report.likely[0].name == "no-causal-mask", str(report)
+    report = check_attention(make("-5 for False"))
+    assert report.state == "wrong"
+    assert report.likely[0].name == "minus-five", str(report)
+
+
+def test_the_report_says_which_kind_is_right() -> None:
+    report = str(check_attention(WithAMask("-5 for False")))
+    assert (
+        "In attn_mask, only numbers make it causal: numbers are added to the scores."
+        in report
+    )
+    report = str(check_attention(WithAFlag("numbers are lost")))
+    assert "In attn_mask, only True and False hide padding." in report
+
+
+def test_who_only_passes_numbers_can_say_so() -> None:
+    layer = WithAMask("True is 1")
+    report = check_attention(layer)
+    assert report.state == "not known"
+    assert "give mask_means='add' if masks are always numbers" in str(report)
+    assert check_attention(layer, mask_means="add").passed
