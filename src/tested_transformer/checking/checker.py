@@ -21,7 +21,7 @@ from tested_transformer.checking.checks import (
 from tested_transformer.checking.counterexample import find_counterexample
 from tested_transformer.checking.diagnosis import Likeness, likely_exhibits, norms
 from tested_transformer.checking.forms import Form
-from tested_transformer.checking.guessing import explained, recognized
+from tested_transformer.checking.guessing import diagnosed, explained, recognized
 from tested_transformer.checking.reading import (
     is_constant,
     reads,
@@ -159,14 +159,17 @@ def check_attention(
             if (asked := explained(each)) is not None:
                 return judge(asked, names)
             running.append(each)
+    found: list[tuple[Subject, Likeness | None]] = []
     for each in running[:_WAYS]:
         with suppress(TypeError, ValueError):
-            asked, like = recognized(each)
+            asked, like = diagnosed(each)
+            found.append((asked, like))
             if like is not None and like.exhibits:
                 return judge(asked, names, like)
     if subjects[0].refusal:
         raise TypeError(subjects[0].refusal)
-    return judge((running or subjects)[0], names)
+    asked, like = found[0] if found else ((running or subjects)[0], None)
+    return judge(asked, names, like)
 
 
 @_own_seed()
@@ -196,7 +199,7 @@ def _judged(subject: Subject, names: Collection[str], found: Likeness | None) ->
         doubt = "its output is the same whatever it is given"
         verdicts = tuple(Verdict(name, None, doubt) for name in names)
         return Report(subject.name, subject.style, verdicts, doubts=(doubt,))
-    if subject.known is None and not subject.guessed:
+    if found is None and subject.known is None and not subject.guessed:
         subject, found = recognized(subject)
     verdicts = verdicts_on(subject, names)
     failed = [each.check for each in verdicts if each.passed is False]

@@ -223,11 +223,13 @@ def alike(subject: Subject) -> Likeness:
         quiet = like.without_dropout()
         given = layer.form if layer.form != Form() else None
         forms = [given] if given is not None else recognizer.likely(layer)
+        alone = _Alone(recognizer, layer)
         for form in forms:
             right = _agreeing(like, quiet, form, None, answers)
             found = [
                 (_agreeing(like, quiet, form, each, answers), each)
                 for each in KNOWN.values()
+                if alone.fits(form, each)
             ]
             # A form that no setting of the layer confirms has to explain every answer.
             said = recognizer.is_sure(form) and form.fill is None
@@ -240,6 +242,27 @@ def alike(subject: Subject) -> Likeness:
                     layer.take(form)
                     return Likeness(tuple(names), count < every - 1, layer)
     return Likeness()
+
+
+class _Alone:
+    """Compares the outputs of one token, which few parts of a form change.
+
+    So most exhibits are ruled out for all forms at once.
+    """
+
+    def __init__(self, recognizer: Recognizer, layer: FormedAttention) -> None:
+        self.recognizer = recognizer
+        self.layer = deepcopy(layer).eval()
+        self.known: dict[Any, bool] = {}
+
+    def fits(self, form: Form, exhibit: Exhibit) -> bool:
+        """Return whether one token has the subject's output with an exhibit."""
+        key = exhibit.name, id(form.terms), form.fill, form.filled_by_adding
+        if key not in self.known:
+            slack = max(form.slack, ROUNDING)
+            self.layer.take(form, exhibit)
+            self.known[key] = self.recognizer.explains_alone(self.layer, slack)
+        return self.known[key]
 
 
 def _like(subject: Subject, layer: FormedAttention) -> Subject:

@@ -365,6 +365,11 @@ class Form:
         queries, keys = self.norms or (None, None)
         return queries(q) if queries else q, keys(k) if keys else k
 
+    def outside(self, x: Tensor, output: Tensor) -> Tensor:
+        """Add the residual to an output, and apply the norm or the factors after it."""
+        output = x + output if self.residual else output
+        return output if self.after is None else self.after(output[:, None])[:, 0]
+
     def around(self, steps: Steps) -> Steps:
         """Return the steps of attention with this form around them."""
         whole = replace(
@@ -471,9 +476,7 @@ class FormedAttention(ExchangeableAttention):
         self.features = inside
         output = super().forward(inside, mask=mask, causal=causal, cache=cache)
         assert isinstance(output, Tensor)
-        if form.residual:
-            output = x + output
-        return output if form.after is None else form.after(output[:, None])[:, 0]
+        return form.outside(x, output)
 
     def take(self, form: Form | None = None, exhibit: Exhibit | None = None) -> None:
         """Set the form, and replace a step by the one of an exhibit, if given."""

@@ -29,7 +29,7 @@ from tested_transformer.checking.projections import (
 from tested_transformer.checking.recognizing import Recognizer
 from tested_transformer.checking.subject import Subject
 
-__all__ = ["explained", "recognized"]
+__all__ = ["diagnosed", "explained", "recognized"]
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,18 @@ def recognized(subject: Subject) -> tuple[Subject, Likeness | None]:
         The subject, with its oracle if one is found; and the known bugs that explain
         how it differs from the oracle, or ``None`` if it need not be explained.
     """
-    if subject.module is None or subject.dtype == torch.float16:
-        return subject, None
     if (found := explained(subject)) is not None:
         return found, None
+    return diagnosed(subject)
+
+
+def diagnosed(subject: Subject) -> tuple[Subject, Likeness | None]:
+    """Find the oracle of a subject that none explains, beside known bugs.
+
+    The result is that of ``recognized``.
+    """
+    if subject.module is None or subject.dtype == torch.float16:
+        return subject, None
     recognizer = Recognizer(subject)
     for group in _meant(subject, recognizer):
         like = alike(replace(subject, guessed=tuple(group))) if group else Likeness()

@@ -104,21 +104,39 @@ class Recognizer:
         norms = [None, *self.outer_norms]
         gates, mixings = self._gates(layer), [None, *self._mixings(layer)]
         first, last = [*norms, *self._added(layer)], [*norms, *self._of_output(layer)]
+        x, outputs = self.x[:1, :1], dict[Any, Tensor | None]()
         for bug, residual, before, after, gate, mixing in product(
             bugs, (False, True), first, last, [None, *gates], mixings
         ):
-            form = Form(
-                residual=residual,
-                before=before,
-                after=after,
-                gate=gate,
-                weights_mixed=mixing,
-            )
-            layer.take(form, bug)
-            with suppress(RuntimeError, ValueError):  # shapes do not match
-                if close(self.subject, self.alone, layer(self.x[:1, :1])):
-                    return form
+            form = Form(before=before, gate=gate, weights_mixed=mixing)
+            # Residuals and norms after it need no further run of the layer.
+            run = bug and bug.name, id(before), id(gate), id(mixing)
+            if run not in outputs:
+                layer.take(form, bug)
+                outputs[run] = self._tried(layer, x)
+            output, form = outputs[run], replace(form, residual=residual, after=after)
+            if output is not None and close(
+                self.subject, self.alone, form.outside(x, output)
+            ):
+                return form
         return None
+
+    def _tried(
+        self, layer: FormedAttention, x: Tensor, *, causal: bool = False
+    ) -> Tensor | None:
+        """Return the output of a layer, or nothing if its shapes do not match."""
+        with suppress(RuntimeError, ValueError):
+            output = layer(x, causal=causal)
+            return output if output.shape == x.shape else None
+        return None
+
+    @torch.no_grad()
+    def explains_alone(self, layer: FormedAttention, slack: float) -> bool:
+        """Return whether a layer, masked as the subject, agrees about one token."""
+        output = self._tried(layer, self.x[:1, :1], causal=next(iter(self.answers)))
+        return output is not None and bool(
+            close(self.subject, self.alone, output, slack)
+        )
 
     def _projections(self, layer: FormedAttention) -> list[Projection]:
         """Return the projections of the subject that a layer does not have."""
