@@ -25,7 +25,7 @@ from tested_transformer.checking.exhibits.layer import ExchangeableAttention, St
 from tested_transformer.checking.forms import ROUNDING, Form, FormedAttention
 from tested_transformer.checking.reading import reads
 from tested_transformer.checking.recognizing import Recognizer
-from tested_transformer.checking.subject import Subject
+from tested_transformer.checking.subject import Subject, copied
 
 __all__ = [
     "Likeness",
@@ -39,6 +39,8 @@ __all__ = [
 _ROUGHLY = 1e-3
 # The exhibits that differ from attention only beyond a limit.
 _LIMITED = [EXHIBITS[each] for each in ("large-but-finite", "beyond-half")]
+# The steps that don't change the output of one token, and those that a fill can change.
+_OF_SCORES, _OF_MASKS = ("form", "score", "drop"), ("allow", "weigh")
 # How often to draw what a token alone keeps, and for at most how many heads.
 _DRAWS, _FEW_HEADS = 16, 8
 
@@ -223,14 +225,15 @@ def alike(subject: Subject) -> Likeness:
         quiet = like.without_dropout()
         given = layer.form if layer.form != Form() else None
         forms = [given] if given is not None else recognizer.likely(layer)
-        alone = _Alone(recognizer, layer)
+        sieve = _Sieve(recognizer, layer)
         for form in forms:
             right = _agreeing(like, quiet, form, None, answers)
-            found = [
-                (_agreeing(like, quiet, form, each, answers), each)
-                for each in KNOWN.values()
-                if alone.fits(form, each)
-            ]
+            found: list[tuple[int, Exhibit]] = []
+            for each in sieve.left(form):
+                agreeing = _agreeing(like, quiet, form, each, answers)
+                found.append((agreeing, each))
+                if not agreeing:
+                    sieve.rule_out(form, each)
             # A form that no setting of the layer confirms has to explain every answer.
             said = recognizer.is_sure(form) and form.fill is None
             every = len(answers)
@@ -244,25 +247,46 @@ def alike(subject: Subject) -> Likeness:
     return Likeness()
 
 
-class _Alone:
-    """Compares the outputs of one token, which few parts of a form change.
-
-    So most exhibits are ruled out for all forms at once.
-    """
+class _Sieve:
+    """Rules out exhibits that cannot explain a subject, for many forms at once."""
 
     def __init__(self, recognizer: Recognizer, layer: FormedAttention) -> None:
         self.recognizer = recognizer
-        self.layer = deepcopy(layer).eval()
-        self.known: dict[Any, bool] = {}
+        self.layer = copied(layer).eval()
+        self.fitting: dict[Any, bool] = {}
+        self.ruled_out: set[tuple[str, Form]] = set()
 
-    def fits(self, form: Form, exhibit: Exhibit) -> bool:
-        """Return whether one token has the subject's output with an exhibit."""
-        key = exhibit.name, id(form.terms), form.fill, form.filled_by_adding
-        if key not in self.known:
+    def left(self, form: Form) -> Iterator[Exhibit]:
+        """Yield the exhibits that may explain the subject, in a layer of this form."""
+        unfilled = _unfilled(form)
+        for each in KNOWN.values():
+            changes = each.step != "form" or each.function(form) != form
+            ruled_out = (each.name, unfilled) in self.ruled_out
+            if changes and not ruled_out and self._fits(form, each):
+                yield each
+
+    def rule_out(self, form: Form, exhibit: Exhibit) -> None:
+        """Rule out an exhibit for a form, whatever it fills forbidden scores with."""
+        if exhibit.step not in _OF_MASKS:
+            self.ruled_out.add((exhibit.name, _unfilled(form)))
+
+    def _fits(self, form: Form, exhibit: Exhibit) -> bool:
+        """Return whether one token has the subject's output, with an exhibit."""
+        # One token has one score, so scores and what they are made of do not count. A
+        # fill counts only if a bug hides the token from itself.
+        name = "" if exhibit.step in _OF_SCORES else exhibit.name
+        fill = form.fill if exhibit.step in _OF_MASKS else None
+        fill = fill if fill in (None, -torch.inf) else 0.0
+        key = name, id(form.terms), fill
+        if key not in self.fitting:
             slack = max(form.slack, ROUNDING)
             self.layer.take(form, exhibit)
-            self.known[key] = self.recognizer.explains_alone(self.layer, slack)
-        return self.known[key]
+            self.fitting[key] = self.recognizer.explains_alone(self.layer, slack)
+        return self.fitting[key]
+
+
+def _unfilled(form: Form) -> Form:
+    return replace(form, fill=None, filled_by_adding=False)
 
 
 def _like(subject: Subject, layer: FormedAttention) -> Subject:

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,7 @@ __all__ = ["REFUSALS", "Call", "Reader", "Subject", "copied", "moving", "tensors
 _Features = Float[Tensor, "B T D"]
 Call = Callable[[Any, Tensor, bool, Tensor | None], Any]
 """Calls a layer with features, ``causal``, and which tokens are real."""
+_Module = TypeVar("_Module", bound=nn.Module)
 Reader = Callable[[Any, Tensor, Sequence[int]], Tensor]
 """Calls a layer with features, in pieces of given sizes, with its cache."""
 
@@ -260,7 +261,7 @@ def _dropouts(module: nn.Module) -> Iterator[tuple[str, float]]:
             yield name, value
 
 
-def copied(module: nn.Module) -> nn.Module:
+def copied(module: _Module) -> _Module:
     """Copy a module, even one that stores its latest attention weights."""
     kept = [value for each in module.modules() for value in vars(each).values()]
     tensors = [each for each in kept if isinstance(each, Tensor) and not each.is_leaf]
