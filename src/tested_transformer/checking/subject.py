@@ -21,9 +21,9 @@ from tested_transformer.checking.projections import oracles
 __all__ = ["REFUSALS", "Call", "Reader", "Subject", "copied", "moving", "tensors_in"]
 
 _Features = Float[Tensor, "B T D"]
+_Module = TypeVar("_Module", bound=nn.Module)
 Call = Callable[[Any, Tensor, bool, Tensor | None], Any]
 """Calls a layer with features, ``causal``, and which tokens are real."""
-_Module = TypeVar("_Module", bound=nn.Module)
 Reader = Callable[[Any, Tensor, Sequence[int]], Tensor]
 """Calls a layer with features, in pieces of given sizes, with its cache."""
 
