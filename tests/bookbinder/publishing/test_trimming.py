@@ -1,9 +1,10 @@
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from bookbinder.drawing.katex import node
+from bookbinder.drawing.katex import ROOT, node
 from bookbinder.publishing.trimming import trim, trimmed
 
 
@@ -15,10 +16,22 @@ from bookbinder.publishing.trimming import trim, trimmed
         ("<p>a</p>\n\n   <p>b  c</p>", "<p>a</p>\n<p>b c</p>"),
         ("<pre>a  b\n\n  c</pre>  <b>", "<pre>a  b\n\n  c</pre> <b>"),
         ('<script>a = "  "</script>\n\n', '<script>a = "  "</script>\n'),
+        (
+            '<span class="n">x</span><span class="w"> </span><span class="mi">1</span>',
+            'x <span class="mi">1</span>',
+        ),
     ],
 )
 def test_a_page_keeps_what_is_read(page: str, light: str) -> None:
     assert trimmed(page) == light
+
+
+def test_names_and_signs_have_the_color_of_all_code() -> None:
+    # Their elements are left out, so no other color could be seen.
+    style = (ROOT / "docs" / "assets" / "css" / "code.css").read_text("utf-8")
+    for kind in ("fg", "hl-name", "hl-operator", "hl-punctuation"):
+        colors = re.findall(rf"--md-code-{kind}-color: (.+);", style)
+        assert colors == ["var(--book-ink)"], kind
 
 
 def test_a_stylesheet_of_others_keeps_what_is_used(tmp_path: Path) -> None:
