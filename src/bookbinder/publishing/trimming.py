@@ -1,8 +1,8 @@
 """Remove from a built site what no browser needs.
 
 That is white space between tags, empty table headings, elements around code in the
-color of all text, comments and white space in scripts and stylesheets, and rules of other
-projects' stylesheets that match nothing in the book.
+color of all code, comments and white space in scripts and stylesheets, and rules of
+other projects' stylesheets that match nothing in the book.
 """
 
 import json
@@ -22,8 +22,8 @@ __all__ = ["trim", "trimmed", "without_blanks"]
 
 # An empty table corner becomes a cell, so that it is not read aloud as a heading.
 _CORNER = re.compile(r"<th\b([^>]*)>\s*</th>")
-# Names, punctuation, operators and spaces have the color of all code. They are a third of
-# the elements of a chapter.
+# Names, punctuation, operators and spaces have the color of all code. They are a third
+# of the elements of a chapter.
 _PLAIN = re.compile(r'<span class="(?:n|p|o|w|kc)">([^<]*)</span>')
 # Browsers show white space as one space, except in these elements.
 _BLANKS = re.compile(r"(<(pre|textarea|script|style)\b.*?</\2>)|\s{2,}", re.DOTALL)

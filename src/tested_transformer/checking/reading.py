@@ -1,5 +1,6 @@
 """Find out which tokens affect which rows of the output, and how."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,7 +14,14 @@ from tested_transformer.checking.checks import close, sample
 from tested_transformer.checking.naming import own_name
 from tested_transformer.checking.subject import Subject
 
-__all__ = ["is_constant", "reads", "scores_of", "takes_softmax", "unreached"]
+__all__ = [
+    "is_constant",
+    "reads",
+    "run_with_scores",
+    "scores_of",
+    "takes_softmax",
+    "unreached",
+]
 
 _EXPONENTIAL = ("softmax", "attention", "aten.exp.", "aten.exp_.")
 
@@ -122,6 +130,15 @@ def scores_of(
     if sizes[-2:] != [length, length]:
         return None
     return one.reshape(wanted).double()
+
+
+@torch.no_grad()
+def run_with_scores(run: Callable[[], Tensor]) -> tuple[Tensor, Tensor | None]:
+    """Return an output, and all scores that softmaxes got on the way, if any did."""
+    with _Softened() as softened:
+        output = run()
+    found = [each.detach().double().flatten() for each in softened.scores]
+    return output, torch.cat(found) if found else None
 
 
 class _Operations(TorchDispatchMode):

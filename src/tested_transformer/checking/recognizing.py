@@ -40,7 +40,7 @@ from tested_transformer.checking.forms import (
 from tested_transformer.checking.measuring import measured, other_parameters
 from tested_transformer.checking.naming import own_name
 from tested_transformer.checking.projections import Projection, meant_as
-from tested_transformer.checking.reading import reads
+from tested_transformer.checking.reading import reads, run_with_scores
 from tested_transformer.checking.settings import BASES, EPS, Settings
 from tested_transformer.checking.subject import Subject
 from tested_transformer.positions import PAIRINGS
@@ -83,7 +83,9 @@ class Recognizer:
         ways = (True,) * subject.causal + (False,) * subject.unmasked
         self.answers = {way: self._run(self.x, way) for way in ways}
         # One token of one sequence, so that no softmax over another axis matters.
-        self.alone = self._run(self.x[:1, :1], ways[0])
+        self.alone, self.score = run_with_scores(
+            lambda: self._run(self.x[:1, :1], ways[0])
+        )
 
     def _run(self, x: Tensor, causal: bool) -> Tensor:
         return self.subject.run(x.to(self.subject.dtype), causal=causal).detach()
@@ -199,10 +201,10 @@ class Recognizer:
         forms = self._forms(layer, around) if around is not None else iter(())
         for form in chain(self._with_terms(layer, around), forms):
             layer.take(_within(around, form))
-            outputs = self._outputs(layer)
-            if self._alike(outputs, form.slack):
+            exactly, nearly = self._alike(layer, form.slack, ROUNDING)
+            if exactly:
                 return True
-            if roughly is None and self._alike(outputs, ROUNDING):
+            if roughly is None and nearly:
                 roughly = replace(layer.form, rounded=True)
         layer.take(roughly or Form())
         return roughly is not None
@@ -214,14 +216,20 @@ class Recognizer:
         return float((layer(self.x, causal=causal) - answer).abs().max())
 
     @torch.no_grad()
-    def _outputs(self, layer: FormedAttention) -> list[Tensor]:
-        return [layer(self.x, causal=causal) for causal in self.answers]
+    def _alike(self, layer: FormedAttention, *slacks: float) -> list[bool]:
+        """Return whether a layer has the subject's outputs, for each slack.
 
-    def _alike(self, outputs: Sequence[Tensor], slack: float) -> bool:
-        return all(
-            close(self.subject, answer, output, slack)
-            for answer, output in zip(self.answers.values(), outputs, strict=True)
-        )
+        It is run in the next way only if it may still have them.
+        """
+        alike = [True for _ in slacks]
+        for causal, answer in self.answers.items():
+            if any(alike):
+                output = layer(self.x, causal=causal)
+                near = [close(self.subject, answer, output, each) for each in slacks]
+                alike = [
+                    bool(one and two) for one, two in zip(alike, near, strict=True)
+                ]
+        return alike
 
     def likely(self, layer: FormedAttention) -> list[Form]:
         """Return the forms that a layer with a bug was likely meant to have."""
@@ -358,7 +366,7 @@ class Recognizer:
             yield replace(Form(**each), norms=norm, norms_first=first)
         for each in positions:
             yield Form(**each)
-        if norms:
+        if norms or self._scores_plainly(layer, around, rests):
             return
         # A norm without parameters: find its kind roughly first, and then its eps.
         for kind, by_head, first in product(
@@ -370,11 +378,29 @@ class Recognizer:
                 norm = Norm(kind=kind, eps=EPS[0], by_head=by_head)
                 form = replace(Form(**each), norms=(norm, norm), norms_first=first)
                 layer.take(_within(around, form))
-                if not self._alike(self._outputs(layer), _ROUGHLY):
+                if not any(self._alike(layer, _ROUGHLY)):
                     continue
                 norms = [(replace(norm, eps=eps),) * 2 for eps in EPS]
                 forms = [replace(form, norms=each) for each in norms]
                 yield min(forms, key=lambda each: self._gap(layer, each))
+
+    def _scores_plainly(
+        self, layer: FormedAttention, around: Form, rests: Sequence[dict[str, Any]]
+    ) -> bool:
+        """Return whether one token has the score of queries and keys without norms.
+
+        The distance is zero, so positions do not change it.
+        """
+        if self.score is None:
+            return False
+        for rest in rests:
+            layer.take(_within(around, Form(**rest)))
+            _, score = run_with_scores(lambda: layer(self.x[:1, :1]))
+            if "norms" in rest or score is None or score.shape != self.score.shape:
+                continue
+            if close(self.subject, self.score, score):
+                return True
+        return False
 
 
 def _within(around: Form | None, form: Form) -> Form:
