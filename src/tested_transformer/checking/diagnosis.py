@@ -280,7 +280,7 @@ class _Sieve:
         key = name, id(form.terms), fill
         if key not in self.fitting:
             slack = max(form.slack, ROUNDING)
-            self.layer.take(form, exhibit)
+            self.layer.take(form, exhibit if name else None)
             self.fitting[key] = self.recognizer.explains_alone(self.layer, slack)
         return self.fitting[key]
 

@@ -52,6 +52,8 @@ __all__ = [
 _IGNORED = re.compile("pad|ignore|hid|block|exclu|forbid")
 # Which of four rows, two on each side of a token, change with it; see ``moving``.
 _CAUSAL, _BOTH = [False, False, True, True], [True, True, True, True]
+# The same rows if a layer's own mask ends too late, or is inverted.
+_SLIPPED = [False, True, True, True], [True, True, False, False]
 # The meanings of the other kind of mask: numbers, or True and False.
 _OTHER_KIND = {
     **dict.fromkeys(("attend", "ignore"), ("add", "ones")),
@@ -66,8 +68,6 @@ _KINDS = dict.fromkeys(("attend", "ignore"), "True and False") | dict.fromkeys(
     ("add", "ones"), "numbers"
 )
 _ONE_KIND = "In {}, only {} make it causal: {}."
-# The same rows if a layer's own mask ends too late, or is inverted.
-_SLIPPED = [False, True, True, True], [True, True, False, False]
 
 
 def as_masks_mean(

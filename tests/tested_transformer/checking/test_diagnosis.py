@@ -1,6 +1,7 @@
 """The bug that is likely comes first, and the commonest is seen without an oracle."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 
 from tested_transformer.checking import check_attention
 from tested_transformer.checking.calling import make_subject
-from tested_transformer.checking.diagnosis import is_inverted, norms
+from tested_transformer.checking.diagnosis import alike, is_inverted, norms
+from tested_transformer.checking.forms import Form
 from tested_transformer.multihead import MultiHeadAttention
 
 D_MODEL, HEADS = 20, 5
@@ -71,6 +73,15 @@ def test_an_inverted_mask_is_said_in_the_first_line(name: str, gated: bool) -> N
 def test_other_masks_are_not_inverted(forbidden: Tensor) -> None:
     layer = Masked(forbidden=forbidden, gated=True)
     assert not is_inverted(make_subject(layer).without_dropout())
+
+
+def test_a_layer_that_keeps_a_tensor_is_compared_with_known_bugs() -> None:
+    subject = make_subject(Masked(forbidden=ONES.triu(2), fill=-1e9))
+    layer = subject.oracles()[0]
+    layer.take(Form(fill=-1e9))
+    layer.features = layer.q_proj(torch.ones(1, 1, subject.width, dtype=torch.float64))
+    (found,) = alike(replace(subject, guessed=(layer,))).exhibits
+    assert found.name == "one-too-far"
 
 
 class Padded(MultiHeadAttention):
