@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
         ("--llms-from-scratch", "a checkout of rasbt/LLMs-from-scratch"),
         ("--shakespeare", "tiny Shakespeare, as a text file"),
         ("--projects", "public, found: a folder with a checkout of each"),
+        ("--parts", "public: a folder for answers; a run that stopped goes on from it"),
         ("--out", "the JSON file to write; by default the record of that name"),
     ):
         made.add_argument(flag, type=Path, metavar="PATH", help=what)
@@ -229,7 +230,8 @@ def measure(options: argparse.Namespace, found: list[Any]) -> Any:
             from benchmarks.public import measure_public
 
             sets = [options.set] if options.set else ["learn", "held_out"]
-            return measure_public(options.projects, sets, only=options.only)
+            only, parts = options.only, options.parts
+            return measure_public(options.projects, sets, only=only, parts=parts)
         case "found":
             from benchmarks.public import measure_found
 

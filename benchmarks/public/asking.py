@@ -4,6 +4,9 @@ Each is checked twice: as it is, and as its author could pass it, with an adapte
 most two lines and with arguments that describe it.
 """
 
+import hashlib
+import json
+import os
 import signal
 import warnings
 from collections import Counter
@@ -20,6 +23,7 @@ from typing import Any
 
 from benchmarks.public.bugs import Bug, draw_bugs, make_with
 from benchmarks.public.modules import Module, Trees, checkout
+from benchmarks.stamp import modules_used
 from tested_transformer.checking import check_attention
 
 __all__ = [
@@ -59,7 +63,11 @@ class Answer:
 
 
 def measure_public(
-    folder: Path | None, sets: Sequence[str], *, only: str = ""
+    folder: Path | None,
+    sets: Sequence[str],
+    *,
+    only: str = "",
+    parts: Path | None = None,
 ) -> dict[str, Any]:
     """Check all modules of some sets that have a checkout, and bugs in them.
 
@@ -68,6 +76,8 @@ def measure_public(
             with ``+`` for ``/``.
         sets: ``learn``, ``held_out`` or both.
         only: Check only modules whose names contain this.
+        parts: A folder that keeps the answers about each module. Those that the same
+            code has written there are not asked for again.
 
     Raises:
         ValueError: If no such module has a checkout.
@@ -77,6 +87,8 @@ def measure_public(
         folder, there = _there(each, folder, only)
         if there:
             asked = partial(_asked, folder=folder)
+            if parts is not None:
+                asked = partial(_asked_once, folder=folder, kept=parts / each / _code())
             fork = get_context("fork")
             with ProcessPoolExecutor(_PROCESSES, mp_context=fork) as processes:
                 answers = processes.map(asked, there, there.values())
@@ -163,6 +175,24 @@ def _state(said: dict[str, Any]) -> str:
     """Return the state of a correct module: a limit is not counted as a false alarm."""
     limited = said["state"] == "wrong" and {*said["failed"]} <= _LIMITS
     return "limited" if limited else said["state"]
+
+
+def _code() -> str:
+    """Return a name for the code that is loaded."""
+    return hashlib.sha256(json.dumps(modules_used()).encode()).hexdigest()[:16]
+
+
+def _asked_once(
+    name: str, module: Module, *, folder: Path, kept: Path
+) -> dict[str, Any]:
+    """Return the answers in a folder, or ask for them and keep them there."""
+    file = kept / f"{name.replace('/', '+')}.json"
+    if not file.is_file():
+        kept.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_suffix(".unfinished")
+        unfinished.write_text(json.dumps(_asked(name, module, folder)), "utf-8")
+        os.replace(unfinished, file)
+    return json.loads(file.read_text("utf-8"))
 
 
 def _asked(name: str, module: Module, folder: Path) -> dict[str, Any]:

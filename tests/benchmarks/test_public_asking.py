@@ -1,11 +1,12 @@
 """The answers about modules and bugs are counted."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from benchmarks.public import asking, found, measure_found, measure_public
+from benchmarks.public import asking, found, learn, measure_found, measure_public
 from benchmarks.public.asking import Answer, ask, shortened, tables, verdict
 from benchmarks.public.modules import Module
 from benchmarks.public.telling import told, told_found
@@ -105,6 +106,29 @@ def test_without_checkouts_there_is_nothing_to_ask(folder: Path | None) -> None:
         measure_public(folder, ["learn"], only="karpathy")
     with pytest.raises(ValueError, match="--projects"):
         measure_found(folder)
+
+
+def test_a_run_goes_on_from_the_answers_of_the_same_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "owner+name").mkdir()
+    module = Module(repository="owner/name", commit="0" * 40, files={}, make="")
+    names = ["owner/name", "owner/name:other"]
+    monkeypatch.setattr(learn, "MODULES", dict.fromkeys(names, module))
+
+    def measured(state: str) -> dict[str, Any]:
+        said = dict.fromkeys(asking.WAYS, asdict(Answer(state)))
+        monkeypatch.setattr(asking, "_asked", lambda *_, **__: {**said, "bugs": []})
+        return measure_public(tmp_path, ["learn"], parts=tmp_path / "parts")
+
+    first = measured("right")
+    assert measured("refused") == first
+    (kept,) = tmp_path.glob("parts/learn/*")
+    (kept / "owner+name:other.json").unlink()
+    mixed = measured("refused")["learn"]["as they are"]["modules"]
+    assert (mixed["right"], mixed["refused"]) == (1, 1)
+    monkeypatch.setattr(asking, "modules_used", dict)
+    assert measured("refused")["learn"]["as they are"]["modules"]["refused"] == 2
 
 
 def test_modules_that_may_be_wrong_are_asked_and_told(

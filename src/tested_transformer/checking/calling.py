@@ -472,7 +472,8 @@ def _as_it_rounds(subject: Subject) -> Subject:
         return subject
     note = "It computes in float32 inside, so it was checked in float32."
     single = subject.to(torch.float32)
-    return replace(single, notes=(*subject.notes, note))
+    otherwise = subject.otherwise and _as_it_rounds(subject.otherwise)
+    return replace(single, notes=(*subject.notes, note), otherwise=otherwise)
 
 
 def _style_of(name: str, parameters: Parameters) -> str:

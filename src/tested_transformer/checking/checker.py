@@ -215,7 +215,11 @@ def judge(
         found: The exhibits that it is like, if that is known already.
     """
     try:
-        return _judged(subject, names, found)
+        report = _judged(subject, names, found)
+        if report.passed and subject.otherwise is not None:
+            other = judge(subject.otherwise, names)
+            return report if other.passed else other
+        return report
     except ValueError as error:
         told = about_lengths(error, subject.name, subject.layer, subject.width)
         raise told from error.__cause__

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -68,6 +69,7 @@ _KINDS = dict.fromkeys(("attend", "ignore"), "True and False") | dict.fromkeys(
     ("add", "ones"), "numbers"
 )
 _ONE_KIND = "In {}, only {} make it causal: {}."
+_APART = "In {}, numbers and True and False give different outputs; {}."
 
 
 def as_masks_mean(
@@ -95,8 +97,7 @@ def as_masks_mean(
         asked = replace(subject, call=call, opens=True, pads=axes > 2)
         quiet = asked.without_dropout()
         try:
-            found = list(moving(quiet))
-            if found == _CAUSAL:
+            if _is_causal(quiet):
                 if each == "add" and not _adds(
                     quiet, partial(meant_call, count, name, axes, others=others)
                 ):
@@ -151,7 +152,8 @@ def _as_either_means(
     """Ask also about the other kind of mask, if a layer treats the two differently.
 
     A layer with code for True and False and code for numbers can have a bug in one of
-    them. If none of the other kind hides a token, return the ways to call it with it.
+    them. If none of the other kind makes it causal, return the ways to call it with it;
+    if some do and all change its output, ask about the first of them as well.
 
     Args:
         asked: The layer, called with the kind that hides tokens.
@@ -168,12 +170,17 @@ def _as_either_means(
     if not any(_reads_kind(called(axes, "attend")) for axes in (4, 3, 2)):
         return [asked]
     wrong: list[Subject] = []
+    apart: list[Subject] = []
     for axes, each in product((4, 3, 2), kind):
         other = called(axes, each)
         quiet = other.without_dropout()
         try:
-            if list(moving(quiet)) == _CAUSAL:
-                return [asked]
+            if _is_causal(quiet):
+                if _agree(quiet, asked.without_dropout()):
+                    return [asked]
+                note = _APART.format(name, MEANINGS[each])
+                apart.append(replace(other, notes=(note,)))
+                continue
             quiet.run(torch.ones(3, 7, asked.width, dtype=asked.dtype))
         except (TypeError, ValueError):
             continue
@@ -181,6 +188,8 @@ def _as_either_means(
             return [replace(asked, doubts=(*asked.doubts, _ADDED_ONES.format(name)))]
         note = _ONE_KIND.format(name, _KINDS[meaning], MEANINGS[meaning])
         wrong.append(replace(other, notes=(note,)))
+    if apart:
+        return [replace(asked, otherwise=apart[0])]
     if not wrong or _as_padding_means(asked, name, count, kind, others):
         return [asked]
     return wrong
@@ -200,12 +209,37 @@ def as_it_takes_either(subject: Subject, parameters: Parameters) -> Subject:
     other = replace(subject, layer=layer, call=call)
     real = torch.arange(5) != 2
     with suppress(TypeError, ValueError):
-        quiet = subject.without_dropout()
-        hides = not any(moving(quiet, real=real)) and _reads_kind(quiet)
-        if hides and any(moving(other.without_dropout(), real=real)):
+        quiet, beside = subject.without_dropout(), other.without_dropout()
+        if any(moving(quiet, real=real)) or not _reads_kind(quiet):
+            return subject
+        if any(moving(beside, real=real)):
             note = f"In {name}, only True and False hide padding."
             return replace(other, notes=(*other.notes, note))
+        if not _agree(quiet, beside, real=real):
+            note = _APART.format(name, MEANINGS["add"])
+            other = replace(other, notes=(*other.notes, note))
+            return replace(subject, otherwise=other)
     return subject
+
+
+def _is_causal(quiet: Subject) -> bool:
+    """Return whether tokens read themselves and earlier ones.
+
+    A token that reads nothing, as in a mask without its diagonal, would get NaN.
+    """
+    x = torch.randn(2, 5, quiet.width, generator=torch.Generator().manual_seed(13))
+    finite = quiet.run(x.to(quiet.dtype)).isfinite().all()
+    return bool(finite) and list(moving(quiet)) == _CAUSAL
+
+
+def _agree(
+    one: Subject, other: Subject, *, real: Bool[Tensor, " T"] | None = None
+) -> bool:
+    """Return whether two ways to call a layer give the same causal output."""
+    x = torch.randn(2, 5, one.width, generator=torch.Generator().manual_seed(13))
+    x, mask = x.to(one.dtype), None if real is None else real.expand(2, -1)
+    first, second = (each.run(x, real=mask) for each in (one, other))
+    return torch.allclose(first, second, equal_nan=True)
 
 
 def _adds_ones(called: Callable[[str], Subject]) -> bool:
@@ -298,6 +332,11 @@ def as_it_adds(subject: Subject, parameters: Parameters, *, said: bool) -> Subje
             (wrong,) = {*asked} - {meaning}
             note = _ONE_KIND.format("attn_mask", _KINDS[meaning], MEANINGS[meaning])
             return replace(asked[wrong], notes=(note,))
+    if len(causal) == 2 and not said and _reads_kind(subject):
+        ignores, adds = (each.without_dropout() for each in asked.values())
+        if not _agree(ignores, adds):
+            note = _APART.format("attn_mask", MEANINGS["add"])
+            return replace(subject, otherwise=replace(asked["add"], notes=(note,)))
     if causal != ["add"]:
         return subject
     note = f"In attn_mask, {MEANINGS['add']}: that makes it causal."

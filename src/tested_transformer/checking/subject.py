@@ -60,6 +60,8 @@ class Subject:
         beside: The names of its parameters that are not in the given projections.
         refusal: The error to raise if nothing shows that it is called correctly.
         drops: Whether it may drop anything, also by a probability in its code.
+        otherwise: The same layer, called with another kind of mask, if its output is
+            then another: both should be right.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Subject:
     beside: tuple[str, ...] = ()
     refusal: str = ""
     drops: bool = True
+    otherwise: "Subject | None" = None
 
     def run(
         self,
@@ -298,6 +301,7 @@ def moving(
         subject.run(each, causal=causal, real=mask).detach().double()
         for each in (x, changed)
     )
+    size = 1 + before.nan_to_num().abs().max()
     for row in (0, 1, 3, 4):
-        apart = (after[:, row] - before[:, row]).abs().max()
-        yield bool(apart > 1e-6 * (1 + before.abs().max()))
+        apart = (after[:, row] - before[:, row]).nan_to_num().abs().max()
+        yield bool(apart > 1e-6 * size)

@@ -20,8 +20,12 @@ def masked(scores: Tensor, mask: Tensor | None, bug: str, *, ignores: bool) -> T
         return scores
     if mask.dtype == torch.bool:
         hidden = mask if ignores else ~mask
-        fill = -5.0 if bug == "-5 for False" else torch.finfo(scores.dtype).min
+        hidden = hidden.mT if bug.startswith("turned") else hidden
+        scores = 2 * scores if bug == "True and False double scores" else scores
+        fills = {"-5 for False": -5.0, "turned, -inf": -torch.inf}
+        fill = fills.get(bug, torch.finfo(scores.dtype).min)
         return scores + mask if bug == "True is 1" else scores.masked_fill(hidden, fill)
+    scores = 2 * scores if bug == "numbers double scores" else scores
     return scores if bug == "numbers are lost" else scores + mask
 
 
@@ -104,6 +108,22 @@ def test_a_bug_in_the_code_for_one_kind_of_mask_is_found(
     report = check_attention(make("-5 for False"))
     assert report.state == "wrong"
     assert report.likely[0].name == "minus-five", str(report)
+
+
+@pytest.mark.parametrize("make", [WithAMask, WithAFlag, PaddingApart, function])
+@pytest.mark.parametrize("kind", ["numbers", "True and False"])
+def test_both_kinds_of_mask_have_to_give_the_right_output(
+    make: Callable[..., Any], kind: str
+) -> None:
+    report = check_attention(make(f"{kind} double scores"))
+    assert report.state == "wrong", str(report)
+
+
+@pytest.mark.parametrize("bug", ["turned", "turned, -inf"])
+def test_a_mask_that_hides_a_token_from_itself_is_not_causal(bug: str) -> None:
+    report = check_attention(WithAMask(bug))
+    assert report.state == "wrong"
+    assert "only numbers make it causal" in str(report)
 
 
 def test_the_report_says_which_kind_is_right() -> None:
