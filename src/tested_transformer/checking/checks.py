@@ -7,6 +7,7 @@ finite differences, or with another way to run the same attention.
 """
 
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import torch
 from jaxtyping import Bool, Float
@@ -62,10 +63,15 @@ class NotApplicableError(Exception):
 
 def sample(subject: Subject, seed: int = 0) -> Float[Tensor, "B T D"]:
     """Return a random batch of sequences for a subject."""
+    return _drawn(subject.width, seed).to(subject.dtype, copy=True)
+
+
+@cache
+def _drawn(width: int, seed: int) -> Float[Tensor, "B T D"]:
+    """Draw a batch once, since wide ones take longer than the layer that reads them."""
     generator = torch.Generator().manual_seed(seed)
-    shape = _BATCH, LENGTH, subject.width
-    x = torch.randn(shape, generator=generator, dtype=torch.float64)
-    return x.to(subject.dtype)
+    shape = _BATCH, LENGTH, width
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
 def close(

@@ -227,9 +227,12 @@ def alike(subject: Subject) -> Likeness:
         forms = [given] if given is not None else recognizer.likely(layer)
         sieve = _Sieve(recognizer, layer)
         for form in forms:
+            left = [*sieve.left(form)]
+            if not left:
+                continue
             right = _agreeing(like, quiet, form, None, answers)
             found: list[tuple[int, Exhibit]] = []
-            for each in sieve.left(form):
+            for each in left:
                 agreeing = _agreeing(like, quiet, form, each, answers)
                 found.append((agreeing, each))
                 if not agreeing:
@@ -253,16 +256,18 @@ class _Sieve:
     def __init__(self, recognizer: Recognizer, layer: FormedAttention) -> None:
         self.recognizer = recognizer
         self.layer = copied(layer).eval()
-        self.fitting: dict[Any, bool] = {}
+        self.fits: dict[Any, bool] = {}
+        self.fitting: dict[Any, list[Exhibit]] = {}
         self.ruled_out: set[tuple[str, Form]] = set()
 
     def left(self, form: Form) -> Iterator[Exhibit]:
         """Yield the exhibits that may explain the subject, in a layer of this form."""
-        unfilled = _unfilled(form)
-        for each in KNOWN.values():
+        key = id(form.terms), _fill(form)
+        if key not in self.fitting:
+            self.fitting[key] = [x for x in KNOWN.values() if self._fits(form, x)]
+        for each in self.fitting[key]:
             changes = each.step != "form" or each.function(form) != form
-            ruled_out = (each.name, unfilled) in self.ruled_out
-            if changes and not ruled_out and self._fits(form, each):
+            if changes and (each.name, _unfilled(form)) not in self.ruled_out:
                 yield each
 
     def rule_out(self, form: Form, exhibit: Exhibit) -> None:
@@ -275,14 +280,18 @@ class _Sieve:
         # One token has one score, so scores and what they are made of do not count. A
         # fill counts only if a bug hides the token from itself.
         name = "" if exhibit.step in _OF_SCORES else exhibit.name
-        fill = form.fill if exhibit.step in _OF_MASKS else None
-        fill = fill if fill in (None, -torch.inf) else 0.0
+        fill = _fill(form) if exhibit.step in _OF_MASKS else None
         key = name, id(form.terms), fill
-        if key not in self.fitting:
+        if key not in self.fits:
             slack = max(form.slack, ROUNDING)
             self.layer.take(form, exhibit if name else None)
-            self.fitting[key] = self.recognizer.explains_alone(self.layer, slack)
-        return self.fitting[key]
+            self.fits[key] = self.recognizer.explains_alone(self.layer, slack)
+        return self.fits[key]
+
+
+def _fill(form: Form) -> float | None:
+    """Return what a form fills forbidden scores with, any finite number as 0."""
+    return form.fill if form.fill in (None, -torch.inf) else 0.0
 
 
 def _unfilled(form: Form) -> Form:

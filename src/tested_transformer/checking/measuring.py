@@ -20,7 +20,7 @@ from tested_transformer.checking.projections import meant_as, norm_weights
 from tested_transformer.checking.reading import scores_of
 from tested_transformer.checking.subject import Subject
 
-__all__ = ["measured", "other_parameters"]
+__all__ = ["asked_for_terms", "measured", "other_parameters"]
 
 _ROUNDING = 1e-8
 
@@ -53,20 +53,30 @@ class _Steps:
     scores: Tensor
 
 
-@torch.no_grad()
-def measured(
-    subject: Subject, layer: FormedAttention, *, surely: bool = True
-) -> tuple[Terms, bool] | None:
-    """Return the terms that explain how a subject's scores differ from a layer's.
+@dataclass(frozen=True)
+class Asked:
+    """What the terms of a subject are measured with.
 
-    They depend on nothing but the distance between query and key. With them, return
-    whether they also explain the output.
+    Args:
+        x: Sequences.
+        causal: Whether later positions were forbidden.
+        scores: The subject's scores, (B, H, T, T).
+        learned: The parameters that the terms may come from.
+    """
+
+    x: Tensor
+    causal: bool
+    scores: Tensor
+    learned: Sequence[nn.Parameter]
+
+
+@torch.no_grad()
+def asked_for_terms(subject: Subject, layer: FormedAttention) -> Asked | None:
+    """Return the scores of a subject, unless it cannot have terms.
 
     Args:
         subject: The attention, without dropout.
-        layer: A layer with its projections, and a form without terms.
-        surely: Whether the terms have to be as large as parameters that are not among
-            the layer's say.
+        layer: A layer with its projections.
     """
     assert subject.module is not None
     if not (learned := other_parameters(subject.module, layer)):
@@ -77,8 +87,28 @@ def measured(
     x = torch.randn(count, LENGTH, subject.width, generator=generator).double()
     causal = not subject.unmasked
     scores = scores_of(subject, x, layer.num_heads, causal=causal)
+    return None if scores is None else Asked(x, causal, scores, learned)
+
+
+@torch.no_grad()
+def measured(
+    subject: Subject, layer: FormedAttention, asked: Asked, *, surely: bool = True
+) -> tuple[Terms, bool] | None:
+    """Return the terms that explain how a subject's scores differ from a layer's.
+
+    They depend on nothing but the distance between query and key. With them, return
+    whether they also explain the output.
+
+    Args:
+        subject: The attention, without dropout.
+        layer: A layer with its projections, and a form without terms.
+        asked: The result of ``asked_for_terms``.
+        surely: Whether the terms have to be as large as parameters that are not among
+            the layer's say.
+    """
+    x, causal, scores = asked.x, asked.causal, asked.scores
     steps = _steps_of(layer, x, causal)
-    if scores is None or scores.shape != steps.scores.shape:
+    if scores.shape != steps.scores.shape:
         return None
     seen = torch.ones(LENGTH, LENGTH, dtype=torch.bool)
     seen = seen.tril() if causal else seen
@@ -93,7 +123,7 @@ def measured(
         added = replace(terms, of_values=_of_values(layer, weights, apart))
         whole = _is_relative(added, seen)
         terms = added if whole else terms
-    if surely and not _come_from(learned, terms, seen):
+    if surely and not _come_from(asked.learned, terms, seen):
         return None
     return terms, whole
 
@@ -139,9 +169,11 @@ def _fitted(
     wanted = scores[:, :, seen].permute(1, 2, 0)[..., None]
     if not wanted.isfinite().all():
         return None
-    found = torch.linalg.lstsq(known, wanted).solution
-    if not close(subject, known @ found, wanted):
-        return None
+    # If no numbers fit the last query and the first key in one head, none fit all.
+    for one, other in ((known[:1, -length], wanted[:1, -length]), (known, wanted)):
+        found = torch.linalg.lstsq(one, other).solution
+        if not close(subject, one @ found, other):
+            return None
     of_queries, of_keys, alone = (
         found.new_zeros(len(found), length, length, each) for each in (size, size, 1)
     )

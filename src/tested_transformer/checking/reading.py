@@ -1,5 +1,6 @@
 """Find out which tokens affect which rows of the output, and how."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ __all__ = [
     "unreached",
 ]
 
-_EXPONENTIAL = ("softmax", "attention", "aten.exp.", "aten.exp_.")
+_EXPONENTIAL = re.compile(r"softmax|attention|(^|aten\.)exp_?(\.|$)")
 
 
 def reads(
@@ -96,9 +97,13 @@ def unreached(subject: Subject) -> tuple[list[str], list[str]]:
 
 def takes_softmax(subject: Subject) -> bool:
     """Return whether it computes a softmax, or exponentials that may form one."""
-    with _Operations() as operations:
-        subject.run(sample(subject))
-    return any(word in name for name in operations.names for word in _EXPONENTIAL)
+    # Only operations show what scripts do, but recording them loads a compiler.
+    for recorder in (_Functions(), _Operations()):
+        with recorder:
+            subject.run(sample(subject))
+        if any(map(_EXPONENTIAL.search, recorder.names)):
+            return True
+    return False
 
 
 @torch.no_grad()
@@ -139,6 +144,20 @@ def run_with_scores(run: Callable[[], Tensor]) -> tuple[Tensor, Tensor | None]:
         output = run()
     found = [each.detach().double().flatten() for each in softened.scores]
     return output, torch.cat(found) if found else None
+
+
+class _Functions(TorchFunctionMode):
+    """Records the names of the functions that are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.names.add(getattr(func, "__name__", ""))
+        return func(*args, **(kwargs or {}))
 
 
 class _Operations(TorchDispatchMode):

@@ -37,7 +37,11 @@ from tested_transformer.checking.forms import (
     Terms,
     alibi_slopes_of,
 )
-from tested_transformer.checking.measuring import measured, other_parameters
+from tested_transformer.checking.measuring import (
+    asked_for_terms,
+    measured,
+    other_parameters,
+)
 from tested_transformer.checking.naming import own_name
 from tested_transformer.checking.projections import Projection, meant_as
 from tested_transformer.checking.reading import reads, run_with_scores
@@ -83,9 +87,9 @@ class Recognizer:
         ways = (True,) * subject.causal + (False,) * subject.unmasked
         self.answers = {way: self._run(self.x, way) for way in ways}
         # One token of one sequence, so that no softmax over another axis matters.
-        self.alone, self.score = run_with_scores(
-            lambda: self._run(self.x[:1, :1], ways[0])
-        )
+        self.alone, score = run_with_scores(lambda: self._run(self.x[:1, :1], ways[0]))
+        # A score of zero says nothing: it may be what is left after its maximum.
+        self.score = score if score is not None and score.any() else None
 
     def _run(self, x: Tensor, causal: bool) -> Tensor:
         return self.subject.run(x.to(self.subject.dtype), causal=causal).detach()
@@ -288,12 +292,15 @@ class Recognizer:
         """
         if not self.order_matters:
             return
+        asked = asked_for_terms(self.subject, layer)
+        if asked is None:
+            return
         form = Form(scale=self.settings.scale)
         found: list[Terms] = []
         for bug in bugs:
             layer.take(_within(around, form), bug)
             with suppress(RuntimeError, ValueError):  # shapes do not match
-                terms = measured(self.subject, layer, surely=bugs == (None,))
+                terms = measured(self.subject, layer, asked, surely=bugs == (None,))
                 if terms is not None and terms[1]:
                     found = [terms[0]]
                     break
@@ -358,15 +365,14 @@ class Recognizer:
 
     def _forms(self, layer: FormedAttention, around: Form) -> Iterator[Form]:
         """Yield the forms that a layer could have, the likeliest first."""
-        places, rests = [*self._positions(layer)], self._rests(layer)
-        positions = [{**rest, **each} for rest, each in product(rests, places)]
-        found = [*self.settings.norms(layer)]
-        norms = [each for each in found if all(each)]
-        for norm, first, each in product(norms, (True, False), positions):
-            yield replace(Form(**each), norms=norm, norms_first=first)
-        for each in positions:
-            yield Form(**each)
-        if norms or self._scores_plainly(layer, around, rests):
+        places = [*self._positions(layer)]
+        plain = [Form(**each) for each in self._rests(layer)]
+        norms = [each for each in self.settings.norms(layer) if all(each)]
+        for norm, first in product(norms, (True, False)):
+            formed = [replace(each, norms=norm, norms_first=first) for each in plain]
+            yield from self._placed(layer, around, formed, places)
+        yield from self._placed(layer, around, plain, places)
+        if norms:
             return
         # A norm without parameters: find its kind roughly first, and then its eps.
         for kind, by_head, first in product(
@@ -374,9 +380,10 @@ class Recognizer:
         ):
             if kind == "rms" and not first:
                 continue  # a rotation keeps the length, so the order does not matter
-            for each in positions:
-                norm = Norm(kind=kind, eps=EPS[0], by_head=by_head)
-                form = replace(Form(**each), norms=(norm, norm), norms_first=first)
+            norm = Norm(kind=kind, eps=EPS[0], by_head=by_head)
+            both = {"norms": (norm, norm), "norms_first": first}
+            formed = [replace(each, **both) for each in plain]
+            for form in self._placed(layer, around, formed, places):
                 layer.take(_within(around, form))
                 if not any(self._alike(layer, _ROUGHLY)):
                     continue
@@ -384,23 +391,32 @@ class Recognizer:
                 forms = [replace(form, norms=each) for each in norms]
                 yield min(forms, key=lambda each: self._gap(layer, each))
 
-    def _scores_plainly(
-        self, layer: FormedAttention, around: Form, rests: Sequence[dict[str, Any]]
-    ) -> bool:
-        """Return whether one token has the score of queries and keys without norms.
+    def _placed(
+        self,
+        layer: FormedAttention,
+        around: Form,
+        forms: Sequence[Form],
+        places: Sequence[dict[str, Any]],
+    ) -> Iterator[Form]:
+        """Yield forms with the positions that the score of one token allows.
 
-        The distance is zero, so positions do not change it.
+        The distance is zero, so it has no rotation; but slopes may count from one.
         """
+        for form in forms:
+            may = self._may_score(layer, _within(around, form))
+            for each in places:
+                if may or "slopes" in each:
+                    yield replace(form, **each)
+
+    def _may_score(self, layer: FormedAttention, form: Form) -> bool:
+        """Return whether one token may have roughly the score that a form gives it."""
         if self.score is None:
-            return False
-        for rest in rests:
-            layer.take(_within(around, Form(**rest)))
-            _, score = run_with_scores(lambda: layer(self.x[:1, :1]))
-            if "norms" in rest or score is None or score.shape != self.score.shape:
-                continue
-            if close(self.subject, self.score, score):
-                return True
-        return False
+            return True
+        layer.take(form)
+        _, score = run_with_scores(lambda: layer(self.x[:1, :1]))
+        if score is None or score.shape != self.score.shape:
+            return True
+        return bool(close(self.subject, self.score, score, _ROUGHLY))
 
 
 def _within(around: Form | None, form: Form) -> Form:

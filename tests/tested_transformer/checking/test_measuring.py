@@ -8,7 +8,9 @@ from torch import Tensor, nn
 
 from tested_transformer.checking import Report, check_attention
 from tested_transformer.checking.calling import make_subject
-from tested_transformer.checking.measuring import measured
+from tested_transformer.checking.forms import Terms
+from tested_transformer.checking.measuring import asked_for_terms, measured
+from tested_transformer.checking.subject import Subject
 
 D_MODEL, HEADS, HEAD_DIM, LONGEST = 20, 5, 4, 11
 
@@ -174,13 +176,20 @@ def test_a_lost_bias_of_queries_is_not_taken_for_a_term_of_keys() -> None:
     assert report_on(Lost()).state != "right"
 
 
+def measure(subject: Subject) -> tuple[Terms, bool] | None:
+    oracle = subject.oracles(beside=True)[0]
+    asked = asked_for_terms(subject, oracle)
+    assert asked is not None
+    return measured(subject, oracle, asked)
+
+
 @pytest.mark.parametrize("fill", [-torch.inf, torch.nan])
 def test_no_values_are_fitted_to_outputs_that_are_not_numbers(fill: float) -> None:
     torch.manual_seed(0)
     layer = Numbers()
     layer.fill = fill
     subject = make_subject(layer.double(), style="causal")
-    found = measured(subject, subject.oracles(beside=True)[0])
+    found = measure(subject)
     assert found is not None
     terms, whole = found
     assert terms.of_values is None
@@ -192,4 +201,4 @@ def test_nothing_is_fitted_to_scores_that_are_not_numbers() -> None:
     layer = Numbers()
     layer.factor = torch.nan
     subject = make_subject(layer.double(), style="causal")
-    assert measured(subject, subject.oracles(beside=True)[0]) is None
+    assert measure(subject) is None
