@@ -49,11 +49,13 @@ def turning(
     return turn
 
 
+SLOPES = torch.tensor([1 / 4, 1 / 16, 1 / 64, 1 / 256]).view(-1, 1, 1)
+
+
 def leaning(x: Tensor) -> Tensor:
     """What ALiBi takes off, with the slopes of four heads."""
     places = torch.arange(x.shape[-2])
-    steps = (places[:, None] - places).abs()
-    return -torch.tensor([1 / 4, 1 / 16, 1 / 64, 1 / 256]).view(-1, 1, 1) * steps
+    return -SLOPES * (places[:, None] - places).abs()
 
 
 class Placed(nn.Module):
@@ -127,6 +129,16 @@ RIGHT: dict[str, tuple[str, Callable[[], Placed]]] = {
         lambda: Placed(*[turning(base=777.0)] * 2, rope_theta=777.0),
     ),
     "ALiBi": ("ALiBi", lambda: Placed(bias=leaning)),
+    "ALiBi that counts from one": (
+        "ALiBi",
+        lambda: Placed(bias=lambda scores: leaning(scores)[:, -1:] - SLOPES),
+    ),
+    "scores less their largest": (
+        "rotary positions (halves, base 10000)",
+        lambda: Placed(
+            HALVES, HALVES, bias=lambda scores: -scores.amax(dim=-1, keepdim=True)
+        ),
+    ),
     "a window": (
         "rotary positions (halves, base 10000), a window of 3",
         lambda: Placed(HALVES, HALVES, window=3, sliding_window=3),
