@@ -700,6 +700,8 @@ def _all_splits(function: ast.FunctionDef) -> ast.FunctionDef | None:
     "queries-split-without-transpose",
     "keys-split-without-transpose",
     "values-split-without-transpose",
+    "copied-keys-split-without-transpose",
+    "copied-values-split-without-transpose",
 )
 def _one_split_without_transpose(place: Place) -> ast.AST | None:
     """Queries, keys or values alone are split without the transpose."""

@@ -23,6 +23,8 @@ from tested_transformer.checking.meanings import (
     as_it_takes_either,
     as_it_takes_masks,
     as_masks_mean,
+    as_other_masks_hide,
+    main_mask,
     other_masks,
     says_causal,
 )
@@ -408,6 +410,9 @@ def _subjects_of(
         subjects = [as_it_hides(each, parameters, mask_means) for each in subjects]
     if style in MASKED and not mask_means and (not is_layer or names & flags):
         subjects = [as_it_takes_either(each, parameters) for each in subjects]
+    if is_layer and style in ("mask", *MASKED) and len(subjects) == 1:
+        main = MASKED[style][0] if names & flags else main_mask(parameters)
+        subjects = [as_other_masks_hide(each, parameters, main) for each in subjects]
     if dtype is not None or not movable:
         return subjects
     return [_as_it_rounds(each) for each in subjects]

@@ -121,22 +121,27 @@ def _meant(subject: Subject, recognizer: Recognizer) -> Iterator[list[FormedAtte
             yield layers
             return
     # One token gets its own value, whatever is wrong with the scores.
-    layers = [*_guesses(subject)]
-    fitting = [each for each in layers if recognizer.around(each) is not None]
-    yield fitting
-    yield [each for each in layers if each not in fitting]
+    guesses = [*_guesses(subject)]
+    fitting = [each for each, _ in guesses if recognizer.around(each) is not None]
+    left = [(each, usual) for each, usual in guesses if each not in fitting]
+    # If keys are used as values, only an unusual order seems to fit.
+    yield [each for each, usual in left if usual] + fitting
+    yield [each for each, usual in left if not usual]
 
 
-def _guesses(subject: Subject) -> Iterator[FormedAttention]:
-    """Yield the oracles that a layer's weights could belong to."""
+def _guesses(subject: Subject) -> Iterator[tuple[FormedAttention, bool]]:
+    """Yield the oracles that a layer's weights could belong to.
+
+    With each, return whether parts of one projection are in the usual order.
+    """
     assert subject.module is not None
-    for inputs in _inputs(subject, _weights(subject.module)):
+    for inputs, usual in _inputs(subject, _weights(subject.module)):
         queries = inputs[0]
         assert queries is not None
         for num_heads in _heads(subject, queries):
             layer = make_layer(inputs, num_heads)
             if layer is not None and layer.q_proj.in_features == subject.width:
-                yield layer.to(torch.float64).train(subject.module.training)
+                yield layer.to(torch.float64).train(subject.module.training), usual
 
 
 def _heads(subject: Subject, q: Projection) -> Sequence[int]:
@@ -184,8 +189,11 @@ def _by_kind(found: Sequence[tuple[str, _Weights]]) -> list[_Weights]:
 
 def _inputs(
     subject: Subject, weights: Sequence[_Weights]
-) -> Iterator[list[Projection | None]]:
-    """Yield candidates for the projections to queries, keys and values and the last."""
+) -> Iterator[tuple[list[Projection | None], bool]]:
+    """Yield candidates for the projections to queries, keys and values and the last.
+
+    With each, return whether parts of one projection are in the usual order.
+    """
     if not 1 <= len(weights) <= 4:
         return
     straight = [_is_linear(subject, each.parameters) for each in weights]
@@ -195,28 +203,27 @@ def _inputs(
         kinds = "".join("s" if straight[at] else "b" for at in order)
         for chosen in product(*[weights[at].alternatives for at in order]):
             if kinds == "bbss":
-                yield [*chosen]
+                yield [*chosen], False
             if kinds == "bbs":
-                yield [*chosen, None]
+                yield [*chosen, None], False
             last = chosen[-1] if kinds[-1] == "s" else None
             if kinds in ("bbs", "bb"):  # one projection to keys and values
                 half = len(chosen[1][0]) // 2
-                for each in permutations(
-                    cut(*chosen[1], [half, len(chosen[1][0]) - half])
-                ):
-                    yield [chosen[0], *each, last]
+                parts = cut(*chosen[1], [half, len(chosen[1][0]) - half])
+                yield [chosen[0], *parts, last], True
+                yield [chosen[0], *reversed(parts), last], False
             if kinds in ("bs", "b"):  # one projection to all
                 yield from _stacked(subject, chosen[0], last)
 
 
 def _stacked(
     subject: Subject, whole: Projection, last: Projection | None
-) -> Iterator[list[Projection | None]]:
+) -> Iterator[tuple[list[Projection | None], bool]]:
     inner = len(whole[0]) // 3 if last is None else last[0].shape[1]
     for num_heads in _heads(subject, (whole[0][:inner], None)):
         for each in cuts(*whole, num_heads, inner):
-            for order in permutations(each):
-                yield [*order, last]
+            for at, order in enumerate(permutations(each)):
+                yield [*order, last], at == 0
 
 
 def _is_linear(subject: Subject, parameters: Sequence[nn.Parameter]) -> bool:

@@ -24,6 +24,7 @@ from tested_transformer.checking.styles import (
     MASKED,
     MASKS,
     MEANINGS,
+    READ,
     Lifted,
     Parameters,
     flag_call,
@@ -45,6 +46,8 @@ __all__ = [
     "as_it_takes_either",
     "as_it_takes_masks",
     "as_masks_mean",
+    "as_other_masks_hide",
+    "main_mask",
     "other_masks",
     "says_causal",
 ]
@@ -65,6 +68,10 @@ _ADDED_ONES = (
     "mask_means='add' if masks are always numbers; otherwise it is wrong as in "
     "chapters/the-bug-museum/#added-ones"
 )
+_IDLE = (
+    "no form of {} that was tried hides a token: if you never pass it, check a "
+    "function that calls the layer without it"
+)
 _KINDS = dict.fromkeys(("attend", "ignore"), "True and False") | dict.fromkeys(
     ("add", "ones"), "numbers"
 )
@@ -80,7 +87,7 @@ def as_masks_mean(
     The mask may also be one of keys, or a flag. If nothing makes the layer causal,
     perhaps because of a bug, return all ways to call it that run.
     """
-    name = next(each for each in parameters if is_mask(each) and "pad" not in each)
+    name = main_mask(parameters)
     count = max(1, len(sequences_of(parameters)))
     others = {
         each: None for each in wanted(parameters) if is_mask(each) and each != name
@@ -144,6 +151,11 @@ def as_masks_mean(
         running = [replace(subject, call=plain.call if fails else call, pads=True)]
         refusal = "" if fails else refusal
     return [replace(each, refusal=refusal) for each in running]
+
+
+def main_mask(parameters: Parameters) -> str:
+    """Return the name of the first mask that seems to be for more than padding."""
+    return next(each for each in parameters if is_mask(each) and "pad" not in each)
 
 
 def _as_either_means(
@@ -373,17 +385,79 @@ def as_it_hides(
     # Some layers are causal until they are given a mask, and then use only the mask. In
     # others, a triangle in the mask would hide that they see later tokens.
     triangles = [False, True] if masks and _seen(subject) == _CAUSAL else [False]
-    for name, triangle in itertools.product(masks, triangles):
-        if keys := _as_padding_means(subject, name, count, tried, triangle=triangle):
-            return keys
-    if not masks:
-        return subject
-    oddity = _oddity(subject, masks[0], count, tried)
-    doubt = oddity or (
-        f"no form of {masks[0]} that was tried hides a token: if you never pass it, "
-        "check a function that calls the layer without it"
+
+    def hiding(name: str) -> Subject | None:
+        ways = (
+            _as_padding_means(subject, name, count, tried, triangle=each)
+            for each in triangles
+        )
+        return next(filter(None, ways), None)
+
+    found = {name: hiding(name) for name in masks}
+    idle = [
+        name
+        for name, keys in found.items()
+        if keys is None and not _of_context(name, parameters)
+    ]
+    hides = [keys for keys in found.values() if keys is not None]
+    oddity = _oddity(subject, idle[0], count, tried) if idle and not hides else ""
+    doubts = [oddity] if oddity else [_IDLE.format(name) for name in idle]
+    if not hides:
+        return replace(subject, doubts=(*subject.doubts, *doubts[:1]))
+    first, *rest = hides
+    first = replace(first, doubts=(*first.doubts, *doubts))
+    real = torch.arange(5) != 2
+    for keys in rest:
+        if not _agree(first.without_dropout(), keys.without_dropout(), real=real):
+            return replace(first, otherwise=keys)
+    return first
+
+
+def as_other_masks_hide(
+    subject: Subject, parameters: Parameters, known: str
+) -> Subject:
+    """Add a doubt about each optional mask that hides no token, or in an unusual way.
+
+    Args:
+        subject: The layer.
+        parameters: Its parameters.
+        known: The name of the mask that it is called with.
+    """
+    count = max(1, len(sequences_of(parameters)))
+    required = {each for each in wanted(parameters) if is_mask(each)}
+    others = dict.fromkeys(required)
+    doubts = subject.doubts
+    for name in parameters:
+        asked = is_mask(name) and name != known and name not in required
+        if not asked or "head" in name or _of_context(name, parameters):
+            continue
+        keys = _as_padding_means(subject, name, count, others=others)
+        if keys is not None:
+            doubts += keys.doubts[len(subject.doubts) :]
+        elif _runs_with(subject, name, count, others):
+            doubts += (_IDLE.format(name),)
+    return replace(subject, doubts=tuple(dict.fromkeys(doubts)))
+
+
+def _runs_with(
+    subject: Subject, name: str, count: int, others: Mapping[str, Any]
+) -> bool:
+    """Return whether a layer runs with any form of a mask."""
+    x = torch.ones(2, 5, subject.width, dtype=subject.dtype)
+    for make, axes, each in product((key_call, meant_call), (4, 3, 2), MEANINGS):
+        with suppress(TypeError, ValueError):
+            replace(subject, call=make(count, name, axes, each, others)).run(x)
+            return True
+    return False
+
+
+def _of_context(name: str, parameters: Parameters) -> bool:
+    """Return whether a mask seems to be one of a context that need not be given."""
+    first = name.partition("_")[0]
+    return READ.search(first) is not None and any(
+        each.partition("_")[0] == first and not is_mask(each)
+        for each in {*parameters} - {*wanted(parameters)}
     )
-    return replace(subject, doubts=(*subject.doubts, doubt))
 
 
 def _as_padding_means(

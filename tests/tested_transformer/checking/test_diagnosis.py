@@ -291,3 +291,43 @@ def test_a_dropped_output_is_not_named_after_weights_or_fills(fill: float) -> No
     wrong = check_attention(Dropping("output", fill=fill), style="causal")
     assert "modes" in wrong.failed
     assert not wrong.likely, str(wrong)
+
+
+class SplitAfterCopies(nn.Module):
+    """Copies shared keys and values first, and then puts heads before tokens."""
+
+    num_heads, num_kv_heads = 4, 2
+
+    def __init__(self, wrong: str) -> None:
+        super().__init__()
+        self.q_proj, self.o_proj = nn.Linear(24, 24), nn.Linear(24, 24)
+        self.k_proj, self.v_proj = nn.Linear(24, 12), nn.Linear(24, 12)
+        self.wrong = wrong
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = {
+            name: getattr(self, f"{name}_proj")(x).unflatten(-1, (-1, 6))
+            for name in "qkv"
+        }
+        for name, each in heads.items():
+            copies = each.repeat_interleave(1 if name == "q" else 2, dim=2)
+            shape = copies.transpose(1, 2).shape
+            wrong = name == self.wrong
+            heads[name] = copies.reshape(shape) if wrong else copies.transpose(1, 2)
+        y = F.scaled_dot_product_attention(*heads.values(), is_causal=True)
+        return self.o_proj(y.transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        ("q", "queries-split-without-transpose"),
+        ("k", "copied-keys-split-without-transpose"),
+        ("v", "copied-values-split-without-transpose"),
+    ],
+)
+def test_heads_that_are_split_wrongly_after_they_were_copied_are_named(
+    wrong: str, name: str
+) -> None:
+    report = check_attention(SplitAfterCopies(wrong), style="causal")
+    assert [each.name for each in report.likely] == [name], str(report)

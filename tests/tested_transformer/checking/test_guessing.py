@@ -147,6 +147,14 @@ def test_a_known_bug_is_found_with_them() -> None:
     assert [each.name for each in report.likely] == ["no-scale"]
 
 
+@pytest.mark.parametrize("by_head", [False, True])
+def test_keys_that_serve_as_values_are_not_taken_for_another_order(
+    by_head: bool,
+) -> None:
+    report = check_attention(Stacked((0, 1, 1), by_head=by_head))
+    assert report.likely[0].name == "keys-for-values", str(report)
+
+
 def test_a_guess_that_explains_nothing_accuses_nobody() -> None:
     report = check_attention(Named(scale=0.7, called="{}"), num_heads=HEADS)
     assert report.state == "not known"

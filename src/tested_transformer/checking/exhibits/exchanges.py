@@ -13,6 +13,8 @@ from tested_transformer.checking.exhibits.layer import ExchangeableAttention
 
 __all__ = [
     "bias_of_keys_for_values",
+    "copied_keys_split_without_transpose",
+    "copied_values_split_without_transpose",
     "keys_and_values_exchanged",
     "keys_split_without_transpose",
     "no_bias_of_queries",
@@ -115,6 +117,10 @@ def bias_of_keys_for_values(layer: ExchangeableAttention, x: Tensor) -> _Three:
     return layer.q_proj(x), layer.k_proj(x), v
 
 
+def _wrongly_split(heads: Tensor) -> Tensor:
+    return heads.transpose(1, 2).flatten(2).reshape(heads.shape)
+
+
 def _mixed(
     which: int,
     layer: ExchangeableAttention,
@@ -126,10 +132,14 @@ def _mixed(
     """Attend with queries, keys or values that were split without the transpose."""
     heads = [q, k, v]
     copies = 1 if which == 0 else layer.num_heads // layer.num_kv_heads
-    own = heads[which][:, ::copies]
-    wrong = own.transpose(1, 2).flatten(2).reshape(own.shape)
-    heads[which] = wrong.repeat_interleave(copies, dim=1)
-    q, k, v = heads
+    own = _wrongly_split(heads[which][:, ::copies])
+    heads[which] = own.repeat_interleave(copies, dim=1)
+    return _weighed(layer, *heads, mask)
+
+
+def _weighed(
+    layer: ExchangeableAttention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
     weights = layer.steps.weigh(layer.steps.score(q, k), mask)
     return layer.steps.drop(weights, layer.dropout, layer.training) @ v, weights
 
@@ -150,3 +160,21 @@ def keys_split_without_transpose(*arguments: Any) -> Any:
 def values_split_without_transpose(*arguments: Any) -> Any:
     """Values are split by a reshape without the transpose, so rows mix tokens."""
     return _mixed(2, *arguments)
+
+
+@exhibit("attend")
+def copied_keys_split_without_transpose(
+    layer: ExchangeableAttention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Copies of keys are split without the transpose, so rows mix tokens."""
+    shared = layer.num_kv_heads < layer.num_heads
+    return _weighed(layer, q, _wrongly_split(k) if shared else k, v, mask)
+
+
+@exhibit("attend")
+def copied_values_split_without_transpose(
+    layer: ExchangeableAttention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Copies of values are split without the transpose, so rows mix tokens."""
+    shared = layer.num_kv_heads < layer.num_heads
+    return _weighed(layer, q, k, _wrongly_split(v) if shared else v, mask)
