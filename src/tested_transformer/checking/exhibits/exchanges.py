@@ -134,7 +134,8 @@ def _mixed(
     copies = 1 if which == 0 else layer.num_heads // layer.num_kv_heads
     own = _wrongly_split(heads[which][:, ::copies])
     heads[which] = own.repeat_interleave(copies, dim=1)
-    return _weighed(layer, *heads, mask)
+    q, k, v = heads
+    return _weighed(layer, q, k, v, mask)
 
 
 def _weighed(
