@@ -23,7 +23,6 @@ from tested_transformer.checking.meanings import (
     as_it_takes_either,
     as_it_takes_masks,
     as_masks_mean,
-    as_other_masks_hide,
     main_mask,
     other_masks,
     says_causal,
@@ -35,6 +34,7 @@ from tested_transformer.checking.projections import (
     oracles_of,
 )
 from tested_transformer.checking.settings import Settings
+from tested_transformer.checking.several_masks import as_masks_agree
 from tested_transformer.checking.styles import (
     MASKED,
     MASKS,
@@ -42,6 +42,7 @@ from tested_transformer.checking.styles import (
     STYLES,
     Lifted,
     Parameters,
+    context_in,
     cross_call,
     is_mask,
     masked_call,
@@ -376,6 +377,7 @@ def _subjects_of(
         has_modes=isinstance(attention, nn.Module),
         batch_first=batch_first,
         crosses=cross_call(parameters) if is_layer and style != "mha" else None,
+        context=context_in(parameters) if is_layer and style != "mha" else "",
     )
     subject = subject.to(subject.dtype)
     if anew and subject.module is not None and known is None:
@@ -412,7 +414,7 @@ def _subjects_of(
         subjects = [as_it_takes_either(each, parameters) for each in subjects]
     if is_layer and style in ("mask", *MASKED) and len(subjects) == 1:
         main = MASKED[style][0] if names & flags else main_mask(parameters)
-        subjects = [as_other_masks_hide(each, parameters, main) for each in subjects]
+        subjects = [as_masks_agree(subjects[0], parameters, main, mask_means)]
     if dtype is not None or not movable:
         return subjects
     return [_as_it_rounds(each) for each in subjects]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from tested_transformer.checking.checks import (
     LENGTH,
     NotApplicableError,
     left_padding,
+    reads_context,
     sample,
 )
 from tested_transformer.checking.counterexample import find_counterexample
@@ -58,6 +60,12 @@ _WAYS = 6
 # Checks that a correct layer may fail if it normalizes queries and keys, or if it has
 # more parameters than its projections.
 _OF_COMPARISON = {"output", "gradient"}
+
+
+_CONTEXT = (
+    "given {}, it does not compute attention to that alone: check a function that "
+    "calls the layer without it if you never pass it"
+)
 
 
 @contextmanager
@@ -233,6 +241,11 @@ def judge(
     except ValueError as error:
         told = about_lengths(error, subject.name, subject.layer, subject.width)
         raise told from error.__cause__
+    except RuntimeError as error:
+        raise ValueError(
+            f"{subject.name} cannot be checked: {error} (does it keep tensors from an "
+            "earlier call, such as a cache?)"
+        ) from error
 
 
 def _judged(subject: Subject, names: Collection[str], found: Likeness | None) -> Report:
@@ -262,6 +275,8 @@ def _judged(subject: Subject, names: Collection[str], found: Likeness | None) ->
             doubts = (*doubts, f"{', '.join(idle)}: without effect on the output")
         if cut:
             doubts = (*doubts, f"{', '.join(cut)}: no gradient reaches them")
+    if subject.context and not failed and not reads_context(subject.without_dropout()):
+        doubts = (*doubts, _CONTEXT.format(subject.context))
     if not (reads(quiet) & ~torch.eye(LENGTH, dtype=torch.bool)).any():
         doubts = (*doubts, "no token reads another, so it may not be attention")
     return Report(
@@ -325,11 +340,29 @@ def verdicts_on(
         try:
             # "modes" tests that dropout does nothing in evaluation mode.
             reason = CHECKS[name](subject if name == "modes" else quiet)
+            if reason is not None and subject.known is not None:
+                _refuse_if_meant(quiet, name)
         except NotApplicableError as error:
             verdicts.append(Verdict(name, None, str(error)))
         else:
             verdicts.append(Verdict(name, reason is None, reason or ""))
     return tuple(verdicts)
+
+
+def _refuse_if_meant(subject: Subject, name: str) -> None:
+    """Stop a check that the given oracle fails, too."""
+    known = subject.known
+    assert known is not None
+    if name in _OF_COMPARISON:
+        return
+
+    def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Tensor:
+        return known(x.double()).to(x.dtype)
+
+    alone = {"opens": False, "pads": False, "pieces": None, "has_modes": False}
+    oracle = replace(subject, layer=known, call=call, batch_first=True, **alone)
+    if CHECKS[name](oracle) is not None:
+        raise NotApplicableError("the oracle fails it, too")
 
 
 def _refuse_chance(subject: Subject) -> None:

@@ -38,6 +38,7 @@ __all__ = [
     "padding",
     "permutation",
     "prefix",
+    "reads_context",
     "require_averages",
     "require_causal",
     "rows",
@@ -299,16 +300,39 @@ def answers(
     for causal in (True,) * subject.causal + (False,) * subject.unmasked:
         right = oracle(x.double(), causal=causal)
         yield "causal" if causal else "unmasked", subject.run(x, causal=causal), right
-    if subject.unmasked and isinstance(oracle, FormedAttention) and not oracle.form:
-        # A layer that confuses the two may refuse a context of another length than x.
-        for length in (5, x.shape[1]):
-            context = sample(subject, seed=3)[: len(x), :length]
-            if (crossed := subject.cross(x, context)) is not None:
-                # The oracle has no context: append it to x, and mask all tokens but it.
-                whole = torch.cat([x, context], dim=1).double()
-                seen = torch.arange(whole.shape[1]) >= x.shape[1]
-                yield "cross", crossed, oracle(whole, mask=seen[None])[:, : x.shape[1]]
-                break
+    if not subject.context:
+        yield from _crossed(subject, oracle, x)
+
+
+def _crossed(
+    subject: Subject, oracle: Oracle, x: Tensor
+) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Yield the outputs of a subject and of an oracle that attend to a context."""
+    plain = isinstance(oracle, FormedAttention) and not oracle.form
+    if not (subject.unmasked and plain):
+        return
+    # A layer that confuses the two may refuse a context of another length than x.
+    for length in (5, x.shape[1]):
+        context = sample(subject, seed=3)[: len(x), :length]
+        if (output := subject.cross(x, context)) is not None:
+            # The oracle has no context: append it to x, and mask all tokens but it.
+            whole = torch.cat([x, context], dim=1).double()
+            seen = torch.arange(whole.shape[1]) >= x.shape[1]
+            yield "cross", output, oracle(whole, mask=seen[None])[:, : x.shape[1]]
+            return
+
+
+def reads_context(subject: Subject) -> bool:
+    """Return whether a subject attends to a context that it is given, if it takes one.
+
+    If it cannot be told, return ``True``.
+    """
+    x = sample(subject)
+    pairs = [[*_crossed(subject, oracle, x)] for oracle in subject.oracles()]
+    known = [each[0] for each in pairs if each]
+    return not known or any(
+        close(subject, output, right, subject.slack) for _, output, right in known
+    )
 
 
 def same_output(subject: Subject) -> str | None:

@@ -223,8 +223,8 @@ def alike(subject: Subject) -> Likeness:
     for layer in layers:
         like = _like(subject, layer)
         quiet = like.without_dropout()
-        given = layer.form if layer.form != Form() else None
-        forms = [given] if given is not None else recognizer.likely(layer)
+        explained = layer.form != Form() or recognizer.is_explained_by(layer)
+        forms = [layer.form] if explained else recognizer.likely(layer)
         sieve = _Sieve(recognizer, layer)
         for form in forms:
             left = [*sieve.left(form)]

@@ -41,13 +41,17 @@ from tested_transformer.checking.styles import (
 from tested_transformer.checking.subject import Call, Subject, copied, moving
 
 __all__ = [
+    "CAUSAL",
+    "IDLE",
+    "agree",
     "as_it_adds",
     "as_it_hides",
     "as_it_takes_either",
     "as_it_takes_masks",
     "as_masks_mean",
-    "as_other_masks_hide",
+    "as_padding_means",
     "main_mask",
+    "of_context",
     "other_masks",
     "says_causal",
 ]
@@ -55,7 +59,7 @@ __all__ = [
 # Parts of the usual names of masks in which True means ignore.
 _IGNORED = re.compile("pad|ignore|hid|block|exclu|forbid")
 # Which of four rows, two on each side of a token, change with it; see ``moving``.
-_CAUSAL, _BOTH = [False, False, True, True], [True, True, True, True]
+CAUSAL, _BOTH = [False, False, True, True], [True, True, True, True]
 # The same rows if a layer's own mask ends too late, or is inverted.
 _SLIPPED = [False, True, True, True], [True, True, False, False]
 # The meanings of the other kind of mask: numbers, or True and False.
@@ -68,9 +72,13 @@ _ADDED_ONES = (
     "mask_means='add' if masks are always numbers; otherwise it is wrong as in "
     "chapters/the-bug-museum/#added-ones"
 )
-_IDLE = (
+IDLE = (
     "no form of {} that was tried hides a token: if you never pass it, check a "
     "function that calls the layer without it"
+)
+_LOST = (
+    "with {} that hides nothing, its output is another than without: does it lose its "
+    "window, or what else it forbids?"
 )
 _KINDS = dict.fromkeys(("attend", "ignore"), "True and False") | dict.fromkeys(
     ("add", "ones"), "numbers"
@@ -95,7 +103,7 @@ def as_masks_mean(
     said = meaning is not None
     plain = replace(subject, call=plain_call(count), opens=False, pads=False)
     alone = parameters[name].default is not inspect.Parameter.empty and not said
-    if alone and _seen(plain) in (_CAUSAL, *_SLIPPED):
+    if alone and _seen(plain) in (CAUSAL, *_SLIPPED):
         return [as_it_hides(plain, parameters, meaning)]
     tried = [meaning] if meaning is not None else [*MEANINGS]
     running: list[Subject] = []
@@ -105,11 +113,13 @@ def as_masks_mean(
         quiet = asked.without_dropout()
         try:
             if _is_causal(quiet):
+                # Run it with more sequences than tokens: some slice the first axes.
+                quiet.run(torch.ones(4, 2, subject.width, dtype=subject.dtype))
                 if each == "add" and not _adds(
                     quiet, partial(meant_call, count, name, axes, others=others)
                 ):
                     continue
-                opens = list(moving(quiet, causal=False)) != _CAUSAL
+                opens = list(moving(quiet, causal=False)) != CAUSAL
                 asked = _with_meaning(replace(asked, opens=opens), name, each, said)
                 if alone and _has_triangle(subject):
                     doubt = "it has a causal mask, and uses only the mask it is given"
@@ -122,14 +132,14 @@ def as_masks_mean(
         except (TypeError, ValueError):
             continue
         running.append(asked)
-    if keys := _as_padding_means(subject, name, count, tried, others):
+    if keys := as_padding_means(subject, name, count, tried, others):
         if says_causal(subject):  # it hides later tokens by itself, or should
             keys = replace(keys, causal=True, style=subject.style)
         return [keys]
     if parameters[name].default is False:
         asked = replace(subject, call=flag_call(count, name), opens=True)
         with suppress(TypeError, ValueError):
-            if list(moving(asked.without_dropout())) == _CAUSAL:
+            if list(moving(asked.without_dropout())) == CAUSAL:
                 return [asked]
     if oddity := _oddity(subject, name, count, tried, others):
         raise ValueError(oddity)
@@ -188,7 +198,7 @@ def _as_either_means(
         quiet = other.without_dropout()
         try:
             if _is_causal(quiet):
-                if _agree(quiet, asked.without_dropout()):
+                if agree(quiet, asked.without_dropout()):
                     return [asked]
                 note = _APART.format(name, MEANINGS[each])
                 apart.append(replace(other, notes=(note,)))
@@ -202,7 +212,7 @@ def _as_either_means(
         wrong.append(replace(other, notes=(note,)))
     if apart:
         return [replace(asked, otherwise=apart[0])]
-    if not wrong or _as_padding_means(asked, name, count, kind, others):
+    if not wrong or as_padding_means(asked, name, count, kind, others):
         return [asked]
     return wrong
 
@@ -227,7 +237,7 @@ def as_it_takes_either(subject: Subject, parameters: Parameters) -> Subject:
         if any(moving(beside, real=real)):
             note = f"In {name}, only True and False hide padding."
             return replace(other, notes=(*other.notes, note))
-        if not _agree(quiet, beside, real=real):
+        if not agree(quiet, beside, real=real):
             note = _APART.format(name, MEANINGS["add"])
             other = replace(other, notes=(*other.notes, note))
             return replace(subject, otherwise=other)
@@ -241,10 +251,10 @@ def _is_causal(quiet: Subject) -> bool:
     """
     x = torch.randn(2, 5, quiet.width, generator=torch.Generator().manual_seed(13))
     finite = quiet.run(x.to(quiet.dtype)).isfinite().all()
-    return bool(finite) and list(moving(quiet)) == _CAUSAL
+    return bool(finite) and list(moving(quiet)) == CAUSAL
 
 
-def _agree(
+def agree(
     one: Subject, other: Subject, *, real: Bool[Tensor, " T"] | None = None
 ) -> bool:
     """Return whether two ways to call a layer give the same causal output."""
@@ -337,7 +347,7 @@ def as_it_adds(subject: Subject, parameters: Parameters, *, said: bool) -> Subje
         return subject
     asked = {each: called(each) for each in ("ignore", "add")}
     seen = {each: _seen(asked[each]) for each in asked}
-    causal = [each for each in asked if seen[each] == _CAUSAL]
+    causal = [each for each in asked if seen[each] == CAUSAL]
     if len(causal) == 1 and all(seen.values()) and not said and _reads_kind(subject):
         (meaning,) = causal
         if meaning != "add" or not _adds_ones(called):
@@ -346,7 +356,7 @@ def as_it_adds(subject: Subject, parameters: Parameters, *, said: bool) -> Subje
             return replace(asked[wrong], notes=(note,))
     if len(causal) == 2 and not said and _reads_kind(subject):
         ignores, adds = (each.without_dropout() for each in asked.values())
-        if not _agree(ignores, adds):
+        if not agree(ignores, adds):
             note = _APART.format("attn_mask", MEANINGS["add"])
             return replace(subject, otherwise=replace(asked["add"], notes=(note,)))
     if causal != ["add"]:
@@ -384,11 +394,11 @@ def as_it_hides(
     tried = [*MEANINGS] if meaning is None else [meaning]
     # Some layers are causal until they are given a mask, and then use only the mask. In
     # others, a triangle in the mask would hide that they see later tokens.
-    triangles = [False, True] if masks and _seen(subject) == _CAUSAL else [False]
+    triangles = [False, True] if masks and _seen(subject) == CAUSAL else [False]
 
     def hiding(name: str) -> Subject | None:
         ways = (
-            _as_padding_means(subject, name, count, tried, triangle=each)
+            as_padding_means(subject, name, count, tried, triangle=each)
             for each in triangles
         )
         return next(filter(None, ways), None)
@@ -397,61 +407,29 @@ def as_it_hides(
     idle = [
         name
         for name, keys in found.items()
-        if keys is None and not _of_context(name, parameters)
+        if keys is None and not of_context(name, parameters)
     ]
     hides = [keys for keys in found.values() if keys is not None]
     oddity = _oddity(subject, idle[0], count, tried) if idle and not hides else ""
-    doubts = [oddity] if oddity else [_IDLE.format(name) for name in idle]
+    doubts = [oddity] if oddity else [IDLE.format(name) for name in idle]
     if not hides:
         return replace(subject, doubts=(*subject.doubts, *doubts[:1]))
     first, *rest = hides
+    quiet = subject.without_dropout()
+    doubts += [
+        _LOST.format(name)
+        for name, keys in found.items()
+        if keys is not None and not agree(quiet, keys.without_dropout())
+    ]
     first = replace(first, doubts=(*first.doubts, *doubts))
     real = torch.arange(5) != 2
     for keys in rest:
-        if not _agree(first.without_dropout(), keys.without_dropout(), real=real):
+        if not agree(first.without_dropout(), keys.without_dropout(), real=real):
             return replace(first, otherwise=keys)
     return first
 
 
-def as_other_masks_hide(
-    subject: Subject, parameters: Parameters, known: str
-) -> Subject:
-    """Add a doubt about each optional mask that hides no token, or in an unusual way.
-
-    Args:
-        subject: The layer.
-        parameters: Its parameters.
-        known: The name of the mask that it is called with.
-    """
-    count = max(1, len(sequences_of(parameters)))
-    required = {each for each in wanted(parameters) if is_mask(each)}
-    others = dict.fromkeys(required)
-    doubts = subject.doubts
-    for name in parameters:
-        asked = is_mask(name) and name != known and name not in required
-        if not asked or "head" in name or _of_context(name, parameters):
-            continue
-        keys = _as_padding_means(subject, name, count, others=others)
-        if keys is not None:
-            doubts += keys.doubts[len(subject.doubts) :]
-        elif _runs_with(subject, name, count, others):
-            doubts += (_IDLE.format(name),)
-    return replace(subject, doubts=tuple(dict.fromkeys(doubts)))
-
-
-def _runs_with(
-    subject: Subject, name: str, count: int, others: Mapping[str, Any]
-) -> bool:
-    """Return whether a layer runs with any form of a mask."""
-    x = torch.ones(2, 5, subject.width, dtype=subject.dtype)
-    for make, axes, each in product((key_call, meant_call), (4, 3, 2), MEANINGS):
-        with suppress(TypeError, ValueError):
-            replace(subject, call=make(count, name, axes, each, others)).run(x)
-            return True
-    return False
-
-
-def _of_context(name: str, parameters: Parameters) -> bool:
+def of_context(name: str, parameters: Parameters) -> bool:
     """Return whether a mask seems to be one of a context that need not be given."""
     first = name.partition("_")[0]
     return READ.search(first) is not None and any(
@@ -460,7 +438,7 @@ def _of_context(name: str, parameters: Parameters) -> bool:
     )
 
 
-def _as_padding_means(
+def as_padding_means(
     subject: Subject,
     name: str,
     count: int,
@@ -473,7 +451,7 @@ def _as_padding_means(
 
     Without ``triangle``, the mask hides padding alone.
     """
-    seen = [_CAUSAL] * subject.causal + [_BOTH] * subject.unmasked
+    seen = [CAUSAL] * subject.causal + [_BOTH] * subject.unmasked
     for make, axes, each in product((key_call, meant_call), (4, 3, 2), tried):
         if make is meant_call and axes == 2:  # it would be the same in all sequences
             continue
@@ -490,7 +468,7 @@ def _as_padding_means(
         if each == "add" and not any(hidden) and not _adds(quiet, softly, hides=hides):
             continue
         if not any(hidden) and shown in seen:
-            asked = replace(asked, causal=shown == _CAUSAL)
+            asked = replace(asked, causal=shown == CAUSAL)
             asked = _with_meaning(asked, name, each, len(tried) == 1)
             return replace(asked, style=subject.style if asked.causal else "both")
     return None

@@ -20,7 +20,7 @@ from tested_transformer.checking.projections import meant_as, norm_weights
 from tested_transformer.checking.reading import scores_of
 from tested_transformer.checking.subject import Subject
 
-__all__ = ["asked_for_terms", "measured", "other_parameters"]
+__all__ = ["Asked", "asked_for_terms", "measured", "other_parameters"]
 
 _ROUNDING = 1e-8
 

@@ -213,6 +213,11 @@ class Recognizer:
         layer.take(roughly or Form())
         return roughly is not None
 
+    def is_explained_by(self, layer: FormedAttention) -> bool:
+        """Return whether a layer as it is has the subject's outputs."""
+        layer.eval()
+        return any(self._alike(layer, ROUNDING))
+
     @torch.no_grad()
     def _gap(self, layer: FormedAttention, form: Form) -> float:
         layer.take(form)

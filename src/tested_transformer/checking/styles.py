@@ -25,6 +25,7 @@ __all__ = [
     "STYLES",
     "Lifted",
     "Parameters",
+    "context_in",
     "cross_call",
     "flag_call",
     "is_mask",
@@ -56,6 +57,7 @@ MEANINGS = {
     "add": "numbers are added to the scores",
 }
 # Parts of the names of a context.
+_CONTEXTS = ("context", "encoder_hidden_states", "key_value_states", "kv", "xa")
 READ = re.compile(r"context|cond|memory|kv|key|enc|source|src|^(y|c)$")
 
 
@@ -262,10 +264,21 @@ def meant_call(
     return call
 
 
+def context_in(parameters: Parameters) -> str:
+    """Return the name of a context that need not be given, or an empty text."""
+    if len(sequences_of(parameters)) != 1:
+        return ""
+    return next(
+        (x for x in _CONTEXTS if x in {*parameters} - {*wanted(parameters)}), ""
+    )
+
+
 def cross_call(
     parameters: Parameters,
 ) -> Callable[[Any, Tensor, Tensor], Any] | None:
     """Return a call for cross-attention, if the names show which one the context is."""
+    if name := context_in(parameters):
+        return partial(_call_with_context, name)
     names = sequences_of(parameters)
     queries = [name[0].lower() == "q" for name in names]
     if any(map(is_mask, wanted(parameters))):
@@ -275,6 +288,10 @@ def cross_call(
     if len(names) == 2 and READ.search(names[1]) and not queries[1]:
         return partial(_call_cross, (True, False))
     return None
+
+
+def _call_with_context(name: str, layer: Any, x: Tensor, context: Tensor) -> Any:
+    return layer(x, **{name: context})
 
 
 def _call_cross(

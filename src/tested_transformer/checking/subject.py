@@ -57,6 +57,7 @@ class Subject:
         notes: What was found out about how to call it.
         guessed: Oracles that were found by trying, with their projections and forms.
         crosses: Calls it with features and a context, if it can attend to one.
+        context: The name of that context, if it need not be given.
         beside: The names of its parameters that are not in the given projections.
         refusal: The error to raise if nothing shows that it is called correctly.
         drops: Whether it may drop anything, also by a probability in its code.
@@ -83,6 +84,7 @@ class Subject:
     notes: tuple[str, ...] = ()
     guessed: tuple[FormedAttention, ...] = ()
     crosses: Callable[[Any, Tensor, Tensor], Any] | None = None
+    context: str = ""
     beside: tuple[str, ...] = ()
     refusal: str = ""
     drops: bool = True

@@ -1,6 +1,5 @@
 """Masks of both kinds, numbers and True and False, where a layer has code for each."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -145,60 +144,6 @@ def test_who_only_passes_numbers_can_say_so() -> None:
     assert check_attention(layer, mask_means="add").passed
 
 
-class SeveralMasks(Either):
-    """Hides padding with a mask of keys, unless it ignores that."""
-
-    def attend_with(
-        self, x: Tensor, mask: Tensor | None, padding: Tensor | None, *, causal: bool
-    ) -> Tensor:
-        past = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
-        shown = None if padding is None or self.bug else padding[:, None, None]
-        return self.attend(x, x, x, past if causal else None, mask, shown)
-
-
-class MaskAndPadding(SeveralMasks):
-    def forward(
-        self, x: Tensor, mask: Tensor | None = None, padding_mask: Tensor | None = None
-    ) -> Tensor:
-        return self.attend_with(x, mask, padding_mask, causal=False)
-
-
-class NeededMaskAndPadding(SeveralMasks):
-    def forward(
-        self, x: Tensor, mask: Tensor, padding_mask: Tensor | None = None
-    ) -> Tensor:
-        return self.attend_with(x, mask, padding_mask, causal=False)
-
-
-class FlagAndPadding(SeveralMasks):
-    def forward(
-        self,
-        x: Tensor,
-        mask: Tensor | None = None,
-        causal: bool = False,
-        pad_mask: Tensor | None = None,
-    ) -> Tensor:
-        return self.attend_with(x, mask, pad_mask, causal=causal)
-
-
-class CausalWithTwoMasks(SeveralMasks):
-    def forward(
-        self, x: Tensor, attn_bias: Tensor | None = None, pad_mask: Any = None
-    ) -> Tensor:
-        return self.attend_with(x, attn_bias, pad_mask, causal=True)
-
-
-@pytest.mark.parametrize("make", [*SeveralMasks.__subclasses__()])
-def test_each_mask_of_several_has_to_hide_something(
-    make: Callable[[str], nn.Module],
-) -> None:
-    style = "causal" if make is CausalWithTwoMasks else None
-    assert check_attention(make(""), style=style).passed
-    report = check_attention(make("padding is read"), style=style)
-    assert report.state == "not known"
-    assert re.search("no form of (padding|pad)_mask that was tried", str(report))
-
-
 @pytest.mark.parametrize("bug", ["-5 for False", "turned", "True is 1"])
 def test_a_bug_in_masks_is_named_beside_a_flag_that_is_right(bug: str) -> None:
     class Flagged(Either):
@@ -211,18 +156,3 @@ def test_a_bug_in_masks_is_named_beside_a_flag_that_is_right(bug: str) -> None:
     assert check_attention(Flagged()).passed
     report = check_attention(Flagged(bug))
     assert report.likely[0].name in ("minus-five", "inverted-mask", "added-ones")
-
-
-def test_the_mask_of_a_context_that_is_not_given_may_hide_nothing() -> None:
-    class Reads(Either):
-        def forward(
-            self,
-            x: Tensor,
-            context: Tensor | None = None,
-            mask: Tensor | None = None,
-            context_mask: Tensor | None = None,
-        ) -> Tensor:
-            read = x if context is None else context
-            return self.attend(x, read, read, mask if context is None else context_mask)
-
-    assert check_attention(Reads()).passed

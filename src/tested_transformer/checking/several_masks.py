@@ -1,0 +1,132 @@
+"""Ask a layer about the masks beside the one that it is called with, and about none."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tested_transformer.checking.meanings import (
+    IDLE,
+    as_padding_means,
+    of_context,
+)
+from tested_transformer.checking.styles import (
+    MEANINGS,
+    Parameters,
+    is_mask,
+    key_call,
+    meant_call,
+    plain_call,
+    sequences_of,
+    wanted,
+)
+from tested_transformer.checking.subject import Call, Subject, moving
+
+__all__ = ["as_masks_agree"]
+
+_APART = (
+    "without {} its output is that of neither a causal mask nor one that hides "
+    "nothing: give oracle= if that is meant"
+)
+_LOST = (
+    "given {} and {} together, it does not hide what both hide: check a function that "
+    "passes one of them if you never pass both"
+)
+
+
+def as_masks_agree(
+    subject: Subject, parameters: Parameters, main: str, meaning: str | None
+) -> Subject:
+    """Add a doubt about each optional mask that does not do what a mask should.
+
+    It should hide a token, in a usual way, alone and beside the main mask. Without a
+    mask, the output should be that of a mask.
+
+    Args:
+        subject: The layer.
+        parameters: Its parameters.
+        main: The name of the mask that it is called with.
+        meaning: What masks mean, if somebody said so.
+    """
+    count = max(1, len(sequences_of(parameters)))
+    required = {each for each in wanted(parameters) if is_mask(each)}
+    others = dict.fromkeys(required)
+    doubts = subject.doubts
+    if main not in required and _is_another(subject, count):
+        doubts += (_APART.format(main),)
+    # A padding mask may be one of True and False beside numbers that are added.
+    tried = [meaning] if meaning in ("attend", "ignore") else [*MEANINGS]
+    for name in parameters:
+        asked = is_mask(name) and name != main and name not in required
+        if not asked or "head" in name or of_context(name, parameters):
+            continue
+        keys = as_padding_means(subject, name, count, tried, others)
+        if keys is not None:
+            doubts += keys.doubts[len(subject.doubts) :]
+            if _one_is_lost(subject, keys, count):
+                doubts += (_LOST.format(main, name),)
+        elif _runs_with(subject, name, count, others):
+            doubts += (IDLE.format(name),)
+    return replace(subject, doubts=tuple(dict.fromkeys(doubts)))
+
+
+def _is_another(subject: Subject, count: int) -> bool:
+    """Return whether a layer without a mask does what no mask makes it do."""
+    quiet = subject.without_dropout()
+    plain = replace(quiet, call=plain_call(count))
+    x = torch.randn(2, 5, quiet.width, generator=torch.Generator().manual_seed(13))
+    with suppress(TypeError, ValueError):
+        output = plain.run(x.to(quiet.dtype))
+        masked = [quiet.run(x.to(quiet.dtype), causal=each) for each in (True, False)]
+        return not any(torch.allclose(output, x, equal_nan=True) for x in masked)
+    return False
+
+
+def _one_is_lost(subject: Subject, keys: Subject, count: int) -> bool:
+    """Return whether a layer with two masks does not hide what both of them hide.
+
+    Args:
+        subject: The layer, called with its main mask.
+        keys: The layer, called with the other one.
+        count: The number of sequences.
+    """
+
+    def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
+        main = _options_of(subject.call, x, causal, None)
+        return layer(*[x] * count, **main, **_options_of(keys.call, x, False, real))
+
+    both = replace(subject, call=call).without_dropout()
+    with suppress(TypeError, ValueError):
+        hidden = any(moving(both, real=torch.arange(5) != 2))
+        return hidden or [*moving(both)] != [*moving(subject.without_dropout())]
+    return False
+
+
+def _options_of(
+    call: Call, x: Tensor, causal: bool, real: Tensor | None
+) -> dict[str, Any]:
+    """Return the keyword arguments with which a layer would be called."""
+    found: dict[str, Any] = {}
+
+    def record(*sequences: Tensor, **options: Any) -> Tensor:
+        found.update(options)
+        return sequences[0]
+
+    call(record, x, causal, real)
+    return found
+
+
+def _runs_with(
+    subject: Subject, name: str, count: int, others: Mapping[str, Any]
+) -> bool:
+    """Return whether a layer runs with any form of a mask."""
+    x = torch.ones(2, 5, subject.width, dtype=subject.dtype)
+    for make, axes, each in product((key_call, meant_call), (4, 3, 2), MEANINGS):
+        with suppress(TypeError, ValueError):
+            replace(subject, call=make(count, name, axes, each, others)).run(x)
+            return True
+    return False

@@ -1,0 +1,230 @@
+"""Masks beside the one that a layer is called with, and a context that may be given."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tested_transformer.checking import check_attention
+
+pytestmark = pytest.mark.usefixtures("as_a_caller")
+
+
+D_MODEL, HEADS = 20, 5
+
+
+class Masked(nn.Module):
+    """Hides what any of its masks does not allow, or a bug."""
+
+    def __init__(self, bug: str = "") -> None:
+        super().__init__()
+        self.num_heads, self.bug = HEADS, bug
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            nn.Linear(D_MODEL, D_MODEL) for _ in range(4)
+        )
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, *masks: Any) -> Tensor:
+        q, k, v = (
+            each.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+            for each in (self.q_proj(q), self.k_proj(k), self.v_proj(v))
+        )
+        scores = q @ k.mT * q.shape[-1] ** -0.5
+        for mask in masks:
+            if mask is not None:
+                lowest = torch.finfo(scores.dtype).min
+                scores = scores.masked_fill(~mask.bool(), lowest)
+        return self.out_proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+def past(x: Tensor) -> Tensor:
+    return torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+
+
+class SeveralMasks(Masked):
+    """Hides padding with a mask of keys, unless it ignores that."""
+
+    def attend_with(
+        self, x: Tensor, mask: Tensor | None, padding: Tensor | None, *, causal: bool
+    ) -> Tensor:
+        shown = None if padding is None or self.bug else padding[:, None, None]
+        return self.attend(x, x, x, past(x) if causal else None, mask, shown)
+
+
+class MaskAndPadding(SeveralMasks):
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, padding_mask: Tensor | None = None
+    ) -> Tensor:
+        return self.attend_with(x, mask, padding_mask, causal=False)
+
+
+class NeededMaskAndPadding(SeveralMasks):
+    def forward(
+        self, x: Tensor, mask: Tensor, padding_mask: Tensor | None = None
+    ) -> Tensor:
+        return self.attend_with(x, mask, padding_mask, causal=False)
+
+
+class FlagAndPadding(SeveralMasks):
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        pad_mask: Tensor | None = None,
+    ) -> Tensor:
+        return self.attend_with(x, mask, pad_mask, causal=causal)
+
+
+class CausalWithTwoMasks(SeveralMasks):
+    def forward(
+        self, x: Tensor, attn_bias: Tensor | None = None, pad_mask: Any = None
+    ) -> Tensor:
+        return self.attend_with(x, attn_bias, pad_mask, causal=True)
+
+
+@pytest.mark.parametrize("make", [*SeveralMasks.__subclasses__()])
+def test_each_mask_of_several_has_to_hide_something(
+    make: Callable[[str], nn.Module],
+) -> None:
+    style = "causal" if make is CausalWithTwoMasks else None
+    assert check_attention(make(""), style=style).passed
+    report = check_attention(make("padding is read"), style=style)
+    assert report.state == "not known"
+    assert re.search("no form of (padding|pad)_mask that was tried", str(report))
+
+
+class OneOfTwo(Masked):
+    """Uses one mask, and the other only if the first is not given."""
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, key_mask: Tensor | None = None
+    ) -> Tensor:
+        keys = None if key_mask is None else key_mask[:, None, None]
+        first, second = (mask, keys) if self.bug == "mask first" else (keys, mask)
+        if self.bug and first is not None:
+            second = None
+        return self.attend(x, x, x, first, second)
+
+
+@pytest.mark.parametrize("bug", ["mask first", "keys first"])
+def test_two_masks_have_to_work_together(bug: str) -> None:
+    assert check_attention(OneOfTwo()).passed
+    report = check_attention(OneOfTwo(bug))
+    assert "given mask and key_mask together, it does not hide" in str(report)
+    assert report.state == "not known"
+
+
+class Near(Masked):
+    """Attends to the last three tokens, but perhaps not if it is given a mask."""
+
+    def __init__(self, bug: str = "") -> None:
+        super().__init__(bug)
+        self.window = 3
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        near = past(x).triu(1 - self.window)
+        if attn_mask is not None and self.bug:
+            near = past(x) if self.bug == "window" else torch.ones_like(near)
+        return self.attend(x, x, x, near, attn_mask)
+
+
+@pytest.mark.parametrize("bug", ["window", "window and triangle"])
+def test_a_window_that_a_mask_takes_away_is_missed(bug: str) -> None:
+    assert check_attention(Near()).passed
+    report = check_attention(Near(bug))
+    assert report.state == "not known"
+    assert "that hides nothing, its output is another than without" in str(report)
+
+
+def test_the_mask_of_a_context_that_is_not_given_may_hide_nothing() -> None:
+    class Reads(Masked):
+        def forward(
+            self,
+            x: Tensor,
+            context: Tensor | None = None,
+            mask: Tensor | None = None,
+            context_mask: Tensor | None = None,
+        ) -> Tensor:
+            read = x if context is None else context
+            return self.attend(x, read, read, mask if context is None else context_mask)
+
+    assert check_attention(Reads()).passed
+
+
+class Crossing(Masked):
+    def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        read = x if context is None else context
+        keys, values = (x if each == self.bug else read for each in ("keys", "values"))
+        return self.attend(read if self.bug == "queries" else x, keys, values)
+
+
+@pytest.mark.parametrize("bug", ["queries", "keys", "values"])
+def test_a_context_that_need_not_be_given_is_given(bug: str) -> None:
+    assert check_attention(Crossing(), style="both").passed
+    report = check_attention(Crossing(bug), style="both")
+    assert report.state == "not known"
+    assert "given context, it does not compute attention to that alone" in str(report)
+
+
+def test_a_mask_that_is_cut_along_its_first_axes_is_called_with_two() -> None:
+    class Cut(Masked):
+        def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+            length = x.shape[1]
+            mask = None if attn_mask is None else attn_mask[:length, :length]
+            return self.attend(x, x, x, mask)
+
+    assert check_attention(Cut()).passed
+
+
+class WithASink(Masked):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, *masks: Any) -> Tensor:
+        q, k, v = (
+            each.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for each in (self.q_proj(q), self.k_proj(k), self.v_proj(v))
+        )
+        scores = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(~masks[0], -torch.inf)
+        sink = torch.zeros_like(scores[..., :1])
+        weights = torch.cat([scores, sink], dim=-1).softmax(dim=-1)[..., :-1]
+        return self.out_proj((weights @ v).transpose(1, 2).flatten(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.attend(x, x, x, past(x))
+
+
+class InFrames(Masked):
+    """Tokens see all of their frame of two, and earlier frames."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        frames = torch.arange(x.shape[1]) // 2
+        later = 1 if self.bug else 0
+        return self.attend(x, x, x, frames[:, None] + later >= frames)
+
+
+@pytest.mark.parametrize("make", [WithASink, InFrames])
+def test_a_layer_may_fail_what_its_oracle_fails(make: Callable[..., Masked]) -> None:
+    layer = make()
+    oracle = make().double()
+    oracle.load_state_dict(layer.state_dict())
+    assert check_attention(layer, style="causal", oracle=oracle).passed
+    wrong = InFrames("a frame too far")
+    oracle.load_state_dict(wrong.state_dict())
+    assert "output" in check_attention(wrong, style="causal", oracle=oracle).failed
+
+
+def test_a_layer_that_keeps_a_graph_is_refused_with_one_error() -> None:
+    class Keeps(Masked):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("kept", torch.zeros(64, 64, 20), persistent=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.kept = self.kept.to(x)
+            self.kept[: len(x), : x.shape[1]] = x
+            read = self.kept[: len(x), : x.shape[1]]
+            return self.attend(x, read, read, past(x))
+
+    with pytest.raises(ValueError, match="keep tensors from an earlier call"):
+        check_attention(Keeps(), style="causal")
