@@ -4,7 +4,6 @@ Each is checked twice: as it is, and as its author could pass it, with an adapte
 most two lines and with arguments that describe it.
 """
 
-import hashlib
 import json
 import os
 import signal
@@ -15,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
+from hashlib import sha256
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
@@ -39,6 +39,7 @@ BUGS = (
 )
 _SECONDS = 60
 _PROCESSES = 4
+_SETS = "learn", "held_out", "found"
 # A module that is correct in single precision, within limits, may fail these.
 _LIMITS = {"dtypes", "empty rows", "huge scores"}
 
@@ -88,7 +89,7 @@ def measure_public(
         if there:
             asked = partial(_asked, folder=folder)
             if parts is not None:
-                asked = partial(_asked_once, folder=folder, kept=parts / each / _code())
+                asked = partial(_asked_once, folder=folder, kept=parts / each)
             fork = get_context("fork")
             with ProcessPoolExecutor(_PROCESSES, mp_context=fork) as processes:
                 answers = processes.map(asked, there, there.values())
@@ -177,16 +178,13 @@ def _state(said: dict[str, Any]) -> str:
     return "limited" if limited else said["state"]
 
 
-def _code() -> str:
-    """Return a name for the code that is loaded."""
-    return hashlib.sha256(json.dumps(modules_used()).encode()).hexdigest()[:16]
-
-
 def _asked_once(
     name: str, module: Module, *, folder: Path, kept: Path
 ) -> dict[str, Any]:
     """Return the answers in a folder, or ask for them and keep them there."""
-    file = kept / f"{name.replace('/', '+')}.json"
+    code = {x: y for x, y in modules_used().items() if Path(x).stem not in _SETS}
+    made_with = json.dumps([code, repr(module)]).encode()
+    file = kept / f"{name.replace('/', '+')}.{sha256(made_with).hexdigest()[:16]}.json"
     if not file.is_file():
         kept.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_suffix(".unfinished")

@@ -156,3 +156,19 @@ def test_a_bug_in_masks_is_named_beside_a_flag_that_is_right(bug: str) -> None:
     assert check_attention(Flagged()).passed
     report = check_attention(Flagged(bug))
     assert report.likely[0].name in ("minus-five", "inverted-mask", "added-ones")
+
+
+def test_a_masked_layer_that_cannot_compute_in_float64_is_given_its_mask() -> None:
+    class Single(Either):
+        def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+            q, k, v = (
+                each(x).unflatten(-1, (HEADS, -1)).transpose(1, 2)
+                for each in (self.q_proj, self.k_proj, self.v_proj)
+            )
+            scores = q @ k.mT * q.shape[-1] ** -0.5
+            scores = scores if mask is None else scores.masked_fill(mask == 0, -1e4)
+            weights = scores.softmax(dim=-1, dtype=torch.float32)
+            return self.out_proj((weights @ v).transpose(1, 2).flatten(2))
+
+    report = check_attention(Single(), skip=["dtypes", "huge scores"])
+    assert report.passed, str(report)
