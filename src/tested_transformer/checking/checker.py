@@ -117,7 +117,8 @@ def check_attention(
         dtype: The dtype to check in; by default float64 if the attention supports it.
         oracle: What the layer should compute, as a function of the features alone. The
             default is reference attention with the layer's weights, if its projections
-            are recognized by their names or by their effect on the output.
+            are recognized by their names or by their effect on the output. What it does
+            not do either, such as a sum of one, is not asked of the layer.
         pieces: Reads features in pieces of given sizes with the layer's cache, called
             as ``pieces(layer, x, sizes)``. Not needed for functions or for the styles
             ``ours`` and ``mha``.
