@@ -1,5 +1,6 @@
 """The answers about modules and bugs are counted."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,10 @@ def test_a_run_goes_on_from_the_answers_of_the_same_code(
     module = Module(repository="owner/name", commit="0" * 40, files={}, make="")
     names = ["owner/name", "owner/name:other"]
     monkeypatch.setattr(learn, "MODULES", dict.fromkeys(names, module))
+    # Processes that are forked from a test run would keep its open files.
+    monkeypatch.setattr(
+        asking, "ProcessPoolExecutor", lambda count, **_: ThreadPoolExecutor(count)
+    )
 
     def measured(state: str) -> dict[str, Any]:
         said = dict.fromkeys(asking.WAYS, asdict(Answer(state)))
