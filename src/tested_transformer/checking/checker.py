@@ -60,12 +60,15 @@ _WAYS = 6
 # Checks that a correct layer may fail if it normalizes queries and keys, or if it has
 # more parameters than its projections.
 _OF_COMPARISON = {"output", "gradient"}
-
-
+# Checks of the features alone, which an oracle can fail, too.
+_OF_LATER = {"leak", "honest loss", "prefix"}
+_OF_FEATURES = _OF_LATER | {"row sums", "huge scores", "finite differences"}
 _CONTEXT = (
     "given {}, it does not compute attention to that alone: check a function that "
     "calls the layer without it if you never pass it"
 )
+_MEANT = "the oracle fails it, too"
+_LATER = "the oracle sees later tokens, too: give style='both' if that is meant"
 
 
 @contextmanager
@@ -276,6 +279,8 @@ def _judged(subject: Subject, names: Collection[str], found: Likeness | None) ->
             doubts = (*doubts, f"{', '.join(idle)}: without effect on the output")
         if cut:
             doubts = (*doubts, f"{', '.join(cut)}: no gradient reaches them")
+    if {each.check for each in verdicts if each.reason == _MEANT} & _OF_LATER:
+        doubts = (*doubts, _LATER)
     if subject.context and not failed and not reads_context(subject.without_dropout()):
         doubts = (*doubts, _CONTEXT.format(subject.context))
     if not (reads(quiet) & ~torch.eye(LENGTH, dtype=torch.bool)).any():
@@ -341,8 +346,8 @@ def verdicts_on(
         try:
             # "modes" tests that dropout does nothing in evaluation mode.
             reason = CHECKS[name](subject if name == "modes" else quiet)
-            if reason is not None and subject.known is not None:
-                _refuse_if_meant(quiet, name)
+            if reason is not None and name in _OF_FEATURES and _is_meant(quiet, name):
+                raise NotApplicableError(_MEANT)
         except NotApplicableError as error:
             verdicts.append(Verdict(name, None, str(error)))
         else:
@@ -350,20 +355,17 @@ def verdicts_on(
     return tuple(verdicts)
 
 
-def _refuse_if_meant(subject: Subject, name: str) -> None:
-    """Stop a check that the given oracle fails, too."""
+def _is_meant(subject: Subject, name: str) -> bool:
+    """Return whether the oracle that was given fails a check, too."""
     known = subject.known
-    assert known is not None
-    if name in _OF_COMPARISON:
-        return
+    if known is None:
+        return False
 
     def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Tensor:
         return known(x.double()).to(x.dtype)
 
-    alone = {"opens": False, "pads": False, "pieces": None, "has_modes": False}
-    oracle = replace(subject, layer=known, call=call, batch_first=True, **alone)
-    if CHECKS[name](oracle) is not None:
-        raise NotApplicableError("the oracle fails it, too")
+    oracle = replace(subject, layer=known, call=call, opens=False, batch_first=True)
+    return CHECKS[name](oracle) is not None
 
 
 def _refuse_chance(subject: Subject) -> None:

@@ -41,9 +41,7 @@ from tested_transformer.checking.styles import (
 from tested_transformer.checking.subject import Call, Subject, copied, moving
 
 __all__ = [
-    "CAUSAL",
-    "IDLE",
-    "agree",
+    "HIDES_NOTHING",
     "as_it_adds",
     "as_it_hides",
     "as_it_takes_either",
@@ -59,7 +57,7 @@ __all__ = [
 # Parts of the usual names of masks in which True means ignore.
 _IGNORED = re.compile("pad|ignore|hid|block|exclu|forbid")
 # Which of four rows, two on each side of a token, change with it; see ``moving``.
-CAUSAL, _BOTH = [False, False, True, True], [True, True, True, True]
+_CAUSAL, _BOTH = [False, False, True, True], [True, True, True, True]
 # The same rows if a layer's own mask ends too late, or is inverted.
 _SLIPPED = [False, True, True, True], [True, True, False, False]
 # The meanings of the other kind of mask: numbers, or True and False.
@@ -72,7 +70,7 @@ _ADDED_ONES = (
     "mask_means='add' if masks are always numbers; otherwise it is wrong as in "
     "chapters/the-bug-museum/#added-ones"
 )
-IDLE = (
+HIDES_NOTHING = (
     "no form of {} that was tried hides a token: if you never pass it, check a "
     "function that calls the layer without it"
 )
@@ -103,7 +101,7 @@ def as_masks_mean(
     said = meaning is not None
     plain = replace(subject, call=plain_call(count), opens=False, pads=False)
     alone = parameters[name].default is not inspect.Parameter.empty and not said
-    if alone and _seen(plain) in (CAUSAL, *_SLIPPED):
+    if alone and _seen(plain) in (_CAUSAL, *_SLIPPED):
         return [as_it_hides(plain, parameters, meaning)]
     tried = [meaning] if meaning is not None else [*MEANINGS]
     running: list[Subject] = []
@@ -119,7 +117,7 @@ def as_masks_mean(
                     quiet, partial(meant_call, count, name, axes, others=others)
                 ):
                     continue
-                opens = list(moving(quiet, causal=False)) != CAUSAL
+                opens = list(moving(quiet, causal=False)) != _CAUSAL
                 asked = _with_meaning(replace(asked, opens=opens), name, each, said)
                 if alone and _has_triangle(subject):
                     doubt = "it has a causal mask, and uses only the mask it is given"
@@ -139,7 +137,7 @@ def as_masks_mean(
     if parameters[name].default is False:
         asked = replace(subject, call=flag_call(count, name), opens=True)
         with suppress(TypeError, ValueError):
-            if list(moving(asked.without_dropout())) == CAUSAL:
+            if list(moving(asked.without_dropout())) == _CAUSAL:
                 return [asked]
     if oddity := _oddity(subject, name, count, tried, others):
         raise ValueError(oddity)
@@ -198,7 +196,7 @@ def _as_either_means(
         quiet = other.without_dropout()
         try:
             if _is_causal(quiet):
-                if agree(quiet, asked.without_dropout()):
+                if _agree(quiet, asked.without_dropout()):
                     return [asked]
                 note = _APART.format(name, MEANINGS[each])
                 apart.append(replace(other, notes=(note,)))
@@ -218,30 +216,37 @@ def _as_either_means(
 
 
 def as_it_takes_either(subject: Subject, parameters: Parameters) -> Subject:
-    """Ask an attention about numbers, if it hides padding with True and False alone."""
-    style, layer = subject.style, subject.layer
-    name, flag = MASKED[style]
-    if isinstance(layer, Lifted):
-        layer = copied(layer)
-        vars(layer)["meaning"] = "add"
-        call = subject.call
-    else:
-        masks_alone = {key: each for key, each in parameters.items() if key != flag}
-        call = masked_call(style, masks_alone, meaning="add")
-    other = replace(subject, layer=layer, call=call)
-    real = torch.arange(5) != 2
+    """Ask an attention about numbers, if its code asks which kind a mask is."""
+    name, real = MASKED[subject.style][0], torch.arange(5) != 2
     with suppress(TypeError, ValueError):
-        quiet, beside = subject.without_dropout(), other.without_dropout()
+        quiet = subject.without_dropout()
         if any(moving(quiet, real=real)) or not _reads_kind(quiet):
             return subject
-        if any(moving(beside, real=real)):
-            note = f"In {name}, only True and False hide padding."
-            return replace(other, notes=(*other.notes, note))
-        if not agree(quiet, beside, real=real):
-            note = _APART.format(name, MEANINGS["add"])
+        for meaning in ("ones", "add"):
+            other = _given_numbers(subject, parameters, meaning)
+            beside = other.without_dropout()
+            if any(moving(beside, real=real)):
+                continue
+            if _agree(quiet, beside, real=real):
+                return subject
+            note = _APART.format(name, MEANINGS[meaning])
             other = replace(other, notes=(*other.notes, note))
             return replace(subject, otherwise=other)
+        note = f"In {name}, only True and False hide padding."
+        return replace(other, notes=(*other.notes, note))
     return subject
+
+
+def _given_numbers(subject: Subject, parameters: Parameters, meaning: str) -> Subject:
+    """Return an attention with a flag, called with masks of numbers."""
+    if isinstance(subject.layer, Lifted):
+        layer = copied(subject.layer)
+        vars(layer)["meaning"] = meaning
+        return replace(subject, layer=layer)
+    flag = MASKED[subject.style][1]
+    masks_alone = {key: each for key, each in parameters.items() if key != flag}
+    call = masked_call(subject.style, masks_alone, meaning=meaning)
+    return replace(subject, call=call)
 
 
 def _is_causal(quiet: Subject) -> bool:
@@ -251,10 +256,10 @@ def _is_causal(quiet: Subject) -> bool:
     """
     x = torch.randn(2, 5, quiet.width, generator=torch.Generator().manual_seed(13))
     finite = quiet.run(x.to(quiet.dtype)).isfinite().all()
-    return bool(finite) and list(moving(quiet)) == CAUSAL
+    return bool(finite) and list(moving(quiet)) == _CAUSAL
 
 
-def agree(
+def _agree(
     one: Subject, other: Subject, *, real: Bool[Tensor, " T"] | None = None
 ) -> bool:
     """Return whether two ways to call a layer give the same causal output."""
@@ -347,7 +352,7 @@ def as_it_adds(subject: Subject, parameters: Parameters, *, said: bool) -> Subje
         return subject
     asked = {each: called(each) for each in ("ignore", "add")}
     seen = {each: _seen(asked[each]) for each in asked}
-    causal = [each for each in asked if seen[each] == CAUSAL]
+    causal = [each for each in asked if seen[each] == _CAUSAL]
     if len(causal) == 1 and all(seen.values()) and not said and _reads_kind(subject):
         (meaning,) = causal
         if meaning != "add" or not _adds_ones(called):
@@ -356,7 +361,7 @@ def as_it_adds(subject: Subject, parameters: Parameters, *, said: bool) -> Subje
             return replace(asked[wrong], notes=(note,))
     if len(causal) == 2 and not said and _reads_kind(subject):
         ignores, adds = (each.without_dropout() for each in asked.values())
-        if not agree(ignores, adds):
+        if not _agree(ignores, adds):
             note = _APART.format("attn_mask", MEANINGS["add"])
             return replace(subject, otherwise=replace(asked["add"], notes=(note,)))
     if causal != ["add"]:
@@ -394,7 +399,7 @@ def as_it_hides(
     tried = [*MEANINGS] if meaning is None else [meaning]
     # Some layers are causal until they are given a mask, and then use only the mask. In
     # others, a triangle in the mask would hide that they see later tokens.
-    triangles = [False, True] if masks and _seen(subject) == CAUSAL else [False]
+    triangles = [False, True] if masks and _seen(subject) == _CAUSAL else [False]
 
     def hiding(name: str) -> Subject | None:
         ways = (
@@ -411,7 +416,7 @@ def as_it_hides(
     ]
     hides = [keys for keys in found.values() if keys is not None]
     oddity = _oddity(subject, idle[0], count, tried) if idle and not hides else ""
-    doubts = [oddity] if oddity else [IDLE.format(name) for name in idle]
+    doubts = [oddity] if oddity else [HIDES_NOTHING.format(name) for name in idle]
     if not hides:
         return replace(subject, doubts=(*subject.doubts, *doubts[:1]))
     first, *rest = hides
@@ -419,12 +424,12 @@ def as_it_hides(
     doubts += [
         _LOST.format(name)
         for name, keys in found.items()
-        if keys is not None and not agree(quiet, keys.without_dropout())
+        if keys is not None and not _agree(quiet, keys.without_dropout())
     ]
     first = replace(first, doubts=(*first.doubts, *doubts))
     real = torch.arange(5) != 2
     for keys in rest:
-        if not agree(first.without_dropout(), keys.without_dropout(), real=real):
+        if not _agree(first.without_dropout(), keys.without_dropout(), real=real):
             return replace(first, otherwise=keys)
     return first
 
@@ -451,7 +456,7 @@ def as_padding_means(
 
     Without ``triangle``, the mask hides padding alone.
     """
-    seen = [CAUSAL] * subject.causal + [_BOTH] * subject.unmasked
+    seen = [_CAUSAL] * subject.causal + [_BOTH] * subject.unmasked
     for make, axes, each in product((key_call, meant_call), (4, 3, 2), tried):
         if make is meant_call and axes == 2:  # it would be the same in all sequences
             continue
@@ -468,7 +473,7 @@ def as_padding_means(
         if each == "add" and not any(hidden) and not _adds(quiet, softly, hides=hides):
             continue
         if not any(hidden) and shown in seen:
-            asked = replace(asked, causal=shown == CAUSAL)
+            asked = replace(asked, causal=shown == _CAUSAL)
             asked = _with_meaning(asked, name, each, len(tried) == 1)
             return replace(asked, style=subject.style if asked.causal else "both")
     return None

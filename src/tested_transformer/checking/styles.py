@@ -56,8 +56,9 @@ MEANINGS = {
     "ones": "1 means may attend",
     "add": "numbers are added to the scores",
 }
-# Parts of the names of a context.
+# The names of a context that need not be given.
 _CONTEXTS = ("context", "encoder_hidden_states", "key_value_states", "kv", "xa")
+# Parts of the names of a context.
 READ = re.compile(r"context|cond|memory|kv|key|enc|source|src|^(y|c)$")
 
 
@@ -268,9 +269,8 @@ def context_in(parameters: Parameters) -> str:
     """Return the name of a context that need not be given, or an empty text."""
     if len(sequences_of(parameters)) != 1:
         return ""
-    return next(
-        (x for x in _CONTEXTS if x in {*parameters} - {*wanted(parameters)}), ""
-    )
+    optional = {*parameters} - {*wanted(parameters)}
+    return next((name for name in _CONTEXTS if name in optional), "")
 
 
 def cross_call(

@@ -18,6 +18,8 @@ def masked(scores: Tensor, mask: Tensor | None, bug: str, *, ignores: bool) -> T
     """Mask scores with either kind of mask, and perhaps a bug in the code for one."""
     if mask is None:
         return scores
+    if bug == "numbers are made True and False" and mask.dtype != torch.bool:
+        mask = mask.bool()
     if mask.dtype == torch.bool:
         hidden = mask if ignores else ~mask
         hidden = hidden.mT if bug.startswith("turned") else hidden
@@ -126,6 +128,12 @@ def test_a_mask_that_hides_a_token_from_itself_is_not_causal(bug: str) -> None:
     assert "only numbers make it causal" in str(report)
 
 
+@pytest.mark.parametrize("make", [WithAMask, WithAFlag, function])
+def test_numbers_may_be_ones_and_zeros(make: Callable[..., Any]) -> None:
+    report = check_attention(make("numbers are made True and False"))
+    assert report.passed, str(report)
+
+
 def test_the_report_says_which_kind_is_right() -> None:
     report = str(check_attention(WithAMask("-5 for False")))
     assert (
@@ -144,8 +152,17 @@ def test_who_only_passes_numbers_can_say_so() -> None:
     assert check_attention(layer, mask_means="add").passed
 
 
-@pytest.mark.parametrize("bug", ["-5 for False", "turned", "True is 1"])
-def test_a_bug_in_masks_is_named_beside_a_flag_that_is_right(bug: str) -> None:
+@pytest.mark.parametrize(
+    ("bug", "name"),
+    [
+        ("-5 for False", "minus-five"),
+        ("turned", "inverted-mask"),
+        ("True is 1", "added-ones"),
+    ],
+)
+def test_a_bug_in_masks_is_named_beside_a_flag_that_is_right(
+    bug: str, name: str
+) -> None:
     class Flagged(Either):
         def forward(
             self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
@@ -155,7 +172,7 @@ def test_a_bug_in_masks_is_named_beside_a_flag_that_is_right(bug: str) -> None:
 
     assert check_attention(Flagged()).passed
     report = check_attention(Flagged(bug))
-    assert report.likely[0].name in ("minus-five", "inverted-mask", "added-ones")
+    assert report.likely[0].name == name, str(report)
 
 
 def test_a_masked_layer_that_cannot_compute_in_float64_is_given_its_mask() -> None:

@@ -1,14 +1,17 @@
 """Masks beside the one that a layer is called with, and a context that may be given."""
 
+import copy
 import re
 from collections.abc import Callable
+from functools import partial, reduce
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from tested_transformer.checking import check_attention
+from tested_transformer.checking import Report, check_attention
+from tested_transformer.checking.exhibits import ExchangeableAttention
 
 pytestmark = pytest.mark.usefixtures("as_a_caller")
 
@@ -16,27 +19,25 @@ pytestmark = pytest.mark.usefixtures("as_a_caller")
 D_MODEL, HEADS = 20, 5
 
 
-class Masked(nn.Module):
-    """Hides what any of its masks does not allow, or a bug."""
+class Masked(ExchangeableAttention):
+    """Attends where all of its masks allow it."""
 
     def __init__(self, bug: str = "") -> None:
-        super().__init__()
-        self.num_heads, self.bug = HEADS, bug
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
-            nn.Linear(D_MODEL, D_MODEL) for _ in range(4)
-        )
+        super().__init__(d_model=D_MODEL, num_heads=HEADS)
+        self.bug = bug
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, *masks: Any) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, *masks: Tensor | None) -> Tensor:
         q, k, v = (
-            each.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+            self.steps.split(each, HEADS)
             for each in (self.q_proj(q), self.k_proj(k), self.v_proj(v))
         )
-        scores = q @ k.mT * q.shape[-1] ** -0.5
-        for mask in masks:
-            if mask is not None:
-                lowest = torch.finfo(scores.dtype).min
-                scores = scores.masked_fill(~mask.bool(), lowest)
-        return self.out_proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        given = [mask.bool() for mask in masks if mask is not None]
+        allowed = reduce(torch.logical_and, given) if given else None
+        weights = self.weigh(self.steps.score(q, k), allowed)
+        return self.o_proj(self.steps.merge(weights @ v))
+
+    def weigh(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        return self.steps.weigh(scores, allowed)
 
 
 def past(x: Tensor) -> Tensor:
@@ -180,15 +181,10 @@ def test_a_mask_that_is_cut_along_its_first_axes_is_called_with_two() -> None:
 
 
 class WithASink(Masked):
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, *masks: Any) -> Tensor:
-        q, k, v = (
-            each.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-            for each in (self.q_proj(q), self.k_proj(k), self.v_proj(v))
-        )
-        scores = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(~masks[0], -torch.inf)
+    def weigh(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
         sink = torch.zeros_like(scores[..., :1])
-        weights = torch.cat([scores, sink], dim=-1).softmax(dim=-1)[..., :-1]
-        return self.out_proj((weights @ v).transpose(1, 2).flatten(2))
+        scores = scores.masked_fill(~allowed, -torch.inf)
+        return torch.cat([scores, sink], dim=-1).softmax(dim=-1)[..., :-1]
 
     def forward(self, x: Tensor) -> Tensor:
         return self.attend(x, x, x, past(x))
@@ -203,15 +199,44 @@ class InFrames(Masked):
         return self.attend(x, x, x, frames[:, None] + later >= frames)
 
 
-@pytest.mark.parametrize("make", [WithASink, InFrames])
-def test_a_layer_may_fail_what_its_oracle_fails(make: Callable[..., Masked]) -> None:
-    layer = make()
-    oracle = make().double()
-    oracle.load_state_dict(layer.state_dict())
-    assert check_attention(layer, style="causal", oracle=oracle).passed
-    wrong = InFrames("a frame too far")
-    oracle.load_state_dict(wrong.state_dict())
-    assert "output" in check_attention(wrong, style="causal", oracle=oracle).failed
+def beside_its_oracle(layer: Masked, **options: Any) -> Report:
+    oracle = copy.deepcopy(layer).double().eval()
+    return check_attention(layer, oracle=oracle, **options)
+
+
+def test_a_layer_may_fail_what_its_oracle_fails() -> None:
+    report = beside_its_oracle(WithASink(), style="causal")
+    assert report.passed, str(report)
+    report = beside_its_oracle(InFrames(), style="both")
+    assert report.passed, str(report)
+
+
+def test_an_oracle_that_sees_later_tokens_may_have_a_bug() -> None:
+    report = beside_its_oracle(InFrames(), style="causal")
+    assert report.state == "not known"
+    assert "the oracle sees later tokens, too: give style='both'" in str(report)
+
+
+class OnlyWhileEvaluating(Masked):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.attend(x, x, x, None if self.training else past(x))
+
+
+class PaddingHiddenFromRowsAlone(Masked):
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, causal: bool = False
+    ) -> Tensor:
+        turned = None if mask is None else mask.mT
+        return self.attend(x, x, x, past(x) if causal else None, turned)
+
+
+def test_an_oracle_of_features_excuses_nothing_else() -> None:
+    layer = OnlyWhileEvaluating()
+    report = beside_its_oracle(layer, style="causal")
+    assert report.failed == ["modes"], str(report)
+    layer = PaddingHiddenFromRowsAlone()
+    oracle = partial(copy.deepcopy(layer).double(), causal=True)
+    assert "padding" in check_attention(layer, oracle=oracle).failed
 
 
 def test_a_layer_that_keeps_a_graph_is_refused_with_one_error() -> None:
