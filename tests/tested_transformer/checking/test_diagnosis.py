@@ -258,9 +258,12 @@ def test_a_softmax_over_heads_is_named_with_the_lowest_number_added() -> None:
 class Dropping(nn.Module):
     """Each head drops its own weights, or all their outputs, while evaluating, too."""
 
-    def __init__(self, dropped: str, *, fill: float = -torch.inf) -> None:
+    def __init__(
+        self, dropped: str, *, fill: float = -torch.inf, room: int = 99
+    ) -> None:
         super().__init__()
         self.num_heads, self.dropped, self.fill = HEADS, dropped, fill
+        self.room = room
         self.qkv, self.proj = nn.Linear(D_MODEL, 3 * D_MODEL), nn.Linear(20, 20)
         self.weights_dropout, self.output_dropout = nn.Dropout(0.1), nn.Dropout(0.2)
 
@@ -269,6 +272,7 @@ class Dropping(nn.Module):
         return F.dropout(x, module.p) if self.dropped == what else module(x)
 
     def forward(self, x: Tensor) -> Tensor:
+        assert len(x) <= self.room
         outputs: list[Tensor] = []
         heads = [each.chunk(HEADS, dim=-1) for each in self.qkv(x).chunk(3, dim=-1)]
         later = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
@@ -283,6 +287,11 @@ def test_weights_that_are_dropped_head_by_head_are_named(fill: float) -> None:
     torch.manual_seed(0)
     wrong = check_attention(Dropping("weights", fill=fill), style="causal")
     assert [each.name for each in wrong.likely] == ["dropout-while-evaluating"]
+
+
+def test_a_layer_with_room_for_few_sequences_is_not_refused() -> None:
+    report = check_attention(Dropping("weights", room=8), style="causal")
+    assert report.failed[-1] == "modes", str(report)
 
 
 @pytest.mark.parametrize("fill", [-torch.inf, -1e4])

@@ -134,6 +134,40 @@ def test_numbers_may_be_ones_and_zeros(make: Callable[..., Any]) -> None:
     assert report.passed, str(report)
 
 
+class OneKindAtATime(LikePyTorchs):
+    """Joins its two masks to one, of numbers only if ``attn_mask`` is."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, *masks: Any) -> Tensor:
+        attn_mask, padding = masks
+        if attn_mask is None or padding is None:
+            joined = padding if attn_mask is None else attn_mask
+        elif attn_mask.dtype == torch.bool:
+            joined = attn_mask | padding
+        else:
+            joined = attn_mask.masked_fill(padding, torch.finfo(q.dtype).min)
+        return super().attend(q, k, v, joined)
+
+
+@pytest.mark.parametrize(
+    ("bug", "state"), [("", "right"), ("numbers double scores", "wrong")]
+)
+def test_both_kinds_of_a_mask_like_pytorchs_have_to_give_the_right_output(
+    bug: str, state: str
+) -> None:
+    assert check_attention(OneKindAtATime(bug)).state == state
+
+
+def test_both_kinds_are_asked_in_single_precision_if_one_is() -> None:
+    class Single(WithAMask):
+        def attend(self, q: Tensor, k: Tensor, v: Tensor, *masks: Any) -> Tensor:
+            return super().attend(q, k, v, *masks).float().to(q)
+
+    assert check_attention(Single()).passed
+    report = check_attention(Single("numbers double scores"))
+    assert report.state == "wrong"
+    assert "finite differences" not in report.failed  # no float32 passes it
+
+
 def test_the_report_says_which_kind_is_right() -> None:
     report = str(check_attention(WithAMask("-5 for False")))
     assert (

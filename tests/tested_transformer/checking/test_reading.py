@@ -1,6 +1,7 @@
 """Who reads whom, of attentions that are known to the last weight."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tested_transformer.checking.calling import make_subject
-from tested_transformer.checking.reading import is_constant, reads, scores_of
+from tested_transformer.checking.reading import (
+    is_constant,
+    reads,
+    scores_of,
+    takes_softmax,
+)
 from tested_transformer.multihead import MultiHeadAttention
 
 
@@ -84,3 +90,18 @@ def test_scores_are_read_whatever_the_order_of_their_axes(
 def test_without_a_softmax_there_are_no_scores() -> None:
     subject = make_subject(lambda x: x, d_model=20)
     assert scores_of(subject, torch.randn(3, 7, 20), HEADS, causal=False) is None
+
+
+def in_python(scores: Tensor) -> Tensor:
+    return scores.softmax(dim=-1)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("made", [lambda each: each, torch.jit.script])
+def test_a_softmax_is_seen_in_a_script_too(made: Callable[..., Any]) -> None:
+    def seen(weigh: Callable[[Tensor], Tensor]) -> bool:
+        return takes_softmax(make_subject(lambda x: weigh(x @ x.mT) @ x, d_model=20))
+
+    assert seen(made(in_python))
+    assert seen(lambda scores: scores.exp() / scores.exp().sum(dim=-1, keepdim=True))
+    assert not seen(torch.sigmoid)

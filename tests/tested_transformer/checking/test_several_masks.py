@@ -140,6 +140,54 @@ def test_a_window_that_a_mask_takes_away_is_missed(bug: str) -> None:
     assert "that hides nothing, its output is another than without" in str(report)
 
 
+class NearBothSides(Masked):
+    """Attends to two tokens on each side, but perhaps not if it is given a mask."""
+
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        near = ~torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril(-3)
+        keys = None if attention_mask is None else attention_mask[:, None, None]
+        lost = self.bug and keys is not None
+        return self.attend(x, x, x, None if lost else near & near.mT, keys)
+
+
+def test_a_window_to_both_sides_that_a_mask_takes_away_is_missed() -> None:
+    said = "without attention_mask its output is that of neither a causal mask nor"
+    assert said not in str(check_attention(NearBothSides()))
+    report = check_attention(NearBothSides("lost"))
+    assert report.state == "not known"
+    assert said in str(report)
+
+
+def test_an_unusual_meaning_of_a_second_mask_is_said() -> None:
+    class Ignores(Masked):
+        def forward(
+            self, x: Tensor, mask: Tensor | None = None, key_mask: Any = None
+        ) -> Tensor:
+            keys = None if key_mask is None else ~key_mask[:, None, None]
+            return self.attend(x, x, x, mask, keys)
+
+    report = check_attention(Ignores())
+    assert report.state == "not known"
+    assert "in key_mask, True means ignore: give mask_means='ignore'" in str(report)
+
+
+def test_two_masks_of_a_causal_layer_have_to_give_one_output() -> None:
+    class TwoOfKeys(Masked):
+        def forward(
+            self, x: Tensor, pad_mask: Any = None, real_mask: Any = None
+        ) -> Tensor:
+            given = [each for each in (pad_mask, real_mask) if each is not None]
+            keys = [each[:, None, None] for each in given]
+            if self.bug and real_mask is not None and not real_mask.all():
+                x = 2 * x
+            return self.attend(x, x, x, past(x), *keys)
+
+    assert check_attention(TwoOfKeys(), style="causal").passed
+    report = check_attention(TwoOfKeys("doubles"), style="causal")
+    assert report.state == "wrong", str(report)
+    assert report.failed == ["padding"]
+
+
 def test_the_mask_of_a_context_that_is_not_given_may_hide_nothing() -> None:
     class Reads(Masked):
         def forward(
