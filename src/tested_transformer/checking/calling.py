@@ -36,6 +36,7 @@ from tested_transformer.checking.projections import (
 from tested_transformer.checking.settings import Settings
 from tested_transformer.checking.several_masks import as_masks_agree
 from tested_transformer.checking.styles import (
+    FLAGS,
     MASKED,
     MASKS,
     MEANINGS,
@@ -45,6 +46,7 @@ from tested_transformer.checking.styles import (
     context_in,
     cross_call,
     is_mask,
+    mask_and_flag,
     masked_call,
     mha_call,
     mha_reader,
@@ -380,6 +382,8 @@ def _subjects_of(
         context=context_in(parameters) if is_layer and style != "mha" else "",
     )
     subject = subject.to(subject.dtype)
+    if isinstance(layer, Lifted):
+        subject = _as_heads_lie(subject)
     if anew and subject.module is not None and known is None:
         drawn = [own_name(subject.module, x) for x in draw_anew(subject.module)]
         subject = replace(subject, drawn=tuple(filter(None, drawn)))
@@ -395,8 +399,7 @@ def _subjects_of(
         ]
         subject = replace(subject, guessed=tuple(layers), beside=tuple(others))
     subjects = [subject]
-    flags = {flag for _, flag in MASKED.values()}
-    if is_layer and style in ("mask", *MASKED) and (mask_means or not names & flags):
+    if is_layer and style in ("mask", *MASKED) and (mask_means or not names & FLAGS):
         if any(is_mask(each) and "pad" not in each for each in names):
             subjects = as_masks_mean(subject, parameters, mask_means)
     elif is_layer and style in MASKED:
@@ -410,10 +413,11 @@ def _subjects_of(
         subjects = _as_it_sees(subject, len(sequences_of(parameters)))
     if is_layer and style in ("causal", "both"):
         subjects = [as_it_hides(each, parameters, mask_means) for each in subjects]
-    if style in MASKED and not mask_means and (not is_layer or names & flags):
+    if style in MASKED and not mask_means and (not is_layer or names & FLAGS):
         subjects = [as_it_takes_either(each, parameters) for each in subjects]
     if is_layer and style in ("mask", *MASKED) and len(subjects) == 1:
-        main = MASKED[style][0] if names & flags else main_mask(parameters)
+        flagged = bool(names & FLAGS)
+        main = mask_and_flag(style, names)[0] if flagged else main_mask(parameters)
         subjects = [as_masks_agree(subjects[0], parameters, main, mask_means)]
     if dtype is not None or not movable:
         return subjects
@@ -425,6 +429,22 @@ def _reads(subject: Subject) -> bool:
     with suppress(ValueError):
         subject.read(torch.ones(2, 3, subject.width, dtype=subject.dtype), (2, 1))
         return True
+    return False
+
+
+def _as_heads_lie(subject: Subject) -> Subject:
+    """Give a function (B, T, H, d_k), if only then tokens read each other."""
+    layer = copied(subject.layer)
+    vars(layer)["heads_last"] = True
+    note = "It takes heads after tokens, (B, T, H, d_k): they were rearranged."
+    turned = replace(subject, layer=layer, notes=(*subject.notes, note))
+    return turned if _mixes(turned) and not _mixes(subject) else subject
+
+
+def _mixes(subject: Subject) -> bool:
+    """Return whether tokens read each other."""
+    with suppress(TypeError, ValueError):
+        return any(moving(subject.without_dropout()))
     return False
 
 

@@ -34,7 +34,7 @@ from tested_transformer.checking.reading import (
 )
 from tested_transformer.checking.recognizing import doubts_about
 from tested_transformer.checking.report import Report, Verdict
-from tested_transformer.checking.styles import MASKED, parameters_of
+from tested_transformer.checking.styles import FLAGS, parameters_of
 from tested_transformer.checking.subject import Reader, Subject
 
 __all__ = [
@@ -161,8 +161,7 @@ def check_attention(
     names = [name for name in CHECKS if name not in skip]
     subjects = make_subjects(attention, mask_means=mask_means, **options)
     report = _report_on(subjects, names)
-    flag = MASKED.get(report.style, ("", ""))[1]
-    flagged = isinstance(attention, nn.Module) and flag in parameters_of(attention)
+    flagged = isinstance(attention, nn.Module) and FLAGS & {*parameters_of(attention)}
     failed = {*report.failed} - _LIMITS
     if flagged and mask_means is None and failed == {"padding"} and not report.likely:
         # It is right with its flag and wrong with a mask: known bugs show in masks.

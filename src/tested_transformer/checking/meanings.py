@@ -21,7 +21,6 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from tested_transformer.checking.styles import (
-    MASKED,
     MASKS,
     MEANINGS,
     READ,
@@ -30,6 +29,7 @@ from tested_transformer.checking.styles import (
     flag_call,
     is_mask,
     key_call,
+    mask_and_flag,
     masked_call,
     meant_call,
     mha_call,
@@ -78,6 +78,8 @@ _LOST = (
     "with {} that hides nothing, its output is another than without: does it lose its "
     "window, or what else it forbids?"
 )
+_ALONE = "Given {}, it hides later tokens only if the mask does."
+_HALF = "given {} that hides nothing, it hides some of the later tokens, but not all"
 _KINDS = dict.fromkeys(("attend", "ignore"), "True and False") | dict.fromkeys(
     ("add", "ones"), "numbers"
 )
@@ -217,7 +219,7 @@ def _as_either_means(
 
 def as_it_takes_either(subject: Subject, parameters: Parameters) -> Subject:
     """Ask an attention about numbers, if its code asks which kind a mask is."""
-    name, real = MASKED[subject.style][0], torch.arange(5) != 2
+    (name, _), real = mask_and_flag(subject.style, parameters), torch.arange(5) != 2
     with suppress(TypeError, ValueError):
         quiet = subject.without_dropout()
         if any(moving(quiet, real=real)) or not _reads_kind(quiet):
@@ -243,7 +245,7 @@ def _given_numbers(subject: Subject, parameters: Parameters, meaning: str) -> Su
         layer = copied(subject.layer)
         vars(layer)["meaning"] = meaning
         return replace(subject, layer=layer)
-    flag = MASKED[subject.style][1]
+    _, flag = mask_and_flag(subject.style, parameters)
     masks_alone = {key: each for key, each in parameters.items() if key != flag}
     call = masked_call(subject.style, masks_alone, meaning=meaning)
     return replace(subject, call=call)
@@ -320,7 +322,7 @@ def as_it_takes_masks(subject: Subject, parameters: Parameters) -> Subject:
             asked.run(ones, real=real if asked.pads else None)
         except (TypeError, ValueError):
             continue
-        flag = parameters.get(MASKED[subject.style][1])
+        flag = parameters.get(mask_and_flag(subject.style, parameters)[1])
         if flag is not None and flag.default is not True:
             try:
                 asked.run(ones, causal=False)
@@ -402,11 +404,11 @@ def as_it_hides(
     triangles = [False, True] if masks and _seen(subject) == _CAUSAL else [False]
 
     def hiding(name: str) -> Subject | None:
-        ways = (
-            as_padding_means(subject, name, count, tried, triangle=each)
-            for each in triangles
-        )
-        return next(filter(None, ways), None)
+        for each in triangles:
+            keys = as_padding_means(subject, name, count, tried, triangle=each)
+            if keys is not None:
+                return _said_alone(keys, name) if each else keys
+        return None
 
     found = {name: hiding(name) for name in masks}
     idle = [
@@ -432,6 +434,16 @@ def as_it_hides(
         if not _agree(first.without_dropout(), keys.without_dropout(), real=real):
             return replace(first, otherwise=keys)
     return first
+
+
+def _said_alone(keys: Subject, name: str) -> Subject:
+    """Say what a causal layer does with a mask that does not hide later tokens."""
+    shown = [*moving(keys.without_dropout(), causal=False)]
+    if shown == _BOTH:
+        return replace(keys, notes=(*keys.notes, _ALONE.format(name)))
+    if shown == _CAUSAL:
+        return keys
+    return replace(keys, doubts=(*keys.doubts, _HALF.format(name)))
 
 
 def of_context(name: str, parameters: Parameters) -> bool:

@@ -15,6 +15,7 @@ from tested_transformer.checking.meanings import (
     of_context,
 )
 from tested_transformer.checking.styles import (
+    FLAGS,
     MEANINGS,
     Parameters,
     is_mask,
@@ -27,6 +28,8 @@ from tested_transformer.checking.styles import (
 from tested_transformer.checking.subject import Call, Subject, moving
 
 __all__ = ["as_masks_agree"]
+
+_UNFLAGGED = "Given {}, it ignores {}: the mask has to hide later tokens."
 
 _APART = (
     "without {} its output is that of neither a causal mask nor one that hides "
@@ -44,7 +47,8 @@ def as_masks_agree(
     """Add a doubt about each optional mask that does not do what a mask should.
 
     It should hide a token, in a usual way, alone and beside the main mask. Without a
-    mask, the output should be that of a mask.
+    mask, the output should be that of a mask. Add a note if the main mask overrides a
+    flag.
 
     Args:
         subject: The layer.
@@ -71,7 +75,23 @@ def as_masks_agree(
                 doubts += (_LOST.format(main, name),)
         elif _runs_with(subject, name, count, others):
             doubts += (HIDES_NOTHING.format(name),)
-    return replace(subject, doubts=tuple(dict.fromkeys(doubts)))
+    flag = next((each for each in parameters if each in FLAGS), "")
+    notes = subject.notes
+    if flag and main in parameters and _overrides(subject, main, flag, count):
+        notes += (_UNFLAGGED.format(main, flag),)
+    return replace(subject, notes=notes, doubts=tuple(dict.fromkeys(doubts)))
+
+
+def _overrides(subject: Subject, main: str, flag: str, count: int) -> bool:
+    """Return whether a flag for causal attention does nothing beside a mask."""
+
+    def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
+        options = _options_of(subject.call, x, False, torch.ones(x.shape[:2]).bool())
+        return layer(*[x] * count, **{flag: True, main: options[main]})
+
+    with suppress(KeyError, TypeError, ValueError):
+        return all(moving(replace(subject, call=call).without_dropout()))
+    return False
 
 
 def _is_another(subject: Subject, count: int) -> bool:

@@ -5,7 +5,7 @@ A function of queries, keys and values becomes a layer, with projections around 
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from tested_transformer.checking.subject import Call, Reader
 from tested_transformer.masks import causal_mask, token_mask
 
 __all__ = [
+    "FLAGS",
     "MASKED",
     "MASKS",
     "MEANINGS",
@@ -30,6 +31,7 @@ __all__ = [
     "flag_call",
     "is_mask",
     "key_call",
+    "mask_and_flag",
     "masked_call",
     "meant_call",
     "mha_call",
@@ -49,6 +51,7 @@ Parameters = Mapping[str, inspect.Parameter]
 # for causal attention.
 MASKED = {"ours": ("mask", "causal"), "sdpa": ("attn_mask", "is_causal")}
 MASKS = {name for name, _ in MASKED.values()}
+FLAGS = {flag for _, flag in MASKED.values()}
 STYLES = (*MASKED, "mha", "mask", "causal", "both")
 MEANINGS = {
     "attend": "True means may attend",
@@ -60,6 +63,19 @@ MEANINGS = {
 _CONTEXTS = ("context", "encoder_hidden_states", "key_value_states", "kv", "xa")
 # Parts of the names of a context.
 READ = re.compile(r"context|cond|memory|kv|key|enc|source|src|^(y|c)$")
+
+
+def mask_and_flag(style: str, names: Collection[str]) -> tuple[str, str]:
+    """Return the names of a mask and of a flag for causal attention.
+
+    They are those of the style, or of the other one if only those are among the names.
+    """
+    pairs = [MASKED[style], *MASKED.values()]
+    mask, flag = (
+        next((name for name in each if name in names), each[0])
+        for each in zip(*pairs, strict=True)
+    )
+    return mask, flag
 
 
 def is_mask(name: str) -> bool:
@@ -135,7 +151,7 @@ def masked_call(
         meaning: What its mask means.
     """
     sequences = max(1, len(sequences_of(parameters)))
-    name = MASKED[style][0]
+    name, _ = mask_and_flag(style, parameters)
 
     def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
         mask = None if real is None else token_mask(real)
@@ -161,7 +177,7 @@ def _masks(
     mask: Tensor | None,
 ) -> dict[str, Any]:
     """Return the mask and the causal flag, as far as they are among these names."""
-    name, flag = MASKED[style]
+    name, flag = mask_and_flag(style, names)
     num_queries, num_keys = q.shape[-2], k.shape[-2]
     # SDPA's flag is aligned top-left and cannot be combined with a mask, unlike ours.
     plain = mask is None and num_queries == num_keys
@@ -377,6 +393,8 @@ class Lifted(nn.Module):
 
     meaning = "attend"
     """What the function's mask means."""
+    heads_last = False
+    """Whether the function takes (B, T, H, d_k) rather than (B, H, T, d_k)."""
 
     def __init__(
         self,
@@ -418,18 +436,25 @@ class Lifted(nn.Module):
         options: dict[str, Any] = {}
         if self.style in MASKED:
             options = _masks(self.style, self.names, q, k, causal, mask)
-            name, _ = MASKED[self.style]
+            name, flag = mask_and_flag(self.style, self.names)
+            if flag in self.names and not causal:
+                options[flag] = False  # it may be causal by default
             if name in options:
                 options[name] = _as_meant(options[name], self.meaning, q.dtype)
-        before = [each.detach().clone() for each in (q, k, v)]
-        output = self.function(q, k, v, **options)
-        for which, was, now in zip("qkv", before, (q, k, v), strict=True):
+        heads = [
+            each.transpose(1, 2) if self.heads_last else each for each in (q, k, v)
+        ]
+        before = [each.detach().clone() for each in heads]
+        output = self.function(*heads, **options)
+        for which, was, now in zip("qkv", before, heads, strict=True):
             if not torch.equal(was, now.detach()):
                 raise ValueError(f"the function writes into the {which} it is given")
         if isinstance(output, tuple):
             output = output[0]
-        if not isinstance(output, Tensor) or output.shape != q.shape:
+        wanted = heads[0].shape
+        if not isinstance(output, Tensor) or output.shape != wanted:
             shown = getattr(output, "shape", type(output).__name__)
             shown = tuple(shown) if isinstance(shown, torch.Size) else f"a {shown}"
-            raise ValueError(f"the function gives {shown} for q of {tuple(q.shape)}")
-        return self.o_proj(output.transpose(1, 2).flatten(2))
+            raise ValueError(f"the function gives {shown} for q of {tuple(wanted)}")
+        output = output if self.heads_last else output.transpose(1, 2)
+        return self.o_proj(output.flatten(2))

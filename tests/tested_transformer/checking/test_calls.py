@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -113,6 +114,32 @@ def heads_without_mask(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]
     return weights @ v, weights
 
 
+def heads_last(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool = True, scale: float = 1.0
+) -> Tensor:
+    """Takes (B, T, H, d_k) and returns it."""
+    scores = torch.einsum("bthd,bshd->bhts", q, k) * q.shape[-1] ** -0.5 * scale
+    length, past = k.shape[1], k.shape[1] - q.shape[1]
+    if causal:
+        later = torch.ones(length, length, dtype=torch.bool).triu(1)[past:]
+        scores = scores.masked_fill(later, -torch.inf)
+    return torch.einsum("bhts,bshd->bthd", scores.softmax(dim=-1), v)
+
+
+class MaskAndIsCausal(Base):
+    """Has the name of a mask of one style, and that of the flag of the other."""
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, is_causal: bool = False
+    ) -> Tensor:
+        def masked(scores: Tensor) -> Tensor:
+            lowest = torch.finfo(scores.dtype).min
+            scores = triangle(scores) if is_causal else scores
+            return scores if mask is None else scores.masked_fill(~mask, lowest)
+
+        return self.attend(x, x, x, masked)[0]
+
+
 RIGHT: dict[str, tuple[Callable[[], Any], dict[str, Any], str, str]] = {
     "added": (Added, {}, "mask", "In attention_mask, numbers are added to the scores"),
     "true is ignore": (
@@ -124,6 +151,8 @@ RIGHT: dict[str, tuple[Callable[[], Any], dict[str, Any], str, str]] = {
     "weights too": (WithWeights, {}, "causal", ""),
     "q, k, v": (ThreeTimes, {}, "causal", ""),
     "function of heads": (lambda: heads_without_mask, {}, "causal", ""),
+    "heads last": (lambda: heads_last, {}, "ours", "It takes heads after tokens"),
+    "names of two styles": (MaskAndIsCausal, {}, "sdpa", ""),
     "both, said": (BothSides, {"style": "both"}, "both", ""),
     "sequence first": (TimeFirst, {}, "causal", ""),
     "float32 inside": (SinglePrecision, {}, "causal", "It computes in float32 inside"),
@@ -196,6 +225,8 @@ def test_one_more_slip_is_caught_in_each_call() -> None:
             return self.attend(*[hidden_states] * 3, scores_of)
 
     report = check_attention(Scaled())
+    assert [each.name for each in report.likely] == ["no-scale"]
+    report = check_attention(partial(heads_last, scale=2.0), d_model=16)
     assert [each.name for each in report.likely] == ["no-scale"]
 
     def doubled(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

@@ -140,6 +140,55 @@ def test_a_window_that_a_mask_takes_away_is_missed(bug: str) -> None:
     assert "that hides nothing, its output is another than without" in str(report)
 
 
+class CausalAlone(Masked):
+    """Hides later tokens, but leaves that to a mask if it is given one."""
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        own = past(x) if attn_mask is None else None
+        if self.bug and attn_mask is not None:
+            own = torch.ones_like(past(x)).tril(1)
+        return self.attend(x, x, x, own, attn_mask)
+
+
+def test_that_a_causal_layer_uses_only_the_mask_it_is_given_is_said() -> None:
+    report = check_attention(CausalAlone())
+    assert report.passed, str(report)
+    assert report.notes == (
+        "Given attn_mask, it hides later tokens only if the mask does.",
+    )
+    report = check_attention(CausalAlone("one token too far"))
+    assert report.state == "not known"
+    assert "it hides some of the later tokens, but not all" in str(report)
+
+
+@pytest.mark.parametrize("flag", ["is_causal", "causal"])
+def test_that_a_flag_does_nothing_beside_a_mask_is_said(flag: str) -> None:
+    class Flagged(Masked):
+        def attend_with(self, x: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+            own = past(x) if causal and (mask is None or not self.bug) else None
+            return self.attend(x, x, x, own, mask)
+
+    class IsCausal(Flagged):
+        def forward(
+            self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
+        ) -> Tensor:
+            return self.attend_with(x, attn_mask, is_causal)
+
+    class Causal(Flagged):
+        def forward(
+            self, x: Tensor, attn_mask: Tensor | None = None, causal: bool = False
+        ) -> Tensor:
+            return self.attend_with(x, attn_mask, causal)
+
+    make = IsCausal if flag == "is_causal" else Causal
+    assert check_attention(make()).notes == ()
+    report = check_attention(make("flag is ignored"))
+    assert report.passed
+    assert report.notes == (
+        f"Given attn_mask, it ignores {flag}: the mask has to hide later tokens.",
+    )
+
+
 class NearBothSides(Masked):
     """Attends to two tokens on each side, but perhaps not if it is given a mask."""
 
