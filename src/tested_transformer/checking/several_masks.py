@@ -1,6 +1,6 @@
 """Ask a layer about the masks beside the one that it is called with, and about none."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
@@ -29,6 +29,7 @@ from tested_transformer.checking.subject import Call, Subject, moving
 
 __all__ = ["as_masks_agree"]
 
+_RESHAPED = "in {}, a mask of {} does another thing than the same one of {}"
 _UNFLAGGED = "Given {}, it ignores {}: the mask has to hide later tokens."
 
 _APART = (
@@ -62,6 +63,7 @@ def as_masks_agree(
     doubts = subject.doubts
     if main not in required and _is_another(subject, count):
         doubts += (_APART.format(main),)
+    doubts += tuple(_reshaped(subject, main))
     # A padding mask may be one of True and False beside numbers that are added.
     tried = [meaning] if meaning in ("attend", "ignore") else [*MEANINGS]
     for name in parameters:
@@ -80,6 +82,42 @@ def as_masks_agree(
     if flag and main in parameters and _overrides(subject, main, flag, count):
         notes += (_UNFLAGGED.format(main, flag),)
     return replace(subject, notes=notes, doubts=tuple(dict.fromkeys(doubts)))
+
+
+def _reshaped(subject: Subject, main: str) -> Iterator[str]:
+    """Yield doubts about a layer that takes a mask in two shapes, not in the same way.
+
+    Their axes have different sizes, so that it runs only if it has code for both.
+    """
+    quiet = subject.without_dropout()
+    x = torch.randn(7, 5, quiet.width, generator=torch.Generator().manual_seed(13))
+    x, real = x.to(quiet.dtype), (torch.arange(5) != 2).expand(7, -1)
+    for causal in (True, False):
+        with suppress(KeyError, TypeError, ValueError):
+            mask = _options_of(quiet.call, x, causal, real)[main]
+            shapes = [mask[:, 0] if mask.ndim == 4 else mask[:, None]]
+            if mask.dtype == torch.bool and not causal:  # it hides the same keys in all
+                shapes.append(mask[:, 0, 0] if mask.ndim == 4 else mask[:, 0])
+            wanted = quiet.run(x, causal=causal, real=real)
+            for each in shapes if mask.ndim > 2 else ():
+                given = replace(quiet, call=_instead(quiet.call, main, each))
+                with suppress(TypeError, ValueError):
+                    output = given.run(x, causal=causal, real=real)
+                    if not torch.allclose(output, wanted, equal_nan=True):
+                        sizes = tuple(each.shape), tuple(mask.shape)
+                        yield _RESHAPED.format(main, *sizes)
+
+
+def _instead(call: Call, name: str, value: Tensor) -> Call:
+    """Return a call that passes another value of one argument."""
+
+    def called(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
+        def changed(*sequences: Tensor, **options: Any) -> Any:
+            return layer(*sequences, **{**options, name: value})
+
+        return call(changed, x, causal, real)
+
+    return called
 
 
 def _overrides(subject: Subject, main: str, flag: str, count: int) -> bool:

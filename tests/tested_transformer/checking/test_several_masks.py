@@ -189,6 +189,27 @@ def test_that_a_flag_does_nothing_beside_a_mask_is_said(flag: str) -> None:
     )
 
 
+@pytest.mark.parametrize("bug", ["keys for queries", "transposed"])
+def test_a_mask_may_have_any_number_of_axes_that_the_layer_has_code_for(
+    bug: str,
+) -> None:
+    class AnyAxes(Masked):
+        def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+            if mask is not None and mask.ndim == 2:
+                mask = mask[:, None, None]
+                mask = mask.mT if self.bug == "keys for queries" else mask
+            elif mask is not None and mask.ndim == 3:
+                mask = mask[:, None]
+                mask = mask.mT if self.bug == "transposed" else mask
+            return self.attend(x, x, x, mask)
+
+    assert check_attention(AnyAxes()).passed
+    report = check_attention(AnyAxes(bug))
+    assert report.state == "not known"
+    axes = "5" if bug == "keys for queries" else "5, 5"
+    assert f"in mask, a mask of (7, {axes}) does another thing than" in str(report)
+
+
 class NearBothSides(Masked):
     """Attends to two tokens on each side, but perhaps not if it is given a mask."""
 
