@@ -487,6 +487,9 @@ def as_padding_means(
         if not any(hidden) and shown in seen:
             asked = replace(asked, causal=shown == _CAUSAL)
             asked = _with_meaning(asked, name, each, len(tried) == 1)
+            if "pad" in name:  # PyTorch's and flash-attn's mean the opposite
+                note = f"In {name}, {MEANINGS[each]}."
+                asked = replace(asked, notes=(*asked.notes, note))
             return replace(asked, style=subject.style if asked.causal else "both")
     return None
 

@@ -300,17 +300,18 @@ class Recognizer:
         asked = asked_for_terms(self.subject, layer)
         if asked is None:
             return
-        form = Form(scale=self.settings.scale)
-        found: list[Terms] = []
-        for bug in bugs:
-            layer.take(_within(around, form), bug)
-            with suppress(RuntimeError, ValueError):  # shapes do not match
-                terms = measured(self.subject, layer, asked, surely=bugs == (None,))
-                if terms is not None and terms[1]:
-                    found = [terms[0]]
-                    break
-                found += [terms[0]] if terms is not None else []
-        yield from (replace(form, terms=each) for each in found[:1])
+        for scale in dict.fromkeys((self.settings.scale, None)):
+            form = Form(scale=scale)
+            found: list[Terms] = []
+            for bug in bugs:
+                layer.take(_within(around, form), bug)
+                with suppress(RuntimeError, ValueError):  # shapes do not match
+                    terms = measured(self.subject, layer, asked, surely=bugs == (None,))
+                    if terms is not None and terms[1]:
+                        found = [terms[0]]
+                        break
+                    found += [terms[0]] if terms is not None else []
+            yield from (replace(form, terms=each) for each in found[:1])
 
     def is_sure(self, form: Form) -> bool:
         """Return whether the layer's settings confirm a form's rotary positions."""

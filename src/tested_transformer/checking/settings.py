@@ -30,7 +30,11 @@ class Settings:
     def __init__(self, module: nn.Module | None) -> None:
         self.module = module
         modules = [] if module is None else [*module.modules()]
-        self.names = {name for each in modules for name in vars(each)}
+        self.names = {
+            name
+            for each in modules
+            for name in (*vars(each), *dict(each.named_children()))
+        }
         self.numbers = [*_numbers(module)] if module is not None else []
         found = [*_tables(module)] if module is not None else []
         self.tables = [name for name, _, _ in found]

@@ -60,7 +60,7 @@ def as_masks_agree(
     count = max(1, len(sequences_of(parameters)))
     required = {each for each in wanted(parameters) if is_mask(each)}
     others = dict.fromkeys(required)
-    doubts = subject.doubts
+    doubts, notes = subject.doubts, subject.notes
     if main not in required and _is_another(subject, count):
         doubts += (_APART.format(main),)
     doubts += tuple(_reshaped(subject, main))
@@ -73,12 +73,12 @@ def as_masks_agree(
         keys = as_padding_means(subject, name, count, tried, others)
         if keys is not None:
             doubts += keys.doubts[len(subject.doubts) :]
+            notes += keys.notes[len(subject.notes) :]
             if _one_is_lost(subject, keys, count):
                 doubts += (_LOST.format(main, name),)
         elif _runs_with(subject, name, count, others):
             doubts += (HIDES_NOTHING.format(name),)
     flag = next((each for each in parameters if each in FLAGS), "")
-    notes = subject.notes
     if flag and main in parameters and _overrides(subject, main, flag, count):
         notes += (_UNFLAGGED.format(main, flag),)
     return replace(subject, notes=notes, doubts=tuple(dict.fromkeys(doubts)))

@@ -65,6 +65,18 @@ class Numbers(Relative):
         return self.table(apart).permute(2, 0, 1) * self.factor
 
 
+class LikeT5s(Relative):
+    """The numbers have T5's name, so scores have no scale."""
+
+    def __init__(self, **switches: bool | int) -> None:
+        super().__init__(**switches)
+        self.relative_attention_bias = nn.Embedding(3 * LONGEST, HEADS)
+        self.scale = 1.0
+
+    def added(self, q: Tensor, k: Tensor, apart: Tensor) -> Tensor:
+        return self.relative_attention_bias(apart).permute(2, 0, 1)
+
+
 class Vectors(Relative):
     """A vector for each distance that queries are multiplied by, and one for values."""
 
@@ -120,6 +132,16 @@ def test_relative_positions_are_recognized(
     report = report_on(kind(causal=causal))
     assert report.state == "right", str(report)
     assert report.form == "relative positions"
+
+
+def test_scores_without_a_scale_are_right_beside_t5s_positions() -> None:
+    torch.manual_seed(0)
+    report = report_on(LikeT5s())
+    assert report.state == "right", str(report)
+    assert report.form == "relative positions, scores times 1"
+    layer = LikeT5s()
+    layer.scale = HEAD_DIM**-0.5  # a name alone is no reason
+    assert report_on(layer).form == "relative positions"
 
 
 @pytest.mark.parametrize("kind", [Numbers, Sines])

@@ -189,6 +189,19 @@ def test_that_a_flag_does_nothing_beside_a_mask_is_said(flag: str) -> None:
     )
 
 
+def test_the_meaning_of_a_padding_mask_is_said() -> None:
+    class Ignored(FlagAndPadding):
+        def attend_with(self, x: Tensor, *masks: Tensor | None, causal: bool) -> Tensor:
+            mask, padding = masks
+            kept = None if padding is None else ~padding
+            return super().attend_with(x, mask, kept, causal=causal)
+
+    for make, meaning in (FlagAndPadding, "may attend"), (Ignored, "ignore"):
+        report = check_attention(make())
+        assert report.passed, str(report)
+        assert report.notes == (f"In pad_mask, True means {meaning}.",)
+
+
 @pytest.mark.parametrize("bug", ["keys for queries", "transposed"])
 def test_a_mask_may_have_any_number_of_axes_that_the_layer_has_code_for(
     bug: str,
