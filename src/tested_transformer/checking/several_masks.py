@@ -93,19 +93,26 @@ def _reshaped(subject: Subject, main: str) -> Iterator[str]:
     x = torch.randn(7, 5, quiet.width, generator=torch.Generator().manual_seed(13))
     x, real = x.to(quiet.dtype), (torch.arange(5) != 2).expand(7, -1)
     for causal in (True, False):
-        with suppress(KeyError, TypeError, ValueError):
-            mask = _options_of(quiet.call, x, causal, real)[main]
-            shapes = [mask[:, 0] if mask.ndim == 4 else mask[:, None]]
-            if mask.dtype == torch.bool and not causal:  # it hides the same keys in all
-                shapes.append(mask[:, 0, 0] if mask.ndim == 4 else mask[:, 0])
+        with suppress(TypeError, ValueError):
             wanted = quiet.run(x, causal=causal, real=real)
-            for each in shapes if mask.ndim > 2 else ():
+            mask = _options_of(quiet.call, x, causal, real).get(main)
+            for each in _other_shapes(mask, causal=causal):
                 given = replace(quiet, call=_instead(quiet.call, main, each))
                 with suppress(TypeError, ValueError):
                     output = given.run(x, causal=causal, real=real)
                     if not torch.allclose(output, wanted, equal_nan=True):
-                        sizes = tuple(each.shape), tuple(mask.shape)
-                        yield _RESHAPED.format(main, *sizes)
+                        yield _RESHAPED.format(main, (*each.shape,), (*mask.shape,))
+
+
+def _other_shapes(mask: Any, *, causal: bool) -> list[Tensor]:
+    """Return a mask of (B, 1, T, S) or (B, T, S) with another number of axes."""
+    if not isinstance(mask, Tensor) or mask.ndim < 3:
+        return []
+    three = mask[:, 0] if mask.ndim == 4 else mask
+    others = [three if mask.ndim == 4 else mask[:, None]]
+    if mask.dtype == torch.bool and not causal:  # it hides the same keys in all rows
+        others.append(three[:, 0])
+    return others
 
 
 def _instead(call: Call, name: str, value: Tensor) -> Call:

@@ -223,6 +223,14 @@ def test_a_mask_may_have_any_number_of_axes_that_the_layer_has_code_for(
     assert f"in mask, a mask of (7, {axes}) does another thing than" in str(report)
 
 
+def test_a_mask_may_be_a_flag() -> None:
+    class Flagged(Masked):
+        def forward(self, x: Tensor, causal_mask: bool = False) -> Tensor:
+            return self.attend(x, x, x, past(x) if causal_mask else None)
+
+    assert check_attention(Flagged()).passed
+
+
 class NearBothSides(Masked):
     """Attends to two tokens on each side, but perhaps not if it is given a mask."""
 
