@@ -106,8 +106,10 @@ def check_attention(
         style: How to call it; by default inferred from the names of its arguments.
             ``ours``: ``f(q, k, v, mask=, causal=)`` or ``layer(x, mask=, causal=)``,
             with a mask that is ``True`` where a query may attend. A function gets
-            heads, (B, H, T, d_k); a module with projections may also take (x, x, x).
-            ``sdpa``: the same with ``attn_mask=`` and ``is_causal=``.
+            heads, (B, H, T, d_k), or (B, T, H, d_k) if its tokens read each other only
+            then; a module with projections may also take (x, x, x).
+            ``sdpa``: the same with ``attn_mask=`` and ``is_causal=``, which are not
+            given together.
             ``mha``: ``layer(q, k, v, attn_mask=, key_padding_mask=)``, with masks that
             are ``True`` where a key is ignored.
             ``mask``: ``layer(x, attention_mask=)``, with a mask of any other name.
