@@ -40,6 +40,7 @@ _ROUGHLY = 1e-3
 # The exhibits that differ from attention only beyond a limit.
 _LIMITED = [EXHIBITS[each] for each in ("large-but-finite", "beyond-half")]
 # The steps that don't change the output of one token, and those that a fill can change.
+_OF_HALF = "beyond-half"  # it shows only in half precision
 _OF_SCORES, _OF_MASKS = ("form", "score", "drop"), ("allow", "weigh")
 # How often to draw what a token alone keeps, and for at most how many heads.
 _DRAWS, _FEW_HEADS = 16, 8
@@ -246,7 +247,11 @@ def alike(subject: Subject) -> Likeness:
             for count in (every, every - 1, whole)[: 2 + said]:
                 # Without the bug fewer answers may agree. The last answer is in half
                 # precision, which may fail for another reason.
-                names = [each for agreeing, each in found if agreeing >= count > right]
+                names = [
+                    each
+                    for agreeing, each in found
+                    if agreeing >= (every if each.name == _OF_HALF else count) > right
+                ]
                 if names:
                     layer.take(form)
                     return Likeness(tuple(names), count < every - 1, layer)

@@ -112,6 +112,8 @@ class Subject:
         x = x.contiguous()  # some layers use view
         given = x.detach().clone()
         try:
+            if isinstance(self.layer, nn.Module):
+                _cut_off(self.layer)
             layer = self.layer if self.batch_first else _sequence_first(self.layer)
             with nullcontext() if self.drops else _WithoutDropout():
                 output = self.call(layer, x, causal, real)
@@ -268,9 +270,17 @@ def _dropouts(module: nn.Module) -> Iterator[tuple[str, float]]:
 
 def copied(module: _Module) -> _Module:
     """Copy a module, even one that stores its latest attention weights."""
-    kept = [value for each in module.modules() for value in vars(each).values()]
-    tensors = [each for each in kept if isinstance(each, Tensor) and not each.is_leaf]
-    return copy.deepcopy(module, {id(each): each.detach().clone() for each in tensors})
+    kept = [each for one in module.modules() for each in tensors_in(vars(one))]
+    made = {id(each): each.detach().clone() for each in kept if not each.is_leaf}
+    return copy.deepcopy(module, made)
+
+
+def _cut_off(module: nn.Module) -> None:
+    """Detach what a module keeps of earlier calls, such as a cache of keys."""
+    for each in module.modules():
+        for name, kept in [*vars(each).items(), *each.named_buffers(recurse=False)]:
+            if isinstance(kept, Tensor) and not kept.is_leaf:
+                setattr(each, name, kept.detach())
 
 
 def _sequence_first(layer: Callable[..., Any]) -> Callable[..., Any]:

@@ -313,7 +313,10 @@ def _tables(
 
 def _table(head_dim: int, lay: _Lay, form: _Lay, x: Tensor) -> Tensor:
     table = form(lay(_angles(x, head_dim)))
-    return table if table.is_complex() else table.to(x)
+    if not table.is_complex():
+        return table.to(x)
+    # In half precision, as in Llama, turns are complex64.
+    return table if x.dtype == torch.float64 else table.to(torch.complex64)
 
 
 def _turns(angles: Tensor) -> Tensor:

@@ -378,17 +378,35 @@ def test_an_oracle_of_features_excuses_nothing_else() -> None:
     assert "padding" in check_attention(layer, oracle=oracle).failed
 
 
+class Keeps(Masked):
+    """Writes its keys into a cache, as Llama's layer does, or into a list."""
+
+    def __init__(self, bug: str = "") -> None:
+        super().__init__(bug)
+        self.kept, self.list = torch.zeros(64, HEADS, 64, D_MODEL // HEADS), []
+
+    def forward(self, x: Tensor, causal: bool = False) -> Tensor:
+        q, k, v = (
+            self.steps.split(each(x), HEADS)
+            for each in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        self.kept = self.kept.to(k)
+        self.kept[: len(x), :, : x.shape[1]] = k
+        k = self.kept[: len(x), :, : x.shape[1]]
+        if self.bug == "list":
+            self.list.append(k.square().mean())
+        q = 2 * q if self.bug == "scale" else q
+        weights = self.weigh(self.steps.score(q, k), past(x) if causal else None)
+        return self.o_proj(self.steps.merge(weights @ v)) + 0 * sum(self.list)
+
+
+def test_a_layer_may_write_into_its_cache() -> None:
+    report = check_attention(Keeps())
+    assert report.passed, str(report)
+    report = check_attention(Keeps("scale"))
+    assert [each.name for each in report.likely] == ["no-scale"]
+
+
 def test_a_layer_that_keeps_a_graph_is_refused_with_one_error() -> None:
-    class Keeps(Masked):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("kept", torch.zeros(64, 64, 20), persistent=False)
-
-        def forward(self, x: Tensor) -> Tensor:
-            self.kept = self.kept.to(x)
-            self.kept[: len(x), : x.shape[1]] = x
-            read = self.kept[: len(x), : x.shape[1]]
-            return self.attend(x, read, read, past(x))
-
     with pytest.raises(ValueError, match="keep tensors from an earlier call"):
-        check_attention(Keeps(), style="causal")
+        check_attention(Keeps("list"))

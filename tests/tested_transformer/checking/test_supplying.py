@@ -254,3 +254,34 @@ class Fast(Layer):
 def test_the_mask_of_an_option_that_is_off_is_let_be() -> None:
     report = check_attention(Fast())
     assert report.passed, str(report)
+
+
+class Turned(Layer):
+    """Turns pairs by complex numbers, in their precision, and adds its mask."""
+
+    def forward(
+        self, x: Tensor, freqs_cis: Tensor, mask: Tensor | None = None
+    ) -> Tensor:
+        q, k = (
+            torch.view_as_real(
+                torch.view_as_complex(each.unflatten(-1, (HEADS, -1, 2)))
+                * freqs_cis[:, None]
+            )
+            .flatten(3)
+            .transpose(1, 2)
+            for each in (self.q_proj(x), self.k_proj(x))
+        )
+        scores = q @ k.mT * q.shape[-1] ** -0.5
+        scores = scores if mask is None else scores + mask
+        weights = scores.softmax(dim=-1)
+        return self.o_proj((weights @ split(self.v_proj(x))).transpose(1, 2).flatten(2))
+
+
+def test_complex_turns_have_the_precision_of_the_features() -> None:
+    layer = Turned()
+    report = check_attention(layer, mask_means="add", skip=["dtypes"])
+    assert report.passed, str(report)
+    # In half precision they fail, and not for a number that is too large.
+    report = check_attention(layer, mask_means="add")
+    assert report.failed == ["dtypes"]
+    assert report.likely == (), str(report)
