@@ -25,6 +25,7 @@ from tested_transformer.checking.exhibits.layer import ExchangeableAttention, St
 from tested_transformer.checking.forms import ROUNDING, Form, FormedAttention
 from tested_transformer.checking.reading import reads
 from tested_transformer.checking.recognizing import Recognizer
+from tested_transformer.checking.styles import options_of
 from tested_transformer.checking.subject import Subject, copied
 
 __all__ = [
@@ -40,7 +41,7 @@ _ROUGHLY = 1e-3
 # The exhibits that differ from attention only beyond a limit.
 _LIMITED = [EXHIBITS[each] for each in ("large-but-finite", "beyond-half")]
 # The steps that don't change the output of one token, and those that a fill can change.
-_OF_HALF = "beyond-half"  # it shows only in half precision
+_OF_HALF = "beyond-half"
 _OF_SCORES, _OF_MASKS = ("form", "score", "drop"), ("allow", "weigh")
 # How often to draw what a token alone keeps, and for at most how many heads.
 _DRAWS, _FEW_HEADS = 16, 8
@@ -224,6 +225,8 @@ def alike(subject: Subject) -> Likeness:
     except ValueError:  # it cannot be called in a way that no check has tried
         return Likeness()
     whole = 2 + subject.opens
+    # Scores that are filled with a number look like those that get it from a mask.
+    doubtful = _OF_HALF if _takes_numbers(subject) else ""
     for layer in layers:
         like = _like(subject, layer)
         quiet = like.without_dropout()
@@ -250,12 +253,20 @@ def alike(subject: Subject) -> Likeness:
                 names = [
                     each
                     for agreeing, each in found
-                    if agreeing >= (every if each.name == _OF_HALF else count) > right
+                    if agreeing >= (every if each.name == doubtful else count) > right
                 ]
                 if names:
                     layer.take(form)
                     return Likeness(tuple(names), count < every - 1, layer)
     return Likeness()
+
+
+def _takes_numbers(subject: Subject) -> bool:
+    """Return whether a subject is called with masks of numbers."""
+    x = sample(subject)
+    real = left_padding(x) if subject.pads else None
+    given = options_of(subject.call, x, subject.causal, real).values()
+    return any(isinstance(each, Tensor) and each.is_floating_point() for each in given)
 
 
 class _Sieve:

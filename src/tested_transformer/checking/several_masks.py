@@ -21,6 +21,7 @@ from tested_transformer.checking.styles import (
     is_mask,
     key_call,
     meant_call,
+    options_of,
     plain_call,
     sequences_of,
     wanted,
@@ -95,7 +96,7 @@ def _reshaped(subject: Subject, main: str) -> Iterator[str]:
     for causal in (True, False):
         with suppress(TypeError, ValueError):
             wanted = quiet.run(x, causal=causal, real=real)
-            mask = _options_of(quiet.call, x, causal, real).get(main)
+            mask = options_of(quiet.call, x, causal, real).get(main)
             for each in _other_shapes(mask, causal=causal):
                 given = replace(quiet, call=_instead(quiet.call, main, each))
                 with suppress(TypeError, ValueError):
@@ -131,7 +132,7 @@ def _overrides(subject: Subject, main: str, flag: str, count: int) -> bool:
     """Return whether a flag for causal attention does nothing beside a mask."""
 
     def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
-        options = _options_of(subject.call, x, False, torch.ones(x.shape[:2]).bool())
+        options = options_of(subject.call, x, False, torch.ones(x.shape[:2]).bool())
         return layer(*[x] * count, **{flag: True, main: options[main]})
 
     with suppress(KeyError, TypeError, ValueError):
@@ -162,28 +163,14 @@ def _one_is_lost(subject: Subject, keys: Subject, count: int) -> bool:
     """
 
     def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
-        main = _options_of(subject.call, x, causal, None)
-        return layer(*[x] * count, **main, **_options_of(keys.call, x, False, real))
+        main = options_of(subject.call, x, causal, None)
+        return layer(*[x] * count, **main, **options_of(keys.call, x, False, real))
 
     both = replace(subject, call=call).without_dropout()
     with suppress(TypeError, ValueError):
         hidden = any(moving(both, real=torch.arange(5) != 2))
         return hidden or [*moving(both)] != [*moving(subject.without_dropout())]
     return False
-
-
-def _options_of(
-    call: Call, x: Tensor, causal: bool, real: Tensor | None
-) -> dict[str, Any]:
-    """Return the keyword arguments with which a layer would be called."""
-    found: dict[str, Any] = {}
-
-    def record(*sequences: Tensor, **options: Any) -> Tensor:
-        found.update(options)
-        return sequences[0]
-
-    call(record, x, causal, real)
-    return found
 
 
 def _runs_with(

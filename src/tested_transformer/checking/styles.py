@@ -36,6 +36,7 @@ __all__ = [
     "meant_call",
     "mha_call",
     "mha_reader",
+    "options_of",
     "parameters_of",
     "plain_call",
     "read_ours",
@@ -279,6 +280,20 @@ def meant_call(
         return _call(layer, x, sequences, **{name: shaped}, **others)
 
     return call
+
+
+def options_of(
+    call: Call, x: Tensor, causal: bool, real: Tensor | None
+) -> dict[str, Any]:
+    """Return the keyword arguments with which a layer would be called."""
+    found: dict[str, Any] = {}
+
+    def record(*sequences: Tensor, **options: Any) -> Tensor:
+        found.update(options)
+        return sequences[0]
+
+    call(record, x, causal, real)
+    return found
 
 
 def context_in(parameters: Parameters) -> str:
