@@ -8,7 +8,7 @@ then turns out to compute attention, or attention with a known bug.
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, permutations, product
+from itertools import chain, permutations, product, tee
 
 import torch
 from torch import Tensor, nn
@@ -42,15 +42,10 @@ class _Weights:
 
 def explained(subject: Subject) -> Subject | None:
     """Return a subject with an oracle that agrees with it, if one is found."""
-    if subject.module is None or subject.dtype == torch.float16:
+    if not _can_have_oracle(subject):
         return None
     recognizer = Recognizer(subject)
-    # Guesses after what names say would hide that keys and values were exchanged.
-    likeliest = next(filter(None, _meant(subject, recognizer)), [])
-    for layer in likeliest:
-        if recognizer.explains(layer):
-            return replace(subject, guessed=(layer,))
-    return None
+    return _explained(subject, recognizer, _meant(subject, recognizer))
 
 
 def recognized(subject: Subject) -> tuple[Subject, Likeness | None]:
@@ -60,9 +55,13 @@ def recognized(subject: Subject) -> tuple[Subject, Likeness | None]:
         The subject, with its oracle if one is found; and the known bugs that explain
         how it differs from the oracle, or ``None`` if it need not be explained.
     """
-    if (found := explained(subject)) is not None:
-        return found, None
-    return diagnosed(subject)
+    if not _can_have_oracle(subject):
+        return subject, None
+    recognizer = Recognizer(subject)
+    # There may be hundreds of guesses, so make each group at most once.
+    groups, again = tee(_meant(subject, recognizer))
+    found = _explained(subject, recognizer, groups)
+    return _diagnosed(subject, recognizer, again) if found is None else (found, None)
 
 
 def diagnosed(subject: Subject) -> tuple[Subject, Likeness | None]:
@@ -70,11 +69,31 @@ def diagnosed(subject: Subject) -> tuple[Subject, Likeness | None]:
 
     The result is that of ``recognized``.
     """
-    if subject.module is None or subject.dtype == torch.float16:
+    if not _can_have_oracle(subject):
         return subject, None
     recognizer = Recognizer(subject)
-    for group in _meant(subject, recognizer):
-        like = alike(replace(subject, guessed=tuple(group))) if group else Likeness()
+    return _diagnosed(subject, recognizer, _meant(subject, recognizer))
+
+
+def _can_have_oracle(subject: Subject) -> bool:
+    return subject.module is not None and subject.dtype != torch.float16
+
+
+def _explained(
+    subject: Subject, recognizer: Recognizer, groups: Iterator[list[FormedAttention]]
+) -> Subject | None:
+    # Guesses after what names say would hide that keys and values were exchanged.
+    for layer in next(filter(None, groups), []):
+        if recognizer.explains(layer):
+            return replace(subject, guessed=(layer,))
+    return None
+
+
+def _diagnosed(
+    subject: Subject, recognizer: Recognizer, groups: Iterator[list[FormedAttention]]
+) -> tuple[Subject, Likeness | None]:
+    for group in filter(None, groups):
+        like = alike(replace(subject, guessed=tuple(group)))
         if like.layer is not None:
             return replace(subject, guessed=(like.layer,)), like
     for layer, said in _split_otherwise(subject):

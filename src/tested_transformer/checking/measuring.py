@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from tested_transformer.checking.checks import LENGTH, close
 from tested_transformer.checking.forms import FormedAttention, Terms
-from tested_transformer.checking.projections import meant_as, norm_weights
+from tested_transformer.checking.projections import meant_as
 from tested_transformer.checking.reading import scores_of
 from tested_transformer.checking.subject import Subject
 
@@ -25,21 +25,20 @@ __all__ = ["Asked", "asked_for_terms", "measured", "other_parameters"]
 _ROUNDING = 1e-8
 
 
-def other_parameters(module: nn.Module, layer: FormedAttention) -> list[nn.Parameter]:
-    """Return the parameters of a module that are neither projections nor norms.
+def other_parameters(
+    parameters: Sequence[nn.Parameter], layer: FormedAttention
+) -> list[nn.Parameter]:
+    """Return the parameters that are not among the projections of a layer.
 
     Args:
-        module: Somebody else's layer.
+        parameters: The parameters of somebody else's layer, without those of its norms.
         layer: A layer with its projections.
     """
     held = torch.cat([each.detach().flatten() for each in layer.parameters()])
-    left = {*module.parameters()} - norm_weights(module)
     return [
         each
-        for each in module.parameters()
-        if each in left
-        and each.numel()
-        and not (held == each.detach().double().flatten()[0]).any()
+        for each in parameters
+        if each.numel() and not (held == each.detach().double().flatten()[0]).any()
     ]
 
 
@@ -71,15 +70,17 @@ class Asked:
 
 
 @torch.no_grad()
-def asked_for_terms(subject: Subject, layer: FormedAttention) -> Asked | None:
+def asked_for_terms(
+    subject: Subject, layer: FormedAttention, learned: Sequence[nn.Parameter]
+) -> Asked | None:
     """Return the scores of a subject, unless it cannot have terms.
 
     Args:
         subject: The attention, without dropout.
         layer: A layer with its projections.
+        learned: The subject's other parameters.
     """
-    assert subject.module is not None
-    if not (learned := other_parameters(subject.module, layer)):
+    if not learned:
         return None
     # A number of sequences that is no number of heads, and enough for a fit.
     count = 2 * layer.head_dim + layer.num_heads + 2 * LENGTH

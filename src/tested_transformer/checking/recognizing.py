@@ -43,7 +43,7 @@ from tested_transformer.checking.measuring import (
     other_parameters,
 )
 from tested_transformer.checking.naming import own_name
-from tested_transformer.checking.projections import Projection, meant_as
+from tested_transformer.checking.projections import Projection, meant_as, norm_weights
 from tested_transformer.checking.reading import reads, run_with_scores
 from tested_transformer.checking.settings import BASES, EPS, Settings
 from tested_transformer.checking.subject import Subject
@@ -78,6 +78,11 @@ class Recognizer:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject.without_dropout()
         self.settings = Settings(subject.module)
+        module = self.subject.module
+        norms = set() if module is None else norm_weights(module)
+        own = [] if module is None else [*module.parameters()]
+        self.parameters = [each for each in own if each not in norms]
+        self.others: dict[FormedAttention, list[nn.Parameter]] = {}
         self.outer_norms = self.settings.outer_norms(subject.width)
         self.x = sample(self.subject).double()
         # Without its oracles, so that the check applies whatever they know of order.
@@ -144,12 +149,17 @@ class Recognizer:
             close(self.subject, self.alone, output, slack)
         )
 
+    def _others(self, layer: FormedAttention) -> list[nn.Parameter]:
+        """Return the subject's parameters that are neither in a layer nor of norms."""
+        if layer not in self.others:
+            self.others[layer] = other_parameters(self.parameters, layer)
+        return self.others[layer]
+
     def _projections(self, layer: FormedAttention) -> list[Projection]:
         """Return the projections of the subject that a layer does not have."""
-        module = self.subject.module
-        if module is None:
+        module, left = self.subject.module, {*self._others(layer)}
+        if module is None or not left:
             return []
-        left = {*other_parameters(module, layer)}
         found: list[Projection] = []
         for each in [*module.modules(), *left]:
             own = (
@@ -180,7 +190,7 @@ class Recognizer:
         module, width = self.subject.module, self.subject.width
         if module is None:
             return []
-        found = [*other_parameters(module, layer), *module.buffers()]
+        found = [*self._others(layer), *module.buffers()]
         tables = [each.detach() for each in found if each.is_floating_point()]
         return [
             Added(table=each.reshape(-1, width))
@@ -192,15 +202,18 @@ class Recognizer:
 
     def _of_output(self, layer: FormedAttention) -> list[Factor]:
         """Return the factors by which a layer could multiply its output."""
-        assert self.subject.module is not None
         return [
             Factor(weight=each.detach().flatten())
-            for each in other_parameters(self.subject.module, layer)
+            for each in self._others(layer)
             if each.numel() == self.subject.width
         ]
 
     def explains(self, layer: FormedAttention) -> bool:
-        """Give a layer the form that explains the subject; return whether one does."""
+        """Give a layer the form that explains the subject; return whether one does.
+
+        If none does, the layer keeps its form.
+        """
+        before = layer.form
         around, roughly = self.around(layer), None
         forms = self._forms(layer, around) if around is not None else iter(())
         for form in chain(self._with_terms(layer, around), forms):
@@ -210,7 +223,7 @@ class Recognizer:
                 return True
             if roughly is None and nearly:
                 roughly = replace(layer.form, rounded=True)
-        layer.take(roughly or Form())
+        layer.take(roughly or before)
         return roughly is not None
 
     def is_explained_by(self, layer: FormedAttention) -> bool:
@@ -243,8 +256,7 @@ class Recognizer:
     def likely(self, layer: FormedAttention) -> list[Form]:
         """Return the forms that a layer with a bug was likely meant to have."""
         settings, around = self.settings, self.around(layer)
-        assert self.subject.module is not None
-        inside = self.outer_norms or other_parameters(self.subject.module, layer)
+        inside = self.outer_norms or self._others(layer)
         if around is None and inside:  # a bug may hide what is around it
             around = self.around(layer, _OF_ONE_TOKEN)
         outer = around is not None and (around.before or around.after)
@@ -297,7 +309,7 @@ class Recognizer:
         """
         if not self.order_matters:
             return
-        asked = asked_for_terms(self.subject, layer)
+        asked = asked_for_terms(self.subject, layer, self._others(layer))
         if asked is None:
             return
         for scale in dict.fromkeys((self.settings.scale, None)):
@@ -338,10 +350,9 @@ class Recognizer:
 
         They are numbers, for all heads or for each, or the logarithms of numbers.
         """
-        assert self.subject.module is not None
         found = [
             each.detach().double().flatten()
-            for each in other_parameters(self.subject.module, layer)
+            for each in self._others(layer)
             if each.numel() in (1, layer.num_heads)
         ]
         largest = math.log(100)  # as in Swin

@@ -9,7 +9,11 @@ from torch import Tensor, nn
 from tested_transformer.checking import Report, check_attention
 from tested_transformer.checking.calling import make_subject
 from tested_transformer.checking.forms import Terms
-from tested_transformer.checking.measuring import asked_for_terms, measured
+from tested_transformer.checking.measuring import (
+    asked_for_terms,
+    measured,
+    other_parameters,
+)
 from tested_transformer.checking.subject import Subject
 
 D_MODEL, HEADS, HEAD_DIM, LONGEST = 20, 5, 4, 11
@@ -200,7 +204,9 @@ def test_a_lost_bias_of_queries_is_not_taken_for_a_term_of_keys() -> None:
 
 def measure(subject: Subject) -> tuple[Terms, bool] | None:
     oracle = subject.oracles(beside=True)[0]
-    asked = asked_for_terms(subject, oracle)
+    assert subject.module is not None
+    learned = other_parameters([*subject.module.parameters()], oracle)
+    asked = asked_for_terms(subject, oracle, learned)
     assert asked is not None
     return measured(subject, oracle, asked)
 
