@@ -389,7 +389,7 @@ def _subjects_of(
         subject = replace(subject, drawn=tuple(filter(None, drawn)))
     if projections and subject.module is not None:
         found = oracles_of(subject.module, projections, num_heads)
-        layers = [each.double().train(subject.module.training) for each in found]
+        layers = [each.train(subject.module.training) for each in found]
         held = [name for name, _ in subject.module.named_parameters()]
         own = filter(None, (own_name(subject.module, name) for name in held))
         others = [

@@ -159,8 +159,8 @@ def _guesses(subject: Subject) -> Iterator[tuple[FormedAttention, bool]]:
         assert queries is not None
         for num_heads in _heads(subject, queries):
             layer = make_layer(inputs, num_heads)
-            if layer is not None and layer.q_proj.in_features == subject.width:
-                yield layer.to(torch.float64).train(subject.module.training), usual
+            if layer is not None and len(layer.q_proj.weight) == subject.width:
+                yield layer, usual
 
 
 def _heads(subject: Subject, q: Projection) -> Sequence[int]:

@@ -164,7 +164,7 @@ def oracles_of(
 def make_layer(
     found: Sequence[Projection | None], num_heads: int
 ) -> FormedAttention | None:
-    """Return a layer with four projections, of which the last may be missing.
+    """Return a layer in float64 with projections, of which the last may be missing.
 
     Return ``None`` if their shapes do not fit together.
     """
@@ -183,16 +183,19 @@ def make_layer(
     of_values, left = divmod(v.shape[0], num_kv_heads)
     if left or o.shape != (q.shape[1], num_heads * of_values):
         return None
+    # As narrow as it can be, since all weights that it begins with are replaced.
     layer = FormedAttention(
-        d_model=q.shape[0],  # the heads together may be wider than the features
-        num_heads=num_heads,
-        num_kv_heads=num_kv_heads,
+        d_model=num_heads, num_heads=num_heads, num_kv_heads=num_kv_heads
     )
+    layer.head_dim = head_dim
     targets = layer.q_proj, layer.k_proj, layer.v_proj, layer.o_proj
     for target, (weight, bias) in zip(targets, given, strict=True):
-        target.weight = nn.Parameter(weight.detach().clone())
+        target.out_features, target.in_features = weight.shape
         shift = weight.new_zeros(len(weight)) if bias is None else bias
-        target.bias = nn.Parameter(shift.detach().clone())
+        target.weight, target.bias = (
+            nn.Parameter(each.detach().to(torch.float64, copy=True))
+            for each in (weight, shift)
+        )
     return layer
 
 

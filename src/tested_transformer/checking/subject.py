@@ -198,8 +198,7 @@ class Subject:
             return []
         if self.guessed:
             return [*self.guessed]
-        named = oracles(self.module, self.num_heads, beside=beside)
-        return [each.to(torch.float64) for each in named]
+        return [*oracles(self.module, self.num_heads, beside=beside)]
 
     def without_dropout(self, *, training: bool = False) -> "Subject":
         """Return a copy without dropout, in training or evaluation mode."""
