@@ -228,8 +228,7 @@ def alike(subject: Subject) -> Likeness:
     # Scores that are filled with a number look like those that get it from a mask.
     doubtful = _OF_HALF if _takes_numbers(subject) else ""
     for layer in layers:
-        like = _like(subject, layer)
-        quiet = like.without_dropout()
+        likes: tuple[Subject, Subject] | None = None
         explained = layer.form != Form() or recognizer.is_explained_by(layer)
         forms = [layer.form] if explained else recognizer.likely(layer)
         sieve = _Sieve(recognizer, layer)
@@ -237,6 +236,8 @@ def alike(subject: Subject) -> Likeness:
             left = [*sieve.left(form)]
             if not left:
                 continue
+            # Made only now, since few guesses get here.
+            like, quiet = likes = likes or _likes(subject, layer)
             right = _agreeing(like, quiet, form, None, answers)
             found: list[tuple[int, Exhibit]] = []
             for each in left:
@@ -297,9 +298,11 @@ class _Sieve:
     def _fits(self, form: Form, exhibit: Exhibit) -> bool:
         """Return whether one token has the subject's output, with an exhibit."""
         # One token has one score, so scores and what they are made of do not count. A
-        # fill counts only if a bug hides the token from itself.
+        # fill counts only if a bug hides the token from itself; otherwise only that a
+        # form with a fill weighs scores without a mask.
         name = "" if exhibit.step in _OF_SCORES else exhibit.name
         fill = _fill(form) if exhibit.step in _OF_MASKS else None
+        fill = fill if exhibit.step == "allow" or fill is None else 0.0
         key = name, id(form.terms), fill
         if key not in self.fits:
             slack = max(form.slack, ROUNDING)
@@ -317,15 +320,19 @@ def _unfilled(form: Form) -> Form:
     return replace(form, fill=None, filled_by_adding=False)
 
 
-def _like(subject: Subject, layer: FormedAttention) -> Subject:
-    """Return a layer with a subject's weights, to be called as the subject is."""
+def _likes(subject: Subject, layer: FormedAttention) -> tuple[Subject, Subject]:
+    """Return a layer with a subject's weights, to be called as the subject is.
+
+    With it, return its copy without dropout. Neither has a form yet.
+    """
+    layer.take(Form())  # without a bug that was tried in it
     layer.dropout = subject.dropout
     like = make_subject(layer, dtype=subject.dtype, anew=False)
 
     def call(layer: Any, x: Tensor, causal: bool, real: Tensor | None) -> Any:
         return like.call(layer, x, causal and subject.causal, real)
 
-    return replace(
+    called = replace(
         like,
         call=call,
         opens=subject.opens,
@@ -333,6 +340,7 @@ def _like(subject: Subject, layer: FormedAttention) -> Subject:
         pieces=like.pieces if subject.pieces else None,
         has_modes=subject.has_modes,
     )
+    return called, called.without_dropout()
 
 
 def _agreeing(
