@@ -383,7 +383,7 @@ def _subjects_of(
     )
     subject = subject.to(subject.dtype)
     if isinstance(layer, Lifted):
-        subject = _as_heads_lie(subject)
+        subject = _as_heads_lie(subject, layer)
     if anew and subject.module is not None and known is None:
         drawn = [own_name(subject.module, x) for x in draw_anew(subject.module)]
         subject = replace(subject, drawn=tuple(filter(None, drawn)))
@@ -432,10 +432,10 @@ def _reads(subject: Subject) -> bool:
     return False
 
 
-def _as_heads_lie(subject: Subject) -> Subject:
+def _as_heads_lie(subject: Subject, layer: Lifted) -> Subject:
     """Give a function (B, T, H, d_k), if only then tokens read each other."""
-    layer = copied(subject.layer)
-    vars(layer)["heads_last"] = True
+    layer = copied(layer).to(subject.dtype)
+    layer.heads_last = True
     note = "It takes heads after tokens, (B, T, H, d_k): they were rearranged."
     turned = replace(subject, layer=layer, notes=(*subject.notes, note))
     return turned if _mixes(turned) and not _mixes(subject) else subject

@@ -96,7 +96,7 @@ def _reshaped(subject: Subject, main: str) -> Iterator[str]:
     for causal in (True, False):
         with suppress(TypeError, ValueError):
             wanted = quiet.run(x, causal=causal, real=real)
-            mask = options_of(quiet.call, x, causal, real).get(main)
+            mask: Any = options_of(quiet.call, x, causal, real).get(main)
             for each in _other_shapes(mask, causal=causal):
                 given = replace(quiet, call=_instead(quiet.call, main, each))
                 with suppress(TypeError, ValueError):
