@@ -108,10 +108,18 @@ class Recognizer:
         One token attends only to itself, so its output does not depend on scores.
 
         Args:
-            layer: A layer with the subject's projections.
+            layer: A layer with the subject's projections. It keeps its form.
             bugs: The exhibits to try in it; ``None`` is a layer without a bug.
         """
-        layer.eval()
+        layer, form = layer.eval(), layer.form
+        try:
+            return self._around(layer, bugs)
+        finally:
+            layer.take(form)
+
+    def _around(
+        self, layer: FormedAttention, bugs: Sequence[Exhibit | None]
+    ) -> Form | None:
         norms = [None, *self.outer_norms]
         gates, mixings = self._gates(layer), [None, *self._mixings(layer)]
         first, last = [*norms, *self._added(layer)], [*norms, *self._of_output(layer)]

@@ -147,6 +147,20 @@ def test_a_known_bug_is_found_with_them() -> None:
     assert [each.name for each in report.likely] == ["no-scale"]
 
 
+def test_a_known_bug_is_found_with_them_between_a_norm_and_a_residual() -> None:
+    class Block(Named):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(called="{}", **options)
+            self.norm = nn.LayerNorm(D_MODEL)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x + super().forward(self.norm(x))
+
+    assert check_attention(Block(), num_heads=HEADS).passed
+    report = check_attention(Block(scale=1.0), num_heads=HEADS)
+    assert [each.name for each in report.likely] == ["no-scale"], str(report)
+
+
 @pytest.mark.parametrize("by_head", [False, True])
 def test_keys_that_serve_as_values_are_not_taken_for_another_order(
     by_head: bool,
