@@ -325,6 +325,7 @@ def _likes(subject: Subject, layer: FormedAttention) -> tuple[Subject, Subject]:
 
     With it, return its copy without dropout. Neither has a form yet.
     """
+    layer = copied(layer)
     layer.take(Form())  # without a bug that was tried in it
     layer.dropout = subject.dropout
     like = make_subject(layer, dtype=subject.dtype, anew=False)

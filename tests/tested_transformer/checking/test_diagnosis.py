@@ -282,10 +282,17 @@ class Dropping(nn.Module):
         return self.drop(self.proj(torch.cat(outputs, dim=-1)), "output")
 
 
+@pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("fill", [-torch.inf, -1e4])
-def test_weights_that_are_dropped_head_by_head_are_named(fill: float) -> None:
+def test_weights_that_are_dropped_head_by_head_are_named(
+    fill: float, residual: bool
+) -> None:
+    class Layer(Dropping):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) + x if residual else super().forward(x)
+
     torch.manual_seed(0)
-    wrong = check_attention(Dropping("weights", fill=fill), style="causal")
+    wrong = check_attention(Layer("weights", fill=fill), style="causal")
     assert [each.name for each in wrong.likely] == ["dropout-while-evaluating"]
 
 
