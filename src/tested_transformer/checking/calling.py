@@ -81,6 +81,10 @@ _LAYOUT = (
     "batch_first=True if it takes (B, T, D), wrong then as in "
     "chapters/the-bug-museum/#attention-across-batch"
 )
+_HEADS = (
+    "its tokens read each other only in (B, T, H, d_k): give heads_first=False if it "
+    "takes that, or heads_first=True if it takes (B, H, T, d_k)"
+)
 # The lengths of the texts that the checks use; and others that a layer may be made for:
 # squares of patches, with or without a token for the whole, and powers of two.
 _ASKED = range(1, LENGTH + 1)
@@ -325,6 +329,7 @@ def _subjects_of(
     pieces: Reader | None = None,
     mask_means: str | None = None,
     batch_first: bool | None = None,
+    heads_first: bool | None = None,
     projections: Sequence[str] = (),
     anew: bool = True,
 ) -> list[Subject]:
@@ -340,6 +345,11 @@ def _subjects_of(
     # Three sequences are features if a module has projections, and heads otherwise.
     one = style == "mha" or len(sequences_of(parameters)) < 3
     is_layer = one or width is not None
+    if is_layer and heads_first is not None:
+        raise ValueError(
+            f"heads_first={heads_first} is for a function of heads, and {name} takes "
+            "features"
+        )
     layer: Callable[..., Any] = attention
     reader: Reader | None = None
     if not is_layer:
@@ -383,7 +393,8 @@ def _subjects_of(
     )
     subject = subject.to(subject.dtype)
     if isinstance(layer, Lifted):
-        subject = _as_heads_lie(subject, layer)
+        subject = _with_heads_placed(subject, layer, heads_first)
+        subject = _as_it_opens(subject, parameters)
     if anew and subject.module is not None and known is None:
         drawn = [own_name(subject.module, x) for x in draw_anew(subject.module)]
         subject = replace(subject, drawn=tuple(filter(None, drawn)))
@@ -432,13 +443,34 @@ def _reads(subject: Subject) -> bool:
     return False
 
 
-def _as_heads_lie(subject: Subject, layer: Lifted) -> Subject:
-    """Give a function (B, T, H, d_k), if only then tokens read each other."""
+def _with_heads_placed(
+    subject: Subject, layer: Lifted, heads_first: bool | None
+) -> Subject:
+    """Give a function (B, T, H, d_k) if that is said, or if tokens then read others.
+
+    If nobody said so, add a doubt: it may attend over heads by mistake.
+    """
+    if heads_first:
+        return subject
     layer = copied(layer).to(subject.dtype)
     layer.heads_last = True
-    note = "It takes heads after tokens, (B, T, H, d_k): they were rearranged."
-    turned = replace(subject, layer=layer, notes=(*subject.notes, note))
-    return turned if _mixes(turned) and not _mixes(subject) else subject
+    turned = replace(subject, layer=layer)
+    if heads_first is False:
+        return turned
+    if _mixes(subject) or not _mixes(turned):
+        return subject
+    return replace(turned, doubts=(*turned.doubts, _HEADS))
+
+
+def _as_it_opens(subject: Subject, parameters: Parameters) -> Subject:
+    """Find out whether a function that is causal by default may be anything else."""
+    x = torch.ones(2, 5, subject.width, dtype=subject.dtype)
+    if any(parameters[each].default is True for each in FLAGS & {*parameters}):
+        try:
+            subject.run(x, causal=False)
+        except ValueError:
+            return replace(subject, opens=False)
+    return subject
 
 
 def _mixes(subject: Subject) -> bool:

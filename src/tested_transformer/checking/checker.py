@@ -92,6 +92,7 @@ def check_attention(
     projections: Sequence[str] = (),
     mask_means: str | None = None,
     batch_first: bool | None = None,
+    heads_first: bool | None = None,
     skip: Collection[str] = (),
 ) -> Report:
     """Run all ``CHECKS`` on an attention.
@@ -106,8 +107,7 @@ def check_attention(
         style: How to call it; by default inferred from the names of its arguments.
             ``ours``: ``f(q, k, v, mask=, causal=)`` or ``layer(x, mask=, causal=)``,
             with a mask that is ``True`` where a query may attend. A function gets
-            heads, (B, H, T, d_k), or (B, T, H, d_k) if its tokens read each other only
-            then; a module with projections may also take (x, x, x).
+            heads, (B, H, T, d_k); a module with projections may also take (x, x, x).
             ``sdpa``: the same with ``attn_mask=`` and ``is_causal=``, which are not
             given together.
             ``mha``: ``layer(q, k, v, attn_mask=, key_padding_mask=)``, with masks that
@@ -138,6 +138,9 @@ def check_attention(
         batch_first: Whether it takes (B, T, D) rather than (T, B, D); by default its
             attribute ``batch_first``, or else ``True`` if it can take that. If it then
             reads along the first axis, the result is ``not known``.
+        heads_first: Whether a function takes (B, H, T, d_k) rather than (B, T, H, d_k);
+            by default ``True``. If its tokens then read no others, and do so in the
+            other order, it is called in that, and the result is ``not known``.
         skip: Names of checks to leave out.
 
     Returns:
@@ -158,7 +161,7 @@ def check_attention(
     options: dict[str, Any] = {
         **{"style": style, "d_model": d_model, "num_heads": num_heads, "dtype": dtype},
         **{"known": oracle, "pieces": pieces, "projections": projections},
-        "batch_first": batch_first,
+        **{"batch_first": batch_first, "heads_first": heads_first},
     }
     names = [name for name in CHECKS if name not in skip]
     subjects = make_subjects(attention, mask_means=mask_means, **options)
@@ -393,6 +396,7 @@ def assert_attention(
     projections: Sequence[str] = (),
     mask_means: str | None = None,
     batch_first: bool | None = None,
+    heads_first: bool | None = None,
     skip: Collection[str] = (),
 ) -> None:
     """Raise an ``AssertionError`` unless ``check_attention`` finds an attention right.
@@ -410,6 +414,7 @@ def assert_attention(
         projections=projections,
         mask_means=mask_means,
         batch_first=batch_first,
+        heads_first=heads_first,
         skip=skip,
     )
     assert report.passed, str(report)

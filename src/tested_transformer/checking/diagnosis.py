@@ -228,7 +228,7 @@ def alike(subject: Subject) -> Likeness:
     # Scores that are filled with a number look like those that get it from a mask.
     doubtful = _OF_HALF if _takes_numbers(subject) else ""
     for layer in layers:
-        likes: tuple[Subject, Subject] | None = None
+        pair: tuple[Subject, Subject] | None = None
         explained = layer.form != Form() or recognizer.is_explained_by(layer)
         forms = [layer.form] if explained else recognizer.likely(layer)
         sieve = _Sieve(recognizer, layer)
@@ -236,8 +236,8 @@ def alike(subject: Subject) -> Likeness:
             left = [*sieve.left(form)]
             if not left:
                 continue
-            # Made only now, since few guesses get here.
-            like, quiet = likes = likes or _likes(subject, layer)
+            pair = pair or _called_like(subject, layer)  # now, as few guesses get here
+            like, quiet = pair
             right = _agreeing(like, quiet, form, None, answers)
             found: list[tuple[int, Exhibit]] = []
             for each in left:
@@ -320,7 +320,7 @@ def _unfilled(form: Form) -> Form:
     return replace(form, fill=None, filled_by_adding=False)
 
 
-def _likes(subject: Subject, layer: FormedAttention) -> tuple[Subject, Subject]:
+def _called_like(subject: Subject, layer: FormedAttention) -> tuple[Subject, Subject]:
     """Return a layer with a subject's weights, to be called as the subject is.
 
     With it, return its copy without dropout. Neither has a form yet.

@@ -78,8 +78,10 @@ _LOST = (
     "with {} that hides nothing, its output is another than without: does it lose its "
     "window, or what else it forbids?"
 )
-_ALONE = "Given {}, it hides later tokens only if the mask does."
-_HALF = "given {} that hides nothing, it hides some of the later tokens, but not all"
+_MASK_ALONE = "Given {}, it hides later tokens only if the mask does."
+_SOME_HIDDEN = (
+    "given {} that hides nothing, it hides some of the later tokens, but not all"
+)
 _KINDS = dict.fromkeys(("attend", "ignore"), "True and False") | dict.fromkeys(
     ("add", "ones"), "numbers"
 )
@@ -407,7 +409,7 @@ def as_it_hides(
         for each in triangles:
             keys = as_padding_means(subject, name, count, tried, triangle=each)
             if keys is not None:
-                return _said_alone(keys, name) if each else keys
+                return _with_mask_alone(keys, name) if each else keys
         return None
 
     found = {name: hiding(name) for name in masks}
@@ -436,14 +438,14 @@ def as_it_hides(
     return first
 
 
-def _said_alone(keys: Subject, name: str) -> Subject:
+def _with_mask_alone(keys: Subject, name: str) -> Subject:
     """Say what a causal layer does with a mask that does not hide later tokens."""
-    shown = [*moving(keys.without_dropout(), causal=False)]
+    shown = _seen(keys, causal=False)
     if shown == _BOTH:
-        return replace(keys, notes=(*keys.notes, _ALONE.format(name)))
-    if shown == _CAUSAL:
+        return replace(keys, notes=(*keys.notes, _MASK_ALONE.format(name)))
+    if shown in ([], _CAUSAL):
         return keys
-    return replace(keys, doubts=(*keys.doubts, _HALF.format(name)))
+    return replace(keys, doubts=(*keys.doubts, _SOME_HIDDEN.format(name)))
 
 
 def of_context(name: str, parameters: Parameters) -> bool:
@@ -560,10 +562,10 @@ def _oddity(
     return ""
 
 
-def _seen(plain: Subject) -> list[bool]:
+def _seen(plain: Subject, *, causal: bool = True) -> list[bool]:
     """Return ``moving``, or nothing if a subject cannot be called so."""
     with suppress(TypeError, ValueError):
-        return list(moving(plain.without_dropout()))
+        return list(moving(plain.without_dropout(), causal=causal))
     return []
 
 

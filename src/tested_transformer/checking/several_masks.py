@@ -30,8 +30,8 @@ from tested_transformer.checking.subject import Call, Subject, moving
 
 __all__ = ["as_masks_agree"]
 
-_RESHAPED = "in {}, a mask of {} does another thing than the same one of {}"
-_UNFLAGGED = "Given {}, it ignores {}: the mask has to hide later tokens."
+_OTHER_SHAPE = "in {}, a mask of {} does another thing than the same one of {}"
+_FLAG_IGNORED = "Given {}, it ignores {}: the mask has to hide later tokens."
 
 _APART = (
     "without {} its output is that of neither a causal mask nor one that hides "
@@ -64,7 +64,7 @@ def as_masks_agree(
     doubts, notes = subject.doubts, subject.notes
     if main not in required and _is_another(subject, count):
         doubts += (_APART.format(main),)
-    doubts += tuple(_reshaped(subject, main))
+    doubts += tuple(_shape_doubts(subject, main))
     # A padding mask may be one of True and False beside numbers that are added.
     tried = [meaning] if meaning in ("attend", "ignore") else [*MEANINGS]
     for name in parameters:
@@ -81,11 +81,11 @@ def as_masks_agree(
             doubts += (HIDES_NOTHING.format(name),)
     flag = next((each for each in parameters if each in FLAGS), "")
     if flag and main in parameters and _overrides(subject, main, flag, count):
-        notes += (_UNFLAGGED.format(main, flag),)
+        notes += (_FLAG_IGNORED.format(main, flag),)
     return replace(subject, notes=notes, doubts=tuple(dict.fromkeys(doubts)))
 
 
-def _reshaped(subject: Subject, main: str) -> Iterator[str]:
+def _shape_doubts(subject: Subject, main: str) -> Iterator[str]:
     """Yield doubts about a layer that takes a mask in two shapes, not in the same way.
 
     Their axes have different sizes, so that it runs only if it has code for both.
@@ -102,7 +102,7 @@ def _reshaped(subject: Subject, main: str) -> Iterator[str]:
                 with suppress(TypeError, ValueError):
                     output = given.run(x, causal=causal, real=real)
                     if not torch.allclose(output, wanted, equal_nan=True):
-                        yield _RESHAPED.format(main, (*each.shape,), (*mask.shape,))
+                        yield _OTHER_SHAPE.format(main, (*each.shape,), (*mask.shape,))
 
 
 def _other_shapes(mask: Any, *, causal: bool) -> list[Tensor]:

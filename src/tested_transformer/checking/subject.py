@@ -269,8 +269,13 @@ def _dropouts(module: nn.Module) -> Iterator[tuple[str, float]]:
 
 def copied(module: _Module) -> _Module:
     """Copy a module, even one that stores its latest attention weights."""
-    kept = [each for one in module.modules() for each in tensors_in(vars(one))]
-    made = {id(each): each.detach().clone() for each in kept if not each.is_leaf}
+    made: dict[int, Tensor] = {}
+    for each in module.modules():
+        for value in vars(each).values():
+            inside = value.values() if isinstance(value, dict) else value
+            for kept in inside if isinstance(value, (dict, list, tuple)) else [value]:
+                if isinstance(kept, Tensor) and not kept.is_leaf:
+                    made[id(kept)] = kept.detach().clone()
     return copy.deepcopy(module, made)
 
 

@@ -151,7 +151,7 @@ RIGHT: dict[str, tuple[Callable[[], Any], dict[str, Any], str, str]] = {
     "weights too": (WithWeights, {}, "causal", ""),
     "q, k, v": (ThreeTimes, {}, "causal", ""),
     "function of heads": (lambda: heads_without_mask, {}, "causal", ""),
-    "heads last": (lambda: heads_last, {}, "ours", "It takes heads after tokens"),
+    "heads last": (lambda: heads_last, {"heads_first": False}, "ours", ""),
     "names of two styles": (MaskAndIsCausal, {}, "sdpa", ""),
     "both, said": (BothSides, {"style": "both"}, "both", ""),
     "sequence first": (TimeFirst, {}, "causal", ""),
@@ -226,8 +226,30 @@ def test_one_more_slip_is_caught_in_each_call() -> None:
 
     report = check_attention(Scaled())
     assert [each.name for each in report.likely] == ["no-scale"]
-    report = check_attention(partial(heads_last, scale=2.0), d_model=16)
-    assert [each.name for each in report.likely] == ["no-scale"]
+    for heads_first in (False, None):
+        report = check_attention(
+            partial(heads_last, scale=2.0), d_model=16, heads_first=heads_first
+        )
+        assert [each.name for each in report.likely] == ["no-scale"]
+
+
+def test_a_function_that_attends_over_heads_is_not_known_until_that_is_said() -> None:
+    report = check_attention(heads_last)
+    assert (report.state, report.failed) == ("not known", [])
+    assert "give heads_first=False if it takes that" in str(report)
+    assert check_attention(heads_last, heads_first=True).state == "wrong"
+    with pytest.raises(ValueError, match="heads_first=True is for a function of heads"):
+        check_attention(Required(), heads_first=True)
+
+
+def test_a_function_may_be_causal_and_nothing_else() -> None:
+    def always(q: Tensor, k: Tensor, v: Tensor, causal: bool = True) -> Tensor:
+        assert causal
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+        return heads_last(q, k, v).transpose(1, 2)
+
+    report = check_attention(always)
+    assert report.passed, str(report)
 
     def doubled(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         return heads_without_mask(q * q.shape[-1] ** 0.5, k, v)
