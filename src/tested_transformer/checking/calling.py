@@ -296,7 +296,8 @@ def _that_run(ways: Sequence[_Way], width: int) -> list[_Way]:
 @torch.no_grad()
 def _plain_output(way: _Way, x: Tensor) -> Tensor | None:
     """Return the output of a layer whose mask hides nothing, if it can be called."""
-    layer, left = way.layer.eval(), way.left
+    layer, left = way.layer, way.left
+    layer.eval()  # in some it returns nothing
     weight = next(layer.parameters(), x)
     x = x.to(weight)
     masks = [name for name in wanted(left) if is_mask(name)]

@@ -1,10 +1,13 @@
 """Find the projections in somebody else's layer, and make oracles of them."""
 
+import copy
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, product
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tested_transformer.checking.forms import FormedAttention
@@ -27,6 +30,7 @@ __all__ = [
 # names is the same.
 _THREE = (
     *(("query", "key", "value"), ("queries", "keys", "values")),
+    ("query", "keys", "values"),
     *(("Query", "Key", "Value"), ("q", "k", "v"), ("Q", "K", "V")),
 )
 # Names of one projection to all three, and of the last projection.
@@ -387,7 +391,7 @@ def meant_as(child: object) -> list[Projection]:
     """Return a child as a projection, in each way that it can be read."""
     weight, bias = getattr(child, "weight", None), getattr(child, "bias", None)
     if isinstance(child, nn.Linear):
-        return [(child.weight, child.bias)]
+        return [_computed_by(child)]
     if isinstance(child, (nn.Conv1d, nn.Conv2d)):
         # With a kernel of size one, it is a matrix.
         flat = child.weight.flatten(1)
@@ -411,6 +415,29 @@ def meant_as(child: object) -> list[Projection]:
         flat = child.flatten(0, 1), child.flatten(1), child.mT.flatten(0, 1)
         return [(each, None) for one in flat for each in (one, one.mT)]
     return []
+
+
+def _computed_by(linear: nn.Linear) -> Projection:
+    """Return the projection of a linear layer of any kind.
+
+    A subclass may keep its weight transposed, or add a low-rank change to it.
+    """
+    stored = linear.weight, linear.bias
+    if type(linear) is nn.Linear:
+        return stored
+    x = torch.eye(linear.in_features, dtype=torch.float64)
+    x = torch.cat([x, x.new_zeros(1, len(x)), x.new_tensor([range(len(x))])])
+    with suppress(RuntimeError, TypeError, ValueError), torch.no_grad():
+        copied = copy.deepcopy(linear).double()
+        copied.eval()  # in some it returns nothing
+        *rows, bias, last = copied(x)
+        weight = torch.stack(rows).sub(bias).mT
+        if torch.allclose(last, F.linear(x[-1], weight, bias)):
+            as_stored = weight.shape == linear.weight.shape and torch.allclose(
+                weight, linear.weight.double()
+            )
+            return stored if as_stored else (weight, bias)
+    return stored
 
 
 def number_of_heads(module: nn.Module) -> int | None:

@@ -16,6 +16,7 @@ from tested_transformer.checking.naming import own_name
 from tested_transformer.checking.subject import Subject
 
 __all__ = [
+    "angles_in",
     "is_constant",
     "reads",
     "run_with_scores",
@@ -146,6 +147,14 @@ def run_with_scores(run: Callable[[], Tensor]) -> tuple[Tensor, Tensor | None]:
     return output, torch.cat(found) if found else None
 
 
+@torch.no_grad()
+def angles_in(subject: Subject) -> list[Tensor]:
+    """Return the angles whose sines, cosines or unit vectors are computed in a run."""
+    with _Turned() as turned:
+        subject.run(sample(subject))
+    return turned.angles
+
+
 class _Functions(TorchFunctionMode):
     """Records the names of the functions that are called."""
 
@@ -191,6 +200,22 @@ class _Softened(TorchFunctionMode):
             scores = args[0] if args else kwargs["input"]
             self.scores.append(scores.clone())
         return func(*args, **kwargs)
+
+
+class _Turned(TorchFunctionMode):
+    """Records each tensor of angles of which a function is computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.angles: list[Tensor] = []
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in ("sin", "cos", "polar") and len(args) > (name == "polar"):
+            self.angles.append(args[name == "polar"].detach())
+        return func(*args, **(kwargs or {}))
 
 
 def _scores_in(

@@ -44,7 +44,7 @@ from tested_transformer.checking.measuring import (
 )
 from tested_transformer.checking.naming import own_name
 from tested_transformer.checking.projections import Projection, meant_as, norm_weights
-from tested_transformer.checking.reading import reads, run_with_scores
+from tested_transformer.checking.reading import angles_in, reads, run_with_scores
 from tested_transformer.checking.settings import BASES, EPS, Settings
 from tested_transformer.checking.subject import Subject
 from tested_transformer.positions import PAIRINGS
@@ -77,7 +77,7 @@ class Recognizer:
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject.without_dropout()
-        self.settings = Settings(subject.module)
+        self.settings = Settings(subject.module, angles_in(self.subject))
         module = self.subject.module
         norms = set() if module is None else norm_weights(module)
         own = [] if module is None else [*module.parameters()]

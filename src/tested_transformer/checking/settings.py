@@ -1,7 +1,7 @@
 """Read a layer's settings from its attributes, config, norms and tables of angles."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from tested_transformer.checking.forms import FormedAttention, Norm, Norms
 from tested_transformer.checking.functions import FunctionModule
+from tested_transformer.checking.subject import REFUSALS
 from tested_transformer.checking.supplying import Supplied
 
 __all__ = ["BASES", "EPS", "Settings"]
@@ -20,24 +21,32 @@ BASES = (1e4, 5e5, 1e6, 1e5, 1.6e5, 1e2, 5e6, 1e7, 1e3, 10.0)
 _OF_BASES = ("theta", "base")
 _OF_WIDTHS = ("rotary_dim", "rotary_ndims", "rope_dim", "rotary_pct")
 _OF_TABLES = ("freq", "cos", "sin", "rope", "rot", "theta", "table", "angle", "pos")
-_REFUSALS = RuntimeError, TypeError, IndexError, AttributeError
 EPS = (2.0**-52, 2.0**-23, 1e-6, 1e-5, 1e-8)
 
 
 class Settings:
-    """What tables, attributes and parameters of a layer say about its form."""
+    """What tables, attributes and parameters of a layer say about its form.
 
-    def __init__(self, module: nn.Module | None) -> None:
+    Args:
+        module: The layer.
+        angles: Angles that are computed while it runs.
+    """
+
+    def __init__(
+        self, module: nn.Module | None, angles: Sequence[Tensor] = ()
+    ) -> None:
         self.module = module
         modules = [] if module is None else [*module.modules()]
         self.names = {
             name
             for each in modules
-            for name in (*vars(each), *dict(each.named_children()))
+            for name, value in (*vars(each).items(), *each.named_children())
+            if value is not None
         }
         self.numbers = [*_numbers(module)] if module is not None else []
         found = [*_tables(module)] if module is not None else []
         self.tables = [name for name, _, _ in found]
+        found += [("", *of) for of in map(_turns_in, angles) if of is not None]
         self.table_widths = [width for _, _, width in found]
         self.said_bases = [
             value
@@ -156,7 +165,7 @@ def _norm_of(module: nn.Module, width: int, by_head: bool) -> Norm | None:
     try:
         with torch.no_grad():
             got = module(x)
-    except _REFUSALS:
+    except (*REFUSALS, ValueError):  # it is no norm, and may refuse features
         return None
     weight = vectors[0].detach() if vectors else None
     bias = vectors[1].detach() if len(vectors) > 1 else None
@@ -207,11 +216,19 @@ def _tables(module: nn.Module) -> Iterator[tuple[str, float, int]]:
     for name, table in tensors.items():
         last = name.rpartition(".")[2].lower()
         if any(each in last for each in _OF_TABLES):
-            rates = _rates_in(table.detach())
-            if rates is not None:
-                base = (float(rates[0] / rates[1])) ** len(rates)
-                # Round it to the number that was written in the code.
-                yield name, float(f"{base:.5g}"), 2 * len(rates)
+            turns = _turns_in(table.detach())
+            if turns is not None:
+                yield name, *turns
+
+
+def _turns_in(table: Tensor) -> tuple[float, int] | None:
+    """Return the base and the number of features of a table of angles, if it is one."""
+    rates = _rates_in(table)
+    if rates is None:
+        return None
+    base = (float(rates[0] / rates[1])) ** len(rates)
+    # Round it to the number that was written in the code.
+    return float(f"{base:.5g}"), 2 * len(rates)
 
 
 def _rates_in(table: Tensor) -> Tensor | None:

@@ -364,7 +364,56 @@ class Uncounted(Plain):
         return self.layer_norm(x + super().forward(x))
 
 
-@pytest.mark.parametrize("make", [Shared, Tensordots, Uncounted])
+class OfPacked(nn.Module):
+    """Attention without weights to queries, keys and values in one tensor."""
+
+    def forward(self, qkv: Tensor) -> Tensor:
+        _, _, width = qkv.shape
+        return attend(*map(heads_of, qkv.split(width // 3, dim=-1)))
+
+
+class WithAChild(nn.Module):
+    """It leaves attending to a child that takes only (B, T, 3 * D)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_heads = HEADS
+        self.qkv, self.proj = nn.Linear(D_MODEL, 3 * D_MODEL), nn.Linear(D_MODEL, D_MODEL)
+        self.attention = OfPacked()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(self.attention(self.qkv(x)))
+
+
+class LowRank(nn.Linear):
+    """A linear layer with its weight transposed, and a low-rank change of it."""
+
+    def __init__(self, d_in: int, d_out: int, rank: int = 2) -> None:
+        super().__init__(d_in, d_out)
+        self.weight.data = self.weight.data.mT.contiguous()
+        self.down = nn.Parameter(torch.randn(rank, d_in) * d_in**-0.5)
+        self.up = nn.Parameter(torch.randn(d_out, rank) * rank**-0.5)
+        self.dropout = nn.Dropout(0.1)
+
+    def train(self, mode: bool = True) -> Any:
+        super().train(mode)  # returns nothing, as in loralib
+
+    def forward(self, x: Tensor) -> Tensor:
+        change = self.dropout(x) @ self.down.mT @ self.up.mT
+        return x @ self.weight + self.bias + change
+
+
+class Adapted(WithAChild):
+    """A layer for fine-tuning: its first projection is a changed one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = LowRank(D_MODEL, 3 * D_MODEL)
+
+
+@pytest.mark.parametrize(
+    "make", [Shared, Tensordots, Uncounted, WithAChild, Adapted]
+)
 def test_projections_of_other_kinds_are_found(make: Callable[[], nn.Module]) -> None:
     torch.manual_seed(0)
     report = check_attention(make(), style="causal")
