@@ -268,12 +268,10 @@ class Recognizer:
         if around is None and inside:  # a bug may hide what is around it
             around = self.around(layer, _OF_ONE_TOKEN)
         outer = around is not None and (around.before or around.after)
-        found = None if outer else next(settings.norms(layer), None)
+        found = () if outer else settings.norms(layer)
         # If one of the two norms is missing, it was likely meant to be like the other.
-        norms: Norms | None = None
-        if found is not None:
-            norms = found[0] or found[1], found[1] or found[0]
-        orders = (True, False) if norms else (True,)
+        norms = [(one or other, other or one) for one, other in found] or [None]
+        orders = (True, False) if norms != [None] else (True,)
         # Try rotary positions even if the order does not seem to matter: a bug, such
         # as rotating queries but not keys, can hide it.
         bases, widths = settings.bases or BASES[:1], settings.widths(layer.head_dim)
@@ -289,8 +287,8 @@ class Recognizer:
             ]
         rests = self._rests(layer)
         given: list[dict[str, Any]] = [
-            {"norms": norms, **each, **rest, "norms_first": first}
-            for rest, first, each in product(rests, orders, positions)
+            {"norms": both, **each, **rest, "norms_first": first}
+            for both, rest, first, each in product(norms, rests, orders, positions)
         ]
         forms = [_within(around, Form(**each)) for each in given]
         forms = [*self._with_terms(layer, around, (None, *_BESIDE_TERMS)), *forms]

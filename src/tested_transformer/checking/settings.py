@@ -1,6 +1,7 @@
 """Read a layer's settings from its attributes, config, norms and tables of angles."""
 
 import copy
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -140,7 +141,7 @@ class Settings:
 
 
 def _words(name: str) -> set[str]:
-    return {*name.replace("norm", "_norm_").split("_")}
+    return {*re.sub("norm|ln", r"_\g<0>_", name).split("_")}
 
 
 def _group_norm_of(module: nn.Module) -> Norm | None:
