@@ -186,7 +186,9 @@ def _report_on(subjects: Sequence[Subject], names: Collection[str]) -> Report:
         with suppress(TypeError, ValueError):  # it may not run at other lengths
             tried = any(_same_answers(each, other) for other in running)
             if not tried and (asked := explained(each)) is not None:
-                return judge(asked, names)
+                report = judge(asked, names)
+                if report.likely or not each.refusal:
+                    return report
             running.append(each)
     found: list[tuple[Subject, Likeness | None]] = []
     for at, each in enumerate(running[:_WAYS]):

@@ -94,25 +94,52 @@ def _diagnosed(
 ) -> tuple[Subject, Likeness | None]:
     for group in filter(None, groups):
         like = alike(replace(subject, guessed=tuple(group)))
-        if like.layer is not None:
-            return replace(subject, guessed=(like.layer,)), like
-    for layer, said in _split_otherwise(subject):
-        if recognizer.explains(layer):
-            doubt = f"its one projection returns {said}: right if it was trained so"
+        if like.layer is None:
+            continue
+        exchanged = ["keys-and-values-exchanged"]
+        if [each.name for each in like.exhibits] == exchanged:
+            # In groups of heads, queries, values, keys is an order that is used.
+            found = _split_in_groups(subject, recognizer, 2)
+            if found is not None:
+                return found, None
+        return replace(subject, guessed=(like.layer,)), like
+    found = _split_in_groups(subject, recognizer, 1)
+    return (subject, Likeness()) if found is None else (found, None)
+
+
+def _split_in_groups(
+    subject: Subject, recognizer: Recognizer, least: int
+) -> Subject | None:
+    """Return a subject whose one projection is split by groups of heads, in any order.
+
+    Args:
+        subject: The attention to explain.
+        recognizer: Its recognizer.
+        least: The smallest number of groups.
+    """
+    for layer, count, order in _split_otherwise(subject):
+        if count >= least and recognizer.explains(layer):
+            doubt = (
+                f"its one projection returns {order} of {count} groups of heads: right "
+                "if it was trained so"
+            )
             doubts = (*subject.doubts, doubt)
-            return replace(subject, guessed=(layer,), doubts=doubts), None
-    return subject, Likeness()
+            return replace(subject, guessed=(layer,), doubts=doubts)
+    return None
 
 
-def _split_otherwise(subject: Subject) -> Iterator[tuple[FormedAttention, str]]:
-    """Yield oracles that split one projection by groups of heads, in any order."""
+def _split_otherwise(subject: Subject) -> Iterator[tuple[FormedAttention, int, str]]:
+    """Yield oracles that split one projection by groups of heads, in any order.
+
+    With each, return the number of groups and the order in a group.
+    """
     assert subject.module is not None
     first = next(iter(subject.oracles()), None)
     widths = {each for x in subject.module.parameters() for each in x.shape}
     if first is None or 3 * len(first.q_proj.weight) not in widths:
         return
     three = first.q_proj, first.k_proj, first.v_proj
-    groups = [n for n in range(1, first.num_heads) if first.num_heads % n == 0]
+    groups = [n for n in range(1, first.num_heads + 1) if first.num_heads % n == 0]
     kinds = "queries", "keys", "values"
     for count, order in product(groups, permutations(range(3))):
         layer = copy.deepcopy(first)
@@ -122,8 +149,7 @@ def _split_otherwise(subject: Subject) -> Iterator[tuple[FormedAttention, str]]:
             for part, kind in zip(parts, order, strict=True):
                 target = (layer.q_proj, layer.k_proj, layer.v_proj)[kind]
                 setattr(target, name, nn.Parameter(part.flatten(0, 1)))
-        said = ", ".join(kinds[each] for each in order)
-        yield layer, f"{said} of {count} groups of heads"
+        yield layer, count, ", ".join(kinds[each] for each in order)
 
 
 def _meant(subject: Subject, recognizer: Recognizer) -> Iterator[list[FormedAttention]]:

@@ -129,8 +129,7 @@ def as_masks_mean(
                 if said:
                     return [asked]
                 return _as_either_means(asked, name, each, count, others)
-            # Run it with 7 tokens as well: with 5 it may take heads for tokens.
-            quiet.run(torch.ones(3, 7, subject.width, dtype=subject.dtype))
+            _run_in_all_shapes(asked)
         except (TypeError, ValueError):
             continue
         running.append(asked)
@@ -162,7 +161,53 @@ def as_masks_mean(
         call = meant_call(count, name, 4, tried[0], others)
         running = [replace(subject, call=plain.call if fails else call, pads=True)]
         refusal = "" if fails else refusal
+        running += _with_keys_alone(subject, name, count, tried, others)
     return [replace(each, refusal=refusal) for each in running]
+
+
+def _run_in_all_shapes(subject: Subject) -> None:
+    """Raise an error if a layer does not run in all shapes that the checks use.
+
+    With 5 tokens it may take heads for tokens, or slice the first axes of its mask. If
+    it uses its mask only while training, it runs with any mask otherwise.
+    """
+    for training, (batch, length) in product((False, True), ((3, 7), (4, 2))):
+        quiet = subject.without_dropout(training=training)
+        quiet.run(torch.ones(batch, length, subject.width, dtype=subject.dtype))
+
+
+def _with_keys_alone(
+    subject: Subject,
+    name: str,
+    count: int,
+    tried: Sequence[str],
+    others: Mapping[str, Any],
+) -> list[Subject]:
+    """Return the ways to call a layer with a mask of keys that has an effect.
+
+    No such mask hides a token, so a layer without a bug means something else by it.
+    """
+    found: list[Subject] = []
+    for axes, each in product((2, 3, 4), tried):
+        call = key_call(count, name, axes, each, others)
+        asked = replace(subject, call=call, opens=False, pads=True)
+        with suppress(TypeError, ValueError):
+            _run_in_all_shapes(asked)
+            quiet = asked.without_dropout()
+            shown = list(moving(quiet)) == _CAUSAL
+            asked = replace(asked, causal=shown, style=asked.style if shown else "both")
+            if _has_effect(asked.without_dropout()):
+                found.append(asked)
+    return found
+
+
+def _has_effect(quiet: Subject) -> bool:
+    """Return whether the output for tokens that are real depends on which are."""
+    x = torch.randn(2, 5, quiet.width, generator=torch.Generator().manual_seed(13))
+    x, real = x.to(quiet.dtype), torch.arange(5) != 2
+    rows = [quiet.run(x, real=each) for each in (None, real.expand(2, -1))]
+    one, other = (each[:, real] for each in rows)
+    return not torch.allclose(one, other, equal_nan=True)
 
 
 def main_mask(parameters: Parameters) -> str:

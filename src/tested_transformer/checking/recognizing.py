@@ -32,7 +32,6 @@ from tested_transformer.checking.forms import (
     Gate,
     Mixing,
     Norm,
-    Norms,
     Rotary,
     Terms,
     alibi_slopes_of,

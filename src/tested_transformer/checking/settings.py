@@ -1,7 +1,6 @@
 """Read a layer's settings from its attributes, config, norms and tables of angles."""
 
 import copy
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -33,9 +32,7 @@ class Settings:
         angles: Angles that are computed while it runs.
     """
 
-    def __init__(
-        self, module: nn.Module | None, angles: Sequence[Tensor] = ()
-    ) -> None:
+    def __init__(self, module: nn.Module | None, angles: Sequence[Tensor] = ()) -> None:
         self.module = module
         modules = [] if module is None else [*module.modules()]
         self.names = {
@@ -83,7 +80,7 @@ class Settings:
         """The factor of the scores, if another one than usual is stated."""
         if any("relative_attention" in name for name in self.names):
             return 1.0  # T5 starts with smaller weights instead
-        scalar = self._said("query_pre_attn_scalar")
+        scalar = self._said("query_pre_attn_scalar", "attention_scores_scalar")
         return self._said("attention_multiplier") if scalar is None else scalar**-0.5
 
     def _said(self, *names: str) -> float | None:
@@ -141,7 +138,7 @@ class Settings:
 
 
 def _words(name: str) -> set[str]:
-    return {*re.sub("norm|ln", r"_\g<0>_", name).split("_")}
+    return {*name.replace("norm", "_norm_").split("_")}
 
 
 def _group_norm_of(module: nn.Module) -> Norm | None:

@@ -109,6 +109,23 @@ class Placed(nn.Module):
         return self.o_proj((weights @ v).transpose(1, 2).flatten(2))
 
 
+class Renamed(Placed):
+    """Its norms have short names, and that of the keys comes first."""
+
+    def __init__(self) -> None:
+        super().__init__(queries=lambda q: q / HEAD_DIM**0.5)
+        self.kln, self.qln = nn.RMSNorm(HEAD_DIM), nn.RMSNorm(HEAD_DIM)
+        nn.init.uniform_(self.kln.weight, 1, 2)
+
+    @property
+    def q_norm(self) -> nn.Module:
+        return self.qln
+
+    @property
+    def k_norm(self) -> nn.Module:
+        return self.kln
+
+
 def normed(x: Tensor) -> Tensor:
     return F.rms_norm(x, x.shape[-1:])
 
@@ -123,6 +140,10 @@ RIGHT: dict[str, tuple[str, Callable[[], Placed]]] = {
     "part of a head": (
         "rotary positions (halves, base 10000)",
         lambda: Placed(*[turning(width=2)] * 2, rotary_dim=2),
+    ),
+    "a part that it lacks": (
+        "rotary positions (halves, base 10000)",
+        lambda: Placed(HALVES, HALVES, relative_attention_bias=None),
     ),
     "a base that it says": (
         "rotary positions (halves, base 777)",
@@ -194,6 +215,11 @@ WRONG: dict[str, tuple[str, Callable[[], Placed]]] = {
         "norm-of-queries-alone",
         lambda: Placed(HALVES, HALVES, norms=(nn.RMSNorm(HEAD_DIM), nn.Identity())),
     ),
+    "queries alone, with a base that nothing says": (
+        "rotary-on-queries-alone",
+        lambda: Placed(turning(base=12345.0)),
+    ),
+    "the scale, with norms in another order": ("scaled-twice", Renamed),
     "the mask, with norms after positions": (
         "one-too-far",
         lambda: Placed(

@@ -170,16 +170,16 @@ class Dropping(Plain):
 
 
 class SplitForMachines(nn.Module):
-    """One projection, of which each of two machines has queries, values and keys."""
+    """One projection, of which each machine has queries, values and keys."""
 
-    def __init__(self) -> None:
+    def __init__(self, machines: int) -> None:
         super().__init__()
-        self.num_heads = HEADS
+        self.num_heads, self.machines = HEADS, machines
         self.qkv_proj = nn.Linear(D_MODEL, 3 * D_MODEL, bias=False)
         self.out_proj = nn.Linear(D_MODEL, D_MODEL, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        parts = self.qkv_proj(x).unflatten(-1, (2, -1)).chunk(3, dim=-1)
+        parts = self.qkv_proj(x).unflatten(-1, (self.machines, -1)).chunk(3, dim=-1)
         q, v, k = (heads_of(each.flatten(-2)) for each in parts)
         return self.out_proj(attend(q, k, v))
 
@@ -223,9 +223,10 @@ def test_dropout_is_switched_off_wherever_its_probability_is(config: Any) -> Non
     assert report.passed, str(report)
 
 
-def test_a_split_for_machines_is_not_known() -> None:
+@pytest.mark.parametrize("machines", [2, HEADS])
+def test_a_split_for_machines_is_not_known(machines: int) -> None:
     torch.manual_seed(0)
-    report = check_attention(SplitForMachines(), style="causal")
+    report = check_attention(SplitForMachines(machines), style="causal")
     assert report.state == "not known", str(report)
     assert report.unknown
 
@@ -378,7 +379,10 @@ class WithAChild(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.num_heads = HEADS
-        self.qkv, self.proj = nn.Linear(D_MODEL, 3 * D_MODEL), nn.Linear(D_MODEL, D_MODEL)
+        self.qkv, self.proj = (
+            nn.Linear(D_MODEL, 3 * D_MODEL),
+            nn.Linear(D_MODEL, D_MODEL),
+        )
         self.attention = OfPacked()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -411,9 +415,7 @@ class Adapted(WithAChild):
         self.qkv = LowRank(D_MODEL, 3 * D_MODEL)
 
 
-@pytest.mark.parametrize(
-    "make", [Shared, Tensordots, Uncounted, WithAChild, Adapted]
-)
+@pytest.mark.parametrize("make", [Shared, Tensordots, Uncounted, WithAChild, Adapted])
 def test_projections_of_other_kinds_are_found(make: Callable[[], nn.Module]) -> None:
     torch.manual_seed(0)
     report = check_attention(make(), style="causal")
@@ -710,20 +712,68 @@ def test_a_factor_of_the_output_is_not_taken_for_one_of_the_scores() -> None:
 class AroundIt(nn.Module):
     """Attention of one head with a norm before it and its features added."""
 
-    def __init__(self, *, exchanged: bool) -> None:
+    def __init__(self, names: tuple[str, str, str], *, exchanged: bool) -> None:
         super().__init__()
-        self.num_heads, self.exchanged = 1, exchanged
+        self.num_heads, self.exchanged, self.names = 1, exchanged, names
         self.norm = nn.LayerNorm(D_MODEL)
-        self.q, self.k, self.v, self.out = (nn.Linear(D_MODEL, D_MODEL) for _ in "qkvo")
+        for name in (*names, "out"):
+            setattr(self, name, nn.Linear(D_MODEL, D_MODEL))
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (each(self.norm(x)) for each in (self.q, self.k, self.v))
+        q, k, v = (getattr(self, name)(self.norm(x)) for name in self.names)
         k, v = (v, k) if self.exchanged else (k, v)
         return x + self.out((q @ k.mT * D_MODEL**-0.5).softmax(dim=-1) @ v)
 
 
 @pytest.mark.parametrize("exchanged", [False, True])
-def test_what_names_say_is_not_guessed_again(exchanged: bool) -> None:
+@pytest.mark.parametrize("names", [("q", "k", "v"), ("query", "keys", "values")])
+def test_what_names_say_is_not_guessed_again(
+    names: tuple[str, str, str], exchanged: bool
+) -> None:
     torch.manual_seed(0)
-    report = check_attention(AroundIt(exchanged=exchanged), style="both")
+    report = check_attention(AroundIt(names, exchanged=exchanged), style="both")
     assert report.state == ("wrong" if exchanged else "right"), str(report)
+
+
+class OfKeys(Plain):
+    """A mask of keys is added to the scores, multiplied by a number."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        shown = torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
+        assert shown.shape == x.shape[:2]
+        bias = (~shown[:, None, None]).to(x) * self.factor
+        return self.o_proj(attend(*self.heads(x), bias, causal=False))
+
+
+def test_a_mask_of_keys_that_hides_none_is_named() -> None:
+    torch.manual_seed(0)
+    report = check_attention(OfKeys(-1e9), style="ours")
+    assert report.failed == [], str(report)
+    scores = OfKeys(-5.0)
+    with pytest.raises(TypeError, match="no mask that was tried"):  # it may be meant
+        check_attention(scores, style="ours")
+    scores.o_proj.forward = lambda heads: heads
+    report = check_attention(scores, style="ours")
+    assert [each.name for each in report.likely] == ["no-output-projection"], report
+
+
+class Cutting(Plain):
+    """It cuts its mask of numbers to the tokens, on the first axes, and adds it."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.heads(x)
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            scores = scores + mask[: x.shape[1], : x.shape[1]]
+        weights = scores.softmax(dim=-1).softmax(dim=-1)
+        return self.o_proj((weights @ v).transpose(1, 2).flatten(2))
+
+
+def test_a_bug_beside_a_mask_that_is_cut_is_named() -> None:
+    torch.manual_seed(0)
+    report = check_attention(Cutting())
+    assert [each.name for each in report.likely] == ["unmasked-second-softmax"], report
