@@ -174,13 +174,17 @@ class Recognizer:
             )
             if own and own <= left:
                 found += meant_as(each)
-        return found
+        # Detached, so that a layer with them in its form can be copied.
+        return [
+            (weight.detach(), None if bias is None else bias.detach())
+            for weight, bias in found
+        ]
 
     def _gates(self, layer: FormedAttention) -> list[Gate]:
         """Return the gates that a layer could have."""
         sizes = len(layer.q_proj.weight), layer.num_heads
         return [
-            Gate(kind=kind, weight=weight.detach(), bias=bias)
+            Gate(kind=kind, weight=weight, bias=bias)
             for weight, bias in self._projections(layer)
             for kind in ("sigmoid", "silu")
             if weight.shape[1] == self.subject.width and len(weight) in sizes

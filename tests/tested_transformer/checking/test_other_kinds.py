@@ -83,6 +83,23 @@ class Mixed(Plain):
         return self.o_proj((weights @ v).transpose(1, 2).flatten(2))
 
 
+class Matrix(nn.Module):
+    """A bare matrix, which multiplies from the right."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(torch.randn(HEADS, HEADS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.matrix
+
+
+class MixedByMatrices(Mixed):
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.after = Matrix(), Matrix()
+
+
 class Gated(Plain):
     """Each feature of the heads passes a gate."""
 
@@ -204,7 +221,7 @@ def test_learned_parts_are_recognized(make: Callable[[], nn.Module], form: str) 
     assert report.form == form
 
 
-@pytest.mark.parametrize("make", [Mixed, Gated, GatedHeads, Table])
+@pytest.mark.parametrize("make", [Mixed, MixedByMatrices, Gated, GatedHeads, Table])
 def test_a_bug_beside_a_learned_part_is_named(
     make: Callable[[], Plain],
 ) -> None:
