@@ -21,6 +21,7 @@ KINDS = (
     *("public", "recall", "latent", "lengths", "softmaxes", "blocks"),
     *("tiles", "several", "found"),
 )
+SETS = ("learn", "held_out", "unseen")  # of public modules
 BESIDE_PEERS = ("train", "loss", "generate", "attention", "gpu")
 
 
@@ -67,9 +68,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="loss: only our runs named so; public, found: only modules named so",
     )
-    made.add_argument(
-        "--set", choices=("learn", "held_out"), help="public: one set; default both"
-    )
+    made.add_argument("--set", choices=SETS, help="public: one set; default all")
     made.add_argument(
         "-v", "--verbose", action="store_true", help="public, found: print more of each"
     )
@@ -229,7 +228,7 @@ def measure(options: argparse.Namespace, found: list[Any]) -> Any:
         case "public":
             from benchmarks.public import measure_public
 
-            sets = [options.set] if options.set else ["learn", "held_out"]
+            sets = [options.set] if options.set else [*SETS]
             only, parts = options.only, options.parts
             return measure_public(options.projects, sets, only=only, parts=parts)
         case "found":

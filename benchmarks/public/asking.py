@@ -39,7 +39,7 @@ BUGS = (
 )
 _SECONDS = 60
 _PROCESSES = 4
-_SETS = "learn", "held_out", "found"
+_SETS = "learn", "held_out", "unseen", "found"
 # A module that is correct in single precision, within limits, may fail these.
 _LIMITS = {"dtypes", "empty rows", "huge scores"}
 
@@ -75,7 +75,7 @@ def measure_public(
     Args:
         folder: The folder with the checkouts, each under the name of its repository,
             with ``+`` for ``/``.
-        sets: ``learn``, ``held_out`` or both.
+        sets: Some of ``learn``, ``held_out`` and ``unseen``.
         only: Check only modules whose names contain this.
         parts: A folder that keeps the answers about each module. Those that the same
             code has written there are not asked for again.

@@ -1,6 +1,6 @@
 """The learning set: attention modules that may be used to improve the checks.
 
-The owners' names begin with a to k. The other set, ``held_out``, only measures them.
+The owners' names begin with a to k. The other sets are ``held_out`` and ``unseen``.
 """
 
 from benchmarks.public.modules import Module

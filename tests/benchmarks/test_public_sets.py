@@ -3,10 +3,13 @@
 import re
 
 import pytest
-from benchmarks.public import found, held_out, learn
+from benchmarks.public import found, held_out, learn, unseen
 from benchmarks.public.modules import Module
 
-SETS = {"learn": learn.MODULES, "held_out": held_out.MODULES}
+SETS = {
+    **{"learn": learn.MODULES, "held_out": held_out.MODULES},
+    "unseen": unseen.MODULES,
+}
 LISTS = {**SETS, "found": found.MODULES}
 
 
