@@ -1,7 +1,7 @@
 """Attention in public projects, right or wrong: what do the checks find?
 
-A list of other projects than those of ``learn``, ``held_out`` and ``unseen``. Nobody has
-shown these modules to be correct.
+They are of other projects than those of ``learn``, ``held_out`` and ``unseen``. Nobody
+has shown them to be correct.
 """
 
 from benchmarks.public.modules import Module
