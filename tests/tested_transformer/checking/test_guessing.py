@@ -128,16 +128,28 @@ FOUND: dict[str, Callable[[], nn.Module]] = {
     "grouped": Shared,
     "stacked, no last one": lambda: Stacked((0, 1, 2), by_head=False, last=False),
 }
-for order in permutations(range(3)):
-    for by_head in (False, True):
-        FOUND[f"stacked {order}, {'heads' if by_head else 'kinds'} first"] = (
-            lambda order=order, by_head=by_head: Stacked(order, by_head=by_head)
-        )
 
 
 @pytest.mark.parametrize("name", FOUND)
 def test_what_is_right_is_found_and_passes(name: str) -> None:
     report = check_attention(FOUND[name](), d_model=D_MODEL)
+    assert report.passed, str(report)
+
+
+# Two orders that are not their own inverse on every change, and the others at night.
+USUAL = (1, 2, 0), (2, 0, 1)
+ORDERS = [
+    pytest.param(each, marks=[] if each in USUAL else pytest.mark.nightly)
+    for each in permutations(range(3))
+]
+
+
+@pytest.mark.parametrize("by_head", [False, True])
+@pytest.mark.parametrize("order", ORDERS)
+def test_one_projection_may_have_any_order(
+    order: tuple[int, int, int], by_head: bool
+) -> None:
+    report = check_attention(Stacked(order, by_head=by_head), d_model=D_MODEL)
     assert report.passed, str(report)
 
 
