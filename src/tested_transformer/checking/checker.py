@@ -32,7 +32,10 @@ from tested_transformer.checking.reading import (
     takes_softmax,
     unreached,
 )
-from tested_transformer.checking.recognizing import doubts_about
+from tested_transformer.checking.recognizing import (
+    doubts_about,
+    explains_one_token,
+)
 from tested_transformer.checking.report import Report, Verdict
 from tested_transformer.checking.styles import FLAGS, parameters_of
 from tested_transformer.checking.subject import Reader, Subject
@@ -333,6 +336,13 @@ def _excuse(subject: Subject, verdicts: Sequence[Verdict]) -> str:
         )
     if failed <= _OF_COMPARISON and norms(subject):
         return "its queries and keys seem normalized: if that is meant, give oracle="
+    # What the weights of an unused projection should have been for is no mystery.
+    used = failed <= _OF_COMPARISON and not any(unreached(subject.without_dropout()))
+    if used and not explains_one_token(subject):
+        return (
+            "what one token gets, which attends only to itself, is not what its "
+            "projections give: it does more than attention (give oracle=), or has a bug"
+        )
     return ""
 
 

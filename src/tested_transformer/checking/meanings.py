@@ -123,8 +123,8 @@ def as_masks_mean(
                     continue
                 opens = list(moving(quiet, causal=False)) != _CAUSAL
                 asked = _with_meaning(replace(asked, opens=opens), name, each, said)
-                if alone and _has_triangle(subject):
-                    doubt = "it has a causal mask, and uses only the mask it is given"
+                if alone and (own := _own_mask(subject)):
+                    doubt = f"{own}, and uses only the mask it is given"
                     asked = replace(asked, doubts=(*asked.doubts, doubt))
                 if said:
                     return [asked]
@@ -649,6 +649,15 @@ def says_causal(subject: Subject) -> bool:
         or any("causal" in type(each).__name__.lower() for each in modules)
         or _has_triangle(subject)
     )
+
+
+def _own_mask(subject: Subject) -> str:
+    """Return what shows that a layer should be causal by itself, or an empty text."""
+    if _has_triangle(subject):
+        return "it has a causal mask"
+    modules = () if subject.module is None else subject.module.modules()
+    said = any(getattr(each, "causal", None) is True for each in modules)
+    return "it has an attribute causal=True" if said else ""
 
 
 def _has_triangle(subject: Subject) -> bool:

@@ -48,7 +48,7 @@ from tested_transformer.checking.settings import BASES, EPS, Settings
 from tested_transformer.checking.subject import Subject
 from tested_transformer.positions import PAIRINGS
 
-__all__ = ["Recognizer", "doubts_about"]
+__all__ = ["Recognizer", "doubts_about", "explains_one_token"]
 
 _FILLS = (
     *((-torch.inf, False), (-1e9, False), (-1e9, True)),
@@ -443,6 +443,12 @@ class Recognizer:
         if score is None or score.shape != self.score.shape:
             return True
         return bool(close(self.subject, self.score, score, _ROUGHLY))
+
+
+def explains_one_token(subject: Subject) -> bool:
+    """Return whether an oracle explains the output of one token, perhaps with a bug."""
+    recognizer, bugs = Recognizer(subject), (None, *_OF_ONE_TOKEN)
+    return any(recognizer.around(each, bugs) is not None for each in subject.oracles())
 
 
 def _within(around: Form | None, form: Form) -> Form:

@@ -78,7 +78,10 @@ class Settings:
     @property
     def scale(self) -> float | None:
         """The factor of the scores, if another one than usual is stated."""
-        if any("relative_attention" in name for name in self.names):
+        modules = [] if self.module is None else self.module.modules()
+        if any("relative_attention" in name for name in self.names) or any(
+            "T5" in type(each).__name__ for each in modules
+        ):
             return 1.0  # T5 starts with smaller weights instead
         scalar = self._said("query_pre_attn_scalar", "attention_scores_scalar")
         return self._said("attention_multiplier") if scalar is None else scalar**-0.5

@@ -26,6 +26,7 @@ __all__ = [
     "STYLES",
     "Lifted",
     "Parameters",
+    "causal_flag_in",
     "context_in",
     "cross_call",
     "flag_call",
@@ -249,6 +250,21 @@ def key_call(
         return _call(layer, x, sequences, **{name: shaped}, **others)
 
     return call
+
+
+def causal_flag_in(parameters: Parameters) -> str:
+    """Return the name of a switch that seems to make a layer causal, or an empty text.
+
+    Those of the styles ``ours`` and ``sdpa`` are left out.
+    """
+    return next(
+        (
+            name
+            for name, each in parameters.items()
+            if "causal" in name and name not in FLAGS and isinstance(each.default, bool)
+        ),
+        "",
+    )
 
 
 def flag_call(sequences: int, name: str) -> Call:

@@ -794,3 +794,86 @@ def test_a_bug_beside_a_mask_that_is_cut_is_named() -> None:
     torch.manual_seed(0)
     report = check_attention(Cutting())
     assert [each.name for each in report.likely] == ["unmasked-second-softmax"], report
+
+
+class Rectified(Plain):
+    """It adds its features and rectifies the sum, and need not scale its scores."""
+
+    def __init__(self, *, scaled: bool = True, rectified: bool = True) -> None:
+        super().__init__()
+        self.scaled, self.rectified = scaled, rectified
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        y = self.o_proj(attend(q if self.scaled else 3.0 * q, k, v))
+        return torch.relu(x + y) if self.rectified else y
+
+
+def test_a_layer_that_does_more_with_one_token_is_not_called_wrong() -> None:
+    torch.manual_seed(0)
+    report = check_attention(Rectified(), style="causal")
+    assert report.state == "not known", str(report)
+    assert "what one token gets" in report.unknown[0]
+    unscaled = Rectified(scaled=False, rectified=False)
+    assert check_attention(unscaled, style="causal").failed == ["output", "gradient"]
+
+
+class T5Attention(Plain):
+    """It does not scale its scores, as T5 never does."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        return self.o_proj(attend(q * q.shape[-1] ** 0.5, k, v))
+
+
+def test_the_scale_of_t5_is_known_by_its_name() -> None:
+    torch.manual_seed(0)
+    report = check_attention(T5Attention(), style="causal")
+    assert report.passed, str(report)
+    assert report.form == "scores times 1"
+
+
+class Switched(Plain):
+    """A switch with a name of its own makes it causal."""
+
+    def __init__(self, diagonal: int = 1) -> None:
+        super().__init__()
+        self.diagonal = diagonal
+
+    def forward(self, x: Tensor, context: Tensor, causality: bool = False) -> Tensor:
+        (q, _, _), (_, k, v) = self.heads(x), self.heads(context)
+        later = torch.ones(x.shape[1], context.shape[1]).triu(self.diagonal).bool()
+        bias = torch.zeros_like(later, dtype=x.dtype).masked_fill(later, -torch.inf)
+        y = attend(q, k, v, bias if causality else 0.0, causal=False)
+        return self.o_proj(y)
+
+
+def test_a_switch_is_turned_on_whatever_its_name() -> None:
+    torch.manual_seed(0)
+    report = check_attention(Switched())
+    assert report.passed, str(report)
+    assert report.style == "causal"
+    report = check_attention(Switched(diagonal=2))
+    assert [each.name for each in report.likely] == ["one-too-far"], report
+
+
+class Promising(Plain):
+    """It keeps ``causal=True``, and uses only its mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.causal = True
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.heads(x)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask)
+        return self.o_proj(y.transpose(1, 2).flatten(2))
+
+
+def test_a_promise_to_be_causal_is_not_kept_by_the_mask_that_is_given() -> None:
+    torch.manual_seed(0)
+    report = check_attention(Promising())
+    assert report.state == "not known", str(report)
+    assert report.unknown == (
+        "it has an attribute causal=True, and uses only the mask it is given",
+    )
