@@ -10,6 +10,7 @@ __all__ = ["MODULES"]
 
 _EINOPS = ("arogozhnikov/einops",)
 _REARRANGE = "from einops import rearrange"
+_SDPA = "from torch.nn.functional import scaled_dot_product_attention"
 _GPT = (
     "config = SimpleNamespace(n_embd=20, n_head=5, block_size=64, sequence_length=64, "
     "bias=True, dropout=0.1, attn_pdrop=0.1, resid_pdrop=0.1)"
@@ -46,6 +47,67 @@ MODULES: dict[str, Module] = {
         given="style='both'",
         mask="bidirectional",
         notes="adds its input and norms the sum",
+    ),
+    "ai4co/rl4co:causal": Module(
+        repository="ai4co/rl4co",
+        commit="7a1539678b6a81cc68b4069440aa5e98f6931f6c",
+        files={"rl4co/models/nn/attention.py": ("MultiHeadAttention",)},
+        names=f"{_REARRANGE}\n{_SDPA}",
+        needs=_EINOPS,
+        make="MultiHeadAttention(40, 5, causal=True)",
+        given="style='causal'",
+        d_model=40,
+        mask="causal",
+    ),
+    "ai4co/rl4co:dropout": Module(
+        repository="ai4co/rl4co",
+        commit="7a1539678b6a81cc68b4069440aa5e98f6931f6c",
+        files={"rl4co/models/nn/attention.py": ("MultiHeadAttention",)},
+        names=f"{_REARRANGE}\n{_SDPA}",
+        needs=_EINOPS,
+        make="MultiHeadAttention(40, 5, attention_dropout=0.1)",
+        given="style='both'",
+        d_model=40,
+        mask="argument",
+    ),
+    "Andras7/gpt2-pytorch": Module(
+        repository="Andras7/gpt2-pytorch",
+        commit="55ba29d13f0b2750ad8080841c42ecbfdda99eb4",
+        files={"model.py": ("ScaledDotProductAttention", "MultiHeadAttention")},
+        names="from torch.nn.init import kaiming_normal_",
+        make="MultiHeadAttention(20, 5).float()",
+        adapter="q, k, v = (layer.split_heads(getattr(layer, f'{name}_trans')(x)) "
+        "for name in ('query', 'keys', 'value'))\n"
+        "return layer.projection(layer.merge_heads(layer.attn(q, k, v)[0].view_as(q)))",
+        given="style='causal'",
+        mask="causal",
+        notes="partly in half precision, which is switched off here; refuses one token",
+    ),
+    "AnswerDotAI/ModernBERT": Module(
+        repository="AnswerDotAI/ModernBERT",
+        commit="8c57a0f01c12c4953ead53d398a36f81a4ba9e38",
+        files={
+            "src/bert_layers/attention.py": (
+                *("FlexBertAttentionBase", "FlexBertPaddedAttention"),
+            )
+        },
+        names="""
+IMPL_USE_FLASH2 = False
+_attend = F.scaled_dot_product_attention
+class F:
+    def scaled_dot_product_attention(q, k, v, **rest):
+        heads = _attend(q, k, v, **rest)
+        return heads.transpose(1, 2).contiguous().transpose(1, 2)
+""",
+        make="FlexBertPaddedAttention(SimpleNamespace(hidden_size=20, "
+        "num_attention_heads=5, attention_probs_dropout_prob=0.1, attn_qkv_bias=True, "
+        "attn_out_bias=True, attn_out_dropout_prob=0.1, use_fa2=False, "
+        "deterministic_fa2=False, use_sdpa_attn_mask=True, "
+        "global_attn_every_n_layers=-1, sliding_window=-1))",
+        adapter="return layer(x, torch.ones(x.shape[:2]))",
+        given="style='both'",
+        mask="argument",
+        notes="heads laid out as on a GPU; on a CPU, a view fails if dropout is used",
     ),
     "BlinkDL/minGPT-tuned": Module(
         repository="BlinkDL/minGPT-tuned",
@@ -138,6 +200,15 @@ MODULES: dict[str, Module] = {
         given="style='causal'",
         mask="causal",
     ),
+    "MarcoMeter/episodic-transformer-memory-ppo": Module(
+        repository="MarcoMeter/episodic-transformer-memory-ppo",
+        commit="acc5cb2e0cdc87bd7b5ce857d270a72a66146e0b",
+        files={"transformer.py": ("MultiHeadAttention",)},
+        make="MultiHeadAttention(20, 5)",
+        adapter="return layer(x, x, x, None)[0]",
+        given="style='both'",
+        mask="argument",
+    ),
     "Nielspace/ViT-Pytorch": Module(
         repository="Nielspace/ViT-Pytorch",
         commit="fddaa741efedb1e05288eef65e6e9d21852ad39b",
@@ -187,6 +258,16 @@ MODULES: dict[str, Module] = {
         make="MultiHeadSelfAttention(20, 5)",
         mask="argument",
         given="mask_means='ignore'",
+    ),
+    "vwxyzjn/cleanrl": Module(
+        repository="vwxyzjn/cleanrl",
+        commit="fe8d8a03c41a7ef5b523e2e354bd01c363e786bb",
+        files={"cleanrl/ppo_trxl/ppo_trxl.py": ("MultiHeadAttention",)},
+        make="MultiHeadAttention(20, 5)",
+        adapter="return layer(x, x, x, None)[0]",
+        given="style='both', d_model=20, num_heads=5",
+        mask="argument",
+        notes="one projection that all heads share",
     ),
     "Whiax/BERT-Transformer-Pytorch": Module(
         repository="Whiax/BERT-Transformer-Pytorch",
