@@ -564,7 +564,12 @@ def _style_of(name: str, parameters: Parameters) -> str:
 
 
 def _takes_mha(parameters: Parameters) -> bool:
-    """Return whether a call like that of ``nn.MultiheadAttention`` fits."""
+    """Return whether a call like that of ``nn.MultiheadAttention`` fits.
+
+    It does not if only ``**kwargs`` takes its mask, which may then be ignored.
+    """
+    if "attn_mask" not in parameters:
+        return False
     masks = {name for name in wanted(parameters)[3:] if is_mask(name)}
     options = dict.fromkeys(masks | {"attn_mask", "key_padding_mask"})
     with suppress(TypeError, ValueError):

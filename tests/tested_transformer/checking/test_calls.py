@@ -682,13 +682,18 @@ def test_what_is_odd_with_any_mask_is_not_blamed_on_its_meaning(odd: str) -> Non
 
 class Padded(Base):
     def forward(self, x: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
+        return self.attended(x, x, x, key_padding_mask)
+
+    def attended(
+        self, q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None
+    ) -> Tensor:
         def scores_of(scores: Tensor) -> Tensor:
-            if key_padding_mask is None:
+            if padding is None:
                 return scores
             lowest = torch.finfo(scores.dtype).min
-            return scores.masked_fill(key_padding_mask[:, None, None], lowest)
+            return scores.masked_fill(padding[:, None, None], lowest)
 
-        return self.attend(x, x, x, scores_of)[0]
+        return self.attend(q, k, v, scores_of)[0]
 
 
 def test_a_mask_of_padding_alone_does_not_make_it_pytorchs_call() -> None:
@@ -698,6 +703,19 @@ def test_a_mask_of_padding_alone_does_not_make_it_pytorchs_call() -> None:
     assert {"padding", "empty rows"} <= {
         each.check for each in report.verdicts if each.passed
     }
+
+
+class Swallowing(Padded):
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Any = None, **rest: Any
+    ) -> Tensor:
+        return self.attended(q, k, v, key_padding_mask)
+
+
+def test_a_mask_that_a_layer_takes_without_naming_it_is_not_given() -> None:
+    report = check_attention(Swallowing())
+    assert report.style == "both"
+    assert report.failed == [], str(report)
 
 
 class Patches(Base):
