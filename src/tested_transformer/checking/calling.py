@@ -423,13 +423,15 @@ def _subjects_of(
             subject if pieces or _reads(subject) else replace(subject, pieces=None)
         )
         subjects = [as_it_adds(subject, parameters, said=mask_means is not None)]
-    elif style == "causal" and not said:
+    elif style == "causal":
         count = len(sequences_of(parameters))
         flag = causal_flag_in(parameters)
         call = flag_call(max(1, count), flag)
         flagged = replace(subject, call=call, opens=True)
-        flagged = flagged if flag and _runs(flagged) else None
-        subjects = [flagged] if flagged else _as_it_sees(subject, count)
+        if flag and _runs(flagged):
+            subjects = [flagged]
+        elif not said:
+            subjects = _as_it_sees(subject, count)
     if is_layer and style in ("causal", "both"):
         subjects = [as_it_hides(each, parameters, mask_means) for each in subjects]
     if style in MASKED and not mask_means and (not is_layer or names & FLAGS):

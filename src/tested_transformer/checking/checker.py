@@ -116,7 +116,8 @@ def check_attention(
             ``mha``: ``layer(q, k, v, attn_mask=, key_padding_mask=)``, with masks that
             are ``True`` where a key is ignored.
             ``mask``: ``layer(x, attention_mask=)``, with a mask of any other name.
-            ``causal``: ``layer(x)``, which is always causal.
+            ``causal``: ``layer(x)``, which is always causal, or ``layer(x,
+            causality=True)``, with a switch of such a name.
             ``both``: ``layer(x)`` or ``layer(x, context)``, attending to both sides.
             A layer may take (x, x, x) instead of x, and return its weights after its
             output.

@@ -848,9 +848,10 @@ class Switched(Plain):
         return self.o_proj(y)
 
 
-def test_a_switch_is_turned_on_whatever_its_name() -> None:
+@pytest.mark.parametrize("style", [None, "causal"])
+def test_a_switch_is_turned_on_whatever_its_name(style: str | None) -> None:
     torch.manual_seed(0)
-    report = check_attention(Switched())
+    report = check_attention(Switched(), style=style)
     assert report.passed, str(report)
     assert report.style == "causal"
     report = check_attention(Switched(diagonal=2))
