@@ -1,6 +1,6 @@
 """The unseen set: attention modules that nobody who wrote the checks has looked at.
 
-They were chosen by people who did not know the checks. Each was read, and its outputs
+They were chosen by others, who did not know the checks. Each was read, and its outputs
 and gradients equaled those of a new implementation with its weights.
 """
 
