@@ -1,7 +1,8 @@
-"""The unseen set: attention modules that nobody who wrote the checks has looked at.
+"""The unseen set: attention modules that were not looked at before their first run.
 
 They were chosen by others, who did not know the checks. Each was read, and its outputs
-and gradients equaled those of a new implementation with its weights.
+and gradients equaled those of a new implementation with its weights. The first run, of
+2026-11-27, is the one that counts; since then some answers have been looked into.
 """
 
 from benchmarks.public.modules import Module
