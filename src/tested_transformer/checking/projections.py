@@ -82,7 +82,8 @@ def oracles(
     """
     lasts = _last(module)
     if not lasts and (inner := _wrapped(module)) is not None:
-        yield from oracles(inner.train(module.training), num_heads, beside=beside)
+        inner.train(module.training)
+        yield from oracles(inner, num_heads, beside=beside)
         return
     num_heads = number_of_heads(module) if num_heads is None else num_heads
     if num_heads is None or (getattr(module, "qk_norm", False) and not beside):

@@ -204,7 +204,8 @@ class Subject:
         """Return a copy without dropout, in training or evaluation mode."""
         if self.module is None:
             return self
-        module = copied(self.module).train(training)
+        module = copied(self.module)
+        module.train(training)  # in some it returns nothing
         for each in module.modules():
             for name, _ in _dropouts(each):
                 setattr(each, name, 0.0)

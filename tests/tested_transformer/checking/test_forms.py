@@ -141,6 +141,13 @@ RIGHT: dict[str, tuple[str, Callable[[], Placed]]] = {
         "rotary positions (halves, base 10000)",
         lambda: Placed(*[turning(width=2)] * 2, rotary_dim=2),
     ),
+    "a scale that it says": (
+        "rotary positions (halves, base 10000), scores times 0.4472",
+        lambda: Placed(
+            *(lambda q: HALVES(q) * (HEAD_DIM / 5) ** 0.5, HALVES),
+            attention_scores_scalar=5,
+        ),
+    ),
     "a part that it lacks": (
         "rotary positions (halves, base 10000)",
         lambda: Placed(HALVES, HALVES, relative_attention_bias=None),

@@ -431,6 +431,9 @@ class Adapted(WithAChild):
         super().__init__()
         self.qkv = LowRank(D_MODEL, 3 * D_MODEL)
 
+    def train(self, mode: bool = True) -> Any:
+        super().train(mode)
+
 
 @pytest.mark.parametrize("make", [Shared, Tensordots, Uncounted, WithAChild, Adapted])
 def test_projections_of_other_kinds_are_found(make: Callable[[], nn.Module]) -> None:
@@ -776,6 +779,19 @@ def test_a_mask_of_keys_that_hides_none_is_named() -> None:
     scores.o_proj.forward = lambda heads: heads
     report = check_attention(scores, style="ours")
     assert [each.name for each in report.likely] == ["no-output-projection"], report
+
+
+class Unused(OfKeys):
+    """It takes a mask of keys, and does not use it."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+
+
+def test_a_mask_that_is_not_used_is_not_called_a_bug() -> None:
+    torch.manual_seed(0)
+    with pytest.raises(TypeError, match="no mask that was tried"):
+        check_attention(Unused(), style="ours")
 
 
 class Cutting(Plain):

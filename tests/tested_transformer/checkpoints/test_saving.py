@@ -27,7 +27,9 @@ from tested_transformer.checkpoints import (
 )
 from tested_transformer.gpt import GPTConfig
 
-on_unix = pytest.mark.skipif(os.name == "nt", reason="Windows has no fork, no users")
+on_unix = pytest.mark.skipif(
+    os.name == "nt", reason="Windows has no fork and no user ids"
+)
 
 CONFIG = GPTConfig(vocab_size=11, max_seq_len=5, d_model=6, num_heads=3, num_layers=2)
 
