@@ -781,11 +781,12 @@ def test_a_mask_of_keys_that_hides_none_is_named() -> None:
     assert [each.name for each in report.likely] == ["no-output-projection"], report
 
 
-class Unused(OfKeys):
+class Unused(Plain):
     """It takes a mask of keys, and does not use it."""
 
-    def __init__(self) -> None:
-        super().__init__(0.0)
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        assert mask.shape == x.shape[:2]
+        return self.o_proj(attend(*self.heads(x)))
 
 
 def test_a_mask_that_is_not_used_is_not_called_a_bug() -> None:
