@@ -27,6 +27,7 @@ def test_each_keeps_what_the_record_says(kind: str) -> None:
     assert model(torch.randint(40, (2, 7))).shape == (2, 7, 40)
 
 
+@pytest.mark.nightly
 def test_the_record_has_what_is_measured() -> None:
     quick, record = measure_latent(quick=True), load_record("latent")["results"]
     assert quick.keys() == record.keys()

@@ -1,10 +1,12 @@
 """The losses by position are all there, and belong to what they are called."""
 
+import pytest
 from benchmarks.lengths import measure_lengths
 
 from tested_transformer.book import load_record
 
 
+@pytest.mark.nightly
 def test_the_record_has_what_is_measured() -> None:
     quick, record = measure_lengths(quick=True), load_record("lengths")["results"]
     assert quick["size"].keys() == record["size"].keys()

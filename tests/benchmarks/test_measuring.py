@@ -63,6 +63,7 @@ def test_a_slope_is_the_power_of_growth() -> None:
         slope([2], [4])
 
 
+@pytest.mark.nightly
 def test_peak_memory_is_that_of_the_call() -> None:
     def call() -> None:
         torch.ones(64 * 2**20, dtype=torch.uint8)
@@ -228,6 +229,7 @@ def test_without_a_gpu_it_says_not_measured(
     assert NOT_MEASURED in capsys.readouterr().out
 
 
+@pytest.mark.nightly
 def test_the_parts_for_a_gpu_run_anywhere(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("the cat that ate the rat that ate the malt. " * 50)

@@ -85,6 +85,7 @@ class Slow(nn.Module):
             x = x.sin()
 
 
+@pytest.mark.nightly
 def test_what_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "_SECONDS", 1)
     answer = ask(Slow())
@@ -109,6 +110,7 @@ def test_without_checkouts_there_is_nothing_to_ask(folder: Path | None) -> None:
         measure_found(folder)
 
 
+@pytest.mark.nightly
 def test_a_run_goes_on_from_the_answers_of_the_same_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,12 +96,14 @@ def test_what_the_rules_make_of_the_layer_has_the_names_they_give(
     }
 
 
+@pytest.mark.nightly
 def test_ten_bugs_are_drawn_the_same_each_time(folder: Path) -> None:
     first, second = (draw_bugs("small", MODULE, folder) for _ in range(2))
     assert first == second
     assert len({(bug.rule.name, bug.place) for bug in first}) == 10
 
 
+@pytest.mark.nightly
 def test_what_changes_nothing_is_left_out(folder: Path) -> None:
     """The bias of keys adds the same to all scores of a row."""
     bugs = draw_bugs("small", MODULE, folder, count=99)
@@ -116,6 +118,7 @@ def test_what_changes_nothing_is_left_out(folder: Path) -> None:
         assert "F.linear(x, self.k_proj.weight)" not in source
 
 
+@pytest.mark.nightly
 def test_what_crashes_is_left_out(folder: Path) -> None:
     file = folder / "owner+name" / "layer.py"
     checked = SOURCE.replace(

@@ -1,5 +1,6 @@
 """The recall task, and the record that the page on states reads."""
 
+import pytest
 import torch
 from benchmarks.recall import ASKED, KINDS, Recall, draw_pairs, measure_recall
 
@@ -28,6 +29,7 @@ def test_no_answer_reads_what_comes_after_it() -> None:
         torch.testing.assert_close(model(changed, values)[:, :-1], before[:, :-1])
 
 
+@pytest.mark.nightly
 def test_the_record_has_what_is_measured() -> None:
     quick, record = measure_recall(quick=True), load_record("recall")["results"]
     assert quick["size"].keys() == record["size"].keys()

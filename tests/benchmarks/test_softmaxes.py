@@ -46,6 +46,7 @@ def test_the_kinds_differ() -> None:
             assert (found[one] - found[other]).abs().max() > 0.01
 
 
+@pytest.mark.nightly
 def test_the_record_has_what_is_measured() -> None:
     quick, record = measure_softmaxes(quick=True), load_record("softmaxes")["results"]
     assert quick.keys() == record.keys()

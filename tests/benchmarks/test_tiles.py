@@ -6,6 +6,7 @@ from benchmarks.tiles import ASKING, measure_tiles
 from tested_transformer.book import load_record
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
 def test_the_record_has_what_is_measured() -> None:
     quick, record = measure_tiles(quick=True), load_record("tiles")["results"]

@@ -22,9 +22,7 @@ PAGES = sorted(
 # On every change these are opened in a browser, one of each kind; each night, all.
 A_FEW = [
     "index.md",
-    "which-attention.md",
     "chapters/fewer-keys.md",
-    "chapters/watch-it-think.md",
     "reference/attention.md",
 ]
 

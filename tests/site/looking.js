@@ -3,12 +3,14 @@
 
 window.looking = (() => {
   const moved = [];
-  new PerformanceObserver((list) => {
-    for (const { hadRecentInput, value, sources } of list.getEntries()) {
+  function note(shifts) {
+    for (const { hadRecentInput, value, sources } of shifts) {
       const what = sources.map(({ node }) => (node?.parentElement ?? node)?.outerHTML?.slice(0, 80));
       if (!hadRecentInput) moved.push(`moved by ${value.toFixed(4)}: ${what.join("; ")}`);
     }
-  }).observe({ type: "layout-shift", buffered: true });
+  }
+  const shifts = new PerformanceObserver((list) => note(list.getEntries()));
+  shifts.observe({ type: "layout-shift", buffered: true });
 
   // Says what has moved until now.
   const frame = () => new Promise(requestAnimationFrame);
@@ -16,6 +18,7 @@ window.looking = (() => {
     await document.fonts.ready;
     await frame();
     await frame();
+    note(shifts.takeRecords());
     return [...moved];
   }
 

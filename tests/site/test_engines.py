@@ -1,8 +1,8 @@
 """The book outlives its engine: Zensical, which follows MkDocs Material, makes it too.
 
-The same ``mkdocs.yml`` and the same pages are built by both: a few on every change, and
-each night all, strictly. A reader gets the same words, listings, formulas, diagrams,
-figures and links; what the publishing step adds to a site is left out.
+The same ``mkdocs.yml`` and the same pages are built by both, strictly. A reader gets
+the same words, listings, formulas, diagrams, figures and links; what the publishing
+step adds to a site is left out.
 """
 
 import html
@@ -21,27 +21,16 @@ from bookbinder.publishing.book import load_book
 from bookbinder.publishing.old_addresses import OLD
 from bookbinder.publishing.publish import publish
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
-ALL = bool(os.environ.get("BOOK_NIGHTLY"))
-A_FEW = [
-    "index.md",
-    "glossary.md",
-    "chapters/padding.md",
-    "chapters/fewer-keys.md",
-    "chapters/watch-it-think.md",
-    "reference/attention.md",
-]
 # The publishing step fills the first, out of records of the tests, a hook the second.
 FILLED_LATER = {"how-this-book-is-checked/index.html", "questions/index.html"}
 
-# What the publishing step and the hooks add: a chapter's number, too. And in which
-# chapters a name stands, on every change, for then there are but a few.
+# What the publishing step and the hooks add: a chapter's number, too.
 ADDED = re.compile(
     r'<p class="ran">.*?</p>|<nav class="book-foot".*?</nav>|<!--.*?-->'
     r"|<summary>The code of this figure</summary>"
-    r"|(?<=>)\d+\. (?=[^<]*<a [^>]*headerlink|<a )"
-    + ("" if ALL else r"|<p><strong>In the book</strong>.*?</p>"),
+    r"|(?<=>)\d+\. (?=[^<]*<a [^>]*headerlink|<a )",
     re.DOTALL,
 )
 
@@ -52,20 +41,13 @@ def other(
 ) -> Path:
     """Build the site with Zensical, in a copy: it writes beside its pages."""
     root, book = pytestconfig.rootpath, tmp_path_factory.mktemp("zensical")
-    if ALL:
-        shutil.copytree(root / "docs", book / "docs")
-    else:
-        shutil.copytree(root / "docs/assets", book / "docs/assets")
-        for page in A_FEW:
-            (book / "docs" / page).parent.mkdir(exist_ok=True)
-            shutil.copy(root / "docs" / page, book / "docs" / page)
+    shutil.copytree(root / "docs", book / "docs")
     shutil.copy(root / "mkdocs.yml", book)
     for name in ("src", "theme", "node_modules", "package.json"):
         (book / name).symlink_to(root / name)
     ours = ("BOOKBINDER_PREVIEW", "SITE_URL", "REPO_URL")
-    # The links of a few pages lead to others.
     done = subprocess.run(
-        [sys.executable, "-m", "zensical", "build", *(["--strict"] if ALL else [])],
+        [sys.executable, "-m", "zensical", "build", "--strict"],
         cwd=book,
         env={k: v for k, v in os.environ.items() if k not in ours},
         stdout=subprocess.PIPE,
@@ -116,12 +98,10 @@ def words(markup: str) -> str:
 
 def test_both_engines_make_the_same_book(built: Path, other: Path) -> None:
     names = {file.relative_to(other).as_posix() for file in other.rglob("index.html")}
-    if ALL:
-        everything = [
-            file for file in built.rglob("index.html") if file.parent.name not in OLD
-        ]
-        assert names == {file.relative_to(built).as_posix() for file in everything}
-    assert len(names) >= len(A_FEW)
+    everything = [
+        file for file in built.rglob("index.html") if file.parent.name not in OLD
+    ]
+    assert names == {file.relative_to(built).as_posix() for file in everything}
     different: list[str] = []
     pages: list[Page] = []
     for name in sorted(names - FILLED_LATER):
@@ -134,7 +114,6 @@ def test_both_engines_make_the_same_book(built: Path, other: Path) -> None:
             f"{name}: {field.name}"
             for field in fields(Page)
             if getattr(one, field.name) != getattr(two, field.name)
-            and (ALL or field.name != "links")
         ]
     assert different == []
     # Nothing equals nothing, too.

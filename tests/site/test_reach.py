@@ -44,6 +44,7 @@ def narrow(page: Page) -> None:
     page.set_viewport_size({"width": 360, "height": 900})
 
 
+@pytest.mark.nightly
 def test_the_tabulator_reaches_all_and_shows_where(page: Page, address: str) -> None:
     for width in (1440, 360):
         page.set_viewport_size({"width": width, "height": 900})

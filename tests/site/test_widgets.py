@@ -36,6 +36,7 @@ PAGES = {
     "tiles": "chapters/fast-paths/",
     "switches": "chapters/what-heads-do/",
 }
+AT_NIGHT = [pytest.param(name, marks=pytest.mark.nightly) for name in [*PAGES][1:]]
 by_touch = pytest.mark.browser_context_args(
     has_touch=True, viewport={"width": 390, "height": 844}
 )
@@ -424,6 +425,7 @@ def test_samplers_by_keyboard_and_mouse(
 
 
 @pytest.mark.browser
+@pytest.mark.nightly
 @by_touch
 def test_samplers_by_touch(page: Page, address: str, complaints: list[str]) -> None:
     widget = opened(page, address, "samplers")
@@ -476,6 +478,7 @@ def test_arrows_by_keyboard_and_mouse(
 
 
 @pytest.mark.browser
+@pytest.mark.nightly
 @by_touch
 def test_arrows_by_touch(page: Page, address: str, complaints: list[str]) -> None:
     widget = opened(page, address, "rotary")
@@ -529,6 +532,7 @@ def test_tiles_by_keyboard_and_mouse(
 
 
 @pytest.mark.browser
+@pytest.mark.nightly
 @by_touch
 def test_tiles_by_touch(page: Page, address: str, complaints: list[str]) -> None:
     widget = opened(page, address, "tiles")
@@ -570,6 +574,7 @@ def test_heads_are_switched_by_keyboard_and_mouse(
 
 
 @pytest.mark.browser
+@pytest.mark.nightly
 @by_touch
 def test_heads_are_switched_by_touch(
     page: Page, address: str, complaints: list[str]
@@ -605,7 +610,7 @@ HEIGHTS = """(element) => {
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", ["mask-bench", *AT_NIGHT])
 def test_a_widget_moves_nothing_and_is_read_by_everyone(
     name: str, page: Page, address: str, complaints: list[str]
 ) -> None:

@@ -76,9 +76,13 @@ _LATER = "the oracle sees later tokens, too: give style='both' if that is meant"
 
 @contextmanager
 def _own_seed() -> Generator[None]:
-    """Draw random numbers from a fixed seed, and restore the caller's generators."""
+    """Draw random numbers from a fixed seed, and restore the caller's generators.
+
+    Checks run on the CPU, so only its generator is seeded: without a GPU,
+    torch.manual_seed takes a millisecond to record its caller for one that may come.
+    """
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         yield
 
 
@@ -358,11 +362,13 @@ def verdicts_on(
 ) -> tuple[Verdict, ...]:
     """Run the named checks on a subject."""
     quiet = subject.without_dropout()
+    nan = _nan_in(quiet)
     verdicts: list[Verdict] = []
     for name in names:
         try:
             # "modes" tests that dropout does nothing in evaluation mode.
             reason = CHECKS[name](subject if name == "modes" else quiet)
+            reason = reason and (nan or reason)
             if reason is not None and name in _OF_FEATURES and _is_meant(quiet, name):
                 raise NotApplicableError(_MEANT)
         except NotApplicableError as error:
@@ -370,6 +376,18 @@ def verdicts_on(
         else:
             verdicts.append(Verdict(name, reason is None, reason or ""))
     return tuple(verdicts)
+
+
+def _nan_in(subject: Subject) -> str:
+    """Return which rows of the output are NaN, or an empty text.
+
+    NaN differs from itself, so it fails most checks, for reasons that mislead.
+    """
+    rows = subject.run(sample(subject)).isnan().any(dim=-1).any(dim=0)
+    if rows.all():
+        return "its output is NaN"
+    found = ", ".join(str(row) for row in rows.nonzero().flatten().tolist())
+    return found and f"NaN in row {found}, as from a softmax over no key"
 
 
 def _is_meant(subject: Subject, name: str) -> bool:
@@ -391,7 +409,7 @@ def _refuse_chance(subject: Subject) -> None:
     for mode in (subject, subject.without_dropout(training=True)):
         outputs: list[Tensor] = []
         for seed in (7, 8):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)
             outputs.append(mode.run(x))
         if not torch.equal(outputs[0].nan_to_num(), outputs[1].nan_to_num()):
             raise ValueError(subject.error_of_chance)

@@ -150,11 +150,15 @@ class Recognizer:
 
     @torch.no_grad()
     def explains_alone(self, layer: FormedAttention, slack: float) -> bool:
-        """Return whether a layer, masked as the subject, agrees about one token."""
+        """Return whether a layer, masked as the subject, agrees about one token.
+
+        NaN agrees with NaN: a mask can hide the token from itself.
+        """
         output = self._tried(layer, self.x[:1, :1], causal=next(iter(self.answers)))
-        return output is not None and bool(
-            close(self.subject, self.alone, output, slack)
-        )
+        if output is None or not torch.equal(output.isnan(), self.alone.isnan()):
+            return False
+        alone, output = self.alone.nan_to_num(), output.nan_to_num()
+        return bool(close(self.subject, alone, output, slack))
 
     def _others(self, layer: FormedAttention) -> list[nn.Parameter]:
         """Return the subject's parameters that are neither in a layer nor of norms."""

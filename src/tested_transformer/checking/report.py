@@ -130,8 +130,17 @@ class Report:
         if self.likely:
             mistake = self.likely[0].mistake
             return f"{self.name} is WRONG: {mistake[0].lower()}{mistake[1:]}"
-        reasons = [f"{x.check}: {x.reason}" for x in self.verdicts if x.passed is False]
-        return f"{self.name} is WRONG: {reasons[0]}"
+        check = "" if self._share_reason else f"{self.failed[0]}: "
+        return f"{self.name} is WRONG: {check}{self._reasons[0]}"
+
+    @property
+    def _reasons(self) -> list[str]:
+        return [each.reason for each in self.verdicts if each.passed is False]
+
+    @property
+    def _share_reason(self) -> bool:
+        """Whether several checks failed for one reason, such as NaN."""
+        return len(self._reasons) > 1 and len({*self._reasons}) == 1
 
     def __str__(self) -> str:
         lines = [self._headline]
@@ -156,7 +165,8 @@ class Report:
         lines += self.notes
         if self.drawn:
             lines.append("Drawn again for the checks: " + ", ".join(self.drawn))
-        if "row sums" in self.failed and not self.likely:
+        told = self.likely or self._share_reason
+        if "row sums" in self.failed and not told:
             lines.append(_NO_AVERAGE)
         if self.failed and not self.likely:
             lines.append("What each check asks: " + _QUESTIONS)

@@ -38,6 +38,7 @@ def files_in(folder: Path) -> set[Path]:
     }
 
 
+@pytest.mark.nightly
 def test_the_wheel_does_alone_what_the_readme_shows(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
     build += ["--no-build-isolation", "--wheel-dir", str(tmp_path), str(ROOT)]

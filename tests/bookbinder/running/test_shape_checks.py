@@ -40,6 +40,7 @@ def test_a_module_is_checked_exactly_if_it_imports_shapes() -> None:
     assert not hasattr(Scalar.__add__, "__wrapped__")
 
 
+@pytest.mark.nightly
 def test_checking_imports_no_jax_and_running_a_page_no_compiler(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(

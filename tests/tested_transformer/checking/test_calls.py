@@ -325,7 +325,9 @@ TRANSFORMERS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("way", ["eager", "sdpa"])
+@pytest.mark.parametrize(
+    "way", ["eager", pytest.param("sdpa", marks=pytest.mark.nightly)]
+)
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_layers_of_transformers_are_right_as_they_are(name: str, way: str) -> None:
     """Most read both sides if they are given no mask, and say ``is_causal``."""
@@ -365,6 +367,7 @@ def nanochats(layer: nn.Module, *, causal: bool = True) -> Callable[..., Tensor]
     return called
 
 
+@pytest.mark.nightly
 def test_nanochats_layer_as_it_begins_is_never_passed() -> None:
     layer = Base()
     nn.init.zeros_(layer.o_proj.weight)
@@ -525,6 +528,7 @@ def test_what_is_around_attention_is_taken_for_what_it_is() -> None:
     assert [each.name for each in wrong.likely] == ["no-scale"], str(wrong)
 
 
+@pytest.mark.nightly
 def test_a_layer_that_refuses_to_read_both_sides_is_asked_for_the_past() -> None:
     layer = BlockAttention(d_model=20, num_heads=5, block_size=2, num_chosen=2)
     report = check_attention(layer)

@@ -223,6 +223,7 @@ def test_every_variant_of_the_library_passes(name: str) -> None:
 
 
 # PyTorch's own, which looks for a gradient wherever a program is given a tensor.
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_compiled_it_passes_too() -> None:
     """As programs without a break, which are then run as they are.

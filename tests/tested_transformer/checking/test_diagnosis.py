@@ -51,10 +51,12 @@ INVERTED: dict[str, dict[str, Any]] = {
     "and the diagonal is seen": {"forbidden": ONES.tril(-1)},
     "with a finite fill": {"forbidden": ONES.tril(), "fill": -1e9},
 }
+FIRST = next(iter(INVERTED))
 
 
-@pytest.mark.parametrize("gated", [False, True], ids=["plain", "gated"])
-@pytest.mark.parametrize("name", INVERTED)
+@pytest.mark.parametrize(
+    ("name", "gated"), [(FIRST, True), *((name, False) for name in INVERTED)]
+)
 def test_an_inverted_mask_is_said_in_the_first_line(name: str, gated: bool) -> None:
     report = check_attention(Masked(**INVERTED[name], gated=gated))
     first, second, *_ = str(report).splitlines()
@@ -139,6 +141,26 @@ def test_without_a_likely_bug_the_first_line_is_what_failed_first() -> None:
     assert str(report).startswith("half_the_scale is WRONG: output: causal: up to "), (
         str(report)
     )
+
+
+def test_a_row_without_any_key_is_named_and_not_taken_for_a_leak() -> None:
+    report = check_attention(Masked(forbidden=ONES.triu()))
+    assert [each.name for each in report.likely] == ["without-itself"]
+    failed = [each for each in report.verdicts if each.passed is False]
+    assert {"leak", "modes"} <= {each.check for each in failed}
+    assert {each.reason for each in failed} == {
+        "NaN in row 0, as from a softmax over no key"
+    }
+
+
+def test_nan_everywhere_is_said_in_the_first_line() -> None:
+    class Divides(Masked):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) * (x - x) / (x - x)
+
+    lines = str(check_attention(Divides(forbidden=ONES.triu(1)))).splitlines()
+    assert lines[0] == "Divides is WRONG: its output is NaN"
+    assert not any("Equal tokens" in each for each in lines)
 
 
 class Normed(nn.Module):

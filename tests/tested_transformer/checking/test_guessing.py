@@ -173,6 +173,7 @@ def test_a_known_bug_is_found_with_them_between_a_norm_and_a_residual() -> None:
     assert [each.name for each in report.likely] == ["no-scale"], str(report)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("by_head", [False, True])
 def test_keys_that_serve_as_values_are_not_taken_for_another_order(
     by_head: bool,
@@ -181,6 +182,7 @@ def test_keys_that_serve_as_values_are_not_taken_for_another_order(
     assert report.likely[0].name == "keys-for-values", str(report)
 
 
+@pytest.mark.nightly
 def test_a_guess_that_explains_nothing_accuses_nobody() -> None:
     report = check_attention(Named(scale=0.7, called="{}"), num_heads=HEADS)
     assert report.state == "not known"

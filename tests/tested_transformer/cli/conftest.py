@@ -115,4 +115,4 @@ def tiny() -> list[str]:
 @pytest.fixture
 def python() -> list[str]:
     """Return what starts the command in a process of its own."""
-    return [sys.executable, "-m", "tested_transformer.cli"]
+    return [sys.executable, "-m", "tested_transformer"]

@@ -269,6 +269,7 @@ def test_names_are_no_words_and_each_differs_from_the_other():
     assert not {name.lower() for name in names} & lexicon
 
 
+@pytest.mark.nightly
 def test_entropy_is_what_a_long_text_holds_for_its_length():
     told = write_stories(200_000, seed=11)
     assert told.surprisal == pytest.approx(len(told.text) * story_entropy(), rel=0.008)

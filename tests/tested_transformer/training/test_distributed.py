@@ -62,6 +62,7 @@ def largest_gap(one: object, other: object) -> float:
     return abs(one - other)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_two_processes_are_as_one(tmp_path: Path):
     runpy.run_path(str(SCRIPT))["tell"](str(tmp_path), World())

@@ -132,6 +132,7 @@ def test_it_accepts_the_overlap_of_both_distributions():
     torch.testing.assert_close(left_over(p, p), p)
 
 
+@pytest.mark.nightly
 def test_draws_are_the_targets_own_by_chi_square():
     """A right program fails this once in a million seeds: 8 degrees, limit 42.70."""
     model, prompt, count = make(seed=0), [1, 0, 1], 500

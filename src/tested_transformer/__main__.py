@@ -1,4 +1,4 @@
-"""``python -m tested_transformer.cli``, for torchrun."""
+"""``python -m tested_transformer``: the command, also for torchrun."""
 
 import sys
 
