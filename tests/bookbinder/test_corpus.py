@@ -72,6 +72,7 @@ SEEN = (
 )
 
 
+@pytest.mark.slow
 def test_a_test_run_tells_what_is_wrong_and_where(tmp_path: Path) -> None:
     for number, title in enumerate(SEEN):
         (tmp_path / f"page{number}.md").write_text(BROKEN[title][1], "utf-8")

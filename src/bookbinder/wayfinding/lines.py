@@ -1,14 +1,14 @@
 """A Markdown extension that marks where lines may break, beyond what CSS can tell.
 
-Short code, such as a shape or an option, stays on one line; long code may break. A
-tuple of few short terms in prose stays together, and so does a bracket with the formula
-after it. Browsers may make a table cell as narrow as its longest word, so cells of
-prose are marked too: the site's style keeps them wide enough to read, and lets the
-table scroll.
+Short code, such as a shape or an option, stays on one line; long code may break, and
+does so between the parts of a name where it can. A tuple of few short terms in prose
+stays together, and so does a bracket with the formula after it. Browsers may make a
+table cell as narrow as its longest word, so cells of prose are marked too: the site's
+style keeps them wide enough to read, and lets the table scroll.
 """
 
 import re
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, SubElement
 
 from markdown import Extension, Markdown
 from markdown.treeprocessors import Treeprocessor
@@ -18,6 +18,7 @@ from markdown.util import AtomicString
 _WORDS, _LETTERS = 6, 26
 _WORD = re.compile(r"(?<!\x02)\b[^\W\d_]{2,}\b(?!\x03)")
 
+_PART = re.compile(r"(?<=\w[._/(])(?=\w)")
 _TUPLE = re.compile(r"[(\[]-?[\w.*]{1,6}(?:, -?[\w.*]{1,6}){1,4}[)\]]")
 
 
@@ -26,6 +27,7 @@ class _Lines(Treeprocessor):
         for code in root.iter("code"):
             if len(code.text or "") > _LETTERS:
                 code.set("class", "long")
+                _let_break(code)
         for element in root.iter():
             if element.tag not in ("code", "var"):
                 element.text = _held_together(element.text)
@@ -39,6 +41,13 @@ class _Lines(Treeprocessor):
                 own.append(child.tail or "")
             if len(_WORD.findall(" ".join(own))) >= _WORDS:
                 cell.set("class", "prose")
+
+
+def _let_break(code: Element) -> None:
+    first, *parts = _PART.split(code.text or "")
+    code.text = AtomicString(first)
+    for part in parts:
+        SubElement(code, "wbr").tail = AtomicString(part)
 
 
 def _held_together(text: str | None) -> str | None:

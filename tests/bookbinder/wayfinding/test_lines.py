@@ -36,6 +36,19 @@ def test_long_code_and_cells_of_prose_are_marked(
     assert "(B, H), of (2,\u00a03); (or, this once, words)." in text
 
 
+def test_long_code_breaks_between_the_parts_of_a_name(
+    made: Callable[..., BeautifulSoup],
+) -> None:
+    name = "torch.nn.functional.scaled_dot_product_attention(q, k) < 1.5"
+    soup = made(f"Call `{name}` or `causal_mask(length)`.", LineExtension())
+    long, short = soup.select("code")
+    assert long.get_text() == name
+    assert "functional.<wbr/>scaled_<wbr/>dot_<wbr/>" in str(long)
+    assert "attention(<wbr/>q, k)" in str(long)
+    assert short.get_text() == "causal_mask(length)"
+    assert not short.select("wbr")
+
+
 class _Formulas(LineExtension):
     """Make formulas of code first, as the drawing does of TeX."""
 
