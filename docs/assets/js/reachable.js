@@ -42,10 +42,14 @@ function pressMenu() {
 
 function nameControls() {
   document.querySelector(".md-search[role=dialog]")?.setAttribute("aria-label", "Search");
-  for (const box of document.querySelectorAll(".md-nav__toggle")) {
-    // It has two labels, that which opens a part of the menu and that which leads back.
-    const [label] = box.labels;
-    if (label) box.setAttribute("aria-label", label.textContent.trim());
+  // A part of the menu has two labels, that which opens it and that which leads back.
+  // The browser looks for the labels of a box through the whole page, so begin with them.
+  const named = new Set();
+  for (const label of document.querySelectorAll("label[for]")) {
+    const box = document.getElementById(label.htmlFor);
+    if (!box?.matches(".md-nav__toggle") || named.has(box)) continue;
+    named.add(box);
+    box.setAttribute("aria-label", label.textContent.trim());
   }
 }
 
