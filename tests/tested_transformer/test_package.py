@@ -78,3 +78,16 @@ def test_names_that_never_were_are_not_there():
         _ = import_module("tested_transformer.blocks").Transformer
     with warnings.catch_warnings(), pytest.raises(ModuleNotFoundError):
         import_module("tested_transformer.transformers")
+
+
+def test_the_command_runs_as_a_module_and_says_where_it_went() -> None:
+    for module, told in (("", ""), (".cli", "is now python -m tested_transformer")):
+        done = subprocess.run(
+            [sys.executable, "-m", f"tested_transformer{module}", "--version"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.startswith("tested-transformer ")
+        assert told in done.stderr
+        assert bool(done.stderr) == bool(told)
