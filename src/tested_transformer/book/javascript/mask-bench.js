@@ -16,6 +16,7 @@ const OTHER = { q: [-1, 0.5], k: [1, -1], v: [3, 1] }; // when the last token ch
 
 live("mask-bench", () => {
   let mask = MASKS.causal(SIZE);
+  const presets = choices("Masks", MASKS, (rule) => (mask = rule(SIZE)));
   const ignore = make("input", { type: "checkbox" });
   const [bench, buttons] = grid(WORDS, WORDS, (t, s) => (mask[t][s] = !mask[t][s]), '<td class="note">');
 
@@ -29,20 +30,22 @@ live("mask-bench", () => {
         put(button, may ? weight : "·");
         button.style.setProperty("--weight", weight);
         button.ariaPressed = may;
-        button.ariaLabel = `${WORDS[t]} may attend to ${WORDS[s]}: ${may ? `yes, weight ${weight}` : "no"}`;
+        button.ariaLabel = `${WORDS[t]} may attend to ${WORDS[s]}: weight ${weight}`;
       });
       const note = bench.tBodies[0].rows[t].lastChild;
       put(note, !read[t].includes(true) ? "zeros" : leaks[t] ? "peeks" : "");
       note.classList.toggle("wrong", leaks[t]);
     });
+    // A mask that was changed is none of those to begin with.
+    for (const each of presets.children) each.ariaPressed = `${MASKS[each.textContent](SIZE)}` === `${mask}`;
     const leaking = WORDS.filter((_, t) => leaks[t]);
-    return "Output shape: (5, 2). When “mats” becomes another word, "
-      + (leaking.length ? `the outputs of ${leaking.join(", ")} move too: they see the future.` : "no earlier output moves.");
+    return "Output shape: (5, 2). When “mats” changes, "
+      + (leaking.length ? `the outputs of “${leaking.join("”, “")}” move too: they see the future.` : "no earlier output moves.");
   }
 
   return [
     draw,
-    choices("Masks to begin with", MASKS, (rule) => (mask = rule(SIZE))),
+    presets,
     bench,
     make("label", {}, ignore, "read True as ignore, as nn.MultiheadAttention does"),
   ];

@@ -21,14 +21,15 @@ export function moved(tokens, other, mask) {
   return now.map((row, t) => Math.max(...row.map((each, i) => Math.abs(each - before[t][i]))));
 }
 
-const table = (size, rule) => Array.from({ length: size }, (_, t) => Array.from({ length: size }, (_, s) => rule(t, s)));
+const masks = (rule) => (size) =>
+  Array.from({ length: size }, (_, t) => Array.from({ length: size }, (_, s) => rule(t, s, size)));
 
 // Masks by name, each for a number of tokens: true = may attend.
 export const MASKS = {
-  "causal": (size) => table(size, (t, s) => s <= t),
-  "inverted": (size) => table(size, (t, s) => s > t),
-  "no mask": (size) => table(size, () => true),
-  "window of 2": (size) => table(size, (t, s) => s <= t && s > t - 2),
-  "padding: last two": (size) => table(size, (t, s) => s < size - 2),
-  "without itself": (size) => table(size, (t, s) => s < t),
+  causal: masks((t, s) => s <= t),
+  inverted: masks((t, s) => s > t),
+  "no mask": masks(() => true),
+  "window of 2": masks((t, s) => s <= t && s > t - 2),
+  "padding: last two": masks((t, s, size) => s < size - 2),
+  "without itself": masks((t, s) => s < t),
 };
