@@ -27,10 +27,13 @@ from tested_transformer.positions import (
     sinusoidal_positions,
 )
 from tested_transformer.validation import (
+    MODEL_SETTINGS,
+    advise_on_settings,
     validate_between,
     validate_choice,
     validate_heads,
     validate_sizes,
+    validate_switches,
     validate_tokens,
 )
 
@@ -61,6 +64,7 @@ ATTENTIONS = (
 )
 
 
+@advise_on_settings(MODEL_SETTINGS)
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig:
     """The settings of a GPT: everything about it except its weights.
@@ -151,6 +155,7 @@ class GPTConfig:
             d_ff=1 if self.d_ff is None else self.d_ff,
         )
         validate_heads(self.d_model, self.num_heads, num_kv_heads=self.num_kv_heads)
+        validate_switches(**{name: getattr(self, name) for name in _SWITCHES})
         validate_choice("positions", self.positions, POSITIONS)
         validate_choice("activation", self.activation, ACTIVATIONS)
         validate_choice("norm", self.norm, NORMS)
@@ -162,6 +167,8 @@ class GPTConfig:
                 f"head_dim={self.head_dim} must be even for rotary positions"
             )
         self._validate_rotary()
+        if not isinstance(self.num_experts, int):
+            raise TypeError(f"num_experts={self.num_experts!r} must be an int")
         if self.num_experts < 0:
             raise ValueError(f"num_experts={self.num_experts} must not be negative")
         if self.num_experts:
@@ -181,9 +188,12 @@ class GPTConfig:
             return
         for name in ("softmax_every", *_SETTINGS_OF_FORMS):
             if getattr(self, name) is not None:
+                length = name == "block_size"  # as nanoGPT calls it
                 raise ValueError(
-                    f"{name}={getattr(self, name)} does not fit "
-                    "attention='softmax': leave it out"
+                    f"{name}={getattr(self, name)} does not fit attention='softmax': "
+                    "leave it out"
+                    + ", or for the longest sequence write max_seq_len"
+                    * length
                 )
 
     def _validate_rotary(self) -> None:
@@ -282,6 +292,7 @@ class GPTConfig:
         return self.windows
 
 
+_SWITCHES = ("bias", "tie_head", "qk_norm", "smear", "zero_init", "fused")
 _SETTINGS_OF_FORMS = ("latent_dim", "soft_cap", "block_size", "num_chosen")
 _Output = Float[Tensor, "B T D"]
 _Weights = Float[Tensor, "B H T S"]
@@ -573,7 +584,8 @@ class GPT(nn.Module):
             ValueError: If ``tokens`` do not fit the model, or the cache.
         """
         config, start = self.config, self._length_of(cache)
-        validate_tokens("tokens", tokens, config.vocab_size, config.max_seq_len, start)
+        sizes = config.vocab_size, config.max_seq_len
+        validate_tokens("tokens", tokens, *sizes, start, positions)
         end = start + tokens.shape[1]
         x = self._embed(tokens, positions, cache)
         turns = self._rotary(positions, start, end)

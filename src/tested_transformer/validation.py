@@ -4,14 +4,18 @@ An error names the argument, what came, and what was wanted. A call in the manne
 PyTorch, Hugging Face, Keras or torchtune gets an error with the line to write instead.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 __all__ = [
+    "MODEL_SETTINGS",
+    "TRAINING_SETTINGS",
+    "WRITING_SETTINGS",
+    "advise_on_settings",
     "refuse_foreign_call",
     "refuse_foreign_settings",
     "validate_attention",
@@ -24,8 +28,13 @@ __all__ = [
     "validate_mask",
     "validate_shape",
     "validate_sizes",
+    "validate_switches",
+    "validate_text",
     "validate_tokens",
 ]
+
+
+_Kind = TypeVar("_Kind", bound=type)
 
 
 def validate_sizes(**sizes: int) -> None:
@@ -35,6 +44,13 @@ def validate_sizes(**sizes: int) -> None:
             raise TypeError(f"{name}={size!r} must be an int")
         if size < 1:
             raise ValueError(f"{name}={size} must be positive")
+
+
+def validate_switches(**switches: bool) -> None:
+    """Raise a ``TypeError`` if a switch is not a ``bool``."""
+    for name, switch in switches.items():
+        if not isinstance(switch, bool):
+            raise TypeError(f"{name}={switch!r} must be True or False")
 
 
 def validate_choice(name: str, value: str, choices: Iterable[str]) -> None:
@@ -86,7 +102,12 @@ def validate_heads(
 
 
 def validate_tokens(
-    name: str, tokens: Tensor, vocab_size: int, max_seq_len: int, start: int = 0
+    name: str,
+    tokens: Tensor,
+    vocab_size: int,
+    max_seq_len: int,
+    start: int = 0,
+    positions: Tensor | None = None,
 ) -> None:
     """Raise a ``TypeError`` or ``ValueError`` if a model cannot read these token ids.
 
@@ -96,11 +117,14 @@ def validate_tokens(
         vocab_size: How many ids the model knows.
         max_seq_len: How many positions it knows.
         start: How many tokens its cache already holds.
+        positions: The position of each token, if they are given.
     """
     if not isinstance(tokens, Tensor):
+        batch = isinstance(tokens, list) and isinstance(tokens[:1], list)
+        whole = batch and all(isinstance(each, list) for each in tokens)
         raise TypeError(
             f"{name} must be a tensor, (B, T); it is a {type(tokens).__name__}: "
-            "for a list of ids write torch.tensor([ids])"
+            f"for a list of ids write torch.tensor({name if whole else '[ids]'})"
         )
     if tokens.ndim != 2 or 0 in tokens.shape:
         raise ValueError(
@@ -121,16 +145,54 @@ def validate_tokens(
                 f"{name} hold ids from {lowest} to {highest}; they must be at least 0 "
                 f"and less than vocab_size={vocab_size}"
             )
+    if positions is not None:
+        _validate_positions(positions, tokens, max_seq_len)
+
+
+def validate_text(name: str, tokens: Tensor) -> None:
+    """Raise a ``TypeError`` or ``ValueError`` if this is no text of token ids, (N)."""
+    if not isinstance(tokens, Tensor):
+        encode = ": write torch.tensor(tokenizer.encode(text))"
+        raise TypeError(
+            f"{name} must be a tensor of token ids, (N); it is a "
+            f"{type(tokens).__name__}{encode if isinstance(tokens, str) else ''}"
+        )
+    if tokens.is_floating_point() or tokens.dtype == torch.bool:
+        raise TypeError(f"{name} must be token ids; their dtype is {tokens.dtype}")
+    if tokens.ndim != 1:
+        raise ValueError(
+            f"{name} must be one text, (N); their shape is {tuple(tokens.shape)}: "
+            f"write {name}.flatten()"
+        )
+
+
+def _validate_positions(positions: Tensor, tokens: Tensor, max_seq_len: int) -> None:
+    if not isinstance(positions, Tensor) or positions.is_floating_point():
+        kind = getattr(positions, "dtype", type(positions).__name__)
+        raise TypeError(f"positions must be a tensor of integers, (B, T); it is {kind}")
+    if positions.shape != tokens.shape:
+        raise ValueError(
+            f"positions must have the shape of tokens, {tuple(tokens.shape)}; "
+            f"its shape is {tuple(positions.shape)}"
+        )
+    if positions.device.type == "cpu" and not torch.compiler.is_compiling():
+        lowest, highest = (int(extreme) for extreme in positions.aminmax())
+        if lowest < 0 or highest >= max_seq_len:
+            raise ValueError(
+                f"positions go from {lowest} to {highest}; they must be at least 0 and "
+                f"less than max_seq_len={max_seq_len}"
+            )
 
 
 def validate_dtype(name: str, x: Tensor, weight: Tensor) -> None:
     """Raise a ``TypeError`` if the dtypes of features and a layer's weights differ."""
     # Under autocast the product converts both to one type.
     if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        floats = x.is_floating_point()
+        layer = f", or layer.to(torch.{_name(x.dtype)})" if floats else ""
         raise TypeError(
             f"{name} is {_name(x.dtype)}, the layer's weights {_name(weight.dtype)}: "
-            f"write {name}.to(torch.{_name(weight.dtype)}), or "
-            f"layer.to(torch.{_name(x.dtype)})"
+            f"write {name}.to(torch.{_name(weight.dtype)}){layer}"
         )
 
 
@@ -208,11 +270,18 @@ def validate_mask(mask: Tensor, scores: torch.Size, device: torch.device) -> Non
     """Raise a ``TypeError`` or ``ValueError`` if a mask does not fit its scores."""
     if not isinstance(mask, Tensor):
         raise TypeError(
-            "mask must be a boolean tensor (True = may attend); it is a "
-            f"{type(mask).__name__}: write mask=torch.as_tensor(mask)"
+            "mask must be a boolean tensor (True = may attend); it is "
+            + (
+                "'causal': write causal=True"
+                if mask == "causal"
+                else f"a {type(mask).__name__}: write mask=torch.as_tensor(mask)"
+            )
         )
     if mask.dtype != torch.bool:
-        if mask.is_floating_point():
+        ones = mask == 1
+        if mask.is_floating_point() and ones.any() and (ones | (mask == 0)).all():
+            advice = "ones and zeros, write mask=mask.bool()"
+        elif mask.is_floating_point():
             advice = (
                 "a mask that is added to the scores, write mask=from_additive(mask); "
                 "for numbers that shift them, score_bias=mask"
@@ -291,6 +360,8 @@ def _name(dtype: torch.dtype) -> str:
 
 # What to write here for the settings and options of other libraries' layers.
 _SETTINGS_OF_OTHERS = {
+    "key_dim": "d_model=num_heads * {}",
+    "num_key_value_heads": "num_kv_heads={}",
     "embed_dim": "d_model={}",
     "dim": "d_model={}",
     "hidden_size": "d_model={}",
@@ -315,7 +386,79 @@ _OPTIONS_OF_OTHERS = {
     "is_causal": "causal={}",
     "need_weights": "return_weights={}",
     "average_attn_weights": "",
+    "use_causal_mask": "causal={}",
+    "return_attention_scores": "return_weights={}",
+    "output_attentions": "return_weights={}",
+    "past_key_value": "cache={}",
+    "past_key_values": "cache={}",
+    "hidden_states": "",
 }
+# The same for the settings of whole models, of training and of writing.
+MODEL_SETTINGS = {
+    "n_embd": "d_model",
+    "hidden_size": "d_model",
+    "dim": "d_model",
+    "embed_dim": "d_model",
+    "n_head": "num_heads",
+    "n_heads": "num_heads",
+    "num_attention_heads": "num_heads",
+    "n_kv_heads": "num_kv_heads",
+    "num_key_value_heads": "num_kv_heads",
+    "n_layer": "num_layers",
+    "n_layers": "num_layers",
+    "num_hidden_layers": "num_layers",
+    "n_positions": "max_seq_len",
+    "context_length": "max_seq_len",
+    "max_position_embeddings": "max_seq_len",
+    "n_inner": "d_ff",
+    "intermediate_size": "d_ff",
+    "rope_theta": "rotary_base",
+    "tie_word_embeddings": "tie_head",
+}
+TRAINING_SETTINGS = {
+    "learning_rate": "lr",
+    "max_iters": "steps",
+    "max_steps": "steps",
+    "warmup_iters": "warmup",
+    "warmup_steps": "warmup",
+    "gradient_accumulation_steps": "accumulate",
+    "eval_interval": "evaluate_every",
+    "eval_steps": "evaluate_every",
+}
+WRITING_SETTINGS = {
+    "max_length": "max_new_tokens",
+    "max_tokens": "max_new_tokens",
+    "eos_token_id": "stop",
+    "stop_strings": "stop",
+    "inputs": "prompts",
+    "input_ids": "prompts",
+}
+
+
+def advise_on_settings(ours: Mapping[str, str]) -> Callable[[_Kind], _Kind]:
+    """Let a class refuse other libraries' names for its settings with its own name.
+
+    Args:
+        ours: The name that each has here.
+    """
+
+    def wrap(kind: _Kind) -> _Kind:
+        init: Callable[..., None] = kind.__init__
+
+        @wraps(init)
+        def checked(self: object, *values: Any, **settings: Any) -> None:
+            for name in settings:
+                if name in ours:
+                    raise TypeError(
+                        f"{kind.__name__} has no setting {name!r}: write "
+                        f"{ours[name]}={settings[name]!r}"
+                    )
+            init(self, *values, **settings)
+
+        kind.__init__ = checked
+        return kind
+
+    return wrap
 
 
 def refuse_foreign_settings(init: Callable[..., None]) -> Callable[..., None]:
@@ -323,6 +466,11 @@ def refuse_foreign_settings(init: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(init)
     def checked(self: nn.Module, *values: Any, **settings: Any) -> None:
+        if values and hasattr(values[0], "d_model"):
+            raise TypeError(
+                "MultiHeadAttention takes keyword arguments: write "
+                "MultiHeadAttention(d_model=config.d_model, num_heads=config.num_heads)"
+            )
         if values or any(name in _SETTINGS_OF_OTHERS for name in settings):
             names = ("d_model", "num_heads", "dropout", "bias")
             given = dict(zip(names, values, strict=False)) | settings

@@ -370,7 +370,7 @@ def test_dropout_keeps_the_expected_output(attend, masked: bool):
             "q, k and v must be on one device: q is on cpu, k on cpu, v on meta",
         ),
         (
-            {"mask": torch.ones(5, 7)},
+            {"mask": torch.zeros(5, 7)},
             TypeError,
             r"mask must be boolean \(True = may attend\); it is float32. For a mask "
             r"that is added to the scores, write mask=from_additive\(mask\); for "

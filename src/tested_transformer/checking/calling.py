@@ -116,6 +116,8 @@ def make_subjects(
             f"attention must be a function or a module, not {type(attention).__name__}"
         )
     name = getattr(attention, "__name__", type(attention).__name__)
+    if isinstance(attention, type):
+        raise TypeError(f"attention must be a layer, not its class: write {name}(...)")
     parameters = without_options(parameters_of(attention))
     attention = with_its_modules(attention)
     width = find_width(attention) if isinstance(attention, nn.Module) else None

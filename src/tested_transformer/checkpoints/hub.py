@@ -64,6 +64,8 @@ def load_pretrained(
         model = load_checkpoint(folder, training=False).model()
     elif (folder / CARD).is_file():
         model = load_shipped(folder).model
+    elif folder.is_file():
+        raise CheckpointError(f"{folder} is a file: name the folder of a model")
     elif not folder.is_dir():
         model = load_gpt2(name_or_folder, revision=revision)
     elif not (folder / _SETTINGS).is_file():

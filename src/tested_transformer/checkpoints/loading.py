@@ -7,7 +7,7 @@ is ever executed: there are no pickles.
 import hashlib
 import reprlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +53,8 @@ class Checkpoint:
     folder: Path
     config: GPTConfig
     settings: dict[str, Any]
-    weights: dict[str, Tensor]
-    training: tuple[dict[str, Tensor], dict[str, Any]] | None
+    weights: dict[str, Tensor] = field(repr=False)
+    training: tuple[dict[str, Tensor], dict[str, Any]] | None = field(repr=False)
 
     def model(self, device: torch.device | str = "cpu") -> GPT:
         """Return the saved model.

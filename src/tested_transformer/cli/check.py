@@ -119,7 +119,9 @@ def load_attention(target: str, settings: Mapping[str, str]) -> Callable[..., An
         return _make_layer(found, values)
     except Exception as error:
         message = f"{name} cannot be made: {type(error).__name__}: {error}"
-        raise ValueError(f"{message}; pass what it needs to --with") from error
+        commas = any("," in text for text in settings.values())
+        apart = ", with spaces between settings, not commas" if commas else ""
+        raise ValueError(f"{message}; pass what it needs to --with{apart}") from error
 
 
 def _import(place: str) -> ModuleType:

@@ -25,6 +25,11 @@ from tested_transformer.cli.generate import SAMPLING, Generate
 from tested_transformer.cli.heads import Heads
 from tested_transformer.cli.info import Info
 from tested_transformer.cli.train import MODEL, TRAINING, Train
+from tested_transformer.validation import (
+    MODEL_SETTINGS,
+    TRAINING_SETTINGS,
+    WRITING_SETTINGS,
+)
 
 __all__ = ["main", "make_parser", "use_machine"]
 
@@ -62,7 +67,10 @@ def main(words: Sequence[str] | None = None) -> int:
     """
     _set_encoding()
     words = rename([*(sys.argv[1:] if words is None else words)])
-    arguments = make_parser().parse_args(words)
+    parser = make_parser()
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        _refuse(parser, arguments.command, unknown)
     kind, groups = COMMANDS[arguments.command]
     try:
         settings = {
@@ -130,6 +138,19 @@ def make_parser() -> argparse.ArgumentParser:
         ):
             group.add_argument(flag, action="store_true", help=text)
     return parser
+
+
+def _refuse(
+    parser: argparse.ArgumentParser, command: str, unknown: Sequence[str]
+) -> NoReturn:
+    """End with what is unknown, and our flag where it is another library's setting."""
+    settings = {**MODEL_SETTINGS, **TRAINING_SETTINGS, **WRITING_SETTINGS}
+    known = {f"--{name}".replace("_", "-"): ours for name, ours in settings.items()}
+    flags = [word.partition("=")[0].replace("_", "-") for word in unknown]
+    ours = [f"--{known[each]}".replace("_", "-") for each in flags if each in known]
+    advice = f" (here: {', '.join(ours)})" if ours else ""
+    told = f"unrecognized arguments: {' '.join(unknown)}{advice}"
+    parser.exit(2, f"{NAME}: error: {told}; see {NAME} {command} --help\n")
 
 
 def use_machine(*, device: str = "auto", threads: int | None = None) -> torch.device:

@@ -282,7 +282,9 @@ class Train:
         config, step = plan.model.config, plan.state.step
         parameters, characters = plan.model.num_parameters(), plan.corpus.num_characters
         tokens = len(plan.corpus.tokens)
-        begin = "training" if plan.state.saved_step is None else f"from step {step}"
+        begin = "training"
+        if plan.state.saved_step is not None:
+            begin = f"from step {step} of {plan.recipe.steps}"
         display.tell(
             "start",
             f"{begin}: {parameters:,} parameters, {config.num_layers} layers, "

@@ -25,6 +25,7 @@ from tested_transformer.generation.readers import (
 from tested_transformer.generation.sampling import Sampling, draw, penalize_repetition
 from tested_transformer.generation.stopping import StopWatch
 from tested_transformer.gpt import GPT
+from tested_transformer.validation import WRITING_SETTINGS
 
 __all__ = ["generate", "stream"]
 
@@ -113,9 +114,14 @@ def stream(
         raise TypeError(f"max_new_tokens={max_new_tokens!r} must be an int")
     if max_new_tokens < 0:
         raise ValueError(f"max_new_tokens={max_new_tokens} must not be negative")
-    sampling = _with_moved(sampling, moved) or Sampling()
+    sampling = _with_moved(sampling, moved)
+    sampling = Sampling() if sampling is None else sampling
+    if not isinstance(sampling, Sampling):
+        kind = type(sampling).__name__
+        raise TypeError(f"sampling must be a Sampling(...); it is a {kind}")
+    stop = _checked_stop(stop)
     chooser = _Chooser(contexts, gpt, sampling, seed)
-    watches = [StopWatch([tuple(each) for each in stop], ()) for _ in contexts]
+    watches = [StopWatch(stop, ()) for _ in contexts]
     reader = _reader(model, use_cache, max_new_tokens)
     steps = _steps(reader, contexts, max_new_tokens, chooser)
     if isinstance(reader, Decoder) and reader is not model and reader.compiled:
@@ -262,6 +268,22 @@ def _checked(prompts: Prompts, vocab_size: int) -> list[list[int]]:
     return [list(prompt) for prompt in prompts]
 
 
+def _checked_stop(stop: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """Return stop sequences as tuples, after checking that they hold token ids."""
+    for each in [stop] if isinstance(stop, str) else stop:
+        if isinstance(each, str):
+            raise TypeError(
+                f"stop must be a list of sequences of token ids; {each!r} is text: "
+                "write stop=[tokenizer.encode(text)]"
+            )
+        if isinstance(each, int):
+            raise TypeError(
+                f"stop must be a list of sequences of token ids; {each} is one id: "
+                f"write stop=[[{each}]]"
+            )
+    return [tuple(each) for each in stop]
+
+
 def _with_moved(sampling: Sampling | None, moved: dict[str, Any]) -> Sampling | None:
     """Move settings that were arguments of their own before 0.2 into ``sampling``."""
     if not moved:
@@ -273,7 +295,9 @@ def _with_moved(sampling: Sampling | None, moved: dict[str, Any]) -> Sampling | 
             "likely token write sampling=Sampling(temperature=0.0)"
         )
     if unknown:
-        raise TypeError(f"generate has no argument {min(unknown)!r}")
+        ours = WRITING_SETTINGS.get(min(unknown))
+        advice = f": write {ours}=..." if ours else ""
+        raise TypeError(f"generate has no argument {min(unknown)!r}{advice}")
     now = ", ".join(f"{name}=..." for name in moved)
     warnings.warn(f"{now} is now sampling=Sampling({now})", FutureWarning, stacklevel=3)
     return replace(sampling or Sampling(), **moved)

@@ -39,6 +39,8 @@ class Sampling:
             raise ValueError(
                 f"temperature={self.temperature} must be 0 or more, and finite"
             )
+        if self.top_k is not None and not isinstance(self.top_k, int):
+            raise TypeError(f"top_k={self.top_k!r} must be an int")
         if self.top_k is not None and not self.top_k >= 1:
             raise ValueError(f"top_k={self.top_k} must be at least 1")
         if self.top_p is not None and not 0.0 < self.top_p <= 1.0:

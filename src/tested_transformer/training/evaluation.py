@@ -17,6 +17,7 @@ from tested_transformer.training.devices import (
     float32_products,
 )
 from tested_transformer.training.state import Validation
+from tested_transformer.validation import validate_text
 
 __all__ = [
     "HonestLoss",
@@ -226,6 +227,7 @@ def _check_positive(**counts: int) -> None:
 
 
 def _checked_length(model: nn.Module, tokens: Tensor, seq_len: int | None) -> int:
+    validate_text("tokens", tokens)
     if len(tokens) < 2:
         raise ValueError(f"{len(tokens)} tokens are too few: at least 2 are needed")
     if seq_len is None:

@@ -41,6 +41,7 @@ from tested_transformer.training.optimizers import (
 )
 from tested_transformer.training.recipe import Recipe
 from tested_transformer.training.state import Progress, TrainingState, Validation
+from tested_transformer.validation import validate_text
 
 __all__ = ["Learner", "train", "training_precision", "validate_run"]
 
@@ -88,6 +89,7 @@ def train(
         TrainingDivergedError: If a loss is not finite, or rose and stayed high.
         ValueError: If the arguments do not fit together.
     """
+    validate_text("tokens", tokens)
     _validate_rest(recipe, state, validation, save_every)
     learner = Learner(model, tokens, recipe, state=state, world=world, shard=shard)
     tokens_per_step = recipe.batch_size * learner.seq_len
@@ -384,6 +386,8 @@ def _validate_rest(
 ) -> None:
     if save_every is not None and save_every < 1:
         raise ValueError(f"save_every={save_every} must be positive")
+    if validation is not None:
+        validate_text("validation", validation)
     if validation is not None and len(validation) < 2:
         raise ValueError(
             f"validation must be at least 2 tokens; it is {len(validation)}"

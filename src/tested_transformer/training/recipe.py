@@ -6,12 +6,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tested_transformer.validation import TRAINING_SETTINGS, advise_on_settings
+
 __all__ = ["Recipe"]
 
 _POSITIVE = (
     *("steps", "batch_size", "seq_len", "accumulate", "evaluate_every", "patience"),
     *("lr", "embedding_lr", "head_lr", "vector_lr", "muon_lr", "muon_rounds"),
     *("eps", "margin"),
+)
+_WHOLE = (
+    *("steps", "batch_size", "seq_len", "accumulate", "muon_rounds"),
+    *("warmup", "evaluate_every", "seed"),
 )
 _NOT_NEGATIVE = ("warmup", "weight_decay", "clip", "balance_weight", "seed")
 _SHARES = ("decay", "final_lr")
@@ -23,6 +29,7 @@ _CHOICES = {
 }
 
 
+@advise_on_settings(TRAINING_SETTINGS)
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """How to train. The same recipe, data and model give the same losses.
@@ -105,8 +112,13 @@ class Recipe:
             (_KEPT, "must be at least 0 and less than 1", lambda value: 0 <= value < 1),
         ]
         values = {**vars(self), "betas[0]": self.betas[0], "betas[1]": self.betas[1]}
+        for name in _WHOLE:
+            if values[name] is not None and not isinstance(values[name], int):
+                raise TypeError(f"{name}={values[name]!r} must be an int")
         for names, wanted, fits in ranges:
             for name in names:
+                if not isinstance(values[name], (int, float, type(None))):
+                    raise TypeError(f"{name}={values[name]!r} must be a number")
                 # Ask whether a value fits rather than whether it is wrong: NaN fails.
                 if values[name] is not None and not fits(values[name]):
                     raise ValueError(f"{name}={values[name]} {wanted}")

@@ -79,12 +79,12 @@ class TrainingState:
 
     step: int = 0
     seconds: float = 0.0
-    losses: list[float] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list, repr=False)
     validations: list[Validation] = field(default_factory=list)
-    optimizer: dict[str, Tensor] = field(default_factory=dict)
+    optimizer: dict[str, Tensor] = field(default_factory=dict, repr=False)
     scaler: dict[str, float] = field(default_factory=dict)
     precision: str | None = None
-    weights: dict[str, Tensor] = field(default_factory=dict)
+    weights: dict[str, Tensor] = field(default_factory=dict, repr=False)
     saved_step: int | None = None
 
     def state_tensors(self) -> dict[str, Tensor]:

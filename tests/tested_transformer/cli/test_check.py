@@ -132,6 +132,10 @@ def test_what_is_not_said_rightly_is_refused(
             "no attribute 'bias'; pass what it needs",
         ),
         ((":Attention",), "Attention cannot be made: TypeError: "),
+        (
+            (":Attention", "--with", "n_embd=20,n_head=5"),
+            "to --with, with spaces between settings, not commas",
+        ),
         ((":Attention", *WITH, "--style", "odd"), "style='odd' must be one of ours"),
     ],
 )
