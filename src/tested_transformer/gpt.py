@@ -29,6 +29,7 @@ from tested_transformer.positions import (
 from tested_transformer.validation import (
     MODEL_SETTINGS,
     advise_on_settings,
+    refuse_foreign_model_call,
     validate_between,
     validate_choice,
     validate_heads,
@@ -550,6 +551,11 @@ class GPT(nn.Module):
         return load_pretrained(
             name_or_folder, revision=revision, device=device, dtype=dtype
         )
+
+    def __call__(self, *tokens: Tensor, **options: Any) -> Any:
+        """Call ``forward``; for a call in another library's manner, say ours."""
+        refuse_foreign_model_call(tokens, options)
+        return super().__call__(*tokens, **options)
 
     # --8<-- [start:forward]
     def forward(

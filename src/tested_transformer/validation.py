@@ -17,6 +17,7 @@ __all__ = [
     "WRITING_SETTINGS",
     "advise_on_settings",
     "refuse_foreign_call",
+    "refuse_foreign_model_call",
     "refuse_foreign_settings",
     "validate_attention",
     "validate_between",
@@ -505,6 +506,21 @@ def refuse_foreign_call(sequences: tuple[Tensor, ...], options: dict[str, Any]) 
         "MultiHeadAttention takes one sequence x, and for cross-attention a context: "
         f"write layer({line}){masks}"
     )
+
+
+def refuse_foreign_model_call(inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
+    """Raise a ``TypeError`` if a GPT is called in another library's manner."""
+    if len(inputs) > 1 or "targets" in options or "labels" in options:
+        raise TypeError(
+            "a GPT returns logits, not a loss: write "
+            "next_token_loss(model(tokens), targets), with targets one token further on"
+        )
+    if "idx" in options or "input_ids" in options:
+        raise TypeError("a GPT takes tokens by position: write model(input_ids)")
+    if "attention_mask" in options:
+        raise TypeError(
+            "a GPT has no attention_mask: write mask=token_mask(attention_mask)"
+        )
 
 
 def _is_mask(given: object) -> bool:
