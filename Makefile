@@ -32,7 +32,7 @@ serve: setup ## read the book at http://127.0.0.1:8000 (PORT=), updated while yo
 	@$(run) -c "import socket; socket.create_server(('127.0.0.1', $(PORT)))" 2>/dev/null || { echo "serve: port $(PORT) cannot be had: name another, make serve PORT=..." >&2; exit 1; }
 	@BOOKBINDER_PREVIEW=1 $(run) -m mkdocs serve --dev-addr 127.0.0.1:$(PORT) --watch src
 
-test: setup ## run everything: library, pages, site, browser
+test: setup ## test library, pages, site, browser; BOOK_NIGHTLY=1: all that runs each night
 	@$(run) -m pytest $(workers)
 
 test-fast: setup ## run the tests of tooling, attention and models: a minute or two

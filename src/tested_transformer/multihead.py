@@ -158,8 +158,8 @@ class MultiHeadAttention(nn.Module):
                 where any axis may be 1, like a ``padding_mask``. For a mask of tokens,
                 ``(B, S)``, write ``token_mask(mask)``: with B = T it would be read
                 as ``(T, S)``.
-            causal: Also forbid attending to later positions, like ``causal_mask(T, S)``:
-                the last query may attend to every key.
+            causal: Also forbid attending to later positions, like ``causal_mask``: the
+                last query may attend to every key.
             window: Also forbid all but the last ``window`` positions up to each, like
                 ``sliding_window_mask``, which is causal.
             score_bias: Add this to the scores, such as an ``alibi_bias``.

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-_Kind = TypeVar("_Kind", bound=type)
+Kind = TypeVar("Kind", bound=type)
 
 
 def validate_sizes(**sizes: int) -> None:
@@ -436,14 +436,14 @@ WRITING_SETTINGS = {
 }
 
 
-def advise_on_settings(ours: Mapping[str, str]) -> Callable[[_Kind], _Kind]:
+def advise_on_settings(ours: Mapping[str, str]) -> Callable[[Kind], Kind]:
     """Let a class refuse other libraries' names for its settings with its own name.
 
     Args:
         ours: The name that each has here.
     """
 
-    def wrap(kind: _Kind) -> _Kind:
+    def wrap(kind: Kind) -> Kind:
         init: Callable[..., None] = kind.__init__
 
         @wraps(init)
