@@ -1,12 +1,12 @@
 """A stand-in for jaxtyping where it is not installed, which checks no shapes.
 
-``Float[Tensor, "B T"]`` is no more than ``Tensor`` then. Python looks into this folder
-last, so that the real one is taken wherever there is one.
+``Float[Tensor, "B T"]`` is no more than ``Tensor`` then, and so are all other names.
+Python looks into this folder last, so that the real one is taken wherever there is one.
 """
 
 from types import SimpleNamespace
 
-__all__ = ["Bool", "Float", "Int", "Integer", "config"]
+__all__ = ["config"]
 
 
 class _Array:
@@ -14,5 +14,10 @@ class _Array:
         return kind_and_shape[0]
 
 
-Bool = Float = Int = Integer = _Array
 config = SimpleNamespace(update=lambda name, value: None)
+
+
+def __getattr__(name: str) -> type[_Array]:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return _Array

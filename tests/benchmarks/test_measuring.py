@@ -256,7 +256,6 @@ def test_the_parts_for_a_gpu_run_anywhere(tmp_path: Path) -> None:
     assert len(calls) == 5
 
 
-@pytest.mark.nightly
 def test_a_part_that_fails_does_not_stop_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
