@@ -118,13 +118,14 @@ def attention_with_weights(
         The output, and the weights before dropout.
 
     Raises:
-        TypeError: If ``mask`` is not boolean, or ``score_bias`` is not floating-point.
+        TypeError: If ``mask`` is not boolean, ``score_bias`` is not floating-point, or
+            ``causal`` is not a ``bool``.
         ValueError: If shapes do not fit, ``dropout_p`` is not in [0, 1], or
             ``window`` is not positive.
 
     Source: Vaswani et al., 2017, "Attention Is All You Need", equation 1.
     """
-    validate_attention(q, k, v, mask, window, score_bias, dropout_p)
+    validate_attention(q, k, v, mask, window, score_bias, dropout_p, causal)
     k, v = repeat_heads(k, q), repeat_heads(v, q)
     if causal or window is not None:
         mask = and_causal(mask, q, k, window)
@@ -174,7 +175,7 @@ def fused_attention(
 
     Source: Dao et al., 2022, "FlashAttention", section 3.
     """
-    validate_attention(q, k, v, mask, window, score_bias, dropout_p)
+    validate_attention(q, k, v, mask, window, score_bias, dropout_p, causal)
     if window is not None:
         k, v, mask, score_bias = _keep_keys_in_reach(q, k, v, mask, score_bias, window)
         causal, window = True, _window_within(window, k)

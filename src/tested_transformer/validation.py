@@ -205,6 +205,7 @@ def validate_attention(
     window: int | None,
     score_bias: Tensor | None,
     dropout_p: float,
+    causal: bool = False,
 ) -> None:
     """Raise a ``TypeError`` or ``ValueError`` if attention cannot use these arguments.
 
@@ -226,6 +227,7 @@ def validate_attention(
             f"q is {_show(q)}, k is {_show(k)}, v is {_show(v)}"
         )
     validate_between("dropout_p", dropout_p, 0, 1)
+    validate_switches(causal=causal)
     if window is not None:
         validate_sizes(window=window)
     scores = torch.Size([*q.shape[:-1], k.shape[-2]])

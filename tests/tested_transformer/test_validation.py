@@ -260,6 +260,7 @@ CALLS: dict[str, Callable[[], Any]] = {
         0, 8, 1
     ),
     "positions must have the shape of tokens, (1, 3)": at(0, 1),
+    "causal='no' must be True or False": lambda: LAYER(FEATURES, causal="no"),
     "it is 'causal': write causal=True": lambda: LAYER(FEATURES, mask="causal"),
     "For ones and zeros, write mask=mask.bool()": lambda: LAYER(
         FEATURES, mask=torch.ones(5, 5).tril()

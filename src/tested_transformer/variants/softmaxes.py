@@ -132,7 +132,7 @@ def adjusted_attention_with_weights(
         ValueError: If shapes do not fit, ``window`` or ``soft_cap`` is not positive, or
             there are more or fewer sinks than heads.
     """
-    validate_attention(q, k, v, mask, window, score_bias, 0.0)
+    validate_attention(q, k, v, mask, window, score_bias, 0.0, causal)
     k, v = repeat_heads(k, q), repeat_heads(v, q)
     if causal or window is not None:
         mask = and_causal(mask, q, k, window)
@@ -169,7 +169,7 @@ def fused_attention_with_sink(
     It passes one more key and value, both zeros, to PyTorch's kernel, with the sink as
     the bias of that key's score. The kernel therefore reads a (T, S + 1) table.
     """
-    validate_attention(q, k, v, mask, window, score_bias, 0.0)
+    validate_attention(q, k, v, mask, window, score_bias, 0.0, causal)
     _validate_sink(sink, q)
     if causal or window is not None:
         mask = and_causal(mask, q, k, window)
