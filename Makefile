@@ -35,7 +35,7 @@ serve: setup ## read the book at http://127.0.0.1:8000 (PORT=), updated while yo
 test: setup ## test library, pages, site, browser; BOOK_NIGHTLY=1: all that runs each night
 	@$(run) -m pytest $(workers)
 
-test-fast: setup ## run the tests of tooling, attention and models: a minute or two
+test-fast: setup ## run the tests of tooling, attention and models: about a minute
 	@$(run) -m pytest $(workers) -m "not browser and not slow" tests/test_repository.py tests/bookbinder \
 		tests/tested_transformer/test_*.py
 

@@ -1,6 +1,6 @@
 """A stand-in for jaxtyping where it is not installed, which checks no shapes.
 
-``Float[Tensor, "B T"]`` is no more than ``Tensor`` then, and so are all other names.
+``Float[Tensor, "B T"]`` is no more than ``Tensor`` then, whatever the kind of array.
 Python looks into this folder last, so that the real one is taken wherever there is one.
 """
 

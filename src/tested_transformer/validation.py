@@ -121,11 +121,12 @@ def validate_tokens(
         positions: The position of each token, if they are given.
     """
     if not isinstance(tokens, Tensor):
-        batch = isinstance(tokens, list) and isinstance(tokens[:1], list)
-        whole = batch and all(isinstance(each, list) for each in tokens)
+        nested = isinstance(tokens, list) and [type(each) for each in tokens[:1]] == [
+            list
+        ]
         raise TypeError(
             f"{name} must be a tensor, (B, T); it is a {type(tokens).__name__}: "
-            f"for a list of ids write torch.tensor({name if whole else '[ids]'})"
+            f"for a list of ids write torch.tensor({name if nested else '[ids]'})"
         )
     if tokens.ndim != 2 or 0 in tokens.shape:
         raise ValueError(
@@ -138,14 +139,7 @@ def validate_tokens(
         raise ValueError(
             f"{tokens.shape[1]} {name}{held} are more than max_seq_len={max_seq_len}"
         )
-    # Reading ids on another device would mean waiting for it.
-    if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
-        lowest, highest = (int(extreme) for extreme in tokens.aminmax())
-        if lowest < 0 or highest >= vocab_size:
-            raise ValueError(
-                f"{name} hold ids from {lowest} to {highest}; they must be at least 0 "
-                f"and less than vocab_size={vocab_size}"
-            )
+    _validate_range(f"{name} hold ids", tokens, vocab_size=vocab_size)
     if positions is not None:
         _validate_positions(positions, tokens, max_seq_len)
 
@@ -176,13 +170,20 @@ def _validate_positions(positions: Tensor, tokens: Tensor, max_seq_len: int) -> 
             f"positions must have the shape of tokens, {tuple(tokens.shape)}; "
             f"its shape is {tuple(positions.shape)}"
         )
-    if positions.device.type == "cpu" and not torch.compiler.is_compiling():
-        lowest, highest = (int(extreme) for extreme in positions.aminmax())
-        if lowest < 0 or highest >= max_seq_len:
-            raise ValueError(
-                f"positions go from {lowest} to {highest}; they must be at least 0 and "
-                f"less than max_seq_len={max_seq_len}"
-            )
+    _validate_range("positions go", positions, max_seq_len=max_seq_len)
+
+
+def _validate_range(told: str, numbers: Tensor, **limit: int) -> None:
+    # Reading numbers on another device would mean waiting for it.
+    if numbers.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    ((name, most),) = limit.items()
+    lowest, highest = (int(extreme) for extreme in numbers.aminmax())
+    if lowest < 0 or highest >= most:
+        raise ValueError(
+            f"{told} from {lowest} to {highest}; they must be at least 0 and less than "
+            f"{name}={most}"
+        )
 
 
 def validate_dtype(name: str, x: Tensor, weight: Tensor) -> None:
@@ -361,47 +362,14 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-# What to write here for the settings and options of other libraries' layers.
-_SETTINGS_OF_OTHERS = {
-    "key_dim": "d_model=num_heads * {}",
-    "num_key_value_heads": "num_kv_heads={}",
-    "embed_dim": "d_model={}",
-    "dim": "d_model={}",
-    "hidden_size": "d_model={}",
-    "n_embd": "d_model={}",
-    "nhead": "num_heads={}",
-    "n_head": "num_heads={}",
-    "n_heads": "num_heads={}",
-    "heads": "num_heads={}",
-    "num_attention_heads": "num_heads={}",
-    "kdim": "d_context={}",
-    "vdim": "d_context={}",
-    "batch_first": "",  # always so here
-}
-_OPTIONS_OF_OTHERS = {
-    "query": "",
-    "key": "context=key",
-    "value": "",
-    "attn_mask": "mask=~attn_mask",
-    "key_padding_mask": "mask=token_mask(~key_padding_mask)",
-    "attention_mask": "mask=token_mask(attention_mask)",
-    "padding_mask": "mask=token_mask(padding_mask)",
-    "is_causal": "causal={}",
-    "need_weights": "return_weights={}",
-    "average_attn_weights": "",
-    "use_causal_mask": "causal={}",
-    "return_attention_scores": "return_weights={}",
-    "output_attentions": "return_weights={}",
-    "past_key_value": "cache={}",
-    "past_key_values": "cache={}",
-    "hidden_states": "",
-}
-# The same for the settings of whole models, of training and of writing.
+# What other libraries call the settings of a model, of training and of writing.
 MODEL_SETTINGS = {
     "n_embd": "d_model",
     "hidden_size": "d_model",
     "dim": "d_model",
     "embed_dim": "d_model",
+    "nhead": "num_heads",
+    "heads": "num_heads",
     "n_head": "num_heads",
     "n_heads": "num_heads",
     "num_attention_heads": "num_heads",
@@ -436,10 +404,36 @@ WRITING_SETTINGS = {
     "inputs": "prompts",
     "input_ids": "prompts",
 }
+# What to write here for the settings and options of other libraries' layers.
+_SETTINGS_OF_OTHERS = {
+    **{name: f"{ours}={{}}" for name, ours in MODEL_SETTINGS.items()},
+    "key_dim": "d_model=num_heads * {}",
+    "kdim": "d_context={}",
+    "vdim": "d_context={}",
+    "batch_first": "",  # always so here
+}
+_OPTIONS_OF_OTHERS = {
+    "query": "",
+    "key": "context=key",
+    "value": "",
+    "attn_mask": "mask=~attn_mask",
+    "key_padding_mask": "mask=token_mask(~key_padding_mask)",
+    "attention_mask": "mask=token_mask(attention_mask)",
+    "padding_mask": "mask=token_mask(padding_mask)",
+    "is_causal": "causal={}",
+    "need_weights": "return_weights={}",
+    "average_attn_weights": "",
+    "use_causal_mask": "causal={}",
+    "return_attention_scores": "return_weights={}",
+    "output_attentions": "return_weights={}",
+    "past_key_value": "cache={}",
+    "past_key_values": "cache={}",
+    "hidden_states": "",
+}
 
 
 def advise_on_settings(ours: Mapping[str, str]) -> Callable[[Kind], Kind]:
-    """Let a class refuse other libraries' names for its settings with its own name.
+    """Return a decorator that lets a class refuse other libraries' names of settings.
 
     Args:
         ours: The name that each has here.

@@ -70,7 +70,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = make_parser()
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
-        _refuse(parser, arguments.command, unknown)
+        _refuse(arguments.command, unknown)
     kind, groups = COMMANDS[arguments.command]
     try:
         settings = {
@@ -140,17 +140,19 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _refuse(
-    parser: argparse.ArgumentParser, command: str, unknown: Sequence[str]
-) -> NoReturn:
-    """End with what is unknown, and our flag where it is another library's setting."""
-    settings = {**MODEL_SETTINGS, **TRAINING_SETTINGS, **WRITING_SETTINGS}
-    known = {f"--{name}".replace("_", "-"): ours for name, ours in settings.items()}
-    flags = [word.partition("=")[0].replace("_", "-") for word in unknown]
-    ours = [f"--{known[each]}".replace("_", "-") for each in flags if each in known]
-    advice = f" (here: {', '.join(ours)})" if ours else ""
-    told = f"unrecognized arguments: {' '.join(unknown)}{advice}"
-    parser.exit(2, f"{NAME}: error: {told}; see {NAME} {command} --help\n")
+def _refuse(command: str, unknown: Sequence[str]) -> NoReturn:
+    """End with what is unknown, and this command's flag for another library's."""
+    kind, groups = COMMANDS[command]
+    known = {*inspect.signature(kind).parameters}
+    for each in groups:
+        known |= inspect.signature(each.source).parameters.keys() - {*each.leave_out}
+    others = {**MODEL_SETTINGS, **TRAINING_SETTINGS, **WRITING_SETTINGS}
+    typed = [word.strip("-").partition("=")[0].replace("-", "_") for word in unknown]
+    ours = [others[each] for each in typed if others.get(each) in known]
+    flags = ", ".join(f"--{each}".replace("_", "-") for each in ours)
+    told = f"unrecognized arguments: {' '.join(unknown)}"
+    told += f" (here: {flags})" if flags else ""
+    _Parser(prog=f"{NAME} {command}").error(told)
 
 
 def use_machine(*, device: str = "auto", threads: int | None = None) -> torch.device:

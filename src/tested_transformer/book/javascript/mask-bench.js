@@ -36,7 +36,7 @@ live("mask-bench", () => {
       put(note, !read[t].includes(true) ? "zeros" : leaks[t] ? "peeks" : "");
       note.classList.toggle("wrong", leaks[t]);
     });
-    // A mask that was changed is none of those to begin with.
+    // A mask that a reader has changed is none of these.
     for (const each of presets.children) each.ariaPressed = `${MASKS[each.textContent](SIZE)}` === `${mask}`;
     const leaking = WORDS.filter((_, t) => leaks[t]);
     return "Output shape: (5, 2). When “mats” changes, "
