@@ -73,7 +73,7 @@ def test_the_menu_of_a_phone_opens_and_leads_on_by_keys(
     expect(menu).to_have_attribute("aria-expanded", "true")
     expect(inside).to_be_hidden()
     for part in ("Book", "II. Masks"):
-        page.get_by_role("checkbox", name=part).focus()
+        page.get_by_role("checkbox", name=part, exact=True).focus()
         page.keyboard.press("Space")
     expect(inside).to_be_visible()
     inside.focus()

@@ -38,6 +38,7 @@ def test_without_a_command_there_is_help(command: Command) -> None:
         ("train --recipe slow", "argument --recipe: invalid choice: 'slow' (choose "),
         ("train --step 3", "unrecognized arguments: --step; see tested-transformer tr"),
         ("train --n_embd=64", "unrecognized arguments: --n_embd=64 (here: --d-model"),
+        ("train --max_length=3", "unrecognized arguments: --max_length=3; see tested-"),
         (
             "train --learning-rate 3",
             "unrecognized arguments: --learning-rate (here: --lr",
