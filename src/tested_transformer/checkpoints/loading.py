@@ -21,20 +21,18 @@ from tested_transformer.checkpoints.saving import (
     CheckpointError,
     FileRecord,
     Manifest,
+    check_fit,
 )
 from tested_transformer.gpt import GPT, GPTConfig
 
 __all__ = [
     "Checkpoint",
     "check_file",
-    "check_fit",
     "has_checkpoint",
     "load_checkpoint",
     "model_with",
     "read_tensors",
 ]
-
-_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -182,29 +180,6 @@ def model_with(config: GPTConfig, weights: Mapping[str, Tensor], origin: str) ->
     """
     check_fit(GPT(config, device="meta").state_dict(), weights, origin)
     return GPT.from_weights(config, weights)
-
-
-def check_fit(
-    wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], origin: str
-) -> None:
-    """Compare the names and shapes of weights.
-
-    Raises:
-        CheckpointError: If a weight is missing, unknown or has another shape.
-    """
-    wrong = [f"{name} is missing" for name in wanted if name not in found]
-    wrong += [f"{name} is unknown" for name in found if name not in wanted]
-    wrong += [
-        f"{name} is {tuple(found[name].shape)}, not {tuple(tensor.shape)}"
-        for name, tensor in wanted.items()
-        if name in found and found[name].shape != tensor.shape
-    ]
-    if wrong:
-        more = len(wrong) - _SHOWN
-        shown = "; ".join(wrong[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
-        raise CheckpointError(
-            f"{origin} does not have the weights that its settings require: {shown}"
-        )
 
 
 def _differences(name: str, found: Any, wanted: Any) -> Iterator[str]:

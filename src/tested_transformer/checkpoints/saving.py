@@ -20,7 +20,7 @@ from typing import Any
 import safetensors.torch
 from torch import Tensor
 
-from tested_transformer.gpt import GPTConfig
+from tested_transformer.gpt import GPT, GPTConfig
 
 if sys.platform == "win32":  # which has no flock, so folders are not locked
     flock = None
@@ -33,6 +33,7 @@ __all__ = [
     "CheckpointWriter",
     "FileRecord",
     "Manifest",
+    "check_fit",
     "read_config",
     "read_json",
     "save_checkpoint",
@@ -45,6 +46,7 @@ _VERSION = 1
 _TENSOR_FILE = re.compile(r"(model|training)-[0-9a-f]{16}\.safetensors")
 _LOCK = ".lock"
 _UNFINISHED = ".unfinished"
+_SHOWN = 3
 
 
 class CheckpointError(ValueError):
@@ -222,6 +224,7 @@ class CheckpointWriter:
                 if the run need not resume.
 
         Raises:
+            CheckpointError: If the weights are not those of such a model.
             OSError: If the disk is full, or cannot be written for another reason. The
                 previous checkpoint is still intact.
             TypeError: If safetensors does not support the type of a tensor.
@@ -230,6 +233,8 @@ class CheckpointWriter:
         """
         if self._lock is None:
             raise ValueError(f"the writer for {self.folder} is closed")
+        wanted = GPT(config, device="meta").state_dict()
+        check_fit(wanted, weights, "the model to save")
         tensors, values = training or (None, None)
         try:
             # A full disk may be full of files that a killed run left behind.
@@ -310,6 +315,29 @@ def save_checkpoint(
     with CheckpointWriter(folder) as writer:
         writer.save(
             config=config, weights=weights, settings=settings, training=training
+        )
+
+
+def check_fit(
+    wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], origin: str
+) -> None:
+    """Compare the names and shapes of weights.
+
+    Raises:
+        CheckpointError: If a weight is missing, unknown or has another shape.
+    """
+    wrong = [f"{name} is missing" for name in wanted if name not in found]
+    wrong += [f"{name} is unknown" for name in found if name not in wanted]
+    wrong += [
+        f"{name} is {tuple(found[name].shape)}, not {tuple(tensor.shape)}"
+        for name, tensor in wanted.items()
+        if name in found and found[name].shape != tensor.shape
+    ]
+    if wrong:
+        more = len(wrong) - _SHOWN
+        shown = "; ".join(wrong[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+        raise CheckpointError(
+            f"{origin} does not have the weights that its settings require: {shown}"
         )
 
 

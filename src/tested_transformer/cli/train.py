@@ -285,6 +285,8 @@ class Train:
         begin = "training"
         if plan.state.saved_step is not None:
             begin = f"from step {step} of {plan.recipe.steps}"
+        if step == plan.recipe.steps:
+            begin = f"this run is complete, with {step} of {step} steps"
         display.tell(
             "start",
             f"{begin}: {parameters:,} parameters, {config.num_layers} layers, "

@@ -129,7 +129,8 @@ class Recipe:
                 )
         if self.warmup >= self.steps:
             raise ValueError(
-                f"warmup={self.warmup} must be less than steps={self.steps}"
+                f"warmup={self.warmup} must be less than steps={self.steps}: for so "
+                f"short a run write warmup={self.steps // 10}"
             )
         if self.batch_size % self.accumulate:
             raise ValueError(

@@ -39,6 +39,7 @@ WRITING = {saving.__file__}
 CONFIG = GPTConfig(
     vocab_size=11, max_seq_len=8, d_model=12, num_heads=3, num_layers=2, dropout=0.1
 )
+WEIGHTS = GPT(CONFIG).state_dict().items()
 
 
 def in_a_child(work: Callable[[], None]) -> int:
@@ -72,7 +73,7 @@ def save_numbered(folder: Path, number: int) -> None:
     save_checkpoint(
         folder,
         config=CONFIG,
-        weights={"a": torch.full((2, 3), float(number)), "b": torch.tensor(number)},
+        weights={name: torch.full(x.shape, float(number)) for name, x in WEIGHTS},
         settings={"number": number},
         training=({"c": torch.full((5,), number)}, {"number": number}),
     )
@@ -85,8 +86,7 @@ def number_in(folder: Path) -> int:
         found.settings["number"],
         found.training[1]["number"],
         *found.training[0]["c"].tolist(),
-        *found.weights["a"].int().flatten().tolist(),
-        int(found.weights["b"]),
+        *torch.cat([x.flatten() for x in found.weights.values()]).unique().tolist(),
     }
     return number
 

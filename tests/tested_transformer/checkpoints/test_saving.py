@@ -25,7 +25,7 @@ from tested_transformer.checkpoints import (
     save_checkpoint,
     saving,
 )
-from tested_transformer.gpt import GPTConfig
+from tested_transformer.gpt import GPT, GPTConfig
 
 on_unix = pytest.mark.skipif(
     os.name == "nt", reason="Windows has no fork and no user ids"
@@ -34,11 +34,16 @@ on_unix = pytest.mark.skipif(
 CONFIG = GPTConfig(vocab_size=11, max_seq_len=5, d_model=6, num_heads=3, num_layers=2)
 
 
+def weights_of(number: int) -> dict[str, Tensor]:
+    shapes = GPT(CONFIG, device="meta").state_dict()
+    return {name: torch.full(x.shape, float(number)) for name, x in shapes.items()}
+
+
 def contents(number: int) -> dict[str, Any]:
     """Give what there is to save, all of it with one number."""
     return {
         "config": CONFIG,
-        "weights": {"a": torch.full((2, 3), float(number)), "b": torch.tensor(number)},
+        "weights": weights_of(number),
         "settings": {"number": number},
         "training": ({"c": torch.full((5, 700), number)}, {"number": number}),
     }
@@ -56,8 +61,7 @@ def number_in(folder: Path) -> int:
         found.settings["number"],
         found.training[1]["number"],
         *found.training[0]["c"].unique().tolist(),
-        *found.weights["a"].int().unique().tolist(),
-        int(found.weights["b"]),
+        *torch.cat([x.flatten() for x in found.weights.values()]).unique().tolist(),
     }
     assert len(everywhere) == 1
     return everywhere.pop()
@@ -84,7 +88,7 @@ def test_the_second_checkpoint_takes_the_place_of_the_first(tmp_path: Path) -> N
 def test_a_checkpoint_may_have_nothing_to_go_on(tmp_path: Path) -> None:
     save(tmp_path, 1)
     with CheckpointWriter(tmp_path) as writer:
-        writer.save(config=CONFIG, weights={"a": torch.ones(2)})
+        writer.save(config=CONFIG, weights=weights_of(1))
     found = load_checkpoint(tmp_path)
     assert (found.settings, found.training) == ({}, None)
     assert names_in(tmp_path) == WHOLE[:-1]
@@ -311,7 +315,9 @@ def test_a_file_that_may_not_grow_is_one_error_and_the_checkpoint_stays(
     ("change", "error"),
     [
         ({"settings": {"path": Path("here")}}, ValueError),
-        ({"weights": {"a": torch.ones(2, dtype=torch.complex128)}}, TypeError),
+        ({"training": ({"c": torch.ones(2, dtype=torch.complex128)}, {})}, TypeError),
+        ({"weights": weights_of(2) | {"head.weight": torch.ones(2)}}, CheckpointError),
+        ({"weights": {}}, CheckpointError),
     ],
 )
 def test_what_cannot_be_saved_leaves_nothing_behind(
@@ -448,7 +454,7 @@ def test_a_checkpoint_that_cannot_be_read_is_replaced_and_its_tensors_first_kept
         save_checkpoint(
             tmp_path,
             config=CONFIG,
-            weights={"a": torch.ones(2)},
+            weights=weights_of(2),
             training=({"a": torch.ones(2, dtype=torch.complex128)}, {}),
         )
     assert before <= {*tmp_path.iterdir()}
@@ -457,8 +463,9 @@ def test_a_checkpoint_that_cannot_be_read_is_replaced_and_its_tensors_first_kept
 
 
 def test_tensors_are_saved_as_they_are_then(tmp_path: Path) -> None:
-    weights: dict[str, Tensor] = {"a": torch.ones(2, 3).T}
+    weights, name = weights_of(1), "position_embedding.weight"
+    expected = torch.arange(30.0).view(6, 5).T
+    weights[name] = expected.clone().T.contiguous().T
     save_checkpoint(tmp_path, config=CONFIG, weights=weights)
-    weights["a"].zero_()
-    found = load_checkpoint(tmp_path).weights
-    assert found["a"].tolist() == [[1.0, 1.0]] * 3
+    weights[name].zero_()
+    assert torch.equal(load_checkpoint(tmp_path).weights[name], expected)

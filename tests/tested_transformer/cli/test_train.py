@@ -435,6 +435,7 @@ def test_a_run_goes_on_with_the_same_settings_or_none(
     ):
         ended = command("train", *words, "--resume", "--out", str(trained))
         assert (ended.status, ended.err) == (0, "")
+        assert ended.out.startswith("this run is complete, with ")
 
 
 def test_a_run_finds_its_text_and_no_other(

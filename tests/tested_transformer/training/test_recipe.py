@@ -50,7 +50,10 @@ from tested_transformer.training.recipe import Recipe
             {"precision": "int8"},
             "precision='int8' must be one of auto, fp32, bf16, fp16",
         ),
-        ({"steps": 7, "warmup": 7}, "warmup=7 must be less than steps=7"),
+        (
+            {"steps": 7, "warmup": 7},
+            "warmup=7 must be less than steps=7: for so short a run write warmup=0",
+        ),
         (
             {"batch_size": 10, "accumulate": 3},
             "batch_size=10 must be divisible by accumulate=3",
