@@ -31,6 +31,8 @@ def grade_soft_get(answer: Callable[..., Tensor]) -> str:
     assert near > 499, f"at the only key it answers {near:.0f}: the default weighs in"
     between = ask(4.0, *lone)
     assert abs(between - 200) < 1, f"at distance `far` it gives {between:.0f}, not 200"
+    among = ask(3.0, *table)
+    assert abs(among - 790.7) < 1, f"at 3, among three, it gives {among:.0f}, not 791"
     step = ask(3.99, *lone) - ask(4.01, *lone)
     assert 0 < step < 50, "it jumps at distance `far`; the change should be smooth"
     return "right"
@@ -49,13 +51,13 @@ def grade_temperature(temperature: float) -> str:
         gap = -0.5 * (3 - 0) ** 2 - -0.5 * (3 - 2) ** 2
         return 1 / (1 + others * math.exp(gap / temperature))
 
-    if abs(weight(temperature) - 0.9) < 1e-4:
-        return "right"
     assert temperature > 0, "a temperature is positive: check the sign of the gap"
-    assert abs(weight(1 / temperature) - 0.9) > 1e-4, (
+    if abs(weight(temperature) - 0.9) < 1e-3:
+        return "right"
+    assert abs(weight(1 / temperature) - 0.9) > 1e-3, (
         "that is the scale, 1 over the temperature"
     )
-    assert abs(weight(temperature, others=1) - 0.9) > 1e-4, (
+    assert abs(weight(temperature, others=1) - 0.9) > 1e-3, (
         "two other keys share the rest, not one"
     )
-    raise AssertionError(f"the nearest key gets a weight of {weight(temperature):.2f}")
+    raise AssertionError(f"the nearest key gets a weight of {weight(temperature):.4f}")

@@ -35,12 +35,18 @@ def grade_depends_on_batch(answer: Callable[..., bool]) -> str:
     def centered(x: Tensor, lengths: Tensor) -> Tensor:
         return right(x - x.mean(dim=(0, 1)), lengths)
 
+    def shared(x: Tensor, lengths: Tensor) -> Tensor:
+        return right(x - x[:, :1].mean(dim=0), lengths)
+
     assert not answer(right, x.clone(), lengths), (
         "a right model is accused: look at real tokens only, and allow for rounding"
     )
     assert answer(unmasked, x.clone(), lengths), "a model without a mask is passed"
     assert answer(centered, x.clone(), lengths), (
         "a model that mixes sequences outside of attention is passed"
+    )
+    assert answer(shared, x.clone(), lengths), (
+        "a model that mixes only the real tokens of the sequences is passed"
     )
     return "right"
 

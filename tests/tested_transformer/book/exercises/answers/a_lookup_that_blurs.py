@@ -53,6 +53,13 @@ def by_threshold(
     return torch.where(distance > far, default, blurred)
 
 
+def by_the_distance(
+    query: float, keys: Tensor, values: Tensor, default: float, far: float
+) -> Tensor:
+    scores = torch.cat([-((query - keys) ** 2), torch.tensor([-(far**2)])])
+    return scores.softmax(dim=-1) @ torch.cat([values, torch.tensor([default])])
+
+
 RIGHT = {grade_soft_get: soft_get, grade_temperature: 4 / math.log(18)}
 WRONG: dict[Any, dict[str, Any]] = {
     grade_soft_get: {
@@ -60,12 +67,14 @@ WRONG: dict[Any, dict[str, Any]] = {
         "answers with the nearest": by_the_largest_weight,
         "answers 250, not -100": by_half,
         "the default weighs in": by_a_perfect_score,
+        "among three, it gives 800, not 791": by_the_distance,
         "it jumps": by_threshold,
     },
     grade_temperature: {
         "that is the scale": math.log(18) / 4,
         "two other keys": 4 / math.log(9),
         "a temperature is positive": -4 / math.log(18),
-        "a weight of 0.87": 4.5 / math.log(18),
+        "a weight of 0.8970": 1.4,
+        "is positive: check": 0.0,
     },
 }

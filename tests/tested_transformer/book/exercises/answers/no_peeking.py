@@ -23,6 +23,10 @@ def documents_alone(documents: Tensor) -> Tensor:
     return documents[:, None] == documents[None, :]
 
 
+def by_order(documents: Tensor) -> Tensor:
+    return (documents[:, None] <= documents) & causal_mask(len(documents))
+
+
 def one_too_far(documents: Tensor) -> Tensor:
     return documents_alone(documents).tril(1)
 
@@ -72,6 +76,7 @@ RIGHT = {
 WRONG: dict[Any, dict[str, Any]] = {
     grade_packed_mask: {
         "the second document reads the first": causal_alone,
+        "reads the first": by_order,
         "a token reads its own future": documents_alone,
         "reads its own future": one_too_far,
         "something allowed is missing": without_itself,

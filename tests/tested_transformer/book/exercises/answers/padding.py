@@ -66,6 +66,12 @@ def balanced_padding(model: Callable, x: Tensor, lengths: Tensor) -> bool:
     return bool((moved[1, :3].abs() > 1e-5).any())
 
 
+def junk_in_padding(model: Callable, x: Tensor, lengths: Tensor) -> bool:
+    real = padding_mask(lengths, x.shape[1])[:, 0, 0]
+    junk = torch.where(real[..., None], x, torch.randn_like(x))
+    return not torch.allclose(model(junk, lengths)[real], model(x, lengths)[real])
+
+
 RIGHT = {grade_depends_on_batch: depends_on_batch, grade_ported_masks: ported}
 WRONG: dict[Any, dict[str, Any]] = {
     grade_depends_on_batch: {
@@ -74,6 +80,7 @@ WRONG: dict[Any, dict[str, Any]] = {
         "a model without a mask is passed": other_zeros,
         "without a mask": longest_only,
         "mixes sequences outside of attention": balanced_padding,
+        "mixes only the real tokens": junk_in_padding,
     },
     grade_ported_masks: {
         "that one mask forbids": lambda pad, attn: ~pad[:, None, None] | ~attn,

@@ -24,6 +24,11 @@ def log_ratio(weight: float) -> float:
     return math.log(weight / (1 - weight)) if 0 < weight < 1 else math.inf
 
 
+def of_one_direction(attend: Attend, d: int) -> float:
+    weight = weight_of(attend, d, [1.0] * d)
+    return math.log(weight / (1 - weight)) / d
+
+
 def find_scale(attend: Attend, d: int) -> float:
     return log_ratio(weight_of(attend, d, [1.0]))
 
@@ -38,6 +43,7 @@ WRONG: dict[Any, dict[str, Any]] = {
         "that is a weight": lambda attend, d: weight_of(attend, d, [1.0]),
         "the logarithm": lambda attend, d: math.log(weight_of(attend, d, [1.0])),
         "times d": lambda attend, d: log_ratio(weight_of(attend, d, [1.0] * d)),
+        "have become 0 and 1": of_one_direction,
         "ask for less": lambda attend, d: log_ratio(weight_of(attend, d, [1000.0])),
         "0.5000 for a scale of 1.0000 at width 4": lambda attend, d: d**-0.5,
     },
