@@ -18,10 +18,10 @@ def grade_shift(answer: Callable[..., tuple[Tensor, Tensor]]) -> str:
     Raises:
         AssertionError: If it is wrong; the message says how.
     """
-    given, wanted = answer([[7, 8, 9], [5]], bos=1, eos=2, pad=0)
+    given, wanted = answer([[7, 8, 9], [5]], bos=1, eos=2, pad=3)
     assert given.shape == wanted.shape, "each row that reads has one guess"
     assert not torch.equal(given, wanted), "not shifted: it reads what it is to guess"
-    asked = [row[row != 0].tolist() for row in wanted]
+    asked = [row[row != 3].tolist() for row in wanted]
     assert not any(1 in row for row in asked), "<bos> is given, and never guessed"
     assert all(2 in row for row in asked), "<eos> is never guessed: it will not stop"
     assert bool((given[:, 0] == 1).all()), "the first word is guessed from <bos>"
@@ -41,7 +41,9 @@ class _Puppet:
         self.reads += 1
         if mask is not None:
             source = source.masked_fill(~mask[:, 0, 0], 3)
-        return F.one_hot(source, 9).float()
+        # Spoil each sentence whose padding may be read.
+        spoiled = (source == 0).any(dim=-1, keepdim=True)
+        return F.one_hot(source.masked_fill(spoiled, 3), 9).float()
 
     def decode(
         self, target: Tensor, context: Tensor, *, context_mask: Tensor | None = None

@@ -50,21 +50,29 @@ def grade_batch_that_fits(answer: Callable[[GPTConfig, int], int]) -> str:
     Raises:
         AssertionError: If it is wrong; the message says how.
     """
-    config = GPTConfig(
-        vocab_size=7,
-        max_seq_len=11,
-        d_model=24,
-        num_heads=6,
-        num_layers=3,
-        num_kv_heads=2,
-    )
-    needed = GPT(config).bfloat16().new_cache(5).nbytes
-    one = needed // 5
-    for memory, fits in ((needed, 5), (needed - 1, 4), (0, 0)):
-        got = answer(config, memory)
-        if got != fits:
+    for num_kv_heads in (2, None):
+        config = GPTConfig(
+            vocab_size=7,
+            max_seq_len=11,
+            d_model=24,
+            num_heads=6,
+            num_layers=3,
+            num_kv_heads=num_kv_heads,
+        )
+        needed = GPT(config).bfloat16().new_cache(5).nbytes
+        one = needed // 5
+        for memory, fits in ((needed, 5), (needed - 1, 4), (0, 0)):
+            try:
+                got = answer(config, memory)
+            except TypeError as error:
+                hint = "num_kv_heads is None if each head has keys of its own"
+                raise AssertionError(f"{error}: {hint}") from error
+            if got == fits:
+                continue
             assert got != memory // (one // 2), "keys *and* values: each takes as much"
             assert got != memory // (one * 3), "not every head of queries has its own"
             assert got != memory // (one // 3), "each layer keeps its own"
-        assert got == fits, f"it says {got} sequences in {memory} bytes, not {fits}"
+            raise AssertionError(
+                f"it says {got} sequences in {memory} bytes, not {fits}"
+            )
     return "right"

@@ -40,6 +40,7 @@ def grade_heads_of_a_layer(
                 "rows do not sum to 1: dropout is on"
             )
             assert torch.allclose(got, wanted, atol=1e-6), "these are other weights"
+            assert module.dropout == 0.5, "the layer had dropout, and has none any more"
             assert module.training, "the layer was training, and is not any more"
             module.eval()
             answer(module, x if batch_first else x.transpose(0, 1))

@@ -1,5 +1,6 @@
 """Graders of *Sampling*."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -34,6 +35,7 @@ def grade_top_p(answer: Callable[[Tensor, float], Tensor]) -> str:
         )
         kept, fewer = int((got > 0).sum()), int((wanted > 0).sum())
         assert kept >= fewer, f"top_p={top_p} keeps too few words: {kept}"
+        assert not (got > 0)[wanted > 0].all(), f"top_p={top_p} keeps {kept} words"
         raise AssertionError("these are not the likeliest words")
     return "right"
 
@@ -60,5 +62,12 @@ def grade_survivors(answer: Callable[[Tensor, float, float], Tensor]) -> str:
         assert not torch.equal(got, logits >= min_p * logits.max()), (
             "a share of probabilities is a distance of logits"
         )
-        raise AssertionError("a higher temperature lets in more words, not fewer")
+        turned = logits >= logits.max() + math.log(min_p) / temperature
+        assert not torch.equal(got, turned), (
+            "a higher temperature lets in more words, not fewer"
+        )
+        raise AssertionError(
+            f"temperature {temperature}, min_p {min_p}: it gives {got.tolist()}, not "
+            f"{wanted.tolist()}"
+        )
     return "right"

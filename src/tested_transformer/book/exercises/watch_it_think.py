@@ -57,16 +57,15 @@ def grade_influence(
         assert len(given) == len(text), (
             f"{given!r} is not as long as {text!r}: replace the character"
         )
-        return sum(
-            2**at
-            for at, pair in enumerate(zip(given, text, strict=True))
-            if len({*pair}) < 2
-        )
+        same = [len({*pair}) < 2 for pair in zip(given, text, strict=True)]
+        # Another third character makes it rise: by 6, less the 4 that are lost.
+        return sum(2**at for at in range(4) if same[at]) + 6 * (not same[2])
 
     got = [float(each) for each in answer(chance, text, "x")]
     assert len(got) == 4, f"{len(got)} numbers for {len(text)} characters"
-    assert got != [1, 3, 7, 15], "put each character back before the next is replaced"
-    assert got != [-1, -2, -4, -8], "the sign: it is how far the chance falls"
-    assert got != [14, 13, 11, 7], "that is what is left of the chance, not its fall"
-    assert got == [1, 2, 4, 8], f"it is {got} where [1, 2, 4, 8] was wanted"
+    assert got != [1, 3, 1, 9], "put each character back before the next is replaced"
+    assert got != [-1, -2, 2, -8], "the sign: it is how far the chance falls"
+    assert got != [14, 13, 17, 7], "that is what is left of the chance, not its fall"
+    assert got != [1, 2, 2, 8], "a chance may rise, too: keep the sign"
+    assert got == [1, 2, -2, 8], f"it is {got} where [1, 2, -2, 8] was wanted"
     return "right"

@@ -57,20 +57,24 @@ def grade_silenced(
     torch.nn.init.normal_(layer.o_proj.bias)
     x = torch.randn(2, 5, 12)
     before = deepcopy(layer.state_dict())
-    got = answer(layer, 1)(x, causal=True)
-    state = layer.state_dict()
-    assert all(torch.equal(state[name], before[name]) for name in state), (
-        "the layer that was given has changed: copy it first"
-    )
-    wanted, every_third, rows = (deepcopy(layer) for _ in range(3))
-    wanted.o_proj.weight[:, 4:8] = 0.0
-    every_third.o_proj.weight[:, 1::3] = 0.0
-    rows.o_proj.weight[4:8] = 0.0
-    assert not torch.allclose(got, every_third(x, causal=True)), (
-        "heads lie side by side, d_k features in a row"
-    )
-    assert not torch.allclose(got, rows(x, causal=True)), "a head is columns of o_proj"
-    assert torch.allclose(got, wanted(x, causal=True), atol=1e-6), (
-        "something of the head is left, or another head has changed"
-    )
+    for head in (1, 2):
+        got = answer(layer, head)(x, causal=True)
+        state = layer.state_dict()
+        assert all(torch.equal(state[name], before[name]) for name in state), (
+            "the layer that was given has changed: copy it first"
+        )
+        wanted, every_third, rows = (deepcopy(layer) for _ in range(3))
+        own = slice(4 * head, 4 * head + 4)
+        wanted.o_proj.weight[:, own] = 0.0
+        every_third.o_proj.weight[:, head::3] = 0.0
+        rows.o_proj.weight[own] = 0.0
+        assert not torch.allclose(got, every_third(x, causal=True)), (
+            "heads lie side by side, d_k features in a row"
+        )
+        assert not torch.allclose(got, rows(x, causal=True)), (
+            "a head is columns of o_proj"
+        )
+        assert torch.allclose(got, wanted(x, causal=True), atol=1e-6), (
+            f"something of head {head} is left, or another head has changed"
+        )
     return "right"

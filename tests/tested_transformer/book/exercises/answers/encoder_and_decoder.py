@@ -24,6 +24,12 @@ def without_end(sentences: list[list[int]], bos: int, eos: int, pad: int) -> Tab
     return given, wanted.masked_fill(wanted == eos, pad)
 
 
+def filled_with_zeros(
+    sentences: list[list[int]], bos: int, eos: int, pad: int
+) -> Tables:
+    return shift(sentences, bos, eos, 0)
+
+
 def same(*given: Any, **tokens: int) -> Tables:
     _, wanted = shift(*given, **tokens)
     return wanted, wanted
@@ -46,6 +52,7 @@ def no_start(sentences: list[list[int]], bos: int, eos: int, pad: int) -> Tables
 def writing(
     *,
     across: bool = True,
+    alone: bool = True,
     newest_only: bool = False,
     until: Callable[[Tensor], Tensor] = torch.all,
     row: int = -1,
@@ -56,7 +63,7 @@ def writing(
     def write(
         model: Any, source: Tensor, mask: Tensor, bos: int, eos: int, longest: int
     ) -> list[list[int]]:
-        context = model.encode(source, mask=mask)
+        context = model.encode(source, mask=mask if alone else None)
         target = torch.full((len(source), 1), bos)
         for _ in range(longest + more):
             context = model.encode(source, mask=mask) if again else context
@@ -80,6 +87,7 @@ RIGHT = {grade_shift: shift, grade_writing: writing()}
 WRONG: dict[Any, dict[str, Any]] = {
     grade_shift: {
         "it will not stop": without_end,
+        "then <eos>": filled_with_zeros,
         "not shifted": same,
         "never guessed": backward,
         "each row that reads": one_longer,
@@ -88,6 +96,7 @@ WRONG: dict[Any, dict[str, Any]] = {
     grade_writing: {
         "read 6 times": writing(again=True),
         "the mask is missing": writing(across=False),
+        "is missing somewhere": writing(alone=False),
         "stopped at the first": writing(until=torch.any),
         "in its order": writing(newest_only=True),
         "the guess of the last row": writing(row=0),

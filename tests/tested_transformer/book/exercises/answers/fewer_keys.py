@@ -35,9 +35,9 @@ def share_nothing(k: Tensor, num_heads: int) -> Tensor:
 
 
 def batch_that_fits(config: GPTConfig, memory: int, kinds: int = 2) -> int:
-    assert config.num_kv_heads is not None
     head_dim = config.d_model // config.num_heads
-    token = kinds * config.num_layers * config.num_kv_heads * head_dim * 2
+    heads = config.num_kv_heads or config.num_heads
+    token = kinds * config.num_layers * heads * head_dim * 2
     return memory // (token * config.max_seq_len)
 
 
@@ -51,6 +51,12 @@ def for_each_head(config: GPTConfig, memory: int) -> int:
 
 def for_one_layer(config: GPTConfig, memory: int) -> int:
     return batch_that_fits(replace(config, num_layers=1), memory)
+
+
+def as_it_stands(config: GPTConfig, memory: int) -> int:
+    heads: Any = config.num_kv_heads
+    token = 2 * config.num_layers * heads * config.d_model // config.num_heads * 2
+    return memory // (token * config.max_seq_len)
 
 
 def one_more(config: GPTConfig, memory: int) -> int:
@@ -70,5 +76,6 @@ WRONG: dict[Any, dict[str, Any]] = {
         "not every head of queries": for_each_head,
         "each layer keeps its own": for_one_layer,
         "6 sequences": one_more,
+        "None if each head": as_it_stands,
     },
 }

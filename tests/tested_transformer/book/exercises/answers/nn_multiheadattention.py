@@ -43,6 +43,11 @@ def without_a_scale(module: nn.MultiheadAttention, x: Tensor) -> Tensor:
     return weights / weights.sum(dim=-1, keepdim=True)
 
 
+def without_dropout(module: nn.MultiheadAttention, x: Tensor) -> Tensor:
+    module.dropout = 0.0
+    return module(x, x, x, average_attn_weights=False)[1]
+
+
 RIGHT = {grade_heads_of_a_layer: heads_of, grade_packed_weights: pack}
 WRONG: dict[Any, dict[str, Any]] = {
     grade_heads_of_a_layer: {
@@ -57,6 +62,7 @@ WRONG: dict[Any, dict[str, Any]] = {
             x, x, x, average_attn_weights=False
         )[1],
         "and now it trains": back_to_training,
+        "has none any more": without_dropout,
         "(5, 3, 2, 2) is not (2, 3, 5, 5)": batch_in_front,
         "these are other weights": without_a_scale,
     },

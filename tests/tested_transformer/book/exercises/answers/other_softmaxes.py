@@ -44,6 +44,11 @@ def touched(length: int, size: int, chosen: int) -> int:
     return past + length - past * size + min(chosen - 1, past) * size
 
 
+def after_the_block(length: int, size: int, chosen: int) -> int:
+    past = length // size
+    return past + length - past * size + min(chosen - 1, past) * size
+
+
 def free_choice(length: int, size: int, chosen: int) -> int:
     return touched(length, size, chosen) - (length - 1) // size
 
@@ -75,10 +80,11 @@ WRONG: dict[Any, dict[str, Any]] = {
         "the weights are not finite": overflowing,
     },
     grade_keys_touched: {
+        "belongs to the block that it ends": after_the_block,
         "choosing costs a product a block, too": free_choice,
         "its own block needs no score": own_scored,
         "not all of the blocks are there, or full": full_blocks,
         "it does not read everything": everything,
-        "it says 39, not 31": one_too_many,
+        "it says 35, not 27": one_too_many,
     },
 }

@@ -34,6 +34,10 @@ def another(state: State, head: int, head_dim: int) -> State:
     return drop_head(state, head + 1, head_dim)
 
 
+def always_head_1(state: State, head: int, head_dim: int) -> State:
+    return drop_head(state, 1, head_dim)
+
+
 def every_third(state: State, head: int, head_dim: int) -> State:
     return keeping(state, [i for i in range(12) if i % 3 != head])
 
@@ -76,6 +80,7 @@ WRONG: dict[Any, dict[str, Any]] = {
     grade_drop_head: {
         "o_proj.weight is (8, 12), not (12, 8)": rows_of_o,
         "head 2 is gone": another,
+        "head 1 is gone, and head 0": always_head_1,
         "the features are not": every_third,
         "it stays": smaller_bias,
     },

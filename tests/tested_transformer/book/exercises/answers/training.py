@@ -34,6 +34,14 @@ def bent(step: int, steps: int, warmup: int) -> float:
     return factor(step, steps, warmup) ** 2
 
 
+def half(step: int, steps: int, warmup: int) -> float:
+    return factor(step, steps, warmup) / 2
+
+
+def with_a_jump(step: int, steps: int, warmup: int) -> float:
+    return (step + 1) / (warmup + 3) if step < warmup else factor(step, steps, warmup)
+
+
 def peeks(model: Any, tokens: Tensor) -> bool:
     whole = model(tokens)
     for t in range(1, tokens.shape[1]):
@@ -68,6 +76,8 @@ WRONG: dict[Any, dict[str, Any]] = {
         "does not fall": never_down,
         "ends at 0.16": to_a_tenth,
         "not straight": bent,
+        "is 0.50, not 1": half,
+        "one of the two lines is": with_a_jump,
     },
     grade_peeks: {
         "change every token in turn": only_the_last,

@@ -67,6 +67,10 @@ def rises(chance: Chance, text: str, letter: str) -> list[float]:
     return [-fall for fall in influence(chance, text, letter)]
 
 
+def without_signs(chance: Chance, text: str, letter: str) -> list[float]:
+    return [abs(fall) for fall in influence(chance, text, letter)]
+
+
 def what_is_left(chance: Chance, text: str, letter: str) -> list[float]:
     return [chance(text) - fall for fall in influence(chance, text, letter)]
 
@@ -92,8 +96,9 @@ WRONG: dict[Any, dict[str, Any]] = {
         "replace the character": deleted,
         "put each character back": one_after_another,
         "the sign": rises,
+        "keep the sign": without_signs,
         "what is left of the chance": what_is_left,
         "3 numbers for 4 characters": without_the_last,
-        "it is [8.0, 4.0, 2.0, 1.0]": every_place,
+        "it is [8.0, 2.0, 1.0, -2.0]": every_place,
     },
 }

@@ -81,6 +81,10 @@ def bias_left(layer: MultiHeadAttention, head: int) -> MultiHeadAttention:
     return copy
 
 
+def always_head_1(layer: MultiHeadAttention, head: int) -> MultiHeadAttention:
+    return silenced(layer, 1)
+
+
 def scores_only(layer: MultiHeadAttention, head: int) -> MultiHeadAttention:
     copy = deepcopy(layer)
     own = slice(4 * head, 4 * head + 4)
@@ -105,7 +109,8 @@ WRONG: dict[Any, dict[str, Any]] = {
         "the layer that was given": in_place,
         "side by side": every_third,
         "columns of o_proj": rows_not_columns,
-        "something of the head is left": bias_left,
-        "something of the head": scores_only,
+        "something of head 1 is left": bias_left,
+        "something of head 1": scores_only,
+        "something of head 2 is left": always_head_1,
     },
 }
