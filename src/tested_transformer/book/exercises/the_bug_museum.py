@@ -24,10 +24,13 @@ def grade_leak(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
     assert weights.shape == (5, 5), f"the weights are {tuple(weights.shape)}"
     assert torch.allclose(weights.sum(dim=-1), torch.ones(5)), "rows do not sum to one"
     assert not weights[~mask].any(), "a forbidden key has a weight, and it shows"
-    changed = scores.clone()
-    changed[:3, 3:] += 1.0  # what the first rows would score for the future
-    moved = answer(changed, mask)[:3] - weights[:3]
-    assert moved.abs().max() > 1e-4, "nothing leaks: the first rows have not moved"
+    moved = 0.0
+    for score in (-9.0, 0.0, 9.0):
+        changed = scores.clone()
+        changed[:3, 3:] = score  # of the first rows for the future
+        gap = answer(changed, mask)[:3] - weights[:3]
+        moved = max(moved, gap.abs().max().item())
+    assert moved > 1e-4, "nothing leaks: the first rows have not moved"
     return "right"
 
 
