@@ -17,16 +17,16 @@ def grade_unpack(answer: Callable[[Tensor, int], Sequence[Tensor]]) -> str:
     Raises:
         AssertionError: If it is wrong; the message says how.
     """
-    width, heads = 12, 3
+    width, heads = 20, 4  # not three, the number of matrices
     whole = torch.arange(3.0 * width * width).view(3, width, width)
     packed = torch.cat(
-        [part for each in zip(*_heads(whole), strict=True) for part in each]
+        [part for each in zip(*_heads(whole, heads), strict=True) for part in each]
     )
     got = answer(packed.clone(), heads)
     assert len(got) == 3, f"three matrices are wanted, not {len(got)}"
     for each in got:
         shape = tuple(each.shape)
-        assert shape == (width, width), f"a matrix of shape {shape}, wanted (12, 12)"
+        assert shape == (width, width), f"a matrix of shape {shape}, wanted (20, 20)"
     flat = torch.stack(list(got))
     assert not torch.equal(flat, packed.view(3, width, width)), (
         "these are thirds of the rows: but the first third is head 0, whole"
@@ -40,9 +40,9 @@ def grade_unpack(answer: Callable[[Tensor, int], Sequence[Tensor]]) -> str:
     return "right"
 
 
-def _heads(whole: Tensor) -> list[tuple[Tensor, ...]]:
+def _heads(whole: Tensor, heads: int) -> list[tuple[Tensor, ...]]:
     """Cut each of the three matrices into its heads."""
-    return [each.chunk(3) for each in whole]
+    return [each.chunk(heads) for each in whole]
 
 
 def grade_softmax_backward(answer: Callable[[Tensor, Tensor], Tensor]) -> str:

@@ -33,6 +33,7 @@ def grade_sharing(accepts: Callable[[Share], bool]) -> str:
         "it accepts one head for all": lambda heads, copies: heads[:, :1].expand(
             -1, copies * heads.shape[1], -1, -1
         ),
+        "it accepts too few heads": lambda heads, copies: right(heads, copies)[:, :1],
         "it accepts values that were changed": lambda heads, copies: (
             0.5 * right(heads, copies)
         ),
@@ -63,4 +64,6 @@ def grade_drops(drops: Callable[[ExchangeableAttention, Tensor], bool]) -> str:
         torch.manual_seed(1)
         assert drops(layer, x) == (steps is not None), hint
         assert layer.training, "it leaves the layer in another mode"
+    drops(layer.eval(), x)
+    assert not layer.training, "it leaves an evaluating layer in training"
     return "right"

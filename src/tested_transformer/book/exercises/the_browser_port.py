@@ -29,6 +29,9 @@ def grade_half(answer: Callable[[int], float]) -> str:
     assert all(ours != 0 for _, ours, _ in small), (
         "with e = 0 there are more than zeros"
     )
+    assert any(2 * ours != theirs for _, ours, theirs in small), (
+        "with e = 0 the power is 2 ** -14, not 2 ** -15"
+    )
     assert all(ours == theirs for _, ours, theirs in small), (
         "with e = 0 no 1 is added to the fraction"
     )

@@ -20,16 +20,21 @@ def grade_leak(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
         AssertionError: If it is wrong; the message says how.
     """
     scores, mask = torch.randn(5, 5), causal_mask(5)
-    weights = answer(scores, mask)
+    weights = answer(scores.clone(), mask)
     assert weights.shape == (5, 5), f"the weights are {tuple(weights.shape)}"
     assert torch.allclose(weights.sum(dim=-1), torch.ones(5)), "rows do not sum to one"
     assert not weights[~mask].any(), "a forbidden key has a weight, and it shows"
+    assert torch.equal(answer(scores.clone(), mask), weights), (
+        "the same scores give other weights"
+    )
     moved = 0.0
     for score in (-9.0, 0.0, 9.0):
-        changed = scores.clone()
-        changed[:3, 3:] = score  # of the first rows for the future
-        gap = answer(changed, mask)[:3] - weights[:3]
-        moved = max(moved, gap.abs().max().item())
+        # Change what the first rows score for later keys, or what later rows score.
+        for part in ((slice(3), slice(3, 5)), (slice(3, 5), slice(5))):
+            changed = scores.clone()
+            changed[part] = score
+            gap = answer(changed, mask)[:3] - weights[:3]
+            moved = max(moved, gap.abs().max().item())
     assert moved > 1e-4, "nothing leaks: the first rows have not moved"
     return "right"
 
@@ -55,7 +60,7 @@ def grade_triangle(answer: Callable[[int, int], Tensor]) -> str:
         "the upper triangle is the future": lambda t, s: ones(t, s).triu(s - t),
         "everything is allowed": ones,
     }
-    sizes = [(4, 4), (1, 7), (3, 5)]
+    sizes = [(4, 4), (1, 7), (3, 5), (5, 3)]
     got = [answer(*size) for size in sizes]
     for size, mask in zip(sizes, got, strict=True):
         assert mask.shape == size, f"{tuple(mask.shape)} for {size}"

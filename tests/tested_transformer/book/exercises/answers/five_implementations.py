@@ -19,14 +19,19 @@ def exchanged(packed: Tensor, num_heads: int) -> tuple[Tensor, ...]:
     return q, v, k
 
 
+def queries_first(packed: Tensor, num_heads: int) -> tuple[Tensor, ...]:
+    by_kind = packed.unflatten(0, (3, num_heads, -1))
+    return by_kind.transpose(0, 1).flatten(1, 2).unbind(0)
+
+
 def checked(packed: Tensor, num_heads: int) -> tuple[Tensor, ...]:
     """Unpack, and pack again as Flax's one dense layer does."""
     parts = unpack(packed, num_heads)
     names = ("q_proj", "k_proj", "v_proj", "o_proj")
-    weights = {f"{name}.bias": torch.zeros(12) for name in names}
+    weights = {f"{name}.bias": torch.zeros(20) for name in names}
     weights |= {
         f"{name}.weight": each
-        for name, each in zip(names, (*parts, torch.zeros(12, 12)), strict=True)
+        for name, each in zip(names, (*parts, torch.zeros(20, 20)), strict=True)
     }
     again = flax_dense.convert(weights, num_heads)["qkv_proj.kernel"].T
     assert torch.equal(again, packed)
@@ -43,9 +48,10 @@ WRONG: dict[Any, dict[str, Any]] = {
         "every third row": lambda packed, heads: packed.unflatten(0, (-1, 3)).unbind(1),
         "is transposed": lambda packed, heads: [e.T for e in unpack(packed, heads)],
         "keys and values": exchanged,
-        "(3, 4, 12)": lambda packed, heads: packed.unflatten(0, (heads, 3, -1)).unbind(
+        "(4, 5, 20)": lambda packed, heads: packed.unflatten(0, (heads, 3, -1)).unbind(
             1
         ),
+        "wanted, not 4": queries_first,
         "not 1": lambda packed, heads: [packed],
         "not where it belongs": lambda packed, heads: [
             each.flip(0) for each in unpack(packed, heads)

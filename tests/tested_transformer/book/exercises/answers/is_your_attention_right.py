@@ -25,6 +25,12 @@ def neighbors(share: Share) -> bool:
     return torch.equal(got[:, ::2], got[:, 1::2])
 
 
+def any_number(share: Share) -> bool:
+    heads = torch.randn(2, 3, 5, 4)
+    got = share(heads, 2)
+    return all(torch.equal(got[:, h], heads[:, h // 2]) for h in range(got.shape[1]))
+
+
 def up_to_a_factor(share: Share) -> bool:
     heads = torch.randn(2, 3, 5, 4)
     got = share(heads, 2)
@@ -63,6 +69,12 @@ def once(layer: nn.Module, x: Tensor) -> bool:
     return differ
 
 
+def always_back_to_training(layer: nn.Module, x: Tensor) -> bool:
+    found = drops(layer.eval(), x)
+    layer.train()
+    return found
+
+
 def stays(layer: nn.Module, x: Tensor) -> bool:
     layer.eval()
     return any(not torch.equal(layer(x), layer(x)) for _ in range(50))
@@ -76,6 +88,7 @@ WRONG: dict[Any, dict[str, Any]] = {
         "one head for all": lambda share: bool(
             accepts(share) or share(torch.randn(2, 3, 5, 4), 2).stride()[1] == 0
         ),
+        "too few heads": any_number,
         "values that were changed": up_to_a_factor,
         "refuses what is right": lambda share: not accepts(share),
     },
@@ -84,5 +97,6 @@ WRONG: dict[Any, dict[str, Any]] = {
         "drops half": same_seed,
         "ask more often": once,
         "another mode": stays,
+        "an evaluating layer": always_back_to_training,
     },
 }

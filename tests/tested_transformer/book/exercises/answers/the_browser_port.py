@@ -26,6 +26,10 @@ def always_one_more(bits: int) -> float:
     return sign * 2.0 ** ((bits >> 10 & 31) - 15) * (1 + (bits & 1023) / 1024)
 
 
+def too_small(bits: int) -> float:
+    return half(bits) if bits >> 10 & 31 else half(bits) / 2
+
+
 def unsigned(bits: int) -> float:
     return half(bits & 0x7FFF)
 
@@ -39,6 +43,7 @@ WRONG: dict[Any, dict[str, Any]] = {
     grade_half: {
         "the exponent is off by one": off_by_one,
         "more than zeros": flushed,
+        "not 2 ** -15": too_small,
         "no 1 is added": always_one_more,
         "the highest bit is the sign": unsigned,
         "an exponent above 0": without_a_fraction,

@@ -40,6 +40,9 @@ RIGHT = {
 WRONG: dict[Any, dict[str, Any]] = {
     grade_leak: {
         "nothing leaks": attention_weights,
+        "other weights": lambda scores, mask: attention_weights(
+            scores + torch.rand(5, 1) * scores, mask
+        ),
         "have not moved": renormalized,
         "rows do not sum": EXHIBITS["mask-after-softmax"].function,
         "it shows": EXHIBITS["scores-times-mask"].function,
@@ -52,6 +55,7 @@ WRONG: dict[Any, dict[str, Any]] = {
         "everything is allowed": exhibit("no-causal-mask"),
         "for (4, 4)": lambda t, s: ones(t, s).tril(t - 2),
         "for (3, 5)": exhibit("unmasked-chunks"),
+        "for (5, 3)": lambda t, s: ones(t, s).tril(abs(s - t)),
         "what it should forbid": lambda t, s: ones(t, s).triu(s - t + 1),
         "the upper triangle": lambda t, s: ones(t, s).triu(s - t),
         "boolean, not torch.float32": lambda t, s: torch.ones(t, s).tril(s - t),
