@@ -478,6 +478,11 @@ def assert_causal(
         attention = _Embedded(attention, vocab_size)
         style, d_model = "causal", vocab_size
     subject = make_subject(attention, style=style, d_model=d_model)
+    # A layer that hides nothing, or too little, is taken for one that means to attend
+    # to both sides, and would not be asked for leaks.
+    assert subject.causal, (
+        f"{subject.name} attends to both sides: a later token changes an earlier output"
+    )
     names = ["leak", "prefix", "modes"]
     if vocab_size is None:
         names.insert(2, "huge scores")

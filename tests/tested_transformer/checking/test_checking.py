@@ -528,6 +528,10 @@ def test_causal_or_not_is_one_line_in_a_test() -> None:
     for wrong in (Stacked(diagonal=1), Fused(always=False), Separate(fill=-1e4)):
         with pytest.raises(AssertionError, match="FAILED"):
             assert_causal(wrong)
+    unmasked = MultiHeadAttention(d_model=D_MODEL, num_heads=HEADS)
+    for wrong in (lambda x: unmasked(x), lambda x: x + x.mean(dim=1, keepdim=True)):
+        with pytest.raises(AssertionError, match="attends to both sides: a later"):
+            assert_causal(wrong, d_model=D_MODEL)
 
 
 def test_a_whole_model_is_causal_or_not() -> None:
