@@ -57,8 +57,9 @@ class SlotLayer(LayerCache):
         num_slots, end = len(k), self.length + 1
         slots = torch.arange(num_slots, device=k.device)
         ends = self.lengths[:num_slots]
-        self.keys[slots, :, ends] = k[:, :, 0]
-        self.values[slots, :, ends] = v[:, :, 0]
+        # Under autocast, new keys and values have another type than the memory.
+        self.keys[slots, :, ends] = k[:, :, 0].to(self.keys.dtype)
+        self.values[slots, :, ends] = v[:, :, 0].to(self.values.dtype)
         return self.keys[:num_slots, :, :end], self.values[:num_slots, :, :end]
 
     # --8<-- [end:append]

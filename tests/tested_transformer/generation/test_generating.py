@@ -169,6 +169,16 @@ def test_stop_sequences_end_each_row_by_itself(model: GPT):
     assert got[1] != free[1]
 
 
+@pytest.mark.parametrize("changes", [{}, {"num_experts": 3}], ids=str)
+def test_it_writes_under_autocast(changes: dict):
+    model, settings = make(**changes), {"max_new_tokens": 14, "seed": 3}
+    with torch.autocast("cpu", torch.bfloat16):
+        got = generate(model, PROMPTS, **settings)
+    if not changes:  # the decoder keeps to the type of the weights
+        assert got == generate(model, PROMPTS, **settings)
+    assert [len(answer) for answer in got] == [14, 14, 14]
+
+
 def test_what_could_have_been_a_stop_is_given_at_the_end(model: GPT):
     settings = {"max_new_tokens": 5, "sampling": GREEDY}
     (free,) = generate(model, PROMPTS[:1], **settings)

@@ -61,6 +61,22 @@ def test_the_tokens_are_those_of_one_by_one(kind, num_slots, static):
         assert request.answer == expected
 
 
+def test_under_autocast_it_reads_the_same_rounded():
+    """Then keys come in another type than that of the cache, which the weights have."""
+    model, found = make().float(), {}
+    for precise in (True, False):
+        logits = found[precise] = []
+
+        def always_three(rows, logits=logits):
+            logits.append(rows.float())
+            return torch.eye(V)[[3] * len(rows)]
+
+        with torch.autocast("cpu", torch.bfloat16, enabled=not precise):
+            serve(model, requests(), num_slots=2, probabilities=always_three)
+    exact, rounded = torch.cat(found[True]), torch.cat(found[False])
+    assert 0 < (rounded - exact).norm() < 0.05 * exact.norm()
+
+
 def test_a_slot_is_free_for_the_next_as_soon_as_a_request_is_done():
     timeline = serve(make(), requests(), num_slots=2)
     assert [[step[slot] for step in timeline] for slot in (0, 1)] == [

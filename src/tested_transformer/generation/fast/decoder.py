@@ -6,7 +6,8 @@ setting of a GPT that it supports.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -26,13 +27,37 @@ __all__ = ["Decoder", "lend", "returning"]
 
 _BLOCK = 64  # attend to a multiple of this many keys, and mask the ones to come
 
+Given = TypeVar("Given")
+
+
+def _without_autocast(
+    method: Callable[["Decoder", Given], Tensor],
+) -> Callable[["Decoder", Given], Tensor]:
+    """Let a method compute in the type of the packed weights under autocast, too.
+
+    Autocast converts the factors of some products and not of others, such as those that
+    are added in place, and those of a step share a workspace of one type.
+    """
+
+    @wraps(method)
+    def run(decoder: "Decoder", given: Given) -> Tensor:
+        device = decoder.weights.tokens.device.type
+        available = torch.amp.is_autocast_available(device)
+        # Turning it off takes longer than this question, and most texts do without.
+        if not (available and torch.is_autocast_enabled(device)):
+            return method(decoder, given)
+        with torch.autocast(device, enabled=False):
+            return method(decoder, given)
+
+    return run
+
 
 class Decoder:
-    """A snapshot of a GPT, laid out to read one more token of each sequence.
+    """A GPT as it is now, laid out to read one more token of each sequence.
 
     The model itself reads prompts, and the decoder copies keys and values from its
-    cache. Later changes of the model's weights do not affect the decoder. Decoders of
-    an unchanged model share their weights.
+    cache. Both compute in the type of the weights, under ``torch.autocast`` too.
+    Decoders of an unchanged model share their weights.
 
     Args:
         model: The model. Its weights are copied, so they take twice the memory.
@@ -84,6 +109,7 @@ class Decoder:
             torch._dynamo.mark_static_address(tensor)
 
     @torch.inference_mode()
+    @_without_autocast
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
         """Forget all, and read these sequences; return the logits of what follows."""
         device = self.model.head_weight.device
@@ -104,6 +130,7 @@ class Decoder:
         return logits
 
     @torch.inference_mode()
+    @_without_autocast
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
         """Read one more token of each sequence; return the logits of what follows.
 

@@ -142,6 +142,18 @@ def test_other_types_of_numbers(dtype: torch.dtype, positions: str):
     torch.testing.assert_close(got, wanted, **digits)
 
 
+@pytest.mark.parametrize("name", VARIANTS)
+def test_autocast_changes_nothing(name: str):
+    decoder = Decoder(make(**VARIANTS[name]))
+    contexts, steps = some_tokens(5, 2), torch.randint(V, (2, 3))
+    wanted = read_on(decoder, contexts, steps)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = read_on(decoder, contexts, steps)
+        assert torch.is_autocast_enabled("cpu")
+    assert got.dtype == wanted.dtype
+    assert torch.equal(got, wanted)
+
+
 def test_it_reads_anew_another_batch():
     model = make()
     decoder = Decoder(model)
