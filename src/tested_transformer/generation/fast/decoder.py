@@ -53,11 +53,14 @@ def _without_autocast(
 
 
 class Decoder:
-    """A GPT as it is now, laid out to read one more token of each sequence.
+    """A copy of a GPT's weights, laid out to read one more token of each sequence.
 
     The model itself reads prompts, and the decoder copies keys and values from its
     cache. Both compute in the type of the weights, under ``torch.autocast`` too.
-    Decoders of an unchanged model share their weights.
+
+    After a change of the model's weights, make a new decoder. The old one would read
+    prompts with the new weights, and then go on with its copy of the old ones.
+    Decoders of an unchanged model share their copy.
 
     Args:
         model: The model. Its weights are copied, so they take twice the memory.
