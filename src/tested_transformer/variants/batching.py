@@ -106,7 +106,7 @@ class Request:
         max_new_tokens: How many tokens to write, unless it stops earlier.
         stop: The token after which it stops; it is part of the answer.
         seed: The seed that its tokens are drawn with.
-        answer: The tokens written so far.
+        answer: The tokens written so far; none before it is submitted.
 
     Raises:
         ValueError: If ``max_new_tokens`` is not positive.
@@ -171,9 +171,9 @@ class Batcher:
         """Let a request wait for a slot.
 
         Raises:
-            ValueError: If it does not fit the model.
+            ValueError: If it does not fit the model, or already has an answer.
         """
-        validate_prompt(self.model, request.prompt, request.max_new_tokens)
+        _validate_request(self.model, request)
         self.waiting.append(request)
 
     @torch.inference_mode()
@@ -274,8 +274,11 @@ def serve(
         For each step and slot, the index of a request, or ``None``.
 
     Raises:
-        ValueError: If a request does not fit the model, or arrivals do not fit them.
+        ValueError: If a request does not fit the model or already has an answer, or
+            arrivals do not fit them.
     """
+    for request in requests:  # before any of them has a token
+        _validate_request(model, request)
     arrivals = [0] * len(requests) if arrivals is None else arrivals
     if len(arrivals) != len(requests) or [*arrivals] != sorted(arrivals):
         raise ValueError(
@@ -297,3 +300,13 @@ def serve(
 
 
 # --8<-- [end:serve]
+
+
+def _validate_request(model: GPT, request: Request) -> None:
+    validate_prompt(model, request.prompt, request.max_new_tokens)
+    if request.answer:
+        raise ValueError(
+            f"answer holds {len(request.answer)} tokens; it must be empty when a "
+            "request is submitted: to continue it, write "
+            "Request(prompt=[*prompt, *answer], ...)"
+        )

@@ -153,6 +153,18 @@ def test_it_takes_no_more_memory_however_many_come():
             "are more than max_seq_len=24",
         ),
         (
+            lambda m: Batcher(m, num_slots=1).submit(
+                Request(prompt=[1, V], max_new_tokens=2)
+            ),
+            f"prompt holds {V}; tokens must be at least 0 and less than vocab_size={V}",
+        ),
+        (
+            lambda m: Batcher(m, num_slots=1).submit(
+                Request(prompt=[1], max_new_tokens=2, answer=[4])
+            ),
+            "answer holds 1 tokens; it must be empty when a request is submitted: to",
+        ),
+        (
             lambda m: serve(m, requests(), num_slots=1, arrivals=[3, 2, 4, 5, 6, 7]),
             "arrivals must be 6 steps in ascending order",
         ),
@@ -161,3 +173,12 @@ def test_it_takes_no_more_memory_however_many_come():
 def test_what_does_not_fit_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call(make())
+
+
+@pytest.mark.parametrize("wrong", [{"prompt": [-1]}, {"answer": [4]}], ids=str)
+def test_nobody_is_served_if_somebody_later_does_not_fit(wrong):
+    settings = {"prompt": [1], "max_new_tokens": 2} | wrong
+    asked = [*requests(), Request(**settings)]
+    with pytest.raises(ValueError, match=r"^(prompt holds -1|answer holds 1)"):
+        serve(make(), asked, num_slots=2, arrivals=[*range(7)])
+    assert not any(request.answer for request in asked[:-1])
