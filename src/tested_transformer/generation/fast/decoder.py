@@ -41,10 +41,9 @@ def _without_autocast(
 
     @wraps(method)
     def run(decoder: "Decoder", given: Given) -> Tensor:
-        device = decoder.weights.tokens.device.type
-        available = torch.amp.is_autocast_available(device)
+        device = decoder.autocast_device
         # Turning it off takes longer than this question, and most texts do without.
-        if not (available and torch.is_autocast_enabled(device)):
+        if device is None or not torch.is_autocast_enabled(device):
             return method(decoder, given)
         with torch.autocast(device, enabled=False):
             return method(decoder, given)
@@ -92,6 +91,8 @@ class Decoder:
         self.longest = model.config.max_seq_len
         self.batch_size = 0
         self.compiled = False
+        known = torch.amp.is_autocast_available(device.type)
+        self.autocast_device = device.type if known else None  # none for "meta"
         self._make_tables()
 
     def compile(self, *, backend: str | Callable[..., Any] = "inductor") -> None:
