@@ -99,6 +99,8 @@ class CharTokenizer:
         Raises:
             ValueError: If the alphabet lacks one of them.
         """
+        if not text:  # PyTorch reads no empty buffer
+            return torch.empty(0, dtype=torch.int32)
         codes = torch.frombuffer(bytearray(text.encode("utf-32-le")), dtype=torch.int32)
         ids = self._table.index_select(0, codes)
         if (ids < 0).any():

@@ -5,8 +5,9 @@ knows nothing about text.
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import index
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ __all__ = ["generate", "stream"]
 _PAYS = 128
 
 Reader = CachedReader | Decoder | EqualLengthsReader | PagedReader | WholeReader
-Prompts = Sequence[Sequence[int]] | Int[Tensor, "B T"]
+Prompts = Iterable[Iterable[int]] | Int[Tensor, "B T"]
 
 
 def generate(
@@ -72,8 +73,8 @@ def generate(
         ValueError: If a setting is out of its range, or a prompt is empty or contains
             something other than token ids of the model.
     """
-    answers: list[list[int]] = [[] for _ in prompts]
-    for released in stream(
+    prompts = _listed(prompts)
+    steps = stream(
         model,
         prompts,
         max_new_tokens=max_new_tokens,
@@ -81,7 +82,9 @@ def generate(
         stop=stop,
         seed=seed,
         use_cache=use_cache,
-    ):
+    )
+    answers: list[list[int]] = [[] for _ in prompts]
+    for released in steps:
         for answer, tokens in zip(answers, released, strict=True):
             answer += tokens
     return answers
@@ -109,7 +112,7 @@ def stream(
     """
     # This is not a generator, so that wrong arguments raise here, not in a later loop.
     gpt = _model_of(model)
-    contexts = _checked(prompts, gpt.config.vocab_size)
+    contexts = _checked(_listed(prompts), gpt.config.vocab_size)
     if not isinstance(max_new_tokens, int):
         raise TypeError(f"max_new_tokens={max_new_tokens!r} must be an int")
     if max_new_tokens < 0:
@@ -120,7 +123,7 @@ def stream(
         kind = type(sampling).__name__
         raise TypeError(f"sampling must be a Sampling(...); it is a {kind}")
     stop = _checked_stop(stop)
-    chooser = _Chooser(contexts, gpt, sampling, seed)
+    chooser = _Chooser(contexts, gpt, sampling, _checked_seed(seed))
     watches = [StopWatch(stop, ()) for _ in contexts]
     reader = _reader(model, use_cache, max_new_tokens)
     steps = _steps(reader, contexts, max_new_tokens, chooser)
@@ -235,17 +238,26 @@ def _compiles(model: GPT, max_new_tokens: int) -> bool:
     return model.head_weight.is_cuda and max_new_tokens >= _PAYS
 
 
+def _listed(prompts: Prompts) -> Prompts:
+    """Return prompts that can be gone through more than once, unlike a generator."""
+    if isinstance(prompts, (str, Tensor)):
+        return prompts
+    if not isinstance(prompts, Iterable):
+        raise TypeError(f"prompts must be a list of prompts; it is {prompts!r}")
+    return [*prompts]
+
+
 def _checked(prompts: Prompts, vocab_size: int) -> list[list[int]]:
     """Return the prompts as lists, after checking that they hold token ids."""
     if isinstance(prompts, Tensor):
-        if prompts.ndim != 2 or prompts.is_floating_point():
+        no_ids = prompts.is_floating_point() or prompts.dtype == torch.bool
+        if prompts.ndim != 2 or no_ids:
             raise ValueError(
                 f"prompts must be token ids of shape (B, T); they are "
                 f"{prompts.dtype} of shape {tuple(prompts.shape)}"
             )
         prompts = prompts.tolist()
-    if not prompts:
-        raise ValueError("prompts is empty: pass at least one prompt")
+    checked: list[list[int]] = []
     for row, prompt in enumerate([prompts] if isinstance(prompts, str) else prompts):
         if isinstance(prompt, str):
             raise TypeError(
@@ -257,19 +269,29 @@ def _checked(prompts: Prompts, vocab_size: int) -> list[list[int]]:
                 f"prompts must be a list of prompts, each a list of token ids; "
                 f"prompts[{row}] is {prompt}: for one prompt, write [prompt]"
             )
-        if not len(prompt):
+        ids = _ids(f"prompts[{row}]", prompt)
+        if not ids:
             raise ValueError(f"prompts[{row}] is empty: it needs at least one token")
-        for token in prompt:
+        for token in ids:
             if not 0 <= token < vocab_size:
                 raise ValueError(
                     f"prompts[{row}] holds {token}; tokens must be at least 0 and "
                     f"less than vocab_size={vocab_size}"
                 )
-    return [list(prompt) for prompt in prompts]
+        checked.append(ids)
+    if not checked:
+        raise ValueError("prompts is empty: pass at least one prompt")
+    return checked
 
 
 def _checked_stop(stop: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
     """Return stop sequences as tuples, after checking that they hold token ids."""
+    if not isinstance(stop, Iterable):
+        raise TypeError(
+            f"stop must be a list of sequences of token ids; it is {stop!r}: for no "
+            "stop write stop=[]"
+        )
+    checked: list[tuple[int, ...]] = []
     for each in [stop] if isinstance(stop, str) else stop:
         if isinstance(each, str):
             raise TypeError(
@@ -281,7 +303,29 @@ def _checked_stop(stop: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
                 f"stop must be a list of sequences of token ids; {each} is one id: "
                 f"write stop=[[{each}]]"
             )
-    return [tuple(each) for each in stop]
+        checked.append((*_ids(f"stop[{len(checked)}]", each),))
+    return checked
+
+
+def _ids(name: str, tokens: Iterable[int]) -> list[int]:
+    """Return token ids of any kind of integers as those of Python."""
+    try:
+        given = tokens.tolist() if isinstance(tokens, Tensor) else [*tokens]
+        if bool in map(type, given):  # a mask, although Python counts True as 1
+            raise TypeError
+        return [index(token) for token in given]
+    except TypeError:
+        raise TypeError(
+            f"{name} must be a list of token ids; it is {tokens!r}"
+        ) from None
+
+
+def _checked_seed(seed: int | None) -> int | None:
+    """Return a seed as an integer of Python, which generators need."""
+    try:
+        return None if seed is None else index(seed)
+    except TypeError:
+        raise TypeError(f"seed={seed!r} must be an int") from None
 
 
 def _with_moved(sampling: Sampling | None, moved: dict[str, Any]) -> Sampling | None:

@@ -57,8 +57,9 @@ class SlotLayer(LayerCache):
         num_slots, end = len(k), self.length + 1
         slots = torch.arange(num_slots, device=k.device)
         ends = self.lengths[:num_slots]
-        self.keys[slots, :, ends] = k[:, :, 0]
-        self.values[slots, :, ends] = v[:, :, 0]
+        # Under autocast, new keys and values have another type than the memory.
+        self.keys[slots, :, ends] = k[:, :, 0].to(self.keys.dtype)
+        self.values[slots, :, ends] = v[:, :, 0].to(self.values.dtype)
         return self.keys[:num_slots, :, :end], self.values[:num_slots, :, :end]
 
     # --8<-- [end:append]
@@ -105,7 +106,7 @@ class Request:
         max_new_tokens: How many tokens to write, unless it stops earlier.
         stop: The token after which it stops; it is part of the answer.
         seed: The seed that its tokens are drawn with.
-        answer: The tokens written so far.
+        answer: The tokens written so far; none before it is submitted.
 
     Raises:
         ValueError: If ``max_new_tokens`` is not positive.
@@ -170,9 +171,9 @@ class Batcher:
         """Let a request wait for a slot.
 
         Raises:
-            ValueError: If it does not fit the model.
+            ValueError: If it does not fit the model, or already has an answer.
         """
-        validate_prompt(self.model, request.prompt, request.max_new_tokens)
+        _validate_request(self.model, request)
         self.waiting.append(request)
 
     @torch.inference_mode()
@@ -273,8 +274,11 @@ def serve(
         For each step and slot, the index of a request, or ``None``.
 
     Raises:
-        ValueError: If a request does not fit the model, or arrivals do not fit them.
+        ValueError: If a request does not fit the model or already has an answer, or
+            arrivals do not fit them.
     """
+    for request in requests:  # before any of them has a token
+        _validate_request(model, request)
     arrivals = [0] * len(requests) if arrivals is None else arrivals
     if len(arrivals) != len(requests) or [*arrivals] != sorted(arrivals):
         raise ValueError(
@@ -296,3 +300,13 @@ def serve(
 
 
 # --8<-- [end:serve]
+
+
+def _validate_request(model: GPT, request: Request) -> None:
+    validate_prompt(model, request.prompt, request.max_new_tokens)
+    if request.answer:
+        raise ValueError(
+            f"answer holds {len(request.answer)} tokens; it must be empty when a "
+            "request is submitted: to continue it, write "
+            "Request(prompt=[*prompt, *answer], ...)"
+        )

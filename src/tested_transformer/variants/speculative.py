@@ -378,9 +378,10 @@ def speculate(
         chance: The source of random decisions; ``Chance()`` by default.
 
     Raises:
-        ValueError: If the prompt is empty, a number is negative, the drafter was made
-            for another vocabulary or for shorter texts, or prompt and answer together
-            exceed the model's ``max_seq_len``.
+        ValueError: If the prompt is empty or contains something other than token ids
+            of the model, a number is negative, the drafter was made for another
+            vocabulary or for shorter texts, or prompt and answer together exceed the
+            model's ``max_seq_len``.
     """
     passes = [
         *stream_passes(
@@ -470,6 +471,13 @@ def validate_prompt(model: GPT, prompt: Sequence[int], max_new_tokens: int) -> N
         ) from None
     if not ids:
         raise ValueError("prompt is empty: it needs at least one token")
+    vocab_size = model.config.vocab_size
+    for token in ids:
+        if not 0 <= token < vocab_size:
+            raise ValueError(
+                f"prompt holds {token}; tokens must be at least 0 and less than "
+                f"vocab_size={vocab_size}"
+            )
     if not isinstance(max_new_tokens, int):
         raise TypeError(f"max_new_tokens={max_new_tokens!r} must be an int")
     if max_new_tokens < 0:

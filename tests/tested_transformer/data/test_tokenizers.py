@@ -2,6 +2,7 @@ import json
 import re
 
 import pytest
+import torch
 from hypothesis import given, strategies as st
 
 from tested_transformer.data.tokenizers import (
@@ -20,6 +21,14 @@ def test_characters_are_numbered_in_the_order_of_their_codes():
     assert tokenizer.decode([7, 5, 1, 2, 3]) == "to be"
     assert tokenizer.encode("") == []
     assert tokenizer.decode([]) == ""
+
+
+@pytest.mark.parametrize("text", ["", "b", "abba"])
+def test_a_tensor_holds_the_same_numbers(text: str):
+    tokenizer = CharTokenizer("ab")
+    ids = tokenizer.encode_tensor(text)
+    assert ids.tolist() == tokenizer.encode(text)
+    assert (ids.dtype, ids.shape) == (torch.int32, (len(text),))
 
 
 @given(text=st.text(min_size=1))

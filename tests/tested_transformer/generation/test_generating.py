@@ -5,6 +5,7 @@ from dataclasses import replace
 from inspect import signature
 from itertools import chain, pairwise
 
+import numpy
 import pytest
 import torch
 
@@ -169,6 +170,28 @@ def test_stop_sequences_end_each_row_by_itself(model: GPT):
     assert got[1] != free[1]
 
 
+@pytest.mark.usefixtures("as_a_caller")
+def test_stops_and_seeds_are_any_kind_of_integers(model: GPT):
+    settings = {"max_new_tokens": 20, "sampling": SAMPLINGS["drawn"]}
+    (free,) = generate(model, [[1]], seed=4, **settings)
+    wanted = generate(model, [[1]], seed=4, stop=[free[7:9], free[3:4]], **settings)
+    assert wanted != [free]
+    seed, tensor = numpy.int64(4), torch.tensor(free)
+    assert generate(model, [[1]], seed=seed, **settings) == [free]
+    for stop in ([tensor[7:9], tensor[3:4]], iter([free[7:9], iter(free[3:4])])):
+        assert generate(model, [[1]], seed=seed, stop=stop, **settings) == wanted
+
+
+@pytest.mark.parametrize("changes", [{}, {"num_experts": 3}], ids=str)
+def test_it_writes_under_autocast(changes: dict):
+    model, settings = make(**changes), {"max_new_tokens": 14, "seed": 3}
+    with torch.autocast("cpu", torch.bfloat16):
+        got = generate(model, PROMPTS, **settings)
+    if not changes:  # the decoder keeps to the type of the weights
+        assert got == generate(model, PROMPTS, **settings)
+    assert [len(answer) for answer in got] == [14, 14, 14]
+
+
 def test_what_could_have_been_a_stop_is_given_at_the_end(model: GPT):
     settings = {"max_new_tokens": 5, "sampling": GREEDY}
     (free,) = generate(model, PROMPTS[:1], **settings)
@@ -294,7 +317,17 @@ def test_a_model_generates_by_itself_from_lists_and_tensors(model: GPT):
     wanted = generate(model, rows, **settings)
     assert model.generate(rows, **settings) == wanted
     assert model.generate(torch.tensor(rows), **settings) == wanted
-    for wrong, what in ((torch.tensor([1, 2]), "int64"), (torch.rand(1, 2), "float32")):
+    # Whatever holds integers and can be gone through, if only once, is a list, too.
+    singles = map(torch.tensor, rows)
+    assert model.generate(singles, **settings) == wanted
+    assert model.generate([numpy.array(row) for row in rows], **settings) == wanted
+    assert model.generate((iter(row) for row in rows), **settings) == wanted
+    for wrong, what in (
+        (torch.tensor([1, 2]), "int64"),
+        (torch.tensor(1), "int64"),
+        (torch.rand(1, 2), "float32"),
+        (torch.ones(1, 2).bool(), "bool"),
+    ):
         message = re.escape(
             f"prompts must be token ids of shape (B, T); they are torch.{what} of "
             f"shape {tuple(wrong.shape)}"
@@ -336,6 +369,17 @@ def test_settings_as_they_were_say_where_they_are_now(model: GPT):
     [
         ({"prompts": "ab"}, "prompts must be token ids; 'ab' is text: write [tok"),
         ({"prompts": ["ab"]}, "prompts must be token ids; 'ab' is text: write [t"),
+        ({"prompts": None}, "prompts must be a list of prompts; it is None"),
+        ({"prompts": [[1.5]]}, "prompts[0] must be a list of token ids; it is [1.5]"),
+        ({"prompts": [[1], [[2]]]}, "prompts[1] must be a list of token ids; it is [["),
+        ({"prompts": [[True]]}, "prompts[0] must be a list of token ids; it is [True]"),
+        (
+            {"prompts": [torch.ones(2).bool()]},
+            "prompts[0] must be a list of token ids; it is tensor([True, True])",
+        ),
+        ({"stop": None}, "stop must be a list of sequences of token ids; it is None: "),
+        ({"stop": [[1.5]]}, "stop[0] must be a list of token ids; it is [1.5]"),
+        ({"seed": 0.5}, "seed=0.5 must be an int"),
         ({"max_new_tokens": 2.0}, "max_new_tokens=2.0 must be an int"),
         ({"do_sample": False}, "generate has no argument 'do_sample' and draws by"),
     ],

@@ -61,6 +61,22 @@ def test_the_tokens_are_those_of_one_by_one(kind, num_slots, static):
         assert request.answer == expected
 
 
+def test_under_autocast_it_reads_the_same_rounded():
+    """Then keys come in another type than that of the cache, which the weights have."""
+    model, found = make().float(), {}
+    for precise in (True, False):
+        logits = found[precise] = []
+
+        def always_three(rows, logits=logits):
+            logits.append(rows.float())
+            return torch.eye(V)[[3] * len(rows)]
+
+        with torch.autocast("cpu", torch.bfloat16, enabled=not precise):
+            serve(model, requests(), num_slots=2, probabilities=always_three)
+    exact, rounded = torch.cat(found[True]), torch.cat(found[False])
+    assert 0 < (rounded - exact).norm() < 0.05 * exact.norm()
+
+
 def test_a_slot_is_free_for_the_next_as_soon_as_a_request_is_done():
     timeline = serve(make(), requests(), num_slots=2)
     assert [[step[slot] for step in timeline] for slot in (0, 1)] == [
@@ -137,6 +153,18 @@ def test_it_takes_no_more_memory_however_many_come():
             "are more than max_seq_len=24",
         ),
         (
+            lambda m: Batcher(m, num_slots=1).submit(
+                Request(prompt=[1, V], max_new_tokens=2)
+            ),
+            f"prompt holds {V}; tokens must be at least 0 and less than vocab_size={V}",
+        ),
+        (
+            lambda m: Batcher(m, num_slots=1).submit(
+                Request(prompt=[1], max_new_tokens=2, answer=[4])
+            ),
+            "answer holds 1 tokens; it must be empty when a request is submitted: to",
+        ),
+        (
             lambda m: serve(m, requests(), num_slots=1, arrivals=[3, 2, 4, 5, 6, 7]),
             "arrivals must be 6 steps in ascending order",
         ),
@@ -145,3 +173,12 @@ def test_it_takes_no_more_memory_however_many_come():
 def test_what_does_not_fit_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call(make())
+
+
+@pytest.mark.parametrize("wrong", [{"prompt": [-1]}, {"answer": [4]}], ids=str)
+def test_nobody_is_served_if_somebody_later_does_not_fit(wrong):
+    settings = {"prompt": [1], "max_new_tokens": 2} | wrong
+    asked = [*requests(), Request(**settings)]
+    with pytest.raises(ValueError, match=r"^(prompt holds -1|answer holds 1)"):
+        serve(make(), asked, num_slots=2, arrivals=[*range(7)])
+    assert not any(request.answer for request in asked[:-1])

@@ -349,6 +349,10 @@ def test_every_way_of_chance_is_gone_once():
             "prompt is empty: it needs at least one token",
         ),
         (
+            lambda m: speculate(m, [1, -2], NgramDrafter(V), max_new_tokens=1),
+            "prompt holds -2; tokens must be at least 0 and less than vocab_size=3",
+        ),
+        (
             lambda m: speculate(m, [1], NgramDrafter(V), max_new_tokens=-1),
             "max_new_tokens=-1 must not be negative",
         ),

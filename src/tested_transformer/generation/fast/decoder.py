@@ -6,7 +6,8 @@ setting of a GPT that it supports.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -26,13 +27,39 @@ __all__ = ["Decoder", "lend", "returning"]
 
 _BLOCK = 64  # attend to a multiple of this many keys, and mask the ones to come
 
+Given = TypeVar("Given")
+
+
+def _without_autocast(
+    method: Callable[["Decoder", Given], Tensor],
+) -> Callable[["Decoder", Given], Tensor]:
+    """Let a method compute in the type of the packed weights under autocast, too.
+
+    Autocast converts the factors of some products and not of others, such as those that
+    are added in place, and those of a step share a workspace of one type.
+    """
+
+    @wraps(method)
+    def run(decoder: "Decoder", given: Given) -> Tensor:
+        device = decoder.autocast_device
+        # Turning it off takes longer than this question, and most texts do without.
+        if device is None or not torch.is_autocast_enabled(device):
+            return method(decoder, given)
+        with torch.autocast(device, enabled=False):
+            return method(decoder, given)
+
+    return run
+
 
 class Decoder:
-    """A snapshot of a GPT, laid out to read one more token of each sequence.
+    """A copy of a GPT's weights, laid out to read one more token of each sequence.
 
     The model itself reads prompts, and the decoder copies keys and values from its
-    cache. Later changes of the model's weights do not affect the decoder. Decoders of
-    an unchanged model share their weights.
+    cache. Both compute in the type of the weights, under ``torch.autocast`` too.
+
+    After a change of the model's weights, make a new decoder. The old one would read
+    prompts with the new weights, and then go on with its copy of the old ones.
+    Decoders of an unchanged model share their copy.
 
     Args:
         model: The model. Its weights are copied, so they take twice the memory.
@@ -64,6 +91,8 @@ class Decoder:
         self.longest = model.config.max_seq_len
         self.batch_size = 0
         self.compiled = False
+        known = torch.amp.is_autocast_available(device.type)
+        self.autocast_device = device.type if known else None  # none for "meta"
         self._make_tables()
 
     def compile(self, *, backend: str | Callable[..., Any] = "inductor") -> None:
@@ -84,6 +113,7 @@ class Decoder:
             torch._dynamo.mark_static_address(tensor)
 
     @torch.inference_mode()
+    @_without_autocast
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
         """Forget all, and read these sequences; return the logits of what follows."""
         device = self.model.head_weight.device
@@ -104,6 +134,7 @@ class Decoder:
         return logits
 
     @torch.inference_mode()
+    @_without_autocast
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
         """Read one more token of each sequence; return the logits of what follows.
 

@@ -142,6 +142,18 @@ def test_other_types_of_numbers(dtype: torch.dtype, positions: str):
     torch.testing.assert_close(got, wanted, **digits)
 
 
+@pytest.mark.parametrize("name", VARIANTS)
+def test_autocast_changes_nothing(name: str):
+    decoder = Decoder(make(**VARIANTS[name]))
+    contexts, steps = some_tokens(5, 2), torch.randint(V, (2, 3))
+    wanted = read_on(decoder, contexts, steps)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = read_on(decoder, contexts, steps)
+        assert torch.is_autocast_enabled("cpu")
+    assert got.dtype == wanted.dtype
+    assert torch.equal(got, wanted)
+
+
 def test_it_reads_anew_another_batch():
     model = make()
     decoder = Decoder(model)
@@ -183,7 +195,7 @@ def test_an_rms_norm_is_as_exact_as_its_numbers():
     torch.testing.assert_close(norm(rows), exact, rtol=1e-12, atol=0)
 
 
-def test_it_is_a_snapshot():
+def test_a_change_of_weights_needs_a_new_one():
     model = make(positions="rotary", norm="rms", activation="swiglu")
     contexts, steps = some_tokens(5), torch.randint(V, (1, 2))
     decoder = Decoder(model)
@@ -192,9 +204,11 @@ def test_it_is_a_snapshot():
     decoder.read(contexts)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.zero_()
+            parameter.mul_(-0.5)
     after = [decoder.step(tokens) for tokens in steps.T]
     torch.testing.assert_close(torch.stack(after, 1), before[:, 1:])
+    check_against_whole_passes(Decoder(model), model, (5,))
+    # The old one fits the model again when the model has its old weights again.
     model.load_state_dict(state)
     torch.testing.assert_close(read_on(decoder, contexts, steps), before)
 
