@@ -126,6 +126,8 @@ def restore_optimizers(
 ) -> None:
     """Restore the optimizers' state from the result of ``optimizer_tensors``.
 
+    A parameter that is not trained, ``requires_grad=False``, may have no state.
+
     Raises:
         ValueError: If it belongs to another model or another optimizer.
     """
@@ -136,9 +138,10 @@ def restore_optimizers(
         kept = ("step", "exp_avg", "exp_avg_sq") if adamw else ("mean",)
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                memory = optimizer.state[parameter]
-                for what in kept:
-                    wanted[f"{names[parameter]}/{what}"] = (memory, parameter)
+                entries = [f"{names[parameter]}/{what}" for what in kept]
+                if parameter.requires_grad or not tensors.keys().isdisjoint(entries):
+                    memory = optimizer.state[parameter]
+                    wanted |= dict.fromkeys(entries, (memory, parameter))
     if wanted.keys() != tensors.keys():
         strange = sorted(wanted.keys() ^ tensors.keys())
         raise ValueError(

@@ -196,6 +196,26 @@ def test_who_goes_on_gets_the_same_losses_to_the_bit(
         assert len(state.losses) == state.step
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_run_goes_on_with_parameters_that_are_not_trained(
+    optimizer: str, make_model: Callable[..., GPT], tokens: Tensor
+):
+    def frozen() -> GPT:
+        model = make_model()
+        model.position_embedding.weight.requires_grad_(False)
+        model.blocks[0].attention.q_proj.requires_grad_(False)
+        return model
+
+    recipe = replace(RECIPE, optimizer=optimizer)
+    whole, parts = frozen(), frozen()
+    expected = train(whole, tokens, recipe)
+    stops = iter([False, True])
+    state = train(parts, tokens, recipe, stop=lambda: next(stops))
+    assert state.step == 2
+    assert train(parts, tokens, recipe, state=state).losses == expected.losses
+    assert same_weights(whole, parts)
+
+
 def test_the_seed_decides_and_nothing_else_does(
     make_model: Callable[..., GPT], tokens: Tensor
 ):

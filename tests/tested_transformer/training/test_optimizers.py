@@ -174,6 +174,35 @@ def test_another_optimizers_memory_is_refused(make_model: Callable[..., GPT]):
         restore_optimizers(model, adamw, optimizer_tensors(model, muon))
 
 
+def test_a_frozen_parameter_may_have_a_memory_or_none(make_model: Callable[..., GPT]):
+    model = make_model()
+    optimizers = make_optimizers(model, Recipe())
+    steps_of(model, optimizers, [1])
+    tensors = optimizer_tensors(model, optimizers)
+
+    def restored(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        others = make_optimizers(model, Recipe())
+        restore_optimizers(model, others, tensors)
+        return optimizer_tensors(model, others)
+
+    rest = {name: x for name, x in tensors.items() if not name.startswith("norm.bias/")}
+    message = (
+        "the training state belongs to another model or optimizer: 3 entries differ, "
+        "such as norm.bias/exp_avg"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        restored(rest)
+    model.norm.bias.requires_grad_(False)
+    # It was trained and then frozen, or frozen from the beginning.
+    assert restored(tensors).keys() == tensors.keys()
+    assert restored(rest).keys() == rest.keys()
+    # Half a memory would fail in the next step.
+    message = message.replace("3 entries", "2 entries") + "_sq"
+    half = rest | {"norm.bias/exp_avg": tensors["norm.bias/exp_avg"]}
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        restored(half)
+
+
 @pytest.mark.parametrize(
     ("name", "tensor", "shape"),
     [
