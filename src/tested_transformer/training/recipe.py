@@ -47,7 +47,8 @@ class Recipe:
         batch_size: Sequences per update, over all processes.
         seq_len: Tokens per sequence; ``None`` for the model's ``max_seq_len``.
         accumulate: Number of parts in which a batch goes through the model. The
-            gradient is the same, with the activation memory of a single part.
+            gradient is the same, with the activation memory of a single part, except
+            that the balance loss of a mixture of experts is the mean of the parts' own.
         optimizer: ``adamw`` for all parameters, or ``muon`` for the matrices inside
             the blocks and AdamW for the rest.
         lr: AdamW's learning rate.

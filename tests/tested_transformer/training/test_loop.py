@@ -124,6 +124,18 @@ def test_a_batch_in_parts_is_the_batch(
             torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.parametrize(("weight", "same"), [(0.0, True), (1.0, False)])
+def test_of_a_batch_in_parts_only_the_balance_of_experts_differs(
+    weight: float, same: bool, make_model: Callable[..., GPT], tokens: Tensor
+):
+    models = [make_model(num_experts=3).double() for _ in range(2)]
+    for model, accumulate in zip(models, (1, 3), strict=True):
+        recipe = replace(RECIPE, steps=2, warmup=0, accumulate=accumulate)
+        train(model, tokens, replace(recipe, balance_weight=weight))
+    routers = [model.blocks[0].feed_forward.router.weight for model in models]
+    assert torch.allclose(*routers, rtol=1e-4, atol=1e-7) is same
+
+
 @pytest.mark.parametrize(
     ("precision", "dtype"), [("bf16", torch.bfloat16), ("fp16", torch.float16)]
 )
