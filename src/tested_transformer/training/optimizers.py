@@ -13,6 +13,7 @@ __all__ = [
     "clip_gradients",
     "make_optimizers",
     "optimizer_tensors",
+    "refuse_compiled",
     "restore_optimizers",
     "set_rates",
 ]
@@ -29,7 +30,11 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[Optimizer]:
         recipe: How to train. With ``optimizer="muon"``, Muon takes the matrices inside
             the blocks. AdamW keeps embeddings and head, whose rows are separate vectors
             rather than directions of one map.
+
+    Raises:
+        ValueError: If the model comes from ``torch.compile``.
     """
+    refuse_compiled(model)
     matrices: list[nn.Parameter] = []
     tables: list[nn.Parameter] = []
     head: list[nn.Parameter] = []
@@ -68,6 +73,19 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[Optimizer]:
             )
         )
     return optimizers
+
+
+def refuse_compiled(model: nn.Module) -> None:
+    """Raise a ``ValueError`` if ``torch.compile`` has renamed a model's parameters.
+
+    Names decide which optimizer and rate a parameter gets, and a checkpoint has them.
+    """
+    for name, _ in model.named_parameters():
+        if "_orig_mod." in name:
+            raise ValueError(
+                f"model comes from torch.compile, which calls a parameter {name}: pass "
+                "the model itself, and write Recipe(compile=True) to train it compiled"
+            )
 
 
 def _group(

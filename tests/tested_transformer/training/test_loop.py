@@ -21,6 +21,7 @@ from tested_transformer.training import (
     devices,
     evaluate,
     honest_loss,
+    loop,
     train,
     training_precision,
 )
@@ -459,6 +460,15 @@ def test_compiled_it_is_the_same(
     assert compiled.losses == pytest.approx(plain.losses, rel=1e-5)
     assert compiled.weights.keys() == plain.weights.keys()
     assert len(captured) == 1
+
+
+def test_a_compiled_model_is_refused_before_anything_is_measured(
+    make_model: Callable[..., GPT], tokens: Tensor, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(loop, "training_precision", pytest.fail)
+    compiled = torch.compile(make_model(), backend="eager")
+    with pytest.raises(ValueError, match=r"write Recipe\(compile=True\)"):
+        train(compiled, tokens, RECIPE)
 
 
 @pytest.mark.parametrize(

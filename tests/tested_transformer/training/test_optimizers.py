@@ -80,6 +80,26 @@ def test_a_smear_is_no_matrix(make_model: Callable[..., GPT]):
     assert "smear" not in names_of(model, muon.param_groups[0]["params"])
 
 
+def test_a_compiled_model_is_refused(make_model: Callable[..., GPT]):
+    model = make_model()
+    message = (
+        "model comes from torch.compile, which calls a parameter {}: pass the model "
+        "itself, and write Recipe(compile=True) to train it compiled"
+    )
+    compiled = torch.compile(model, backend="eager")
+    name = "_orig_mod.token_embedding.weight"
+    with pytest.raises(ValueError, match=f"^{re.escape(message.format(name))}$"):
+        make_optimizers(compiled, Recipe())
+    model.norm = torch.compile(model.norm, backend="eager")
+    name = "norm._orig_mod.weight"
+    with pytest.raises(ValueError, match=f"^{re.escape(message.format(name))}$"):
+        make_optimizers(model, Recipe())
+    # Compiled in place, a model keeps its names.
+    other = make_model()
+    other.compile(backend="eager")
+    assert make_optimizers(other, Recipe())
+
+
 def test_a_model_without_biases_has_no_empty_group(make_model: Callable[..., GPT]):
     model = nn.Linear(3, 5, bias=False)
     (adamw,) = make_optimizers(model, Recipe())
