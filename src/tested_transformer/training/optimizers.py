@@ -18,12 +18,16 @@ __all__ = [
     "set_rates",
 ]
 
+# Several vectors that are stored as the rows of a matrix are no map either.
+_VECTORS = ("smear", "share_q", "share_k")
+
 
 def make_optimizers(model: nn.Module, recipe: Recipe) -> list[Optimizer]:
     """Return the optimizers of a model, each parameter in one of them.
 
     Matrices and embeddings get weight decay, which limits how far products can grow.
-    Vectors get none: biases, the gains of norms, and the shares of a smear.
+    Vectors get none: biases, the gains of norms, and the shares of a smear and of
+    differential attention.
 
     Args:
         model: The model to optimize.
@@ -40,7 +44,7 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[Optimizer]:
     head: list[nn.Parameter] = []
     vectors: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
-        if parameter.ndim != 2 or name == "smear":
+        if parameter.ndim != 2 or name.rpartition(".")[2] in _VECTORS:
             vectors.append(parameter)
         elif "embedding" in name:
             tables.append(parameter)

@@ -54,7 +54,7 @@ class Recipe:
         lr: AdamW's learning rate.
         embedding_lr: The same for embeddings; ``None`` for ``lr``.
         head_lr: The same for an untied head; ``None`` for ``lr``.
-        vector_lr: The same for biases, gains and smear; ``None`` for ``lr``.
+        vector_lr: The same for biases, gains and shares; ``None`` for ``lr``.
         betas: AdamW's decay rates for the running mean and the running square.
         eps: Added to the root of the running square in AdamW.
         weight_decay: Decay of matrices in each step, times the learning rate.

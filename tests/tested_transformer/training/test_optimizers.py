@@ -80,6 +80,18 @@ def test_a_smear_is_no_matrix(make_model: Callable[..., GPT]):
     assert "smear" not in names_of(model, muon.param_groups[0]["params"])
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_the_shares_of_differential_attention_are_no_matrices(
+    optimizer: str, make_model: Callable[..., GPT]
+):
+    model = make_model(attention="differential", num_heads=2)
+    optimizers = make_optimizers(model, Recipe(optimizer=optimizer))
+    vectors = names_of(model, optimizers[0].param_groups[-1]["params"])
+    shares = [name for name, _ in model.named_parameters() if "share_" in name]
+    assert len(shares) == 4
+    assert {*shares} <= {*vectors}
+
+
 def test_a_compiled_model_is_refused(make_model: Callable[..., GPT]):
     model = make_model()
     message = (
