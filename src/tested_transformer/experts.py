@@ -90,7 +90,11 @@ class MixtureOfExperts(nn.Module):
         return probabilities, shares, chosen
 
     def _balance(self, probabilities: Tensor, chosen: Tensor) -> Tensor:
-        """Return the balance loss: 1 with equal use, at most the number of experts."""
+        """Return the balance loss: 1 with equal use, at most the number of experts.
+
+        It multiplies means over these tokens, so that of a whole batch is not the mean
+        of its parts' losses.
+        """
         num_experts = probabilities.shape[-1]
         counts = torch.bincount(chosen.flatten(), minlength=num_experts)
         used = counts / chosen.numel()

@@ -1,7 +1,8 @@
 """Train in several processes, and gather or divide their tensors.
 
 Every process reads its own part of each batch, and all update the parameters with the
-mean of their gradients, which is the gradient of the whole batch.
+mean of their gradients, which is the gradient of the whole batch. Only the balance loss
+of a mixture of experts differs: each process computes its own from its own tokens.
 
 PyTorch's sharded tensors take longer to import than everything else that training
 needs, so they are imported only once several processes have joined.

@@ -36,6 +36,7 @@ from tested_transformer.training.optimizers import (
     clip_gradients,
     make_optimizers,
     optimizer_tensors,
+    refuse_compiled,
     restore_optimizers,
     set_rates,
 )
@@ -148,6 +149,7 @@ class Learner:
         world: World | None = None,
         shard: bool = False,
     ) -> None:
+        refuse_compiled(model)
         self.model, self.tokens, self.recipe = model, tokens, recipe
         self.world = world = world or World()
         self.device = next(model.parameters()).device

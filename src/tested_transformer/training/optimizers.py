@@ -13,29 +13,38 @@ __all__ = [
     "clip_gradients",
     "make_optimizers",
     "optimizer_tensors",
+    "refuse_compiled",
     "restore_optimizers",
     "set_rates",
 ]
+
+# Several vectors that are stored as the rows of a matrix are no map either.
+_VECTORS = ("smear", "share_q", "share_k")
 
 
 def make_optimizers(model: nn.Module, recipe: Recipe) -> list[Optimizer]:
     """Return the optimizers of a model, each parameter in one of them.
 
     Matrices and embeddings get weight decay, which limits how far products can grow.
-    Vectors get none: biases, the gains of norms, and the shares of a smear.
+    Vectors get none: biases, the gains of norms, and the shares of a smear and of
+    differential attention.
 
     Args:
         model: The model to optimize.
         recipe: How to train. With ``optimizer="muon"``, Muon takes the matrices inside
             the blocks. AdamW keeps embeddings and head, whose rows are separate vectors
             rather than directions of one map.
+
+    Raises:
+        ValueError: If the model comes from ``torch.compile``.
     """
+    refuse_compiled(model)
     matrices: list[nn.Parameter] = []
     tables: list[nn.Parameter] = []
     head: list[nn.Parameter] = []
     vectors: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
-        if parameter.ndim != 2 or name == "smear":
+        if parameter.ndim != 2 or name.rpartition(".")[2] in _VECTORS:
             vectors.append(parameter)
         elif "embedding" in name:
             tables.append(parameter)
@@ -68,6 +77,19 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[Optimizer]:
             )
         )
     return optimizers
+
+
+def refuse_compiled(model: nn.Module) -> None:
+    """Raise a ``ValueError`` if ``torch.compile`` has renamed a model's parameters.
+
+    Names decide which optimizer and rate a parameter gets, and a checkpoint has them.
+    """
+    for name, _ in model.named_parameters():
+        if "_orig_mod." in name:
+            raise ValueError(
+                f"model comes from torch.compile, which calls a parameter {name}: pass "
+                "the model itself, and write Recipe(compile=True) to train it compiled"
+            )
 
 
 def _group(
@@ -126,6 +148,8 @@ def restore_optimizers(
 ) -> None:
     """Restore the optimizers' state from the result of ``optimizer_tensors``.
 
+    A parameter that is not trained, ``requires_grad=False``, may have no state.
+
     Raises:
         ValueError: If it belongs to another model or another optimizer.
     """
@@ -136,9 +160,10 @@ def restore_optimizers(
         kept = ("step", "exp_avg", "exp_avg_sq") if adamw else ("mean",)
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                memory = optimizer.state[parameter]
-                for what in kept:
-                    wanted[f"{names[parameter]}/{what}"] = (memory, parameter)
+                entries = [f"{names[parameter]}/{what}" for what in kept]
+                if parameter.requires_grad or not tensors.keys().isdisjoint(entries):
+                    memory = optimizer.state[parameter]
+                    wanted |= dict.fromkeys(entries, (memory, parameter))
     if wanted.keys() != tensors.keys():
         strange = sorted(wanted.keys() ^ tensors.keys())
         raise ValueError(

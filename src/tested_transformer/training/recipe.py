@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tested_transformer.validation import TRAINING_SETTINGS, advise_on_settings
+from tested_transformer.validation import (
+    TRAINING_SETTINGS,
+    advise_on_settings,
+    validate_switches,
+)
 
 __all__ = ["Recipe"]
 
@@ -22,6 +26,7 @@ _WHOLE = (
 _NOT_NEGATIVE = ("warmup", "weight_decay", "clip", "balance_weight", "seed")
 _SHARES = ("decay", "final_lr")
 _KEPT = ("betas[0]", "betas[1]", "muon_momentum")
+_MAY_BE_NONE = ("seq_len", "embedding_lr", "head_lr", "vector_lr")
 _CHOICES = {
     "optimizer": ("adamw", "muon"),
     "schedule": ("cosine", "linear", "trapezoid", "constant"),
@@ -42,13 +47,14 @@ class Recipe:
         batch_size: Sequences per update, over all processes.
         seq_len: Tokens per sequence; ``None`` for the model's ``max_seq_len``.
         accumulate: Number of parts in which a batch goes through the model. The
-            gradient is the same, with the activation memory of a single part.
+            gradient is the same, with the activation memory of a single part, except
+            that the balance loss of a mixture of experts is the mean of the parts' own.
         optimizer: ``adamw`` for all parameters, or ``muon`` for the matrices inside
             the blocks and AdamW for the rest.
         lr: AdamW's learning rate.
         embedding_lr: The same for embeddings; ``None`` for ``lr``.
         head_lr: The same for an untied head; ``None`` for ``lr``.
-        vector_lr: The same for biases, gains and smear; ``None`` for ``lr``.
+        vector_lr: The same for biases, gains and shares; ``None`` for ``lr``.
         betas: AdamW's decay rates for the running mean and the running square.
         eps: Added to the root of the running square in AdamW.
         weight_decay: Decay of matrices in each step, times the learning rate.
@@ -73,6 +79,7 @@ class Recipe:
         seed: The seed of batches and dropout.
 
     Raises:
+        TypeError: If a value is of another type.
         ValueError: If a value is out of its range.
     """
 
@@ -111,17 +118,27 @@ class Recipe:
             (_SHARES, "must lie between 0 and 1", lambda value: 0 <= value <= 1),
             (_KEPT, "must be at least 0 and less than 1", lambda value: 0 <= value < 1),
         ]
+        if not isinstance(self.betas, (tuple, list)) or len(self.betas) != 2:
+            raise ValueError(
+                f"betas={self.betas!r} must be two numbers, such as (0.9, 0.99)"
+            )
+        if self.compile is not None:
+            validate_switches(compile=self.compile)
         values = {**vars(self), "betas[0]": self.betas[0], "betas[1]": self.betas[1]}
+        absent = {name for name in _MAY_BE_NONE if values[name] is None}
         for name in _WHOLE:
-            if values[name] is not None and not isinstance(values[name], int):
+            if name not in absent and not isinstance(values[name], int):
                 raise TypeError(f"{name}={values[name]!r} must be an int")
         for names, wanted, fits in ranges:
-            for name in names:
-                if not isinstance(values[name], (int, float, type(None))):
+            for name in (name for name in names if name not in absent):
+                if not isinstance(values[name], (int, float)):
                     raise TypeError(f"{name}={values[name]!r} must be a number")
                 # Ask whether a value fits rather than whether it is wrong: NaN fails.
-                if values[name] is not None and not fits(values[name]):
+                if not fits(values[name]):
                     raise ValueError(f"{name}={values[name]} {wanted}")
+                # JSON, in which a run is saved, has no infinity.
+                if values[name] == math.inf:
+                    raise ValueError(f"{name}={values[name]} must be finite")
         for name, known in _CHOICES.items():
             if values[name] not in known:
                 raise ValueError(
@@ -201,13 +218,13 @@ class Recipe:
         """Read what ``to_dict`` returned.
 
         Raises:
+            TypeError: If a value is of another type.
             ValueError: If a name is unknown, or a value is out of its range.
         """
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(values.keys() - known)
         if unknown:
             raise ValueError(f"a recipe has no {', '.join(unknown)}")
-        if "betas" in values:
-            first, second = values["betas"]
-            values = {**values, "betas": (first, second)}
+        if isinstance(values.get("betas"), list):
+            values = {**values, "betas": tuple(values["betas"])}
         return cls(**values)

@@ -347,6 +347,10 @@ def test_what_is_stopped_before_anything_is_saved_begins_anew(
     [
         ("--num-heads 5", "d_model=12 must be divisible by num_heads=5"),
         ("--lr nan", "lr=nan must be positive"),
+        ("--lr inf", "lr=inf must be finite"),
+        ("--weight-decay inf", "weight_decay=inf must be finite"),
+        ("--betas 0.9", "betas=(0.9,) must be two numbers, such as (0.9, 0.99)"),
+        ("--betas 0.9,0.99,0.5", "betas=(0.9, 0.99, 0.5) must be two numbers"),
         ("--accumulate 3", "batch_size=5 must be divisible by accumulate=3"),
         ("--dropout 1", "dropout=1.0 must be less than 1: it drops everything"),
         ("--max-seq-len 435", "435 tokens are too few for seq_len=435: at least 436"),

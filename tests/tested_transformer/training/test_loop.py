@@ -21,6 +21,7 @@ from tested_transformer.training import (
     devices,
     evaluate,
     honest_loss,
+    loop,
     train,
     training_precision,
 )
@@ -124,6 +125,18 @@ def test_a_batch_in_parts_is_the_batch(
             torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.parametrize(("weight", "same"), [(0.0, True), (1.0, False)])
+def test_of_a_batch_in_parts_only_the_balance_of_experts_differs(
+    weight: float, same: bool, make_model: Callable[..., GPT], tokens: Tensor
+):
+    models = [make_model(num_experts=3).double() for _ in range(2)]
+    for model, accumulate in zip(models, (1, 3), strict=True):
+        recipe = replace(RECIPE, steps=2, warmup=0, accumulate=accumulate)
+        train(model, tokens, replace(recipe, balance_weight=weight))
+    routers = [model.blocks[0].feed_forward.router.weight for model in models]
+    assert torch.allclose(*routers, rtol=1e-4, atol=1e-7) is same
+
+
 @pytest.mark.parametrize(
     ("precision", "dtype"), [("bf16", torch.bfloat16), ("fp16", torch.float16)]
 )
@@ -194,6 +207,26 @@ def test_who_goes_on_gets_the_same_losses_to_the_bit(
         assert resumed.scaler == expected.scaler
         # What was given is as it was: one can go on from it again.
         assert len(state.losses) == state.step
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_run_goes_on_with_parameters_that_are_not_trained(
+    optimizer: str, make_model: Callable[..., GPT], tokens: Tensor
+):
+    def frozen() -> GPT:
+        model = make_model()
+        model.position_embedding.weight.requires_grad_(False)
+        model.blocks[0].attention.q_proj.requires_grad_(False)
+        return model
+
+    recipe = replace(RECIPE, optimizer=optimizer)
+    whole, parts = frozen(), frozen()
+    expected = train(whole, tokens, recipe)
+    stops = iter([False, True])
+    state = train(parts, tokens, recipe, stop=lambda: next(stops))
+    assert state.step == 2
+    assert train(parts, tokens, recipe, state=state).losses == expected.losses
+    assert same_weights(whole, parts)
 
 
 def test_the_seed_decides_and_nothing_else_does(
@@ -427,6 +460,15 @@ def test_compiled_it_is_the_same(
     assert compiled.losses == pytest.approx(plain.losses, rel=1e-5)
     assert compiled.weights.keys() == plain.weights.keys()
     assert len(captured) == 1
+
+
+def test_a_compiled_model_is_refused_before_anything_is_measured(
+    make_model: Callable[..., GPT], tokens: Tensor, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(loop, "training_precision", pytest.fail)
+    compiled = torch.compile(make_model(), backend="eager")
+    with pytest.raises(ValueError, match=r"write Recipe\(compile=True\)"):
+        train(compiled, tokens, RECIPE)
 
 
 @pytest.mark.parametrize(

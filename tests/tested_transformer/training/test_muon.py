@@ -110,6 +110,29 @@ def test_on_the_short_side_it_is_the_same(shape: tuple[int, int], rounds: int):
     assert torch.equal(orthogonalize_on_short_side(zeros, rounds=rounds), zeros)
 
 
+@pytest.mark.parametrize("rounds", [4, 5, 6, 9])
+def test_on_the_short_side_small_singular_values_do_no_harm(rounds: int):
+    one = torch.randn(64, 1) @ torch.randn(1, 256)
+    u, v = (torch.linalg.qr(torch.randn(n, 16)).Q for n in (16, 64))
+    nearly_one = (u * torch.tensor([1.0, *[3e-4] * 15])) @ v.T
+    for matrix in (one, nearly_one):
+        expected = orthogonalize(matrix.double(), rounds=rounds).float()
+        found = orthogonalize_on_short_side(matrix, rounds=rounds)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-3)
+
+
+def test_many_rounds_train_as_in_float64():
+    (single,), (double,) = with_gradients([(5, 22)]), with_gradients([(5, 22)])
+    double.data = double.data.double()
+    optimizers = Muon([single], rounds=12), Muon([double], rounds=12)
+    for _ in range(3):
+        single.grad = torch.randn(5, 1) @ torch.randn(1, 22)
+        double.grad = single.grad.double()
+        for optimizer in optimizers:
+            optimizer.step()
+    torch.testing.assert_close(single.double(), double, rtol=0, atol=1e-3)
+
+
 @pytest.mark.parametrize(("on_gpu", "error"), [(False, 1e-3), (True, 0.15)])
 @pytest.mark.parametrize("long", [67, 111])
 def test_together_they_are_the_same(long: int, on_gpu: bool, error: float):

@@ -80,6 +80,38 @@ def test_a_smear_is_no_matrix(make_model: Callable[..., GPT]):
     assert "smear" not in names_of(model, muon.param_groups[0]["params"])
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_the_shares_of_differential_attention_are_no_matrices(
+    optimizer: str, make_model: Callable[..., GPT]
+):
+    model = make_model(attention="differential", num_heads=2)
+    optimizers = make_optimizers(model, Recipe(optimizer=optimizer))
+    vectors = names_of(model, optimizers[0].param_groups[-1]["params"])
+    shares = [name for name, _ in model.named_parameters() if "share_" in name]
+    assert len(shares) == 4
+    assert {*shares} <= {*vectors}
+
+
+def test_a_compiled_model_is_refused(make_model: Callable[..., GPT]):
+    model = make_model()
+    message = (
+        "model comes from torch.compile, which calls a parameter {}: pass the model "
+        "itself, and write Recipe(compile=True) to train it compiled"
+    )
+    compiled = torch.compile(model, backend="eager")
+    name = "_orig_mod.token_embedding.weight"
+    with pytest.raises(ValueError, match=f"^{re.escape(message.format(name))}$"):
+        make_optimizers(compiled, Recipe())
+    model.norm = torch.compile(model.norm, backend="eager")
+    name = "norm._orig_mod.weight"
+    with pytest.raises(ValueError, match=f"^{re.escape(message.format(name))}$"):
+        make_optimizers(model, Recipe())
+    # Compiled in place, a model keeps its names.
+    other = make_model()
+    other.compile(backend="eager")
+    assert make_optimizers(other, Recipe())
+
+
 def test_a_model_without_biases_has_no_empty_group(make_model: Callable[..., GPT]):
     model = nn.Linear(3, 5, bias=False)
     (adamw,) = make_optimizers(model, Recipe())
@@ -172,6 +204,35 @@ def test_another_optimizers_memory_is_refused(make_model: Callable[..., GPT]):
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         restore_optimizers(model, adamw, optimizer_tensors(model, muon))
+
+
+def test_a_frozen_parameter_may_have_a_memory_or_none(make_model: Callable[..., GPT]):
+    model = make_model()
+    optimizers = make_optimizers(model, Recipe())
+    steps_of(model, optimizers, [1])
+    tensors = optimizer_tensors(model, optimizers)
+
+    def restored(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        others = make_optimizers(model, Recipe())
+        restore_optimizers(model, others, tensors)
+        return optimizer_tensors(model, others)
+
+    rest = {name: x for name, x in tensors.items() if not name.startswith("norm.bias/")}
+    message = (
+        "the training state belongs to another model or optimizer: 3 entries differ, "
+        "such as norm.bias/exp_avg"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        restored(rest)
+    model.norm.bias.requires_grad_(False)
+    # It was trained and then frozen, or frozen from the beginning.
+    assert restored(tensors).keys() == tensors.keys()
+    assert restored(rest).keys() == rest.keys()
+    # Half a memory would fail in the next step.
+    message = message.replace("3 entries", "2 entries") + "_sq"
+    half = rest | {"norm.bias/exp_avg": tensors["norm.bias/exp_avg"]}
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        restored(half)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,9 @@ from tested_transformer.training.recipe import Recipe
         ({"seq_len": 0}, "seq_len=0 must be positive"),
         ({"lr": 0.0}, "lr=0.0 must be positive"),
         ({"lr": float("nan")}, "lr=nan must be positive"),
+        ({"lr": math.inf}, "lr=inf must be finite"),
+        ({"weight_decay": math.inf}, "weight_decay=inf must be finite"),
+        ({"margin": math.inf}, "margin=inf must be finite"),
         ({"muon_lr": -1.0}, "muon_lr=-1.0 must be positive"),
         ({"embedding_lr": 0.0}, "embedding_lr=0.0 must be positive"),
         ({"head_lr": -1.0}, "head_lr=-1.0 must be positive"),
@@ -37,6 +40,12 @@ from tested_transformer.training.recipe import Recipe
         ({"final_lr": -0.5}, "final_lr=-0.5 must lie between 0 and 1"),
         ({"betas": (1.0, 0.9)}, "betas[0]=1.0 must be at least 0 and less than 1"),
         ({"betas": (0.9, -0.1)}, "betas[1]=-0.1 must be at least 0 and less than 1"),
+        ({"betas": 0.9}, "betas=0.9 must be two numbers, such as (0.9, 0.99)"),
+        ({"betas": (0.9,)}, "betas=(0.9,) must be two numbers, such as (0.9, 0.99)"),
+        (
+            {"betas": (0.9, 0.99, 0.5)},
+            "betas=(0.9, 0.99, 0.5) must be two numbers, such as (0.9, 0.99)",
+        ),
         (
             {"muon_momentum": 1.0},
             "muon_momentum=1.0 must be at least 0 and less than 1",
@@ -66,6 +75,30 @@ def test_a_value_out_of_its_range_is_named(changes: dict, message: str):
         Recipe(**changes)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps": None}, "steps=None must be an int"),
+        ({"steps": 5.0}, "steps=5.0 must be an int"),
+        ({"seq_len": 5.0}, "seq_len=5.0 must be an int"),
+        ({"lr": None}, "lr=None must be a number"),
+        ({"lr": "0.1"}, "lr='0.1' must be a number"),
+        ({"clip": None}, "clip=None must be a number"),
+        ({"betas": (0.9, None)}, "betas[1]=None must be a number"),
+        ({"compile": "no"}, "compile='no' must be True or False"),
+    ],
+    ids=str,
+)
+def test_a_value_of_another_type_is_named(changes: dict, message: str):
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        Recipe(**changes)
+
+
+def test_none_is_accepted_where_it_means_something():
+    names = ("seq_len", "embedding_lr", "head_lr", "vector_lr", "compile")
+    assert Recipe(**dict.fromkeys(names)) == Recipe()
+
+
 @pytest.mark.parametrize("preset", [Recipe.plain, Recipe.fast])
 def test_presets_take_changes_and_survive_json(preset: object):
     recipe = preset(steps=777, warmup=5, betas=(0.5, 0.25))
@@ -86,6 +119,8 @@ def test_an_unknown_name_in_json_is_named():
     message = "a recipe has no batch, learning"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         Recipe.from_dict({"steps": 5, "learning": 1, "batch": 2})
+    with pytest.raises(ValueError, match=r"^betas="):
+        Recipe.from_dict({"betas": [0.9]})
 
 
 @pytest.mark.parametrize(
