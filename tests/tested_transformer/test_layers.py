@@ -114,6 +114,8 @@ def test_a_feed_forward_is_its_formula(name: str, bias: bool):
         inner = inner * linear("up", x)
     expected, output = linear("down", inner), layer(x)
     torch.testing.assert_close(output, expected)
+    with torch.no_grad():
+        assert torch.equal(layer(x), output)
     direction = torch.randn(B, T, D)
     wanted = [x, *layer.parameters()]
     for one, other in zip(
