@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from tested_transformer.validation import validate_choice, validate_sizes
 
@@ -107,23 +106,41 @@ def _gelu_tanh(x: Tensor) -> Tensor:
 
 
 class _ReluSquared(torch.autograd.Function):
-    """Compute squared ReLU with its gradient written out, which is twice as fast."""
+    """Compute squared ReLU with its gradient written out, which is twice as fast.
+
+    It also returns the ReLU. Only what is an output can be kept for the gradient and
+    have a gradient itself, which the second derivative needs. There is no ``jvp``,
+    because ``torch.compile`` refuses functions that have one.
+    """
+
+    generate_vmap_rule = True
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(x: Tensor) -> tuple[Tensor, Tensor]:
         positive = F.relu(x)
-        ctx.save_for_backward(positive)
-        return positive * positive
+        return positive * positive, positive
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grad_outputs: Tensor) -> Tensor:
-        (gradient,), (positive,) = grad_outputs, ctx.saved_tensors
-        return (gradient * positive).mul_(2)
+    def setup_context(
+        ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]
+    ) -> None:
+        ctx.save_for_backward(output[1])
+        ctx.set_materialize_grads(False)  # the first derivative needs no zeros
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor | None) -> Tensor | None:
+        (of_square, of_relu), (positive,) = grad_outputs, ctx.saved_tensors
+        gradient = None if of_square is None else (of_square * positive).mul_(2)
+        if of_relu is None:
+            return gradient
+        of_relu = of_relu * (positive > 0)
+        return of_relu if gradient is None else gradient + of_relu
 
 
 def _relu_squared(x: Tensor) -> Tensor:
-    return _ReluSquared.apply(x)
+    if not x.requires_grad:  # calling the function costs more than it saves
+        return F.relu(x).square()
+    return _ReluSquared.apply(x)[0]
 
 
 # --8<-- [start:activations]

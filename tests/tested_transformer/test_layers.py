@@ -114,6 +114,8 @@ def test_a_feed_forward_is_its_formula(name: str, bias: bool):
         inner = inner * linear("up", x)
     expected, output = linear("down", inner), layer(x)
     torch.testing.assert_close(output, expected)
+    with torch.no_grad():
+        assert torch.equal(layer(x), output)
     direction = torch.randn(B, T, D)
     wanted = [x, *layer.parameters()]
     for one, other in zip(
@@ -122,6 +124,47 @@ def test_a_feed_forward_is_its_formula(name: str, bias: bool):
         strict=True,
     ):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_an_activation_has_both_derivatives(name: str):
+    # None is zero, where a ReLU has a kink.
+    x = torch.tensor([-1.5, -0.5, 0.5, 1.5], dtype=torch.float64, requires_grad=True)
+    activation = ACTIVATIONS[name]
+    assert torch.autograd.gradcheck(activation, x, check_batched_grad=True)
+    assert torch.autograd.gradgradcheck(activation, x, check_batched_grad=True)
+
+
+def test_squared_relu_shares_its_graph_with_other_terms():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    total = (ACTIVATIONS["relu2"](x) + x**3).sum()
+    (first,) = torch.autograd.grad(total, x, create_graph=True)
+    assert first.tolist() == [5.0, 16.0]  # 2 x + 3 x**2
+    (second,) = torch.autograd.grad(first.sum(), x)
+    assert second.tolist() == [8.0, 14.0]  # 2 + 6 x
+
+
+def test_squared_relu_keeps_one_tensor_for_its_gradient():
+    kept: list[Tensor] = []
+    x = torch.randn(T, D, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(kept.append, lambda kept: kept):
+        ACTIVATIONS["relu2"](x)
+    assert [tensor.shape for tensor in kept] == [x.shape]
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_gradients_of_each_sequence_on_its_own(name: str):
+    layer = FeedForward(d_model=D, d_ff=D_FF, activation=name)
+    weights, x = dict(layer.named_parameters()), torch.randn(B, T, D)
+
+    def total(weights: dict[str, Tensor], x: Tensor) -> Tensor:
+        return torch.func.functional_call(layer, weights, x).square().sum()
+
+    found = torch.func.vmap(torch.func.grad(total), (None, 0))(weights, x)
+    for index in range(B):
+        wanted = torch.autograd.grad(total(weights, x[index]), [*weights.values()])
+        for one, other in zip(found.values(), wanted, strict=True):
+            torch.testing.assert_close(one[index], other)
 
 
 def test_positions_do_not_meet():

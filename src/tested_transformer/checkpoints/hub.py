@@ -47,7 +47,8 @@ def load_pretrained(
             ``openai-community/gpt2-medium``.
         revision: The version on the hub: a branch, a tag or a commit.
         device: Where to load it; the CPU by default.
-        dtype: The type of its weights; the type they were saved in by default.
+        dtype: The type of its weights. By default a checkpoint of this library keeps
+            the type that it was saved in; any other model is loaded in float32.
 
     Returns:
         The model, in evaluation mode.
@@ -87,6 +88,8 @@ def load_gpt2(
     revision: str | None = None,
 ) -> GPT:
     """Load a model in the layout of GPT-2: its config.json and its safetensors.
+
+    The model is in float32, whatever the type that it was saved in.
 
     Args:
         folder_or_name: A folder written by ``save_pretrained`` of ``transformers``, or

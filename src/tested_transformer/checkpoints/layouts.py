@@ -92,7 +92,8 @@ def from_gpt2(
     """Return a model with weights in GPT-2's layout, as ``transformers`` stores them.
 
     Args:
-        weights: Tensors by name, with or without the prefix ``transformer.``.
+        weights: Tensors by name, with or without the prefix ``transformer.``. They are
+            converted to float32.
         settings: The content of ``config.json``.
         dropout: The dropout of the new model. GPT-2's three settings are ignored.
         origin: Where the model comes from, for error messages.
@@ -137,7 +138,8 @@ def from_nanogpt(
         json.dump(checkpoint["model_args"], open("config.json", "w"))
 
     Args:
-        weights: Tensors by name; the prefix of ``torch.compile`` is ignored.
+        weights: Tensors by name; the prefix of ``torch.compile`` is ignored. They are
+            converted to float32.
         settings: nanoGPT's ``model_args``.
         origin: Where the model comes from, for error messages.
 

@@ -6,9 +6,11 @@ load the model, and nothing in it is executed.
 """
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -48,6 +50,8 @@ def ship_model(
 ) -> None:
     """Write a model's weights in half precision, and a card that describes them.
 
+    If that fails, a model that was shipped to the folder before is still intact.
+
     Args:
         folder: Where to write; it is created if necessary.
         model: Any GPT. It is not changed.
@@ -61,15 +65,19 @@ def ship_model(
     """
     folder = Path(folder)
     weights = {name: _halved(name, each) for name, each in model.state_dict().items()}
+    described = dict(about or {})
+    _to_json(described)  # refuse it before anything is written
     folder.mkdir(parents=True, exist_ok=True)
-    record = write_tensors(folder / _WEIGHTS, weights)
-    card = {
-        **(about or {}),
-        "config": asdict(model.config),
-        "weights": {**asdict(record), "dtype": "float16"},
-    }
-    text = json.dumps(card, indent=1, allow_nan=False, ensure_ascii=False)
-    (folder / CARD).write_text(text + "\n", "utf-8")
+    with TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
+        record = write_tensors(Path(unfinished) / _WEIGHTS, weights)
+        card = {
+            **described,
+            "config": asdict(model.config),
+            "weights": {**asdict(record), "dtype": "float16"},
+        }
+        (Path(unfinished) / CARD).write_bytes(_to_json(card))
+        for name in (_WEIGHTS, CARD):
+            os.replace(Path(unfinished) / name, folder / name)
 
 
 def load_shipped(folder: str | Path) -> ShippedModel:
@@ -99,3 +107,11 @@ def _halved(name: str, weight: Tensor) -> Tensor:
     if not half.isfinite().all():
         raise ValueError(f"{name} has numbers that are too large for half precision")
     return half
+
+
+def _to_json(card: Mapping[str, Any]) -> bytes:
+    try:
+        text = json.dumps(card, indent=1, allow_nan=False, ensure_ascii=False)
+        return (text + "\n").encode()
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"about cannot be written as JSON: {error}") from None

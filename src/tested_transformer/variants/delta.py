@@ -60,7 +60,7 @@ def recurrent_delta_rule(
     state = validate_stateful(q, k, v, state)
     log_decay = _validate_gates(k, beta, log_decay)
     # --8<-- [start:recurrent]
-    outputs = list[Tensor]()
+    outputs: list[Tensor] = []
     for t in range(q.shape[2]):
         state = state * log_decay[:, :, t, None, None].exp()
         held = k[:, :, t, None, :] @ state  # (B, H, 1, d_v)
@@ -129,7 +129,7 @@ def chunked_delta_rule(
     state = validate_stateful(q, k, v, state)
     validate_sizes(chunk_size=chunk_size)
     log_decay = _validate_gates(k, beta, log_decay)
-    outputs = list[Tensor]()
+    outputs: list[Tensor] = []
     for start in range(0, q.shape[2], chunk_size):
         at = slice(start, start + chunk_size)
         output, state = parallel_delta_rule(

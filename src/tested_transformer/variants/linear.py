@@ -67,7 +67,7 @@ def recurrent_linear_attention(
     if log_decay is not None:
         _validate_log_decay(log_decay, k)
     # --8<-- [start:recurrent]
-    outputs = list[Tensor]()
+    outputs: list[Tensor] = []
     for t in range(q.shape[2]):
         if log_decay is not None:
             state = state * log_decay[:, :, t, :, None].exp()
@@ -149,7 +149,7 @@ def chunked_linear_attention(
     if log_decay is not None:
         _validate_log_decay(log_decay, k)
     # --8<-- [start:chunked]
-    outputs = list[Tensor]()
+    outputs: list[Tensor] = []
     for start in range(0, q.shape[2], chunk_size):
         at = slice(start, start + chunk_size)
         output, state = parallel_linear_attention(

@@ -34,8 +34,8 @@ class Quantized:
 
     Args:
         codes: The number of steps, as bytes; with 4 bits, two codes per byte.
-        low: The lowest number of each group.
-        step: The size of a step in each group.
+        low: The lowest number of each group, in the type of the numbers.
+        step: The size of a step in each group, in at least 32 bits.
         bits: 8 or 4.
     """
 
@@ -50,11 +50,15 @@ class Quantized:
         return self.codes.nbytes + self.low.nbytes + self.step.nbytes
 
     def restore(self) -> Float[Tensor, "*batch S d"]:
-        """Return the numbers, each at most half a step from the original."""
+        """Return the numbers, each at most half a step from the original.
+
+        The type of the numbers adds its own rounding to that: with 8 bits, a step may
+        be finer than what bfloat16 can tell apart.
+        """
         codes = self.codes
         if self.bits == 4:
             codes = torch.stack([codes & 15, codes >> 4], dim=-1).flatten(-2)
-        return codes * self.step + self.low
+        return (codes * self.step + self.low.to(self.step.dtype)).to(self.low.dtype)
 
 
 def quantize(x: Float[Tensor, "*batch S d"], *, bits: int, per: str) -> Quantized:
@@ -79,14 +83,15 @@ def quantize(x: Float[Tensor, "*batch S d"], *, bits: int, per: str) -> Quantize
     _validate_numbers(x, bits)
     # --8<-- [start:quantize]
     over = -2 if per == "channel" else -1
-    low, high = x.amin(over, keepdim=True), x.amax(over, keepdim=True)
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))  # 16 bits would add errors
+    low, high = wide.amin(over, keepdim=True), wide.amax(over, keepdim=True)
     step = (high - low) / (2**bits - 1)
     # If all numbers of a group are equal, any step will do.
-    steps = (x - low) / step.where(step > 0, 1)
+    steps = (wide - low) / step.where(step > 0, 1)
     codes = steps.round().to(torch.uint8)
     if bits == 4:
         codes = codes[..., 0::2] | codes[..., 1::2] << 4
-    return Quantized(codes, low, step, bits)
+    return Quantized(codes, low.to(x.dtype), step, bits)
     # --8<-- [end:quantize]
 
 

@@ -4,7 +4,7 @@ Source of the whole: Gloeckle et al., 2024, "Better & Faster Large Language Mode
 Multi-token Prediction", section 2.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -38,9 +38,21 @@ class SeveralTokenGPT(GPT):
     parallel: the GPT's own last block predicts the next token, and each further block a
     token further ahead. They share the last norm and the matrix to logits.
 
+    ``forward`` and ``generate`` use the first head alone. So does ``train``, which
+    leaves the further blocks as they were drawn: write a loop of your own around
+    ``forward_all`` and ``several_token_loss``. Checkpoints, shipped models and what
+    makes a changed copy of a model, such as ``with_fewer_keys``, ``prune_heads`` and
+    ``stretched_by``, are for a plain GPT. This makes one of the first head:
+
+        weights = model.state_dict()
+        first = {k: v for k, v in weights.items() if not k.startswith("further.")}
+        plain = GPT.from_weights(model.config, first)
+
     Args:
         config: The settings of the GPT, with at least two blocks.
         num_tokens: n, how many tokens ahead it predicts; 1 makes a plain GPT.
+        device: Where the weights are; PyTorch's default device by default.
+        dtype: The type of its weights. They are drawn in PyTorch's default type.
 
     Raises:
         ValueError: If ``num_tokens`` is not positive, or there is only one block.
@@ -48,17 +60,39 @@ class SeveralTokenGPT(GPT):
 
     further: Sequence[DecoderBlock]
 
-    def __init__(self, config: GPTConfig, *, num_tokens: int) -> None:
+    def __init__(
+        self,
+        config: GPTConfig,
+        *,
+        num_tokens: int,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         validate_sizes(num_tokens=num_tokens)
         if config.num_layers < 2:
             raise ValueError(
                 f"num_layers={config.num_layers} must be 2 or more: a trunk, and heads"
             )
-        super().__init__(config)
+        super().__init__(config, device=device)
         last = config.num_layers - 1
-        further = [self._make_block(last) for _ in range(num_tokens - 1)]
-        self.register_module("further", nn.ModuleList(further))
-        self.reset_parameters()
+        with torch.device(torch.get_default_device() if device is None else device):
+            further = [self._make_block(last) for _ in range(num_tokens - 1)]
+            self.register_module("further", nn.ModuleList(further))
+            self.reset_parameters()
+        self.to(dtype=dtype)
+
+    @classmethod
+    def from_weights(cls, config: GPTConfig, weights: Mapping[str, Tensor]) -> GPT:
+        """Refuse, because a config does not say how many heads there are.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            f"{cls.__name__}.from_weights does not know num_tokens: write "
+            f"model = {cls.__name__}(config, num_tokens=...), then "
+            "model.load_state_dict(weights)"
+        )
 
     # --8<-- [start:forward]
     def forward_all(

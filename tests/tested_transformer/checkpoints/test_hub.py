@@ -371,6 +371,22 @@ def test_a_model_of_any_kind_is_loaded_from_its_folder(
     assert {weight.device.type for weight in found.parameters()} == {"meta"}
 
 
+def test_only_a_checkpoint_of_ours_keeps_a_type_of_16_bits(
+    tmp_path: Path, model: GPT
+) -> None:
+    model.to(torch.bfloat16)
+    save_checkpoint(tmp_path / "run", config=CONFIG, weights=model.state_dict())
+    ship_model(tmp_path / "shipped", model)
+    put(tmp_path / "gpt2", *to_gpt2(model))
+    put_nanogpt(tmp_path / "nanogpt", GPT(NANO, dtype=torch.float16))
+    for name in ("run", "shipped", "gpt2", "nanogpt"):
+        wanted = torch.bfloat16 if name == "run" else torch.float32
+        found = load_pretrained(tmp_path / name)
+        assert {weight.dtype for weight in found.parameters()} == {wanted}
+        found = load_pretrained(tmp_path / name, dtype=torch.float64)
+        assert {weight.dtype for weight in found.parameters()} == {torch.float64}
+
+
 def test_a_model_is_loaded_by_its_name(model: GPT, served: Hub) -> None:
     put(served.folder / "some/tiny/v2", *to_gpt2(model))
     check_same(GPT.from_pretrained("some/tiny", revision="v2"), model)

@@ -1,3 +1,4 @@
+import errno
 import json
 import re
 from collections.abc import Callable
@@ -41,6 +42,49 @@ def test_a_weight_beyond_half_precision_is_refused(model: GPT, tmp_path: Path) -
     with pytest.raises(ValueError, match=message):
         ship_model(tmp_path / "new", model)
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("about", "message"),
+    [
+        ({"a": {1}}, "Object of type set is not JSON serializable"),
+        ({"a": {(1, 2): 3}}, "keys must be str, int, float, bool or None, not tuple"),
+        ({"a": float("nan")}, "Out of range float values are not JSON compliant"),
+        ({"a": "\ud800"}, "'utf-8' codec can't encode character"),
+    ],
+)
+def test_what_a_card_cannot_say_is_refused_before_anything_is_written(
+    about: dict[str, object], message: str, model: GPT, tmp_path: Path
+) -> None:
+    message = f"^about cannot be written as JSON: {message}"
+    with pytest.raises(ValueError, match=message):
+        ship_model(tmp_path / "new", model, about)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_model_that_cannot_be_written_leaves_the_one_before(
+    model: GPT, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ship_model(tmp_path, model, {"name": "first"})
+    write_bytes = Path.write_bytes
+
+    def full(path: Path, data: bytes) -> int:
+        write_bytes(path, data[:5])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        ship_model(tmp_path, GPT(CONFIG), {"name": "second"})
+    monkeypatch.undo()
+    shipped = load_shipped(tmp_path)
+    assert shipped.card["name"] == "first"
+    assert torch.equal(shipped.model.norm.weight, model.norm.weight.half().float())
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "card.json",
+        "model.safetensors",
+    ]
+    ship_model(tmp_path, GPT(CONFIG), {"name": "second"})
+    assert load_shipped(tmp_path).card["name"] == "second"
 
 
 def _altered(folder: Path) -> None:

@@ -44,6 +44,27 @@ def test_no_number_is_off_by_more_than_half_a_step(bits: int, per: str, seed: in
     assert ((found.restore() - x).abs() <= half * (1 + 1e-9)).all()
 
 
+@pytest.mark.parametrize("spread", [10.0, 2e4])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("per", ["channel", "token"])
+@pytest.mark.parametrize("bits", [8, 4])
+def test_16_bits_add_only_the_rounding_of_the_result(
+    bits: int, per: str, dtype: torch.dtype, spread: float
+) -> None:
+    torch.manual_seed(0)
+    x = (torch.randn(B, H, 32, D_K) * spread).clamp(-6e4, 6e4)
+    x[..., 0, :], x[..., 1, :] = -3 * spread, 3 * spread  # beyond 65504 from each other
+    x[..., 0] = 3 * spread
+    x = x.to(dtype)
+    found = quantize(x, bits=bits, per=per).restore()
+    assert found.dtype == dtype
+    exact, over = x.double(), -2 if per == "channel" else -1
+    extent = exact.amax(over, keepdim=True) - exact.amin(over, keepdim=True)
+    half = extent / (2**bits - 1) / 2
+    rounding = (exact.abs() + half) * torch.finfo(dtype).eps / 2
+    assert ((found.double() - exact).abs() <= half * (1 + 1e-4) + rounding).all()
+
+
 def test_an_outlier_spoils_its_group_alone() -> None:
     torch.manual_seed(0)
     x = torch.randn(32, 8)
@@ -85,7 +106,7 @@ def test_it_gives_back_all_in_order_and_the_newest_as_they_are(
 
 
 @pytest.mark.parametrize(("bits", "per_number"), [(8, 2), (4, 1)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_its_bytes_by_the_formula(
     bits: int, per_number: int, dtype: torch.dtype
 ) -> None:
@@ -95,7 +116,7 @@ def test_its_bytes_by_the_formula(
     # In half bytes: two groups of three tokens; then lowest number and step of each
     # feature and of each token of a group; then the token that waits.
     codes = 2 * (2 * 3) * D_K * per_number // 2
-    scales = 2 * 2 * (D_K + 3) * dtype.itemsize
+    scales = 2 * (D_K + 3) * (dtype.itemsize + max(dtype.itemsize, 4))
     assert layer.nbytes == B * H * (codes + scales + 2 * D_K * dtype.itemsize)
 
 

@@ -68,6 +68,37 @@ def test_in_pieces_through_a_cache_it_is_the_same(kind):
     assert len(cache.layers) == model.num_blocks == 3 + N - 1
 
 
+def test_all_heads_are_on_the_device_and_of_the_type_that_is_asked_for():
+    config = make().config
+    model = SeveralTokenGPT(config, num_tokens=N, device="meta", dtype=torch.bfloat16)
+    weights = {(w.device.type, w.dtype) for w in model.parameters()}
+    assert weights == {("meta", torch.bfloat16)}
+    torch.manual_seed(0)
+    model = SeveralTokenGPT(config, num_tokens=N)
+    torch.manual_seed(0)
+    half = SeveralTokenGPT(config, num_tokens=N, dtype=torch.float16)
+    for name, weight in model.state_dict().items():
+        assert torch.equal(half.state_dict()[name], weight.half()), name
+
+
+def test_the_documented_way_to_a_plain_gpt_and_back_from_weights():
+    model, tokens = make(), torch.randint(V, (B, T))
+    weights = model.state_dict()
+    first = {k: v for k, v in weights.items() if not k.startswith("further.")}
+    plain = GPT.from_weights(model.config, first).eval()
+    torch.testing.assert_close(plain(tokens), model(tokens))
+    with pytest.raises(TypeError) as refused:
+        SeveralTokenGPT.from_weights(model.config, weights)
+    assert str(refused.value) == (
+        "SeveralTokenGPT.from_weights does not know num_tokens: write "
+        "model = SeveralTokenGPT(config, num_tokens=...), then "
+        "model.load_state_dict(weights)"
+    )
+    again = SeveralTokenGPT(model.config, num_tokens=N, dtype=torch.float64).eval()
+    again.load_state_dict(weights)
+    assert torch.equal(again.forward_all(tokens), model.forward_all(tokens))
+
+
 def test_each_head_is_trained_on_the_token_it_guesses():
     logits = torch.randn(N, B, T, V, dtype=torch.float64)
     targets = torch.randint(V, (B, T))
