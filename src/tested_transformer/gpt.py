@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tested_transformer.cache import KVCache, LayerCache
+from tested_transformer.cache import KVCache, LayerCache, length_of
 from tested_transformer.experts import MixtureOfExperts, count_parameters
 from tested_transformer.layers import (
     ACTIVATIONS,
@@ -576,7 +576,8 @@ class GPT(nn.Module):
                 default they count from 0, or on from the tokens in the cache.
             mask: ``True`` where a query may attend, in addition to the causal mask. It
                 covers all keys, including those in the cache.
-            cache: What was read before; ``tokens`` are added to it.
+            cache: What was read before; ``tokens`` are added to it. If a call raises,
+                ``reset`` it.
             last_only: Return only the logits of the last position, (B, 1, V). That
                 saves most of the head's work while a prompt is read.
             return_weights: Also return the attention weights of every head, layer by
@@ -589,7 +590,7 @@ class GPT(nn.Module):
             TypeError: If ``tokens`` are not int64 or int32.
             ValueError: If ``tokens`` do not fit the model, or the cache.
         """
-        config, start = self.config, self._length_of(cache)
+        config, start = self.config, length_of(cache, len(self.blocks))
         sizes = config.vocab_size, config.max_seq_len
         validate_tokens("tokens", tokens, *sizes, start, positions)
         end = start + tokens.shape[1]
@@ -614,17 +615,6 @@ class GPT(nn.Module):
         return (logits, maps) if return_weights else logits
 
     # --8<-- [end:forward]
-
-    def _length_of(self, cache: KVCache | None) -> int:
-        """Return how many tokens a cache holds; refuse one with other layers."""
-        if cache is None:
-            return 0
-        if len(cache.layers) != len(self.blocks):
-            raise ValueError(
-                f"cache has {len(cache.layers)} layers, the model {len(self.blocks)}: "
-                "make it with the model's new_cache"
-            )
-        return cache.length
 
     # --8<-- [start:embed]
     def _embed(

@@ -1,9 +1,11 @@
 """What is put into a cache comes out of it, in order, and nothing else does."""
 
+import re
+
 import pytest
 import torch
 
-from tested_transformer.cache import KVCache
+from tested_transformer.cache import KVCache, length_of
 
 # Pairwise different: layers, batch, heads, room, head width.
 LAYERS, B, H, S, D_K = 4, 2, 3, 7, 5
@@ -28,6 +30,22 @@ def test_it_gives_back_all_that_it_was_given():
             assert torch.equal(keys, k[index, :, :, :end])
             assert torch.equal(values, v[index, :, :, :end])
         assert cache.length == end
+
+
+def test_its_length_is_that_of_every_layer():
+    cache = KVCache(**SIZES)
+    assert length_of(None, LAYERS) == length_of(cache, LAYERS) == 0
+    for layer in cache.layers:
+        layer.length = 3
+    assert length_of(cache, LAYERS) == 3
+    with pytest.raises(ValueError, match=r"^cache has 4 layers, the model 5: "):
+        length_of(cache, 5)
+    for index in range(LAYERS):
+        cache.layers[index].length = 2
+        lengths = [2 if each == index else 3 for each in range(LAYERS)]
+        with pytest.raises(ValueError, match=re.escape(f"they hold {lengths}. If a")):
+            length_of(cache, LAYERS)
+        cache.layers[index].length = 3
 
 
 def test_layers_do_not_meet():

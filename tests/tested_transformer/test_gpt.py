@@ -437,6 +437,23 @@ def test_bad_tokens_are_named():
         model(torch.tensor([[0, 13]]))
 
 
+def test_after_a_pass_that_broke_off_a_cache_is_refused_until_its_reset():
+    model, tokens = make(), some_tokens(4)
+    cache = model.new_cache(B)
+    with torch.no_grad():
+        right = model(tokens)
+        model(tokens[:, :3], cache=cache)
+        # The first layer stores its keys before it compares the mask with them.
+        short = torch.ones(1, 3, dtype=torch.bool)
+        with pytest.raises(ValueError, match=r"^mask is \(1, 3\)"):
+            model(tokens[:, 3:], cache=cache, mask=short)
+        message = r"they hold \[4, 3, 3\]\. .* write cache\.reset\(\)"
+        with pytest.raises(ValueError, match=message):
+            model(tokens[:, 3:], cache=cache)
+        cache.reset()
+        torch.testing.assert_close(model(tokens, cache=cache), right)
+
+
 def test_windows_are_masks_in_their_layers_outputs_and_gradients():
     model, tokens = make(windows=(2, None, 4), positions="alibi"), some_tokens()
     plain = GPT.from_weights(replace(model.config, windows=None), model.state_dict())
