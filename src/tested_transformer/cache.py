@@ -52,6 +52,14 @@ class LayerCache:
 
     # --8<-- [end:layer]
 
+    def reset(self) -> None:
+        """Forget all tokens, but keep the memory."""
+        self.length = 0
+        # What was written with gradients would keep every earlier pass alive.
+        for name, memory in [*vars(self).items()]:
+            if isinstance(memory, Tensor) and memory.requires_grad:
+                setattr(self, name, memory.detach())
+
     @property
     def nbytes(self) -> int:
         """The memory set aside, in bytes."""
@@ -170,7 +178,7 @@ class KVCache:
         """Forget all tokens, but keep the memory."""
         self.last_tokens = None
         for layer in self.layers:
-            layer.length = 0
+            layer.reset()
 
 
 def length_of(cache: KVCache | None, num_layers: int) -> int:

@@ -78,6 +78,21 @@ def test_after_a_reset_the_old_is_gone():
     assert keys.data_ptr() == memory
 
 
+def test_after_a_reset_the_memory_holds_no_earlier_pass():
+    cache = KVCache(**SIZES)
+    for _ in range(2):
+        memory = [layer.keys.data_ptr() for layer in cache.layers]
+        cache.reset()
+        for layer in cache.layers:
+            assert layer.keys.grad_fn is layer.values.grad_fn is None
+        assert [layer.keys.data_ptr() for layer in cache.layers] == memory
+        new = torch.randn(B, H, S, D_K, requires_grad=True)
+        for layer in cache.layers:
+            keys, values = layer.append(new, 2 * new)
+            (slope,) = torch.autograd.grad((keys + values).sum(), new)
+            assert torch.equal(slope, torch.full_like(new, 3))
+
+
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 4), (torch.bfloat16, 2)])
 def test_its_bytes_by_the_formula(dtype: torch.dtype, size: int):
     cache = KVCache(**SIZES, dtype=dtype)
