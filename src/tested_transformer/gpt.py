@@ -205,7 +205,8 @@ class GPTConfig:
                 )
         if self.rotary_rates is None:
             return
-        rates = tuple(self.rotary_rates)  # JSON stores a tuple as a list
+        # JSON stores a tuple as a list, and no tensors.
+        rates = tuple(map(float, self.rotary_rates))
         object.__setattr__(self, "rotary_rates", rates)
         if self.positions != "rotary":
             raise ValueError(
@@ -243,7 +244,9 @@ class GPTConfig:
                 f"kept_heads has {len(self.kept_heads)} layers; "
                 f"num_layers={self.num_layers}"
             )
-        for layer, heads in enumerate(self.kept_heads):
+        kept = tuple(map(tuple, self.kept_heads))  # JSON stores a tuple as a list
+        object.__setattr__(self, "kept_heads", kept)
+        for layer, heads in enumerate(kept):
             known = [head for head in range(self.num_heads) if head in heads]
             if not heads or [*heads] != known:
                 raise ValueError(

@@ -13,9 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
 from tested_transformer.checkpoints.saving import read_config
 from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig, with_fewer_keys
 from tested_transformer.masks import sliding_window_mask
+from tested_transformer.variants import yarn_rates
 
 # Pairwise different: vocabulary, longest sequence, heads, head width, layers, batch, T.
 V, LONGEST, H, D_K, L, B, T = 13, 17, 6, 4, 3, 2, 7
@@ -630,6 +632,23 @@ def test_settings_come_back_from_json_old_ones_too():
         del values[name]
     old = read_config(values, Path("config.json"))
     assert old == replace(config, windows=None, rotary_base=10_000.0)
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_heads_may_be_given_in_lists():
+    config = replace(SMALL, kept_heads=[[0], [1, 2], [3]])
+    assert config.kept_heads == ((0,), (1, 2), (3,))
+    assert hash(config) == hash(replace(SMALL, kept_heads=((0,), (1, 2), (3,))))
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_rates_from_a_tensor_are_saved_as_numbers(tmp_path: Path):
+    rates = yarn_rates(D_K, factor=2.0, trained_length=64)
+    config = replace(SMALL, positions="rotary", rotary_rates=rates)
+    assert config.rotary_rates == tuple(rates.tolist())
+    weights = GPT(config).state_dict()
+    save_checkpoint(tmp_path, config=config, weights=weights)
+    assert load_checkpoint(tmp_path).config == config
 
 
 # Blocks.
