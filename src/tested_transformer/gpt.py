@@ -808,8 +808,8 @@ def with_fewer_keys(model: GPT, num_kv_heads: int) -> GPT:
         num_kv_heads: Heads of keys and values in the copy; must divide the model's.
 
     Raises:
-        ValueError: If ``num_kv_heads`` does not divide the model's, or the model was
-            pruned.
+        ValueError: If ``num_kv_heads`` does not divide the model's, the model was
+            pruned, or its attention cannot share keys, like ``"latent"``.
 
     Source: Ainslie et al., 2023, "GQA: Training Generalized Multi-Query Transformer
     Models from Multi-Head Checkpoints", section 2.1.
@@ -838,4 +838,10 @@ def with_fewer_keys(model: GPT, num_kv_heads: int) -> GPT:
 def _num_kv_heads(model: GPT) -> int:
     if model.config.kept_heads is not None:
         raise ValueError("model was pruned: share its keys before pruning")
+    form = model.config.form()
+    if form is not None and "num_kv_heads" in form.refused:
+        raise ValueError(
+            f"attention={model.config.attention!r} of model has no keys that heads "
+            "can share"
+        )
     return model.blocks[0].attention.num_kv_heads

@@ -836,6 +836,22 @@ def test_groups_must_be_whole(num_kv_heads: int):
         with_fewer_keys(GPT(SHARED), num_kv_heads)
 
 
+@pytest.mark.parametrize(
+    ("attention", "change"),
+    [
+        ("latent", {"positions": "rotary"}),
+        ("linear", {}),
+        ("delta", {}),
+        ("gated_delta", {"softmax_every": 1}),
+    ],
+)
+def test_attention_without_keys_to_share_is_refused(attention: str, change: dict):
+    model = GPT(replace(SHARED, attention=attention, **change))
+    message = f"^attention='{attention}' of model has no keys that heads can share$"
+    with pytest.raises(ValueError, match=message):
+        with_fewer_keys(model, 1)
+
+
 def test_a_pruned_model_is_refused():
     pruned = GPT(replace(SHARED, kept_heads=((0, 1), (2,), (5,))))
     message = "^model was pruned: share its keys before pruning$"
