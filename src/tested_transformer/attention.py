@@ -40,7 +40,8 @@ def attention_scores(
         q: Queries.
         k: Keys, as wide as the queries.
         scale: Multiply the dot products by this; ``1 / sqrt(d_k)`` by default.
-        score_bias: Add this to the scaled scores; broadcasts to them.
+        score_bias: Add this, in the type of ``q``, to the scaled scores; broadcasts to
+            them.
 
     Source: Vaswani et al., 2017, "Attention Is All You Need", section 3.2.1.
     """
@@ -48,7 +49,7 @@ def attention_scores(
     # Scale the queries before the product: in half precision the dot products of
     # unscaled queries can overflow even where the scaled scores do not.
     scores = (q * factor) @ k.transpose(-2, -1)
-    return scores if score_bias is None else scores + score_bias
+    return scores if score_bias is None else scores + score_bias.to(q.dtype)
 
 
 # --8<-- [end:scores]
@@ -111,7 +112,8 @@ def attention_with_weights(
         window: Also forbid all but the last ``window`` keys up to each query, like
             ``sliding_window_mask(T, S, window=window)``, which is causal.
         scale: Multiply the dot products by this; ``1 / sqrt(d_k)`` by default.
-        score_bias: Add this to the scores; its axes follow the rules for ``mask``.
+        score_bias: Add this to the scores; its axes follow the rules for ``mask``. It
+            is converted to the type of ``q``.
         dropout_p: The probability of dropping a weight. Pass 0 when evaluating.
 
     Returns:
@@ -268,17 +270,20 @@ def _call_kernel(
 ) -> Tensor:
     """Call PyTorch's kernel; several query heads may share a head of keys.
 
+    A mask that is added is converted to the type of the queries, because kernels differ
+    in which other types they accept.
+
     Under autocast on a CPU the kernel runs in float32, because in bfloat16 it loses
     more time than autocast saves in the matrix products around it.
     """
     if q.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
-        if mask is not None and mask.is_floating_point():
-            mask = mask.float()
         with torch.autocast("cpu", enabled=False):
             output = _call_kernel(q.float(), k.float(), v.float(), mask, **options)
         return output.to(torch.get_autocast_dtype("cpu"))
-    if q.device.type == "cpu" and mask is not None and mask.is_floating_point():
-        mask = _without_negligible_keys(mask, q, k, options["scale"])
+    if mask is not None and mask.is_floating_point():
+        mask = mask.to(q.dtype)
+        if q.device.type == "cpu":
+            mask = _without_negligible_keys(mask, q, k, options["scale"])
     if k.shape[:-2] == q.shape[:-2]:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
     num_kv_heads = k.shape[-3]

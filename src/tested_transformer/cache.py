@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tested_transformer.validation import validate_sizes
 
-__all__ = ["KVCache", "LayerCache", "validate_room"]
+__all__ = ["KVCache", "LayerCache", "length_of", "validate_room"]
 
 
 # --8<-- [start:layer]
@@ -51,6 +51,14 @@ class LayerCache:
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     # --8<-- [end:layer]
+
+    def reset(self) -> None:
+        """Forget all tokens, but keep the memory."""
+        self.length = 0
+        # What was written with gradients would keep every earlier pass alive.
+        for name, memory in [*vars(self).items()]:
+            if isinstance(memory, Tensor) and memory.requires_grad:
+                setattr(self, name, memory.detach())
 
     @property
     def nbytes(self) -> int:
@@ -170,7 +178,36 @@ class KVCache:
         """Forget all tokens, but keep the memory."""
         self.last_tokens = None
         for layer in self.layers:
-            layer.length = 0
+            layer.reset()
+
+
+def length_of(cache: KVCache | None, num_layers: int) -> int:
+    """Return how many tokens a cache holds; refuse one that does not fit the model.
+
+    Args:
+        cache: The cache; ``None`` holds none.
+        num_layers: How many layers the model has.
+
+    Raises:
+        ValueError: If the cache has another number of layers, or its layers do not hold
+            equally many tokens because a pass with it broke off.
+    """
+    if cache is None:
+        return 0
+    if len(cache.layers) != num_layers:
+        raise ValueError(
+            f"cache has {len(cache.layers)} layers, the model {num_layers}: "
+            "make it with the model's new_cache"
+        )
+    length = cache.length
+    # No set: while a model is compiled, lengths can be symbols, which have no hash.
+    if [layer for layer in cache.layers if layer.length != length]:
+        raise ValueError(
+            "the layers of cache must hold equally many tokens; they hold "
+            f"{[layer.length for layer in cache.layers]}. If a pass with it broke "
+            "off, write cache.reset(), and read the text again"
+        )
+    return length
 
 
 def _for_each_layer(num_kv_heads: int | Sequence[int], num_layers: int) -> list[int]:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tested_transformer.cache import KVCache, LayerCache
+from tested_transformer.cache import KVCache, LayerCache, length_of
 from tested_transformer.layers import (
     ACTIVATIONS,
     NORMS,
@@ -447,10 +447,14 @@ class EncoderDecoder(nn.Module):
             mask: ``True`` where a token of the target may be attended to, in addition
                 to the causal mask; it covers the tokens in the cache too.
             context_mask: The mask passed to ``encode``.
-            cache: What was read of the target before; ``target`` is added to it.
+            cache: What was read of the target before; ``target`` is added to it. If a
+                call raises, ``reset`` it.
             maps: If given, append the weights of every head to it, layer by layer.
+
+        Raises:
+            ValueError: If ``target`` does not fit the model, or the cache.
         """
-        x = self._embed("target tokens", target, 0 if cache is None else cache.length)
+        x = self._embed("target tokens", target, length_of(cache, len(self.decoder)))
         for layer, block in enumerate(self.decoder):
             x = block(
                 x,

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tested_transformer.cache import KVCache, LayerCache
+from tested_transformer.cache import KVCache, LayerCache, length_of
 from tested_transformer.experts import MixtureOfExperts, count_parameters
 from tested_transformer.layers import (
     ACTIVATIONS,
@@ -205,7 +205,8 @@ class GPTConfig:
                 )
         if self.rotary_rates is None:
             return
-        rates = tuple(self.rotary_rates)  # JSON stores a tuple as a list
+        # JSON stores a tuple as a list, and no tensors.
+        rates = tuple(map(float, self.rotary_rates))
         object.__setattr__(self, "rotary_rates", rates)
         if self.positions != "rotary":
             raise ValueError(
@@ -243,7 +244,9 @@ class GPTConfig:
                 f"kept_heads has {len(self.kept_heads)} layers; "
                 f"num_layers={self.num_layers}"
             )
-        for layer, heads in enumerate(self.kept_heads):
+        kept = tuple(map(tuple, self.kept_heads))  # JSON stores a tuple as a list
+        object.__setattr__(self, "kept_heads", kept)
+        for layer, heads in enumerate(kept):
             known = [head for head in range(self.num_heads) if head in heads]
             if not heads or [*heads] != known:
                 raise ValueError(
@@ -576,7 +579,8 @@ class GPT(nn.Module):
                 default they count from 0, or on from the tokens in the cache.
             mask: ``True`` where a query may attend, in addition to the causal mask. It
                 covers all keys, including those in the cache.
-            cache: What was read before; ``tokens`` are added to it.
+            cache: What was read before; ``tokens`` are added to it. If a call raises,
+                ``reset`` it.
             last_only: Return only the logits of the last position, (B, 1, V). That
                 saves most of the head's work while a prompt is read.
             return_weights: Also return the attention weights of every head, layer by
@@ -589,7 +593,7 @@ class GPT(nn.Module):
             TypeError: If ``tokens`` are not int64 or int32.
             ValueError: If ``tokens`` do not fit the model, or the cache.
         """
-        config, start = self.config, self._length_of(cache)
+        config, start = self.config, length_of(cache, len(self.blocks))
         sizes = config.vocab_size, config.max_seq_len
         validate_tokens("tokens", tokens, *sizes, start, positions)
         end = start + tokens.shape[1]
@@ -614,17 +618,6 @@ class GPT(nn.Module):
         return (logits, maps) if return_weights else logits
 
     # --8<-- [end:forward]
-
-    def _length_of(self, cache: KVCache | None) -> int:
-        """Return how many tokens a cache holds; refuse one with other layers."""
-        if cache is None:
-            return 0
-        if len(cache.layers) != len(self.blocks):
-            raise ValueError(
-                f"cache has {len(cache.layers)} layers, the model {len(self.blocks)}: "
-                "make it with the model's new_cache"
-            )
-        return cache.length
 
     # --8<-- [start:embed]
     def _embed(
@@ -815,8 +808,8 @@ def with_fewer_keys(model: GPT, num_kv_heads: int) -> GPT:
         num_kv_heads: Heads of keys and values in the copy; must divide the model's.
 
     Raises:
-        ValueError: If ``num_kv_heads`` does not divide the model's, or the model was
-            pruned.
+        ValueError: If ``num_kv_heads`` does not divide the model's, the model was
+            pruned, or its attention cannot share keys, like ``"latent"``.
 
     Source: Ainslie et al., 2023, "GQA: Training Generalized Multi-Query Transformer
     Models from Multi-Head Checkpoints", section 2.1.
@@ -845,4 +838,10 @@ def with_fewer_keys(model: GPT, num_kv_heads: int) -> GPT:
 def _num_kv_heads(model: GPT) -> int:
     if model.config.kept_heads is not None:
         raise ValueError("model was pruned: share its keys before pruning")
+    form = model.config.form()
+    if form is not None and "num_kv_heads" in form.refused:
+        raise ValueError(
+            f"attention={model.config.attention!r} of model has no keys that heads "
+            "can share"
+        )
     return model.blocks[0].attention.num_kv_heads

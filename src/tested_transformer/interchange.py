@@ -59,6 +59,7 @@ def from_torch(
         dropout=module.dropout,
         bias=module.in_proj_bias is not None,
         fused=fused,
+        device="meta",
     )
     return _with_weights(ours, weights, like=module)
 
@@ -104,6 +105,7 @@ def to_torch(module: MultiHeadAttention) -> nn.MultiheadAttention:
         kdim=d_context,
         vdim=d_context,
         batch_first=True,
+        device="meta",
     )
     return _with_weights(theirs, weights, like=module)
 
@@ -123,7 +125,10 @@ def _validate_width(module: MultiHeadAttention) -> None:
 def _with_weights(
     layer: _Layer, weights: dict[str, Tensor], *, like: nn.Module
 ) -> _Layer:
-    """Return the layer with these weights, their dtype and device, and a given mode."""
+    """Return the layer with these weights, their dtype and device, and a given mode.
+
+    The layer comes from the meta device, where making it drew no random numbers.
+    """
     (some, *_) = weights.values()
-    layer.to(device=some.device, dtype=some.dtype).load_state_dict(weights)
+    layer.to(some.dtype).to_empty(device=some.device).load_state_dict(weights)
     return layer.train(like.training)

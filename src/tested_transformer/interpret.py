@@ -289,7 +289,8 @@ def gated_heads(
             ``Recording.outputs`` or broadcasting to it; zeros by default.
 
     Raises:
-        ValueError: If ``gates`` or ``instead`` do not fit the model.
+        ValueError: If ``gates`` or ``instead`` do not fit the model, or its heads come
+            in pairs, as in differential attention.
     """
     _validate_layers(model, gates, instead)
     with ExitStack() as hooks:
@@ -349,6 +350,12 @@ def _gate(gate: Tensor, instead: Tensor | None) -> Callable[..., tuple[Tensor]]:
 def _validate_layers(
     model: GPT, gates: Sequence[Tensor], instead: Sequence[Tensor] | None
 ) -> None:
+    form = model.config.form()
+    if form is not None and form.has_scores and not form.weighs_by_head:
+        raise ValueError(
+            f"attention={model.config.attention!r} of model joins heads in pairs "
+            "before o_proj: a gate cannot take one away"
+        )
     heads = [block.attention.num_heads for block in model.blocks]
     found = [gate.shape[-1] for gate in gates]
     if found != heads:
@@ -373,6 +380,9 @@ def loss_changes(
         model: Any GPT; call ``model.eval()`` first if it has dropout.
         loss: A function that runs the model and returns its loss.
         instead: What a shut head outputs; see ``gated_heads``.
+
+    Raises:
+        ValueError: If the model's heads come in pairs, as in differential attention.
     """
     whole = loss()
     changes = all_open(model)
@@ -406,6 +416,9 @@ def gate_slopes(
         num_sequences: B, how many sequences ``losses`` reads.
         instead: What a shut head outputs; see ``gated_heads``.
 
+    Raises:
+        ValueError: If the model's heads come in pairs, as in differential attention.
+
     Source: Michel et al., 2019, "Are Sixteen Heads Really Better than One?", section
     4.1: the mean of the absolute slopes is how they rank heads.
     """
@@ -428,16 +441,18 @@ def prune_heads(model: GPT, heads: Iterable[tuple[int, int]]) -> GPT:
     computes what the model computes with these heads' gates at 0, with less work.
 
     Args:
-        model: Any GPT; it may have been pruned before.
+        model: A GPT with softmax attention; it may have been pruned before.
         heads: ``(layer, head)`` of each head to leave out, by its present number in
             ``model``.
 
     Raises:
-        ValueError: If there is no such head, a layer would keep none, or only some of
-            the heads that share keys are left out.
+        ValueError: If there is no such head, a layer would keep none, only some of the
+            heads that share keys are left out, or the model's attention is another than
+            ``"softmax"``.
 
     Source: Michel et al., 2019, "Are Sixteen Heads Really Better than One?".
     """
+    _validate_prunable(model)
     gates = shut(model, heads)
     kept: list[list[int]] = [gate.nonzero().flatten().tolist() for gate in gates]
     before = model.config.kept_heads or [range(len(gate)) for gate in gates]
@@ -454,6 +469,14 @@ def prune_heads(model: GPT, heads: Iterable[tuple[int, int]]) -> GPT:
 
 
 # --8<-- [end:prune]
+
+
+def _validate_prunable(model: GPT) -> None:
+    if model.config.form() is not None:
+        raise ValueError(
+            f"attention={model.config.attention!r} of model must be 'softmax': only "
+            "its heads can be pruned"
+        )
 
 
 # --8<-- [start:weights]

@@ -163,7 +163,8 @@ class MultiHeadAttention(nn.Module):
             window: Also forbid all but the last ``window`` positions up to each, like
                 ``sliding_window_mask``, which is causal.
             score_bias: Add this to the scores, such as an ``alibi_bias``.
-            rotary: Rotate queries and keys by this ``rotary_table`` of their positions.
+            rotary: Rotate queries and keys by this ``rotary_table`` of their positions,
+                (2, T, d_k / 2); or (2, B, 1, T, d_k / 2), a table for each sequence.
             cache: Attend to the keys and values in it as well, and add those of ``x``
                 to it. S counts them all.
             return_weights: Also return the weights of every head, before dropout.
@@ -178,7 +179,7 @@ class MultiHeadAttention(nn.Module):
         """
         _validate_self_attention(context, rotary, cache)
         context = x if context is None else context
-        self._validate_sequences(x, context)
+        self._validate_sequences(x, context, rotary)
         q = split_heads(self.q_proj(x), self.num_heads)
         k = split_heads(self.k_proj(context), self.num_kv_heads)
         v = split_heads(self.v_proj(context), self.num_kv_heads)
@@ -233,7 +234,9 @@ class MultiHeadAttention(nn.Module):
         weight = self.k_proj.weight
         return LayerCache(weight.new_zeros(shape), weight.new_zeros(shape))
 
-    def _validate_sequences(self, x: Tensor, context: Tensor) -> None:
+    def _validate_sequences(
+        self, x: Tensor, context: Tensor, rotary: Tensor | None
+    ) -> None:
         for name, sequence, width in (
             ("x", x, self.q_proj.in_features),
             ("context", context, self.k_proj.in_features),
@@ -254,6 +257,22 @@ class MultiHeadAttention(nn.Module):
                 "x and context must have the same batch size; "
                 f"they have {x.shape[0]} and {context.shape[0]}"
             )
+        if rotary is not None and not self._turns(rotary, x):
+            table = f"{x.shape[1]}, {self.head_dim // 2})"
+            raise ValueError(
+                f"rotary must be the rotary_table of the positions of x, (2, {table}, "
+                f"or of those of each sequence, (2, {x.shape[0]}, 1, {table}; "
+                f"it is {tuple(rotary.shape)}"
+            )
+
+    def _turns(self, rotary: Tensor, x: Tensor) -> bool:
+        """Return whether a table is for as many positions, and for heads this wide."""
+        if rotary.ndim not in (3, 5):
+            return False
+        two, *each, length, half = rotary.shape
+        if (two, length, 2 * half) != (2, x.shape[1], self.head_dim):
+            return False
+        return not each or (each[0] in (1, len(x)) and each[1] in (1, self.num_heads))
 
     def extra_repr(self) -> str:
         """Show the settings that the projections do not show."""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 __all__ = [
     "MODEL_SETTINGS",
@@ -174,8 +175,13 @@ def _validate_positions(positions: Tensor, tokens: Tensor, max_seq_len: int) -> 
 
 
 def _validate_range(told: str, numbers: Tensor, **limit: int) -> None:
-    # Reading numbers on another device would mean waiting for it.
-    if numbers.device.type != "cpu" or torch.compiler.is_compiling():
+    # Reading numbers on another device would mean waiting for it, and within
+    # torch.func.vmap they cannot be read at all.
+    if (
+        numbers.device.type != "cpu"
+        or torch.compiler.is_compiling()
+        or is_functorch_wrapped_tensor(numbers)
+    ):
         return
     ((name, most),) = limit.items()
     lowest, highest = (int(extreme) for extreme in numbers.aminmax())

@@ -496,6 +496,32 @@ def test_a_bias_is_added_to_the_scores_on_both_paths(causal: bool, masked: bool)
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("path", [attention_with_weights, fused_attention])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("other", [torch.float64, torch.float32, torch.bfloat16])
+def test_a_bias_of_another_type_takes_the_type_of_the_queries(
+    other: torch.dtype, dtype: torch.dtype, autocast: bool, causal: bool, path
+):
+    q, k, v = torch.randn(3, 2, 3, 5, 4).to(dtype)
+    score_bias = torch.randn(3, 5, 5)[None].to(other).requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        found, expected = (
+            path(q, k, v, causal=causal, score_bias=each)
+            for each in (score_bias, score_bias.to(dtype))
+        )
+    if path is attention_with_weights:
+        torch.testing.assert_close(found[1], expected[1], rtol=0, atol=0)
+        found, expected = found[0], expected[0]
+    # Under autocast the kernel runs in float32: the bias is not rounded either.
+    gap = 0.02 if autocast else 0
+    torch.testing.assert_close(found, expected, rtol=gap, atol=gap)
+    assert found.dtype == (torch.bfloat16 if autocast else dtype)
+    (slope,) = torch.autograd.grad(found.sum(), score_bias)
+    assert slope.dtype == other
+
+
 @pytest.mark.usefixtures("as_a_caller")
 @pytest.mark.parametrize("path", [attention_with_weights, fused_attention])
 def test_a_bias_that_does_not_fit_is_named(path):

@@ -1,9 +1,11 @@
 """What is put into a cache comes out of it, in order, and nothing else does."""
 
+import re
+
 import pytest
 import torch
 
-from tested_transformer.cache import KVCache
+from tested_transformer.cache import KVCache, length_of
 
 # Pairwise different: layers, batch, heads, room, head width.
 LAYERS, B, H, S, D_K = 4, 2, 3, 7, 5
@@ -28,6 +30,22 @@ def test_it_gives_back_all_that_it_was_given():
             assert torch.equal(keys, k[index, :, :, :end])
             assert torch.equal(values, v[index, :, :, :end])
         assert cache.length == end
+
+
+def test_its_length_is_that_of_every_layer():
+    cache = KVCache(**SIZES)
+    assert length_of(None, LAYERS) == length_of(cache, LAYERS) == 0
+    for layer in cache.layers:
+        layer.length = 3
+    assert length_of(cache, LAYERS) == 3
+    with pytest.raises(ValueError, match=r"^cache has 4 layers, the model 5: "):
+        length_of(cache, 5)
+    for index in range(LAYERS):
+        cache.layers[index].length = 2
+        lengths = [2 if each == index else 3 for each in range(LAYERS)]
+        with pytest.raises(ValueError, match=re.escape(f"they hold {lengths}. If a")):
+            length_of(cache, LAYERS)
+        cache.layers[index].length = 3
 
 
 def test_layers_do_not_meet():
@@ -58,6 +76,21 @@ def test_after_a_reset_the_old_is_gone():
     assert torch.equal(keys, new)
     assert torch.equal(values, new)
     assert keys.data_ptr() == memory
+
+
+def test_after_a_reset_the_memory_holds_no_earlier_pass():
+    cache = KVCache(**SIZES)
+    for _ in range(2):
+        memory = [layer.keys.data_ptr() for layer in cache.layers]
+        cache.reset()
+        for layer in cache.layers:
+            assert layer.keys.grad_fn is layer.values.grad_fn is None
+        assert [layer.keys.data_ptr() for layer in cache.layers] == memory
+        new = torch.randn(B, H, S, D_K, requires_grad=True)
+        for layer in cache.layers:
+            keys, values = layer.append(new, 2 * new)
+            (slope,) = torch.autograd.grad((keys + values).sum(), new)
+            assert torch.equal(slope, torch.full_like(new, 3))
 
 
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 4), (torch.bfloat16, 2)])

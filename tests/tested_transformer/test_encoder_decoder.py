@@ -527,6 +527,26 @@ def test_tokens_that_do_not_fit_are_named(as_a_caller: None):
         model.decode(target, context, cache=cache)
 
 
+@pytest.mark.parametrize("num_layers", [1, 4])
+def test_the_cache_of_another_model_is_refused(num_layers: int):
+    other = EncoderDecoder(replace(CONFIG, num_decoder_layers=num_layers))
+    target, context = torch.zeros(B, T, dtype=torch.long), torch.randn(B, S, D)
+    message = f"^cache has {num_layers} layers, the model 3: make it with the model's"
+    with pytest.raises(ValueError, match=message):
+        EncoderDecoder(CONFIG).decode(target, context, cache=other.new_cache(B))
+
+
+def test_after_a_pass_that_broke_off_a_cache_is_refused():
+    model = EncoderDecoder(CONFIG)
+    target, context = torch.zeros(B, T, dtype=torch.long), torch.randn(B, S, D)
+    cache = model.new_cache(B)
+    short = torch.ones(1, 3, dtype=torch.bool)
+    with pytest.raises(ValueError, match=r"^mask is \(1, 3\)"):
+        model.decode(target, context, context_mask=short, cache=cache)
+    with pytest.raises(ValueError, match=r"they hold \[5, 0, 0\]"):
+        model.decode(target, context, cache=cache)
+
+
 def test_a_model_from_meta_is_as_good_as_new():
     with torch.device("meta"):
         model = EncoderDecoder(CONFIG)

@@ -13,9 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
 from tested_transformer.checkpoints.saving import read_config
 from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig, with_fewer_keys
 from tested_transformer.masks import sliding_window_mask
+from tested_transformer.variants import yarn_rates
 
 # Pairwise different: vocabulary, longest sequence, heads, head width, layers, batch, T.
 V, LONGEST, H, D_K, L, B, T = 13, 17, 6, 4, 3, 2, 7
@@ -437,6 +439,23 @@ def test_bad_tokens_are_named():
         model(torch.tensor([[0, 13]]))
 
 
+def test_after_a_pass_that_broke_off_a_cache_is_refused_until_its_reset():
+    model, tokens = make(), some_tokens(4)
+    cache = model.new_cache(B)
+    with torch.no_grad():
+        right = model(tokens)
+        model(tokens[:, :3], cache=cache)
+        # The first layer stores its keys before it compares the mask with them.
+        short = torch.ones(1, 3, dtype=torch.bool)
+        with pytest.raises(ValueError, match=r"^mask is \(1, 3\)"):
+            model(tokens[:, 3:], cache=cache, mask=short)
+        message = r"they hold \[4, 3, 3\]\. .* write cache\.reset\(\)"
+        with pytest.raises(ValueError, match=message):
+            model(tokens[:, 3:], cache=cache)
+        cache.reset()
+        torch.testing.assert_close(model(tokens, cache=cache), right)
+
+
 def test_windows_are_masks_in_their_layers_outputs_and_gradients():
     model, tokens = make(windows=(2, None, 4), positions="alibi"), some_tokens()
     plain = GPT.from_weights(replace(model.config, windows=None), model.state_dict())
@@ -613,6 +632,23 @@ def test_settings_come_back_from_json_old_ones_too():
         del values[name]
     old = read_config(values, Path("config.json"))
     assert old == replace(config, windows=None, rotary_base=10_000.0)
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_heads_may_be_given_in_lists():
+    config = replace(SMALL, kept_heads=[[0], [1, 2], [3]])
+    assert config.kept_heads == ((0,), (1, 2), (3,))
+    assert hash(config) == hash(replace(SMALL, kept_heads=((0,), (1, 2), (3,))))
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_rates_from_a_tensor_are_saved_as_numbers(tmp_path: Path):
+    rates = yarn_rates(D_K, factor=2.0, trained_length=64)
+    config = replace(SMALL, positions="rotary", rotary_rates=rates)
+    assert config.rotary_rates == tuple(rates.tolist())
+    weights = GPT(config).state_dict()
+    save_checkpoint(tmp_path, config=config, weights=weights)
+    assert load_checkpoint(tmp_path).config == config
 
 
 # Blocks.
@@ -798,6 +834,22 @@ def test_groups_must_be_whole(num_kv_heads: int):
     message = f"^num_kv_heads={num_kv_heads} must divide the model's num_kv_heads=6$"
     with pytest.raises(ValueError, match=message):
         with_fewer_keys(GPT(SHARED), num_kv_heads)
+
+
+@pytest.mark.parametrize(
+    ("attention", "change"),
+    [
+        ("latent", {"positions": "rotary"}),
+        ("linear", {}),
+        ("delta", {}),
+        ("gated_delta", {"softmax_every": 1}),
+    ],
+)
+def test_attention_without_keys_to_share_is_refused(attention: str, change: dict):
+    model = GPT(replace(SHARED, attention=attention, **change))
+    message = f"^attention='{attention}' of model has no keys that heads can share$"
+    with pytest.raises(ValueError, match=message):
+        with_fewer_keys(model, 1)
 
 
 def test_a_pruned_model_is_refused():

@@ -104,6 +104,13 @@ def test_dtype_dropout_and_mode_are_kept(training: bool) -> None:
         assert {each.dtype for each in layer.parameters()} == {torch.double}
 
 
+def test_nothing_is_drawn() -> None:
+    theirs = nn.MultiheadAttention(D, H, kdim=C, vdim=C)
+    chance = torch.get_rng_state()
+    to_torch(from_torch(theirs))
+    assert torch.equal(torch.get_rng_state(), chance)
+
+
 def test_the_copy_is_a_copy() -> None:
     theirs = scattered(nn.MultiheadAttention(D, H))
     ours = from_torch(theirs)

@@ -1,6 +1,7 @@
 """One module, held against PyTorch's, against itself, and against leaks."""
 
 import inspect
+import re
 
 import pytest
 import torch
@@ -432,6 +433,45 @@ def test_a_rotary_table_turns_queries_and_keys_and_not_values():
     scores = rotate(q, table) @ rotate(k, table).transpose(-2, -1) / D_K**0.5
     torch.testing.assert_close(weights, scores.softmax(-1))
     torch.testing.assert_close(output, layer.o_proj(merge_heads(weights @ v)))
+
+
+@pytest.mark.usefixtures("as_a_caller")
+@pytest.mark.parametrize(
+    "table",
+    [
+        rotary_table(torch.arange(T), 2),
+        rotary_table(torch.arange(T), 2 * D_K),
+        rotary_table(torch.arange(1), D_K),
+        rotary_table(torch.arange(T + 1), D_K),
+        rotary_table(torch.arange(T), D_K)[0],
+        rotary_table(torch.arange(T), D_K)[0, 0],
+        rotary_table(torch.arange(T), D_K)[:1],
+        # A table for each sequence lacks the axis of the heads.
+        rotary_table(torch.arange(T).expand(B, -1), D_K),
+        rotary_table(torch.arange(T).expand(B + 1, -1), D_K)[:, :, None],
+        rotary_table(torch.arange(T).expand(B, -1), D_K)[:, :, None].expand(
+            -1, -1, H + 1, -1, -1
+        ),
+    ],
+    ids=lambda table: str(tuple(table.shape)),
+)
+def test_a_rotary_table_of_another_shape_is_refused(table: Tensor):
+    layer = MultiHeadAttention(d_model=D, num_heads=H)
+    shape = re.escape(str(tuple(table.shape)))
+    message = (
+        r"^rotary must be the rotary_table of the positions of x, \(2, 5, 2\), or of "
+        rf"those of each sequence, \(2, 2, 1, 5, 2\); it is {shape}$"
+    )
+    with pytest.raises(ValueError, match=message):
+        layer(torch.randn(B, T, D), rotary=table)
+
+
+def test_each_sequence_may_have_a_rotary_table_of_its_own():
+    layer, x = MultiHeadAttention(d_model=D, num_heads=H), torch.randn(B, T, D)
+    tables = [rotary_table(torch.arange(first, first + T), D_K) for first in (0, 3)]
+    output = layer(x, rotary=torch.stack(tables, dim=1)[:, :, None])
+    for each, table, right in zip(x, tables, output, strict=True):
+        torch.testing.assert_close(layer(each[None], rotary=table)[0], right)
 
 
 @pytest.mark.parametrize("fused", [True, False])

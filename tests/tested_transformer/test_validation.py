@@ -95,6 +95,22 @@ def test_tokens_that_a_model_cannot_read_are_named(
         validate_tokens("words", tokens, 7, 5, start)
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("fused", [True, False])
+def test_each_sequence_has_a_gradient_of_its_own_in_one_pass(fused: bool):
+    model = GPT(GPTConfig(vocab_size=5, d_model=12, num_heads=3, fused=fused))
+    weights, tokens = dict(model.named_parameters()), torch.randint(5, (2, 4))
+
+    def loss(weights: dict[str, Tensor], tokens: Tensor) -> Tensor:
+        return torch.func.functional_call(model, weights, (tokens[None],)).pow(2).mean()
+
+    slopes = torch.func.vmap(torch.func.grad(loss), (None, 0))(weights, tokens)
+    for index, each in enumerate(tokens):
+        alone = torch.autograd.grad(loss(weights, each), [*weights.values()])
+        for name, slope in zip(weights, alone, strict=True):
+            torch.testing.assert_close(slopes[name][index], slope)
+
+
 @pytest.mark.usefixtures("as_a_caller")
 def test_tokens_are_of_whole_numbers_that_an_embedding_takes():
     for dtype in (torch.int64, torch.int32):

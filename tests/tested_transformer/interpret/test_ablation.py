@@ -1,6 +1,7 @@
 """A gate of 0 takes a head away, and nothing else; slopes against differences."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -121,6 +122,17 @@ def test_a_head_that_is_not_there_is_named(model: GPT, head: tuple[int, int]) ->
     message = f"heads: the model has no head {head[1]} in layer {head[0]}"
     with pytest.raises(ValueError, match=f"^{message}$"):
         shut(model, [head])
+
+
+def test_heads_in_pairs_have_no_gates_of_their_own() -> None:
+    model = GPT(replace(CONFIG, attention="differential", d_model=16, num_heads=4))
+    message = "^attention='differential' of model joins heads in pairs before o_proj"
+    with pytest.raises(ValueError, match=message), gated_heads(model, all_open(model)):
+        pass
+    with pytest.raises(ValueError, match=message):
+        loss_changes(model, lambda: model(TOKENS).mean())
+    with pytest.raises(ValueError, match=message):
+        gate_slopes(model, lambda: model(TOKENS).mean((1, 2)), num_sequences=2)
 
 
 def test_gates_for_another_model_are_refused(model: GPT) -> None:

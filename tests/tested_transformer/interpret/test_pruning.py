@@ -120,6 +120,18 @@ def test_mode_and_precision_are_kept() -> None:
         ([(3, 0)], {}, "heads: the model has no head 0 in layer 3"),
         (
             [(1, 2)],
+            {"attention": "delta"},
+            "attention='delta' of model must be 'softmax': "
+            "only its heads can be pruned",
+        ),
+        (
+            [(1, 2)],
+            {"attention": "gated", "softmax_every": 2},
+            "attention='gated' of model must be 'softmax': "
+            "only its heads can be pruned",
+        ),
+        (
+            [(1, 2)],
             {"num_kv_heads": 2},
             "kept_heads[1]=(0, 1, 3) must be whole groups: "
             "2 consecutive heads share keys and values",
