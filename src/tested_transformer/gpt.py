@@ -538,7 +538,9 @@ class GPT(nn.Module):
                 library or of ``save_pretrained`` in ``transformers``.
             revision: The version on the hub: a branch, a tag or a commit.
             device: Where to load it; the CPU by default.
-            dtype: The type of its weights; the type they were saved in by default.
+            dtype: The type of its weights. By default a checkpoint of this library
+                keeps the type that it was saved in; any other model is loaded in
+                float32.
 
         Returns:
             The model, in evaluation mode.
