@@ -312,7 +312,8 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
     },
     "square-root": {
         r"\operatorname{Var}(q_i k_i)"
-        r" &= \operatorname{E}(q_i^2 k_i^2) - \left(\operatorname{E}(q_i k_i)\right)^2 \\"
+        r" &= \operatorname{E}(q_i^2 k_i^2)"
+        r" - \left(\operatorname{E}(q_i k_i)\right)^2 \\"
         r" &= \operatorname{E}(q_i^2) \operatorname{E}(k_i^2) - 0 = 1": lambda: (
             variance(q_i * k_i), mean(q_i**2 * k_i**2) - mean(q_i * k_i) ** 2,
             mean(q_i**2) * mean(k_i**2) - 0, 1),
