@@ -28,6 +28,7 @@ from benchmarks.contenders import Size, formula, num_parameters
 from benchmarks.measuring import peak_memory, ratio, slope
 from tested_transformer.data import load_corpus
 from tested_transformer.generation import generate
+from tested_transformer.generation.fast.decoder import Decoder
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.training import Progress, Recipe, train
@@ -132,16 +133,26 @@ def training_part(setting: Setting) -> dict:
 
 
 def decoding_part(setting: Setting) -> dict:
-    """Generate one text with a model of GPT-2's size in bf16, with default settings."""
+    """Generate one text with a model of GPT-2's size in bf16, and with a compiled step.
+
+    The first call of the compiled one includes compiling.
+    """
     size = setting.size(GPT2)
     torch.manual_seed(0)
     model = GPT(config_of(size, bias=False)).to(setting.device, torch.bfloat16).eval()
     count = min(setting.count(512, 64), size.context - 1)
 
-    def write() -> None:
-        generate(model, [[0]], max_new_tokens=count, seed=0)
+    def write_with(reader: GPT | Decoder) -> dict:
+        def write() -> None:
+            generate(reader, [[0]], max_new_tokens=count, seed=0)
 
-    return written(model, write, count, setting)
+        return written(model, write, count, setting)
+
+    found = write_with(model)
+    decoder = Decoder(model)
+    if setting.device == "cuda":
+        decoder.compile()
+    return {**found, "compiled": write_with(decoder)}
 
 
 def transformers_part(setting: Setting) -> dict | str:

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tested_transformer.generation.caches import PagedReader
-from tested_transformer.generation.fast.decoder import Decoder, lend, returning
+from tested_transformer.generation.fast.decoder import Decoder
 from tested_transformer.generation.fast.packing import PackingError
 from tested_transformer.generation.readers import (
     CachedReader,
@@ -29,9 +29,6 @@ from tested_transformer.gpt import GPT
 from tested_transformer.validation import WRITING_SETTINGS
 
 __all__ = ["generate", "stream"]
-
-# From this many new tokens on, compiling a step pays off on a GPU.
-_PAYS = 128
 
 Reader = CachedReader | Decoder | EqualLengthsReader | PagedReader | WholeReader
 Prompts = Iterable[Iterable[int]] | Int[Tensor, "B T"]
@@ -125,10 +122,8 @@ def stream(
     stop = _checked_stop(stop)
     chooser = _Chooser(contexts, gpt, sampling, _checked_seed(seed))
     watches = [StopWatch(stop, ()) for _ in contexts]
-    reader = _reader(model, use_cache, max_new_tokens)
+    reader = _reader(model, use_cache)
     steps = _steps(reader, contexts, max_new_tokens, chooser)
-    if isinstance(reader, Decoder) and reader is not model and reader.compiled:
-        steps = returning(steps, reader)
     return _watched(steps, watches) if stop else steps
 
 
@@ -215,9 +210,9 @@ class _Chooser:
         return tokens
 
 
-def _reader(model: GPT | Reader, use_cache: bool, max_new_tokens: int) -> Reader:
+def _reader(model: GPT | Reader, use_cache: bool) -> Reader:
     if not isinstance(model, GPT):
-        return model if use_cache else _reader(model.model, use_cache, max_new_tokens)
+        return model if use_cache else _reader(model.model, use_cache)
     form = model.config.form()
     if form is not None and not form.reads_padding:
         kind = CachedReader if use_cache else WholeReader
@@ -225,17 +220,9 @@ def _reader(model: GPT | Reader, use_cache: bool, max_new_tokens: int) -> Reader
     if not use_cache:
         return WholeReader(model)
     try:
-        return lend(model) if _compiles(model, max_new_tokens) else Decoder(model)
+        return Decoder(model)
     except PackingError:
         return CachedReader(model)
-
-
-def _compiles(model: GPT, max_new_tokens: int) -> bool:
-    """Whether compiling a step pays off: on a GPU, whose operations are slow to start.
-
-    On a CPU a compiled step is slower, because it attends to the whole cache.
-    """
-    return model.head_weight.is_cuda and max_new_tokens >= _PAYS
 
 
 def _listed(prompts: Prompts) -> Prompts:

@@ -1,15 +1,12 @@
 """The decoder against the model itself, in everything a GPT can be made of."""
 
-import gc
-import weakref
 from dataclasses import fields, replace
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
-from tested_transformer.generation import Sampling, generate, generating, stream
+from tested_transformer.generation import Sampling, generate
 from tested_transformer.generation.fast.decoder import Decoder
 from tested_transformer.generation.fast.packing import PackingError, _rms_norm
 from tested_transformer.generation.readers import CachedReader, WholeReader
@@ -298,60 +295,13 @@ def test_a_step_compiles_whole_and_once(name: str):
     assert len(graphs) == 1
 
 
-@pytest.fixture
-def compiling(monkeypatch: pytest.MonkeyPatch) -> list[Decoder]:
-    """Let ``generate`` do on the CPU what it does on a GPU; list what is compiled."""
-    torch.compiler.reset()
-    made: list[Decoder] = []
-    real = Decoder.compile
-    monkeypatch.setattr(
-        Decoder,
-        "compile",
-        lambda self: made.append(self) or real(self, backend="eager"),
-    )
-    monkeypatch.setattr(generating, "_compiles", lambda _, count: count >= 5)
-    return made
-
-
 @pytest.mark.usefixtures("as_a_caller")
-def test_where_it_pays_a_decoder_is_compiled_once(compiling: list[Decoder]):
+def test_generate_takes_a_compiled_decoder_in_place_of_its_model():
+    torch.compiler.reset()
     model = make(positions="alibi", num_kv_heads=2)
+    decoder = Decoder(model)
+    decoder.compile(backend="eager")
     for contexts in (some_tokens(3), some_tokens(3, 7), some_tokens(5)):
         settings = {"max_new_tokens": 9, "sampling": Sampling(temperature=0.0)}
-        got = generate(model, contexts, **settings)
+        got = generate(decoder, contexts, **settings)
         assert got == generate(model, contexts, use_cache=False, **settings)
-    assert len(compiling) == 1
-    generate(model, some_tokens(3), max_new_tokens=4)
-    # Two answers at once need two of them.
-    one, other = (stream(model, some_tokens(3), max_new_tokens=9) for _ in range(2))
-    assert len([*zip(one, other, strict=True)]) == 9
-    assert len(compiling) == 2
-    # A stream that is left gives its decoder back, and one that never began does not.
-    for _ in stream(model, some_tokens(3), max_new_tokens=9):
-        break
-    generate(model, some_tokens(3), max_new_tokens=9)
-    assert len(compiling) == 2
-    # A model that changed has another.
-    model.norm.weight.data[0] += 1
-    generate(model, some_tokens(3), max_new_tokens=9)
-    assert len(compiling) == 3
-
-
-@pytest.mark.usefixtures("as_a_caller")
-def test_a_compiled_decoder_goes_with_its_model(compiling: list[Decoder]):
-    model = make()
-    generate(model, some_tokens(3), max_new_tokens=9)
-    assert len(compiling) == 1
-    gone = weakref.ref(model)
-    compiling.clear()
-    del model
-    gc.collect()
-    assert gone() is None
-
-
-@pytest.mark.usefixtures("as_a_caller")
-def test_it_pays_for_many_tokens_on_a_gpu_alone():
-    for on_gpu in (True, False):
-        model = SimpleNamespace(head_weight=SimpleNamespace(is_cuda=on_gpu))
-        assert generating._compiles(model, 128) is on_gpu
-        assert not generating._compiles(model, 127)

@@ -43,7 +43,7 @@ def make(**changes) -> GPT:
 
 def logits(model: GPT, *, use_cache: bool = True) -> Tensor:
     """Return what ``generate`` chooses tokens by."""
-    reader = generating._reader(model, use_cache, max_new_tokens=3)
+    reader = generating._reader(model, use_cache)
     steps = (reader.step(torch.tensor([6, 7])) for _ in range(2))
     return torch.stack([reader.read(PROMPTS), *steps])
 
