@@ -19,8 +19,9 @@ __all__ = [
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
-# From this many steps on, the compiler's half a minute pays off on a GPU.
-_WORTH_COMPILING = 500
+# From this many steps on, compiling pays off on a GPU, even with a small model: on an
+# H100 it took 25 s, and a step of 10.7 million parameters 18.7 ms instead of 24.3.
+_WORTH_COMPILING = 5000
 
 
 def choose_device(name: str = "auto") -> torch.device:

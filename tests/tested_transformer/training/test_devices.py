@@ -140,10 +140,10 @@ def test_a_gpu_multiplies_float32_in_tf32_for_a_while(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("kind", "capability", "triton", "steps", "pays"),
     [
-        ("cuda", (9, 0), True, 500, True),
-        ("cuda", (9, 0), True, 499, False),
-        ("cuda", (9, 0), False, 500, False),
-        ("cuda", (6, 1), True, 500, False),
+        ("cuda", (9, 0), True, 5000, True),
+        ("cuda", (9, 0), True, 4999, False),
+        ("cuda", (9, 0), False, 5000, False),
+        ("cuda", (6, 1), True, 5000, False),
         ("cpu", (9, 0), True, 5000, False),
     ],
 )
