@@ -60,9 +60,8 @@ ARROWS = {
     for name, arrows in circle.items()
 }
 NAMES = sorted(ARROWS)
-ARROWS["__init__"] = {*NAMES, "_moved"}
+ARROWS["__init__"] = {*NAMES}
 ARROWS["cli"].add("__version__")
-ARROWS["_moved"] = set()
 ARROWS["__main__"] = {"cli"}
 ARROWS["book._labels"] = set()
 
@@ -278,7 +277,7 @@ def test_the_tree_in_the_readme_is_the_one_that_is_there() -> None:
         each for each in named if not any((r / each).exists() for r in (ROOT, LIBRARY))
     ]
     assert missing == []
-    private = {"__init__.py", "__main__.py", "_moved.py", "py.typed", "__pycache__"}
+    private = {"__init__.py", "__main__.py", "py.typed", "__pycache__"}
     there = (
         {f.name + "/" * f.is_dir() for f in LIBRARY.iterdir()}
         - private

@@ -7,8 +7,6 @@ programs need from here; its module is loaded when you first use one of its name
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tested_transformer import _moved
-
 if TYPE_CHECKING:  # for editors and type checkers; at run time, see __getattr__ below
     from tested_transformer.attention import (
         attention_scores,
@@ -172,7 +170,7 @@ def __getattr__(name: str) -> object:
         module = import_module(f"{__name__}.{_HOME_OF[name]}")
         globals()[name] = getattr(module, name)
         return globals()[name]
-    return _moved.find(__name__, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,6 @@ reference that every faster path of this library is tested against.
 """
 
 import math
-import warnings
 from typing import Any
 
 import torch
@@ -209,16 +208,6 @@ def fused_attention(
 
 
 # --8<-- [end:fused]
-
-
-def __getattr__(name: str) -> object:
-    # The former name of attention_with_weights works until the release after next.
-    old = "scaled_dot_product_attention"
-    if name != old:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    message = f"{__name__}.{old} is now {__name__}.attention_with_weights"
-    warnings.warn(message, FutureWarning, stacklevel=2)
-    return attention_with_weights
 
 
 def and_causal(

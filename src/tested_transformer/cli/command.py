@@ -20,7 +20,7 @@ import torch
 from tested_transformer import __version__, training
 from tested_transformer.cli.check import Check, RefusedError
 from tested_transformer.cli.evaluate import Evaluate
-from tested_transformer.cli.flags import Call, Flags, add_flags, given, rename
+from tested_transformer.cli.flags import Call, Flags, add_flags, given
 from tested_transformer.cli.generate import SAMPLING, Generate
 from tested_transformer.cli.heads import Heads
 from tested_transformer.cli.info import Info
@@ -66,7 +66,7 @@ def main(words: Sequence[str] | None = None) -> int:
             process.
     """
     _set_encoding()
-    words = rename([*(sys.argv[1:] if words is None else words)])
+    words = [*(sys.argv[1:] if words is None else words)]
     parser = make_parser()
     arguments, unknown = parser.parse_known_args(words)
     if unknown:

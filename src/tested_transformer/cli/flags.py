@@ -13,29 +13,10 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Call", "Flags", "Source", "add_flags", "check_at_least", "given", "rename"]
+__all__ = ["Call", "Flags", "Source", "add_flags", "check_at_least", "given"]
 
 Source = Callable[..., Any]
 
-# Flags renamed in 0.2, by command; the next release removes the old names.
-_RENAMED = {
-    "train": {
-        "--layers": "--num-layers",
-        "--heads": "--num-heads",
-        "--kv-heads": "--num-kv-heads",
-        "--width": "--d-model",
-        "--ff": "--d-ff",
-        "--context": "--max-seq-len",
-        "--experts": "--num-experts",
-        "--vocabulary": "--vocab-size",
-        "--characters": "--num-characters",
-        "--batch": "--batch-size",
-        "--eval-every": "--evaluate-every",
-    },
-    "generate": {"--tokens": "--max-new-tokens", "--samples": "--num-samples"},
-    "evaluate": {"--context": "--seq-len"},
-    "heads": {"--context": "--seq-len", "--tokens": "--num-tokens"},
-}
 _METAVARS: dict[Any, str] = {int: "N", float: "X", str: "NAME"}
 
 
@@ -85,18 +66,6 @@ def check_at_least(least: int, **numbers: int | None) -> None:
     for name, number in numbers.items():
         if number is not None and number < least:
             raise ValueError(f"{name}={number} must be at least {least}")
-
-
-def rename(words: list[str]) -> list[str]:
-    """Return words with old flags replaced by new ones, after printing warnings."""
-    renamed: list[str] = []
-    for word in words:
-        flag, equals, value = word.partition("=")
-        new = _RENAMED.get(words[0], {}).get(flag, flag)
-        if new != flag:
-            print(f"tested-transformer: warning: {flag} is now {new}", file=sys.stderr)
-        renamed.append(new + equals + value)
-    return renamed
 
 
 def _settings(hint: Any) -> dict[str, Any] | None:

@@ -149,14 +149,3 @@ def test_help_teaches_each_flag_and_has_examples_that_can_be_read(
     for example in examples:
         arguments = make_parser().parse_args(shlex.split(example)[1:])
         assert arguments.command == name
-
-
-def test_old_names_are_read_with_a_warning(command: Callable[..., Any]) -> None:
-    ended = command("train", "nowhere.txt", "--width", "12", "--heads=3", "--out", "x")
-    assert ended.status == 2
-    assert ended.err.splitlines()[:2] == [
-        "tested-transformer: warning: --width is now --d-model",
-        "tested-transformer: warning: --heads is now --num-heads",
-    ]
-    assert "nowhere.txt" in ended.err.splitlines()[2]
-    assert "--context is now --seq-len" in command("evaluate", "--context", "3").err
