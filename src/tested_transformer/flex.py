@@ -110,7 +110,7 @@ def blockwise_attention(
         scale: Multiply the dot products by this; ``1 / sqrt(d_k)`` by default.
 
     Raises:
-        TypeError: If ``slopes`` is not a tensor.
+        TypeError: If ``block_mask`` is not a block mask, or ``slopes`` not a tensor.
         ValueError: If ``block_mask`` was made for other sizes, or there is not one
             slope for each head.
 
@@ -140,6 +140,11 @@ def blockwise_attention(
 
 
 def _validate_block_mask(block_mask: BlockMask, scores: tuple[int, ...]) -> None:
+    if not isinstance(block_mask, BlockMask):
+        raise TypeError(
+            "block_mask must be a BlockMask, as make_block_mask returns; "
+            f"it is a {type(block_mask).__name__}"
+        )
     shape = tuple(block_mask.shape)
     batch_and_heads = zip(shape[:2], scores[:2], strict=True)
     if shape[2:] != scores[2:] or any(n not in (1, m) for n, m in batch_and_heads):

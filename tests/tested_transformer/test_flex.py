@@ -177,3 +177,8 @@ def test_a_mask_of_another_batch():
 def test_slopes_of_other_heads(as_a_caller: None):
     with pytest.raises(ValueError, match=r"^slopes must be \(6,\); it is \(3,\)$"):
         blockwise_attention(*sequences("cpu"), slopes=alibi_slopes(3))
+
+
+def test_a_mask_that_is_a_table(as_a_caller: None):
+    with pytest.raises(TypeError, match=r"^block_mask must be a BlockMask, as make_bl"):
+        blockwise_attention(*sequences("cpu"), block_mask=causal_mask(T, S))
