@@ -28,7 +28,6 @@ __all__ = ["blockwise_attention", "make_block_mask"]
 _Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
-# --8<-- [start:mask]
 def make_block_mask(
     num_queries: int,
     num_keys: int,
@@ -86,10 +85,6 @@ def make_block_mask(
     )
 
 
-# --8<-- [end:mask]
-
-
-# --8<-- [start:blockwise]
 def blockwise_attention(
     q: Float[Tensor, "B H T d_k"],
     k: Float[Tensor, "B H_kv S d_k"],
@@ -134,9 +129,6 @@ def blockwise_attention(
         scale=scale,
         enable_gqa=k.shape[1] != heads,
     )
-
-
-# --8<-- [end:blockwise]
 
 
 def _validate_block_mask(block_mask: BlockMask, scores: tuple[int, ...]) -> None:
