@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -171,6 +172,9 @@ def use_machine(*, device: str = "auto", threads: int | None = None) -> torch.de
 
 def _set_encoding() -> None:
     """Write UTF-8 to files and pipes, and escape characters that a terminal lacks."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed, as by >&- in a shell
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             asked = stream.isatty() or "PYTHONIOENCODING" in os.environ
@@ -201,7 +205,8 @@ def _one_line(error: BaseException) -> str:
 def _end(status: int, message: str) -> int:
     rank = os.environ.get("RANK", "0")
     where = "" if rank == "0" else f"process {rank}: "
-    print(f"{NAME}: error: {where}{message}", file=sys.stderr)
+    with suppress(OSError):  # nobody may be there to read it
+        print(f"{NAME}: error: {where}{message}", file=sys.stderr, flush=True)
     return status
 
 

@@ -19,7 +19,7 @@ from tested_transformer.checkpoints import (
     has_checkpoint,
     load_checkpoint,
 )
-from tested_transformer.cli.display import Display, losses
+from tested_transformer.cli.display import Display, losses, reminder
 from tested_transformer.cli.flags import Call, Flags, check_at_least
 from tested_transformer.cli.generate import default_prompt, write
 from tested_transformer.cli.sources import HELD_OUT, describe_text, load_text
@@ -78,7 +78,7 @@ class Train:
       tested-transformer train --attention delta       attention with a state
       tested-transformer train --num-layers 6 --d-model 256 --out runs/big
       tested-transformer train --out runs/big --resume
-      torchrun --nproc-per-node 2 -m tested_transformer.cli train
+      torchrun --nproc-per-node 2 -m tested_transformer train
 
     The text is a file, or one of grammar, stdlib, shakespeare and names. Where the two
     recipes have different defaults, fast's is shown first.
@@ -148,6 +148,8 @@ class Train:
 
     def _begin(self) -> _Plan:
         """Plan a new run."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"out={str(self.folder)!r} is a file: name a folder")
         if has_checkpoint(self.folder) and not self.overwrite:
             raise ValueError(
                 f"{self.folder} already holds a run: continue it with --resume, start "
@@ -157,10 +159,11 @@ class Train:
         if self.vocab_size is not None and self.tokenizer != "bpe":
             raise ValueError("vocab_size needs --tokenizer bpe")
         corpus = data.load_tokens(
-            self.text or "grammar",
+            "grammar" if self.text is None else self.text,
             tokenizer=_TOKENIZERS[self.tokenizer or "char"],
             vocab_size=self.vocab_size,
             num_characters=self.num_characters,
+            tell=reminder(),
         )
         tokenizer = corpus.tokenizer
         model = _fitting_model(name, self.model)

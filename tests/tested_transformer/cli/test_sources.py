@@ -10,12 +10,12 @@ from safetensors.torch import save_file
 
 from tested_transformer.checkpoints import (
     CheckpointError,
+    hub,
     load_checkpoint,
     save_checkpoint,
     ship_model,
     to_gpt2,
 )
-from tested_transformer.cli import sources
 from tested_transformer.cli.sources import find_checkpoint, load_source, load_text
 from tested_transformer.data import bpe_tokenizer
 from tested_transformer.gpt import GPT, GPTConfig
@@ -80,7 +80,7 @@ def test_a_model_with_a_card_is_read() -> None:
     ship_model("given", GPT(config))
     with pytest.raises(CheckpointError) as error:
         load_source("given", CPU)
-    assert str(error.value) == "given does not say what its tokens are"
+    assert str(error.value).startswith("given does not say what its tokens are: put")
 
 
 def test_gpt2_is_read_as_it_is_published() -> None:
@@ -92,7 +92,7 @@ def test_gpt2_is_read_as_it_is_published() -> None:
     Path("tiny/tokenizer.json").unlink()
     with pytest.raises(CheckpointError) as error:
         load_source("tiny", CPU)
-    assert "tokenizer.json is missing" in str(error.value)
+    assert str(error.value).startswith("tiny does not say what its tokens are: put")
 
 
 @pytest.mark.parametrize(
@@ -104,24 +104,22 @@ def test_models_on_the_hub_go_by_name(
     model = put_gpt2(Path("kept"))
     seen: list[object] = []
 
-    def hub_file(name: str, file: str) -> Path:
-        seen.append((name, file))
-        return Path("kept") / file
+    def fetch(name: str, file: str, *, revision: str | None) -> Path | None:
+        seen.append((name, file, revision))
+        path = Path("kept") / file
+        return path if path.is_file() else None
 
-    def load_gpt2(name: str) -> GPT:
-        seen.append(name)
-        return model
-
-    monkeypatch.setattr(sources.checkpoints, "hub_file", hub_file)
-    monkeypatch.setattr(sources.checkpoints, "load_gpt2", load_gpt2)
-    assert load_source(name, CPU).model is model
-    assert seen == [(asked, "tokenizer.json"), asked]
+    monkeypatch.setattr(hub, "_fetch", fetch)
+    source = load_source(name, CPU)
+    assert torch.equal(source.model.head_weight, model.head_weight)
+    files = ["tokenizer.json", "config.json", "model.safetensors"]
+    assert (source.name, seen) == (asked, [(asked, file, None) for file in files])
 
 
 def test_a_folder_that_is_not_there_is_not_looked_for_on_the_hub() -> None:
     with pytest.raises(CheckpointError) as error:
         load_source("runs/plya", CPU)
-    assert str(error.value).startswith("runs/plya holds neither a checkpoint")
+    assert str(error.value).startswith("there is no folder runs/plya; type hub:runs/")
 
 
 def test_a_model_without_a_tokenizer_is_refused() -> None:
@@ -129,7 +127,7 @@ def test_a_model_without_a_tokenizer_is_refused() -> None:
     save_checkpoint("alone", config=model.config, weights=model.state_dict())
     with pytest.raises(CheckpointError) as error:
         load_source("alone", CPU)
-    assert str(error.value) == "alone does not say what its tokens are"
+    assert str(error.value).startswith("alone does not say what its tokens are: put")
 
 
 def test_a_text_that_is_not_known_is_named() -> None:
