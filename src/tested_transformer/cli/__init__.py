@@ -1,6 +1,7 @@
 """The command ``tested-transformer``: train, generate, evaluate, heads, check, info."""
 
-import sys
+import signal
+import threading
 from collections.abc import Sequence
 
 __all__ = ["main"]
@@ -9,11 +10,17 @@ __all__ = ["main"]
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command, and return its exit status; see ``command.main``.
 
-    Its modules are imported here, so that Ctrl-C in the first second is obeyed too.
+    While its modules are imported, Ctrl-C ends the process at once and silently: some
+    would show a ``KeyboardInterrupt`` as another error.
     """
+    usual = signal.default_int_handler
+    in_main = threading.current_thread() is threading.main_thread()
+    ends = in_main and signal.getsignal(signal.SIGINT) is usual
+    if ends:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         from tested_transformer.cli.command import main as run
-    except KeyboardInterrupt:
-        print("\ntested-transformer: interrupted", file=sys.stderr)
-        return 130
+    finally:
+        if ends:
+            signal.signal(signal.SIGINT, usual)
     return run(words)

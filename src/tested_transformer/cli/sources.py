@@ -1,6 +1,7 @@
 """Find models and texts: runs, models with a card, GPT-2, the hub."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,12 +19,14 @@ __all__ = [
     "Source",
     "describe_text",
     "find_checkpoint",
+    "latest_runs",
     "load_source",
     "load_text",
 ]
 
 RUNS = Path("runs")
 HELD_OUT = 32768  # by default, tokens that train predicts in each evaluation
+_NAME = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
 _HUB_NAMES = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2")
 
 
@@ -56,17 +59,36 @@ class Source:
 def find_checkpoint(name: str | None, *, training: bool) -> checkpoints.Checkpoint:
     """Load the checkpoint in a folder, or the latest one in ``runs``."""
     name = _latest_run() if name is None else name
+    _check_folder(name)
     return checkpoints.load_checkpoint(name, training=training)
 
 
-def _latest_run() -> str:
+def _check_folder(name: str, hint: str = "") -> None:
+    """Refuse what is no folder, and say which one may be meant."""
+    path = Path(os.path.expanduser(name))
+    if not name or not path.exists():
+        if name and checkpoints.has_checkpoint(RUNS / name):
+            hint = f"; type {RUNS / name}"
+        raise checkpoints.CheckpointError(f"there is no folder {name!r}{hint}")
+    if not path.is_dir():
+        raise checkpoints.CheckpointError(f"{name} is a file: name the folder of a run")
+
+
+def latest_runs() -> list[Path]:
+    """Return the folders of runs in ``runs``, the latest first."""
     found = [file for file in RUNS.glob("*/checkpoint.json") if file.is_file()]
+    found.sort(key=lambda file: file.stat().st_mtime, reverse=True)
+    return [file.parent for file in found]
+
+
+def _latest_run() -> str:
+    found = latest_runs()
     if not found:
         raise checkpoints.CheckpointError(
             f"there is no run in {RUNS}: name a folder, or train a model first, "
             "with tested-transformer train"
         )
-    return str(max(found, key=lambda file: file.stat().st_mtime).parent)
+    return str(found[0])
 
 
 def load_source(name: str | None, device: torch.device) -> Source:
@@ -79,12 +101,11 @@ def load_source(name: str | None, device: torch.device) -> Source:
     """
     if name is None:
         name = _latest_run()
-    on_hub = name in _HUB_NAMES or name.startswith(checkpoints.HUB)
-    if not on_hub and not Path(os.path.expanduser(name)).exists():
-        raise checkpoints.CheckpointError(
-            f"there is no folder {name}; type {checkpoints.HUB}{name} if it is the "
-            "name of a model on the hub"
-        )
+    if name not in _HUB_NAMES and not name.startswith(checkpoints.HUB):
+        hub = ""
+        if _NAME.fullmatch(name):
+            hub = f"; type {checkpoints.HUB}{name} if it is a model on the hub"
+        _check_folder(name, hub)
     found = checkpoints.find_pretrained(name)
     tokenizer = _tokenizer(found)
     model = found.model()

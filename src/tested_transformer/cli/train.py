@@ -22,7 +22,12 @@ from tested_transformer.checkpoints import (
 from tested_transformer.cli.display import Display, losses, reminder
 from tested_transformer.cli.flags import Call, Flags, check_at_least
 from tested_transformer.cli.generate import default_prompt, write
-from tested_transformer.cli.sources import HELD_OUT, describe_text, load_text
+from tested_transformer.cli.sources import (
+    HELD_OUT,
+    describe_text,
+    latest_runs,
+    load_text,
+)
 from tested_transformer.cli.stopping import StopRequest
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import Recipe, TrainingState, World, validate_run
@@ -137,6 +142,13 @@ class Train:
             raise ValueError(
                 "--resume continues a run, --overwrite replaces it: choose one"
             )
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"out={str(self.folder)!r} is a file: name a folder")
+        if self.text and has_checkpoint(self.text):
+            typed = _command("train", "--resume", "--out", self.text)
+            raise ValueError(
+                f"{self.text} is a run, not a text: to continue it, type {typed}"
+            )
         plan = self._resume() if self.resume else self._begin()
         _check(plan)
         world = training.join_world(call.device)
@@ -148,8 +160,6 @@ class Train:
 
     def _begin(self) -> _Plan:
         """Plan a new run."""
-        if self.folder.exists() and not self.folder.is_dir():
-            raise ValueError(f"out={str(self.folder)!r} is a file: name a folder")
         if has_checkpoint(self.folder) and not self.overwrite:
             raise ValueError(
                 f"{self.folder} already holds a run: continue it with --resume, start "
@@ -184,8 +194,10 @@ class Train:
         """Plan to resume a run; typed settings must be those it was started with."""
         folder = self.folder
         if not has_checkpoint(folder):
+            runs = " or ".join(f"--out {run}" for run in latest_runs()[:3])
             raise CheckpointError(
                 f"{folder} holds no run to resume: omit --resume to start one"
+                + (f", or type {runs}" if runs else "")
             )
         checkpoint = load_checkpoint(folder)
         settings = checkpoint.settings
