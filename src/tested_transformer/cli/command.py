@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -181,7 +180,7 @@ def _set_encoding() -> None:
     """Write UTF-8 to files and pipes, and escape characters that a terminal lacks."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # it was closed, as by >&- in a shell
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+            setattr(sys, name, io.TextIOWrapper(io.FileIO(os.devnull, "w")))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             asked = stream.isatty() or "PYTHONIOENCODING" in os.environ
