@@ -19,6 +19,7 @@ _MARKDOWNLINT = "node_modules/markdownlint-cli2/markdownlint-cli2-bin.mjs"
 
 def check(file: Path, root: Path) -> list[str]:
     """Return every problem of a page, as ``page.md:line: reason``."""
+    file, root = file.resolve(), root.resolve()
     name = file.relative_to(root).as_posix() if file.is_relative_to(root) else str(file)
     folder = Path(sys.executable).parent
     linters = [

@@ -267,7 +267,9 @@ def split_lines(text: str) -> list[str]:
 
 def load_page(file: Path, root: Path) -> Page:
     """Read a page from its file; its name is kept relative to ``root``."""
-    path = file.relative_to(root) if file.is_relative_to(root) else Path(file.name)
+    # Either may be named by way of a link.
+    real, home = file.resolve(), root.resolve()
+    path = real.relative_to(home) if real.is_relative_to(home) else Path(file.name)
     try:
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

@@ -209,7 +209,7 @@ def pytest_runtest_makereport(
     of_a_page = isinstance(item, PageItem)
     if not of_a_page and not isinstance(getattr(item, "obj", None), ChainBlock):
         return report
-    if not item.path.is_relative_to(root):
+    if not item.path.resolve().is_relative_to(root.resolve()):
         return report
     names = passed.setdefault(item.path, set())
     if not report.passed:

@@ -1,5 +1,6 @@
 """Broken pages are refused with their line and reason; right ones are not."""
 
+import os
 import re
 import subprocess
 import sys
@@ -70,6 +71,24 @@ SEEN = (
     "py where python is meant",
     "a picture that no block draws",
 )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("linked", ["checkout", "library"])
+def test_a_page_is_right_by_whatever_link_it_is_reached(
+    linked: str, tmp_path: Path
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(ROOT, target_is_directory=True)
+    root, library = (link, ROOT) if linked == "checkout" else (ROOT, link)
+    page = root / "docs/chapters/a-chapter-to-copy.md"
+    command = [sys.executable, "-m", "pytest", "-c", str(root / "pyproject.toml")]
+    command += [f"--rootdir={root}", "-p", "no:cacheprovider", str(page)]
+    env = {**os.environ, "PYTHONPATH": str(library / "src")}
+    run = subprocess.run(
+        command, cwd=root, env=env, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 @pytest.mark.slow
