@@ -7,7 +7,8 @@ tolerance that its output declares.
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 
 from bookbinder.evidence import Evidence
@@ -32,6 +33,7 @@ _DECIMAL = re.compile(
     r"(?<![\w.])[-+]?(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+)(?![\w.]*\w)"
 )
 _WIDE = 0.1
+_REMEDY = "undo the change that did this, or make outputs"
 
 
 def agrees(shown: str, printed: str, tolerance: Tolerance) -> bool:
@@ -75,36 +77,33 @@ def _unit(number: str) -> float:
     return float(f"1e{int(exponent or 0) - len(digits.partition('.')[2])}")
 
 
-def compare(page: Page, chain: Chain, printed: str) -> Problem | None:
-    """Return the first difference between the outputs and the run, or None."""
+def compare(page: Page, chain: Chain, printed: str) -> Iterator[Problem]:
+    """Return every line of the outputs that differs from the run.
+
+    If the run prints more or fewer lines than an output shows, only the first that
+    differs is told, because those after it stand elsewhere.
+    """
     for block, got in zip(chain.blocks, printed.split(SEPARATOR), strict=False):
-        if not block.output:
-            if got:
-                first = split_lines(got)[0]
-                reason = f"prints {first!r}, but the page shows no output: make outputs"
-                return Problem(page.path, block.line, reason)
-            continue
-        shown, ran = split_lines(block.output.text), split_lines(got)
-        for offset in range(max(len(shown), len(ran))):
-            page_line, run_line = _at(shown, offset), _at(ran, offset)
-            if (
-                page_line is None
-                or run_line is None
-                or not agrees(page_line, run_line, block.output.tolerance)
-            ):
-                reason = (
-                    f"the page shows {_quote(page_line)}, the run gives "
-                    f"{_quote(run_line)}: make outputs"
-                )
-                return Problem(page.path, block.output.line + 1 + offset, reason)
-        if got and not got.endswith("\n"):
-            reason = "the output does not end with a line break"
-            return Problem(page.path, block.line, reason)
-    return None
-
-
-def _at(lines: Sequence[str], offset: int) -> str | None:
-    return lines[offset] if offset < len(lines) else None
+        shown = split_lines(block.output.text) if block.output else []
+        ran = split_lines(got)
+        if ran and not block.output:
+            reason = f"prints {ran[0]!r}, but the page shows no output: make outputs"
+            yield Problem(page.path, block.line, reason)
+        elif block.output:
+            tolerance, first = block.output.tolerance, block.output.line + 1
+            lines = enumerate(zip_longest(shown, ran), start=first)
+            different = [
+                (line, f"the page shows {_quote(ours)}, the run gives {_quote(theirs)}")
+                for line, (ours, theirs) in lines
+                if ours is None or theirs is None or not agrees(ours, theirs, tolerance)
+            ]
+            if len(shown) != len(ran):
+                del different[1:]
+            for line, what in different:
+                yield Problem(page.path, line, f"{what}: {_REMEDY}")
+            if got and not got.endswith("\n") and not different:
+                reason = "the output does not end with a line break"
+                yield Problem(page.path, block.line, reason)
 
 
 def _quote(line: str | None) -> str:

@@ -212,6 +212,15 @@ class Page:
         ]
         return sorted([*self.refused, *in_blocks], key=lambda problem: problem.line)
 
+    def is_code(self, line: int) -> bool:
+        """Return whether a line belongs to a block of code, or marks one.
+
+        A problem there means that the code of the page is not known.
+        """
+        text = self.lines[line - 1] if line <= len(self.lines) else ""
+        within = any(fence.line <= line <= fence.end for fence in self.fences)
+        return within or text.startswith("<!--") or bool(_FENCE.match(text))
+
     def refuse(self, line: int, reason: str) -> None:
         """Record a problem at a line of this page."""
         self.refused.append(Problem(self.path, line, reason))

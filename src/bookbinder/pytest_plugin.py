@@ -67,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
 class ExpectedText(str):
     """The output that a chain must print; pytest-codeblocks compares with ``!=``.
 
-    Numbers are compared as numbers, and the error names the first line that differs.
+    Numbers are compared as numbers, and the error names each line that differs.
     """
 
     def __new__(cls, page: Page, chain: Chain) -> "ExpectedText":
@@ -83,11 +83,11 @@ class ExpectedText(str):
         """Compare what was printed with the outputs of the page.
 
         Raises:
-            PageError: If they differ; the message names the line.
+            PageError: If they differ; the message names the lines.
         """
-        problem = compare(self.page, self.chain, str(printed))
-        if problem:
-            raise PageError(str(problem))
+        problems = [*compare(self.page, self.chain, str(printed))]
+        if problems:
+            raise PageError("\n".join(map(str, problems)))
         return False
 
     __hash__ = str.__hash__

@@ -59,6 +59,39 @@ def test_an_ordinary_sentence_is_accepted(sentence: str) -> None:
     assert problems(f"# Title\n\n## A heading\n\n{sentence}\n\n## A heading\n") == []
 
 
+MANY = """\
+# Title
+
+A <b>bold</b> word, and `tested_transformer.nothing`, and 12.345 of them.
+
+```python
+print(1.5)
+```
+
+<!--pytest-codeblocks:expected-output-->
+```text
+2.5
+```
+
+```python
+print(undefined)
+```
+"""
+
+
+def test_what_is_wrong_is_told_at_once() -> None:
+    """Wrong Markdown hides no wrong output; a block that breaks off hides no other."""
+    told = ["3: raw HTML", "3: `tested_transformer.nothing`", "3: 12.345 appears in no"]
+    ran = ["11: the page shows '2.5'", "15: NameError"]
+    found = problems(MANY)
+    assert [w for w in told + ran if not any(f.startswith(w) for f in found)] == []
+    # With a fence that cannot be read, nothing is said that it may have caused.
+    found = problems(MANY.replace("```text", "```txt"))
+    wanted = [told[0], told[1], "9: expected-output must", "10: ```txt is not one of"]
+    assert len(found) == len(wanted)
+    assert [w for w in wanted if not any(f.startswith(w) for f in found)] == []
+
+
 def test_the_corpora_are_large_enough() -> None:
     assert len(BROKEN) >= 60
     assert len(set(SENTENCES)) >= 100

@@ -136,5 +136,5 @@ def test_a_notebook_prints_what_the_page_shows(leaf: Leaf) -> None:
     page = leaf.page
     with fresh_state():
         printed = ran(written(leaf))
-    found = [compare(page, *each) for each in zip(page.chains, printed, strict=True)]
-    assert [str(problem) for problem in found if problem] == []
+    outputs = zip(page.chains, printed, strict=True)
+    assert [str(problem) for each in outputs for problem in compare(page, *each)] == []
