@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bookbinder.page import Page, Problem
-from bookbinder.publishing.book import load_book
+from bookbinder.publishing.book import navigation
 
 __all__ = ["TEMPLATE", "chapter_problems", "is_chapter"]
 
@@ -126,9 +126,9 @@ def _place(page: Page, root: Path) -> Iterator[Problem]:
     short = title.partition(":")[0]
     lists = {
         "mkdocs.yml": [
-            leaf.source
-            for leaf in load_book(root, {}).leaves
-            if _PART.match(leaf.part) and is_chapter(leaf.page.path)
+            source
+            for part, _, source in navigation(root)
+            if _PART.match(part) and is_chapter(f"docs/{source}")
         ]
     }
     for place, entry in _PLACES.items():

@@ -31,8 +31,7 @@ def book(tmp_path: Path) -> Path:
     parts = "  - I. Attention:\n      - One: chapters/one.md\n"
     (tmp_path / "docs/map.md").write_text(MAP)
     after = "  - Write:\n      - A: chapters/a-chapter-to-copy.md\n"
-    names = "site_name: B\nsite_description: A book.\ncopyright: None.\n"
-    nav = f"{names}nav:\n{parts}{after}"
+    nav = f"nav:\n{parts}{after}"
     (tmp_path / "mkdocs.yml").write_text(nav)
     return tmp_path
 

@@ -19,12 +19,14 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     p.relative_to(ROOT / "docs").as_posix() for p in ROOT.glob("docs/**/*.md")
 )
-# On every change these are opened in a browser, one of each kind; each night, all.
-A_FEW = [
-    "index.md",
-    "chapters/fewer-keys.md",
-    "reference/attention.md",
-]
+# On every change these are opened in a browser, one of each kind; each night, all. For
+# a change of one page, that one.
+ASKED = os.environ.get("BOOK_PAGE", "").rpartition("docs/")[2]
+A_FEW = (
+    [ASKED]
+    if ASKED in PAGES
+    else ["index.md", "chapters/fewer-keys.md", "reference/attention.md"]
+)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
