@@ -35,7 +35,7 @@ setup: ## make or update .venv, node_modules and the assets, if anything has cha
 
 serve: setup ## read the book at http://127.0.0.1:8000 (PORT=), updated while you write
 	@$(run) -c "import socket; socket.create_server(('127.0.0.1', $(PORT)))" 2>/dev/null || { echo "serve: port $(PORT) cannot be had: name another, make serve PORT=..." >&2; exit 1; }
-	@BOOKBINDER_PREVIEW=1 $(run) -m mkdocs serve --dev-addr 127.0.0.1:$(PORT) --watch src
+	@BOOKBINDER_PREVIEW=1 $(run) -m mkdocs serve --dirty --dev-addr 127.0.0.1:$(PORT) --watch src
 
 test: setup ## test all; PAGE=: what a change of that page can break; BOOK_NIGHTLY=1: what runs each night
 	@$(if $(PAGE),BOOK_PAGE="$(PAGE)") $(run) -m pytest $(workers) $(if $(PAGE),"$(PAGE)" $(on_pages))
