@@ -18,6 +18,7 @@ from bookbinder.page import (
     Page,
     Problem,
     Tolerance,
+    invisible,
     load_page,
     split_lines,
 )
@@ -85,7 +86,7 @@ def compare(page: Page, chain: Chain, printed: str) -> Iterator[Problem]:
     """
     for block, got in zip(chain.blocks, printed.split(SEPARATOR), strict=False):
         shown = split_lines(block.output.text) if block.output else []
-        ran = split_lines(got)
+        ran = split_lines(_as_on_a_terminal(got))
         if ran and not block.output:
             reason = f"prints {ran[0]!r}, but the page shows no output: make outputs"
             yield Problem(page.path, block.line, reason)
@@ -143,10 +144,10 @@ def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:
         except BaseException as error:
             return "", [explain(page, chain, error)]
         for block, output in zip(chain.blocks, printed.split(SEPARATOR), strict=False):
-            reason = _unprintable(output)
+            reason = _unprintable(_as_on_a_terminal(output))
             if reason:
                 return "", [Problem(page.path, block.line, reason)]
-            outputs[block.line] = output
+            outputs[block.line] = _as_on_a_terminal(output)
     before = "".join(f"{line}\n" for line in page.lines)
     after = _rewritten(page, outputs)
     if load_page(file, root).lines != page.lines:
@@ -165,10 +166,24 @@ def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:
     return "".join(difference) + "".join(f"drawn: {name}\n" for name in changed), []
 
 
+def _as_on_a_terminal(output: str) -> str:
+    """Return what is left to see of lines that go back to their start, as progress."""
+    lines = output.split("\n")
+    for number, line in enumerate(lines):
+        seen = ""
+        for part in line.split("\r"):
+            seen = part + seen[len(part) :]
+        lines[number] = seen
+    return "\n".join(lines)
+
+
 def _unprintable(output: str) -> str | None:
     """Return why an output cannot be shown in a fence, or None."""
     if output and not output.endswith("\n"):
         return "the output does not end with a line break"
+    lines = split_lines(output)
+    if found := next((found for line in lines if (found := invisible(line))), ""):
+        return f"the output has {found!r}, which cannot be shown: print its repr"
     if any(line.startswith("```") for line in split_lines(output)):
         return "the output has a line that begins with ```, which ends its fence"
     return None
