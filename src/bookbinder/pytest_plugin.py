@@ -9,6 +9,7 @@ Two parts of pytest-codeblocks are replaced: how a file is read into blocks, and
 output is compared (``ExpectedText``).
 """
 
+import contextlib
 from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Any
@@ -214,7 +215,8 @@ def pytest_runtest_makereport(
     names = passed.setdefault(item.path, set())
     if not report.passed:
         page = load_page(item.path, root)
-        record_file(root, page.path).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # A checkout may be read-only.
+            record_file(root, page.path).unlink(missing_ok=True)
     elif call.when == "call":
         names.add(item.name)
         if of_a_page and item.name == "evidence":
@@ -223,5 +225,6 @@ def pytest_runtest_makereport(
                 first = _evidence_of(item, page).lines
                 standing_on = item.config.stash[_standing_on]
                 record = make_record(page, first, root, standing_on)
-                write_record(root, page, record)
+                with contextlib.suppress(OSError):
+                    write_record(root, page, record)
     return report

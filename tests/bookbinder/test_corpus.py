@@ -125,6 +125,22 @@ def test_a_page_is_right_by_whatever_link_it_is_reached(
 
 
 @pytest.mark.slow
+def test_a_page_is_tested_where_nothing_can_be_kept(tmp_path: Path) -> None:
+    for each in ROOT.iterdir():
+        if not each.name.startswith("."):
+            (tmp_path / each.name).symlink_to(each)
+    (tmp_path / ".cache").write_text("neither a record nor pytest's cache")
+    (tmp_path / "right.md").write_text(RIGHT["tables"], "utf-8")
+    command = [sys.executable, "-m", "pytest", "-c", str(tmp_path / "pyproject.toml")]
+    command += [f"--rootdir={tmp_path}", "-o", "cache_dir=.cache/pytest", "right.md"]
+    run = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert " passed" in run.stdout
+
+
+@pytest.mark.slow
 def test_a_test_run_tells_what_is_wrong_and_where(tmp_path: Path) -> None:
     for number, title in enumerate(SEEN):
         (tmp_path / f"page{number}.md").write_text(BROKEN[title][1], "utf-8")
