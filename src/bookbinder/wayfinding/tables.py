@@ -40,9 +40,11 @@ class TableExtension(Extension):
     """Make the first cell of a row a heading below an empty corner, and show bars."""
 
     def extendMarkdown(self, md: Markdown) -> None:
-        """Register after the inline processor (20) and the marking of cells (5)."""
+        """Register the headings after the inline processor (20) and the marking of cells
+        (5), the bars before it, as long code is cut up there.
+        """
         md.treeprocessors.register(_Headings(md), "book-row-headings", 4)
-        md.treeprocessors.register(_Bars(md), "book-bars", 3)
+        md.treeprocessors.register(_Bars(md), "book-bars", 6)
 
 
 def makeExtension(**kwargs: object) -> TableExtension:
