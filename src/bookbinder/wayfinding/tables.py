@@ -40,8 +40,9 @@ class TableExtension(Extension):
     """Make the first cell of a row a heading below an empty corner, and show bars."""
 
     def extendMarkdown(self, md: Markdown) -> None:
-        """Register the headings after the inline processor (20) and the marking of cells
-        (5), the bars before it, as long code is cut up there.
+        """Register after the inline processor (20), the bars before long code is cut (5).
+
+        Headings come last, after the marking of cells.
         """
         md.treeprocessors.register(_Headings(md), "book-row-headings", 4)
         md.treeprocessors.register(_Bars(md), "book-bars", 6)
