@@ -40,7 +40,7 @@ class TableExtension(Extension):
     """Make the first cell of a row a heading below an empty corner, and show bars."""
 
     def extendMarkdown(self, md: Markdown) -> None:
-        """Register after the inline processor (20), the bars before long code is cut (5).
+        """Register after the inline processor (20), bars before long code is cut (5).
 
         Headings come last, after the marking of cells.
         """

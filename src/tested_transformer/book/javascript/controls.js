@@ -21,6 +21,11 @@ export const choices = (ariaLabel, named, choose) =>
   make("div", { className: "presets", role: "group", ariaLabel }, ...Object.entries(named).map(([textContent, value]) =>
     make("button", { className: "md-button", textContent, onclick: () => choose(value) })));
 
+// Marks the one that the widget stands at, if it does at any: `is` is asked of each value.
+export const mark = (choices, named, is) => {
+  for (const each of choices.children) each.ariaPressed = is(named[each.textContent]);
+};
+
 export const select = (texts) => make("select", {}, ...texts.map((text) => new Option(text)));
 
 // A slider with its name and, beside it, where it stands in words. `scale` turns where it
@@ -47,7 +52,10 @@ export function fill(table, rows) {
 }
 export const bar = (share, text = share.toFixed(3)) => `<td class="bar" style="--share:${share}">${text}`;
 
+const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
 // A table of buttons that are on or off, and these in rows: `press` is told row and column.
+// It is one stop of the tabulator; arrows lead from button to button.
 export function grid(headings, names, press, note = "") {
   const bench = table("bench", ["", ...headings, ""]);
   fill(bench, names.map((name) => [name, ...headings.map(() => "<td><button></button>"), note]));
@@ -55,6 +63,17 @@ export function grid(headings, names, press, note = "") {
     button.onclick = () => press(r, c);
     return button;
   }));
+  const all = buttons.flat();
+  const stop = (at) => all.forEach((button) => (button.tabIndex = button === at ? 0 : -1));
+  stop(all[0]);
+  bench.setAttribute("role", "grid");
+  bench.addEventListener("focusin", ({ target }) => stop(target));
+  bench.onkeydown = (event) => {
+    const at = all.indexOf(event.target), [down, right] = ARROWS[event.key] ?? [0, 0];
+    const next = buttons[Math.floor(at / headings.length) + down]?.[(at % headings.length) + right];
+    if (event.key in ARROWS) event.preventDefault();
+    next?.focus();
+  };
   return [bench, buttons];
 }
 

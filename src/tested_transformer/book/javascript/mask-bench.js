@@ -1,7 +1,7 @@
 // A bench of masks: a reader sets who may attend to whom, and sees the weights, and which
 // outputs move when the last token changes. Every cell is a button.
 
-import { choices, grid, live, make, put } from "./controls.js";
+import { choices, grid, live, make, mark, put } from "./controls.js";
 import { attend, MASKS, moved } from "./masked-attention.js";
 
 const WORDS = ["The", "cat", "sat", "on", "mats"];
@@ -37,7 +37,7 @@ live("mask-bench", () => {
       note.classList.toggle("wrong", leaks[t]);
     });
     // A mask that a reader has changed is none of these.
-    for (const each of presets.children) each.ariaPressed = `${MASKS[each.textContent](SIZE)}` === `${mask}`;
+    mark(presets, MASKS, (rule) => `${rule(SIZE)}` === `${mask}`);
     const leaking = WORDS.filter((_, t) => leaks[t]);
     return "Output shape: (5, 2). When “mats” changes, "
       + (leaking.length ? `the outputs of “${leaking.join("”, “")}” move too: they see the future.` : "no earlier output moves.");
