@@ -19,7 +19,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 NIGHTLY = bool(os.environ.get("BOOK_NIGHTLY"))
 # If it names a page, tests that take one page each run on this one only.
 PAGE = Path(os.environ.get("BOOK_PAGE", "")).stem
-PAGES = {file.stem for file in (Path(__file__).parents[1] / "docs").rglob("*.md")}
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = {name for file in DOCS.rglob("*.md") for name in (file.stem, file.parent.name)}
 
 # No deadline, because a machine may be busy; no randomness, so that failures repeat.
 hypothesis.settings.register_profile("book", deadline=None, derandomize=True)
