@@ -48,7 +48,7 @@ MODULES = [
     *("muted-guess", "head-switches"),
 ]
 # Bytes of scripts and style as they are published, before they are packed and after.
-BUDGET, PACKED = 20 * 1024, 11 * 1024
+BUDGET, PACKED = 20.5 * 1024, 10.6 * 1024
 
 
 def computed(module: str, call: str, cases: list[Any], before: str = "") -> list[Any]:
@@ -331,7 +331,7 @@ def test_an_inverted_mask_lets_the_past_see_the_future(
     expect(says).to_contain_text("no earlier output moves")
     # The cells are one stop of the tabulator; arrows lead from one to the next.
     for key, name in (
-        ("ArrowRight", "The may attend to mats"),
+        ("ArrowUp", "The may attend to mats"),
         ("ArrowDown", "cat may attend to mats"),
         ("ArrowLeft", "cat may attend to on"),
         ("ArrowUp", "The may attend to on"),

@@ -1,6 +1,6 @@
 // A switch for each head of the small GPT: a reader mutes heads and sees the guess change.
 
-import { bar, choices, fill, grid, labeled, live, make, mark, put, select, table } from "./controls.js";
+import { bar, choices, fill, grid, labeled, live, make, put, select, table } from "./controls.js";
 import { encode } from "./engine.js";
 import { load, say } from "./load.js";
 import { guessed } from "./muted-guess.js";
@@ -9,7 +9,6 @@ import { guessed } from "./muted-guess.js";
 const TEXTS = ["The wolf near the houses sleep", "The wolves near the house sleep", "The dog that Nilo sees sleep", "The dogs that Nilo sees sleep"];
 const [LAYERS, HEADS] = [[0, 1, 2], [0, 1, 2, 3]];
 const SHOWN = 4; // letters
-const MUTED = { "all on": [], "without 2.0": ["2.0"], "without 0.1": ["0.1"] };
 const without = (...names) => LAYERS.map((layer) => HEADS.map((head) => names.includes(`${layer}.${head}`)));
 
 live("switches", (redraw) => {
@@ -17,17 +16,16 @@ live("switches", (redraw) => {
   const text = select(TEXTS);
   const [bench, buttons] = grid(HEADS.map((head) => `head ${head}`), LAYERS.map((layer) => `layer ${layer}`),
     (layer, head) => (muted[layer][head] = !muted[layer][head]));
-  const presets = choices("Heads", MUTED, (names) => (muted = without(...names)));
   const bars = table("bars", ["next", "all on", "as set"]);
   load("grammar").then((loaded) => (model = loaded), ({ message }) => (trouble = message)).then(redraw);
 
   function draw() {
-    buttons.forEach((heads, layer) => heads.forEach((button, head) => {
-      button.ariaLabel = `head ${layer}.${head}`;
-      button.ariaPressed = !muted[layer][head];
-      put(button, muted[layer][head] ? "off" : "on");
-    }));
-    mark(presets, MUTED, (names) => `${without(...names)}` === `${muted}`);
+    const off = muted.flat();
+    buttons.forEach((button, at) => {
+      button.ariaLabel = `head ${Math.floor(at / HEADS.length)}.${at % HEADS.length}`;
+      button.ariaPressed = !off[at];
+      put(button, off[at] ? "off" : "on");
+    });
     if (!model) {
       fill(bars, Array(SHOWN).fill(["·"]));
       return trouble;
@@ -43,7 +41,8 @@ live("switches", (redraw) => {
   return [
     draw,
     labeled("text", text),
-    presets,
+    choices("Heads", { "all on": [], "without 2.0": ["2.0"], "without 0.1": ["0.1"] }, (names) => (muted = without(...names)),
+      (names) => `${without(...names)}` === `${muted}`),
     make("div", { className: "beside" }, bench, bars),
   ];
 });

@@ -1,6 +1,6 @@
 // Five words before and after a sampler: a reader sets temperature, top-k, top-p and min-p.
 
-import { bar, choices, fill, labeled, live, mark, select, slider, table } from "./controls.js";
+import { bar, choices, fill, labeled, live, select, slider, table } from "./controls.js";
 import { sampled } from "./samplers.js";
 
 const WORDS = ["mat", "sofa", "roof", "moon", "trumpet"];
@@ -27,16 +27,12 @@ live("samplers", () => {
     topP: slider("top-p", { min: 0.05, max: 1, step: 0.05, value: 1 }, unless(1, 2)),
     minP: slider("min-p", { min: 0, max: 1, step: 0.05, value: 0 }, unless(0, 2)),
   };
-  const presets = choices("Samplers", PRESETS, (settings) => {
-    for (const name in knobs) knobs[name].input.value = settings[name] ?? OFF[name];
-  });
   const mood = select(Object.keys(MOODS));
   const bars = table("bars", ["word", "before", "after"]);
 
   function draw() {
     const before = MOODS[mood.value], settings = {};
     for (const name in knobs) settings[name] = knobs[name].read();
-    mark(presets, PRESETS, (preset) => Object.keys(knobs).every((name) => settings[name] === (preset[name] ?? OFF[name])));
     const { shares, left } = sampled(before.map(Math.log), settings);
     fill(bars, WORDS.map((word, id) => [word, bar(before[id]), bar(shares[id], shares[id] ? undefined : "cut")]));
     const kept = WORDS.filter((_, id) => shares[id]);
@@ -48,7 +44,9 @@ live("samplers", () => {
 
   return [
     draw,
-    presets,
+    choices("Samplers", PRESETS, (settings) => {
+      for (const name in knobs) knobs[name].input.value = settings[name] ?? OFF[name];
+    }, (settings) => Object.keys(knobs).every((name) => knobs[name].read() === (settings[name] ?? OFF[name]))),
     labeled("the model is", mood),
     bars,
     ...Object.values(knobs).map(({ row }) => row),

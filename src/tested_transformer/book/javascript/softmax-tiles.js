@@ -1,6 +1,6 @@
 // Four keys, read tile by tile: a reader sets the size of a tile, and reads on.
 
-import { choices, fill, live, mark, slider, table } from "./controls.js";
+import { choices, fill, live, slider, table } from "./controls.js";
 import { inTiles } from "./tiled-softmax.js";
 
 const VALUES = [10, 20, 30, 40];
@@ -14,11 +14,9 @@ live("tiles", () => {
   let scores = ROWS["query 0"];
   const size = slider("keys in a tile", { min: 1, max: 4, value: 2 });
   const read = slider("tiles read", { min: 0, max: 4, value: 1 });
-  const presets = choices("Scores", ROWS, (row) => (scores = row));
   const tiles = table("tiles", ["keys", "scores", "m", "correct by", "ℓ", "o"]);
 
   function draw() {
-    mark(presets, ROWS, (row) => row === scores);
     const keys = size.read(), steps = inTiles(scores, VALUES, keys);
     read.input.max = steps.length;
     const value = read.read();
@@ -39,7 +37,7 @@ live("tiles", () => {
 
   return [
     draw,
-    presets,
+    choices("Scores", ROWS, (row) => (scores = row), (row) => row === scores),
     size.row, read.row, tiles,
   ];
 });
