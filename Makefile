@@ -15,6 +15,11 @@ TAG ?=
 run := .venv/bin/python
 # One worker for each processor, at most four: each takes about a gigabyte.
 workers := -n logical --maxprocesses 4
+# The tests that read or open pages, besides those of the pages themselves.
+on_pages := tests/pages tests/test_repository.py "tests/test_style.py::test_the_tools_have_nothing_to_say[lint-prose]" \
+	tests/bookbinder/publishing/test_notebooks.py tests/bookbinder/publishing/test_twins.py \
+	tests/bookbinder/publishing/test_standalone.py tests/site/test_addresses.py tests/site/test_descriptions.py \
+	tests/site/test_html.py tests/site/test_pages.py tests/site/test_search.py tests/site/test_wayfinding.py
 node := PATH="$(CURDIR)/.venv/bin:$$PATH" npm_config_update_notifier=false npm_config_loglevel=error
 # Turn off Material's announcement of its successor at each start.
 export NO_MKDOCS_2_WARNING := 1
@@ -30,10 +35,10 @@ setup: ## make or update .venv, node_modules and the assets, if anything has cha
 
 serve: setup ## read the book at http://127.0.0.1:8000 (PORT=), updated while you write
 	@$(run) -c "import socket; socket.create_server(('127.0.0.1', $(PORT)))" 2>/dev/null || { echo "serve: port $(PORT) cannot be had: name another, make serve PORT=..." >&2; exit 1; }
-	@BOOKBINDER_PREVIEW=1 $(run) -m mkdocs serve --dev-addr 127.0.0.1:$(PORT) --watch src
+	@BOOKBINDER_PREVIEW=1 $(run) -m mkdocs serve --dirty --dev-addr 127.0.0.1:$(PORT) --watch src
 
-test: setup ## test library, pages, site, browser; BOOK_NIGHTLY=1: all that runs each night
-	@$(run) -m pytest $(workers)
+test: setup ## test all; PAGE=: what a change of that page can break; BOOK_NIGHTLY=1: what runs each night
+	@$(if $(PAGE),BOOK_PAGE="$(PAGE)") $(run) -m pytest $(workers) $(if $(PAGE),"$(PAGE)" $(on_pages))
 
 test-fast: setup ## run the tests of tooling, attention and models: about a minute
 	@$(run) -m pytest $(workers) -m "not browser and not slow" tests/test_repository.py tests/bookbinder \

@@ -6,6 +6,7 @@ PyTorch is imported where it is first needed, so that a test run starts visibly 
 import gc
 import os
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -16,6 +17,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Every night runs all tests; a change runs those that are likely to notice it.
 NIGHTLY = bool(os.environ.get("BOOK_NIGHTLY"))
+# If it names a page, tests that take one page each run on this one only.
+PAGE = Path(os.environ.get("BOOK_PAGE", "")).stem
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = {name for file in DOCS.rglob("*.md") for name in (file.stem, file.parent.name)}
 
 # No deadline, because a machine may be busy; no randomness, so that failures repeat.
 hypothesis.settings.register_profile("book", deadline=None, derandomize=True)
@@ -40,13 +45,23 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Deselect nightly tests, and let workers start with the slow ones."""
+    """Deselect nightly tests and those of other pages; start with the slow ones."""
+    out = {item for item in items if PAGE and _is_of_another_page(item)}
     if not NIGHTLY:
-        tonight = [item for item in items if item.get_closest_marker("nightly")]
-        items[:] = [item for item in items if item not in tonight]
-        config.hook.pytest_deselected(items=tonight)
+        out |= {item for item in items if item.get_closest_marker("nightly")}
+    items[:], deselected = (
+        [item for item in items if (item in out) is left] for left in (False, True)
+    )
+    config.hook.pytest_deselected(items=deselected)
     if hasattr(config, "workerinput"):
         items.sort(key=_turns(items))
+
+
+def _is_of_another_page(item: pytest.Item) -> bool:
+    """Return whether a test has been given one page, and not the one that is asked."""
+    given = getattr(item, "callspec", None)
+    name = Path(given.id).stem.removeprefix("reference-") if given else ""
+    return name in PAGES and name != PAGE
 
 
 def _turns(items: list[pytest.Item]) -> Callable[[pytest.Item], int]:

@@ -56,27 +56,32 @@ def _audited(page: Page, root: Path) -> list[Problem]:
             problems.append(Problem(page.path, listing.line, str(error)))
         else:
             expected_listings.append(section.text)
-    if problems:
-        # A page that cannot be read cannot be compared with its HTML.
-        return problems
+    # If its code cannot be read, it cannot be compared with what is shown.
+    if not any(page.is_code(problem.line) for problem in problems):
+        problems += _shown_problems(page, root, expected_listings)
+        problems += number_problems(page, root)
+    # Diagrams need PyTorch, which is imported where it is first needed.
+    from bookbinder.diagrams.passes import diagram_problems
+
+    return [*problems, *diagram_problems(page), *name_problems(page, root)]
+
+
+def _shown_problems(
+    page: Page, root: Path, expected_listings: list[str]
+) -> list[Problem]:
+    """Render the page, and return what is wrong with what a reader sees."""
     try:
         html = render("\n".join(page.lines) + "\n", root)
     except Exception as error:
         return [Problem(page.path, _find(page, str(error)), f"not rendered: {error}")]
-    problems += _drawing_errors(page, html)
-    shown = shown_code(html)
-    problems += _compare_code(page, shown, expected_listings)
+    problems = _drawing_errors(page, html)
+    problems += _compare_code(page, shown_code(html), expected_listings)
     problems += _images(page, html)
     for element in html.select("[hidden], div[style], details[style]"):
         line = _find(page, element.get_text())
         reason = "this is hidden or styled: a page shows things as they are"
         problems.append(Problem(page.path, line, reason))
-    problems += _leftovers(page, html)
-    # Diagrams need PyTorch, which is imported where it is first needed.
-    from bookbinder.diagrams.passes import diagram_problems
-
-    problems += [*diagram_problems(page), *name_problems(page, root)]
-    return [*problems, *number_problems(page, root)]
+    return problems + _leftovers(page, html)
 
 
 def _compare_code(

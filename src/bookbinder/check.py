@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from bookbinder.audit import audit
+from bookbinder.chapter_form import chapter_problems, is_chapter
 from bookbinder.evidence import Evidence, evidence_problems
 from bookbinder.outputs import compare
 from bookbinder.page import Page, Problem, load_page
@@ -19,6 +20,7 @@ _MARKDOWNLINT = "node_modules/markdownlint-cli2/markdownlint-cli2-bin.mjs"
 
 def check(file: Path, root: Path) -> list[str]:
     """Return every problem of a page, as ``page.md:line: reason``."""
+    file, root = file.resolve(), root.resolve()
     name = file.relative_to(root).as_posix() if file.is_relative_to(root) else str(file)
     folder = Path(sys.executable).parent
     linters = [
@@ -28,7 +30,14 @@ def check(file: Path, root: Path) -> list[str]:
             [folder / "node", _MARKDOWNLINT, "--no-globs", name],
         )
     ]
-    found = [str(problem) for problem in page_problems(load_page(file, root), root)]
+    page = load_page(file, root)
+    problems = page_problems(page, root)
+    if is_chapter(page.path):
+        problems += chapter_problems(page, root)
+        # A chapter is in them, too.
+        for name in ("docs/index.md", "docs/map.md"):
+            problems += audit(load_page(root / name, root), root)
+    found = [str(problem) for problem in problems]
     for linter in linters:
         told = [stream for stream in linter.communicate() if stream]
         found += [line for line in "".join(told).splitlines() if f"{name}:" in line]
@@ -38,9 +47,9 @@ def check(file: Path, root: Path) -> list[str]:
 def page_problems(page: Page, root: Path) -> list[Problem]:
     """Audit a page, run it, and check the evidence of its blocks."""
     problems = audit(page, root)
-    if page.problems:
+    if any(page.is_code(problem.line) for problem in page.problems):
         return problems
-    evidence = Evidence(page, root)
+    evidence, ended = Evidence(page, root), True
     for chain in page.chains:
         try:
             with evidence.gathered(chain):
@@ -48,10 +57,12 @@ def page_problems(page: Page, root: Path) -> list[Problem]:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            return [*problems, explain(page, chain, error)]
-        different = compare(page, chain, printed)
-        problems += [different] if different else []
-    return [*problems, *evidence_problems(evidence)]
+            problems.append(explain(page, chain, error))
+            ended = False
+        else:
+            problems += compare(page, chain, printed)
+    # Of a chain that broke off, much has not run.
+    return [*problems, *evidence_problems(evidence)] if ended else problems
 
 
 def watch(file: Path) -> None:

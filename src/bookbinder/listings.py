@@ -11,10 +11,12 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from bookbinder.places import real_name
+
 _MARK = re.compile(r"^\s*(?:#|//) --8<-- \[(?P<kind>start|end):(?P<name>[\w-]+)\]\s*$")
 
 Executed = Set[tuple[str, int]]
-"""Lines that have run, each as (file, line)."""
+"""Lines that have run, each as (real name of the file, line)."""
 
 
 class ListingError(ValueError):
@@ -89,7 +91,7 @@ def never_executed(section: Section, executed: Executed) -> list[int]:
     source = section.file.read_text(encoding="utf-8")
     return [
         line
-        for line in idle_statements(source, str(section.file), executed)
+        for line in idle_statements(source, real_name(str(section.file)), executed)
         if section.first <= line <= section.last
     ]
 

@@ -7,7 +7,8 @@ tolerance that its output declares.
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 
 from bookbinder.evidence import Evidence
@@ -17,6 +18,7 @@ from bookbinder.page import (
     Page,
     Problem,
     Tolerance,
+    invisible,
     load_page,
     split_lines,
 )
@@ -32,6 +34,7 @@ _DECIMAL = re.compile(
     r"(?<![\w.])[-+]?(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+)(?![\w.]*\w)"
 )
 _WIDE = 0.1
+_REMEDY = "undo the change that did this, or make outputs"
 
 
 def agrees(shown: str, printed: str, tolerance: Tolerance) -> bool:
@@ -75,36 +78,33 @@ def _unit(number: str) -> float:
     return float(f"1e{int(exponent or 0) - len(digits.partition('.')[2])}")
 
 
-def compare(page: Page, chain: Chain, printed: str) -> Problem | None:
-    """Return the first difference between the outputs and the run, or None."""
+def compare(page: Page, chain: Chain, printed: str) -> Iterator[Problem]:
+    """Return every line of the outputs that differs from the run.
+
+    If the run prints more or fewer lines than an output shows, only the first that
+    differs is told, because those after it stand elsewhere.
+    """
     for block, got in zip(chain.blocks, printed.split(SEPARATOR), strict=False):
-        if not block.output:
-            if got:
-                first = split_lines(got)[0]
-                reason = f"prints {first!r}, but the page shows no output: make outputs"
-                return Problem(page.path, block.line, reason)
-            continue
-        shown, ran = split_lines(block.output.text), split_lines(got)
-        for offset in range(max(len(shown), len(ran))):
-            page_line, run_line = _at(shown, offset), _at(ran, offset)
-            if (
-                page_line is None
-                or run_line is None
-                or not agrees(page_line, run_line, block.output.tolerance)
-            ):
-                reason = (
-                    f"the page shows {_quote(page_line)}, the run gives "
-                    f"{_quote(run_line)}: make outputs"
-                )
-                return Problem(page.path, block.output.line + 1 + offset, reason)
-        if got and not got.endswith("\n"):
-            reason = "the output does not end with a line break"
-            return Problem(page.path, block.line, reason)
-    return None
-
-
-def _at(lines: Sequence[str], offset: int) -> str | None:
-    return lines[offset] if offset < len(lines) else None
+        shown = split_lines(block.output.text) if block.output else []
+        ran = split_lines(_as_on_a_terminal(got))
+        if ran and not block.output:
+            reason = f"prints {ran[0]!r}, but the page shows no output: make outputs"
+            yield Problem(page.path, block.line, reason)
+        elif block.output:
+            tolerance, first = block.output.tolerance, block.output.line + 1
+            lines = enumerate(zip_longest(shown, ran), start=first)
+            different = [
+                (line, f"the page shows {_quote(ours)}, the run gives {_quote(theirs)}")
+                for line, (ours, theirs) in lines
+                if ours is None or theirs is None or not agrees(ours, theirs, tolerance)
+            ]
+            if len(shown) != len(ran):
+                del different[1:]
+            for line, what in different:
+                yield Problem(page.path, line, f"{what}: {_REMEDY}")
+            if got and not got.endswith("\n") and not different:
+                reason = "the output does not end with a line break"
+                yield Problem(page.path, block.line, reason)
 
 
 def _quote(line: str | None) -> str:
@@ -144,10 +144,10 @@ def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:
         except BaseException as error:
             return "", [explain(page, chain, error)]
         for block, output in zip(chain.blocks, printed.split(SEPARATOR), strict=False):
-            reason = _unprintable(output)
+            reason = _unprintable(_as_on_a_terminal(output))
             if reason:
                 return "", [Problem(page.path, block.line, reason)]
-            outputs[block.line] = output
+            outputs[block.line] = _as_on_a_terminal(output)
     before = "".join(f"{line}\n" for line in page.lines)
     after = _rewritten(page, outputs)
     if load_page(file, root).lines != page.lines:
@@ -166,10 +166,24 @@ def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:
     return "".join(difference) + "".join(f"drawn: {name}\n" for name in changed), []
 
 
+def _as_on_a_terminal(output: str) -> str:
+    """Return what is left to see of lines that go back to their start, as progress."""
+    lines = output.split("\n")
+    for number, line in enumerate(lines):
+        seen = ""
+        for part in line.split("\r"):
+            seen = part + seen[len(part) :]
+        lines[number] = seen
+    return "\n".join(lines)
+
+
 def _unprintable(output: str) -> str | None:
     """Return why an output cannot be shown in a fence, or None."""
     if output and not output.endswith("\n"):
         return "the output does not end with a line break"
+    lines = split_lines(output)
+    if found := next((found for line in lines if (found := invisible(line))), ""):
+        return f"the output has {found!r}, which cannot be shown: print its repr"
     if any(line.startswith("```") for line in split_lines(output)):
         return "the output has a line that begins with ```, which ends its fence"
     return None

@@ -32,6 +32,7 @@ __all__ = [
     "Problem",
     "Quote",
     "Tolerance",
+    "invisible",
     "load_page",
     "read_page",
     "split_lines",
@@ -54,9 +55,11 @@ _INCLUDE = re.compile(r'^--8<-- "(?P<path>[^":]+):(?P<section>[^":]+)"$')
 _SNIPPET = re.compile(r"-+8<-+")
 _HTML = re.compile(r"</?[a-zA-Z][\w-]*(?=[\s/>]|$)")
 _IMAGE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<target>[^)\s]*)[^)]*\)")
-# Invisible characters, which could make a page show one thing and run another.
+# Invisible characters, which could make a page show one thing and run another, and
+# halves of characters, which no file can hold.
 _INVISIBLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069]"
+    r"|[\ud800-\udfff]"
 )
 _CODE_SPAN = re.compile(r"(?<!\\)(`+)(?!`)(?P<text>.*?)(?<!`)\1(?!`)")
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]*)\)")
@@ -212,6 +215,15 @@ class Page:
         ]
         return sorted([*self.refused, *in_blocks], key=lambda problem: problem.line)
 
+    def is_code(self, line: int) -> bool:
+        """Return whether a line belongs to a block of code, or marks one.
+
+        A problem there means that the code of the page is not known.
+        """
+        text = self.lines[line - 1] if line <= len(self.lines) else ""
+        within = any(fence.line <= line <= fence.end for fence in self.fences)
+        return within or text.startswith("<!--") or bool(_FENCE.match(text))
+
     def refuse(self, line: int, reason: str) -> None:
         """Record a problem at a line of this page."""
         self.refused.append(Problem(self.path, line, reason))
@@ -265,9 +277,17 @@ def split_lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
+def invisible(text: str) -> str:
+    """Return the first character of a text that a page may not hold, or ""."""
+    found = _INVISIBLE.search(text)
+    return found[0] if found else ""
+
+
 def load_page(file: Path, root: Path) -> Page:
     """Read a page from its file; its name is kept relative to ``root``."""
-    path = file.relative_to(root) if file.is_relative_to(root) else Path(file.name)
+    # Either may be named by way of a link.
+    real, home = file.resolve(), root.resolve()
+    path = real.relative_to(home) if real.is_relative_to(home) else Path(file.name)
     try:
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -283,8 +303,8 @@ def read_page(text: str, path: str) -> Page:
     if text.startswith("\ufeff"):
         page.refuse(1, "the file begins with a byte order mark: save it without")
     for number, line in enumerate(page.lines, start=1):
-        if found := _INVISIBLE.search(line):
-            page.refuse(number, f"an invisible character, {found[0]!r}: take it out")
+        if found := invisible(line):
+            page.refuse(number, f"an invisible character, {found!r}: take it out")
     index = _read_meta(page)
     markers: list[tuple[str, int]] = []  # comments whose fence has not come yet
     while index < len(page.lines):

@@ -9,6 +9,7 @@ Two parts of pytest-codeblocks are replaced: how a file is read into blocks, and
 output is compared (``ExpectedText``).
 """
 
+import contextlib
 from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
 class ExpectedText(str):
     """The output that a chain must print; pytest-codeblocks compares with ``!=``.
 
-    Numbers are compared as numbers, and the error names the first line that differs.
+    Numbers are compared as numbers, and the error names each line that differs.
     """
 
     def __new__(cls, page: Page, chain: Chain) -> "ExpectedText":
@@ -83,11 +84,11 @@ class ExpectedText(str):
         """Compare what was printed with the outputs of the page.
 
         Raises:
-            PageError: If they differ; the message names the line.
+            PageError: If they differ; the message names the lines.
         """
-        problem = compare(self.page, self.chain, str(printed))
-        if problem:
-            raise PageError(str(problem))
+        problems = [*compare(self.page, self.chain, str(printed))]
+        if problems:
+            raise PageError("\n".join(map(str, problems)))
         return False
 
     __hash__ = str.__hash__
@@ -209,12 +210,13 @@ def pytest_runtest_makereport(
     of_a_page = isinstance(item, PageItem)
     if not of_a_page and not isinstance(getattr(item, "obj", None), ChainBlock):
         return report
-    if not item.path.is_relative_to(root):
+    if not item.path.resolve().is_relative_to(root.resolve()):
         return report
     names = passed.setdefault(item.path, set())
     if not report.passed:
         page = load_page(item.path, root)
-        record_file(root, page.path).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # A checkout may be read-only.
+            record_file(root, page.path).unlink(missing_ok=True)
     elif call.when == "call":
         names.add(item.name)
         if of_a_page and item.name == "evidence":
@@ -223,5 +225,6 @@ def pytest_runtest_makereport(
                 first = _evidence_of(item, page).lines
                 standing_on = item.config.stash[_standing_on]
                 record = make_record(page, first, root, standing_on)
-                write_record(root, page, record)
+                with contextlib.suppress(OSError):
+                    write_record(root, page, record)
     return report

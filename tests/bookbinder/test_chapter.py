@@ -6,11 +6,19 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bookbinder.chapter import TEMPLATE, ChapterError, begin
+from bookbinder.chapter import ChapterError, begin
+from bookbinder.chapter_form import TEMPLATE, chapter_problems
 from bookbinder.check import page_problems
-from bookbinder.page import load_page
+from bookbinder.page import load_page, read_page
 
 ROOT = Path(__file__).parents[2]
+
+
+MAP = """\
+    I["`**Attention**<br/>One<br/>Errata`"]
+    %% [One](chapters/one.md)
+    %% [Errata](errata.md)
+"""
 
 
 @pytest.fixture
@@ -20,7 +28,8 @@ def book(tmp_path: Path) -> Path:
     shutil.copy(ROOT / TEMPLATE, tmp_path / TEMPLATE)
     (tmp_path / "docs/chapters/one.md").write_text("# One\n")
     (tmp_path / "docs/index.md").write_text("| [One](chapters/one.md) | Why? |\n")
-    parts = "  - I:\n      - One: chapters/one.md\n"
+    parts = "  - I. Attention:\n      - One: chapters/one.md\n"
+    (tmp_path / "docs/map.md").write_text(MAP)
     after = "  - Write:\n      - A: chapters/a-chapter-to-copy.md\n"
     nav = f"nav:\n{parts}{after}"
     (tmp_path / "mkdocs.yml").write_text(nav)
@@ -28,18 +37,117 @@ def book(tmp_path: Path) -> Path:
 
 
 def test_a_chapter_gets_its_page_its_entry_and_its_row(book: Path) -> None:
-    begin(book, "Sinks: a second look", question="Where do heads look?")
-    page = (book / "docs/chapters/sinks-a-second-look.md").read_text()
-    front, _, text = page.partition("\n---\n\n")
-    assert front == '---\ndescription: "Where do heads look?"'
-    assert text.startswith("# Sinks: a second look\n\nWhere do heads look?\n\n")
+    begin(book, "Sinks: a second look", question="Where do the heads look?")
+    file = book / "docs/chapters/sinks-a-second-look.md"
+    front, _, text = file.read_text().partition("\n---\n\n")
+    assert front == '---\ndescription: "Where do the heads look?"\ntags:\n  - "Sinks"'
+    assert text.startswith("# Sinks: a second look\n\n*Where do the heads look?*\n\n")
     nav = yaml.safe_load((book / "mkdocs.yml").read_text())["nav"]
     path = "chapters/sinks-a-second-look.md"
-    assert nav[0]["I"][1] == {"Sinks: a second look": path}
-    assert (
-        (book / "docs/index.md")
-        .read_text()
-        .endswith(f"| [Sinks: a second look]({path}) | Where do heads look? |\n")
+    assert nav[0]["I. Attention"][1] == {"Sinks: a second look": path}
+    row = f"| [Sinks]({path}) | Where do the heads look? |\n"
+    assert (book / "docs/index.md").read_text().endswith(row)
+    box, *links = (book / "docs/map.md").read_text().splitlines()
+    assert box == '    I["`**Attention**<br/>One<br/>Sinks<br/>Errata`"]'
+    assert links[1] == f"    %% [Sinks]({path})"
+    assert chapter_problems(load_page(file, book), book) == []
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("Über die Größe", "uber-die-grosse"),
+        ("L’été à Łódź: naïve", "l-ete-a-łodz-naive"),
+        ("中文标题", "中文标题"),
+        ("한국어 제목", "한국어-제목"),
+        ("हिन्दी में", "हिन्दी-में"),
+        ("100 % of A/B", "100-of-a-b"),
+    ],
+)
+def test_a_title_of_any_language_names_a_file(
+    book: Path, title: str, name: str
+) -> None:
+    begin(book, title)
+    file = book / f"docs/chapters/{name}.md"
+    assert f"# {title}\n" in file.read_text("utf-8")
+    begin(book, "The next")  # its lines are found again
+    assert chapter_problems(load_page(file, book), book) == []
+
+
+CHAPTER = """\
+---
+description: What a chapter must have to be one.
+tags: [form]
+---
+
+# One
+
+*What is it?*
+
+## Exercises
+
+### First
+
+```python
+def check_it(answer):
+    print("right")
+```
+
+<!--pytest-codeblocks:expected-output-->
+```text
+right
+too low
+too high
+no number
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "told"),
+    [
+        ("", "", 0, ""),
+        ("What a chapter must have to be one.", "What?", 1, "has 5 letters: say"),
+        ("tags: [form]", "tags: []", 1, "no tags: list under tags: in the front"),
+        ("*What is it?*", "What is it?", 8, "no question: below the title write"),
+        ("## Exercises", "## Tasks", 25, "no heading ## Exercises, with at least"),
+        ("### First", "First", 10, "no exercise, which begins with ###"),
+        ("check_it", "see", 12, "no run of this exercise calls a grader"),
+        ("too low\n", "", 12, "this exercise shows 2 refused answers: print"),
+    ],
+)
+def test_what_a_chapter_lacks_is_told_with_its_line(
+    book: Path, old: str, new: str, line: int, told: str
+) -> None:
+    page = read_page(CHAPTER.replace(old, new, 1), "docs/chapters/one.md")
+    found = chapter_problems(page, book)
+    assert [each.line for each in found] == [line] * bool(told)
+    assert all(each.reason.startswith(told) or told in each.reason for each in found)
+
+
+def test_a_chapter_without_a_place_is_told_what_to_write_where(book: Path) -> None:
+    text = CHAPTER.replace("# One", "# Two: again", 1).replace("*What is", "*Whatis")
+    page = read_page(text, "docs/chapters/two.md")
+    assert [str(each) for each in chapter_problems(page, book)] == [
+        "docs/chapters/two.md:1: not in mkdocs.yml: write - Two: again: "
+        "chapters/two.md, under the part of the book it belongs to",
+        "docs/chapters/two.md:1: not in docs/index.md: write | [Two](chapters/two.md) "
+        "| its question |, in the list",
+        "docs/chapters/two.md:1: not in docs/map.md: write Two into the box of its "
+        "part and %% [Two](chapters/two.md) below, then run make diagrams",
+    ]
+
+
+def test_a_chapter_stands_behind_the_same_one_everywhere(book: Path) -> None:
+    begin(book, "Two of them")
+    index = book / "docs/index.md"
+    first, second = index.read_text().splitlines()
+    index.write_text(f"{second}\n{first}\n")
+    page = load_page(book / "docs/chapters/two-of-them.md", book)
+    (found,) = chapter_problems(page, book)
+    assert found.reason == (
+        "its places differ; it stands behind one.md in mkdocs.yml, none in "
+        "docs/index.md, one.md in docs/map.md: move it in one of them"
     )
 
 

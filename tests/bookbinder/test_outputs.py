@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bookbinder.outputs import agrees, refresh, wide_tolerances
-from bookbinder.page import Tolerance, read_page
+from bookbinder.outputs import agrees, compare, refresh, wide_tolerances
+from bookbinder.page import Tolerance, load_page, read_page
+from bookbinder.running.blocks import run_chain
 
 DRIFTED = """\
 # Page
@@ -76,6 +77,8 @@ def test_a_right_page_is_left_alone(page: Path):
         (("x = 3", "raise SystemExit(2)"), "page.md:19: SystemExit: 2: a block"),
         (("print(x)", "print(x, end='')"), "page.md:23: the output does not end with"),
         (("print(x)", "print('```')"), "page.md:23: the output has a line"),
+        (("print(x)", "print('\\ud83d')"), "page.md:23: the output has '\\ud83d', wh"),
+        (("print(x)", "print('\\x1b[1m')"), "page.md:23: the output has '\\x1b', wh"),
         (("print(x)", "import pytest; pytest.skip('x')"), "page.md:24: Skipped: x: a"),
         (("```python\nx", "```python x\nx"), "page.md:17: cont must stand before a"),
     ],
@@ -90,6 +93,16 @@ def test_a_page_with_a_problem_is_left_as_it_was(
     assert str(problems[0]).startswith(report)
     assert page.read_bytes() == before
     assert [*page.parent.iterdir()] == [page]
+
+
+def test_an_output_is_what_is_left_on_a_terminal(page: Path):
+    page.write_text('```python\nprint("50 %\\r100%\\na\\tb\\r\\n\\rc")\n```\n')
+    assert refresh(page, page.parent)[1] == []
+    assert "```text\n100%\na\tb\nc\n```\n" in page.read_text()
+    written = load_page(page, page.parent)
+    assert written.problems == []
+    printed = run_chain(written.chains[0])
+    assert list(compare(written, written.chains[0], printed)) == []
 
 
 def test_an_edit_made_while_the_page_runs_is_not_lost(page: Path):

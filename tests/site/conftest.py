@@ -19,12 +19,14 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     p.relative_to(ROOT / "docs").as_posix() for p in ROOT.glob("docs/**/*.md")
 )
-# On every change these are opened in a browser, one of each kind; each night, all.
-A_FEW = [
-    "index.md",
-    "chapters/fewer-keys.md",
-    "reference/attention.md",
-]
+# On every change these are opened in a browser, one of each kind; each night, all. For
+# a change of one page, that one.
+ASKED = os.environ.get("BOOK_PAGE", "").rpartition("docs/")[2]
+A_FEW = (
+    [ASKED]
+    if ASKED in PAGES
+    else ["index.md", "chapters/fewer-keys.md", "reference/attention.md"]
+)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -49,22 +51,22 @@ def built(
     with (folder / "site-lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
-            build(site, pytestconfig.rootpath)
+            build(site, pytestconfig.rootpath, folder)
             done.touch()
     return site
 
 
-def build(site: Path, root: Path) -> None:
-    """Do what ``make site`` does, into another folder."""
+def build(site: Path, root: Path, here: Path) -> None:
+    """Do what ``make site`` does, into another folder and from another one."""
     ours = ("BOOKBINDER_PREVIEW", "SITE_URL", "REPO_URL")
     environment = {k: v for k, v in os.environ.items() if k not in ours}
     for command in (
-        ["mkdocs", "build", "--strict", "--site-dir", str(site)],
+        ["mkdocs", "build", "--strict", "-f", f"{root}/mkdocs.yml", "-d", str(site)],
         ["bookbinder.publishing", str(site)],
     ):
         done = subprocess.run(
             [sys.executable, "-m", *command],
-            cwd=root,
+            cwd=here,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -313,6 +313,16 @@ def test_it_is_used_by_the_keyboard_alone(live: Page) -> None:
     expect(live.get_by_role("button", name="Generate")).to_be_focused()
 
 
+def test_what_is_typed_over_marked_text_replaces_it_while_it_grows(live: Page) -> None:
+    live.get_by_role("button", name="Generate").click()
+    expect(live.get_by_role("button", name="Stop")).to_be_visible()
+    live.locator(".live textarea").focus()
+    live.keyboard.press("Control+a")
+    live.keyboard.type("The d")
+    expect(live.locator(".live textarea")).to_have_value("The d")
+    expect(live.get_by_role("button", name="Generate")).to_be_visible()
+
+
 def test_empty_unknown_full_and_past_it_are_said(live: Page) -> None:
     text = live.locator(".live textarea")
     status, count = live.locator(".live .status"), live.locator(".live .count")

@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
+from bookbinder.places import real_name
+
 __all__ = ["PAGE", "Steps", "traced"]
 
 _LIBRARY = str(Path(__file__).resolve().parents[2] / "tested_transformer")
@@ -69,7 +71,8 @@ def traced(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Steps:
 
     def begin(frame: FrameType, event: str, argument: Any) -> Any:
         code = frame.f_code
-        ours = code.co_filename == PAGE or code.co_filename.startswith(_LIBRARY)
+        file = real_name(code.co_filename)
+        ours = file == PAGE or file.startswith(_LIBRARY)
         return note if ours or code.co_name in _IN_TORCH else None
 
     before = sys.gettrace()

@@ -30,6 +30,11 @@ DRAWING_SCRIPT = Path(__file__).with_name("drawing.js")
 DRAWINGS = Path("docs", "assets", "diagrams")
 
 _TITLE = re.compile(r"<title[^>]*>([^<]+)</title>")
+_LEAF = re.compile(r"(?P<start><tspan\b[^>]*>)(?P<text>[^<]+)</tspan>")
+_SYMBOL = re.compile(
+    r"\b(?P<letter>[A-Za-z])(?P<how>[_^])(?P<small>[A-Za-z0-9])\b(?P<rest>[^\w^]*)"
+)
+_INFINITY = re.compile(r"-inf\b")
 _COMMENT = re.compile(r"^[ \t]*%%.*(?:\n|\Z)", re.MULTILINE)
 
 
@@ -47,6 +52,7 @@ def format_diagram(
             svg = linked(svg, source, md)
         except ValueError as error:
             return undrawn(f"diagram {error}", source)
+        svg = _LEAF.sub(_typeset, svg)
         # The title is shown as the caption, and read aloud.
         title = _TITLE.search(svg)
         below = f"<figcaption>{title[1]}.</figcaption>" if title else ""
@@ -55,6 +61,22 @@ def format_diagram(
         # mkdocs-mermaid2-plugin finds it by its class, and the browser draws it.
         return f'<div class="mermaid" data-undrawn>{html.escape(source)}</div>'
     return undrawn("diagram not drawn: run make diagrams", source)
+
+
+def _typeset(leaf: re.Match[str]) -> str:
+    """Set short symbols as in formulas: W^Q and d_k with a small letter, -inf as −∞."""
+    text = _INFINITY.sub("−∞", leaf["text"])
+    return leaf["start"] + _SYMBOL.sub(_small, text) + "</tspan>"
+
+
+def _small(symbol: re.Match[str]) -> str:
+    # What follows goes back to the line; a letter without width, if nothing does.
+    down = 0.2 if symbol["how"] == "_" else -0.35
+    return (
+        f'{symbol["letter"]}<tspan dy="{down / 0.75:.3f}em" font-size="75%">'
+        f'{symbol["small"]}</tspan><tspan dy="{-down:.3f}em">'
+        f"{symbol['rest'] or '&#8203;'}</tspan>"
+    )
 
 
 def diagram_problem(source: str) -> str | None:

@@ -12,7 +12,7 @@ from pymdownx.slugs import slugify
 
 from bookbinder.page import Page, load_page
 
-__all__ = ["Book", "Leaf", "folder_of", "load_book", "parts"]
+__all__ = ["Book", "Leaf", "folder_of", "load_book", "navigation", "parts"]
 
 # Addresses appear in commands and pages, so they may not have quotes or spaces.
 _ADDRESS = re.compile(r"https?://[\w.:/~%@+-]+", re.ASCII)
@@ -110,8 +110,7 @@ def load_book(root: Path, environment: Mapping[str, str] = os.environ) -> Book:
     Raises:
         ValueError: If one of the two is not an address.
     """
-    text = (root / "mkdocs.yml").read_text("utf-8")
-    config: dict[str, Any] = yaml.load(text, Loader=_Loader)
+    config = _config(root)
     leaves = [
         Leaf(title, part, load_page(root / "docs" / source, root))
         for part, title, source in _entries(config["nav"], "")
@@ -125,6 +124,17 @@ def load_book(root: Path, environment: Mapping[str, str] = os.environ) -> Book:
         f"{site}/" if site else "",
         repository,
     )
+
+
+def navigation(root: Path) -> list[tuple[str, str, str]]:
+    """Return part, title and file, within ``docs``, of each page in the navigation."""
+    return [*_entries(_config(root)["nav"], "")]
+
+
+def _config(root: Path) -> dict[str, Any]:
+    text = (root / "mkdocs.yml").read_text("utf-8")
+    config: dict[str, Any] = yaml.load(text, Loader=_Loader)
+    return config
 
 
 def _address(environment: Mapping[str, str], name: str) -> str:

@@ -1,10 +1,11 @@
 """Turn a page into a Jupyter notebook, made of exactly the blocks that the tests run.
 
 Its outputs are those of the page, so that a notebook reads like the page before it is
-run. Before each new chain of blocks, a cell clears the namespace, because the tests run
-the chain without earlier blocks.
+run. Before each new chain of blocks, a cell clears the namespace and what an earlier
+chain has set in PyTorch, because the tests run the chain without earlier blocks.
 """
 
+import inspect
 import posixpath
 import re
 import sys
@@ -20,6 +21,7 @@ from bookbinder.page import Page
 from bookbinder.publishing.book import Book, Leaf, folder_of
 from bookbinder.publishing.twins import Passage
 from bookbinder.running.figures import figures_folder
+from bookbinder.running.state import THREADS, WRITTEN, as_started
 from bookbinder.writing import write_whole
 
 __all__ = ["ANEW", "SETUP", "colab_address", "gather_notebooks", "notebook"]
@@ -83,7 +85,7 @@ def _cells(leaf: Leaf, parts: list[Passage], book: Book, root: Path) -> Iterator
                 yield new_markdown_cell("\n\n".join(prose))
             prose = []
             if part.line in anew:
-                yield new_code_cell("%reset -f", metadata={"tags": [ANEW]})
+                yield _anew()
             block = runs[part.line]
             outputs = drawings.get(part.line, [])
             if block.output:
@@ -96,6 +98,17 @@ def _cells(leaf: Leaf, parts: list[Passage], book: Book, root: Path) -> Iterator
             prose.append(part.text)
     if prose:
         yield new_markdown_cell("\n\n".join(prose))
+
+
+def _anew() -> Any:
+    """Return the cell before a run that starts anew: the state as the tests reset it.
+
+    JupyterLab folds it.
+    """
+    source = inspect.getsource(as_started)
+    call = f"{as_started.__name__}(seed={WRITTEN}, threads={THREADS})"
+    folded = {"tags": [ANEW], "jupyter": {"source_hidden": True}}
+    return new_code_cell(f"%reset -f\n\n{source}\n\n{call}", metadata=folded)
 
 
 def _linked(prose: str, leaf: Leaf, book: Book) -> str:

@@ -17,6 +17,7 @@ from platform import python_version
 
 from bookbinder.listings import Section, find_section, never_executed
 from bookbinder.page import Page
+from bookbinder.places import real_name
 from bookbinder.writing import write_whole
 
 __all__ = [
@@ -109,8 +110,8 @@ def _first_run_by(
     """
     if section.file.suffix != ".py":
         return []
-    inside = never_executed(section, frozenset())
-    asked = {first.get((str(section.file), line), 0) for line in inside}
+    inside, file = never_executed(section, frozenset()), real_name(str(section.file))
+    asked = {first.get((file, line), 0) for line in inside}
     return [
         number
         for number, block in enumerate(page.blocks, start=1)

@@ -7,13 +7,18 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from bookbinder.places import real_name
+
 __all__ = ["PAGE", "Lines", "recorded_lines"]
 
 # The name under which pytest-codeblocks runs a block.
 PAGE = "<string>"
 
 Lines = dict[tuple[str, int], int]
-"""For each line that ran, as (file, line), the line of the page that first ran it."""
+"""For each line that ran, as (file, line), the line of the page that first ran it.
+
+A file has its real name, ``real_name``.
+"""
 
 
 @contextmanager
@@ -24,15 +29,16 @@ def recorded_lines(files: Collection[str]) -> Generator[Lines]:
     all, so that training is not slowed down.
 
     Args:
-        files: The source files, by the names in their code objects.
+        files: The source files, by any of their names.
     """
+    wanted_files = {real_name(file) for file in files}
     lines: Lines = {}
     missing: dict[int, set[int]] = {}
     kept: list[Any] = []  # Ids are unique only among living objects.
 
     def trace_lines(frame: FrameType, event: str, _: Any) -> Any:
         if event == "line":
-            place = frame.f_code.co_filename, frame.f_lineno
+            place = real_name(frame.f_code.co_filename), frame.f_lineno
             if place not in lines:
                 lines[place] = _asking_line(frame)
             left = missing[id(frame.f_code)]
@@ -44,7 +50,8 @@ def recorded_lines(files: Collection[str]) -> Generator[Lines]:
         code = frame.f_code
         left = missing.get(id(code))
         if left is None:
-            wanted = code.co_filename in files or is_of_a_page(frame)
+            name = real_name(code.co_filename)
+            wanted = name in wanted_files or is_of_a_page(frame)
             left = {line for *_, line in code.co_lines() if line} if wanted else set()
             # A function's first line does not run, unless the function is on it alone.
             left = left - {code.co_firstlineno} or left

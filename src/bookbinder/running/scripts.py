@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from bookbinder.listings import Section
+from bookbinder.places import real_name
 
 Idle = dict[str, set[int]]
 """For each script that was loaded, the places of the characters that never ran."""
@@ -39,7 +40,7 @@ def recorded_scripts(idle: Idle) -> Generator[None]:
                 for script in json.loads(report.read_text("utf-8"))["result"]:
                     url = urlsplit(script["url"])
                     if url.scheme == "file":
-                        file = url2pathname(url.path)
+                        file = real_name(url2pathname(url.path))
                         places = idle_places(script["functions"])
                         idle[file] = idle[file] & places if file in idle else places
 
@@ -62,7 +63,7 @@ def idle_places(functions: list[dict[str, Any]]) -> set[int]:
 
 def never_run(section: Section, idle: Idle) -> list[int]:
     """Return the first line of each part of a section that has not run."""
-    file = str(section.file.resolve())
+    file = real_name(str(section.file))
     if file not in idle:
         return [section.first]
     text = section.file.read_text("utf-8")

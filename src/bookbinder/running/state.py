@@ -12,17 +12,20 @@ import random
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 __all__ = [
     "CHECKED",
+    "THREADS",
     "WRITTEN",
     "LeftBehindError",
+    "as_started",
     "fresh_state",
     "nothing_left_behind",
 ]
@@ -47,30 +50,25 @@ def fresh_state(seed: int = CHECKED) -> Generator[Path]:
     """Set up the state of a newly started interpreter, in an empty folder.
 
     Everything that a block may change for the next one is reset before and restored
-    after: seeds, print options, default dtype and device, threads, autograd, the
-    environment, the import path, the working folder. Anything that a block has replaced
-    in a module is restored and reported. Shape checks are off, so that a block gets the
-    same errors as a reader.
+    after: seeds, print options, default dtype and device, threads, autograd, filters of
+    warnings, the environment, the import path, the working folder. Anything that a
+    block has replaced in a module is restored and reported. Shape checks are off, so
+    that a block gets the same errors as a reader.
 
     Raises:
         LeftBehindError: If a block has replaced a function or a class.
     """
     import jaxtyping
-    import torch
 
     environment, path, here = dict(os.environ), [*sys.path], Path.cwd()
     checked = jaxtyping.config.jaxtyping_disable
     with tempfile.TemporaryDirectory() as folder:
-        _reset_torch(torch, seed)
-        random.seed(seed)
-        if numpy := sys.modules.get("numpy"):
-            numpy.random.seed(seed)
-        if matplotlib := sys.modules.get("matplotlib"):
-            matplotlib.rc_file_defaults()
+        as_started(seed, THREADS)
         jaxtyping.config.update("jaxtyping_disable", True)
         os.chdir(folder)
         try:
-            with _no_way_out(), nothing_left_behind():
+            # Under pytest each test has its own filters of warnings already.
+            with warnings.catch_warnings(), _no_way_out(), nothing_left_behind():
                 yield Path(folder)
         finally:
             os.chdir(here)
@@ -78,20 +76,35 @@ def fresh_state(seed: int = CHECKED) -> Generator[Path]:
             os.environ.update(environment)
             sys.path[:] = path
             jaxtyping.config.update("jaxtyping_disable", checked)
-            _reset_torch(torch, seed)
+            as_started(seed, THREADS)
 
 
-def _reset_torch(torch: Any, seed: int) -> None:
+def as_started(seed: int, threads: int) -> None:
+    """Set what a run may have changed in this process as a new interpreter has it.
+
+    A notebook holds the source of this function before each run that starts anew, so it
+    stands alone.
+    """
+    import random
+    import sys
+
+    import torch
+
+    random.seed(seed)
     torch.manual_seed(seed)
     torch.set_printoptions(profile="default")
     torch.set_default_dtype(torch.float32)
     torch.set_default_device(None)
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(threads)
     torch.set_grad_enabled(True)
     # Setting it again imports a compiler, four seconds.
     if torch.are_deterministic_algorithms_enabled():
         torch.use_deterministic_algorithms(False)
     torch.set_float32_matmul_precision("highest")
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(seed)
+    if matplotlib := sys.modules.get("matplotlib"):
+        matplotlib.rc_file_defaults()
 
 
 @contextmanager

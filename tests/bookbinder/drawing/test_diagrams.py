@@ -51,6 +51,26 @@ def test_drawn_diagrams_are_put_into_the_page_with_ids_of_their_own(
         assert svg.select_one(str(path["marker-end"])[4:-1])
 
 
+def test_symbols_are_set_as_in_formulas(rendered: Render) -> None:
+    words = "W^Q, (B, d_k) d_model x_0 -inf"
+    drawn = f"<svg><text><tspan>{words}</tspan><tspan>W_O</tspan></text></svg>\n"
+    write_whole(drawing(FLOW), drawn)
+    svg = rendered(fences(FLOW)).select_one("svg")
+    assert svg
+    small = svg.select('tspan[font-size="75%"]')
+    assert [(each.text, str(each["dy"])[0]) for each in small] == [
+        *[("Q", "-"), ("k", "0"), ("0", "0")],
+        ("O", "0"),
+    ]
+    assert svg.text == "WQ, (B, dk) d_model x0 −∞WO\u200b"
+    # The line goes on where it was: what is moved down or up is moved back.
+    for each in small:
+        back = each.find_next_sibling("tspan")
+        assert back
+        shift = 0.75 * float(str(each["dy"])[:-2]) + float(str(back["dy"])[:-2])
+        assert abs(shift) < 0.001
+
+
 def test_a_changed_diagram_is_an_undrawn_one(
     rendered: Render, monkeypatch: pytest.MonkeyPatch
 ) -> None:

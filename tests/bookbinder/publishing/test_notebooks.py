@@ -1,14 +1,20 @@
+import io
 import json
+from contextlib import redirect_stdout
 from dataclasses import replace
+from os import environ
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 
+from bookbinder.outputs import compare
 from bookbinder.publishing.book import Leaf, load_book
 from bookbinder.publishing.notebooks import ANEW, SETUP, notebook
 from bookbinder.publishing.twins import passages
+from bookbinder.running.blocks import SEPARATOR
+from bookbinder.running.state import fresh_state
 
 ROOT = Path(__file__).parents[3]
 BOOK = replace(
@@ -31,7 +37,6 @@ def chains_of(text: str) -> list[Cells]:
         if cell["cell_type"] != "code" or tags == [SETUP]:
             continue
         if tags == [ANEW]:
-            assert cell["source"] == ["%reset -f"]
             chains.append([])
         else:
             chains[-1].append(cell)
@@ -86,3 +91,53 @@ def test_the_first_cell_installs_what_the_page_imports() -> None:
     )
     assert first("no-peeking") == [library]
     assert first("five-implementations") == [f"{library} flax jax"]
+
+
+def ran(text: str) -> list[str]:
+    """Run the cells in order, in one process, and return what each chain printed.
+
+    ``%reset -f`` clears the names and nothing else, as in IPython.
+    """
+    names: dict[str, object] = {}
+    chains: list[list[str]] = [[]]
+    for cell in json.loads(text)["cells"]:
+        tags = cell["metadata"].get("tags", [])
+        if cell["cell_type"] != "code" or tags == [SETUP]:
+            continue
+        code = "".join(cell["source"])
+        if tags == [ANEW]:
+            command, _, code = code.partition("\n")
+            assert command == "%reset -f"
+            names.clear()
+            chains.append([])
+        names.setdefault("__MODULE__", "__main__")
+        with redirect_stdout(io.StringIO()) as printed:
+            exec(compile(code, "<string>", "exec"), names)
+        if tags == [ANEW]:
+            assert printed.getvalue() == ""
+        else:
+            chains[-1].append(printed.getvalue() + SEPARATOR)
+    return ["".join(outputs) for outputs in chains]
+
+
+# These leave a state behind that changes what a later run prints. For a change of one
+# page, its own is run.
+ASKED = Path(environ.get("BOOK_PAGE", "")).stem
+EACH_CHANGE = ("smaller", "without-the-softmax", ASKED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        pytest.param(leaf, marks=[] if name in EACH_CHANGE else pytest.mark.nightly)
+        for name, leaf in LEAVES.items()
+    ],
+    ids=LEAVES,
+)
+def test_a_notebook_prints_what_the_page_shows(leaf: Leaf) -> None:
+    page = leaf.page
+    with fresh_state():
+        printed = ran(written(leaf))
+    outputs = zip(page.chains, printed, strict=True)
+    assert [str(problem) for each in outputs for problem in compare(page, *each)] == []

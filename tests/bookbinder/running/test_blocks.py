@@ -3,7 +3,7 @@
 import pytest
 
 from bookbinder.outputs import compare
-from bookbinder.page import read_page
+from bookbinder.page import EXPECTED, read_page
 from bookbinder.running.blocks import SEPARATOR, explain, program, run_chain
 
 PAGE = read_page(
@@ -45,12 +45,22 @@ def test_each_block_is_compared_with_its_own_output():
     (chain,) = PAGE.chains
     printed = run_chain(chain)
     assert printed == f"1\n{SEPARATOR}2\n{SEPARATOR}"
-    assert compare(PAGE, chain, printed) is None
+    assert list(compare(PAGE, chain, printed)) == []
     moved = f"1\n2\n{SEPARATOR}{SEPARATOR}"
-    problem = compare(PAGE, chain, moved)
-    assert str(problem).startswith(
-        "page.md:11: the page shows nothing, the run gives '2'"
-    )
+    remedy = "undo the change that did this, or make outputs"
+    assert [str(problem) for problem in compare(PAGE, chain, moved)] == [
+        f"page.md:11: the page shows nothing, the run gives '2': {remedy}",
+        f"page.md:20: the page shows '2', the run gives nothing: {remedy}",
+    ]
+
+
+def test_each_line_that_differs_is_told():
+    shown = "one 1.5\ntwo 2.5\nthree 3.5\n"
+    code = f"```python\nprint(1)\n```\n\n{EXPECTED}\n```text\n{shown}```\n"
+    page = read_page(code, "page.md")
+    printed = "one 1.7\ntwo 2.5\nthree 4.5\n"
+    problems = list(compare(page, page.chains[0], printed + SEPARATOR))
+    assert [each.line for each in problems] == [7, 9]
 
 
 @pytest.mark.parametrize(

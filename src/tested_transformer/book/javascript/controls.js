@@ -9,17 +9,21 @@ export { labeled, make, put };
 export function live(name, build) {
   const root = document.querySelector(`[data-live="${name}"]`);
   const says = make("p", { className: "verdict", role: "status" });
-  const redraw = () => put(says, draw());
+  const redraw = () => {
+    put(says, draw());
+    for (const each of root.querySelectorAll(".presets button")) each.ariaPressed = each.now();
+  };
   const [draw, ...parts] = build(redraw);
   root.replaceChildren(...parts, says);
   root.onclick = root.oninput = redraw;
   redraw();
 }
 
-// A button for each name of an object, which hands over what the name stands for.
-export const choices = (ariaLabel, named, choose) =>
+// A button for each name of an object, which hands over what the name stands for. The one
+// that the widget stands at is marked, if there is one: `is` is asked of each value.
+export const choices = (ariaLabel, named, choose, is) =>
   make("div", { className: "presets", role: "group", ariaLabel }, ...Object.entries(named).map(([textContent, value]) =>
-    make("button", { className: "md-button", textContent, onclick: () => choose(value) })));
+    Object.assign(make("button", { className: "md-button", textContent, onclick: () => choose(value) }), { now: () => is(value) })));
 
 export const select = (texts) => make("select", {}, ...texts.map((text) => new Option(text)));
 
@@ -47,14 +51,25 @@ export function fill(table, rows) {
 }
 export const bar = (share, text = share.toFixed(3)) => `<td class="bar" style="--share:${share}">${text}`;
 
-// A table of buttons that are on or off, and these in rows: `press` is told row and column.
+// A table of buttons that are on or off, and these in one row: `press` is told row and
+// column. It is one stop of the tabulator; arrows lead from button to button.
 export function grid(headings, names, press, note = "") {
-  const bench = table("bench", ["", ...headings, ""]);
+  const bench = table("bench", ["", ...headings, ""]), { length } = headings;
   fill(bench, names.map((name) => [name, ...headings.map(() => "<td><button></button>"), note]));
-  const buttons = [...bench.tBodies[0].rows].map((row, r) => [...row.querySelectorAll("button")].map((button, c) => {
-    button.onclick = () => press(r, c);
-    return button;
-  }));
+  const buttons = [...bench.querySelectorAll("button")];
+  const leads = { ArrowUp: -length, ArrowDown: length, ArrowLeft: -1, ArrowRight: 1 };
+  buttons.forEach((button, at) => {
+    button.onclick = () => press(Math.floor(at / length), at % length);
+    button.tabIndex = at && -1;
+    button.onkeydown = (event) => {
+      const next = buttons[at + leads[event.key]];
+      if (!next) return;
+      event.preventDefault();
+      button.tabIndex = -1;
+      next.tabIndex = 0;
+      next.focus();
+    };
+  });
   return [bench, buttons];
 }
 

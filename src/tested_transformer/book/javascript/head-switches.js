@@ -20,11 +20,12 @@ live("switches", (redraw) => {
   load("grammar").then((loaded) => (model = loaded), ({ message }) => (trouble = message)).then(redraw);
 
   function draw() {
-    buttons.forEach((heads, layer) => heads.forEach((button, head) => {
-      button.ariaLabel = `head ${layer}.${head}`;
-      button.ariaPressed = !muted[layer][head];
-      put(button, muted[layer][head] ? "off" : "on");
-    }));
+    const off = muted.flat();
+    buttons.forEach((button, at) => {
+      button.ariaLabel = `head ${Math.floor(at / HEADS.length)}.${at % HEADS.length}`;
+      button.ariaPressed = !off[at];
+      put(button, off[at] ? "off" : "on");
+    });
     if (!model) {
       fill(bars, Array(SHOWN).fill(["·"]));
       return trouble;
@@ -40,7 +41,8 @@ live("switches", (redraw) => {
   return [
     draw,
     labeled("text", text),
-    choices("Heads", { "all on": [], "without 2.0": ["2.0"], "without 0.1": ["0.1"] }, (names) => (muted = without(...names))),
+    choices("Heads", { "all on": [], "without 2.0": ["2.0"], "without 0.1": ["0.1"] }, (names) => (muted = without(...names)),
+      (names) => `${without(...names)}` === `${muted}`),
     make("div", { className: "beside" }, bench, bars),
   ];
 });

@@ -16,7 +16,7 @@ const OTHER = { q: [-1, 0.5], k: [1, -1], v: [3, 1] }; // when the last token ch
 
 live("mask-bench", () => {
   let mask = MASKS.causal(SIZE);
-  const presets = choices("Masks", MASKS, (rule) => (mask = rule(SIZE)));
+  const presets = choices("Masks", MASKS, (rule) => (mask = rule(SIZE)), (rule) => `${rule(SIZE)}` === `${mask}`);
   const ignore = make("input", { type: "checkbox" });
   const [bench, buttons] = grid(WORDS, WORDS, (t, s) => (mask[t][s] = !mask[t][s]), '<td class="note">');
 
@@ -24,20 +24,17 @@ live("mask-bench", () => {
     const read = mask.map((row) => row.map((cell) => cell !== ignore.checked));
     const { weights } = attend(TOKENS, read);
     const leaks = moved(TOKENS, OTHER, read).map((distance, t) => t < SIZE - 1 && distance > 0);
-    buttons.forEach((row, t) => {
-      row.forEach((button, s) => {
-        const may = read[t][s], weight = weights[t][s].toFixed(2);
-        put(button, may ? weight : "·");
-        button.style.setProperty("--weight", weight);
-        button.ariaPressed = may;
-        button.ariaLabel = `${WORDS[t]} may attend to ${WORDS[s]}: weight ${weight}`;
-      });
-      const note = bench.tBodies[0].rows[t].lastChild;
+    buttons.forEach((button, at) => {
+      const t = Math.floor(at / SIZE), s = at % SIZE, weight = weights[t][s].toFixed(2);
+      put(button, read[t][s] ? weight : "·");
+      button.style.setProperty("--weight", weight);
+      button.ariaPressed = read[t][s];
+      button.ariaLabel = `${WORDS[t]} may attend to ${WORDS[s]}: weight ${weight}`;
+    });
+    bench.querySelectorAll(".note").forEach((note, t) => {
       put(note, !read[t].includes(true) ? "zeros" : leaks[t] ? "peeks" : "");
       note.classList.toggle("wrong", leaks[t]);
     });
-    // A mask that a reader has changed is none of these.
-    for (const each of presets.children) each.ariaPressed = `${MASKS[each.textContent](SIZE)}` === `${mask}`;
     const leaking = WORDS.filter((_, t) => leaks[t]);
     return "Output shape: (5, 2). When “mats” changes, "
       + (leaking.length ? `the outputs of “${leaking.join("”, “")}” move too: they see the future.` : "no earlier output moves.");

@@ -46,7 +46,7 @@ live("samplers", () => {
     draw,
     choices("Samplers", PRESETS, (settings) => {
       for (const name in knobs) knobs[name].input.value = settings[name] ?? OFF[name];
-    }),
+    }, (settings) => Object.keys(knobs).every((name) => knobs[name].read() === (settings[name] ?? OFF[name]))),
     labeled("the model is", mood),
     bars,
     ...Object.values(knobs).map(({ row }) => row),

@@ -37,7 +37,7 @@ live("tiles", () => {
 
   return [
     draw,
-    choices("Scores", ROWS, (row) => (scores = row)),
+    choices("Scores", ROWS, (row) => (scores = row), (row) => row === scores),
     size.row, read.row, tiles,
   ];
 });

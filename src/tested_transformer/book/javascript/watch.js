@@ -32,7 +32,7 @@ class Watch {
     const options = Object.entries(MODELS).map(([name, { title }]) => new Option(`${name}: ${title}`, name));
     this.models = make("select", { "aria-label": "Model", onchange: () => this.choose(this.models.value) }, ...options);
     this.texts = make("span", { className: "texts", role: "group", "aria-label": "Texts to try" });
-    this.text = make("textarea", { rows: 2, "aria-label": "Text", spellcheck: false, autocapitalize: "off", autocomplete: "off", oninput: () => this.typed() });
+    this.text = make("textarea", { rows: 2, "aria-label": "Text", spellcheck: false, autocapitalize: "off", autocomplete: "off", oninput: () => this.typed(), onselect: () => this.marked() });
     this.progress = make("progress", { max: 1, "aria-label": "Weights loaded" });
     this.count = make("p", { className: "count" });
     this.status = make("p", { className: "status", role: "status" });
@@ -136,6 +136,11 @@ class Watch {
     this.read();
   }
 
+  // Whoever marks text is about to replace it.
+  marked() {
+    if (this.text.selectionStart < this.text.selectionEnd) this.stop();
+  }
+
   // Read what stands in the field. What was read before stays in the cache.
   read() {
     if (!this.model) return;
@@ -166,7 +171,8 @@ class Watch {
     this.go.textContent = "Stop";
     while (this.run === run && this.root.isConnected) {
       const { gpt, alphabet } = this.model;
-      this.text.value += alphabet[draw(this.shares(gpt.tokens.length - 1), Math.random())];
+      const end = this.text.value.length; // what is marked stays so
+      this.text.setRangeText(alphabet[draw(this.shares(gpt.tokens.length - 1), Math.random())], end, end, "preserve");
       this.read();
       this.text.scrollTop = this.text.scrollHeight;
       if (++run.made === most) this.stop();

@@ -1,0 +1,40 @@
+"""Each chapter has the form of a chapter, and its place in the book."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bookbinder.chapter_form import chapter_problems
+from bookbinder.page import load_page
+
+ROOT = Path(__file__).parents[2]
+CHAPTERS = sorted((ROOT / "docs/chapters").glob("*.md"))
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.stem)
+def test_a_chapter_has_its_form_and_its_place(chapter: Path) -> None:
+    found = chapter_problems(load_page(chapter, ROOT), ROOT)
+    assert "\n".join(map(str, found)) == ""
+
+
+@pytest.mark.slow
+def test_for_one_page_the_tests_of_others_are_left_out() -> None:
+    """As ``make test PAGE=`` asks; its notebook runs, otherwise left to the night."""
+    files = ["test_notebooks.py", "test_twins.py", "test_foot.py"]
+    publishing = ROOT / "tests/bookbinder/publishing"
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", __file__]
+    done = subprocess.run(
+        [*command, *(str(publishing / file) for file in files)],
+        cwd=ROOT,
+        env={**os.environ, "BOOK_PAGE": "docs/chapters/order.md"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    tests = done.stdout.split()
+    given = {test.partition("[")[2] for test in tests if "[" in test}
+    assert given == {"order]", "order.md]", "text]", "py]"}
+    assert any("prints_what_the_page_shows[order]" in test for test in tests)
