@@ -21,8 +21,8 @@ class Choice:
     recipe: dict[str, object] = field(default_factory=dict)
 
 
-# Usual alternatives. AdamW has two rates, one after a warm-up, because the recipe's rate
-# and its start without a warm-up were chosen for Muon.
+# Usual alternatives. AdamW has two rates, one after a warm-up, because the recipe's
+# rate and its start without a warm-up were chosen for Muon.
 CHOICES = {
     "nothing undone": Choice(),
     "Muon: AdamW, rate 0.002": Choice(recipe={"optimizer": "adamw", "lr": 2e-3}),
