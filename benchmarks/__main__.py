@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
         description="Measure the library, and other implementations if you give their "
         "paths, and write the record of that name.",
         epilog="train: one training step. loss: seconds of training to a loss. "
-        "worth: the loss without each choice of the fast recipe. text: losses and "
+        "worth: the loss without choices of the fast recipe. text: losses and "
         "samples of small models. generate: tokens per second. attention: time and "
         "memory of attention layers. scaling: attention by length. cost: a training "
         "step by each size. sharing: ways to share keys. steps: latency and throughput "

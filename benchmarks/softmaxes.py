@@ -19,7 +19,7 @@ from tested_transformer.variants import (
     DifferentialAttention,
 )
 
-__all__ = ["KINDS", "draw_questions", "make_layer", "measure_softmaxes"]
+__all__ = ["KINDS", "WIDER", "draw_questions", "make_layer", "measure_softmaxes"]
 
 KINDS: dict[str, dict[str, Any]] = {
     "softmax": {},
@@ -28,6 +28,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "gate": {"gate": "features"},
     "differential": {},
 }
+# On text also softmax with a wider feed-forward, which has about a gate's parameters.
+WIDER = "softmax, wider"
+EXTRA = 32  # rows of the feed-forward: two matrices of them, and a bias
 WIDTH, LENGTH, HEADS = 16, 24, 2  # of the layer that learns to be silent
 D_MODEL, NUM_HEADS, NUM_LAYERS, WINDOW = 64, 4, 2, 64  # of the GPT
 FROM = 8  # measure from this position on
@@ -87,7 +90,7 @@ def measure_softmaxes(*, quick: bool = False) -> dict:
             found = {name: [run[name] for run in runs] for name in runs[0]}
             silent[task][kind] = found
     train, held_out, vocab_size = _read_text(20_000 if quick else 300_000)
-    for kind in KINDS:
+    for kind in (*KINDS, WIDER):
         runs = []
         for seed in seeds:
             model = _train_gpt(kind, seed, text_steps, train, vocab_size)
@@ -188,10 +191,12 @@ def _train_gpt(kind: str, seed: int, steps: int, ids: Tensor, vocab_size: int) -
         num_heads=NUM_HEADS,
         num_layers=NUM_LAYERS,
         positions="rotary",
+        d_ff=4 * D_MODEL + (EXTRA if kind == WIDER else 0),
     )
     model, generator = GPT(config), torch.Generator().manual_seed(seed)
+    layer = "softmax" if kind == WIDER else kind
     for number, block in enumerate(model.blocks):
-        block.attention = make_layer(kind, D_MODEL, NUM_HEADS, number, bias=False)
+        block.attention = make_layer(layer, D_MODEL, NUM_HEADS, number, bias=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
     for step in range(steps):
         rate = 3e-3 * min(1, (step + 1) / 30) * (1 - step / steps)
@@ -219,11 +224,12 @@ def _layers(model: GPT, tokens: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 @torch.no_grad()
 def _look_at_gpt(model: GPT, ids: Tensor) -> dict[str, float]:
-    """Return the loss, the weight on the first token, and how large activations are."""
+    """Return size, loss, weight on the first token, and how large activations are."""
     tokens = _windows(ids, 64, torch.Generator().manual_seed(0))
     layers = [*_layers(model, tokens[:, :-1])]
     shares = torch.cat([_first_share(weights).mean((0, 2)) for weights, _ in layers])
     return {
+        "parameters": model.num_parameters(),
         "loss": round(_loss(model, tokens).item(), 4),
         "first": round(shares.mean().item(), 4),
         "first, strongest head": round(shares.max().item(), 4),

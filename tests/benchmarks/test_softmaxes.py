@@ -6,6 +6,7 @@ from benchmarks.softmaxes import (
     FROM,
     KINDS,
     LENGTH,
+    WIDER,
     draw_questions,
     make_layer,
     measure_softmaxes,
@@ -57,7 +58,15 @@ def test_the_record_has_what_is_measured() -> None:
         for kind, found in record["silent"][task].items():
             assert found.keys() == quick["silent"][task][kind].keys()
             assert all(len(numbers) == 3 for numbers in found.values())
-    assert [*record["text"]] == [*record["maps"]] == [*KINDS]
+    assert [*record["maps"]] == [*KINDS]
+    assert [*record["text"]] == [*KINDS, WIDER]
     for kind, found in record["text"].items():
         assert found.keys() == quick["text"][kind].keys()
         assert all(len(numbers) == 3 for numbers in found.values())
+
+
+def test_the_wider_softmax_has_as_many_parameters_as_the_gate() -> None:
+    text = load_record("softmaxes")["results"]["text"]
+    wider, gate = (text[kind]["parameters"][0] for kind in (WIDER, "gate"))
+    assert abs(wider - gate) < 100
+    assert wider - text["softmax"]["parameters"][0] > 8000
