@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tested_transformer.cache import numbers_of
 from tested_transformer.validation import validate_choice, validate_sizes
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "HeadNorm",
     "evaluating",
     "make_norm",
+    "rows_of",
 ]
 
 NORMS = ("layer", "rms")
@@ -198,6 +200,18 @@ class FeedForward(nn.Module):
 
 
 # --8<-- [end:feed-forward]
+
+
+def rows_of(embedding: nn.Module, vocab_size: int) -> Float[Tensor, "V D"]:
+    """Return the row of each token, which a head that is tied to them multiplies.
+
+    A module that took the place of an ``nn.Embedding`` is called for its rows, so that
+    what it adds to them, such as an adapter, is part of the head too.
+    """
+    if isinstance(embedding, nn.Embedding):
+        return embedding.weight
+    device = numbers_of(embedding).device
+    return embedding(torch.arange(vocab_size, device=device))
 
 
 class HeadNorm(nn.RMSNorm):

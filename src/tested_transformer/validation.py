@@ -6,17 +6,19 @@ PyTorch, Hugging Face, Keras or torchtune gets an error with the line to write i
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 __all__ = [
     "MODEL_SETTINGS",
     "TRAINING_SETTINGS",
     "WRITING_SETTINGS",
     "advise_on_settings",
+    "is_plain",
     "refuse_foreign_call",
     "refuse_foreign_model_call",
     "refuse_foreign_settings",
@@ -37,6 +39,24 @@ __all__ = [
 
 
 Kind = TypeVar("Kind", bound=type)
+Layer = TypeVar("Layer", bound=nn.Module)
+
+
+def is_plain(module: nn.Module, kind: type[Layer]) -> TypeGuard[Layer]:
+    """Return whether a module is of this very class, and computes nothing more.
+
+    Only then do its weights say all about it. Adapters, quantized layers and the like
+    take the place of a layer as another class, a hook, a ``forward`` of the object, or
+    a weight that is a tensor of another kind.
+    """
+    return (
+        type(module) is kind
+        and not (module._forward_hooks or module._forward_pre_hooks)
+        and not (module._backward_hooks or module._backward_pre_hooks)
+        and not nn.modules.module._has_any_global_hook()
+        and "forward" not in module.__dict__
+        and not [w for w in module.parameters() if is_traceable_wrapper_subclass(w)]
+    )
 
 
 def validate_sizes(**sizes: int) -> None:
@@ -192,8 +212,14 @@ def _validate_range(told: str, numbers: Tensor, **limit: int) -> None:
         )
 
 
-def validate_dtype(name: str, x: Tensor, weight: Tensor) -> None:
-    """Raise a ``TypeError`` if the dtypes of features and a layer's weights differ."""
+def validate_dtype(name: str, x: Tensor, projection: nn.Module) -> None:
+    """Raise a ``TypeError`` if the dtypes of features and of a projection differ.
+
+    Another module than an ``nn.Linear`` decides for itself what it takes.
+    """
+    if not is_plain(projection, nn.Linear):
+        return
+    weight = projection.weight
     # Under autocast the product converts both to one type.
     if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
         floats = x.is_floating_point()

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tested_transformer.cache import numbers_of
 from tested_transformer.generation.caches import PagedReader
 from tested_transformer.generation.fast.decoder import Decoder, lend, returning
 from tested_transformer.generation.fast.packing import PackingError
@@ -187,7 +188,7 @@ class _Chooser:
         sampling: Sampling,
         seed: int | None,
     ) -> None:
-        device = model.head_weight.device
+        device = numbers_of(model).device
         self.sampling = sampling
         self.seen = torch.zeros(
             len(contexts), model.config.vocab_size, dtype=torch.bool, device=device
@@ -235,7 +236,7 @@ def _compiles(model: GPT, max_new_tokens: int) -> bool:
 
     On a CPU a compiled step is slower, because it attends to the whole cache.
     """
-    return model.head_weight.is_cuda and max_new_tokens >= _PAYS
+    return numbers_of(model).is_cuda and max_new_tokens >= _PAYS
 
 
 def _listed(prompts: Prompts) -> Prompts:

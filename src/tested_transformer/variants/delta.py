@@ -192,9 +192,9 @@ class DeltaAttention(StateLayer):
         state: Float[Tensor, "B H d_k d_k"] | None,
     ) -> tuple[Float[Tensor, "B H T d_k"], _State]:
         """Write what the state lacks under each key."""
-        beta, log_decay = self.beta_proj(x).to(q.dtype).sigmoid().mT, None
+        beta, log_decay = self.gates(self.beta_proj, x, q).sigmoid().mT, None
         if self.gate_proj is not None:
-            log_decay = F.logsigmoid(self.gate_proj(x).to(q.dtype)).mT / 16
+            log_decay = F.logsigmoid(self.gates(self.gate_proj, x, q)).mT / 16
         return chunked_delta_rule(
             q, k, v, beta, log_decay=log_decay, state=state, chunk_size=self.chunk_size
         )

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tested_transformer.cache import LayerCache
+from tested_transformer.cache import LayerCache, numbers_of
 from tested_transformer.layers import HeadNorm
 from tested_transformer.multihead import merge_heads, split_heads
 from tested_transformer.validation import (
@@ -327,7 +327,7 @@ class StateLayer(nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             q, k, v = q.to(wide), k.to(wide), v.to(wide)
             q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
-            heads, state = self.mix(q, k, v, x.to(self.k_proj.weight.dtype), state)
+            heads, state = self.mix(q, k, v, x, state)
         if isinstance(cache, StateCache):
             cache.keep(state, x.shape[1])
         output = self.o_proj(merge_heads(self.norm(heads)))
@@ -341,9 +341,18 @@ class StateLayer(nn.Module):
             max_length: Has no effect: a state has room for any number of tokens.
         """
         shape = batch_size, self.num_heads, self.head_dim, self.head_dim
-        weight = self.k_proj.weight
-        wide = torch.promote_types(weight.dtype, torch.float32)
-        return StateCache(weight.new_zeros(shape, dtype=wide))
+        like = numbers_of(self)
+        wide = torch.promote_types(like.dtype, torch.float32)
+        return StateCache(like.new_zeros(shape, dtype=wide))
+
+    def gates(
+        self, projection: nn.Module, x: Float[Tensor, "B T D"], like: Tensor
+    ) -> Float[Tensor, "B T gates"]:
+        """Project ``x`` in the projection's own type; return gates in that of ``like``.
+
+        Autocast is off while states are computed, so ``x`` may have another type.
+        """
+        return projection(x.to(numbers_of(projection).dtype)).to(like.dtype)
 
     def mix(
         self,
@@ -408,7 +417,7 @@ class LinearAttention(StateLayer):
         log_decay = None
         if self.gate_proj is not None:
             # Divide by 16, so that gates start near 1 but can still close.
-            log_decay = F.logsigmoid(self.gate_proj(x).to(q.dtype)) / 16
+            log_decay = F.logsigmoid(self.gates(self.gate_proj, x, q)) / 16
             log_decay = split_heads(log_decay, self.num_heads)
         return chunked_linear_attention(
             q, k, v, log_decay=log_decay, state=state, chunk_size=self.chunk_size

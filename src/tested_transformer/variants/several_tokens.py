@@ -120,7 +120,8 @@ class SeveralTokenGPT(GPT):
             head(x, score_bias=biases[-1], cache=layer, **how)
             for head, layer in zip(heads, layers[trunk:], strict=True)
         ]
-        return F.linear(self.norm(torch.stack(guesses)), self.head_weight)
+        x = self.norm(torch.stack(guesses))
+        return self.to_logits(x.flatten(0, 1)).unflatten(0, x.shape[:2])
 
     # --8<-- [end:forward]
 

@@ -1,6 +1,7 @@
 """A GPT of each form: through its cache and without, saved, drawn anew, refused."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -395,3 +396,35 @@ def test_it_trains_under_autocast_without_a_warning(name: str) -> None:
     assert (rounded.float() - exact).norm() < 0.05 * exact.norm()
     rounded.float().logsumexp(dim=-1).mean().backward()
     assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_other_modules_may_stand_in_for_every_layer(
+    model: GPT, replaced: Callable[[GPT], tuple[GPT, GPT]]
+) -> None:
+    other, plain = replaced(model)
+    tokens = some_tokens()
+    torch.testing.assert_close(other(tokens), plain(tokens), rtol=1e-8, atol=1e-8)
+    cache = other.new_cache(B)
+    parts = [other(part, cache=cache) for part in tokens.split([7, 1, LONGEST - 8], 1)]
+    torch.testing.assert_close(torch.cat(parts, 1), plain(tokens), rtol=1e-8, atol=1e-8)
+    prompts = [[1, 2, 3], [4]]
+    assert other.generate(prompts, max_new_tokens=9, seed=1) == plain.generate(
+        prompts, max_new_tokens=9, seed=1
+    )
+
+
+@pytest.mark.parametrize("absorbed", [None, True])
+def test_a_hook_on_what_could_be_absorbed_is_called(absorbed: bool | None) -> None:
+    layer = LatentAttention(
+        d_model=12, num_heads=3, head_dim=4, rotary_dim=2, latent_dim=5
+    )
+    layer.absorbed = absorbed
+    x = torch.randn(B, 1, 12)
+    calls: list[Tensor] = []
+    before = layer(x)
+    handle = layer.kv_up.register_forward_hook(lambda *given: calls.append(given[2]))
+    torch.testing.assert_close(layer(x), before)
+    assert len(calls) == 1
+    handle.remove()
+    torch.testing.assert_close(layer(x), before)
+    assert len(calls) == 1

@@ -350,8 +350,9 @@ def test_a_compiled_decoder_goes_with_its_model(compiling: list[Decoder]):
 
 
 @pytest.mark.usefixtures("as_a_caller")
-def test_it_pays_for_many_tokens_on_a_gpu_alone():
+def test_it_pays_for_many_tokens_on_a_gpu_alone(monkeypatch: pytest.MonkeyPatch):
     for on_gpu in (True, False):
-        model = SimpleNamespace(head_weight=SimpleNamespace(is_cuda=on_gpu))
-        assert generating._compiles(model, 128) is on_gpu
-        assert not generating._compiles(model, 127)
+        numbers = SimpleNamespace(is_cuda=on_gpu)
+        monkeypatch.setattr(generating, "numbers_of", lambda model, it=numbers: it)
+        assert generating._compiles(make(), 128) is on_gpu
+        assert not generating._compiles(make(), 127)
