@@ -650,7 +650,8 @@ class GPT(nn.Module):
             first = torch.zeros_like(x[:, :1])
         else:
             first = self.token_embedding(cache.last_tokens)
-        before = torch.cat([first, x[:, :-1]], dim=1)
+        # Cut last: torch.export could not leave open whether T - 1 tokens are one.
+        before = torch.cat([first, x], dim=1)[:, :-1]
         return before if positions is None else before * (positions > 0)[..., None]
 
     def _rotary(self, positions: Tensor | None, start: int, end: int) -> Tensor | None:

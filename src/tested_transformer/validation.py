@@ -18,6 +18,8 @@ __all__ = [
     "TRAINING_SETTINGS",
     "WRITING_SETTINGS",
     "advise_on_settings",
+    "is_known",
+    "is_open",
     "is_plain",
     "refuse_foreign_call",
     "refuse_foreign_model_call",
@@ -42,6 +44,32 @@ Kind = TypeVar("Kind", bound=type)
 Layer = TypeVar("Layer", bound=nn.Module)
 
 
+def is_known(condition: bool) -> bool:
+    """Return whether a condition on lengths holds, for certain.
+
+    Asking it of a length that ``torch.compile`` or ``torch.export`` leaves open would
+    fix its answer for all lengths. It is then false unless it holds for each of them,
+    so only a shortcut may depend on it.
+    """
+    if not torch.compiler.is_compiling():
+        return condition
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return statically_known_true(condition)
+
+
+def is_open(length: int) -> bool:
+    """Return whether ``torch.compile`` or ``torch.export`` leaves a length open.
+
+    What loops over such a length, or counts parts of it, would fix it.
+    """
+    if not torch.compiler.is_compiling():
+        return False
+    from torch.fx.experimental.symbolic_shapes import has_static_value
+
+    return not has_static_value(length)
+
+
 def is_plain(module: nn.Module, kind: type[Layer]) -> TypeGuard[Layer]:
     """Return whether a module is of this very class, and computes nothing more.
 
@@ -62,7 +90,7 @@ def is_plain(module: nn.Module, kind: type[Layer]) -> TypeGuard[Layer]:
 def validate_sizes(**sizes: int) -> None:
     """Raise a ``TypeError`` or ``ValueError`` if a size is not a positive ``int``."""
     for name, size in sizes.items():
-        if not isinstance(size, int):
+        if not isinstance(size, (int, torch.SymInt)):
             raise TypeError(f"{name}={size!r} must be an int")
         if size < 1:
             raise ValueError(f"{name}={size} must be positive")

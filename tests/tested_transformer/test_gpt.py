@@ -912,3 +912,19 @@ def test_a_head_without_a_matrix_has_none():
     model.head = torch.nn.Sequential(model.head)
     with pytest.raises(TypeError, match=r"^head is a Sequential, which has no matrix"):
         print(model.head_weight)
+
+
+@pytest.mark.parametrize("name", ["as the fast recipe", "windows, alibi, open"])
+@pytest.mark.usefixtures("as_a_caller")
+def test_one_exported_program_is_for_every_length(name: str):
+    model = make(**VARIANTS[name] | {"fused": True}).eval()
+    length = torch.export.Dim("length", min=1, max=LONGEST)
+    program = torch.export.export(
+        model, (some_tokens(),), dynamic_shapes=({1: length},)
+    )
+    for t in (1, 2, 3, T, LONGEST):
+        tokens = some_tokens(t)
+        torch.testing.assert_close(program.module()(tokens), model(tokens))
+    # What speeds up a CPU is no part of the program, and has no counterpart in ONNX.
+    names = {str(node.target) for node in program.graph.nodes}
+    assert not [name for name in names if "amax" in name or "norm.Scalar" in name]

@@ -8,6 +8,7 @@ block, the queries that chose it. With FlexAttention, PyTorch can skip whole til
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.attention.flex_attention import (
@@ -16,9 +17,13 @@ from torch.nn.attention.flex_attention import (
     flex_attention,
 )
 
-from tested_transformer.attention import attention_with_weights, repeat_heads
+from tested_transformer.attention import (
+    attention_with_weights,
+    fused_attention,
+    repeat_heads,
+)
 from tested_transformer.masks import causal_mask
-from tested_transformer.validation import validate_attention, validate_sizes
+from tested_transformer.validation import is_open, validate_attention, validate_sizes
 from tested_transformer.variants.softmaxes import AttentionLayer
 
 __all__ = [
@@ -57,6 +62,8 @@ def choose_blocks(
     section 2.2.
     """
     _validate(q, k, block_size, num_chosen)
+    if is_open(k.shape[-2]):
+        return _choose_in_any_length(q, k, block_size, num_chosen)
     num_queries, num_keys = q.shape[-2], k.shape[-2]
     full = num_keys // block_size
     # An incomplete block can only be a query's own, which needs no score.
@@ -82,9 +89,12 @@ def chosen_mask(
     """Return the mask that lets a query see the blocks it chose, but no later key."""
     _validate_chosen(chosen, num_keys, block_size)
     blocks = torch.arange(num_keys, device=chosen.device) // block_size
-    reads = _table(chosen, -(-num_keys // block_size))
+    if is_open(num_keys):
+        reads = (chosen[..., None] == blocks).any(dim=-2)
+    else:
+        reads = _table(chosen, -(-num_keys // block_size))[..., blocks]
     past = causal_mask(chosen.shape[2], num_keys, device=chosen.device)
-    return reads[..., blocks] & past
+    return reads & past
 
 
 # --8<-- [end:mask]
@@ -221,8 +231,9 @@ class BlockAttention(AttentionLayer):
         head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
         num_kv_heads: Heads of keys and values, shared; ``num_heads`` by default.
         bias: Whether the four projections add a bias.
-        fused: Gather the queries of each block, unless weights are asked for or more
-            than the future is masked. A mask hides keys but does not change which
+        fused: Gather the queries of each block, unless weights are asked for, more than
+            the future is masked, or ``torch.compile`` or ``torch.export`` traces it:
+            then the choice becomes a mask. A mask hides keys but does not change which
             blocks are chosen.
 
     Raises:
@@ -271,15 +282,45 @@ class BlockAttention(AttentionLayer):
             raise ValueError("causal=False is refused: blocks are chosen from the past")
         size = self.block_size
         chosen = choose_blocks(q, k, block_size=size, num_chosen=self.num_chosen)
-        if not in_the_open and how["mask"] is how["window"] is how["score_bias"]:
+        only_causal = how["mask"] is how["window"] is how["score_bias"]
+        # How many queries chose each block is not known while a graph is traced.
+        if not (in_the_open or torch.compiler.is_compiling()) and only_causal:
             return attention_in_blocks(q, k, v, chosen, block_size=size), None
         mask = chosen_mask(chosen, num_keys=k.shape[-2], block_size=size)
         if how["mask"] is not None:
             mask = mask & how["mask"]
-        return attention_with_weights(q, k, v, **how | {"mask": mask})
+        how = how | {"mask": mask}
+        if not in_the_open:
+            return fused_attention(q, k, v, **how), None
+        return attention_with_weights(q, k, v, **how)
 
 
 # --8<-- [end:layer]
+
+
+def _choose_in_any_length(
+    q: Tensor, k: Tensor, block_size: int, num_chosen: int
+) -> Int[Tensor, "B H T chosen"]:
+    """Choose blocks as ``choose_blocks`` does, without counting them.
+
+    It scores the mean of the keys from each position on. Of these positions, only the
+    first of each block can be chosen.
+    """
+    num_queries, num_keys = q.shape[-2], k.shape[-2]
+    padded = F.pad(k, (0, 0, 0, block_size - 1))
+    means = padded.unfold(2, block_size, 1).mean(dim=-1)  # (B, H_kv, S, d_k)
+    scores = q @ repeat_heads(means, q).mT  # (B, H, T, S)
+    first = torch.arange(num_keys, device=q.device)
+    own = torch.arange(num_keys - num_queries, num_keys, device=q.device)
+    own = own[:, None] // block_size
+    choosable = (first % block_size == 0) & (first // block_size < own)
+    scores = scores.masked_fill(~choosable, float("-inf"))
+    # There are always enough columns.
+    scores = F.pad(scores, (0, num_chosen - 1), value=float("-inf"))
+    best = scores.topk(num_chosen - 1, dim=-1)
+    others = best.indices // block_size
+    others = others.masked_fill(best.values == float("-inf"), -1)
+    return torch.cat([own.expand(*others.shape[:-1], 1), others], dim=-1)
 
 
 def _table(chosen: Tensor, num_blocks: int) -> Bool[Tensor, "B H T blocks"]:

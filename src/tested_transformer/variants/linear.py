@@ -13,6 +13,7 @@ from tested_transformer.cache import LayerCache, numbers_of
 from tested_transformer.layers import HeadNorm
 from tested_transformer.multihead import merge_heads, split_heads
 from tested_transformer.validation import (
+    is_open,
     validate_heads,
     validate_kinds,
     validate_shape,
@@ -104,7 +105,7 @@ def parallel_linear_attention(
     if between.shape[-1] == 1:
         scores = (q @ k.mT) * between.squeeze(-1)
     else:
-        scores = torch.einsum("bhtd,bhsd,bhtsd->bhts", q, k, between)
+        scores = torch.einsum("bhtd,bhtsd->bhts", q, k[:, :, None] * between)
     to_the_end = (kept[:, :, -1:] - kept).exp()
     output = (q * kept.exp()) @ state + scores @ v
     return output, state * kept[:, :, -1, :, None].exp() + (k * to_the_end).mT @ v
@@ -140,7 +141,8 @@ def chunked_linear_attention(
     """Compute ``recurrent_linear_attention`` one chunk of tokens at a time.
 
     It is parallel within a chunk and recurrent from one chunk to the next. Work and
-    memory are linear in T, and most of the work is matrix products.
+    memory are linear in T, and most of the work is matrix products. A length that
+    ``torch.compile`` or ``torch.export`` leaves open is one chunk.
 
     Source: Yang et al., 2024, "Gated Linear Attention Transformers", section 2.
     """
@@ -148,6 +150,8 @@ def chunked_linear_attention(
     validate_sizes(chunk_size=chunk_size)
     if log_decay is not None:
         _validate_log_decay(log_decay, k)
+    if is_open(q.shape[2]):
+        return parallel_linear_attention(q, k, v, log_decay=log_decay, state=state)
     # --8<-- [start:chunked]
     outputs: list[Tensor] = []
     for start in range(0, q.shape[2], chunk_size):

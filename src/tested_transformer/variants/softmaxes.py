@@ -89,7 +89,7 @@ def weights_with_sink(
     if mask is not None:
         validate_mask(mask, scores.shape, scores.device)
         scores = scores.masked_fill(~mask, float("-inf"))
-    whole = torch.cat([scores, column], dim=-1).softmax(dim=-1)
+    whole = attention_weights(torch.cat([scores, column], dim=-1))
     return whole[..., :-1].to(scores.dtype)
 
 
