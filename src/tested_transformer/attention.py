@@ -197,17 +197,15 @@ def fused_attention(
     kernels_own = kernels_own and (scale is None or scale > 0)
     kernels_own = kernels_own and is_known(q.shape[-2] == k.shape[-2])
     options = {"dropout_p": dropout_p, "is_causal": kernels_own, "scale": scale}
-    if kernels_own or not (causal or mask is not None or score_bias is not None):
-        return _call_kernel(q, k, v, None, **options)
     # With at least as many keys as queries, a causal mask leaves every query a key.
     full_rows = mask is score_bias is None and is_known(q.shape[-2] <= k.shape[-2])
-    if causal:
+    if causal and not kernels_own:
         mask = and_causal(mask, q, k, window)
-    if full_rows:
-        return _call_kernel(q, k, v, mask, **options)
     # Kernels differ in what they return for a row with nothing to attend to. Let such a
     # row attend to everything, and set its output to zero afterwards.
     if score_bias is None:
+        if mask is None or full_rows:
+            return _call_kernel(q, k, v, mask, **options)
         empty = ~mask.any(dim=-1, keepdim=True)
         allowed = mask | empty
     else:

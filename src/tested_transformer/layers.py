@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import torch
@@ -225,14 +226,30 @@ class HeadNorm(nn.RMSNorm):
         return super().forward(x.to(self.weight.dtype))
 
 
+# How many calls evaluate a module now that was training before them.
+_evaluated: dict[nn.Module, int] = {}
+_lock = Lock()
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Generator[None]:
-    """Switch a model to evaluation, then restore each module's training mode."""
-    training = [module for module in model.modules() if module.training]
-    for module in training:
-        module.training = False
+    """Switch a model to evaluation, then restore each module's training mode.
+
+    Several threads may evaluate a model at once: only when the last of them is done
+    does it train again. A thread that trains it meanwhile would train it without
+    dropout, so let that one train a copy.
+    """
+    with _lock:
+        switched = [m for m in model.modules() if m.training or m in _evaluated]
+        for module in switched:
+            _evaluated[module] = _evaluated.get(module, 0) + 1
+            module.training = False
     try:
         yield
     finally:
-        for module in training:
-            module.training = True
+        with _lock:
+            for module in switched:
+                _evaluated[module] -= 1
+                if _evaluated[module] == 0:
+                    del _evaluated[module]
+                    module.training = True

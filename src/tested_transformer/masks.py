@@ -156,6 +156,7 @@ def to_additive(
     Raises:
         TypeError: If ``mask`` is not boolean.
     """
+    _validate_tensor("mask", mask)
     if mask.dtype != torch.bool:
         raise TypeError(
             "mask must be boolean (True = may attend); "
@@ -177,6 +178,7 @@ def from_additive(added: Float[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
         ValueError: If it holds another number, which would not forbid a key but only
             shift its score.
     """
+    _validate_tensor("added", added)
     if not added.is_floating_point():
         raise TypeError(f"added must be floating-point; its dtype is {added.dtype}")
     forbidden = added <= torch.finfo(added.dtype).min
@@ -192,7 +194,16 @@ def from_additive(added: Float[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
 # --8<-- [end:additive]
 
 
+def _validate_tensor(name: str, given: Tensor) -> None:
+    if not isinstance(given, Tensor):
+        raise TypeError(
+            f"{name} must be a tensor; it is a {type(given).__name__}: "
+            f"write torch.as_tensor({name})"
+        )
+
+
 def _validate_tokens(real: Tensor) -> None:
+    _validate_tensor("real", real)
     if real.is_floating_point():
         raise TypeError(
             f"real must be booleans, or ones and zeros, not floats; it is {real.dtype}"

@@ -295,6 +295,11 @@ def validate_attention(
     if mask is not None:
         validate_mask(mask, scores, q.device)
     if score_bias is not None:
+        if not isinstance(score_bias, Tensor):
+            raise TypeError(
+                f"score_bias must be a tensor; it is a {type(score_bias).__name__}: "
+                "write score_bias=torch.as_tensor(score_bias)"
+            )
         if not score_bias.is_floating_point():
             raise TypeError(
                 f"score_bias must be floating-point; its dtype is {score_bias.dtype}"
@@ -337,7 +342,7 @@ def validate_mask(mask: Tensor, scores: torch.Size, device: torch.device) -> Non
             "mask must be a boolean tensor (True = may attend); it is "
             + (
                 "'causal': write causal=True"
-                if mask == "causal"
+                if isinstance(mask, str) and mask == "causal"
                 else f"a {type(mask).__name__}: write mask=torch.as_tensor(mask)"
             )
         )

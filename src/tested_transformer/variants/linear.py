@@ -212,6 +212,17 @@ class StateCache(LayerCache):
         self._state = state
         self._length = 0
 
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Refuse, because a state holds no keys and values.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            f"a state cannot append {k.shape[2]} keys and values, which it does not "
+            "hold: write cache.keep(state, num_new)"
+        )
+
     @property
     def length(self) -> int:
         """How many tokens the state has read."""
