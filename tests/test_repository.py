@@ -20,7 +20,7 @@ BOOKBINDER = ROOT / "src" / "bookbinder"
 # The modules in three circles, each behind those that it may import.
 CORE = {
     "validation": set[str](),
-    "masks": set[str](),
+    "masks": {"validation"},
     "positions": {"validation"},
     "cache": {"validation"},
     "attention": {"masks", "validation"},

@@ -338,7 +338,8 @@ class EncoderDecoder(nn.Module):
             self.encoder_norm = self._make_last_norm()
             self.decoder_norm = self._make_last_norm()
             self.reset_parameters()
-        self.to(dtype=dtype)
+        if dtype is not None:
+            self.to(dtype=dtype)
 
     def _make_stack(
         self, block: type[EncoderBlock | CrossDecoderBlock], num_layers: int

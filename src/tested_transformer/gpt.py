@@ -470,7 +470,8 @@ class GPT(nn.Module):
             if not config.tie_head:
                 self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
             self.reset_parameters()
-        self.to(dtype=dtype)
+        if dtype is not None:
+            self.to(dtype=dtype)
 
     def _make_block(self, layer: int) -> DecoderBlock:
         """Return a new block with the settings for this layer."""

@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from tested_transformer.validation import is_readable
+
 __all__ = [
     "causal_mask",
     "from_additive",
@@ -107,10 +109,13 @@ def padding_mask(
     Raises:
         TypeError: If ``lengths`` is not a tensor of whole numbers.
         ValueError: If it does not have exactly one axis, or a length is not between 0
-            and ``num_keys``.
+            and ``num_keys``; or if the lengths cannot be read, as while a graph is
+            traced, and ``num_keys`` is not given.
     """
     _validate_lengths(lengths)
-    counts = lengths.tolist()
+    if num_keys is None and not is_readable(lengths):
+        raise ValueError("num_keys must be given: lengths cannot be read here")
+    counts = lengths.tolist() if is_readable(lengths) else []
     num_keys = max(counts, default=0) if num_keys is None else num_keys
     _validate_length("num_keys", num_keys)
     if any(not 0 <= count <= num_keys for count in counts):
@@ -212,7 +217,8 @@ def _validate_tokens(real: Tensor) -> None:
         raise ValueError(
             f"real must be (B, S), one row for each sequence; it is {tuple(real.shape)}"
         )
-    if ((real != 0) & (real != 1)).any():
+    others = ((real != 0) & (real != 1)).any()
+    if is_readable(others) and others:
         raise ValueError("real must hold ones and zeros, or be tokens != pad")
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "is_known",
     "is_open",
     "is_plain",
+    "is_readable",
     "refuse_foreign_call",
     "refuse_foreign_model_call",
     "refuse_foreign_settings",
@@ -84,6 +85,20 @@ def is_plain(module: nn.Module, kind: type[Layer]) -> TypeGuard[Layer]:
         and not nn.modules.module._has_any_global_hook()
         and "forward" not in module.__dict__
         and not [w for w in module.parameters() if is_traceable_wrapper_subclass(w)]
+    )
+
+
+def is_readable(numbers: Tensor) -> bool:
+    """Return whether the numbers of a tensor are there for Python to read.
+
+    They are not on the meta device, in a fake tensor, while a graph is traced, and
+    within ``torch.func.vmap``.
+    """
+    return (
+        type(numbers) is Tensor
+        and not numbers.is_meta
+        and not torch.compiler.is_compiling()
+        and not is_functorch_wrapped_tensor(numbers)
     )
 
 
@@ -223,16 +238,14 @@ def _validate_positions(positions: Tensor, tokens: Tensor, max_seq_len: int) -> 
 
 
 def _validate_range(told: str, numbers: Tensor, **limit: int) -> None:
-    # Reading numbers on another device would mean waiting for it, and within
-    # torch.func.vmap they cannot be read at all.
-    if (
-        numbers.device.type != "cpu"
-        or torch.compiler.is_compiling()
-        or is_functorch_wrapped_tensor(numbers)
-    ):
+    # Reading numbers on another device would mean waiting for it.
+    if numbers.device.type != "cpu" or not is_readable(numbers):
+        return
+    extremes = numbers.aminmax()
+    if not is_readable(extremes.min):  # what is computed may be fake
         return
     ((name, most),) = limit.items()
-    lowest, highest = (int(extreme) for extreme in numbers.aminmax())
+    lowest, highest = map(int, extremes)
     if lowest < 0 or highest >= most:
         raise ValueError(
             f"{told} from {lowest} to {highest}; they must be at least 0 and less than "

@@ -23,7 +23,12 @@ from tested_transformer.attention import (
     repeat_heads,
 )
 from tested_transformer.masks import causal_mask
-from tested_transformer.validation import is_open, validate_attention, validate_sizes
+from tested_transformer.validation import (
+    is_open,
+    is_readable,
+    validate_attention,
+    validate_sizes,
+)
 from tested_transformer.variants.softmaxes import AttentionLayer
 
 __all__ = [
@@ -232,8 +237,9 @@ class BlockAttention(AttentionLayer):
         num_kv_heads: Heads of keys and values, shared; ``num_heads`` by default.
         bias: Whether the four projections add a bias.
         fused: Gather the queries of each block, unless weights are asked for, more than
-            the future is masked, or ``torch.compile`` or ``torch.export`` traces it:
-            then the choice becomes a mask. A mask hides keys but does not change which
+            the future is masked, or there are no numbers yet, as while
+            ``torch.compile`` or ``torch.export`` traces it: then the choice becomes a
+            mask. A mask hides keys but does not change which
             blocks are chosen.
 
     Raises:
@@ -283,8 +289,8 @@ class BlockAttention(AttentionLayer):
         size = self.block_size
         chosen = choose_blocks(q, k, block_size=size, num_chosen=self.num_chosen)
         only_causal = how["mask"] is how["window"] is how["score_bias"]
-        # How many queries chose each block is not known while a graph is traced.
-        if not (in_the_open or torch.compiler.is_compiling()) and only_causal:
+        # How many queries chose each block is not known without numbers.
+        if not in_the_open and only_causal and is_readable(q):
             return attention_in_blocks(q, k, v, chosen, block_size=size), None
         mask = chosen_mask(chosen, num_keys=k.shape[-2], block_size=size)
         if how["mask"] is not None:
@@ -335,7 +341,7 @@ def _table(chosen: Tensor, num_blocks: int) -> Bool[Tensor, "B H T blocks"]:
 def _validate_chosen(chosen: Tensor, num_keys: int, block_size: int) -> None:
     validate_sizes(num_keys=num_keys, block_size=block_size)
     # Reading them on another device would mean waiting for it.
-    if chosen.device.type == "cpu" and not torch.compiler.is_compiling():
+    if chosen.device.type == "cpu" and is_readable(chosen):
         highest = int(chosen.max()) if chosen.numel() else -1
         if highest * block_size >= num_keys:
             raise ValueError(

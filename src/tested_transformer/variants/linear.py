@@ -4,6 +4,8 @@ The recurrent form is written to be read. The parallel form computes all positio
 once, and the chunked form goes from chunk to chunk. All three compute the same.
 """
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -339,7 +341,7 @@ class StateLayer(nn.Module):
         )
         # A sum in half precision stops growing when what comes is too small for it.
         wide = torch.promote_types(q.dtype, torch.float32)
-        with torch.autocast(x.device.type, enabled=False):
+        with _without_autocast(x.device):
             q, k, v = q.to(wide), k.to(wide), v.to(wide)
             q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
             heads, state = self.mix(q, k, v, x, state)
@@ -440,6 +442,12 @@ class LinearAttention(StateLayer):
 
 
 # --8<-- [end:layer]
+
+
+def _without_autocast(device: torch.device) -> AbstractContextManager[object]:
+    if torch.amp.is_autocast_available(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()  # there is none, as on the meta device
 
 
 def _state_in(cache: LayerCache, state: Tensor | None) -> Tensor | None:

@@ -79,7 +79,8 @@ class SeveralTokenGPT(GPT):
             further = [self._make_block(last) for _ in range(num_tokens - 1)]
             self.register_module("further", nn.ModuleList(further))
             self.reset_parameters()
-        self.to(dtype=dtype)
+        if dtype is not None:
+            self.to(dtype=dtype)
 
     @classmethod
     def from_weights(cls, config: GPTConfig, weights: Mapping[str, Tensor]) -> GPT:
