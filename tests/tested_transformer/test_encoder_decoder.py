@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tested_transformer import causal_mask, padding_mask
 from tested_transformer.cache import KVCache
@@ -701,3 +702,13 @@ def test_other_modules_may_stand_in_for_every_layer(
         translate(each, source, bos=1, eos=2, max_length=9) for each in (other, plain)
     )
     assert torch.equal(written, expected)
+
+
+@pytest.mark.parametrize("where", ["meta", "fake"])
+def test_it_is_made_and_run_without_numbers(where: str):
+    with torch.device("meta") if where == "meta" else FakeTensorMode():
+        model = EncoderDecoder(CONFIG)
+        source = torch.zeros(B, S, dtype=torch.long)
+        logits = model(source, torch.zeros(B, T, dtype=torch.long))
+        logits.sum().backward()
+    assert logits.shape == (B, T, V)

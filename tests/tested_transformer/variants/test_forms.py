@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tested_transformer.checking import check_attention
 from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
@@ -484,3 +485,24 @@ def test_a_bias_of_minus_infinity_forbids_as_a_mask_does(
     _, weights = layer(x, causal=True, score_bias=bias, return_weights=True)
     assert weights.isfinite().all()
     assert not weights[:, :, 2].any()
+
+
+@pytest.mark.parametrize("where", ["meta", "fake"])
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.usefixtures("as_a_caller")
+def test_it_is_made_and_run_without_numbers(name: str, where: str) -> None:
+    config = replace(SMALL, **MODELS[name])
+    with torch.device("meta") if where == "meta" else FakeTensorMode():
+        model = GPT(config)
+        tokens = torch.zeros(B, LONGEST, dtype=torch.long)
+        logits = model(tokens)
+        logits.sum().backward()
+        with torch.no_grad():
+            cache = model.new_cache(B)
+            model(tokens[:, :7], cache=cache)
+            next_logits = model(tokens[:, 7:8], cache=cache)
+    assert logits.shape == (B, LONGEST, V)
+    assert next_logits.shape == (B, 1, V)
+    assert cache.length == 8
+    without = [n for n, p in model.named_parameters() if p.grad is None]
+    assert without == []
