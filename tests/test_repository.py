@@ -26,7 +26,7 @@ CORE = {
     "attention": {"masks", "validation"},
     "flex": {"validation"},
     "multihead": {"attention", "masks", "positions", "cache", "validation"},
-    "interchange": {"multihead"},
+    "interchange": {"multihead", "validation"},
 }
 MODELS = {
     "layers": set[str](),
