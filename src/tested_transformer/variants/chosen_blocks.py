@@ -67,8 +67,6 @@ def choose_blocks(
     section 2.2.
     """
     _validate(q, k, block_size, num_chosen)
-    if is_open(k.shape[-2]):
-        return _choose_in_any_length(q, k, block_size, num_chosen)
     num_queries, num_keys = q.shape[-2], k.shape[-2]
     full = num_keys // block_size
     # An incomplete block can only be a query's own, which needs no score.
@@ -94,12 +92,9 @@ def chosen_mask(
     """Return the mask that lets a query see the blocks it chose, but no later key."""
     _validate_chosen(chosen, num_keys, block_size)
     blocks = torch.arange(num_keys, device=chosen.device) // block_size
-    if is_open(num_keys):
-        reads = (chosen[..., None] == blocks).any(dim=-2)
-    else:
-        reads = _table(chosen, -(-num_keys // block_size))[..., blocks]
+    reads = _table(chosen, -(-num_keys // block_size))
     past = causal_mask(chosen.shape[2], num_keys, device=chosen.device)
-    return reads & past
+    return reads[..., blocks] & past
 
 
 # --8<-- [end:mask]
@@ -287,12 +282,15 @@ class BlockAttention(AttentionLayer):
         if not how["causal"]:
             raise ValueError("causal=False is refused: blocks are chosen from the past")
         size = self.block_size
-        chosen = choose_blocks(q, k, block_size=size, num_chosen=self.num_chosen)
+        counted = not is_open(k.shape[-2])
+        choose = choose_blocks if counted else _choose_in_any_length
+        chosen = choose(q, k, block_size=size, num_chosen=self.num_chosen)
         only_causal = how["mask"] is how["window"] is how["score_bias"]
         # How many queries chose each block is not known without numbers.
         if not in_the_open and only_causal and is_readable(q):
             return attention_in_blocks(q, k, v, chosen, block_size=size), None
-        mask = chosen_mask(chosen, num_keys=k.shape[-2], block_size=size)
+        to_mask = chosen_mask if counted else _mask_in_any_length
+        mask = to_mask(chosen, num_keys=k.shape[-2], block_size=size)
         if how["mask"] is not None:
             mask = mask & how["mask"]
         how = how | {"mask": mask}
@@ -304,8 +302,17 @@ class BlockAttention(AttentionLayer):
 # --8<-- [end:layer]
 
 
+def _mask_in_any_length(
+    chosen: Tensor, *, num_keys: int, block_size: int
+) -> Bool[Tensor, "B H T S"]:
+    """Return the ``chosen_mask`` without counting the blocks."""
+    blocks = torch.arange(num_keys, device=chosen.device) // block_size
+    past = causal_mask(chosen.shape[2], num_keys, device=chosen.device)
+    return (chosen[..., None] == blocks).any(dim=-2) & past
+
+
 def _choose_in_any_length(
-    q: Tensor, k: Tensor, block_size: int, num_chosen: int
+    q: Tensor, k: Tensor, *, block_size: int, num_chosen: int
 ) -> Int[Tensor, "B H T chosen"]:
     """Choose blocks as ``choose_blocks`` does, without counting them.
 
