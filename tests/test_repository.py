@@ -20,13 +20,13 @@ BOOKBINDER = ROOT / "src" / "bookbinder"
 # The modules in three circles, each behind those that it may import.
 CORE = {
     "validation": set[str](),
-    "masks": set[str](),
+    "masks": {"validation"},
     "positions": {"validation"},
     "cache": {"validation"},
     "attention": {"masks", "validation"},
     "flex": {"validation"},
     "multihead": {"attention", "masks", "positions", "cache", "validation"},
-    "interchange": {"multihead"},
+    "interchange": {"multihead", "validation"},
 }
 MODELS = {
     "layers": set[str](),

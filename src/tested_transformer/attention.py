@@ -13,7 +13,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tested_transformer.masks import causal_mask, sliding_window_mask
-from tested_transformer.validation import validate_attention, validate_mask
+from tested_transformer.validation import (
+    is_known,
+    validate_attention,
+    validate_mask,
+)
 
 __all__ = [
     "and_causal",
@@ -23,6 +27,9 @@ __all__ = [
     "fused_attention",
     "repeat_heads",
 ]
+
+# From this many queries on, a CPU trains faster without negligible keys.
+_LONG = 128
 
 
 # --8<-- [start:scores]
@@ -62,21 +69,21 @@ def attention_weights(
     """Turn each row of scores into weights that sum to one.
 
     Args:
-        scores: One row of scores for each query.
-        mask: ``True`` where a query may attend; broadcasts to ``scores``. A query
-            that may attend to nothing gets a row of zeros and no gradient.
+        scores: One row of scores for each query. A row of -inf alone, of a query that
+            may attend to nothing, becomes a row of zeros and has no gradient.
+        mask: ``True`` where a query may attend; broadcasts to ``scores``. The other
+            scores become -inf.
 
     Raises:
         TypeError: If ``mask`` is not boolean.
         ValueError: If ``mask`` does not fit ``scores``.
     """
-    if mask is None:
-        return scores.softmax(dim=-1)
-    validate_mask(mask, scores.shape, scores.device)
-    scores = scores.masked_fill(~mask, float("-inf"))
+    if mask is not None:
+        validate_mask(mask, scores.shape, scores.device)
+        scores = scores.masked_fill(~mask, float("-inf"))
     # The softmax of a row of -inf is NaN, and so is its gradient. Replace such a row
     # with zeros before the softmax, and set its weights to zero afterwards.
-    empty = ~mask.any(dim=-1, keepdim=True)
+    empty = scores.isneginf().all(dim=-1, keepdim=True)
     return scores.masked_fill(empty, 0.0).softmax(dim=-1).masked_fill(empty, 0.0)
 
 
@@ -112,7 +119,7 @@ def attention_with_weights(
             ``sliding_window_mask(T, S, window=window)``, which is causal.
         scale: Multiply the dot products by this; ``1 / sqrt(d_k)`` by default.
         score_bias: Add this to the scores; its axes follow the rules for ``mask``. It
-            is converted to the type of ``q``.
+            is converted to the type of ``q``. -inf forbids a key, as ``mask`` does.
         dropout_p: The probability of dropping a weight. Pass 0 when evaluating.
 
     Returns:
@@ -180,31 +187,32 @@ def fused_attention(
     if window is not None:
         k, v, mask, score_bias = _keep_keys_in_reach(q, k, v, mask, score_bias, window)
         causal, window = True, _window_within(window, k)
-    if q.shape[-2] == 1:
+    if is_known(q.shape[-2] == 1):
         causal = False  # a single query is the last: it may see every key in reach
     # If PyTorch makes the causal mask itself, it can choose its fastest kernels. But it
     # aligns the mask top-left, which agrees with ours only if T = S, and it multiplies
     # the mask by the scale, so a negative scale would turn -inf into inf.
     kernels_own = causal and mask is score_bias is window is None
-    if q.shape[-2] != k.shape[-2] or not (scale is None or scale > 0):
-        kernels_own = False
+    kernels_own = kernels_own and (scale is None or scale > 0)
+    kernels_own = kernels_own and is_known(q.shape[-2] == k.shape[-2])
+    options = {"dropout_p": dropout_p, "is_causal": kernels_own, "scale": scale}
     # With at least as many keys as queries, a causal mask leaves every query a key.
-    full_rows = mask is None and q.shape[-2] <= k.shape[-2]
+    full_rows = mask is score_bias is None and is_known(q.shape[-2] <= k.shape[-2])
     if causal and not kernels_own:
         mask = and_causal(mask, q, k, window)
-    options = {"dropout_p": dropout_p, "is_causal": kernels_own, "scale": scale}
-    if mask is None:
-        return _call_kernel(q, k, v, score_bias, **options)
     # Kernels differ in what they return for a row with nothing to attend to. Let such a
     # row attend to everything, and set its output to zero afterwards.
-    empty = None if full_rows else ~mask.any(dim=-1, keepdim=True)
-    allowed = mask if empty is None else mask | empty
     if score_bias is None:
-        output = _call_kernel(q, k, v, allowed, **options)
+        if mask is None or full_rows:
+            return _call_kernel(q, k, v, mask, **options)
+        empty = ~mask.any(dim=-1, keepdim=True)
+        allowed = mask | empty
     else:
-        added = score_bias.masked_fill(~allowed, float("-inf"))
-        output = _call_kernel(q, k, v, added, **options)
-    return output if empty is None else output.masked_fill(empty, 0.0)
+        if mask is not None:
+            score_bias = score_bias.masked_fill(~mask, float("-inf"))
+        empty = score_bias.isneginf().all(dim=-1, keepdim=True)
+        allowed = score_bias.masked_fill(empty, 0.0)
+    return _call_kernel(q, k, v, allowed, **options).masked_fill(empty, 0.0)
 
 
 # --8<-- [end:fused]
@@ -236,7 +244,7 @@ def _keep_keys_in_reach(
     window: int,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """Drop the keys that lie too far back for the window of the first query."""
-    if q.shape[-2] == k.shape[-2]:
+    if torch.compiler.is_exporting() or q.shape[-2] == k.shape[-2]:
         return k, v, mask, score_bias
     start = max(k.shape[-2] - q.shape[-2] - window + 1, 0)
     k, v = k[..., start:, :], v[..., start:, :]
@@ -249,9 +257,7 @@ def _keep_keys_in_reach(
 
 def _window_within(window: int, k: Tensor) -> int | None:
     """Return the window, or None if it spans all keys and so is just causal."""
-    if torch.compiler.is_exporting():
-        return window  # a comparison would fix a length that the export leaves open
-    return None if window >= k.shape[-2] else window
+    return None if is_known(window >= k.shape[-2]) else window
 
 
 def _call_kernel(
@@ -271,12 +277,12 @@ def _call_kernel(
         return output.to(torch.get_autocast_dtype("cpu"))
     if mask is not None and mask.is_floating_point():
         mask = mask.to(q.dtype)
-        if q.device.type == "cpu":
+        if _gradients_are_slow(q, k, v):
             mask = _without_negligible_keys(mask, q, k, options["scale"])
     if k.shape[:-2] == q.shape[:-2]:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
     num_kv_heads = k.shape[-3]
-    if q.shape[-2] == 1:
+    if is_known(q.shape[-2] == 1):
         # Lay the queries of a group side by side, as if they were one sequence, so that
         # each key is read once for all of them. A mask per head is rearranged likewise.
         q = q.unflatten(-3, (num_kv_heads, -1)).squeeze(-2)
@@ -292,6 +298,20 @@ def _call_kernel(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
 
 
+def _gradients_are_slow(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether numbers near zero would slow a backward pass down, as on a CPU they do.
+
+    In shorter sequences, and without gradients, looking for them costs more.
+    """
+    return (
+        q.device.type == "cpu"
+        and not torch.compiler.is_compiling()  # a program may run anywhere
+        and q.shape[-2] >= _LONG
+        and torch.is_grad_enabled()
+        and (q.requires_grad or k.requires_grad or v.requires_grad)
+    )
+
+
 def _without_negligible_keys(
     added: Tensor, q: Tensor, k: Tensor, scale: float | None
 ) -> Tensor:
@@ -303,7 +323,7 @@ def _without_negligible_keys(
     is less than eps squared of the highest one's, and dropping it changes no output by
     more than rounding does.
     """
-    if q.shape[-2] == 1 or added.requires_grad or 0 in (q.numel(), k.numel()):
+    if added.requires_grad or 0 in (q.numel(), k.numel()):
         return added
     with torch.no_grad():
         factor = q.shape[-1] ** -0.5 if scale is None else abs(scale)

@@ -5,14 +5,15 @@ and values of all tokens before it; with a cache they are computed only once.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from tested_transformer.validation import validate_sizes
 
-__all__ = ["KVCache", "LayerCache", "length_of", "validate_room"]
+__all__ = ["KVCache", "LayerCache", "length_of", "numbers_of", "validate_room"]
 
 
 # --8<-- [start:layer]
@@ -45,12 +46,20 @@ class LayerCache:
         end = self.length + k.shape[2]
         self._validate_room(k, end)
         validate_room(self.keys, self.values, k, v)
+        if self.length == 0:
+            self._suit(k)
         self.keys[:, :, self.length : end] = k
         self.values[:, :, self.length : end] = v
         self.length = end
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     # --8<-- [end:layer]
+
+    def _suit(self, k: Tensor) -> None:
+        """Take the type of the first keys, which a layer's weights need not tell."""
+        # Under autocast, the types of what is computed differ from call to call.
+        if k.dtype != self.keys.dtype and not torch.is_autocast_enabled(k.device.type):
+            self.keys, self.values = self.keys.to(k.dtype), self.values.to(k.dtype)
 
     def reset(self) -> None:
         """Forget all tokens, but keep the memory."""
@@ -76,6 +85,18 @@ class LayerCache:
                 f"the cache was made for batch_size={self.keys.shape[0]}; "
                 f"the keys have {k.shape[0]}"
             )
+
+
+def numbers_of(module: nn.Module) -> Tensor:
+    """Return an empty tensor with the type and the device that a module computes in.
+
+    They are those of its first floating-point parameter or buffer; without one, as
+    where all weights are packed integers, PyTorch's defaults.
+    """
+    for each in chain(module.parameters(), module.buffers()):
+        if each.is_floating_point():
+            return torch.empty(0, dtype=each.dtype, device=each.device)
+    return torch.empty(0)
 
 
 def validate_room(keys: Tensor, values: Tensor, k: Tensor, v: Tensor) -> None:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tested_transformer.cache import KVCache, LayerCache, length_of
+from tested_transformer.cache import KVCache, LayerCache, length_of, numbers_of
 from tested_transformer.layers import (
     ACTIVATIONS,
     NORMS,
@@ -17,6 +17,7 @@ from tested_transformer.layers import (
     FeedForward,
     evaluating,
     make_norm,
+    rows_of,
 )
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.positions import sinusoidal_positions
@@ -337,7 +338,8 @@ class EncoderDecoder(nn.Module):
             self.encoder_norm = self._make_last_norm()
             self.decoder_norm = self._make_last_norm()
             self.reset_parameters()
-        self.to(dtype=dtype)
+        if dtype is not None:
+            self.to(dtype=dtype)
 
     def _make_stack(
         self, block: type[EncoderBlock | CrossDecoderBlock], num_layers: int
@@ -468,7 +470,8 @@ class EncoderDecoder(nn.Module):
                 x, own, cross = x
                 maps.decoder.append(own)
                 maps.cross.append(cross)
-        return F.linear(self.decoder_norm(x), self.token_embedding.weight)
+        rows = rows_of(self.token_embedding, self.config.vocab_size)
+        return F.linear(self.decoder_norm(x), rows)
 
     # --8<-- [end:decode]
 
@@ -515,7 +518,7 @@ class EncoderDecoder(nn.Module):
             ValueError: If ``max_length`` is not between 1 and ``max_seq_len``, or
                 ``batch_size`` is not positive.
         """
-        config, weight = self.config, self.token_embedding.weight
+        config, like = self.config, numbers_of(self)
         max_length = config.max_seq_len if max_length is None else max_length
         validate_between("max_length", max_length, 1, config.max_seq_len, "max_seq_len")
         return KVCache(
@@ -524,8 +527,8 @@ class EncoderDecoder(nn.Module):
             num_kv_heads=config.num_heads,
             max_length=max_length,
             head_dim=config.d_model // config.num_heads,
-            dtype=weight.dtype,
-            device=weight.device,
+            dtype=like.dtype,
+            device=like.device,
         )
 
 

@@ -1,11 +1,15 @@
 """A mixture of experts: more parameters for the same work on each token."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from tested_transformer.layers import FeedForward
-from tested_transformer.validation import validate_between, validate_sizes
+from tested_transformer.validation import (
+    is_readable,
+    validate_between,
+    validate_sizes,
+)
 
 __all__ = ["MixtureOfExperts", "count_parameters"]
 
@@ -60,7 +64,7 @@ class MixtureOfExperts(nn.Module):
         probabilities, shares, chosen = self.route(tokens)
         output = torch.zeros_like(tokens)
         for index, expert in enumerate(self.experts):
-            rows, slots = (chosen == index).nonzero(as_tuple=True)
+            rows, slots = _places(chosen == index)
             share = shares[rows, slots, None].to(tokens.dtype)
             output = output.index_add(0, rows, share * expert(tokens[rows]))
         self.balance_loss = self._balance(probabilities, chosen)
@@ -96,7 +100,8 @@ class MixtureOfExperts(nn.Module):
         of its parts' losses.
         """
         num_experts = probabilities.shape[-1]
-        counts = torch.bincount(chosen.flatten(), minlength=num_experts)
+        each = torch.arange(num_experts, device=chosen.device)
+        counts = (chosen.flatten()[:, None] == each).sum(dim=0)
         used = counts / chosen.numel()
         return num_experts * (used * probabilities.mean(dim=0)).sum()
 
@@ -108,6 +113,21 @@ class MixtureOfExperts(nn.Module):
 
 
 # --8<-- [end:experts]
+
+
+def _places(
+    picked: Bool[Tensor, "tokens chosen"],
+) -> tuple[Int[Tensor, "rows"], Int[Tensor, "rows"]]:
+    """Return the rows and the columns of ``True``.
+
+    Where there are no numbers to read but only shapes, these are as many as there can
+    be: all rows.
+    """
+    if is_readable(picked) or torch.compiler.is_compiling():
+        rows, slots = picked.nonzero(as_tuple=True)
+        return rows, slots
+    rows = torch.arange(len(picked), device=picked.device)
+    return rows, torch.zeros_like(rows)
 
 
 # --8<-- [start:count]

@@ -11,13 +11,14 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tested_transformer.cache import KVCache, LayerCache, length_of
+from tested_transformer.cache import KVCache, LayerCache, length_of, numbers_of
 from tested_transformer.experts import MixtureOfExperts, count_parameters
 from tested_transformer.layers import (
     ACTIVATIONS,
     NORMS,
     FeedForward,
     make_norm,
+    rows_of,
 )
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.positions import (
@@ -469,7 +470,8 @@ class GPT(nn.Module):
             if not config.tie_head:
                 self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
             self.reset_parameters()
-        self.to(dtype=dtype)
+        if dtype is not None:
+            self.to(dtype=dtype)
 
     def _make_block(self, layer: int) -> DecoderBlock:
         """Return a new block with the settings for this layer."""
@@ -516,8 +518,9 @@ class GPT(nn.Module):
                 flattest = 8 / config.max_seq_len
                 slopes = alibi_slopes(config.num_heads, steepest=1.0, flattest=flattest)
                 tables = {"slopes": slopes}
+        like = numbers_of(self)
         for name, table in tables.items():
-            self.register_buffer(name, table.to(self.head_weight), persistent=False)
+            self.register_buffer(name, table.to(like), persistent=False)
 
     # --8<-- [end:init]
 
@@ -616,7 +619,7 @@ class GPT(nn.Module):
                 x, weights = x
                 maps.append(weights)
         x = self.norm(x[:, -1:] if last_only else x)
-        logits = F.linear(x, self.head_weight)
+        logits = self.to_logits(x)
         return (logits, maps) if return_weights else logits
 
     # --8<-- [end:forward]
@@ -631,13 +634,13 @@ class GPT(nn.Module):
             x = x + self.smear * self._one_before(x, positions, cache)
             if cache is not None:
                 cache.last_tokens = tokens[:, -1:]
-        # A slice if positions are consecutive, their indices if not.
-        start = 0 if cache is None else cache.length
-        at = slice(start, start + tokens.shape[1]) if positions is None else positions
+        if positions is None:
+            start = 0 if cache is None else cache.length
+            positions = torch.arange(start, start + tokens.shape[1], device=x.device)
         if self.config.positions == "learned":
-            x = x + self.position_embedding.weight[at]
+            x = x + self.position_embedding(positions)
         elif self.config.positions == "sinusoidal":
-            x = x + self.position_table[at].to(x.dtype)
+            x = x + self.position_table[positions].to(x.dtype)
         return self.dropout(x)
 
     def _one_before(
@@ -648,7 +651,8 @@ class GPT(nn.Module):
             first = torch.zeros_like(x[:, :1])
         else:
             first = self.token_embedding(cache.last_tokens)
-        before = torch.cat([first, x[:, :-1]], dim=1)
+        # Cut last: torch.export could not leave open whether T - 1 tokens are one.
+        before = torch.cat([first, x], dim=1)[:, :-1]
         return before if positions is None else before * (positions > 0)[..., None]
 
     def _rotary(self, positions: Tensor | None, start: int, end: int) -> Tensor | None:
@@ -675,10 +679,25 @@ class GPT(nn.Module):
 
     # --8<-- [end:embed]
 
+    # --8<-- [start:head]
+    def to_logits(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T V"]:
+        """Return the logits of features that the last norm has normalized."""
+        return F.linear(x, self.head_weight) if self.config.tie_head else self.head(x)
+
     @property
     def head_weight(self) -> Tensor:
         """The matrix from features to logits, (V, D): the embedding if tied."""
-        return (self.token_embedding if self.config.tie_head else self.head).weight
+        if self.config.tie_head:
+            return rows_of(self.token_embedding, self.config.vocab_size)
+        weight = getattr(self.head, "weight", None)
+        if not isinstance(weight, Tensor):
+            raise TypeError(
+                f"head is a {type(self.head).__name__}, which has no matrix: call "
+                "model.to_logits"
+            )
+        return weight
+
+    # --8<-- [end:head]
 
     # --8<-- [start:reset]
     def reset_parameters(self) -> None:
@@ -786,7 +805,7 @@ class GPT(nn.Module):
         """
         experts = [m for m in self.modules() if isinstance(m, MixtureOfExperts)]
         if not experts:
-            return self.head_weight.new_zeros(())
+            return numbers_of(self).new_zeros(())
         return torch.stack([mixture.balance_loss for mixture in experts]).mean()
 
     def num_parameters(self, *, active: bool = False) -> int:

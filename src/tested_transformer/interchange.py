@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tested_transformer.multihead import MultiHeadAttention
+from tested_transformer.validation import is_plain
 
 __all__ = ["from_torch", "to_torch"]
 
@@ -75,10 +76,17 @@ def to_torch(module: MultiHeadAttention) -> nn.MultiheadAttention:
     ``batch_first`` is ``True``.
 
     Raises:
+        TypeError: If another module than an ``nn.Linear`` took a projection's place.
         ValueError: If ``module`` shares keys among heads, normalizes queries and keys,
             or its heads together are not as wide as ``d_model``.
     """
     _validate_width(module)
+    for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+        if not is_plain(given := getattr(module, name), nn.Linear):
+            raise TypeError(
+                f"{name} must be an nn.Linear without hooks, whose weights are copied; "
+                f"it is a {type(given).__name__}: merge an adapter first"
+            )
     if module.num_kv_heads != module.num_heads:
         raise ValueError(
             f"num_kv_heads={module.num_kv_heads} must equal "
@@ -87,9 +95,10 @@ def to_torch(module: MultiHeadAttention) -> nn.MultiheadAttention:
     if module.qk_norm:
         raise ValueError("qk_norm=True has no counterpart in nn.MultiheadAttention")
     inputs = [module.q_proj, module.k_proj, module.v_proj]
-    d_context, bias = module.k_proj.in_features, module.q_proj.bias is not None
+    d_model, d_context = module.d_model, module.d_context
+    bias = module.q_proj.bias is not None
     weights = {"out_proj.weight": module.o_proj.weight}
-    if d_context == module.q_proj.in_features:
+    if d_context == d_model:
         weights["in_proj_weight"] = torch.cat([each.weight for each in inputs])
     else:
         names = ["q_proj_weight", "k_proj_weight", "v_proj_weight"]
@@ -98,7 +107,7 @@ def to_torch(module: MultiHeadAttention) -> nn.MultiheadAttention:
         weights["in_proj_bias"] = torch.cat([each.bias for each in inputs])
         weights["out_proj.bias"] = module.o_proj.bias
     theirs = nn.MultiheadAttention(
-        module.q_proj.in_features,
+        d_model,
         module.num_heads,
         dropout=module.dropout,
         bias=bias,
@@ -114,7 +123,7 @@ def to_torch(module: MultiHeadAttention) -> nn.MultiheadAttention:
 
 
 def _validate_width(module: MultiHeadAttention) -> None:
-    d_model, width = module.q_proj.in_features, module.q_proj.out_features
+    d_model, width = module.d_model, module.num_heads * module.head_dim
     if width != d_model:
         raise ValueError(
             f"num_heads={module.num_heads} of head_dim={module.head_dim} must be "

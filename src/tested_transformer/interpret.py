@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from tested_transformer.cache import numbers_of
 from tested_transformer.gpt import GPT
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.validation import validate_between
@@ -248,7 +249,7 @@ def _steps_back(tokens: Tensor) -> Tensor:
 # --8<-- [start:gates]
 def all_open(model: GPT) -> list[Float[Tensor, "H"]]:
     """Return a gate of 1 for every head, layer by layer."""
-    like = model.head_weight
+    like = numbers_of(model)
     return [like.new_ones(block.attention.num_heads) for block in model.blocks]
 
 

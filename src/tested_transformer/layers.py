@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tested_transformer.cache import numbers_of
 from tested_transformer.validation import validate_choice, validate_sizes
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "HeadNorm",
     "evaluating",
     "make_norm",
+    "rows_of",
 ]
 
 NORMS = ("layer", "rms")
@@ -200,6 +203,18 @@ class FeedForward(nn.Module):
 # --8<-- [end:feed-forward]
 
 
+def rows_of(embedding: nn.Module, vocab_size: int) -> Float[Tensor, "V D"]:
+    """Return the row of each token, which a head that is tied to them multiplies.
+
+    A module that took the place of an ``nn.Embedding`` is called for its rows, so that
+    what it adds to them, such as an adapter, is part of the head too.
+    """
+    if isinstance(embedding, nn.Embedding):
+        return embedding.weight
+    device = numbers_of(embedding).device
+    return embedding(torch.arange(vocab_size, device=device))
+
+
 class HeadNorm(nn.RMSNorm):
     """An RMS norm inside attention, whose input is in 16 bits under autocast.
 
@@ -211,14 +226,30 @@ class HeadNorm(nn.RMSNorm):
         return super().forward(x.to(self.weight.dtype))
 
 
+# How many calls evaluate a module now that was training before them.
+_evaluated: dict[nn.Module, int] = {}
+_lock = Lock()
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Generator[None]:
-    """Switch a model to evaluation, then restore each module's training mode."""
-    training = [module for module in model.modules() if module.training]
-    for module in training:
-        module.training = False
+    """Switch a model to evaluation, then restore each module's training mode.
+
+    Several threads may evaluate a model at once: only when the last of them is done
+    does it train again. A thread that trains it meanwhile would train it without
+    dropout, so let that one train a copy.
+    """
+    with _lock:
+        switched = [m for m in model.modules() if m.training or m in _evaluated]
+        for module in switched:
+            _evaluated[module] = _evaluated.get(module, 0) + 1
+            module.training = False
     try:
         yield
     finally:
-        for module in training:
-            module.training = True
+        with _lock:
+            for module in switched:
+                _evaluated[module] -= 1
+                if _evaluated[module] == 0:
+                    del _evaluated[module]
+                    module.training = True

@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from tested_transformer.validation import is_readable
+
 __all__ = [
     "causal_mask",
     "from_additive",
@@ -107,10 +109,13 @@ def padding_mask(
     Raises:
         TypeError: If ``lengths`` is not a tensor of whole numbers.
         ValueError: If it does not have exactly one axis, or a length is not between 0
-            and ``num_keys``.
+            and ``num_keys``; or if the lengths cannot be read, as while a graph is
+            traced, and ``num_keys`` is not given.
     """
     _validate_lengths(lengths)
-    counts = lengths.tolist()
+    if num_keys is None and not is_readable(lengths):
+        raise ValueError("num_keys must be given: lengths cannot be read here")
+    counts = lengths.tolist() if is_readable(lengths) else []
     num_keys = max(counts, default=0) if num_keys is None else num_keys
     _validate_length("num_keys", num_keys)
     if any(not 0 <= count <= num_keys for count in counts):
@@ -156,6 +161,7 @@ def to_additive(
     Raises:
         TypeError: If ``mask`` is not boolean.
     """
+    _validate_tensor("mask", mask)
     if mask.dtype != torch.bool:
         raise TypeError(
             "mask must be boolean (True = may attend); "
@@ -177,6 +183,7 @@ def from_additive(added: Float[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
         ValueError: If it holds another number, which would not forbid a key but only
             shift its score.
     """
+    _validate_tensor("added", added)
     if not added.is_floating_point():
         raise TypeError(f"added must be floating-point; its dtype is {added.dtype}")
     forbidden = added <= torch.finfo(added.dtype).min
@@ -192,7 +199,16 @@ def from_additive(added: Float[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
 # --8<-- [end:additive]
 
 
+def _validate_tensor(name: str, given: Tensor) -> None:
+    if not isinstance(given, Tensor):
+        raise TypeError(
+            f"{name} must be a tensor; it is a {type(given).__name__}: "
+            f"write torch.as_tensor({name})"
+        )
+
+
 def _validate_tokens(real: Tensor) -> None:
+    _validate_tensor("real", real)
     if real.is_floating_point():
         raise TypeError(
             f"real must be booleans, or ones and zeros, not floats; it is {real.dtype}"
@@ -201,7 +217,8 @@ def _validate_tokens(real: Tensor) -> None:
         raise ValueError(
             f"real must be (B, S), one row for each sequence; it is {tuple(real.shape)}"
         )
-    if ((real != 0) & (real != 1)).any():
+    others = ((real != 0) & (real != 1)).any()
+    if is_readable(others) and others:
         raise ValueError("real must hold ones and zeros, or be tokens != pad")
 
 

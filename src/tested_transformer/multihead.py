@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from tested_transformer.attention import attention_with_weights, fused_attention
-from tested_transformer.cache import LayerCache
+from tested_transformer.cache import LayerCache, numbers_of
 from tested_transformer.positions import rotate
 from tested_transformer.validation import (
     refuse_foreign_call,
@@ -114,6 +114,7 @@ class MultiHeadAttention(nn.Module):
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         d_context = d_model if d_context is None else d_context
         validate_sizes(d_context=d_context)
+        self.d_model, self.d_context = d_model, d_context
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
         self.head_dim = head_dim
@@ -231,15 +232,15 @@ class MultiHeadAttention(nn.Module):
             max_length: How many tokens it has room for.
         """
         shape = batch_size, self.num_kv_heads, max_length, self.head_dim
-        weight = self.k_proj.weight
-        return LayerCache(weight.new_zeros(shape), weight.new_zeros(shape))
+        like = numbers_of(self)
+        return LayerCache(like.new_zeros(shape), like.new_zeros(shape))
 
     def _validate_sequences(
         self, x: Tensor, context: Tensor, rotary: Tensor | None
     ) -> None:
         for name, sequence, width in (
-            ("x", x, self.q_proj.in_features),
-            ("context", context, self.k_proj.in_features),
+            ("x", x, self.d_model),
+            ("context", context, self.d_context),
         ):
             if not isinstance(sequence, Tensor):
                 raise TypeError(
@@ -251,7 +252,7 @@ class MultiHeadAttention(nn.Module):
                     f"{name} must be (batch, length, {width}); "
                     f"it is {tuple(sequence.shape)}"
                 )
-            validate_dtype(name, sequence, self.q_proj.weight)
+            validate_dtype(name, sequence, self.q_proj)
         if x.shape[0] != context.shape[0]:
             raise ValueError(
                 "x and context must have the same batch size; "

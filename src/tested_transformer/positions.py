@@ -204,7 +204,8 @@ def alibi_bias(
 
     The last query is at the last key, as in ``causal_mask``. Far keys get negligible
     weights. On a CPU, which is slow with numbers that small, ``fused_attention`` leaves
-    out the keys whose weight cannot exceed a rounding error.
+    out the keys whose weight cannot exceed a rounding error, if gradients are computed
+    for long sequences.
 
     Args:
         slopes: The slope of each head.

@@ -6,17 +6,22 @@ PyTorch, Hugging Face, Keras or torchtune gets an error with the line to write i
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 __all__ = [
     "MODEL_SETTINGS",
     "TRAINING_SETTINGS",
     "WRITING_SETTINGS",
     "advise_on_settings",
+    "is_known",
+    "is_open",
+    "is_plain",
+    "is_readable",
     "refuse_foreign_call",
     "refuse_foreign_model_call",
     "refuse_foreign_settings",
@@ -37,12 +42,70 @@ __all__ = [
 
 
 Kind = TypeVar("Kind", bound=type)
+Layer = TypeVar("Layer", bound=nn.Module)
+
+
+def is_known(condition: bool) -> bool:
+    """Return whether a condition on lengths holds, for certain.
+
+    Asking it of a length that ``torch.compile`` or ``torch.export`` leaves open would
+    fix its answer for all lengths. It is then false unless it holds for each of them,
+    so only a shortcut may depend on it.
+    """
+    if not torch.compiler.is_compiling():
+        return condition
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return statically_known_true(condition)
+
+
+def is_open(length: int) -> bool:
+    """Return whether ``torch.compile`` or ``torch.export`` leaves a length open.
+
+    What loops over such a length, or counts parts of it, would fix it.
+    """
+    if not torch.compiler.is_compiling():
+        return False
+    from torch.fx.experimental.symbolic_shapes import has_static_value
+
+    return not has_static_value(length)
+
+
+def is_plain(module: nn.Module, kind: type[Layer]) -> TypeGuard[Layer]:
+    """Return whether a module is of this very class, and computes nothing more.
+
+    Only then do its weights say all about it. Adapters, quantized layers and the like
+    take the place of a layer as another class, a hook, a ``forward`` of the object, or
+    a weight that is a tensor of another kind.
+    """
+    return (
+        type(module) is kind
+        and not (module._forward_hooks or module._forward_pre_hooks)
+        and not (module._backward_hooks or module._backward_pre_hooks)
+        and not nn.modules.module._has_any_global_hook()
+        and "forward" not in module.__dict__
+        and not [w for w in module.parameters() if is_traceable_wrapper_subclass(w)]
+    )
+
+
+def is_readable(numbers: Tensor) -> bool:
+    """Return whether the numbers of a tensor are there for Python to read.
+
+    They are not on the meta device, in a fake tensor, while a graph is traced, and
+    within ``torch.func.vmap``.
+    """
+    return (
+        type(numbers) is Tensor
+        and not numbers.is_meta
+        and not torch.compiler.is_compiling()
+        and not is_functorch_wrapped_tensor(numbers)
+    )
 
 
 def validate_sizes(**sizes: int) -> None:
     """Raise a ``TypeError`` or ``ValueError`` if a size is not a positive ``int``."""
     for name, size in sizes.items():
-        if not isinstance(size, int):
+        if not isinstance(size, (int, torch.SymInt)):
             raise TypeError(f"{name}={size!r} must be an int")
         if size < 1:
             raise ValueError(f"{name}={size} must be positive")
@@ -175,16 +238,14 @@ def _validate_positions(positions: Tensor, tokens: Tensor, max_seq_len: int) -> 
 
 
 def _validate_range(told: str, numbers: Tensor, **limit: int) -> None:
-    # Reading numbers on another device would mean waiting for it, and within
-    # torch.func.vmap they cannot be read at all.
-    if (
-        numbers.device.type != "cpu"
-        or torch.compiler.is_compiling()
-        or is_functorch_wrapped_tensor(numbers)
-    ):
+    # Reading numbers on another device would mean waiting for it.
+    if numbers.device.type != "cpu" or not is_readable(numbers):
+        return
+    extremes = numbers.aminmax()
+    if not is_readable(extremes.min):  # what is computed may be fake
         return
     ((name, most),) = limit.items()
-    lowest, highest = (int(extreme) for extreme in numbers.aminmax())
+    lowest, highest = map(int, extremes)
     if lowest < 0 or highest >= most:
         raise ValueError(
             f"{told} from {lowest} to {highest}; they must be at least 0 and less than "
@@ -192,8 +253,14 @@ def _validate_range(told: str, numbers: Tensor, **limit: int) -> None:
         )
 
 
-def validate_dtype(name: str, x: Tensor, weight: Tensor) -> None:
-    """Raise a ``TypeError`` if the dtypes of features and a layer's weights differ."""
+def validate_dtype(name: str, x: Tensor, projection: nn.Module) -> None:
+    """Raise a ``TypeError`` if the dtypes of features and of a projection differ.
+
+    Another module than an ``nn.Linear`` decides for itself what it takes.
+    """
+    if not is_plain(projection, nn.Linear):
+        return
+    weight = projection.weight
     # Under autocast the product converts both to one type.
     if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
         floats = x.is_floating_point()
@@ -241,6 +308,11 @@ def validate_attention(
     if mask is not None:
         validate_mask(mask, scores, q.device)
     if score_bias is not None:
+        if not isinstance(score_bias, Tensor):
+            raise TypeError(
+                f"score_bias must be a tensor; it is a {type(score_bias).__name__}: "
+                "write score_bias=torch.as_tensor(score_bias)"
+            )
         if not score_bias.is_floating_point():
             raise TypeError(
                 f"score_bias must be floating-point; its dtype is {score_bias.dtype}"
@@ -283,7 +355,7 @@ def validate_mask(mask: Tensor, scores: torch.Size, device: torch.device) -> Non
             "mask must be a boolean tensor (True = may attend); it is "
             + (
                 "'causal': write causal=True"
-                if mask == "causal"
+                if isinstance(mask, str) and mask == "causal"
                 else f"a {type(mask).__name__}: write mask=torch.as_tensor(mask)"
             )
         )

@@ -786,12 +786,130 @@ def test_keys_that_weigh_nothing_are_left_out_and_others_never(
     assert left_out[0].any(-1).any(-1).tolist() == [negligible, False, negligible]
 
 
+LONG = 150  # long enough for a search for negligible keys to pay
+
+
 def test_a_far_key_that_is_alone_keeps_its_weight():
-    q, k, v = (x.detach() for x in sequences(t=T, s=T))
-    bias = alibi_bias(torch.full((H,), 1000.0), T)
-    mask = torch.arange(T)[None] == 0
+    q, k, v = sequences(t=LONG, s=LONG)
+    bias = alibi_bias(torch.full((H,), 1000.0), LONG)
+    mask = torch.arange(LONG)[None] == 0
     output = fused_attention(q, k, v, mask=mask, score_bias=bias)
     assert_same([output], [v[:, :, :1].expand_as(output)])
+
+
+def test_one_long_query_finds_one_long_key_however_far():
+    """The others are short, so that a bound by their mean length would drop it."""
+    q, k, v = sequences(t=LONG, s=LONG)
+    with torch.no_grad():
+        q[:, :, -1] = k[:, :, 0] = (1.5 * LONG / D_K**0.5) ** 0.5
+    options = {"causal": True, "score_bias": alibi_bias(torch.ones(H), LONG)}
+    opened, weights = attention_with_weights(q, k, v, **options)
+    assert weights[:, :, -1, 0].min() > 0.5
+    assert_same([fused_attention(q, k, v, **options)], [opened])
+
+
+@pytest.mark.parametrize(
+    ("t", "gradients", "searched"),
+    [(LONG, True, True), (LONG, False, False), (64, True, False)],
+)
+def test_negligible_keys_are_searched_where_that_saves_time(
+    t: int, gradients: bool, searched: bool, monkeypatch: pytest.MonkeyPatch
+):
+    handed: list[Tensor] = []
+    kernel = F.scaled_dot_product_attention
+
+    def spy(*inputs: Tensor, attn_mask: Tensor, **given) -> Tensor:
+        handed.append(attn_mask)
+        return kernel(*inputs, attn_mask=attn_mask, **given)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    inputs = sequences(t=t, s=t)
+    with torch.set_grad_enabled(gradients):
+        bias = alibi_bias(torch.full((H,), 4.0), t)
+        fused_attention(*inputs, causal=True, score_bias=bias)
+    assert (handed[0].isneginf() & causal_mask(t)).any() == searched
+
+
+@pytest.mark.parametrize("one_column", ["mask", "score_bias"])
+def test_a_window_keeps_a_single_column_for_all_keys(one_column: str):
+    q, k, v = sequences()
+    column = torch.randn(B, H, T, 1)
+    if one_column == "mask":
+        column = column > 0
+        assert 0 < column.sum() < column.numel()
+    # The first of the keys are out of reach of all queries.
+    options = {"window": 2, one_column: column}
+    output = fused_attention(q, k, v, **options)
+    opened, _ = attention_with_weights(q, k, v, **options)
+    assert_same(
+        output_and_gradients(output, [q, k, v]),
+        output_and_gradients(opened, [q, k, v]),
+        q.dtype,
+    )
+
+
+def test_under_autocast_a_cpu_runs_the_kernel_in_float32(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    types: list[torch.dtype] = []
+    kernel = F.scaled_dot_product_attention
+
+    def spy(*inputs: Tensor, **given) -> Tensor:
+        types.extend(x.dtype for x in inputs)
+        types.append(kernel(*inputs, **given).dtype)
+        return kernel(*inputs, **given)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    inputs = [x.bfloat16() for x in sequences()]
+    with torch.autocast("cpu", torch.bfloat16):
+        output = fused_attention(*inputs)
+    assert types == [torch.float32] * 4
+    # One rounding, of the output, instead of those within the kernel.
+    exact, _ = attention_with_weights(*(x.float() for x in inputs))
+    assert torch.equal(output, exact.bfloat16()) or (
+        (output - exact).abs().max() <= 2**-8 * exact.abs().max()
+    )
+
+
+@pytest.mark.parametrize("attend", ["open", "fused"])
+@pytest.mark.parametrize("also", ["", "mask", "causal", "window"])
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+def test_a_bias_of_minus_infinity_forbids_as_a_mask_does(
+    dtype: torch.dtype, also: str, attend: str
+):
+    inputs = sequences(dtype=dtype)
+    allowed = some_keys(T, S)
+    numbers = torch.randn(B, H, T, S).to(dtype)
+    bias = numbers.masked_fill(~allowed, -torch.inf)
+    mask = ~allowed  # it allows the keys that the bias forbids, and the first
+    mask[..., 0] = True
+    options = {"": {}, "mask": {"mask": mask}, "causal": {"causal": True}}
+    given = options.get(also, {"window": 2})
+    expected, weights = attention_with_weights(
+        *inputs,
+        **given | {"mask": allowed & given.get("mask", allowed)},
+        score_bias=numbers,
+    )
+    assert not weights.sum(-1).all()  # some rows are empty
+    if attend == "open":
+        output, found = attention_with_weights(*inputs, score_bias=bias, **given)
+        torch.testing.assert_close(found, weights)
+    else:
+        output = fused_attention(*inputs, score_bias=bias, **given)
+    assert_same(
+        output_and_gradients(output, inputs),
+        output_and_gradients(expected, inputs),
+        dtype,
+    )
+
+
+def test_scores_of_minus_infinity_alone_have_weights_of_zero():
+    scores = torch.randn(T, S).masked_fill(~some_keys(T, S)[0, 0], -torch.inf)
+    scores.requires_grad_()
+    weights = attention_weights(scores)
+    torch.testing.assert_close(weights.sum(-1), torch.tensor([1.0, 0.0, 1.0, 1.0, 1.0]))
+    weights.square().sum().backward()
+    assert scores.grad.isfinite().all()
 
 
 @pytest.mark.parametrize(("t", "s"), [(0, 3), (3, 0)])

@@ -1,10 +1,12 @@
 """The original transformer: PyTorch's layers and stacks are the oracle."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tested_transformer import causal_mask, padding_mask
 from tested_transformer.cache import KVCache
@@ -686,3 +688,27 @@ def test_what_a_model_says_after_the_end_is_not_kept(
     monkeypatch.setattr(model, "decode", decode)
     written = translate(model, some_sources(), bos=BOS, eos=EOS)
     assert written.tolist() == [[EOS, EOS, EOS], [7, EOS, EOS], [9, 10, EOS]]
+
+
+def test_other_modules_may_stand_in_for_every_layer(
+    replaced: Callable[[EncoderDecoder], tuple[EncoderDecoder, EncoderDecoder]],
+):
+    other, plain = replaced(EncoderDecoder(CONFIG).double())
+    source, target = torch.randint(V, (B, S)), torch.randint(V, (B, T))
+    torch.testing.assert_close(
+        other(source, target), plain(source, target), rtol=1e-8, atol=1e-8
+    )
+    written, expected = (
+        translate(each, source, bos=1, eos=2, max_length=9) for each in (other, plain)
+    )
+    assert torch.equal(written, expected)
+
+
+@pytest.mark.parametrize("where", ["meta", "fake"])
+def test_it_is_made_and_run_without_numbers(where: str):
+    with torch.device("meta") if where == "meta" else FakeTensorMode():
+        model = EncoderDecoder(CONFIG)
+        source = torch.zeros(B, S, dtype=torch.long)
+        logits = model(source, torch.zeros(B, T, dtype=torch.long))
+        logits.sum().backward()
+    assert logits.shape == (B, T, V)

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tested_transformer.experts import MixtureOfExperts, count_parameters
 from tested_transformer.gpt import DecoderBlock
@@ -178,3 +179,13 @@ def test_probabilities_are_at_least_as_precise_as_a_float(
     layer = MixtureOfExperts(d_model=6, num_experts=5).to(dtype)
     probabilities, _, _ = layer.route(torch.ones(2, 6, dtype=dtype))
     assert probabilities.dtype == wanted
+
+
+@pytest.mark.parametrize("where", ["meta", "fake"])
+@pytest.mark.usefixtures("as_a_caller")
+def test_it_is_made_and_run_without_numbers(where: str):
+    with torch.device("meta") if where == "meta" else FakeTensorMode():
+        mixture = MixtureOfExperts(d_model=6, num_experts=5)
+        output = mixture(torch.randn(2, 3, 6))
+    assert output.shape == (2, 3, 6)
+    assert mixture.balance_loss.shape == ()

@@ -857,3 +857,74 @@ def test_a_pruned_model_is_refused():
     message = "^model was pruned: share its keys before pruning$"
     with pytest.raises(ValueError, match=message):
         with_fewer_keys(pruned, 1)
+
+
+def test_other_modules_may_stand_in_for_every_layer(
+    model: GPT, replaced: Callable[[GPT], tuple[GPT, GPT]]
+):
+    other, plain = replaced(model.double().eval())
+    tokens = some_tokens()
+    torch.testing.assert_close(other(tokens), plain(tokens), rtol=1e-8, atol=1e-8)
+    cache = other.new_cache(B)
+    parts = [other(part, cache=cache) for part in tokens.split([3, 1, T - 4], dim=1)]
+    torch.testing.assert_close(
+        torch.cat(parts, dim=1), plain(tokens), rtol=1e-8, atol=1e-8
+    )
+    last = other(tokens, last_only=True)
+    torch.testing.assert_close(last, plain(tokens)[:, -1:], rtol=1e-8, atol=1e-8)
+    prompts = [[1, 2, 3], [4]]
+    assert other.generate(prompts, max_new_tokens=5, seed=1) == plain.generate(
+        prompts, max_new_tokens=5, seed=1
+    )
+    other(tokens).sum().backward()
+    trained = [(n, p) for n, p in other.named_parameters() if p.requires_grad]
+    assert [name for name, parameter in trained if parameter.grad is None] == []
+
+
+def test_hooks_on_every_module_are_called(model: GPT):
+    calls: list[str] = []
+    for name, module in model.named_modules():
+        if not isinstance(module, torch.nn.ModuleList):
+            module.register_forward_hook(lambda *_, name=name: calls.append(name))
+    model(some_tokens())
+    named = {n for n, m in model.named_modules() if type(m) is not torch.nn.ModuleList}
+    assert named - {*calls} == set()
+
+
+def test_what_a_hook_on_the_head_returns_is_the_logits():
+    model, tokens = make(tie_head=False), some_tokens()
+    expected = 2.0 * model(tokens)
+    model.head.register_forward_hook(lambda *given: 2.0 * given[2])
+    torch.testing.assert_close(model(tokens), expected)
+    hidden = expected.clone()
+    hidden[..., 5] = -torch.inf
+    model.head.register_forward_hook(
+        lambda *given: given[2].index_fill(-1, torch.tensor(5), -torch.inf)
+    )
+    torch.testing.assert_close(model(tokens), hidden)
+    # The packed weights of the fast decoder know no hook.
+    answers = model.eval().generate([[1], [2]], max_new_tokens=11, seed=1)
+    assert 5 not in {*answers[0], *answers[1]}
+
+
+def test_a_head_without_a_matrix_has_none():
+    model = make(tie_head=False)
+    model.head = torch.nn.Sequential(model.head)
+    with pytest.raises(TypeError, match=r"^head is a Sequential, which has no matrix"):
+        print(model.head_weight)
+
+
+@pytest.mark.parametrize("name", ["as the fast recipe", "windows, alibi, open"])
+@pytest.mark.usefixtures("as_a_caller")
+def test_one_exported_program_is_for_every_length(name: str):
+    model = make(**VARIANTS[name] | {"fused": True}).eval()
+    length = torch.export.Dim("length", min=1, max=LONGEST)
+    program = torch.export.export(
+        model, (some_tokens(),), dynamic_shapes=({1: length},)
+    )
+    for t in (1, 2, 3, T, LONGEST):
+        tokens = some_tokens(t)
+        torch.testing.assert_close(program.module()(tokens), model(tokens))
+    # What speeds up a CPU is no part of the program, and has no counterpart in ONNX.
+    names = {str(node.target) for node in program.graph.nodes}
+    assert not [name for name in names if "amax" in name or "norm.Scalar" in name]

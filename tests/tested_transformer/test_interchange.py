@@ -168,3 +168,10 @@ def test_what_pytorchs_has_not_is_refused(settings: dict, message: str) -> None:
     ours = MultiHeadAttention(d_model=D, num_heads=H, **settings)
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         to_torch(ours)
+
+
+def test_the_weights_of_another_module_are_not_copied():
+    layer = MultiHeadAttention(d_model=12, num_heads=3)
+    layer.v_proj = nn.Sequential(layer.v_proj)
+    with pytest.raises(TypeError, match=r"^v_proj must be an nn.Linear .* Sequential"):
+        to_torch(layer)

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tested_transformer.layers import (
     NORMS,
     AddNorm,
     FeedForward,
+    evaluating,
     make_norm,
 )
 
@@ -322,3 +324,37 @@ def test_shares_are_exact_where_numbers_are_short():
 
 def test_a_mixture_that_has_seen_nothing_has_nothing_to_balance():
     assert MixtureOfExperts(d_model=E, num_experts=2).balance_loss == 0
+
+
+def test_a_model_trains_again_when_the_last_of_its_readers_is_done():
+    """One begins while another reads, and ends first or last: as threads do."""
+    model = nn.Sequential(nn.Dropout(0.5), nn.Sequential(nn.Dropout(0.5)), nn.Dropout())
+    model[2].eval()
+    first, second, part = (evaluating(m) for m in (model, model, model[1]))
+    for each in (first, second, part):
+        each.__enter__()
+    first.__exit__(None, None, None)
+    assert [m.training for m in model.modules()] == [False] * 5
+    second.__exit__(None, None, None)
+    assert [m.training for m in model.modules()] == [True, True, False, False, False]
+    part.__exit__(None, None, None)
+    assert [m.training for m in model.modules()] == [True, True, True, True, False]
+
+
+def test_threads_read_a_training_model_without_its_dropout():
+    model = nn.Sequential(*(nn.Dropout(0.5) for _ in range(20)))
+    x = torch.ones(100)
+    dropped: list[int] = []
+
+    def read() -> None:
+        for _ in range(200):
+            with evaluating(model):
+                dropped.append(int((model(x) == 0).sum()))
+
+    threads = [Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(dropped) == 0
+    assert all(module.training for module in model.modules())

@@ -3,6 +3,7 @@ import re
 import pytest
 import torch
 from hypothesis import given, strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tested_transformer.attention import attention_weights
 from tested_transformer.masks import (
@@ -327,3 +328,14 @@ def test_what_would_only_shift_a_score_is_no_mask(value: float):
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         from_additive(torch.tensor([0.0, value, float("-inf")]))
+
+
+@pytest.mark.parametrize("where", ["meta", "fake"])
+def test_masks_are_made_without_numbers(where: str):
+    with torch.device("meta") if where == "meta" else FakeTensorMode():
+        mask = padding_mask(torch.tensor([3, 5, 2]), 7) & causal_mask(4, 7)
+        tokens = token_mask(torch.ones(3, 7, dtype=torch.long))
+        with pytest.raises(ValueError, match=r"^num_keys must be given"):
+            padding_mask(torch.tensor([3, 5, 2]))
+    assert mask.shape == (3, 1, 4, 7)
+    assert tokens.shape == (3, 1, 1, 7)

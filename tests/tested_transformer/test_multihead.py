@@ -601,6 +601,34 @@ def test_it_compiles_to_one_program_with_a_length_left_open(
         torch.testing.assert_close(program(x), module(x))
 
 
+class Cross(nn.Module):
+    """A layer whose context has a length of its own."""
+
+    def __init__(self, **how: bool) -> None:
+        super().__init__()
+        self.layer, self.how = MultiHeadAttention(d_model=D, num_heads=H), how
+
+    def forward(self, x: Tensor, context: Tensor) -> Tensor:
+        return self.layer(x, context=context, **self.how)
+
+
+@pytest.mark.parametrize("how", [{}, {"causal": True}], ids=str)
+@pytest.mark.parametrize("example", [(5, 7), (7, 7)], ids=str)
+@pytest.mark.usefixtures("as_a_caller")
+def test_cross_attention_is_exported_for_equal_lengths_too(
+    example: tuple[int, int], how: dict[str, bool]
+):
+    module = Cross(**how)
+    t, s = (torch.export.Dim(name, min=1, max=64) for name in "ts")
+    x, context = (torch.randn(B, length, D) for length in example)
+    program = torch.export.export(
+        module, (x, context), dynamic_shapes=({1: t}, {1: s})
+    ).module()
+    for t, s in ((5, 7), (6, 6), (7, 5), (1, 1), (1, 9), (64, 2)):
+        x, context = torch.randn(B, t, D), torch.randn(B, s, D)
+        torch.testing.assert_close(program(x, context), module(x, context))
+
+
 @pytest.mark.parametrize(
     ("x", "message"),
     [

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor
@@ -17,6 +18,12 @@ from tested_transformer import (
     generate,
 )
 from tested_transformer.generation import Sampling
+from tested_transformer.masks import (
+    from_additive,
+    padding_mask,
+    to_additive,
+    token_mask,
+)
 from tested_transformer.training import Recipe, honest_loss, train
 from tested_transformer.validation import (
     validate_between,
@@ -319,3 +326,32 @@ def test_what_a_run_returns_is_shown_in_one_line() -> None:
     state = train(MODEL, TOKENS, RECIPE)
     assert state.weights
     assert len(repr(state)) < 300
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda array: MultiHeadAttention(d_model=12, num_heads=3)(
+                torch.ones(2, 5, 12), mask=array
+            ),
+            r"mask must be a boolean tensor .* a ndarray: write mask=torch.as_tensor",
+        ),
+        (
+            lambda array: MultiHeadAttention(d_model=12, num_heads=3)(
+                torch.ones(2, 5, 12), score_bias=array
+            ),
+            r"score_bias must be a tensor; it is a ndarray: write score_bias=torch.as_",
+        ),
+        (token_mask, r"real must be a tensor; it is a ndarray: write torch.as_tensor"),
+        (to_additive, r"mask must be a tensor; it is a ndarray: write torch.as_tensor"),
+        (from_additive, r"added must be a tensor; it is a ndarray"),
+        (padding_mask, r"lengths must be a tensor of whole numbers"),
+    ],
+)
+@pytest.mark.usefixtures("as_a_caller")
+def test_an_array_is_no_tensor(
+    call: Callable[[numpy.ndarray], Tensor], message: str
+) -> None:
+    with pytest.raises(TypeError, match=f"^{message}"):
+        call(numpy.ones((5, 5)))

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tested_transformer.cache import numbers_of
 from tested_transformer.generation.readers import (
     CachedReader,
     EqualLengthsReader,
@@ -102,7 +103,7 @@ class RollingReader:
     @torch.inference_mode()
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
         """Forget all, and read these sequences, which must have one length."""
-        tokens = torch.tensor([*contexts], device=self.model.head_weight.device)
+        tokens = torch.tensor([*contexts], device=numbers_of(self.model).device)
         self._forget(len(tokens))
         room = self.cache.max_length
         logits = last_logits(self.model, tokens[:, :room], cache=self.cache)
@@ -159,6 +160,6 @@ class PagedReader:
         return torch.cat([self._read([token], cache) for token, cache in rows])
 
     def _read(self, tokens: Sequence[int], cache: PagedCache) -> Float[Tensor, "1 V"]:
-        device = self.model.head_weight.device
+        device = numbers_of(self.model).device
         row = torch.tensor([[*tokens]], device=device)
         return last_logits(self.model, row, cache=cache)

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tested_transformer.cache import numbers_of
 from tested_transformer.generation.caches import PagedReader
 from tested_transformer.generation.fast.decoder import Decoder
 from tested_transformer.generation.fast.packing import PackingError
@@ -182,7 +183,7 @@ class _Chooser:
         sampling: Sampling,
         seed: int | None,
     ) -> None:
-        device = model.head_weight.device
+        device = numbers_of(model).device
         self.sampling = sampling
         self.seen = torch.zeros(
             len(contexts), model.config.vocab_size, dtype=torch.bool, device=device

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tested_transformer.cache import KVCache
+from tested_transformer.cache import KVCache, numbers_of
 from tested_transformer.gpt import GPT
 from tested_transformer.layers import evaluating
 
@@ -99,7 +99,7 @@ class WholeReader:
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
         """Forget all, and read these sequences; return the logits of what follows."""
         self.contexts = [list(context) for context in contexts]
-        device = self.model.head_weight.device
+        device = numbers_of(self.model).device
         tokens, positions, mask = pad_left(contexts, device=device)
         return last_logits(self.model, tokens, positions=positions, mask=mask)
 
@@ -129,7 +129,7 @@ class CachedReader:
     @torch.inference_mode()
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
         """Forget all, and read these sequences; return the logits of what follows."""
-        device = self.model.head_weight.device
+        device = numbers_of(self.model).device
         tokens, self.positions, self.mask = pad_left(contexts, device=device)
         self.cache = self.new_cache(len(tokens))
         return self._last_logits(tokens)

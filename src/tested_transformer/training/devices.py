@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
+from threading import Lock
 
 import torch
 
@@ -18,6 +19,10 @@ __all__ = [
 ]
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+_PRECISIONS = ("medium", "high", "highest")
+# The setting for float32 before any thread wanted another, then what they want now.
+_products: list[str] = []
+_lock = Lock()
 
 # From this many steps on, compiling pays off on a GPU, even with a small model: on an
 # H100 it took 25 s, and a step of 10.7 million parameters 18.7 ms instead of 24.3.
@@ -131,16 +136,27 @@ def float32_products(device: torch.device, precision: str) -> Generator[None]:
     """Let a GPU multiply float32 in TF32 (``high``), or exactly (``highest``).
 
     TF32 keeps 10 of the 23 mantissa bits of each factor, sums in float32, and is
-    several times as fast. The previous setting is restored at the end.
+    several times as fast. All threads share the setting: while they want different
+    ones, the most precise holds, and the last of them restores the one before.
     """
-    before = torch.get_float32_matmul_precision()
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision(precision)
+    if device.type != "cuda":
+        yield
+        return
+    with _lock:
+        if not _products:
+            _products.append(torch.get_float32_matmul_precision())
+        _products.append(precision)
+        torch.set_float32_matmul_precision(max(_products[1:], key=_PRECISIONS.index))
     try:
         yield
     finally:
-        if device.type == "cuda":
-            torch.set_float32_matmul_precision(before)
+        with _lock:
+            before, *wanted = _products
+            wanted.remove(precision)
+            _products[:] = [before, *wanted] if wanted else []
+            torch.set_float32_matmul_precision(
+                max(wanted, key=_PRECISIONS.index, default=before)
+            )
 
 
 def compiling_pays(device: torch.device, steps: int) -> bool:

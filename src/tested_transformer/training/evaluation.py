@@ -43,8 +43,25 @@ def windows_that_fit(*, seq_len: int, vocab_size: int, at_most: int) -> int:
 def next_token_loss(
     logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"], reduction: str = "mean"
 ) -> Float[Tensor, "..."]:
-    """Return the mean of ``-log(probability of the target)``, in nats."""
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction=reduction)
+    """Return the mean of ``-log(probability of the target)``, in nats.
+
+    Args:
+        logits: The logits of the next token at each position.
+        targets: The next token of each position. Where it is -100, the position does
+            not count; a mean over none that count is NaN.
+        reduction: ``mean``, ``sum``, or ``none`` for a row of all losses.
+
+    Raises:
+        ValueError: If ``targets`` are for other sequences than ``logits``.
+    """
+    if logits.shape[:-1] != targets.shape:
+        raise ValueError(
+            f"targets must be {tuple(logits.shape[:-1])}, one for each position of "
+            f"logits; they are {tuple(targets.shape)}"
+        )
+    return F.cross_entropy(
+        logits.flatten(0, -2), targets.flatten(), reduction=reduction
+    )
 
 
 def evaluate(

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tested_transformer.cache import KVCache, LayerCache
+from tested_transformer.cache import KVCache, LayerCache, numbers_of
 from tested_transformer.gpt import GPT
 from tested_transformer.validation import validate_sizes
 from tested_transformer.variants.speculative import (
@@ -90,7 +90,7 @@ def slot_cache(model: GPT, num_slots: int) -> tuple[KVCache, Int[Tensor, "B"]]:
             "counted from the end of the longest slot"
         )
     cache = model.new_cache(num_slots)
-    lengths = torch.zeros(num_slots, dtype=torch.long, device=model.head_weight.device)
+    lengths = torch.zeros(num_slots, dtype=torch.long, device=numbers_of(model).device)
     slots = [SlotLayer(layer.keys, layer.values, lengths) for layer in cache.layers]
     cache.layers = [*slots]
     return cache, lengths

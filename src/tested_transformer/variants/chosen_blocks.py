@@ -13,10 +13,19 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
 
-from tested_transformer.attention import attention_with_weights, repeat_heads
+from tested_transformer.attention import (
+    attention_with_weights,
+    fused_attention,
+    repeat_heads,
+)
 from tested_transformer.flex import blockwise_attention
 from tested_transformer.masks import causal_mask
-from tested_transformer.validation import validate_attention, validate_sizes
+from tested_transformer.validation import (
+    is_open,
+    is_readable,
+    validate_attention,
+    validate_sizes,
+)
 from tested_transformer.variants.softmaxes import AttentionLayer
 
 __all__ = [
@@ -240,8 +249,10 @@ class BlockAttention(AttentionLayer):
         head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
         num_kv_heads: Heads of keys and values, shared; ``num_heads`` by default.
         bias: Whether the four projections add a bias.
-        fused: Gather the queries of each block, unless weights are asked for or more
-            than the future is masked. A mask hides keys but does not change which
+        fused: Gather the queries of each block, unless weights are asked for, more than
+            the future is masked, or there are no numbers yet, as while
+            ``torch.compile`` or ``torch.export`` traces it: then the choice becomes a
+            mask. A mask hides keys but does not change which
             blocks are chosen.
 
     Raises:
@@ -289,16 +300,58 @@ class BlockAttention(AttentionLayer):
         if not how["causal"]:
             raise ValueError("causal=False is refused: blocks are chosen from the past")
         size = self.block_size
-        chosen = choose_blocks(q, k, block_size=size, num_chosen=self.num_chosen)
-        if not in_the_open and how["mask"] is how["window"] is how["score_bias"]:
+        counted = not is_open(k.shape[-2])
+        choose = choose_blocks if counted else _choose_in_any_length
+        chosen = choose(q, k, block_size=size, num_chosen=self.num_chosen)
+        only_causal = how["mask"] is how["window"] is how["score_bias"]
+        # How many queries chose each block is not known without numbers.
+        if not in_the_open and only_causal and is_readable(q):
             return attention_in_blocks(q, k, v, chosen, block_size=size), None
-        mask = chosen_mask(chosen, num_keys=k.shape[-2], block_size=size)
+        to_mask = chosen_mask if counted else _mask_in_any_length
+        mask = to_mask(chosen, num_keys=k.shape[-2], block_size=size)
         if how["mask"] is not None:
             mask = mask & how["mask"]
-        return attention_with_weights(q, k, v, **how | {"mask": mask})
+        how = how | {"mask": mask}
+        if not in_the_open:
+            return fused_attention(q, k, v, **how), None
+        return attention_with_weights(q, k, v, **how)
 
 
 # --8<-- [end:layer]
+
+
+def _mask_in_any_length(
+    chosen: Tensor, *, num_keys: int, block_size: int
+) -> Bool[Tensor, "B H T S"]:
+    """Return the ``chosen_mask`` without counting the blocks."""
+    blocks = torch.arange(num_keys, device=chosen.device) // block_size
+    past = causal_mask(chosen.shape[2], num_keys, device=chosen.device)
+    return (chosen[..., None] == blocks).any(dim=-2) & past
+
+
+def _choose_in_any_length(
+    q: Tensor, k: Tensor, *, block_size: int, num_chosen: int
+) -> Int[Tensor, "B H T chosen"]:
+    """Choose blocks as ``choose_blocks`` does, without counting them.
+
+    It scores the mean of the keys from each position on. Of these positions, only the
+    first of each block can be chosen.
+    """
+    num_queries, num_keys = q.shape[-2], k.shape[-2]
+    padded = F.pad(k, (0, 0, 0, block_size - 1))
+    means = padded.unfold(2, block_size, 1).mean(dim=-1)  # (B, H_kv, S, d_k)
+    scores = q @ repeat_heads(means, q).mT  # (B, H, T, S)
+    first = torch.arange(num_keys, device=q.device)
+    own = torch.arange(num_keys - num_queries, num_keys, device=q.device)
+    own = own[:, None] // block_size
+    choosable = (first % block_size == 0) & (first // block_size < own)
+    scores = scores.masked_fill(~choosable, float("-inf"))
+    # There are always enough columns.
+    scores = F.pad(scores, (0, num_chosen - 1), value=float("-inf"))
+    best = scores.topk(num_chosen - 1, dim=-1)
+    others = best.indices // block_size
+    others = others.masked_fill(best.values == float("-inf"), -1)
+    return torch.cat([own.expand(*others.shape[:-1], 1), others], dim=-1)
 
 
 def _table(chosen: Tensor, num_blocks: int) -> Bool[Tensor, "B H T blocks"]:
@@ -313,7 +366,7 @@ def _table(chosen: Tensor, num_blocks: int) -> Bool[Tensor, "B H T blocks"]:
 def _validate_chosen(chosen: Tensor, num_keys: int, block_size: int) -> None:
     validate_sizes(num_keys=num_keys, block_size=block_size)
     # Reading them on another device would mean waiting for it.
-    if chosen.device.type == "cpu" and not torch.compiler.is_compiling():
+    if chosen.device.type == "cpu" and is_readable(chosen):
         highest = int(chosen.max()) if chosen.numel() else -1
         if highest * block_size >= num_keys:
             raise ValueError(

@@ -9,7 +9,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tested_transformer.validation import validate_kinds, validate_shape, validate_sizes
+from tested_transformer.validation import (
+    is_open,
+    validate_kinds,
+    validate_shape,
+    validate_sizes,
+)
 from tested_transformer.variants.linear import (
     StateLayer,
     pairwise_decay,
@@ -122,13 +127,16 @@ def chunked_delta_rule(
 ) -> tuple[_Output, _State]:
     """Compute ``recurrent_delta_rule`` one chunk of tokens at a time.
 
-    It is parallel within a chunk and recurrent from one chunk to the next.
+    It is parallel within a chunk and recurrent from one chunk to the next. A length
+    that ``torch.compile`` or ``torch.export`` leaves open is one chunk.
 
     Source: Yang et al., 2024, "Parallelizing Linear Transformers with the Delta Rule".
     """
     state = validate_stateful(q, k, v, state)
     validate_sizes(chunk_size=chunk_size)
     log_decay = _validate_gates(k, beta, log_decay)
+    if is_open(q.shape[2]):
+        return parallel_delta_rule(q, k, v, beta, log_decay=log_decay, state=state)
     outputs: list[Tensor] = []
     for start in range(0, q.shape[2], chunk_size):
         at = slice(start, start + chunk_size)
@@ -192,9 +200,9 @@ class DeltaAttention(StateLayer):
         state: Float[Tensor, "B H d_k d_k"] | None,
     ) -> tuple[Float[Tensor, "B H T d_k"], _State]:
         """Write what the state lacks under each key."""
-        beta, log_decay = self.beta_proj(x).to(q.dtype).sigmoid().mT, None
+        beta, log_decay = self.gates(self.beta_proj, x, q).sigmoid().mT, None
         if self.gate_proj is not None:
-            log_decay = F.logsigmoid(self.gate_proj(x).to(q.dtype)).mT / 16
+            log_decay = F.logsigmoid(self.gates(self.gate_proj, x, q)).mT / 16
         return chunked_delta_rule(
             q, k, v, beta, log_decay=log_decay, state=state, chunk_size=self.chunk_size
         )

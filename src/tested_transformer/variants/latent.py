@@ -12,11 +12,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from tested_transformer.attention import attention_with_weights, fused_attention
-from tested_transformer.cache import LayerCache
+from tested_transformer.cache import LayerCache, numbers_of
 from tested_transformer.layers import HeadNorm
 from tested_transformer.multihead import merge_heads, split_heads
 from tested_transformer.positions import PAIRINGS, rotate
 from tested_transformer.validation import (
+    is_plain,
     validate_between,
     validate_choice,
     validate_sizes,
@@ -52,7 +53,9 @@ class LatentAttention(nn.Module):
         pairing: Which features of the rotary part are pairs, one of
             ``positions.PAIRINGS``; DeepSeek pairs neighbors.
         absorbed: Compute the absorbed form (True), the naive form (False), or
-            whichever takes fewer multiplications (None).
+            whichever takes fewer multiplications (None). It is always the naive form
+            if another module takes the place of ``kv_up``, or hooks are on it: the
+            absorbed one uses its matrix, and does not call it.
         fused: Use PyTorch's fused kernels unless weights are asked for.
         device: Where to make the parameters.
         dtype: The type of the parameters.
@@ -99,6 +102,7 @@ class LatentAttention(nn.Module):
             raise ValueError(f"rotary_dim={rotary_dim} must be even")
         validate_between("dropout", dropout, 0, 1)
         validate_choice("pairing", pairing, PAIRINGS)
+        self.d_model = d_model
         self.num_heads = num_heads
         self.head_dim, self.rotary_dim = head_dim, rotary_dim
         self.latent_dim, self.value_dim = latent_dim, value_dim
@@ -174,6 +178,8 @@ class LatentAttention(nn.Module):
         if absorbed is None:
             naive, other = self.multiplications(q.shape[2], entries.shape[2])
             absorbed = other < naive
+        if not is_plain(self.kv_up, nn.Linear):
+            absorbed = False
         form = self._attend_absorbed if absorbed else self._attend_naive
         heads, weights = form(q, entries, how)
         output = self.o_proj(merge_heads(heads))
@@ -252,15 +258,14 @@ class LatentAttention(nn.Module):
             max_length: How many tokens it has room for.
         """
         shape = batch_size, 1, max_length
-        weight = self.kv_down.weight
-        entries = weight.new_zeros(*shape, self.latent_dim + self.rotary_dim)
-        return LayerCache(entries, weight.new_zeros(*shape, 0))
+        like = numbers_of(self)
+        entries = like.new_zeros(*shape, self.latent_dim + self.rotary_dim)
+        return LayerCache(entries, like.new_zeros(*shape, 0))
 
     def _validate(self, x: Tensor, rotary: Tensor | None) -> None:
-        width = self.kv_down.in_features
-        if x.ndim != 3 or x.shape[-1] != width:
+        if x.ndim != 3 or x.shape[-1] != self.d_model:
             raise ValueError(
-                f"x must be (batch, length, {width}); it is {tuple(x.shape)}"
+                f"x must be (batch, length, {self.d_model}); it is {tuple(x.shape)}"
             )
         if rotary is not None and 2 * rotary.shape[-1] != self.rotary_dim:
             raise ValueError(

@@ -4,15 +4,18 @@ The recurrent form is written to be read. The parallel form computes all positio
 once, and the chunked form goes from chunk to chunk. All three compute the same.
 """
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tested_transformer.cache import LayerCache
+from tested_transformer.cache import LayerCache, numbers_of
 from tested_transformer.layers import HeadNorm
 from tested_transformer.multihead import merge_heads, split_heads
 from tested_transformer.validation import (
+    is_open,
     validate_heads,
     validate_kinds,
     validate_shape,
@@ -104,7 +107,7 @@ def parallel_linear_attention(
     if between.shape[-1] == 1:
         scores = (q @ k.mT) * between.squeeze(-1)
     else:
-        scores = torch.einsum("bhtd,bhsd,bhtsd->bhts", q, k, between)
+        scores = torch.einsum("bhtd,bhtsd->bhts", q, k[:, :, None] * between)
     to_the_end = (kept[:, :, -1:] - kept).exp()
     output = (q * kept.exp()) @ state + scores @ v
     return output, state * kept[:, :, -1, :, None].exp() + (k * to_the_end).mT @ v
@@ -140,7 +143,8 @@ def chunked_linear_attention(
     """Compute ``recurrent_linear_attention`` one chunk of tokens at a time.
 
     It is parallel within a chunk and recurrent from one chunk to the next. Work and
-    memory are linear in T, and most of the work is matrix products.
+    memory are linear in T, and most of the work is matrix products. A length that
+    ``torch.compile`` or ``torch.export`` leaves open is one chunk.
 
     Source: Yang et al., 2024, "Gated Linear Attention Transformers", section 2.
     """
@@ -148,6 +152,8 @@ def chunked_linear_attention(
     validate_sizes(chunk_size=chunk_size)
     if log_decay is not None:
         _validate_log_decay(log_decay, k)
+    if is_open(q.shape[2]):
+        return parallel_linear_attention(q, k, v, log_decay=log_decay, state=state)
     # --8<-- [start:chunked]
     outputs: list[Tensor] = []
     for start in range(0, q.shape[2], chunk_size):
@@ -207,6 +213,17 @@ class StateCache(LayerCache):
     def __init__(self, state: Float[Tensor, "B H d_k d_v"]) -> None:
         self._state = state
         self._length = 0
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Refuse, because a state holds no keys and values.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            f"a state cannot append {k.shape[2]} keys and values, which it does not "
+            "hold: write cache.keep(state, num_new)"
+        )
 
     @property
     def length(self) -> int:
@@ -324,10 +341,10 @@ class StateLayer(nn.Module):
         )
         # A sum in half precision stops growing when what comes is too small for it.
         wide = torch.promote_types(q.dtype, torch.float32)
-        with torch.autocast(x.device.type, enabled=False):
+        with _without_autocast(x.device):
             q, k, v = q.to(wide), k.to(wide), v.to(wide)
             q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
-            heads, state = self.mix(q, k, v, x.to(self.k_proj.weight.dtype), state)
+            heads, state = self.mix(q, k, v, x, state)
         if isinstance(cache, StateCache):
             cache.keep(state, x.shape[1])
         output = self.o_proj(merge_heads(self.norm(heads)))
@@ -341,9 +358,18 @@ class StateLayer(nn.Module):
             max_length: Has no effect: a state has room for any number of tokens.
         """
         shape = batch_size, self.num_heads, self.head_dim, self.head_dim
-        weight = self.k_proj.weight
-        wide = torch.promote_types(weight.dtype, torch.float32)
-        return StateCache(weight.new_zeros(shape, dtype=wide))
+        like = numbers_of(self)
+        wide = torch.promote_types(like.dtype, torch.float32)
+        return StateCache(like.new_zeros(shape, dtype=wide))
+
+    def gates(
+        self, projection: nn.Module, x: Float[Tensor, "B T D"], like: Tensor
+    ) -> Float[Tensor, "B T gates"]:
+        """Project ``x`` in the projection's own type; return gates in that of ``like``.
+
+        Autocast is off while states are computed, so ``x`` may have another type.
+        """
+        return projection(x.to(numbers_of(projection).dtype)).to(like.dtype)
 
     def mix(
         self,
@@ -408,7 +434,7 @@ class LinearAttention(StateLayer):
         log_decay = None
         if self.gate_proj is not None:
             # Divide by 16, so that gates start near 1 but can still close.
-            log_decay = F.logsigmoid(self.gate_proj(x).to(q.dtype)) / 16
+            log_decay = F.logsigmoid(self.gates(self.gate_proj, x, q)) / 16
             log_decay = split_heads(log_decay, self.num_heads)
         return chunked_linear_attention(
             q, k, v, log_decay=log_decay, state=state, chunk_size=self.chunk_size
@@ -416,6 +442,12 @@ class LinearAttention(StateLayer):
 
 
 # --8<-- [end:layer]
+
+
+def _without_autocast(device: torch.device) -> AbstractContextManager[object]:
+    if torch.amp.is_autocast_available(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()  # there is none, as on the meta device
 
 
 def _state_in(cache: LayerCache, state: Tensor | None) -> Tensor | None:

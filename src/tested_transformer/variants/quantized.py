@@ -235,6 +235,12 @@ class QuantizedCache(KVCache):
         self.last_tokens = None
 
     @property
+    def batch_size(self) -> int | None:
+        """How many sequences are read side by side; ``None`` before the first token."""
+        newest = self.quantized[0].newest
+        return None if newest is None else len(newest[0])
+
+    @property
     def nbytes(self) -> int:
         """The memory in use, in bytes."""
         return sum(layer.nbytes for layer in self.quantized)

@@ -79,7 +79,8 @@ class SeveralTokenGPT(GPT):
             further = [self._make_block(last) for _ in range(num_tokens - 1)]
             self.register_module("further", nn.ModuleList(further))
             self.reset_parameters()
-        self.to(dtype=dtype)
+        if dtype is not None:
+            self.to(dtype=dtype)
 
     @classmethod
     def from_weights(cls, config: GPTConfig, weights: Mapping[str, Tensor]) -> GPT:
@@ -120,7 +121,8 @@ class SeveralTokenGPT(GPT):
             head(x, score_bias=biases[-1], cache=layer, **how)
             for head, layer in zip(heads, layers[trunk:], strict=True)
         ]
-        return F.linear(self.norm(torch.stack(guesses)), self.head_weight)
+        x = self.norm(torch.stack(guesses))
+        return self.to_logits(x.flatten(0, 1)).unflatten(0, x.shape[:2])
 
     # --8<-- [end:forward]
 

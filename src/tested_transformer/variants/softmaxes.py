@@ -19,7 +19,7 @@ from tested_transformer.attention import (
     fused_attention,
     repeat_heads,
 )
-from tested_transformer.cache import LayerCache
+from tested_transformer.cache import LayerCache, numbers_of
 from tested_transformer.multihead import merge_heads, split_heads
 from tested_transformer.positions import rotate
 from tested_transformer.validation import (
@@ -89,7 +89,7 @@ def weights_with_sink(
     if mask is not None:
         validate_mask(mask, scores.shape, scores.device)
         scores = scores.masked_fill(~mask, float("-inf"))
-    whole = torch.cat([scores, column], dim=-1).softmax(dim=-1)
+    whole = attention_weights(torch.cat([scores, column], dim=-1))
     return whole[..., :-1].to(scores.dtype)
 
 
@@ -216,6 +216,7 @@ class AttentionLayer(nn.Module):
     ) -> None:
         super().__init__()
         validate_heads(d_model, num_heads, head_dim, num_kv_heads)
+        self.d_model = d_model
         self.num_heads = num_heads
         self.num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         self.head_dim = d_model // num_heads if head_dim is None else head_dim
@@ -249,10 +250,9 @@ class AttentionLayer(nn.Module):
             TypeError: If ``mask`` is not boolean.
             ValueError: If shapes do not fit.
         """
-        width = self.q_proj.in_features
-        if x.ndim != 3 or x.shape[-1] != width:
+        if x.ndim != 3 or x.shape[-1] != self.d_model:
             raise ValueError(
-                f"x must be (batch, length, {width}); it is {tuple(x.shape)}"
+                f"x must be (batch, length, {self.d_model}); it is {tuple(x.shape)}"
             )
         q = split_heads(self.q_proj(x), self.num_heads)
         k = split_heads(self.k_proj(x), self.num_kv_heads)
@@ -282,8 +282,8 @@ class AttentionLayer(nn.Module):
             max_length: How many tokens it has room for.
         """
         shape = batch_size, self.num_kv_heads, max_length, self.head_dim
-        weight = self.k_proj.weight
-        return LayerCache(weight.new_zeros(shape), weight.new_zeros(shape))
+        like = numbers_of(self)
+        return LayerCache(like.new_zeros(shape), like.new_zeros(shape))
 
     def attend(
         self,

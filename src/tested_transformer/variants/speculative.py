@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from tested_transformer.cache import KVCache
+from tested_transformer.cache import KVCache, numbers_of
 from tested_transformer.gpt import GPT
 from tested_transformer.layers import evaluating
 from tested_transformer.validation import validate_between, validate_sizes
@@ -173,7 +173,7 @@ class TextReader:
         same = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
         rewind(self.cache, text[:same])
         self.text = [*text]
-        tokens = torch.tensor([text[same:]], device=self.model.head_weight.device)
+        tokens = torch.tensor([text[same:]], device=numbers_of(self.model).device)
         with evaluating(self.model):
             return self._logits(tokens)[-count:]
 

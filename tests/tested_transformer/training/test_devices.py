@@ -137,6 +137,20 @@ def test_a_gpu_multiplies_float32_in_tf32_for_a_while(monkeypatch: pytest.Monkey
     assert torch.get_float32_matmul_precision() == before
 
 
+def test_threads_share_the_most_precise_setting_and_the_last_restores():
+    before = torch.get_float32_matmul_precision()
+    exact, fast = (
+        float32_products(torch.device("cuda"), each) for each in ("highest", "high")
+    )
+    exact.__enter__()
+    fast.__enter__()
+    assert torch.get_float32_matmul_precision() == "highest"
+    exact.__exit__(None, None, None)
+    assert torch.get_float32_matmul_precision() == "high"
+    fast.__exit__(None, None, None)
+    assert torch.get_float32_matmul_precision() == before
+
+
 @pytest.mark.parametrize(
     ("kind", "capability", "triton", "steps", "pays"),
     [

@@ -223,3 +223,21 @@ def test_training_reads_no_more_windows_than_fit(
     monkeypatch.setattr(evaluation, "_LOGITS", 3 * vocab_size * seq_len)
     Learner(model, tokens, Recipe(steps=200, precision="fp32")).validate(tokens, 0)
     assert max(rows) == 3
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_targets_of_other_sequences_are_refused():
+    logits, targets = torch.randn(2, 3, 9), torch.randint(9, (2, 3))
+    message = r"^targets must be \(2, 3\), .*; they are \(3, 2\)$"
+    with pytest.raises(ValueError, match=message):
+        next_token_loss(logits, targets.T)
+
+
+def test_a_target_of_minus_100_does_not_count_and_a_mean_of_none_is_nan():
+    logits, targets = torch.randn(2, 3, 9), torch.randint(9, (2, 3))
+    losses = next_token_loss(logits, targets, "none")
+    targets[0, 1] = targets[1, 2] = -100
+    counting = losses[[0, 2, 3, 4]]
+    torch.testing.assert_close(next_token_loss(logits, targets), counting.mean())
+    assert next_token_loss(logits, targets.fill_(-100)).isnan()
+    assert next_token_loss(logits, targets, "sum") == 0.0

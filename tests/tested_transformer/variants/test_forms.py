@@ -1,6 +1,7 @@
 """A GPT of each form: through its cache and without, saved, drawn anew, refused."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tested_transformer.checking import check_attention
 from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
@@ -125,16 +127,46 @@ def test_differential_layers_begin_with_the_shares_of_their_depth() -> None:
     assert shares == pytest.approx([0.2, 0.3555, 0.4707], abs=1e-4)
 
 
-# Forms with a loop of their own. Blocks cannot be compiled whole: how many queries
-# choose a block is not known before.
-@pytest.mark.parametrize("name", ["linear", "gated_linear", "delta", "gated_delta"])
+# Forms with a loop of their own.
+LOOPS = ["linear", "gated_linear", "delta", "gated_delta", "blocks"]
+LONG = 37  # more than one chunk of linear attention
+
+
+def of_one_layer(name: str) -> GPT:
+    torch.manual_seed(0)
+    settings = {**MODELS[name], "max_seq_len": LONG, "num_layers": 1}
+    model = GPT(replace(SMALL, **settings), dtype=torch.float64)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return model.eval()
+
+
+@pytest.mark.parametrize("name", LOOPS)
 @pytest.mark.usefixtures("as_a_caller")
 def test_it_compiles_whole(name: str) -> None:
     torch.compiler.reset()
-    model = GPT(replace(SMALL, **MODELS[name], max_seq_len=37, num_layers=1))
-    tokens = some_tokens(37)  # more than one chunk of linear attention
+    model = of_one_layer(name)
+    tokens = some_tokens(LONG)
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(tokens), model(tokens))
+
+
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.usefixtures("as_a_caller")
+def test_one_program_is_for_every_length(name: str) -> None:
+    torch.compiler.reset()
+    model = of_one_layer(name)
+    compiled = torch.compile(model, backend="eager", fullgraph=True, dynamic=True)
+    length = torch.export.Dim("length", min=1, max=LONG)
+    exported = torch.export.export(
+        model, (some_tokens(7),), dynamic_shapes=({1: length},)
+    ).module()
+    compiled(some_tokens(7))
+    with torch.compiler.set_stance("fail_on_recompile"):
+        for t in (2, 3, 5, 16, LONG):
+            torch.testing.assert_close(compiled(some_tokens(t)), model(some_tokens(t)))
+    for t in (1, 2, 3, 5, 16, LONG):
+        torch.testing.assert_close(exported(some_tokens(t)), model(some_tokens(t)))
 
 
 def test_reading_in_parts_is_reading_at_once(model: GPT) -> None:
@@ -395,3 +427,82 @@ def test_it_trains_under_autocast_without_a_warning(name: str) -> None:
     assert (rounded.float() - exact).norm() < 0.05 * exact.norm()
     rounded.float().logsumexp(dim=-1).mean().backward()
     assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_other_modules_may_stand_in_for_every_layer(
+    model: GPT, replaced: Callable[[GPT], tuple[GPT, GPT]]
+) -> None:
+    other, plain = replaced(model)
+    tokens = some_tokens()
+    torch.testing.assert_close(other(tokens), plain(tokens), rtol=1e-8, atol=1e-8)
+    cache = other.new_cache(B)
+    parts = [other(part, cache=cache) for part in tokens.split([7, 1, LONGEST - 8], 1)]
+    torch.testing.assert_close(torch.cat(parts, 1), plain(tokens), rtol=1e-8, atol=1e-8)
+    prompts = [[1, 2, 3], [4]]
+    assert other.generate(prompts, max_new_tokens=9, seed=1) == plain.generate(
+        prompts, max_new_tokens=9, seed=1
+    )
+
+
+@pytest.mark.parametrize("absorbed", [None, True])
+def test_a_hook_on_what_could_be_absorbed_is_called(absorbed: bool | None) -> None:
+    layer = LatentAttention(
+        d_model=12, num_heads=3, head_dim=4, rotary_dim=2, latent_dim=5
+    )
+    layer.absorbed = absorbed
+    x = torch.randn(B, 1, 12)
+    calls: list[Tensor] = []
+    before = layer(x)
+    handle = layer.kv_up.register_forward_hook(lambda *given: calls.append(given[2]))
+    torch.testing.assert_close(layer(x), before)
+    assert len(calls) == 1
+    handle.remove()
+    torch.testing.assert_close(layer(x), before)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_bias_of_minus_infinity_forbids_as_a_mask_does(
+    model: GPT, fused: bool
+) -> None:
+    layer = model.blocks[0].attention
+    if isinstance(layer, (LinearAttention, DeltaAttention)):
+        with pytest.raises(ValueError, match=r"^score_bias is refused"):
+            layer(torch.randn(B, 5, H * D_K).double(), score_bias=torch.zeros(5, 5))
+        return
+    layer.fused = fused
+    x = torch.randn(B, 5, H * D_K, dtype=torch.float64, requires_grad=True)
+    allowed = torch.rand(B, 1, 5, 5, generator=torch.Generator().manual_seed(1)) < 0.5
+    allowed[:, :, 2] = False  # and so it sees nothing
+    bias = torch.zeros(allowed.shape).double().masked_fill(~allowed, -torch.inf)
+    expected = layer(x, causal=True, mask=allowed)
+    output = layer(x, causal=True, score_bias=bias)
+    torch.testing.assert_close(output, expected)
+    (gradient,), (wanted,) = (
+        torch.autograd.grad(each.square().sum(), x) for each in (output, expected)
+    )
+    torch.testing.assert_close(gradient, wanted)
+    _, weights = layer(x, causal=True, score_bias=bias, return_weights=True)
+    assert weights.isfinite().all()
+    assert not weights[:, :, 2].any()
+
+
+@pytest.mark.parametrize("where", ["meta", "fake"])
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.usefixtures("as_a_caller")
+def test_it_is_made_and_run_without_numbers(name: str, where: str) -> None:
+    config = replace(SMALL, **MODELS[name])
+    with torch.device("meta") if where == "meta" else FakeTensorMode():
+        model = GPT(config)
+        tokens = torch.zeros(B, LONGEST, dtype=torch.long)
+        logits = model(tokens)
+        logits.sum().backward()
+        with torch.no_grad():
+            cache = model.new_cache(B)
+            model(tokens[:, :7], cache=cache)
+            next_logits = model(tokens[:, 7:8], cache=cache)
+    assert logits.shape == (B, LONGEST, V)
+    assert next_logits.shape == (B, 1, V)
+    assert cache.length == 8
+    without = [n for n, p in model.named_parameters() if p.grad is None]
+    assert without == []

@@ -293,3 +293,10 @@ def test_what_is_no_tensor_of_its_kind_is_named(
     if "state" not in given:
         with pytest.raises(TypeError, match=message):
             averaged_linear_attention(**given)
+
+
+def test_a_state_refuses_keys_and_values():
+    cache = LinearAttention(d_model=12, num_heads=3).new_cache(2, 7)
+    rows = torch.randn(2, 3, 5, 4)
+    with pytest.raises(TypeError, match=r"^a state cannot append 5 keys and values"):
+        cache.append(rows, rows)

@@ -212,3 +212,14 @@ def test_a_group_is_written_as_soon_as_it_is_full() -> None:
         assert layer.newest is not None
         assert [each.shape[2] for each in layer.newest] == [waiting, waiting]
     assert len(layer.groups) == 2
+
+
+def test_its_batch_size_is_that_of_what_it_holds():
+    cache = QuantizedCache(num_layers=2, max_length=11, bits=8, group_size=4)
+    assert cache.batch_size is None
+    for length in (3, 1, 5):  # with some of them waiting, with none
+        for layer in cache.layers:
+            layer.append(torch.randn(3, 2, length, 6), torch.randn(3, 2, length, 6))
+        assert cache.batch_size == 3
+    cache.reset()
+    assert cache.batch_size is None

@@ -199,3 +199,19 @@ def test_what_heads_cannot_read_is_named(as_a_caller: None) -> None:
         model.forward_all(torch.ones(1, 2).long(), cache=model.new_cache())
     with pytest.raises(ValueError, match=r"logits are for .2, 5. tokens, targets for"):
         several_token_loss(torch.rand(3, 2, 5, 11), torch.ones(2, 7).long())
+
+
+def test_the_head_is_called():
+    config = GPTConfig(
+        vocab_size=11,
+        max_seq_len=7,
+        d_model=8,
+        num_heads=2,
+        num_layers=2,
+        tie_head=False,
+    )
+    model = SeveralTokenGPT(config, num_tokens=3)
+    tokens = torch.randint(11, (2, 5))
+    expected = 2.0 * model.forward_all(tokens)
+    model.head.register_forward_hook(lambda *given: 2.0 * given[2])
+    torch.testing.assert_close(model.forward_all(tokens), expected)

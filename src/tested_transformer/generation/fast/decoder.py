@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tested_transformer.cache import numbers_of
 from tested_transformer.generation.fast.packing import (
     Int8Matrix,
     PackedLayer,
@@ -76,7 +77,7 @@ class Decoder:
     def __init__(self, model: GPT, *, weights: Literal["own", "int8"] = "own") -> None:
         if weights not in ("own", "int8"):
             raise ValueError(f"weights={weights!r} must be 'own' or 'int8'")
-        device = model.head_weight.device
+        device = numbers_of(model).device
         if weights == "int8" and device.type != "cpu":
             raise ValueError(f"weights='int8' needs a CPU; the model is on {device}")
         self.model = model
@@ -102,7 +103,7 @@ class Decoder:
         it 25 seconds, so it pays off after some ten thousand tokens. ``generate`` does
         not decide that for you: compile a decoder, and pass it in place of the model.
         """
-        cuda = self.model.head_weight.is_cuda and backend == "inductor"
+        cuda = numbers_of(self.model).is_cuda and backend == "inductor"
         mode = "reduce-overhead" if cuda else None
         self._next = torch.compile(
             self._next, dynamic=False, backend=backend, mode=mode
@@ -117,7 +118,7 @@ class Decoder:
     @_without_autocast
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
         """Forget all, and read these sequences; return the logits of what follows."""
-        device = self.model.head_weight.device
+        device = numbers_of(self.model).device
         tokens, positions, mask = pad_left(contexts, device=device)
         batch_size, self.length = tokens.shape
         cache = self.model.new_cache(batch_size, max_length=self.length)
@@ -220,7 +221,7 @@ class Decoder:
     def _make_tables(self) -> None:
         """Compute everything that depends only on positions."""
         model, groups, share = self.model, self.groups, self.share
-        weight = model.head_weight
+        weight = numbers_of(model)
         slots = torch.arange(self.longest, device=weight.device)
         self.slots: tuple[Tensor, ...] = slots.split(1)
         # A slice of this is the bias of the scores. It moves left at each step, so that
@@ -244,7 +245,7 @@ class Decoder:
     def _make_room(self, batch_size: int) -> None:
         """Allocate a cache, (B, H_kv, 2, d_k, S) for each layer, and a workspace."""
         self.batch_size = batch_size
-        weight = self.model.head_weight
+        weight = numbers_of(self.model)
         shape = (batch_size, self.groups, 2, self.head_dim, self.longest)
         self.room = [weight.new_zeros(shape) for _ in self.weights.layers]
         # One bias for all heads, or one for each head of each sequence.

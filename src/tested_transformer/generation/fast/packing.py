@@ -14,7 +14,9 @@ from weakref import WeakKeyDictionary
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from tested_transformer.cache import numbers_of
 from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig
 from tested_transformer.layers import ACTIVATIONS, FeedForward
 
@@ -192,7 +194,7 @@ def pack(model: GPT, matrix: type[Matrix] = Matrix) -> PackedWeights:
     if model.config.positions == "learned":
         positions = model.position_embedding.weight.clone()
     elif model.config.positions == "sinusoidal":
-        positions = model.position_table.to(model.head_weight.dtype)
+        positions = model.position_table.to(numbers_of(model).dtype)
     return PackedWeights(
         tokens=model.token_embedding.weight.clone(),
         positions=positions,
@@ -239,6 +241,7 @@ def _is_alike(module: nn.Module, made: nn.Module) -> bool:
         and not (module._forward_hooks or module._forward_pre_hooks)
         and "forward" not in own
         and shapes(module) == shapes(made)
+        and not any(map(is_traceable_wrapper_subclass, module._parameters.values()))
         and all(
             own.get(name) == value
             for name, value in vars(made).items()
