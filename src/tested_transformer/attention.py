@@ -15,6 +15,7 @@ from torch import Tensor
 from tested_transformer.masks import causal_mask, sliding_window_mask
 from tested_transformer.validation import (
     is_known,
+    is_readable,
     validate_attention,
     validate_mask,
 )
@@ -197,25 +198,30 @@ def fused_attention(
     kernels_own = kernels_own and is_known(q.shape[-2] == k.shape[-2])
     options = {"dropout_p": dropout_p, "is_causal": kernels_own, "scale": scale}
     # With at least as many keys as queries, a causal mask leaves every query a key.
-    full_rows = mask is score_bias is None and is_known(q.shape[-2] <= k.shape[-2])
+    full_rows = mask is None and is_known(q.shape[-2] <= k.shape[-2])
+    full_rows = full_rows and (score_bias is None or _forbids_nothing(score_bias))
     if causal and not kernels_own:
         mask = and_causal(mask, q, k, window)
+    if score_bias is not None and mask is not None:
+        score_bias = score_bias.masked_fill(~mask, float("-inf"))
+    allowed = mask if score_bias is None else score_bias
+    if allowed is None or full_rows:
+        return _call_kernel(q, k, v, allowed, **options)
     # Kernels differ in what they return for a row with nothing to attend to. Let such a
     # row attend to everything, and set its output to zero afterwards.
-    if score_bias is None:
-        if mask is None or full_rows:
-            return _call_kernel(q, k, v, mask, **options)
-        empty = ~mask.any(dim=-1, keepdim=True)
-        allowed = mask | empty
-    else:
-        if mask is not None:
-            score_bias = score_bias.masked_fill(~mask, float("-inf"))
-        empty = score_bias.isneginf().all(dim=-1, keepdim=True)
-        allowed = score_bias.masked_fill(empty, 0.0)
+    forbidden = ~allowed if score_bias is None else allowed.isneginf()
+    empty = forbidden.all(dim=-1, keepdim=True)
+    allowed = allowed.masked_fill(empty, 0.0 if allowed.is_floating_point() else True)
     return _call_kernel(q, k, v, allowed, **options).masked_fill(empty, 0.0)
 
 
 # --8<-- [end:fused]
+
+
+def _forbids_nothing(score_bias: Tensor) -> bool:
+    """Whether a bias is known to hold no -inf; a GPU would have to be waited for."""
+    looking = score_bias.device.type == "cpu" and is_readable(score_bias)
+    return looking and score_bias.numel() > 0 and bool(score_bias.amin() > -math.inf)
 
 
 def and_causal(

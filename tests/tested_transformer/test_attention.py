@@ -535,8 +535,17 @@ def test_a_bias_that_does_not_fit_is_named(path):
         path(q, k, v, score_bias=torch.ones(5, 7).bool())
 
 
-@pytest.mark.parametrize("biased", [False, True])
-@pytest.mark.parametrize("case", ["mask", "more queries than keys"])
+@pytest.mark.parametrize(
+    ("case", "biased"),
+    [
+        ("mask", False),
+        ("mask", True),
+        ("more queries than keys", False),
+        ("more queries than keys", True),
+        ("bias", True),
+        ("causal bias", True),
+    ],
+)
 def test_no_kernel_is_handed_a_row_with_nothing_to_attend_to(
     case: str, biased: bool, monkeypatch: pytest.MonkeyPatch
 ):
@@ -549,12 +558,14 @@ def test_no_kernel_is_handed_a_row_with_nothing_to_attend_to(
         return kernel(*inputs, attn_mask=attn_mask, **options)
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", watched)
-    t, s = (2, 5) if case == "mask" else (5, 2)
+    t, s = (5, 2) if case == "more queries than keys" else (2, 5)
     q, k, v = torch.randn(B, H, t, 4), torch.randn(B, H, s, 4), torch.randn(B, H, s, 4)
     call = {"score_bias": torch.randn(t, s) if biased else None}
     if case == "mask":
         call["mask"] = padding_mask(torch.tensor([s, 0]))
-    else:
+    elif case in ("bias", "causal bias"):
+        call["score_bias"][1] = -torch.inf
+    if case in ("more queries than keys", "causal bias"):
         call["causal"] = True
     output = fused_attention(q, k, v, **call)
     (mask,) = handed
