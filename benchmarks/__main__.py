@@ -42,8 +42,8 @@ def parser() -> argparse.ArgumentParser:
         "on modules of public projects. found: the checks on modules that may be "
         "wrong. recall: what a state forgets. latent: losses at equal cache size. "
         "softmaxes: sinks and outliers. blocks: what block attention misses. tiles: "
-        "the same through compiled FlexAttention. several: speculative decoding and "
-        "batching. outdated: which records were made with code that has "
+        "what it costs, gathered and by FlexAttention. several: speculative decoding "
+        "and batching. outdated: which records were made with code that has "
         "changed.",
     )
     made.add_argument("kind", choices=(*KINDS, "outdated"), help="what to measure")

@@ -149,7 +149,6 @@ def measure_scaling(*, quick: bool = False) -> dict:
         "a first call of the same path; each path and length in a process of its own",
         "paths": {path: summary(measured) for path, measured in cells.items()},
         "error": "largest difference from the open attention in double precision",
-        "gpu": "not measured",
     }
 
 

@@ -3,11 +3,14 @@
 Small character models are trained on texts of 64 tokens, three seeds of each kind, and
 read texts of 512 tokens. The rotary models also read them with their pairs slowed by
 each rule and several factors, before and after a little training on longer texts, and
-through a rolling cache of 64 tokens, with and without sinks.
+through a rolling cache of 64 tokens, with and without sinks. Three controls tell what
+harms them: only the fast pairs slowed, only the slow ones, and no pair slowed but every
+key beyond the trained length read as if it stood just within it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
@@ -15,10 +18,13 @@ from torch import Tensor
 
 from tested_transformer.data import CharTokenizer, write_stories
 from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.positions import rotate
 from tested_transformer.variants import (
     linear_rates,
     ntk_rates,
+    plain_rates,
     rolling_cache,
+    scaled_table,
     stream_logits,
     stretched,
     yarn_attention_factor,
@@ -55,6 +61,11 @@ def measure_lengths(*, quick: bool = False) -> dict[str, Any]:
         for factor in FACTORS:
             for way, model in _slowed(rotary, factor).items():
                 note(f"{way}, {factor:g}", seed, _losses(model, texts))
+        for way, model in _slowed_in_part(rotary).items():
+            note(way, seed, _losses(model, texts))
+        near = _no_farther_than(TRAINED - 1, rotary.config.head_dim)
+        with patch("tested_transformer.multihead.fused_attention", near):
+            note("distances cut at 63", seed, _losses(rotary, texts))
         slowed = _slowed(rotary, FURTHER_FACTOR)
         slowed["plain"] = GPT.from_weights(rotary.config, rotary.state_dict())
         length = int(TRAINED * FURTHER_FACTOR)
@@ -131,6 +142,35 @@ def _slowed(model: GPT, factor: float) -> dict[str, GPT]:
         "NTK": stretched(model, READ, ntk_rates(head_dim, factor=factor)),
         "YaRN": stretched(model, READ, yarn, attention_factor=scale),
     }
+
+
+def _slowed_in_part(model: GPT) -> dict[str, GPT]:
+    """Return copies in which some pairs turn half as fast as they did in training."""
+    rates = plain_rates(model.config.head_dim)
+    fast = TRAINED * rates >= 2 * torch.pi  # they made a full turn in training
+    parts = {"fast pairs halved": fast, "slow pairs halved": ~fast}
+    return {
+        way: stretched(model, READ, torch.where(part, rates / 2, rates))
+        for way, part in parts.items()
+    }
+
+
+def _no_farther_than(most: int, head_dim: int) -> Callable[..., Tensor]:
+    """Return causal attention that sees farther keys as if they stood at ``most``."""
+    rates = plain_rates(head_dim)
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, **_: object) -> Tensor:
+        at = torch.arange(q.shape[-2])
+        back, ahead = (
+            scaled_table(-at, rates),
+            scaled_table(torch.full_like(at, most), rates),
+        )
+        far = rotate(rotate(q, back), ahead) @ rotate(k, back).mT
+        distance = at[:, None] - at
+        scores = torch.where(distance <= most, q @ k.mT, far) * head_dim**-0.5
+        return scores.masked_fill(distance < 0, float("-inf")).softmax(dim=-1) @ v
+
+    return attend
 
 
 def _losses(model: GPT, texts: Tensor) -> list[float]:

@@ -91,7 +91,6 @@ def measure_sharing(*, quick: bool = False) -> dict:
         "grouped, by heads of keys": _with_prefix(times, "heads "),
         "a prompt": _with_prefix(times, "a prompt, "),
         "bytes": {str(heads): 2 * heads * HEAD_DIM * length * 4 for heads in KV_HEADS},
-        "gpu": "not measured",
     }
 
 

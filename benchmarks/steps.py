@@ -3,19 +3,27 @@
 The model is a GPT of 8 layers, 1,024 features and 16 heads with random float32 weights,
 which do not affect the time of a step. Nor does the content of the cache, so its length
 is set without reading anything. Contenders take turns, so that the processor's cache
-does not hold weights from the previous call.
+does not hold weights from the previous call. Times are those of the processor, so that
+other programs count as little as possible.
+
+A product of one weight matrix with a few rows is timed by itself, to tell what fetching
+the weights costs from what the kernel for the product does.
 """
 
+import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
+import torch.nn.functional as F
 
 from benchmarks.measuring import in_turns
 from tested_transformer.gpt import GPT, GPTConfig
 
 __all__ = ["measure_steps", "step_call"]
 
-BATCHES, LENGTHS = (1, 4, 16), (0, 1000)
+BATCHES, LENGTHS = (1, 2, 4, 8, 16), (0, 1000)
+ROWS = (1, 2, 3, 4, 8, 16, 32)
 
 
 def step_call(model: GPT, *, batch: int, length: int) -> Callable[[], object]:
@@ -50,7 +58,8 @@ def measure_steps(*, quick: bool = False) -> dict:
         f"{batch}, {length}": step_call(model, batch=batch, length=length)
         for batch, length in sizes
     }
-    times = in_turns(calls, rounds=2 if quick else 15, calls=1, warm_up=2)
+    rounds = 2 if quick else 15
+    times = in_turns(calls, rounds=rounds, warm_up=2, clock=time.process_time)
     weights = sum(parameter.nbytes for parameter in model.parameters())
     return {
         "size": {"layers": layers, "d_model": width, "heads": 16, "dtype": "float32"},
@@ -64,5 +73,22 @@ def measure_steps(*, quick: bool = False) -> dict:
             }
             for batch, length in sizes
         ],
-        "gpu": "not measured",
+        "products": _products(rounds, (width, 4 * width)),
+    }
+
+
+def _products(rounds: int, size: tuple[int, int]) -> dict:
+    """Time the product of a few rows with twelve matrices, each in turn."""
+    matrices = torch.randn(12, *size[::-1])
+
+    def multiply(rows: torch.Tensor) -> None:
+        for matrix in matrices:
+            F.linear(rows, matrix)
+
+    calls = {str(n): partial(multiply, torch.randn(n, size[0])) for n in ROWS}
+    times = in_turns(calls, rounds=rounds, clock=time.process_time)
+    return {
+        "size": list(size),
+        "matrices": len(matrices),
+        "times": {rows: taken.to_json() for rows, taken in times.items()},
     }

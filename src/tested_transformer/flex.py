@@ -3,8 +3,9 @@
 PyTorch's FlexAttention takes the mask and the bias as functions of positions. On a GPU
 it compiles them into its kernel and skips blocks that are fully masked. Windows,
 padding, documents and ALiBi then need memory that is linear in the length, while the
-kernel of ``fused_attention`` reads them from a (T, S) table. On a CPU it only serves
-for comparison: uncompiled, it does make the table, and it has no gradient.
+kernel of ``fused_attention`` reads them from a (T, S) table. Make the mask once for a
+batch, and pass it to every layer. On a CPU all this only serves for comparison:
+uncompiled, it does make the table, and it has no gradient.
 """
 
 from collections.abc import Callable
@@ -20,23 +21,76 @@ from torch.nn.attention.flex_attention import (
     flex_attention,
 )
 
-from tested_transformer.validation import validate_sizes
+from tested_transformer.validation import validate_shape, validate_sizes
 
-__all__ = ["blockwise_attention"]
+__all__ = ["blockwise_attention", "make_block_mask"]
 
 _Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
-# --8<-- [start:blockwise]
-def blockwise_attention(
-    q: Float[Tensor, "B H T d_k"],
-    k: Float[Tensor, "B H_kv S d_k"],
-    v: Float[Tensor, "B H_kv S d_v"],
+def make_block_mask(
+    num_queries: int,
+    num_keys: int,
     *,
     causal: bool = False,
     window: int | None = None,
     lengths: Int[Tensor, "B"] | None = None,
     documents: Int[Tensor, "B S"] | None = None,
+    device: str | torch.device = "cpu",
+) -> BlockMask:
+    """Return who may attend to whom, for every layer that reads the same batch.
+
+    Args:
+        num_queries: T. The last query is at the last key.
+        num_keys: S.
+        causal: Forbid attending to later positions, like ``causal_mask``.
+        window: Forbid all but the last ``window`` keys, like ``sliding_window_mask``.
+        lengths: Forbid keys beyond these lengths, like ``padding_mask``.
+        documents: For documents packed into one sequence, the number of the document
+            that each key belongs to. Attending to another document is forbidden.
+        device: Where the attention is computed. ``lengths`` and ``documents`` must be
+            there too.
+
+    Raises:
+        TypeError: If a size is not an ``int``, or ``lengths`` or ``documents`` is not a
+            tensor.
+        ValueError: If a size is not positive, or a shape does not fit.
+    """
+    validate_sizes(num_queries=num_queries, num_keys=num_keys)
+    start = num_keys - num_queries
+    # Each rule says whether, in sequence b, query t may attend to key s.
+    rules: list[_Rule] = []
+    batch = None
+    if causal or window is not None:
+        rules.append(lambda b, h, t, s: s <= t + start)
+    if window is not None:
+        validate_sizes(window=window)
+        rules.append(lambda b, h, t, s: s > t + start - window)
+    if documents is not None:
+        batch = len(documents)
+        validate_shape("documents", documents, (batch, num_keys))
+        rules.append(lambda b, h, t, s: documents[b, s] == documents[b, t + start])
+    if lengths is not None:
+        batch = len(lengths) if batch is None else batch
+        validate_shape("lengths", lengths, (batch,))
+        rules.append(lambda b, h, t, s: s < lengths[b])
+    _, create = _functions(torch.device(device))
+    return create(
+        and_masks(*rules),
+        B=batch,
+        H=None,
+        Q_LEN=num_queries,
+        KV_LEN=num_keys,
+        device=str(device),
+    )
+
+
+def blockwise_attention(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H_kv S d_k"],
+    v: Float[Tensor, "B H_kv S d_v"],
+    *,
+    block_mask: BlockMask | None = None,
     slopes: Float[Tensor, "H"] | None = None,
     scale: float | None = None,
 ) -> Float[Tensor, "B H T d_v"]:
@@ -46,44 +100,24 @@ def blockwise_attention(
         q: Queries. The last one is at the last key.
         k: Keys; with fewer heads than ``q`` if heads share them.
         v: Values, one for each key.
-        causal: Forbid attending to later positions, like ``causal_mask``.
-        window: Forbid all but the last ``window`` keys, like ``sliding_window_mask``.
-        lengths: Forbid keys beyond these lengths, like ``padding_mask``.
-        documents: For documents packed into one sequence, the number of the document
-            that each key belongs to. Attending to another document is forbidden.
+        block_mask: The result of ``make_block_mask``, or any mask of FlexAttention.
         slopes: Add the ``alibi_bias`` of these slopes to the scores.
         scale: Multiply the dot products by this; ``1 / sqrt(d_k)`` by default.
 
     Raises:
-        ValueError: If ``window`` is not positive.
+        TypeError: If ``block_mask`` is not a block mask, or ``slopes`` not a tensor.
+        ValueError: If ``block_mask`` was made for other sizes, or there is not one
+            slope for each head.
 
     Source: Dong et al., 2024, "Flex Attention".
     """
-    if window is not None:
-        validate_sizes(window=window)
-    num_queries, num_keys = q.shape[-2], k.shape[-2]
-    start = num_keys - num_queries
-    # Each rule says whether, in sequence b and head h, query t may attend to key s.
-    rules: list[_Rule] = []
-    if causal or window is not None:
-        rules.append(lambda b, h, t, s: s <= t + start)
-    if window is not None:
-        rules.append(lambda b, h, t, s: s > t + start - window)
-    if lengths is not None:
-        rules.append(lambda b, h, t, s: s < lengths[b])
-    if documents is not None:
-        rules.append(lambda b, h, t, s: documents[b, s] == documents[b, t + start])
-    attend, make_blocks = _functions(q.device)
-    blocks = None
-    if rules:
-        blocks = make_blocks(
-            and_masks(*rules),
-            B=None if lengths is documents is None else len(q),
-            H=None,
-            Q_LEN=num_queries,
-            KV_LEN=num_keys,
-            device=str(q.device),
-        )
+    batch, heads, num_queries = q.shape[:3]
+    start = k.shape[2] - num_queries
+    if block_mask is not None:
+        _validate_block_mask(block_mask, (batch, heads, num_queries, k.shape[2]))
+    if slopes is not None:
+        validate_shape("slopes", slopes, (heads,))
+    attend, _ = _functions(q.device)
     return attend(
         q,
         k,
@@ -91,13 +125,22 @@ def blockwise_attention(
         score_mod=None
         if slopes is None
         else lambda score, b, h, t, s: score + slopes[h] * (s - t - start),
-        block_mask=blocks,
+        block_mask=block_mask,
         scale=scale,
-        enable_gqa=k.shape[1] != q.shape[1],
+        enable_gqa=k.shape[1] != heads,
     )
 
 
-# --8<-- [end:blockwise]
+def _validate_block_mask(block_mask: BlockMask, scores: tuple[int, ...]) -> None:
+    if not isinstance(block_mask, BlockMask):
+        raise TypeError(
+            "block_mask must be a BlockMask, as make_block_mask returns; "
+            f"it is a {type(block_mask).__name__}"
+        )
+    shape = tuple(block_mask.shape)
+    batch_and_heads = zip(shape[:2], scores[:2], strict=True)
+    if shape[2:] != scores[2:] or any(n not in (1, m) for n, m in batch_and_heads):
+        raise ValueError(f"block_mask was made for {shape}; the scores are {scores}")
 
 
 @lru_cache

@@ -20,7 +20,8 @@ def test_a_step_reads_on_top_of_what_is_cached() -> None:
 def test_the_record_has_what_is_measured() -> None:
     quick, record = measure_steps(quick=True), load_record("steps")["results"]
     assert quick.keys() == record.keys()
-    sizes = [(1, 0), (4, 0), (16, 0), (1, 1000), (4, 1000), (16, 1000)]
+    assert quick["products"]["times"].keys() == record["products"]["times"].keys()
+    sizes = [(batch, length) for length in (0, 1000) for batch in (1, 2, 4, 8, 16)]
     for measured in (quick, record):
         found = [(each["batch"], each["cached"]) for each in measured["steps"]]
         assert found == sizes

@@ -1,11 +1,13 @@
 """Attention by blocks is the open attention, for every mask that it can be told."""
 
+import re
+
 import pytest
 import torch
 from torch import Tensor
 
 from tested_transformer.attention import attention_with_weights
-from tested_transformer.flex import blockwise_attention
+from tested_transformer.flex import blockwise_attention, make_block_mask
 from tested_transformer.masks import causal_mask, padding_mask, sliding_window_mask
 from tested_transformer.positions import alibi_bias, alibi_slopes
 
@@ -70,13 +72,23 @@ def to(device: str, options: dict) -> dict:
     }
 
 
+def by_blocks(inputs: list[Tensor], told: dict) -> Tensor:
+    """Attend by FlexAttention, with a mask made of all that is no number to add."""
+    told = to(inputs[0].device.type, told)
+    added = {name: told.pop(name) for name in ("slopes", "scale") if name in told}
+    mask = make_block_mask(
+        inputs[0].shape[2], inputs[1].shape[2], device=inputs[0].device, **told
+    )
+    return blockwise_attention(*inputs, block_mask=mask, **added)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("t", [T, S])
 @pytest.mark.parametrize("case", CASES)
 def test_it_is_the_open_attention(case: str, t: int, device: str):
     told, written_out = CASES[case]
     inputs = sequences(device, t)
-    output = blockwise_attention(*inputs, **to(device, told))
+    output = by_blocks(inputs, told)
     expected, _ = attention_with_weights(*inputs, **to(device, written_out(t)))
     torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-5)
 
@@ -86,7 +98,7 @@ def test_it_is_the_open_attention(case: str, t: int, device: str):
 def test_its_gradients_are_the_open_attentions(case: str):
     told, written_out = CASES[case]
     inputs = [x.requires_grad_() for x in sequences("cuda")]
-    output = blockwise_attention(*inputs, **to("cuda", told))
+    output = by_blocks(inputs, told)
     expected, _ = attention_with_weights(*inputs, **to("cuda", written_out(T)))
     direction = torch.randn_like(output)
     for one, other in zip(
@@ -97,6 +109,76 @@ def test_its_gradients_are_the_open_attentions(case: str):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
 
 
-def test_a_window_must_be_positive():
-    with pytest.raises(ValueError, match=r"^window=0 must be positive$"):
-        blockwise_attention(*sequences("cpu"), window=0)
+def test_one_mask_serves_other_heads_and_other_sequences():
+    mask = make_block_mask(T, S, window=31)
+    for q, k, v in (sequences("cpu"), [x[:1, ::3] for x in sequences("cpu")]):
+        output = blockwise_attention(q, k, v, block_mask=mask)
+        expected, _ = attention_with_weights(q, k, v, window=31)
+        torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_without_a_mask_every_key_is_seen():
+    inputs = sequences("cpu")
+    expected, _ = attention_with_weights(*inputs)
+    torch.testing.assert_close(
+        blockwise_attention(*inputs), expected, rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "error"),
+    [
+        ({"window": 0}, "window=0 must be positive"),
+        ({"num_keys": 0}, "num_keys=0 must be positive"),
+        (
+            {"documents": DOCUMENTS[:, 1:]},
+            r"documents must be (2, 150); it is (2, 149)",
+        ),
+        (
+            {"lengths": torch.tensor([3, 5, 7]), "documents": DOCUMENTS},
+            "lengths must be (2,); it is (3,)",
+        ),
+        ({"lengths": torch.ones(2, 1).int()}, "lengths must be (2,); it is (2, 1)"),
+    ],
+)
+def test_a_mask_that_cannot_be_made(as_a_caller: None, told: dict, error: str):
+    sizes = {"num_queries": T, "num_keys": S}
+    with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
+        make_block_mask(**sizes | told)
+
+
+@pytest.mark.parametrize(
+    ("made", "error"),
+    [
+        (
+            (S, S),
+            "block_mask was made for (1, 1, 150, 150); the scores are (2, 6, 130, 150)",
+        ),
+        (
+            (T, T),
+            "block_mask was made for (1, 1, 130, 130); the scores are (2, 6, 130, 150)",
+        ),
+    ],
+)
+def test_a_mask_of_other_lengths(made: tuple[int, int], error: str):
+    mask = make_block_mask(*made, causal=True)
+    with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
+        blockwise_attention(*sequences("cpu"), block_mask=mask)
+
+
+def test_a_mask_of_another_batch():
+    mask = make_block_mask(T, S, lengths=torch.tensor([3, 5, 7]))
+    with pytest.raises(
+        ValueError, match=r"^block_mask was made for \(3, 1, 130, 150\)"
+    ):
+        blockwise_attention(*sequences("cpu"), block_mask=mask)
+
+
+def test_slopes_of_other_heads(as_a_caller: None):
+    with pytest.raises(ValueError, match=r"^slopes must be \(6,\); it is \(3,\)$"):
+        blockwise_attention(*sequences("cpu"), slopes=alibi_slopes(3))
+
+
+def test_a_mask_that_is_a_table(as_a_caller: None):
+    with pytest.raises(TypeError, match=r"^block_mask must be a BlockMask, as make_bl"):
+        blockwise_attention(*sequences("cpu"), block_mask=causal_mask(T, S))

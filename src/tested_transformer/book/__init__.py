@@ -24,7 +24,8 @@ def load_record(name: str) -> dict[str, Any]:
     """Return the measurements that ``python -m benchmarks NAME`` recorded.
 
     Args:
-        name: The name of the benchmark, such as ``scaling``.
+        name: The name of the benchmark, such as ``scaling``; or ``h100``, figures of a
+            GPU from a script of their own.
 
     Returns:
         ``results``, and a ``stamp`` with the date, the machine and the versions.

@@ -8,15 +8,13 @@ block, the queries that chose it. With FlexAttention, PyTorch can skip whole til
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.attention.flex_attention import (
-    BlockMask,
-    create_block_mask,
-    flex_attention,
-)
+from torch.nn.attention.flex_attention import BlockMask
 
 from tested_transformer.attention import attention_with_weights, repeat_heads
+from tested_transformer.flex import blockwise_attention
 from tested_transformer.masks import causal_mask
 from tested_transformer.validation import validate_attention, validate_sizes
 from tested_transformer.variants.softmaxes import AttentionLayer
@@ -29,6 +27,9 @@ __all__ = [
     "flex_blocks",
     "flex_in_blocks",
 ]
+
+# The size of FlexAttention's tiles, in queries and in keys.
+_TILE = 128
 
 
 # --8<-- [start:choose]
@@ -171,18 +172,37 @@ def flex_blocks(
     A tile is skipped if none of its queries chose any of its keys.
     """
     _validate_chosen(chosen, num_keys, block_size)
-    reads = _table(chosen, -(-num_keys // block_size))
-    batch, heads, num_queries = chosen.shape[:3]
+    num_queries = chosen.shape[2]
     first = num_keys - num_queries
-
-    return create_block_mask(
-        lambda b, h, t, s: reads[b, h, t, s // block_size] & (s <= t + first),
-        batch,
-        heads,
-        num_queries,
-        num_keys,
-        device=str(chosen.device),
+    reads = _table(chosen, -(-num_keys // block_size))
+    # How many queries of each tile read each key, (B, H, rows, columns, 128).
+    tall = F.pad(reads, (0, 0, 0, -num_queries % _TILE)).unflatten(2, (-1, _TILE))
+    blocks = torch.arange(num_keys, device=chosen.device) // block_size
+    readers = F.pad(tall.sum(dim=3)[..., blocks], (0, -num_keys % _TILE))
+    readers = readers.unflatten(-1, (-1, _TILE))
+    # A tile is past in part if its first key is, and wholly if its last key is.
+    rows, columns = (
+        _TILE * torch.arange(n, device=chosen.device) for n in readers.shape[2:4]
     )
+    some = (readers > 0).any(dim=-1) & (columns <= (rows + first + _TILE - 1)[:, None])
+    full = (readers == _TILE).all(dim=-1) & (
+        columns + _TILE - 1 <= (rows + first)[:, None]
+    )
+    return BlockMask.from_kv_blocks(
+        *_listed(some & ~full),
+        *_listed(full),
+        BLOCK_SIZE=_TILE,
+        mask_mod=lambda b, h, t, s: reads[b, h, t, s // block_size] & (s <= t + first),
+        seq_lengths=(num_queries, num_keys),
+    )
+
+
+def _listed(
+    tiles: Bool[Tensor, "B H rows columns"],
+) -> tuple[Int[Tensor, "B H rows"], Int[Tensor, "B H rows columns"]]:
+    """Return how many tiles each row has, and their columns, followed by the others."""
+    order = tiles.int().argsort(dim=-1, descending=True, stable=True)
+    return tiles.sum(dim=-1).int(), order.int()
 
 
 def flex_in_blocks(
@@ -199,8 +219,7 @@ def flex_in_blocks(
     table of all scores.
     """
     mask = flex_blocks(chosen, num_keys=k.shape[-2], block_size=block_size)
-    attend = flex_attention if q.device.type == "cpu" else torch.compile(flex_attention)
-    return attend(q, k, v, block_mask=mask, enable_gqa=k.shape[1] != q.shape[1])
+    return blockwise_attention(q, k, v, block_mask=mask)
 
 
 # --8<-- [end:flex]

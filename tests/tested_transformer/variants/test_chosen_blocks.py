@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.attention.flex_attention import create_block_mask
 
 from tested_transformer.attention import attention_with_weights
 from tested_transformer.cache import KVCache
@@ -102,6 +103,40 @@ def test_with_all_blocks_it_is_causal_attention() -> None:
     other.load_state_dict(layer.state_dict())
     x = rand(B, T, D)
     torch.testing.assert_close(layer(x, causal=True), other(x, causal=True))
+
+
+@pytest.mark.parametrize(
+    ("t", "s", "size", "count"),
+    [
+        (256, 300, 32, 2),  # blocks smaller than a tile
+        (300, 300, 48, 3),  # blocks that two tiles share
+        (130, 515, 200, 2),  # blocks larger than a tile, and a tile of two queries
+        (512, 512, 128, 4),  # all blocks, so that whole tiles are read
+        (1, 300, 32, 2),
+        (384, 384, 1000, 1),  # one block
+    ],
+)
+def test_flex_attention_gets_the_tiles_that_asking_about_every_pair_gives(
+    t: int, s: int, size: int, count: int
+) -> None:
+    q, k = torch.randn(2, 6, t, 8), torch.randn(2, 3, s, 8)
+    chosen = choose_blocks(q, k, block_size=size, num_chosen=count)
+    mask = chosen_mask(chosen, num_keys=s, block_size=size)
+    blocks = flex_blocks(chosen, num_keys=s, block_size=size)
+    wanted = create_block_mask(
+        lambda b, h, t, s: mask[b, h, t, s], 2, 6, t, s, device="cpu"
+    )
+    assert blocks.shape == wanted.shape
+    # Everything but the mask itself: counts and numbers of tiles, forward and backward.
+    for one, other in zip(blocks.as_tuple()[:-1], wanted.as_tuple()[:-1], strict=True):
+        assert torch.equal(one, other) if isinstance(one, Tensor) else one == other
+
+
+def test_flex_attention_gets_tiles_without_a_table_of_pairs() -> None:
+    chosen = (torch.arange(1024) // 128)[None, None, :, None]
+    with torch.profiler.profile(profile_memory=True) as record:
+        flex_blocks(chosen, num_keys=1024, block_size=128)
+    assert max(event.cpu_memory_usage for event in record.events()) < 1024 * 1024
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
