@@ -3,9 +3,10 @@
 Small character models are trained on texts of 64 tokens, three seeds of each kind, and
 read texts of 512 tokens. The rotary models also read them with their pairs slowed by
 each rule and several factors, before and after a little training on longer texts, and
-through a rolling cache of 64 tokens, with and without sinks. Three controls tell what
-harms them: only the fast pairs slowed, only the slow ones, and no pair slowed but every
-key beyond the trained length read as if it stood just within it.
+through a rolling cache of 64 tokens, with and without sinks. Controls tell what harms
+them: only the fast pairs slowed, only the slow ones, and no pair slowed but every key
+beyond the trained length read as if it stood just within it, by all pairs, by the fast
+ones, by the slow ones or by the third alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,9 +64,9 @@ def measure_lengths(*, quick: bool = False) -> dict[str, Any]:
                 note(f"{way}, {factor:g}", seed, _losses(model, texts))
         for way, model in _slowed_in_part(rotary).items():
             note(way, seed, _losses(model, texts))
-        near = _no_farther_than(TRAINED - 1, rotary.config.head_dim)
-        with patch("tested_transformer.multihead.fused_attention", near):
-            note("distances cut at 63", seed, _losses(rotary, texts))
+        for way, near in _no_farther_than(TRAINED - 1, rotary.config.head_dim).items():
+            with patch("tested_transformer.multihead.fused_attention", near):
+                note(f"{way} cut at 63", seed, _losses(rotary, texts))
         slowed = _slowed(rotary, FURTHER_FACTOR)
         slowed["plain"] = GPT.from_weights(rotary.config, rotary.state_dict())
         length = int(TRAINED * FURTHER_FACTOR)
@@ -147,7 +148,7 @@ def _slowed(model: GPT, factor: float) -> dict[str, GPT]:
 def _slowed_in_part(model: GPT) -> dict[str, GPT]:
     """Return copies in which some pairs turn half as fast as they did in training."""
     rates = plain_rates(model.config.head_dim)
-    fast = TRAINED * rates >= 2 * torch.pi  # they made a full turn in training
+    fast = _fast(rates)
     parts = {"fast pairs halved": fast, "slow pairs halved": ~fast}
     return {
         way: stretched(model, READ, torch.where(part, rates / 2, rates))
@@ -155,9 +156,22 @@ def _slowed_in_part(model: GPT) -> dict[str, GPT]:
     }
 
 
-def _no_farther_than(most: int, head_dim: int) -> Callable[..., Tensor]:
-    """Return causal attention that sees farther keys as if they stood at ``most``."""
+def _fast(rates: Tensor) -> Tensor:
+    """Return which pairs made a full turn in training."""
+    return TRAINED * rates >= 2 * torch.pi
+
+
+def _no_farther_than(most: int, head_dim: int) -> dict[str, Callable[..., Tensor]]:
+    """Return causal attention in which some pairs see far keys as if at ``most``."""
     rates = plain_rates(head_dim)
+    fast = _fast(rates)
+    parts = {"distances": fast | ~fast, "fast pairs": fast, "slow pairs": ~fast}
+    parts["third pair"] = torch.arange(len(rates)) == 2  # one full turn in training
+    return {way: _cutting(most, rates * part) for way, part in parts.items()}
+
+
+def _cutting(most: int, rates: Tensor) -> Callable[..., Tensor]:
+    """Return causal attention that cuts the distances of pairs with a rate."""
 
     def attend(q: Tensor, k: Tensor, v: Tensor, **_: object) -> Tensor:
         at = torch.arange(q.shape[-2])
@@ -167,7 +181,7 @@ def _no_farther_than(most: int, head_dim: int) -> Callable[..., Tensor]:
         )
         far = rotate(rotate(q, back), ahead) @ rotate(k, back).mT
         distance = at[:, None] - at
-        scores = torch.where(distance <= most, q @ k.mT, far) * head_dim**-0.5
+        scores = torch.where(distance <= most, q @ k.mT, far) * q.shape[-1] ** -0.5
         return scores.masked_fill(distance < 0, float("-inf")).softmax(dim=-1) @ v
 
     return attend

@@ -36,7 +36,7 @@ def make_block_mask(
     window: int | None = None,
     lengths: Int[Tensor, "B"] | None = None,
     documents: Int[Tensor, "B S"] | None = None,
-    device: str | torch.device = "cpu",
+    device: str | torch.device | None = None,
 ) -> BlockMask:
     """Return who may attend to whom, for every layer that reads the same batch.
 
@@ -48,13 +48,14 @@ def make_block_mask(
         lengths: Forbid keys beyond these lengths, like ``padding_mask``.
         documents: For documents packed into one sequence, the number of the document
             that each key belongs to. Attending to another document is forbidden.
-        device: Where the attention is computed. ``lengths`` and ``documents`` must be
-            there too.
+        device: Where the attention is computed; by default where ``lengths`` or
+            ``documents`` are, and without either the CPU.
 
     Raises:
         TypeError: If a size is not an ``int``, or ``lengths`` or ``documents`` is not a
             tensor.
-        ValueError: If a size is not positive, or a shape does not fit.
+        ValueError: If a size is not positive, a shape does not fit, or ``lengths`` or
+            ``documents`` is on another device.
     """
     validate_sizes(num_queries=num_queries, num_keys=num_keys)
     start = num_keys - num_queries
@@ -74,14 +75,15 @@ def make_block_mask(
         batch = len(lengths) if batch is None else batch
         validate_shape("lengths", lengths, (batch,))
         rules.append(lambda b, h, t, s: s < lengths[b])
-    _, create = _functions(torch.device(device))
+    where = _device(device, lengths=lengths, documents=documents)
+    _, create = _functions(where)
     return create(
         and_masks(*rules),
         B=batch,
         H=None,
         Q_LEN=num_queries,
         KV_LEN=num_keys,
-        device=str(device),
+        device=str(where),
     )
 
 
@@ -106,15 +108,16 @@ def blockwise_attention(
 
     Raises:
         TypeError: If ``block_mask`` is not a block mask, or ``slopes`` not a tensor.
-        ValueError: If ``block_mask`` was made for other sizes, or there is not one
-            slope for each head.
+        ValueError: If ``block_mask`` was made for other sizes or another device, or
+            there is not one slope for each head.
 
     Source: Dong et al., 2024, "Flex Attention".
     """
     batch, heads, num_queries = q.shape[:3]
     start = k.shape[2] - num_queries
     if block_mask is not None:
-        _validate_block_mask(block_mask, (batch, heads, num_queries, k.shape[2]))
+        scores = (batch, heads, num_queries, k.shape[2])
+        _validate_block_mask(block_mask, scores, q.device)
     if slopes is not None:
         validate_shape("slopes", slopes, (heads,))
     attend, _ = _functions(q.device)
@@ -131,7 +134,26 @@ def blockwise_attention(
     )
 
 
-def _validate_block_mask(block_mask: BlockMask, scores: tuple[int, ...]) -> None:
+def _device(
+    device: str | torch.device | None, **tensors: Tensor | None
+) -> torch.device:
+    """Return where all of this is, or raise a ``ValueError``."""
+    given = {name: x.device for name, x in tensors.items() if x is not None}
+    if device is None:
+        where = next(iter(given.values()), torch.device("cpu"))
+    else:
+        where = torch.empty(0, device=device).device  # "cuda" becomes "cuda:0"
+    if any(each != where for each in given.values()):
+        told = ", ".join(f"{name} on {each}" for name, each in given.items())
+        raise ValueError(
+            f"the mask must be made on one device: {told}, device={device}"
+        )
+    return where
+
+
+def _validate_block_mask(
+    block_mask: BlockMask, scores: tuple[int, ...], device: torch.device
+) -> None:
     if not isinstance(block_mask, BlockMask):
         raise TypeError(
             "block_mask must be a BlockMask, as make_block_mask returns; "
@@ -141,6 +163,8 @@ def _validate_block_mask(block_mask: BlockMask, scores: tuple[int, ...]) -> None
     batch_and_heads = zip(shape[:2], scores[:2], strict=True)
     if shape[2:] != scores[2:] or any(n not in (1, m) for n, m in batch_and_heads):
         raise ValueError(f"block_mask was made for {shape}; the scores are {scores}")
+    if (made := block_mask.kv_num_blocks.device) != device:
+        raise ValueError(f"block_mask is on {made} but must be where q is, on {device}")
 
 
 @lru_cache
@@ -151,7 +175,7 @@ def _compiled() -> tuple[Callable[..., Tensor], Callable[..., BlockMask]]:
 def _functions(
     device: torch.device,
 ) -> tuple[Callable[..., Tensor], Callable[..., BlockMask]]:
-    """Return PyTorch's two functions, compiled unless they run on a CPU."""
-    if device.type == "cpu" or torch.compiler.is_compiling():
+    """Return PyTorch's two functions, compiled if they run on an accelerator."""
+    if device.type in ("cpu", "meta") or torch.compiler.is_compiling():
         return flex_attention, create_block_mask
     return _compiled()

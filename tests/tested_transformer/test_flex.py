@@ -182,3 +182,39 @@ def test_slopes_of_other_heads(as_a_caller: None):
 def test_a_mask_that_is_a_table(as_a_caller: None):
     with pytest.raises(TypeError, match=r"^block_mask must be a BlockMask, as make_bl"):
         blockwise_attention(*sequences("cpu"), block_mask=causal_mask(T, S))
+
+
+@pytest.mark.parametrize("name", ["lengths", "documents"])
+def test_a_mask_is_made_where_its_tensors_are(name: str):
+    given = {"lengths": LENGTHS, "documents": DOCUMENTS}[name].to("meta")
+    mask = make_block_mask(T, S, **{name: given})
+    assert mask.kv_num_blocks.device.type == "meta"
+    assert mask.shape == (B, 1, T, S)
+
+
+def test_a_mask_of_numbers_alone_is_made_on_the_cpu():
+    assert make_block_mask(T, S, window=31).kv_num_blocks.device.type == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("documents", "device", "told"),
+    [
+        (DOCUMENTS, "meta", "lengths on cpu, documents on cpu, device=meta"),
+        (DOCUMENTS.to("meta"), None, "lengths on cpu, documents on meta, device=None"),
+        (DOCUMENTS.to("meta"), "cpu", "lengths on cpu, documents on meta, device=cpu"),
+    ],
+)
+def test_a_mask_on_two_devices(
+    as_a_caller: None, documents: Tensor, device: str | None, told: str
+):
+    with pytest.raises(
+        ValueError, match=f"^the mask must be made on one device: {told}$"
+    ):
+        make_block_mask(T, S, lengths=LENGTHS, documents=documents, device=device)
+
+
+def test_a_mask_that_is_not_where_the_queries_are():
+    mask = make_block_mask(T, S, causal=True, device="meta")
+    told = r"^block_mask is on meta but must be where q is, on cpu$"
+    with pytest.raises(ValueError, match=told):
+        blockwise_attention(*sequences("cpu"), block_mask=mask)
