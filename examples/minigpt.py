@@ -250,6 +250,8 @@ def main(arguments: list[str] | None = None) -> None:
     default = "cuda" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--device", default=default, help=f"default {default}")
     options = parser.parse_args(arguments)
+    if not options.prompt:
+        parser.error("--prompt must not be empty: the model continues it")
 
     torch.manual_seed(options.seed)
     words = (

@@ -60,3 +60,13 @@ def test_a_text_that_does_not_serve_is_refused() -> None:
         text.encode("the YX")
     with pytest.raises(ValueError, match="must have more than 120 characters to learn"):
         train(tiny(text), text)
+
+
+def test_an_empty_prompt_is_refused_before_it_trains(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--prompt", "", "--steps", "1"])
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.endswith("error: --prompt must not be empty: the model continues it\n")

@@ -5,7 +5,9 @@ hub.
 """
 
 from tested_transformer.checkpoints.hub import (
-    hub_file,
+    HUB,
+    Pretrained,
+    find_pretrained,
     load_gpt2,
     load_pretrained,
 )
@@ -27,14 +29,16 @@ from tested_transformer.checkpoints.shipping import (
 )
 
 __all__ = [
+    "HUB",
     "Checkpoint",
     "CheckpointError",
     "CheckpointWriter",
+    "Pretrained",
     "ShippedModel",
+    "find_pretrained",
     "from_gpt2",
     "from_nanogpt",
     "has_checkpoint",
-    "hub_file",
     "load_checkpoint",
     "load_gpt2",
     "load_pretrained",

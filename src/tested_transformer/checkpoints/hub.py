@@ -5,9 +5,13 @@ Downloads need the hub's client, the optional package ``huggingface_hub``:
 files, and ``HF_ENDPOINT`` which hub it uses.
 """
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +26,16 @@ from tested_transformer.checkpoints.saving import MANIFEST, CheckpointError, rea
 from tested_transformer.checkpoints.shipping import CARD, load_shipped
 from tested_transformer.gpt import GPT
 
-__all__ = ["hub_file", "load_gpt2", "load_pretrained"]
+__all__ = [
+    "HUB",
+    "Pretrained",
+    "find_pretrained",
+    "load_gpt2",
+    "load_pretrained",
+]
+
+HUB = "hub:"
+"""What may stand before a name on the hub, where a folder may be meant."""
 
 _SETTINGS = "config.json"
 _WEIGHTS = "model.safetensors"
@@ -60,25 +73,80 @@ def load_pretrained(
         ImportError: If a download is needed and ``huggingface_hub`` is not installed.
         OSError: If a file cannot be read.
     """
-    folder = Path(name_or_folder).expanduser()
-    if has_checkpoint(folder):
-        model = load_checkpoint(folder, training=False).model()
-    elif (folder / CARD).is_file():
-        model = load_shipped(folder).model
-    elif folder.is_file():
-        raise CheckpointError(f"{folder} is a file: name the folder of a model")
-    elif not folder.is_dir():
-        model = load_gpt2(name_or_folder, revision=revision)
-    elif not (folder / _SETTINGS).is_file():
-        raise CheckpointError(
-            f"{folder} holds no model: it must have {MANIFEST}, {CARD} or {_SETTINGS}"
-        )
-    elif "block_size" in (settings := read_json(folder / _SETTINGS)):
-        weights = read_tensors(folder / _WEIGHTS)
-        model = from_nanogpt(weights, settings, origin=str(folder))
-    else:
-        model = load_gpt2(folder)
+    model = find_pretrained(name_or_folder, revision=revision).model()
     return model.to(device=device, dtype=dtype).eval()
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A model that was found, and is loaded when ``model`` is called.
+
+    Args:
+        origin: The folder, or the name on the hub.
+        model: Loads the model; errors are those of ``load_pretrained``.
+        file: Returns the path of another of its files, or ``None`` if it has none.
+        about: What is saved with the model, such as tokenizer and text.
+    """
+
+    origin: str
+    model: Callable[[], GPT]
+    file: Callable[[str], Path | None]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+def find_pretrained(
+    name_or_folder: str | Path, *, revision: str | None = None
+) -> Pretrained:
+    """Find a model in any supported format; see ``load_pretrained``."""
+    folder = Path(os.path.expanduser(name_or_folder))
+    name, get = _files(name_or_folder, revision)
+    if has_checkpoint(folder):
+        checkpoint = load_checkpoint(folder, training=False)
+        return Pretrained(name, checkpoint.model, get, checkpoint.settings)
+    if (folder / CARD).is_file():
+        shipped = load_shipped(folder)
+        return Pretrained(name, lambda: shipped.model, get, shipped.card)
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointError(f"{folder} is a file: name the folder of a model")
+    if folder.is_dir() and get(_SETTINGS) is None:
+        raise CheckpointError(f"{folder} holds no model: {_what_it_has(folder)}")
+
+    def load() -> GPT:
+        settings = _read_settings(name, get)
+        weights = _read_weights(name, get)
+        read = from_nanogpt if "block_size" in settings else from_gpt2
+        return read(weights, settings, origin=name)
+
+    return Pretrained(name, load, get)
+
+
+def _files(
+    name_or_folder: str | Path, revision: str | None
+) -> tuple[str, Callable[[str], Path | None]]:
+    """Return the name of a model, and what finds its files, in a folder or the hub."""
+    folder = Path(os.path.expanduser(name_or_folder))
+
+    def find(file: str) -> Path | None:
+        return folder / file if (folder / file).is_file() else None
+
+    if folder.exists():
+        return str(folder), find
+    name = str(name_or_folder).removeprefix(HUB)
+    return name, partial(_fetch, name, revision=revision)
+
+
+def _what_it_has(folder: Path) -> str:
+    """Say what a model has, and what the folder has that may be meant."""
+    models = sorted(file.parent for file in folder.glob(f"*/{MANIFEST}"))
+    if models:
+        return f"name one of those in it, such as {models[0]}"
+    pickles = sorted(file.name for file in folder.glob("*.pt"))
+    if pickles:
+        return (
+            f"{pickles[0]} is a pickle, which can run any code when opened; "
+            "from_nanogpt says how to convert nanoGPT's"
+        )
+    return f"it must have {MANIFEST}, {CARD} or {_SETTINGS}"
 
 
 def load_gpt2(
@@ -100,32 +168,13 @@ def load_gpt2(
 
     Errors are those of ``load_pretrained``.
     """
-    folder, origin = Path(folder_or_name), str(folder_or_name)
-
-    def get(file: str) -> Path | None:
-        if folder.is_dir():
-            return folder / file if (folder / file).is_file() else None
-        return _fetch(origin, file, revision)
-
-    settings = get(_SETTINGS)
-    if settings is None:
-        raise CheckpointError(f"{origin} has no {_SETTINGS}")
+    origin, get = _files(folder_or_name, revision)
+    settings = _read_settings(origin, get)
     weights = _read_weights(origin, get)
-    return from_gpt2(weights, read_json(settings), dropout=dropout, origin=origin)
+    return from_gpt2(weights, settings, dropout=dropout, origin=origin)
 
 
-def hub_file(name: str, file: str, *, revision: str | None = None) -> Path:
-    """Return the path of one file of a model on the hub, such as its tokenizer.
-
-    The file is downloaded once and cached. Errors are those of ``load_gpt2``.
-    """
-    path = _fetch(name, file, revision)
-    if path is None:
-        raise CheckpointError(f"{name} has no {file}")
-    return path
-
-
-def _fetch(name: str, file: str, revision: str | None) -> Path | None:
+def _fetch(name: str, file: str, *, revision: str | None) -> Path | None:
     """Return a cached or downloaded file of the hub; None if it does not exist."""
     try:
         import huggingface_hub
@@ -163,6 +212,13 @@ def _fetch(name: str, file: str, revision: str | None) -> Path | None:
             f"{file} of {name} cannot be downloaded ({reason}): get the model "
             f"elsewhere and pass a folder with {_SETTINGS} and {_WEIGHTS}"
         ) from None
+
+
+def _read_settings(origin: str, get: Callable[[str], Path | None]) -> dict[str, Any]:
+    file = get(_SETTINGS)
+    if file is None:
+        raise CheckpointError(f"{origin} has no {_SETTINGS}")
+    return read_json(file)
 
 
 def _read_weights(origin: str, get: Callable[[str], Path | None]) -> dict[str, Tensor]:

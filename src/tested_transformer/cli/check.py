@@ -129,6 +129,9 @@ def _import(place: str) -> ModuleType:
     path = Path(place)
     if is_file and not path.is_file():
         raise ValueError(f"{place}: no such file")
+    named = all(map(str.isidentifier, place.split(".")))
+    if not is_file and (path.is_file() or not named):
+        raise ValueError(f"{place} is neither a .py file nor the name of a module")
     print(f"Importing {place}, which runs the code in it.", file=sys.stderr)
     # As when the file is run, it can import modules from its own folder.
     sys.path.insert(0, str(path.resolve().parent) if is_file else "")
@@ -147,6 +150,11 @@ def _import(place: str) -> ModuleType:
             if before is not None:
                 sys.modules[path.stem] = before
         return module
+    except SystemExit:
+        raise ValueError(
+            f"{place} ends Python when it is imported: put what runs its program under "
+            "if __name__ == '__main__':"
+        ) from None
     except Exception as error:
         raise ValueError(f"{place}: {type(error).__name__}: {error}") from error
     finally:

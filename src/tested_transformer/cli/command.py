@@ -150,6 +150,13 @@ def _refuse(command: str, unknown: Sequence[str]) -> NoReturn:
     typed = [word.strip("-").partition("=")[0].replace("-", "_") for word in unknown]
     ours = [others[each] for each in typed if others.get(each) in known]
     flags = ", ".join(f"--{each}".replace("_", "-") for each in ours)
+    # A positional argument that was typed as a flag, or a prompt without its flag.
+    fields = inspect.signature(kind).parameters.values()
+    places = {x.name for x in fields if x.kind is not x.KEYWORD_ONLY}
+    names = [f"{each.upper()} without a flag" for each in typed if each in places]
+    flags = flags or ", ".join(names)
+    if not flags and command == "generate" and not unknown[0].startswith("-"):
+        flags = "--prompt"
     told = f"unrecognized arguments: {' '.join(unknown)}"
     told += f" (here: {flags})" if flags else ""
     _Parser(prog=f"{NAME} {command}").error(told)
@@ -171,6 +178,9 @@ def use_machine(*, device: str = "auto", threads: int | None = None) -> torch.de
 
 def _set_encoding() -> None:
     """Write UTF-8 to files and pipes, and escape characters that a terminal lacks."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed, as by >&- in a shell
+            setattr(sys, name, io.TextIOWrapper(io.FileIO(os.devnull, "w")))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             asked = stream.isatty() or "PYTHONIOENCODING" in os.environ
@@ -201,7 +211,8 @@ def _one_line(error: BaseException) -> str:
 def _end(status: int, message: str) -> int:
     rank = os.environ.get("RANK", "0")
     where = "" if rank == "0" else f"process {rank}: "
-    print(f"{NAME}: error: {where}{message}", file=sys.stderr)
+    with suppress(OSError):  # nobody may be there to read it
+        print(f"{NAME}: error: {where}{message}", file=sys.stderr, flush=True)
     return status
 
 

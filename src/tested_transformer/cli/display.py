@@ -1,10 +1,11 @@
 """Show the progress of a run: a bar on a terminal, plain lines, or JSON."""
 
 import json
+import os
 import sys
 import time
 import unicodedata
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -15,7 +16,7 @@ from rich.table import Column
 
 from tested_transformer.training import Progress, Validation
 
-__all__ = ["Display", "Terminal", "losses", "printable"]
+__all__ = ["Display", "Terminal", "losses", "printable", "reminder"]
 
 _STYLES = {"sample": "cyan", "validation": "green"}
 
@@ -109,6 +110,24 @@ class Display:
                 yield
             finally:
                 self.bar = None
+
+
+def reminder(*, seconds: float = 5.0) -> Callable[[str], None]:
+    """Return a function that prints what is being done, at most every few seconds.
+
+    It prints to standard error, since the output may be for programs, and in only one
+    of the processes that torchrun starts.
+    """
+    silent = os.environ.get("RANK", "0") != "0"
+    told = time.monotonic()
+
+    def tell(text: str) -> None:
+        nonlocal told
+        if not silent and time.monotonic() - told >= seconds:
+            told = time.monotonic()
+            print(text, file=sys.stderr, flush=True)
+
+    return tell
 
 
 def losses(found: Validation) -> str:

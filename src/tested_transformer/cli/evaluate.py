@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 import torch
 
 from tested_transformer import data, training
-from tested_transformer.cli.display import printable
+from tested_transformer.cli.display import printable, reminder
 from tested_transformer.cli.flags import Call, check_at_least
 from tested_transformer.cli.sources import HELD_OUT, Source, load_source, load_text
 from tested_transformer.variants import SCALINGS as SCALINGS  # for --help
@@ -109,7 +109,9 @@ class Evaluate:
     def _tokens(self, source: Source) -> tuple[data.TokenizedCorpus, str, torch.Tensor]:
         """Return a text that the model was not trained on, and which part it is."""
         if self.text is not None:
-            corpus = data.load_tokens(self.text, tokenizer=source.tokenizer)
+            corpus = data.load_tokens(
+                self.text, tokenizer=source.tokenizer, tell=reminder()
+            )
             tokens, part, usual = corpus.tokens, "all", 0
         else:
             corpus, part = load_text(source.about, source.name), "the held-out part"

@@ -5,7 +5,7 @@ import secrets
 import sys
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from tested_transformer.cli.display import Terminal, printable
 from tested_transformer.cli.flags import Call, Flags, check_at_least
 from tested_transformer.cli.sources import Source, load_source
 from tested_transformer.data import Tokenizer
+from tested_transformer.data.tokenizers import check_utf8
 from tested_transformer.generation.caches import (
     CACHES as CACHES,  # for --help
     PagedReader,
@@ -96,6 +97,8 @@ class Generate:
         sampling = generation.Sampling(**_DEFAULTS | self.sampling)
         seed = secrets.randbelow(2**31) if self.seed is None else self.seed
         stop = [each.replace("\\n", "\n") for each in self.stop]
+        for each in stop:
+            check_utf8(each, "stop: ")
         source = load_source(self.checkpoint, call.device)
         source = source.stretched(self.rotary_factor, self.rotary_scaling)
         tokenizer = source.tokenizer
@@ -184,11 +187,10 @@ def _advise(text: str) -> Generator[None]:
 
 def default_prompt(tokenizer: Tokenizer) -> str:
     """Return a text to start from: a new line, if the tokenizer has one."""
-    try:
-        tokenizer.encode("\n")
-    except ValueError:
-        return tokenizer.decode([0])
-    return "\n"
+    with suppress(ValueError):
+        if tokenizer.encode("\n"):
+            return "\n"
+    return tokenizer.decode([0])
 
 
 def write(
@@ -212,7 +214,7 @@ def write(
             that the tokenizer lacks, or a setting is out of its range.
     """
     ids = _encode(tokenizer, prompt)
-    watches = [generation.TextWatch(tokenizer.decode, stop) for _ in range(num_samples)]
+    watches = [_watch(tokenizer, stop, ids) for _ in range(num_samples)]
     steps = generation.stream(
         model,
         [ids] * num_samples,
@@ -242,7 +244,7 @@ def write_with_drafts(
             the model.
     """
     ids = _encode(tokenizer, prompt)
-    watch = generation.TextWatch(tokenizer.decode, stop)
+    watch = _watch(tokenizer, stop, ids)
     passes = stream_passes(
         model,
         ids,
@@ -258,8 +260,18 @@ def write_with_drafts(
 def _encode(tokenizer: Tokenizer, prompt: str) -> list[int]:
     ids = tokenizer.encode(prompt)
     if not ids:
-        raise ValueError("prompt='' must not be empty: the model continues it")
+        wrong = "has no tokens" if prompt else "must not be empty"
+        raise ValueError(f"prompt={prompt!r} {wrong}: the model continues it")
     return ids
+
+
+def _watch(
+    tokenizer: Tokenizer, stop: Sequence[str], prompt: Sequence[int]
+) -> generation.TextWatch:
+    byte_tokens = getattr(tokenizer, "byte_tokens", ())
+    return generation.TextWatch(
+        tokenizer.decode, stop, before=prompt, byte_tokens=byte_tokens
+    )
 
 
 def _pieces(

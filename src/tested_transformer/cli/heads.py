@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tested_transformer import data, interpret
-from tested_transformer.cli.display import printable
+from tested_transformer.cli.display import printable, reminder
 from tested_transformer.cli.flags import Call, check_at_least
 from tested_transformer.cli.sources import Source, load_source, load_text
 from tested_transformer.gpt import GPT
@@ -101,7 +101,9 @@ class Heads:
     def _tokens(self, source: Source) -> tuple[str, Tensor, data.Stories | None]:
         """Return the name of the text, its tokens, and its stories if known."""
         if self.text is not None:
-            corpus = data.load_tokens(self.text, tokenizer=source.tokenizer)
+            corpus = data.load_tokens(
+                self.text, tokenizer=source.tokenizer, tell=reminder()
+            )
         elif source.about.get("text", {}).get("name") == "grammar":
             # A token has at least one character, so this is usually enough text.
             stories = data.write_stories(self.num_tokens, seed=_SEED)

@@ -1,5 +1,7 @@
 """Find models and texts: runs, models with a card, GPT-2, the hub."""
 
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 import torch
 
 from tested_transformer import checkpoints, data
+from tested_transformer.cli.display import reminder
 from tested_transformer.gpt import GPT
 from tested_transformer.variants import stretched_by
 
@@ -16,13 +19,14 @@ __all__ = [
     "Source",
     "describe_text",
     "find_checkpoint",
+    "latest_runs",
     "load_source",
     "load_text",
 ]
 
 RUNS = Path("runs")
 HELD_OUT = 32768  # by default, tokens that train predicts in each evaluation
-_HUB = "hub:"
+_NAME = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
 _HUB_NAMES = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2")
 
 
@@ -54,67 +58,96 @@ class Source:
 
 def find_checkpoint(name: str | None, *, training: bool) -> checkpoints.Checkpoint:
     """Load the checkpoint in a folder, or the latest one in ``runs``."""
-    if name is None:
-        found = [file for file in RUNS.glob("*/checkpoint.json") if file.is_file()]
-        if not found:
-            raise checkpoints.CheckpointError(
-                f"there is no run in {RUNS}: name a folder, or train a model first, "
-                "with tested-transformer train"
-            )
-        name = str(max(found, key=lambda file: file.stat().st_mtime).parent)
+    name = _latest_run() if name is None else name
+    _check_folder(name)
     return checkpoints.load_checkpoint(name, training=training)
+
+
+def _check_folder(name: str, hint: str = "") -> None:
+    """Refuse what is no folder, and say which one may be meant."""
+    path = Path(os.path.expanduser(name))
+    if not name or not path.exists():
+        if name and checkpoints.has_checkpoint(RUNS / name):
+            hint = f"; type {RUNS / name}"
+        raise checkpoints.CheckpointError(f"there is no folder {name!r}{hint}")
+    if not path.is_dir():
+        raise checkpoints.CheckpointError(f"{name} is a file: name the folder of a run")
+
+
+def latest_runs() -> list[Path]:
+    """Return the folders of runs in ``runs``, the latest first."""
+    found = [file for file in RUNS.glob("*/checkpoint.json") if file.is_file()]
+    found.sort(key=lambda file: file.stat().st_mtime, reverse=True)
+    return [file.parent for file in found]
+
+
+def _latest_run() -> str:
+    found = latest_runs()
+    if not found:
+        raise checkpoints.CheckpointError(
+            f"there is no run in {RUNS}: name a folder, or train a model first, "
+            "with tested-transformer train"
+        )
+    return str(found[0])
 
 
 def load_source(name: str | None, device: torch.device) -> Source:
     """Load a model and its tokenizer.
 
     Args:
-        name: A folder with a run, a card or GPT-2's files, the name of a GPT-2, or
-            ``hub:`` and another name on the hub; the latest run by default.
+        name: Whatever ``GPT.from_pretrained`` loads from a folder; the name of a GPT-2,
+            or ``hub:`` and another name on the hub; the latest run by default.
         device: Where to load the model.
     """
-    if name is None or checkpoints.has_checkpoint(name):
-        checkpoint = find_checkpoint(name, training=False)
-        name, about = str(checkpoint.folder), checkpoint.settings
-        model = checkpoint.model()
-    elif (Path(name) / "card.json").is_file():
-        shipped = checkpoints.load_shipped(name)
-        model, about = shipped.model, shipped.card
-    elif (file := _gpt2_tokenizer(name)) is not None:
-        name = name.removeprefix(_HUB)
-        model = checkpoints.load_gpt2(name).to(device).eval()
-        return Source(name, model, data.BytePairTokenizer.from_file(file))
-    else:
+    if name is None:
+        name = _latest_run()
+    if name not in _HUB_NAMES and not name.startswith(checkpoints.HUB):
+        hub = ""
+        if _NAME.fullmatch(name):
+            hub = f"; type {checkpoints.HUB}{name} if it is a model on the hub"
+        _check_folder(name, hub)
+    found = checkpoints.find_pretrained(name)
+    tokenizer = _tokenizer(found)
+    model = found.model()
+    if tokenizer.vocab_size > model.config.vocab_size:
         raise checkpoints.CheckpointError(
-            f"{name} holds neither a checkpoint nor a model in GPT-2's layout"
+            f"{found.origin} has a tokenizer of {tokenizer.vocab_size} tokens, but its "
+            f"model knows {model.config.vocab_size}: they are not of one model"
         )
-    if "tokenizer" not in about:
-        raise checkpoints.CheckpointError(f"{name} does not say what its tokens are")
-    tokenizer = data.tokenizer_from_dict(about["tokenizer"])
-    return Source(name, model.to(device).eval(), tokenizer, about)
+    return Source(found.origin, model.to(device).eval(), tokenizer, found.about)
 
 
-def _gpt2_tokenizer(name: str) -> Path | None:
-    """Find the tokenizer of a model in GPT-2's layout, in a folder or on the hub."""
-    file = Path(name) / "tokenizer.json"
-    if file.with_name("config.json").is_file():
-        if not file.is_file():
-            raise checkpoints.CheckpointError(
-                f"{file} is missing: it says what the tokens are"
-            )
-        return file
-    if not Path(name).exists() and (name in _HUB_NAMES or name.startswith(_HUB)):
-        return checkpoints.hub_file(name.removeprefix(_HUB), file.name)
-    return None
+def _tokenizer(found: checkpoints.Pretrained) -> data.Tokenizer:
+    """Return the tokenizer that was saved with a model, or that of its folder."""
+    if "tokenizer" in found.about:
+        return data.tokenizer_from_dict(found.about["tokenizer"])
+    file = found.file("tokenizer.json")
+    if file is None:
+        raise checkpoints.CheckpointError(
+            f"{found.origin} does not say what its tokens are: put the tokenizer.json "
+            "that it was trained with into it"
+        )
+    try:
+        return data.BytePairTokenizer.from_file(file)
+    except ValueError as error:
+        raise checkpoints.CheckpointError(f"{file}: {error}") from None
 
 
 def describe_text(corpus: data.TokenizedCorpus, limit: int | None) -> dict[str, Any]:
     """Return a description of a run's text, with which ``load_text`` finds it again."""
     name = corpus.name
-    if name not in data.CORPORA:  # a path must work from any folder
-        name = str(Path(name).expanduser().resolve())
+    path = Path(os.path.expanduser(name))
+    # A path must work from any folder, but what can be read once has none.
+    if name not in data.CORPORA and path.is_file():
+        name = str(path.resolve())
     about = {"characters": corpus.num_characters, "sha256": corpus.sha256}
     return {"name": name, "limit": limit, **about}
+
+
+def _is_pipe(name: str) -> bool:
+    path = Path(name)
+    there = name not in data.CORPORA and path.exists()
+    return there and not path.is_file() and not path.is_dir()
 
 
 def load_text(
@@ -128,14 +161,17 @@ def load_text(
     if text is None:
         raise ValueError(f"{owner} has no text of its own: pass a text")
     try:
+        if path is None and _is_pipe(text["name"]):
+            raise ValueError(f"{text['name']} is a pipe: it cannot be read again")
         return data.load_tokens(
             path or text["name"],
             tokenizer=data.tokenizer_from_dict(about["tokenizer"]),
             sha256=text["sha256"],
             num_characters=text["limit"],
+            tell=reminder(),
         )
-    except ValueError as error:
+    except (FileNotFoundError, ValueError) as error:
         raise ValueError(
             f"{error}; {owner} was trained on {text['name']}, "
-            f"{text['characters']} characters"
+            f"{text['characters']} characters: pass the path of this text"
         ) from None

@@ -19,10 +19,15 @@ from tested_transformer.checkpoints import (
     has_checkpoint,
     load_checkpoint,
 )
-from tested_transformer.cli.display import Display, losses
+from tested_transformer.cli.display import Display, losses, reminder
 from tested_transformer.cli.flags import Call, Flags, check_at_least
 from tested_transformer.cli.generate import default_prompt, write
-from tested_transformer.cli.sources import HELD_OUT, describe_text, load_text
+from tested_transformer.cli.sources import (
+    HELD_OUT,
+    describe_text,
+    latest_runs,
+    load_text,
+)
 from tested_transformer.cli.stopping import StopRequest
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import Recipe, TrainingState, World, validate_run
@@ -78,7 +83,7 @@ class Train:
       tested-transformer train --attention delta       attention with a state
       tested-transformer train --num-layers 6 --d-model 256 --out runs/big
       tested-transformer train --out runs/big --resume
-      torchrun --nproc-per-node 2 -m tested_transformer.cli train
+      torchrun --nproc-per-node 2 -m tested_transformer train
 
     The text is a file, or one of grammar, stdlib, shakespeare and names. Where the two
     recipes have different defaults, fast's is shown first.
@@ -137,6 +142,13 @@ class Train:
             raise ValueError(
                 "--resume continues a run, --overwrite replaces it: choose one"
             )
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"out={str(self.folder)!r} is a file: name a folder")
+        if self.text and has_checkpoint(self.text):
+            typed = _command("train", "--resume", "--out", self.text)
+            raise ValueError(
+                f"{self.text} is a run, not a text: to continue it, type {typed}"
+            )
         plan = self._resume() if self.resume else self._begin()
         _check(plan)
         world = training.join_world(call.device)
@@ -157,10 +169,11 @@ class Train:
         if self.vocab_size is not None and self.tokenizer != "bpe":
             raise ValueError("vocab_size needs --tokenizer bpe")
         corpus = data.load_tokens(
-            self.text or "grammar",
+            "grammar" if self.text is None else self.text,
             tokenizer=_TOKENIZERS[self.tokenizer or "char"],
             vocab_size=self.vocab_size,
             num_characters=self.num_characters,
+            tell=reminder(),
         )
         tokenizer = corpus.tokenizer
         model = _fitting_model(name, self.model)
@@ -181,8 +194,10 @@ class Train:
         """Plan to resume a run; typed settings must be those it was started with."""
         folder = self.folder
         if not has_checkpoint(folder):
+            runs = " or ".join(f"--out {run}" for run in latest_runs()[:3])
             raise CheckpointError(
                 f"{folder} holds no run to resume: omit --resume to start one"
+                + (f", or type {runs}" if runs else "")
             )
         checkpoint = load_checkpoint(folder)
         settings = checkpoint.settings

@@ -3,9 +3,11 @@
 import hashlib
 import os
 import secrets
+import stat
 import sys
 import sysconfig
 import urllib.request
+from codecs import BOM_UTF8
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,7 +58,7 @@ class Source:
         name: The name or path that was asked for.
         origin: Where it comes from.
         file: The file to read, if there is one.
-        text: The whole text, if there is no file.
+        content: The whole text in UTF-8, if there is no file.
         num_characters: Cut the text after this many; no limit by default.
         entropy: The same as for ``Corpus``.
     """
@@ -64,14 +66,14 @@ class Source:
     name: str
     origin: str
     file: Path | None = None
-    text: str = ""
+    content: bytes = b""
     num_characters: int | None = None
     entropy: float | None = None
 
     def pieces(self) -> Iterator[str]:
         """Read the text from its beginning; errors are those of ``load_corpus``."""
         try:
-            data = self.file.open("rb") if self.file else BytesIO(self.text.encode())
+            data = self.file.open("rb") if self.file else BytesIO(self.content)
         except FileNotFoundError:
             raise FileNotFoundError(
                 f"there is no file {self.name!r}, and no corpus of that name; "
@@ -139,8 +141,8 @@ def load_corpus(
     - ``stdlib``: the source code of this Python's own modules, several megabytes.
     - ``shakespeare``: tiny Shakespeare, downloaded once and cached.
     - ``names``: 32,033 names, one per line, downloaded once and cached.
-    - the path of a text file. If it has the name of a corpus, pass ``./names`` or a
-      ``Path``.
+    - the path of a text file, or a pipe. If it has the name of a corpus, pass
+      ``./names`` or a ``Path``.
 
     Args:
         name_or_path: The name of a corpus, or the path of a file.
@@ -187,19 +189,48 @@ def find_source(
         raise ValueError(f"num_characters={num_characters} must be positive")
     name = str(name_or_path)
     if isinstance(name_or_path, Path) or name not in CORPORA:
-        file = Path(name_or_path).expanduser()
+        file = Path(os.path.expanduser(name_or_path))
+        if _is_pipe(file, name):
+            return Source(
+                name=name,
+                origin=name,
+                content=_read_once(file, num_characters),
+                num_characters=num_characters,
+            )
     elif name == "grammar":
         text = write_stories(num_characters or 1_000_000, seed=seed).text
         origin = f"a grammar, seed {seed}"
-        return Source(name=name, origin=origin, text=text, entropy=story_entropy())
+        content = text.encode()
+        return Source(
+            name=name, origin=origin, content=content, entropy=story_entropy()
+        )
     elif name == "stdlib":
         text, origin = _standard_library()
+        content = text.encode()
         return Source(
-            name=name, origin=origin, text=text, num_characters=num_characters
+            name=name, origin=origin, content=content, num_characters=num_characters
         )
     else:
         file = _fetch(name, cache_path(cache_folder))
     return Source(name=name, origin=str(file), file=file, num_characters=num_characters)
+
+
+def _is_pipe(file: Path, name: str) -> bool:
+    """Return whether a file can be read only once; refuse one that has no end."""
+    try:
+        mode = file.stat().st_mode
+    except (OSError, ValueError):  # opening it says what is wrong
+        return False
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise ValueError(f"{name!r} is a device, not a text file")
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _read_once(file: Path, num_characters: int | None) -> bytes:
+    """Read a pipe: a text is read twice, so it must stay in memory."""
+    most = -1 if num_characters is None else 4 * num_characters + len(BOM_UTF8)
+    with file.open("rb") as opened:
+        return opened.read(most)
 
 
 def _standard_library() -> tuple[str, str]:

@@ -4,10 +4,17 @@ Byte pairs need the optional package ``tokenizers``:
 ``pip install "tested-transformer[bpe]"``.
 """
 
+import atexit
 import json
-from collections.abc import Iterable, Mapping
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from threading import Thread
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -17,10 +24,27 @@ from torch import Tensor
 __all__ = [
     "BytePairTokenizer",
     "CharTokenizer",
+    "Tell",
     "Tokenizer",
+    "between_words",
     "bpe_tokenizer",
+    "check_utf8",
     "tokenizer_from_dict",
 ]
+
+Tell = Callable[[str], object]
+"""A function to call now and then with what is being done."""
+
+# While pairs are learned, longer words are cut, in bytes: the time for one word grows
+# with the square of its length. No useful token is as long.
+_LONGEST_WORD = 256
+# A text without white space is cut after this many characters.
+_SLICE = 1 << 16
+# Learn pairs from so many characters between which there is no white space for 64 or
+# more. They hardly ever repeat, so each takes about 80 bytes of memory.
+_UNSPACED = 1 << 23
+_LONG = re.compile(r"\S{64,}")
+_BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")
 
 
 @runtime_checkable
@@ -101,7 +125,8 @@ class CharTokenizer:
         """
         if not text:  # PyTorch reads no empty buffer
             return torch.empty(0, dtype=torch.int32)
-        codes = torch.frombuffer(bytearray(text.encode("utf-32-le")), dtype=torch.int32)
+        points = bytearray(text.encode("utf-32-le", "surrogatepass"))
+        codes = torch.frombuffer(points, dtype=torch.int32)
         ids = self._table.index_select(0, codes)
         if (ids < 0).any():
             raise ValueError(self._missing(text, first))
@@ -163,6 +188,16 @@ class BytePairTokenizer:
             self._tokenizer = package.Tokenizer.from_str(definition)
         except Exception as error:  # the package raises no more specific type
             raise ValueError(f"definition is not a tokenizer.json: {error}") from None
+        # Ids may leave gaps, so that the largest counts.
+        vocabulary = self._tokenizer.get_vocab()
+        self._vocab_size = 1 + max(vocabulary.values(), default=-1)
+        falls_back = '"ByteFallback"' in json.dumps(json.loads(definition)["decoder"])
+        self.byte_tokens = frozenset(
+            token
+            for text, token in vocabulary.items()
+            if falls_back and _BYTE.fullmatch(text)
+        )
+        """Tokens for single bytes, of which ``decode`` reads a row as a whole."""
 
     @classmethod
     def from_file(cls, path: str | Path) -> "BytePairTokenizer":
@@ -176,10 +211,15 @@ class BytePairTokenizer:
     @property
     def vocab_size(self) -> int:
         """How many tokens there are."""
-        return self._tokenizer.get_vocab_size()
+        return self._vocab_size
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a text, without any that mark its start or end."""
+        """Return the token ids of a text, without any that mark its start or end.
+
+        Raises:
+            ValueError: If the text has half a surrogate pair, which UTF-8 lacks.
+        """
+        check_utf8(text)
         return self._tokenizer.encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -195,16 +235,23 @@ class BytePairTokenizer:
         return {"kind": self.kind, "tokenizer": json.loads(self._tokenizer.to_str())}
 
 
-def bpe_tokenizer(text: str | Iterable[str], vocab_size: int) -> BytePairTokenizer:
+def bpe_tokenizer(
+    text: str | Iterable[str], vocab_size: int, *, tell: Tell | None = None
+) -> BytePairTokenizer:
     """Return a byte-pair tokenizer trained on a text.
 
     Start with the 256 bytes. Merge the most frequent pair of neighbors into a new
     token, and repeat until there are ``vocab_size`` tokens or no pair occurs twice. Any
     text can be encoded, if necessary in single bytes.
 
+    Words of more than 256 bytes are cut, so that a text without spaces, such as DNA,
+    takes time in proportion to its length. Of such a text, only the first 8 million
+    characters count.
+
     Args:
         text: The text, or the pieces of one that does not fit in memory.
         vocab_size: How many tokens there may be.
+        tell: Called now and then with what has been done.
 
     Raises:
         ImportError: If the package ``tokenizers`` is not installed.
@@ -219,9 +266,13 @@ def bpe_tokenizer(text: str | Iterable[str], vocab_size: int) -> BytePairTokeniz
     if not text:
         raise ValueError("the text is empty: it has no pairs")
     package = _package()
-    byte_level = package.pre_tokenizers.ByteLevel
+    splitters = package.pre_tokenizers
+    byte_level = splitters.ByteLevel(add_prefix_space=False)
+    short = package.Regex(f".{{1,{_LONGEST_WORD}}}")
     tokenizer = package.Tokenizer(package.models.BPE())
-    tokenizer.pre_tokenizer = byte_level(add_prefix_space=False)
+    tokenizer.pre_tokenizer = splitters.Sequence(
+        [byte_level, splitters.Split(short, "isolated")]
+    )
     tokenizer.decoder = package.decoders.ByteLevel()
     trainer = package.trainers.BpeTrainer(
         vocab_size=vocab_size,
@@ -229,10 +280,106 @@ def bpe_tokenizer(text: str | Iterable[str], vocab_size: int) -> BytePairTokeniz
         initial_alphabet=sorted(byte_level.alphabet()),
         show_progress=False,
     )
-    pieces = [text] if isinstance(text, str) else text
-    lines = (line for piece in pieces for line in piece.splitlines(keepends=True))
-    tokenizer.train_from_iterator(lines, trainer)
+    _Learning(tokenizer, trainer, [text] if isinstance(text, str) else text).wait(tell)
+    tokenizer.pre_tokenizer = byte_level
     return BytePairTokenizer(tokenizer.to_str())
+
+
+class _Learning(Thread):
+    """Learn pairs in a thread, so that Ctrl-C arrives: the package would not see it."""
+
+    def __init__(self, tokenizer: Any, trainer: Any, pieces: Iterable[str]) -> None:
+        super().__init__(daemon=True)
+        self.tokenizer, self.trainer, self.pieces = tokenizer, trainer, pieces
+        self.read = 0
+        self.given_up = False
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.tokenizer.train_from_iterator(self._lines(), self.trainer)
+        except BaseException as error:
+            self.error = error
+
+    def wait(self, tell: Tell | None) -> None:
+        """Wait for the end, and raise the error that occurred, if any."""
+        begun = time.monotonic()
+        self.start()
+        try:
+            while self.is_alive():
+                self.join(0.2)
+                seconds = time.monotonic() - begun
+                if tell is not None:
+                    tell(f"byte pairs: {self.read:,} characters, {seconds:.0f} s")
+        except BaseException:
+            self.given_up = True
+            # A thread that is in the package when Python ends would crash it.
+            atexit.register(self._leave)
+            raise
+        if self.error is not None:
+            raise self.error
+
+    def _lines(self) -> Iterator[str]:
+        unspaced = 0
+
+        def keep(word: re.Match[str]) -> str:
+            nonlocal unspaced
+            unspaced += len(word[0])
+            return word[0] if unspaced <= _UNSPACED else ""
+
+        for piece in self.pieces:
+            for part in between_words([piece]):
+                if self.given_up:
+                    raise InterruptedError
+                check_utf8(part)
+                self.read += len(part)
+                yield from _LONG.sub(keep, part).splitlines(keepends=True)
+
+    def _leave(self) -> None:
+        self.join(0.2)
+        if self.is_alive():
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(AttributeError, OSError, ValueError):
+                    stream.flush()
+            os._exit(130)
+
+
+# Matches up to the last word that white space follows.
+_LAST_WORD = re.compile(r".*\S(?=[ \n])", re.DOTALL)
+
+
+def between_words(pieces: Iterable[str]) -> Iterator[str]:
+    """Cut a text before white space, where tokens of several characters end too.
+
+    A text without white space is cut after each 65,536 characters, to bound the memory.
+    """
+    rest = ""
+    for piece in pieces:
+        rest += piece
+        found = _LAST_WORD.match(rest)
+        if found:
+            yield found[0]
+            rest = rest[found.end() :]
+        while len(rest) >= _SLICE:
+            yield rest[:_SLICE]
+            rest = rest[_SLICE:]
+    if rest:
+        yield rest
+
+
+def check_utf8(text: str, name: str = "") -> None:
+    """Refuse half a surrogate pair, which Python puts for a byte that is no UTF-8.
+
+    Raises:
+        ValueError: If there is one; the message begins with ``name``.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name}{text[error.start]!r} (at position {error.start}) is not a "
+            "character: the text must be UTF-8"
+        ) from None
 
 
 def _package() -> Any:

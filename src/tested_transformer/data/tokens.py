@@ -8,7 +8,6 @@ bytes, and the SHA-256 of everything before it.
 import hashlib
 import json
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -30,7 +29,9 @@ from tested_transformer.data.corpora import (
 from tested_transformer.data.tokenizers import (
     BytePairTokenizer,
     CharTokenizer,
+    Tell,
     Tokenizer,
+    between_words,
     bpe_tokenizer,
     tokenizer_from_dict,
 )
@@ -79,6 +80,7 @@ def load_tokens(
     seed: int = 0,
     num_characters: int | None = None,
     cache_folder: str | Path | None = None,
+    tell: Tell | None = None,
 ) -> TokenizedCorpus:
     """Return the tokens of a text that can be larger than memory.
 
@@ -95,6 +97,7 @@ def load_tokens(
         seed: See ``load_corpus``.
         num_characters: See ``load_corpus``.
         cache_folder: Where downloaded texts and tokens are kept; see ``load_corpus``.
+        tell: Called now and then with what has been done.
 
     Raises:
         ImportError: If byte pairs are asked for without the package ``tokenizers``.
@@ -124,7 +127,7 @@ def load_tokens(
         path = cache_path(cache_folder) / "tokens" / name
     kept = None if path is None else _open(path, wanted)
     tokens, about = kept or _prepare(
-        source, tokenizer, vocab_size, sha256, path, wanted
+        source, tokenizer, vocab_size, sha256, path, wanted, tell
     )
     check_text(repr(source.name), about["sha256"], sha256)
     return TokenizedCorpus(
@@ -149,6 +152,7 @@ def _prepare(
     sha256: str | None,
     path: Path | None,
     about: dict[str, Any],
+    tell: Tell | None,
 ) -> tuple[Tensor, dict[str, Any]]:
     """Read the text once for its alphabet and checksum, and again for its tokens."""
     digest, characters, alphabet = hashlib.sha256(), 0, set[str]()
@@ -157,12 +161,14 @@ def _prepare(
         characters += len(piece)
         # Removing known characters first is many times faster than set(piece).
         alphabet.update(piece.translate(dict.fromkeys(map(ord, alphabet))))
+        if tell is not None:
+            tell(f"reading the text: {characters:,} characters")
     check_text(repr(source.name), digest.hexdigest(), sha256)
     if tokenizer == CharTokenizer.kind:
         tokenizer = CharTokenizer("".join(sorted(alphabet)))
     elif isinstance(tokenizer, str):
-        pieces = _between_words(source.pieces())
-        tokenizer = bpe_tokenizer(pieces, vocab_size or 1024)
+        pieces = between_words(source.pieces())
+        tokenizer = bpe_tokenizer(pieces, vocab_size or 1024, tell=tell)
     most = tokenizer.vocab_size - 1
     about = {
         **about,
@@ -173,46 +179,38 @@ def _prepare(
     }
     if path is not None:
         with suppress(OSError):  # without a writable cache, keep them in memory
-            _write(path, _encode(source, tokenizer), about)
+            _write(path, _encode(source, tokenizer, characters, tell), about)
         kept = _open(path, about)
         if kept is not None:
             return kept
     dtype = _DTYPES[about["dtype"]]
-    return torch.cat([part.to(dtype) for part in _encode(source, tokenizer)]), about
+    parts = _encode(source, tokenizer, characters, tell)
+    return torch.cat([part.to(dtype) for part in parts]), about
 
 
-def _encode(source: Source, tokenizer: Tokenizer) -> Iterator[Tensor]:
-    if isinstance(tokenizer, CharTokenizer):
-        read = 0
-        for piece in source.pieces():
+def _encode(
+    source: Source, tokenizer: Tokenizer, characters: int, tell: Tell | None
+) -> Iterator[Tensor]:
+    read = 0
+    whole = isinstance(tokenizer, CharTokenizer)
+    for piece in source.pieces() if whole else between_words(source.pieces()):
+        if isinstance(tokenizer, CharTokenizer):
             yield tokenizer.encode_tensor(piece, first=read)
-            read += len(piece)
-        return
-    for piece in _between_words(source.pieces()):
-        ids = tokenizer.encode(piece)
-        if ids and not 0 <= min(ids) <= max(ids) < tokenizer.vocab_size:
-            raise ValueError(
-                f"the tokenizer has ids from {min(ids)} to {max(ids)}; they must be "
-                f"at least 0 and less than its vocab_size={tokenizer.vocab_size}"
-            )
-        yield torch.tensor(ids, dtype=torch.int64)
+        else:
+            yield _encode_words(tokenizer, piece)
+        read += len(piece)
+        if tell is not None:
+            tell(f"encoding the text: {read:,} of {characters:,} characters")
 
 
-# Matches up to the last word that white space follows.
-_LAST_WORD = re.compile(r".*\S(?=[ \n])", re.DOTALL)
-
-
-def _between_words(pieces: Iterable[str]) -> Iterator[str]:
-    """Cut a text before white space, where tokens of several characters end too."""
-    rest = ""
-    for piece in pieces:
-        rest += piece
-        found = _LAST_WORD.match(rest)
-        if found:
-            yield found[0]
-            rest = rest[found.end() :]
-    if rest:
-        yield rest
+def _encode_words(tokenizer: Tokenizer, piece: str) -> Tensor:
+    ids = tokenizer.encode(piece)
+    if ids and not 0 <= min(ids) <= max(ids) < tokenizer.vocab_size:
+        raise ValueError(
+            f"the tokenizer has ids from {min(ids)} to {max(ids)}; they must be "
+            f"at least 0 and less than its vocab_size={tokenizer.vocab_size}"
+        )
+    return torch.tensor(ids, dtype=torch.int64)
 
 
 def _write(path: Path, parts: Iterable[Tensor], about: dict[str, Any]) -> None:

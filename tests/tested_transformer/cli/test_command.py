@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -39,6 +40,8 @@ def test_without_a_command_there_is_help(command: Command) -> None:
         ("train --step 3", "unrecognized arguments: --step; see tested-transformer tr"),
         ("train --n_embd=64", "unrecognized arguments: --n_embd=64 (here: --d-model"),
         ("train --max_length=3", "unrecognized arguments: --max_length=3; see tested-"),
+        ("train --text x", "unrecognized arguments: --text (here: TEXT without a flag"),
+        ("generate runs x y", "unrecognized arguments: x y (here: --prompt); see tes"),
         (
             "train --learning-rate 3",
             "unrecognized arguments: --learning-rate (here: --lr",
@@ -173,3 +176,42 @@ def test_in_a_shell_ctrl_c_saves_and_says_how_to_go_on(
     assert end["step"] == end["saved_step"] == told[-2]["step"]
     saved = json.loads(command("info", "runs/play", "--json").out)
     assert saved["step"] == end["step"]
+
+
+def test_an_output_that_is_closed_is_no_error(
+    trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["generate", "--max-new-tokens", "2", "--seed", "1"]) == 0
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(["generate", "nothing"]) == 2
+    for stream in (sys.stdout, sys.stderr):
+        stream.close()
+
+
+class Unread(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_an_error_that_nobody_reads_keeps_its_status(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stderr", Unread())
+    assert main(["generate", "nothing"]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no process can send Ctrl-C there")
+def test_ctrl_c_ends_the_learning_of_byte_pairs(python: list[str]) -> None:
+    letters = random.Random(0).choices("ACGT", k=6_000_000)
+    Path("dna.txt").write_text("".join(letters))
+    code = (
+        "import os, signal, sys; from tested_transformer.cli import main, train; "
+        "tell = lambda text: text[0] == 'b' and os.kill(os.getpid(), signal.SIGINT); "
+        "train.reminder = lambda: tell; "
+        "sys.exit(main(['train', 'dna.txt', '--tokenizer', 'bpe']))"
+    )
+    ended = subprocess.run([python[0], "-c", code], capture_output=True, text=True)
+    assert ended.stderr == "\ntested-transformer: interrupted\n"
+    assert ended.returncode == 130

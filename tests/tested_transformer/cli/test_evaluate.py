@@ -151,7 +151,7 @@ def test_train_and_evaluate_measure_the_same_tokens(
         ("runs/play runs/play/none", "there is no file 'runs/play/none', and no "),
         ("runs/play strange.txt", "'x' (first at position 6) not in the alphabet of"),
         ("runs/play one.txt", ""),
-        ("runs", "runs holds neither a checkpoint nor a model"),
+        ("runs", "runs holds no model: name one of those in it, "),
     ],
 )
 def test_what_does_not_fit_is_refused(

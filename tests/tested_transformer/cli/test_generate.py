@@ -1,20 +1,23 @@
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 
+from tested_transformer.checkpoints import to_gpt2
 from tested_transformer.cli import generate as module
 from tested_transformer.cli.generate import (
     default_prompt,
     write,
     write_with_drafts,
 )
+from tested_transformer.cli.sources import load_source
 from tested_transformer.data import CharTokenizer
-from tested_transformer.generation import Sampling
+from tested_transformer.generation import Sampling, generate
 from tested_transformer.generation.caches import CACHES
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.variants import Chance, Draft, Drafter
@@ -316,3 +319,100 @@ def test_drafts_are_shown_as_they_are_accepted(
             assert shown == passed.decode(errors="ignore")[1:]
     assert shown == whole
     assert drafter.calls == -(-(len(read_last.encode()) - 1) // (num_drafted + 1))
+
+
+# Text that comes piece by piece, with a tokenizer that drops the first space.
+
+METASPACE: dict[str, Any] = {
+    "type": "Metaspace",
+    "replacement": "▁",
+    "prepend_scheme": "always",
+    "split": True,
+}
+LLAMA: dict[str, Any] = {
+    "type": "Sequence",
+    "decoders": [
+        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+        {"type": "ByteFallback"},
+        {"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+    ],
+}
+
+
+def put_words(folder: Path, decoder: dict[str, Any]) -> None:
+    words = ["<unk>", "▁the", "▁cat", "▁sat", "▁on", "▁a", "▁mat"]
+    vocabulary = {word: at for at, word in enumerate(words)}
+    definition = {
+        "version": "1.0",
+        "added_tokens": [],
+        "pre_tokenizer": METASPACE,
+        "decoder": decoder,
+        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<unk>"},
+    }
+    torch.manual_seed(3)
+    config = GPTConfig(
+        vocab_size=7,
+        max_seq_len=9,
+        d_model=12,
+        num_heads=3,
+        num_layers=1,
+        activation="gelu_tanh",
+    )
+    weights, settings = to_gpt2(GPT(config))
+    folder.mkdir()
+    save_file(weights, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(settings))
+    (folder / "tokenizer.json").write_text(json.dumps(definition))
+
+
+@pytest.mark.parametrize("decoder", [METASPACE, LLAMA])
+@pytest.mark.parametrize("more", [[], ["--draft", "ngram"]])
+def test_the_text_is_what_is_decoded_at_once(
+    decoder: dict[str, Any], more: list[str], command: Command
+) -> None:
+    put_words(Path("words"), decoder)
+    source = load_source("words", torch.device("cpu"))
+    prompt = source.tokenizer.encode("the cat")
+    [ids] = generate(
+        source.model, [prompt], max_new_tokens=6, sampling=Sampling(temperature=0.0)
+    )
+    text = source.tokenizer.decode([*prompt, *ids])
+    assert text.startswith("the cat ")
+    words = ["generate", "words", "--prompt", "the cat", "--temperature", "0", *more]
+    words += ["--max-new-tokens", "6"]
+    assert command(*words).out == text + "\n"
+    stop = text[len("the cat") :][3:7]
+    assert " " in stop
+    short = command(*words, "--stop", stop, "--json")
+    assert json.loads(short.out)["text"] == text[len("the cat") :].partition(stop)[0]
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "bpe"])
+@pytest.mark.parametrize("flag", ["--prompt", "--stop"])
+def test_what_is_no_utf8_is_one_line(
+    tokenizer: str, flag: str, train: Command, refused: Callable[..., str]
+) -> None:
+    more = ["--vocab-size", "260"] if tokenizer == "bpe" else []
+    assert train("--tokenizer", tokenizer, *more).status == 0
+    told = refused("generate", "runs/play", flag, "to \udce9")
+    assert "'\\udce9'" in told
+
+
+def test_a_tokenizer_without_a_new_line_starts_with_its_first_token() -> None:
+    class Words:
+        vocab_size = 3
+
+        def encode(self, text: str) -> list[int]:
+            return [len(word) for word in text.split()]
+
+        def decode(self, ids: Iterable[int]) -> str:
+            return " ".join("x" * token for token in ids)
+
+        def to_dict(self) -> dict[str, object]:
+            return {"kind": "words"}
+
+    assert default_prompt(Words()) == ""
+    model = GPT(GPTConfig(vocab_size=3, d_model=12, num_heads=3, num_layers=1))
+    with pytest.raises(ValueError, match=r"^prompt=' ' has no tokens: the model cont"):
+        write(model, Words(), " ", max_new_tokens=1, seed=0, sampling=Sampling())

@@ -68,4 +68,4 @@ def test_a_run_that_only_began_has_no_loss(trained: Path, command: Command) -> N
 
 
 def test_no_run_is_one_error(refused: Callable[..., str]) -> None:
-    assert refused("info", "nowhere").startswith("nowhere holds no checkpoint")
+    assert refused("info", "nowhere") == "there is no folder 'nowhere'"

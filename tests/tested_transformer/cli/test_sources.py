@@ -1,7 +1,9 @@
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -10,12 +12,12 @@ from safetensors.torch import save_file
 
 from tested_transformer.checkpoints import (
     CheckpointError,
+    hub,
     load_checkpoint,
     save_checkpoint,
     ship_model,
     to_gpt2,
 )
-from tested_transformer.cli import sources
 from tested_transformer.cli.sources import find_checkpoint, load_source, load_text
 from tested_transformer.data import bpe_tokenizer
 from tested_transformer.gpt import GPT, GPTConfig
@@ -80,7 +82,7 @@ def test_a_model_with_a_card_is_read() -> None:
     ship_model("given", GPT(config))
     with pytest.raises(CheckpointError) as error:
         load_source("given", CPU)
-    assert str(error.value) == "given does not say what its tokens are"
+    assert str(error.value).startswith("given does not say what its tokens are: put")
 
 
 def test_gpt2_is_read_as_it_is_published() -> None:
@@ -92,7 +94,7 @@ def test_gpt2_is_read_as_it_is_published() -> None:
     Path("tiny/tokenizer.json").unlink()
     with pytest.raises(CheckpointError) as error:
         load_source("tiny", CPU)
-    assert "tokenizer.json is missing" in str(error.value)
+    assert str(error.value).startswith("tiny does not say what its tokens are: put")
 
 
 @pytest.mark.parametrize(
@@ -104,24 +106,22 @@ def test_models_on_the_hub_go_by_name(
     model = put_gpt2(Path("kept"))
     seen: list[object] = []
 
-    def hub_file(name: str, file: str) -> Path:
-        seen.append((name, file))
-        return Path("kept") / file
+    def fetch(name: str, file: str, *, revision: str | None) -> Path | None:
+        seen.append((name, file, revision))
+        path = Path("kept") / file
+        return path if path.is_file() else None
 
-    def load_gpt2(name: str) -> GPT:
-        seen.append(name)
-        return model
-
-    monkeypatch.setattr(sources.checkpoints, "hub_file", hub_file)
-    monkeypatch.setattr(sources.checkpoints, "load_gpt2", load_gpt2)
-    assert load_source(name, CPU).model is model
-    assert seen == [(asked, "tokenizer.json"), asked]
+    monkeypatch.setattr(hub, "_fetch", fetch)
+    source = load_source(name, CPU)
+    assert torch.equal(source.model.head_weight, model.head_weight)
+    files = ["tokenizer.json", "config.json", "model.safetensors"]
+    assert (source.name, seen) == (asked, [(asked, file, None) for file in files])
 
 
 def test_a_folder_that_is_not_there_is_not_looked_for_on_the_hub() -> None:
     with pytest.raises(CheckpointError) as error:
         load_source("runs/plya", CPU)
-    assert str(error.value).startswith("runs/plya holds neither a checkpoint")
+    assert str(error.value).startswith("there is no folder 'runs/plya'; type hub:runs/")
 
 
 def test_a_model_without_a_tokenizer_is_refused() -> None:
@@ -129,9 +129,110 @@ def test_a_model_without_a_tokenizer_is_refused() -> None:
     save_checkpoint("alone", config=model.config, weights=model.state_dict())
     with pytest.raises(CheckpointError) as error:
         load_source("alone", CPU)
-    assert str(error.value) == "alone does not say what its tokens are"
+    assert str(error.value).startswith("alone does not say what its tokens are: put")
 
 
 def test_a_text_that_is_not_known_is_named() -> None:
     with pytest.raises(ValueError, match="alone has no text of its own: pass a text"):
         load_text({}, "alone")
+
+
+def put_nanogpt(folder: Path) -> GPT:
+    """Make the same model, as it is taken out of nanoGPT's pickle."""
+    model = put_gpt2(folder)
+    turned = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
+    weights = {
+        name: (each.T if name.endswith(turned) else each).contiguous()
+        for name, each in to_gpt2(model)[0].items()
+    }
+    save_file(weights, folder / "model.safetensors")
+    settings = {"vocab_size": 260, "block_size": 7, "n_embd": 12, "n_head": 3}
+    settings |= {"n_layer": 2, "bias": True, "dropout": 0.0}
+    (folder / "config.json").write_text(json.dumps(settings))
+    return model
+
+
+@pytest.mark.parametrize("put", [put_gpt2, put_nanogpt])
+def test_whatever_from_pretrained_loads_every_command_loads(
+    put: Callable[[Path], GPT], text: Path, command: Callable[..., Any]
+) -> None:
+    put(Path("given"))
+    found, expected = load_source("given", CPU).model, GPT.from_pretrained("given")
+    assert found.config == expected.config
+    for name, weight in expected.state_dict().items():
+        assert torch.equal(found.state_dict()[name], weight)
+    for words in (["generate", "given"], ["evaluate", "given"], ["heads", "given"]):
+        more = ["--max-new-tokens", "3"] if words[0] == "generate" else [str(text)]
+        assert command(*words, *more).status == 0
+
+
+def test_the_tokenizer_of_the_folder_serves_any_model() -> None:
+    put_gpt2(Path("given"))
+    model = GPT(GPTConfig(vocab_size=260, d_model=12, num_heads=3, num_layers=1))
+    for file in ("config.json", "model.safetensors"):
+        Path("given", file).unlink()
+    save_checkpoint("given", config=model.config, weights=model.state_dict())
+    tokenizer = load_source("given", CPU).tokenizer
+    assert tokenizer.decode(tokenizer.encode("to be")) == "to be"
+
+
+def test_a_tokenizer_that_does_not_fit_is_refused() -> None:
+    put_gpt2(Path("given"))
+    tokenizer = bpe_tokenizer("to be, or not to be " * 5, 263)
+    definition = tokenizer.to_dict()["tokenizer"]
+    Path("given/tokenizer.json").write_text(json.dumps(definition))
+    with pytest.raises(CheckpointError, match=r"^given has a tokenizer of 263 tokens"):
+        load_source("given", CPU)
+    Path("given/tokenizer.json").write_text("[]")
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: definition is not"):
+        load_source("given", CPU)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("play", "there is no folder 'play'; type runs/play"),
+        ("some/model", "there is no folder 'some/model'; type hub:some/model if it "),
+        ("To be", "there is no folder 'To be'"),
+        ("", "there is no folder ''"),
+        ("~nobody-at-all/x", "there is no folder '~nobody-at-all/x'"),
+        ("runs", "runs holds no model: name one of those in it, such as runs/play"),
+        ("runs/play/checkpoint.json", "runs/play/checkpoint.json is a file: name the "),
+        ("nano", "nano holds no model: ckpt.pt is a pickle, which can run any code wh"),
+    ],
+)
+@pytest.mark.skipif(os.name == "nt", reason="paths are written in another way there")
+def test_what_is_no_model_says_what_to_type(
+    name: str, message: str, trained: Path
+) -> None:
+    Path("nano").mkdir()
+    Path("nano/ckpt.pt").touch()
+    with pytest.raises(CheckpointError) as error:
+        load_source(name, CPU)
+    assert str(error.value).startswith(message)
+    if not name.startswith(("runs", "nano")):
+        with pytest.raises(CheckpointError, match=r"^there is no folder"):
+            find_checkpoint(name, training=True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no pipes in folders")
+def test_a_run_from_a_pipe_asks_for_its_text(
+    text: Path, tiny: list[str], command: Callable[..., Any]
+) -> None:
+    os.mkfifo("pipe")
+    writer = Thread(target=Path("pipe").write_text, args=(text.read_text(),))
+    writer.start()
+    assert command("train", "pipe", *tiny).status == 0
+    writer.join()
+    about = load_checkpoint("runs/pipe").settings
+    with pytest.raises(ValueError, match=r"^pipe is a pipe: it cannot be read again; "):
+        load_text(about, "runs/pipe")
+    assert len(load_text(about, "runs/pipe", str(text)).tokens) == len(text.read_text())
+
+
+def test_a_text_that_is_gone_is_named(trained_here: Path, text: Path) -> None:
+    about = load_checkpoint(trained_here).settings
+    text.rename("moved.txt")
+    with pytest.raises(ValueError, match=r"play was trained on .*: pass the path of"):
+        load_text(about, trained_here)
+    assert load_text(about, trained_here, "moved.txt").num_characters > 0

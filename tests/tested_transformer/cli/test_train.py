@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
 from tested_transformer.cli import train as module
-from tested_transformer.cli.display import Display
+from tested_transformer.cli.display import Display, reminder
 from tested_transformer.gpt import ATTENTIONS, GPT, GPTConfig
 from tested_transformer.training import Progress, Recipe, TrainingDivergedError
 from tested_transformer.training.monitor import DivergenceWatch
@@ -488,3 +488,46 @@ def test_each_recipe_has_a_model() -> None:
     assert module.MODELS.keys() == module.RECIPES.keys()
     for settings in module.MODELS.values():
         GPTConfig(vocab_size=3, **settings)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "--resume",
+            "runs/grammar holds no run to resume: omit --resume to start one, or type "
+            "--out runs/play",
+        ),
+        (
+            "runs/play --resume",
+            "runs/play is a run, not a text: to continue it, type "
+            "tested-transformer train --resume --out runs/play",
+        ),
+        ("runs/play", "runs/play is a run, not a text: to continue it, type "),
+        ("play.txt --out play.txt", "out='play.txt' is a file: name a folder"),
+        ("--resume --out play.txt", "out='play.txt' is a file: name a folder"),
+    ],
+)
+@pytest.mark.skipif(os.name == "nt", reason="paths are written in another way there")
+def test_a_mistaken_run_says_what_to_type(
+    words: str, message: str, trained: Path, text: Path, refused: Refused
+) -> None:
+    assert refused("train", *words.split()).startswith(message)
+
+
+def test_no_text_is_not_the_default_text(refused: Refused) -> None:
+    assert refused("train", "") == "'' is a folder, not a text file"
+
+
+def test_a_long_preparation_is_told(
+    train: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "reminder", partial(reminder, seconds=0))
+    ended = train("--tokenizer", "bpe", "--vocab-size", "260")
+    assert ended.status == 0
+    told = [line.partition(":")[0] for line in ended.err.splitlines()]
+    stages = ["reading the text", "byte pairs", "encoding the text"]
+    assert [*dict.fromkeys(told)] == stages
+    monkeypatch.setenv("RANK", "1")
+    reminder(seconds=0)("nothing")
+    assert capsys.readouterr().err == ""

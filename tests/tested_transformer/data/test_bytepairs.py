@@ -1,12 +1,17 @@
 import json
+import random
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
+from tested_transformer.data import tokenizers as module
 from tested_transformer.data.tokenizers import (
     BytePairTokenizer,
+    between_words,
     bpe_tokenizer,
     tokenizer_from_dict,
 )
@@ -143,3 +148,111 @@ def test_without_the_package_its_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 def test_what_makes_no_tokenizer_is_named(make, message: str):
     with pytest.raises(ValueError, match=f"^{message}$"):
         make()
+
+
+# Texts without spaces.
+
+DNA = "".join(random.Random(0).choices("ACGT", k=3000))
+CHINESE = "".join(random.Random(1).choices("的一是不了人我在有他", k=1000))
+
+
+def test_words_of_more_than_256_bytes_are_cut_to_learn_from_them():
+    words = [DNA[at : at + 256] for at in range(0, len(DNA), 256)]
+    assert bpe_tokenizer(DNA, 300).to_dict() == bpe_tokenizer(words, 300).to_dict()
+    longer = [DNA[at : at + 300] for at in range(0, len(DNA), 300)]
+    assert bpe_tokenizer(DNA, 300).to_dict() != bpe_tokenizer(longer, 300).to_dict()
+
+
+def test_shorter_words_are_those_of_the_package():
+    import tokenizers
+
+    text = "the cat's 12 naïve dogs,\n" + DNA[:256] + "\n" + "猫" * 85 + " x" * 300
+    byte_level = tokenizers.pre_tokenizers.ByteLevel
+    expected = tokenizers.Tokenizer(tokenizers.models.BPE())
+    expected.pre_tokenizer = byte_level(add_prefix_space=False)
+    expected.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=310,
+        min_frequency=2,
+        initial_alphabet=sorted(byte_level.alphabet()),
+        show_progress=False,
+    )
+    expected.train_from_iterator(text.splitlines(keepends=True), trainer)
+    found = bpe_tokenizer(text, 310).to_dict()["tokenizer"]
+    assert found == json.loads(expected.to_str())
+
+
+@pytest.mark.parametrize("text", [DNA, CHINESE, " " * 3000, "0" * 999, "+/=" * 333])
+def test_a_text_without_words_is_decoded_as_it_was(text: str):
+    tokenizer = bpe_tokenizer(text, 280)
+    assert tokenizer.vocab_size > 257
+    ids = tokenizer.encode(text)
+    assert len(ids) < len(text.encode())
+    assert tokenizer.decode(ids) == text
+
+
+def test_only_so_much_text_without_spaces_is_learned_from(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(module, "_UNSPACED", 640)
+    lines = [DNA[at : at + 80] + " the cat\n" for at in range(0, 2960, 80)]
+    first = [*lines[:8], *(line[80:] for line in lines[8:])]
+    found = bpe_tokenizer("".join(lines), 290)
+    assert found.to_dict() == bpe_tokenizer("".join(first), 290).to_dict()
+
+
+def test_a_text_without_spaces_is_cut_to_fit_in_memory():
+    pieces = ["a", *["b" * 50_000] * 5, " c d", "e" * 50_000 + "\nf"]
+    cut = [*between_words(pieces)]
+    assert "".join(cut) == "".join(pieces)
+    assert max(map(len, cut)) == 1 << 16
+    assert cut[-1] == "\nf"
+
+
+def endless() -> Iterator[str]:
+    while True:
+        yield "the cat sees the dog\n" * 100
+
+
+def test_ctrl_c_is_obeyed_while_pairs_are_learned():
+    before = threading.active_count()
+
+    def interrupt(text: str) -> None:
+        assert text.startswith("byte pairs: ")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bpe_tokenizer(endless(), 300, tell=interrupt)
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and thread.daemon:
+            thread.join(10)
+    assert threading.active_count() == before
+
+
+def test_an_error_in_the_text_arrives():
+    def broken() -> Iterator[str]:
+        yield "the cat\n"
+        raise ConnectionError("the disk is gone")
+
+    with pytest.raises(ConnectionError, match=r"^the disk is gone$"):
+        bpe_tokenizer(broken(), 300)
+
+
+def test_half_a_surrogate_pair_is_named(tokenizer: BytePairTokenizer):
+    message = r"^'\\udce9' \(at position 3\) is not a character: .* must be UTF-8$"
+    with pytest.raises(ValueError, match=message):
+        tokenizer.encode("caf\udce9")
+    with pytest.raises(ValueError, match=message):
+        bpe_tokenizer("caf\udce9", 300)
+
+
+def test_ids_may_leave_gaps(tokenizer: BytePairTokenizer):
+    definition = tokenizer.to_dict()["tokenizer"]
+    assert isinstance(definition, dict)
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    token = {"id": 300, "content": "<|end|>", "special": True}
+    definition["added_tokens"] = [token | flags]
+    definition["model"]["vocab"]["<|end|>"] = 300
+    special = BytePairTokenizer(json.dumps(definition))
+    assert special.encode("<|end|>") == [300]
+    assert (special.vocab_size, special.decode([300])) == (301, "<|end|>")

@@ -1,10 +1,14 @@
 import hashlib
 import io
+import os
 import socket
+import sys
 import sysconfig
 import urllib.request
+from collections.abc import Iterator
 from http.client import IncompleteRead
 from pathlib import Path
+from threading import Thread
 from urllib.error import URLError
 
 import pytest
@@ -12,6 +16,7 @@ import pytest
 from tested_transformer.data import corpora
 from tested_transformer.data.corpora import CORPORA, Corpus, load_corpus
 from tested_transformer.data.stories import story_entropy, write_stories
+from tested_transformer.data.tokens import load_tokens
 
 PLAY = "First Citizen:\nBefore we proceed, hear me speak — né?\n".encode()
 
@@ -258,3 +263,46 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path, data: bytes, message: s
 def test_a_length_that_is_none_is_named():
     with pytest.raises(ValueError, match=r"^num_characters=0 must be positive$"):
         load_corpus("grammar", num_characters=0)
+
+
+# Files of other kinds.
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Path]:
+    """Return a pipe that a text is written to once."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = Thread(target=path.write_text, args=("caf\u00e9 au lait " * 9,))
+    writer.start()
+    yield path
+    writer.join()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no pipes in folders")
+@pytest.mark.parametrize("kind", ["characters", "byte pairs"])
+def test_a_pipe_is_read_once(pipe: Path, kind: str) -> None:
+    found = load_tokens(pipe, tokenizer=kind)
+    text = found.tokenizer.decode(found.tokens.tolist())
+    assert text == "caf\u00e9 au lait " * 9
+    assert (found.name, found.origin) == (str(pipe), str(pipe))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no pipes in folders")
+def test_as_much_of_a_pipe_as_is_wanted(pipe: Path) -> None:
+    assert load_corpus(pipe, num_characters=4).text == "caf\u00e9"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no such devices")
+@pytest.mark.parametrize("name", ["/dev/null", "/dev/zero"])
+def test_a_device_is_no_text(name: str) -> None:
+    for load in (load_corpus, load_tokens):
+        with pytest.raises(ValueError, match=f"^'{name}' is a device, not a text file"):
+            load(name)
+
+
+def test_a_home_that_is_not_known_is_a_folder_that_is_not_there() -> None:
+    with pytest.raises(
+        FileNotFoundError, match=r"^there is no file '~nobody-at-all/x'"
+    ):
+        load_corpus("~nobody-at-all/x")

@@ -16,6 +16,7 @@ from tested_transformer.data.corpora import load_corpus
 from tested_transformer.data.tokenizers import (
     BytePairTokenizer,
     CharTokenizer,
+    between_words,
     bpe_tokenizer,
 )
 from tested_transformer.data.tokens import load_tokens
@@ -68,7 +69,7 @@ def test_byte_pairs_of_pieces_are_those_of_the_whole(text: Path):
 
 @given(pieces=st.lists(st.text(alphabet="ab \n\t\u2028."), max_size=9))
 def test_a_text_is_cut_before_white_space_alone(pieces: list[str]):
-    cut = [*token_files._between_words(pieces)]
+    cut = [*between_words(pieces)]
     assert "".join(cut) == "".join(pieces)
     for before, after in pairwise(cut):
         assert not before[-1].isspace()
