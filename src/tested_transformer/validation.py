@@ -42,7 +42,7 @@ Kind = TypeVar("Kind", bound=type)
 def validate_sizes(**sizes: int) -> None:
     """Raise a ``TypeError`` or ``ValueError`` if a size is not a positive ``int``."""
     for name, size in sizes.items():
-        if not isinstance(size, int):
+        if not isinstance(size, int) or isinstance(size, bool):
             raise TypeError(f"{name}={size!r} must be an int")
         if size < 1:
             raise ValueError(f"{name}={size} must be positive")
