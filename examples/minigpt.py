@@ -254,11 +254,14 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error("--prompt must not be empty: the model continues it")
 
     torch.manual_seed(options.seed)
-    words = (
-        options.text.read_text("utf-8") if options.text else "\n".join(topics.values())
-    )
-    text = Text(words)
-    prompt = text.encode(options.prompt).to(options.device)
+    words = "\n".join(topics.values())
+    try:
+        if options.text:
+            words = options.text.read_text("utf-8")
+        text = Text(words)
+        prompt = text.encode(options.prompt).to(options.device)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
     model = MiniGPT(Config(vocab_size=len(text.characters))).to(options.device)
     parameters = sum(each.numel() for each in model.parameters())
     print(f"{len(words):,} characters, {parameters:,} parameters, {options.device}")

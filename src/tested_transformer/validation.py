@@ -105,7 +105,7 @@ def is_readable(numbers: Tensor) -> bool:
 def validate_sizes(**sizes: int) -> None:
     """Raise a ``TypeError`` or ``ValueError`` if a size is not a positive ``int``."""
     for name, size in sizes.items():
-        if not isinstance(size, (int, torch.SymInt)):
+        if isinstance(size, bool) or not isinstance(size, (int, torch.SymInt)):
             raise TypeError(f"{name}={size!r} must be an int")
         if size < 1:
             raise ValueError(f"{name}={size} must be positive")

@@ -62,11 +62,19 @@ def test_a_text_that_does_not_serve_is_refused() -> None:
         train(tiny(text), text)
 
 
-def test_an_empty_prompt_is_refused_before_it_trains(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--prompt", ""], "--prompt must not be empty: the model continues it"),
+        (["--prompt", "\a"], "the model never read '\\x07'"),
+        (["--text", "gone.txt"], "No such file or directory: 'gone.txt'"),
+    ],
+)
+def test_what_is_wrong_is_told_before_it_trains(
+    given: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        main(["--prompt", "", "--steps", "1"])
+        main([*given, "--steps", "1"])
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.endswith("error: --prompt must not be empty: the model continues it\n")
+    assert err.endswith(f"{message}\n")

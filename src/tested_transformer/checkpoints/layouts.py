@@ -110,7 +110,7 @@ def from_gpt2(
             )
     settings = {**_SILENT, **settings}
     activation = settings["activation_function"]
-    if activation not in _ACTIVATIONS:
+    if activation not in [*_ACTIVATIONS]:  # it may have no hash
         raise CheckpointError(
             f"{origin} has activation_function={activation!r}; "
             f"only {', '.join(_ACTIVATIONS)} can be read"

@@ -159,6 +159,8 @@ def read_config(values: Mapping[str, Any], path: Path) -> GPTConfig:
     Raises:
         CheckpointError: If a field is unknown or its value does not fit.
     """
+    if not isinstance(values, Mapping):
+        raise CheckpointError(f"{path}: config={values!r} must have a model's settings")
     unknown = sorted(values.keys() - {field.name for field in fields(GPTConfig)})
     if unknown:
         raise CheckpointError(

@@ -90,11 +90,12 @@ def load_shipped(folder: str | Path) -> ShippedModel:
     path = Path(folder) / CARD
     try:
         card = read_json(path)
-        settings, about = card["config"], card["weights"]
-        record = FileRecord(*(about[name] for name in ("file", "bytes", "sha256")))
     except FileNotFoundError:
         raise CheckpointError(f"{path} is missing") from None
-    except (KeyError, TypeError):
+    try:
+        settings, about = card["config"], card["weights"]
+        record = FileRecord(_WEIGHTS, int(about["bytes"]), str(about["sha256"]))
+    except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"{path} is not the card of a model") from None
     config = read_config(settings, path)
     halves = read_tensors(check_file(path.parent, record))

@@ -129,9 +129,6 @@ def _import(place: str) -> ModuleType:
     path = Path(place)
     if is_file and not path.is_file():
         raise ValueError(f"{place}: no such file")
-    named = all(map(str.isidentifier, place.split(".")))
-    if not is_file and (path.is_file() or not named):
-        raise ValueError(f"{place} is neither a .py file nor the name of a module")
     print(f"Importing {place}, which runs the code in it.", file=sys.stderr)
     # As when the file is run, it can import modules from its own folder.
     sys.path.insert(0, str(path.resolve().parent) if is_file else "")

@@ -150,13 +150,6 @@ def _refuse(command: str, unknown: Sequence[str]) -> NoReturn:
     typed = [word.strip("-").partition("=")[0].replace("-", "_") for word in unknown]
     ours = [others[each] for each in typed if others.get(each) in known]
     flags = ", ".join(f"--{each}".replace("_", "-") for each in ours)
-    # A positional argument that was typed as a flag, or a prompt without its flag.
-    fields = inspect.signature(kind).parameters.values()
-    places = {x.name for x in fields if x.kind is not x.KEYWORD_ONLY}
-    names = [f"{each.upper()} without a flag" for each in typed if each in places]
-    flags = flags or ", ".join(names)
-    if not flags and command == "generate" and not unknown[0].startswith("-"):
-        flags = "--prompt"
     told = f"unrecognized arguments: {' '.join(unknown)}"
     told += f" (here: {flags})" if flags else ""
     _Parser(prog=f"{NAME} {command}").error(told)

@@ -112,8 +112,8 @@ class Display:
                 self.bar = None
 
 
-def reminder(*, seconds: float = 5.0) -> Callable[[str], None]:
-    """Return a function that prints what is being done, at most every few seconds.
+def reminder(*, seconds: float = 5.0) -> Callable[[int, int], None]:
+    """Return a function that prints how much is read, at most every few seconds.
 
     It prints to standard error, since the output may be for programs, and in only one
     of the processes that torchrun starts.
@@ -121,10 +121,11 @@ def reminder(*, seconds: float = 5.0) -> Callable[[str], None]:
     silent = os.environ.get("RANK", "0") != "0"
     told = time.monotonic()
 
-    def tell(text: str) -> None:
+    def tell(read: int, characters: int) -> None:
         nonlocal told
         if not silent and time.monotonic() - told >= seconds:
             told = time.monotonic()
+            text = f"encoding the text: {read:,} of {characters:,} characters"
             print(text, file=sys.stderr, flush=True)
 
     return tell

@@ -104,7 +104,7 @@ class Heads:
             corpus = data.load_tokens(
                 self.text, tokenizer=source.tokenizer, tell=reminder()
             )
-        elif source.about.get("text", {}).get("name") == "grammar":
+        elif (source.about.get("text") or {}).get("name") == "grammar":
             # A token has at least one character, so this is usually enough text.
             stories = data.write_stories(self.num_tokens, seed=_SEED)
             tokens = torch.tensor(source.tokenizer.encode(stories.text))

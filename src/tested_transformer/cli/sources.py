@@ -1,7 +1,6 @@
 """Find models and texts: runs, models with a card, GPT-2, the hub."""
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +25,6 @@ __all__ = [
 
 RUNS = Path("runs")
 HELD_OUT = 32768  # by default, tokens that train predicts in each evaluation
-_NAME = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
 _HUB_NAMES = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2")
 
 
@@ -64,14 +62,11 @@ def find_checkpoint(name: str | None, *, training: bool) -> checkpoints.Checkpoi
 
 
 def _check_folder(name: str, hint: str = "") -> None:
-    """Refuse what is no folder, and say which one may be meant."""
-    path = Path(os.path.expanduser(name))
-    if not name or not path.exists():
+    """Refuse what is not there, and say what may be meant."""
+    if not name or not Path(os.path.expanduser(name)).exists():
         if name and checkpoints.has_checkpoint(RUNS / name):
             hint = f"; type {RUNS / name}"
         raise checkpoints.CheckpointError(f"there is no folder {name!r}{hint}")
-    if not path.is_dir():
-        raise checkpoints.CheckpointError(f"{name} is a file: name the folder of a run")
 
 
 def latest_runs() -> list[Path]:
@@ -102,10 +97,7 @@ def load_source(name: str | None, device: torch.device) -> Source:
     if name is None:
         name = _latest_run()
     if name not in _HUB_NAMES and not name.startswith(checkpoints.HUB):
-        hub = ""
-        if _NAME.fullmatch(name):
-            hub = f"; type {checkpoints.HUB}{name} if it is a model on the hub"
-        _check_folder(name, hub)
+        _check_folder(name, f"; a model on the hub is {checkpoints.HUB}OWNER/NAME")
     found = checkpoints.find_pretrained(name)
     tokenizer = _tokenizer(found)
     model = found.model()
@@ -144,12 +136,6 @@ def describe_text(corpus: data.TokenizedCorpus, limit: int | None) -> dict[str, 
     return {"name": name, "limit": limit, **about}
 
 
-def _is_pipe(name: str) -> bool:
-    path = Path(name)
-    there = name not in data.CORPORA and path.exists()
-    return there and not path.is_file() and not path.is_dir()
-
-
 def load_text(
     about: Mapping[str, Any], owner: object, path: str | None = None
 ) -> data.TokenizedCorpus:
@@ -157,14 +143,16 @@ def load_text(
 
     Pass ``path`` if the text has moved.
     """
-    text = about.get("text")
-    if text is None:
-        raise ValueError(f"{owner} has no text of its own: pass a text")
     try:
-        if path is None and _is_pipe(text["name"]):
-            raise ValueError(f"{text['name']} is a pipe: it cannot be read again")
+        text = about["text"]
+        name, characters = text["name"], text["characters"]
+    except (KeyError, TypeError):
+        raise ValueError(f"{owner} has no text of its own: pass a text") from None
+    try:
+        if not path and name not in data.CORPORA and not Path(name).is_file():
+            raise FileNotFoundError(f"there is no file {name!r}")
         return data.load_tokens(
-            path or text["name"],
+            path or name,
             tokenizer=data.tokenizer_from_dict(about["tokenizer"]),
             sha256=text["sha256"],
             num_characters=text["limit"],
@@ -172,6 +160,6 @@ def load_text(
         )
     except (FileNotFoundError, ValueError) as error:
         raise ValueError(
-            f"{error}; {owner} was trained on {text['name']}, "
-            f"{text['characters']} characters: pass the path of this text"
+            f"{error}; {owner} was trained on {name}, "
+            f"{characters} characters: pass the path of this text"
         ) from None

@@ -142,8 +142,6 @@ class Train:
             raise ValueError(
                 "--resume continues a run, --overwrite replaces it: choose one"
             )
-        if self.folder.exists() and not self.folder.is_dir():
-            raise ValueError(f"out={str(self.folder)!r} is a file: name a folder")
         if self.text and has_checkpoint(self.text):
             typed = _command("train", "--resume", "--out", self.text)
             raise ValueError(

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import secrets
-import stat
 import sys
 import sysconfig
 import urllib.request
@@ -190,12 +189,10 @@ def find_source(
     name = str(name_or_path)
     if isinstance(name_or_path, Path) or name not in CORPORA:
         file = Path(os.path.expanduser(name_or_path))
-        if _is_pipe(file, name):
+        if file.exists() and not file.is_file() and not file.is_dir():
+            content = _read_pipe(file, num_characters)
             return Source(
-                name=name,
-                origin=name,
-                content=_read_once(file, num_characters),
-                num_characters=num_characters,
+                name=name, origin=name, content=content, num_characters=num_characters
             )
     elif name == "grammar":
         text = write_stories(num_characters or 1_000_000, seed=seed).text
@@ -215,19 +212,10 @@ def find_source(
     return Source(name=name, origin=str(file), file=file, num_characters=num_characters)
 
 
-def _is_pipe(file: Path, name: str) -> bool:
-    """Return whether a file can be read only once; refuse one that has no end."""
-    try:
-        mode = file.stat().st_mode
-    except (OSError, ValueError):  # opening it says what is wrong
-        return False
-    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-        raise ValueError(f"{name!r} is a device, not a text file")
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
-def _read_once(file: Path, num_characters: int | None) -> bytes:
-    """Read a pipe: a text is read twice, so it must stay in memory."""
+def _read_pipe(file: Path, num_characters: int | None) -> bytes:
+    """Read what can be read only once; refuse what may have no end."""
+    if not file.is_fifo():
+        raise ValueError(f"{str(file)!r} is a device, not a text file")
     most = -1 if num_characters is None else 4 * num_characters + len(BOM_UTF8)
     with file.open("rb") as opened:
         return opened.read(most)

@@ -9,12 +9,11 @@ import json
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -24,7 +23,6 @@ from torch import Tensor
 __all__ = [
     "BytePairTokenizer",
     "CharTokenizer",
-    "Tell",
     "Tokenizer",
     "between_words",
     "bpe_tokenizer",
@@ -32,18 +30,14 @@ __all__ = [
     "tokenizer_from_dict",
 ]
 
-Tell = Callable[[str], object]
-"""A function to call now and then with what is being done."""
-
 # While pairs are learned, longer words are cut, in bytes: the time for one word grows
 # with the square of its length. No useful token is as long.
 _LONGEST_WORD = 256
+# Pairs are learned from at most so many characters. Words that hardly ever repeat, as
+# in DNA, take about 80 bytes of memory for each of them.
+_LEARNED = 1 << 24
 # A text without white space is cut after this many characters.
 _SLICE = 1 << 16
-# Learn pairs from so many characters between which there is no white space for 64 or
-# more. They hardly ever repeat, so each takes about 80 bytes of memory.
-_UNSPACED = 1 << 23
-_LONG = re.compile(r"\S{64,}")
 _BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")
 
 
@@ -191,11 +185,11 @@ class BytePairTokenizer:
         # Ids may leave gaps, so that the largest counts.
         vocabulary = self._tokenizer.get_vocab()
         self._vocab_size = 1 + max(vocabulary.values(), default=-1)
-        falls_back = '"ByteFallback"' in json.dumps(json.loads(definition)["decoder"])
+        decoder = json.dumps(json.loads(definition).get("decoder"))
         self.byte_tokens = frozenset(
             token
             for text, token in vocabulary.items()
-            if falls_back and _BYTE.fullmatch(text)
+            if '"ByteFallback"' in decoder and _BYTE.fullmatch(text)
         )
         """Tokens for single bytes, of which ``decode`` reads a row as a whole."""
 
@@ -235,23 +229,19 @@ class BytePairTokenizer:
         return {"kind": self.kind, "tokenizer": json.loads(self._tokenizer.to_str())}
 
 
-def bpe_tokenizer(
-    text: str | Iterable[str], vocab_size: int, *, tell: Tell | None = None
-) -> BytePairTokenizer:
+def bpe_tokenizer(text: str | Iterable[str], vocab_size: int) -> BytePairTokenizer:
     """Return a byte-pair tokenizer trained on a text.
 
     Start with the 256 bytes. Merge the most frequent pair of neighbors into a new
     token, and repeat until there are ``vocab_size`` tokens or no pair occurs twice. Any
     text can be encoded, if necessary in single bytes.
 
-    Words of more than 256 bytes are cut, so that a text without spaces, such as DNA,
-    takes time in proportion to its length. Of such a text, only the first 8 million
-    characters count.
+    Only the first 16 million characters count, and words of more than 256 bytes are
+    cut, so that any text can be learned from in a short time, even one without spaces.
 
     Args:
         text: The text, or the pieces of one that does not fit in memory.
         vocab_size: How many tokens there may be.
-        tell: Called now and then with what has been done.
 
     Raises:
         ImportError: If the package ``tokenizers`` is not installed.
@@ -280,68 +270,49 @@ def bpe_tokenizer(
         initial_alphabet=sorted(byte_level.alphabet()),
         show_progress=False,
     )
-    _Learning(tokenizer, trainer, [text] if isinstance(text, str) else text).wait(tell)
+    lines = _lines([text] if isinstance(text, str) else text)
+    _in_thread(lambda: tokenizer.train_from_iterator(lines, trainer))
     tokenizer.pre_tokenizer = byte_level
     return BytePairTokenizer(tokenizer.to_str())
 
 
-class _Learning(Thread):
-    """Learn pairs in a thread, so that Ctrl-C arrives: the package would not see it."""
+def _in_thread(learn: Callable[[], None]) -> None:
+    """Wait for a function in a thread, so that Ctrl-C arrives: the package is deaf."""
+    # Not a thread's join: in Python 3.11, a thread counts as ended if Ctrl-C ends that.
+    done = Event()
+    failed: list[BaseException] = []
 
-    def __init__(self, tokenizer: Any, trainer: Any, pieces: Iterable[str]) -> None:
-        super().__init__(daemon=True)
-        self.tokenizer, self.trainer, self.pieces = tokenizer, trainer, pieces
-        self.read = 0
-        self.given_up = False
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
+    def run() -> None:
         try:
-            self.tokenizer.train_from_iterator(self._lines(), self.trainer)
+            learn()
         except BaseException as error:
-            self.error = error
+            failed.append(error)
+        done.set()
 
-    def wait(self, tell: Tell | None) -> None:
-        """Wait for the end, and raise the error that occurred, if any."""
-        begun = time.monotonic()
-        self.start()
-        try:
-            while self.is_alive():
-                self.join(0.2)
-                seconds = time.monotonic() - begun
-                if tell is not None:
-                    tell(f"byte pairs: {self.read:,} characters, {seconds:.0f} s")
-        except BaseException:
-            self.given_up = True
-            # A thread that is in the package when Python ends would crash it.
-            atexit.register(self._leave)
-            raise
-        if self.error is not None:
-            raise self.error
+    atexit.register(_end_unless, done)
+    Thread(target=run, daemon=True).start()
+    while not done.wait(0.2):
+        pass
+    if failed:
+        raise failed[0]
 
-    def _lines(self) -> Iterator[str]:
-        unspaced = 0
 
-        def keep(word: re.Match[str]) -> str:
-            nonlocal unspaced
-            unspaced += len(word[0])
-            return word[0] if unspaced <= _UNSPACED else ""
+def _end_unless(done: Event) -> None:
+    """End at once: a thread that is in the package when Python ends would crash it."""
+    if not done.is_set():
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(AttributeError, OSError, ValueError):
+                stream.flush()
+        os._exit(130)
 
-        for piece in self.pieces:
-            for part in between_words([piece]):
-                if self.given_up:
-                    raise InterruptedError
-                check_utf8(part)
-                self.read += len(part)
-                yield from _LONG.sub(keep, part).splitlines(keepends=True)
 
-    def _leave(self) -> None:
-        self.join(0.2)
-        if self.is_alive():
-            for stream in (sys.stdout, sys.stderr):
-                with suppress(AttributeError, OSError, ValueError):
-                    stream.flush()
-            os._exit(130)
+def _lines(pieces: Iterable[str]) -> Iterator[str]:
+    left = _LEARNED
+    for piece in pieces:
+        yield from piece[:left].splitlines(keepends=True)
+        left -= len(piece)
+        if left <= 0:
+            return
 
 
 # Matches up to the last word that white space follows.
@@ -399,6 +370,8 @@ def tokenizer_from_dict(data: Mapping[str, object]) -> Tokenizer:
     Raises:
         ValueError: If ``data`` does not describe a tokenizer.
     """
+    if not isinstance(data, Mapping):  # whatever a JSON file has
+        raise ValueError(f"{data!r} is not the description of a tokenizer")
     kind = data.get("kind")
     if kind == CharTokenizer.kind:
         alphabet = data.get("alphabet")

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,6 @@ from tested_transformer.data.corpora import (
 from tested_transformer.data.tokenizers import (
     BytePairTokenizer,
     CharTokenizer,
-    Tell,
     Tokenizer,
     between_words,
     bpe_tokenizer,
@@ -80,7 +79,7 @@ def load_tokens(
     seed: int = 0,
     num_characters: int | None = None,
     cache_folder: str | Path | None = None,
-    tell: Tell | None = None,
+    tell: Callable[[int, int], object] | None = None,
 ) -> TokenizedCorpus:
     """Return the tokens of a text that can be larger than memory.
 
@@ -97,7 +96,8 @@ def load_tokens(
         seed: See ``load_corpus``.
         num_characters: See ``load_corpus``.
         cache_folder: Where downloaded texts and tokens are kept; see ``load_corpus``.
-        tell: Called now and then with what has been done.
+        tell: Called now and then with the number of characters that have been turned
+            into tokens, and the number of all.
 
     Raises:
         ImportError: If byte pairs are asked for without the package ``tokenizers``.
@@ -152,7 +152,7 @@ def _prepare(
     sha256: str | None,
     path: Path | None,
     about: dict[str, Any],
-    tell: Tell | None,
+    tell: Callable[[int, int], object] | None,
 ) -> tuple[Tensor, dict[str, Any]]:
     """Read the text once for its alphabet and checksum, and again for its tokens."""
     digest, characters, alphabet = hashlib.sha256(), 0, set[str]()
@@ -161,14 +161,12 @@ def _prepare(
         characters += len(piece)
         # Removing known characters first is many times faster than set(piece).
         alphabet.update(piece.translate(dict.fromkeys(map(ord, alphabet))))
-        if tell is not None:
-            tell(f"reading the text: {characters:,} characters")
     check_text(repr(source.name), digest.hexdigest(), sha256)
     if tokenizer == CharTokenizer.kind:
         tokenizer = CharTokenizer("".join(sorted(alphabet)))
     elif isinstance(tokenizer, str):
         pieces = between_words(source.pieces())
-        tokenizer = bpe_tokenizer(pieces, vocab_size or 1024, tell=tell)
+        tokenizer = bpe_tokenizer(pieces, vocab_size or 1024)
     most = tokenizer.vocab_size - 1
     about = {
         **about,
@@ -189,7 +187,10 @@ def _prepare(
 
 
 def _encode(
-    source: Source, tokenizer: Tokenizer, characters: int, tell: Tell | None
+    source: Source,
+    tokenizer: Tokenizer,
+    characters: int,
+    tell: Callable[[int, int], object] | None,
 ) -> Iterator[Tensor]:
     read = 0
     whole = isinstance(tokenizer, CharTokenizer)
@@ -200,7 +201,7 @@ def _encode(
             yield _encode_words(tokenizer, piece)
         read += len(piece)
         if tell is not None:
-            tell(f"encoding the text: {read:,} of {characters:,} characters")
+            tell(read, characters)
 
 
 def _encode_words(tokenizer: Tokenizer, piece: str) -> Tensor:

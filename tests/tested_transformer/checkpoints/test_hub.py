@@ -165,6 +165,23 @@ def test_an_index_does_not_lead_elsewhere(
         load_gpt2(folder)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_head": True}, " has settings that do not fit: num_heads=True must be an "),
+        ({"activation_function": ["gelu"]}, " has activation_function=['gelu']; only "),
+    ],
+)
+def test_settings_that_no_model_has_are_named(
+    tmp_path: Path, model: GPT, settings: dict[str, object], message: str
+) -> None:
+    weights, usual = to_gpt2(model)
+    put(tmp_path, weights, usual | settings)
+    with pytest.raises(CheckpointError) as refused:
+        load_gpt2(tmp_path)
+    assert str(refused.value).startswith(f"{tmp_path}{message}")
+
+
 # From a hub.
 
 

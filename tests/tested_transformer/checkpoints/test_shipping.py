@@ -114,6 +114,16 @@ def _card(change: Callable[[dict], object]) -> Callable[[Path], None]:
             "card.json is cut short or not JSON",
         ),
         (_card(lambda card: card.pop("weights")), "is not the card of a model"),
+        (_card(lambda card: card.update(config=[1])), "config=[1] must have a model's"),
+        (
+            _card(lambda card: card["weights"].update(bytes="many")),
+            "is not the card of a model",
+        ),
+        (
+            _card(lambda card: card["weights"].update(sha256=None)),
+            "was altered: its sha256",
+        ),
+        (_card(lambda card: card["config"].update(num_heads=True)), "must be an int"),
         (
             _card(lambda card: card["config"].update(d_model=18)),
             "does not have the weights that its settings require: "

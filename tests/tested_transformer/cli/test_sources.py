@@ -121,7 +121,7 @@ def test_models_on_the_hub_go_by_name(
 def test_a_folder_that_is_not_there_is_not_looked_for_on_the_hub() -> None:
     with pytest.raises(CheckpointError) as error:
         load_source("runs/plya", CPU)
-    assert str(error.value).startswith("there is no folder 'runs/plya'; type hub:runs/")
+    assert str(error.value).startswith("there is no folder 'runs/plya'; a model on t")
 
 
 def test_a_model_without_a_tokenizer_is_refused() -> None:
@@ -133,8 +133,9 @@ def test_a_model_without_a_tokenizer_is_refused() -> None:
 
 
 def test_a_text_that_is_not_known_is_named() -> None:
-    with pytest.raises(ValueError, match="alone has no text of its own: pass a text"):
-        load_text({}, "alone")
+    for about in ({}, {"text": None}, {"text": {}}, {"text": "play.txt"}):
+        with pytest.raises(ValueError, match=r"^alone has no text of its own: pass a"):
+            load_text(about, "alone")
 
 
 def put_nanogpt(folder: Path) -> GPT:
@@ -192,7 +193,10 @@ def test_a_tokenizer_that_does_not_fit_is_refused() -> None:
     ("name", "message"),
     [
         ("play", "there is no folder 'play'; type runs/play"),
-        ("some/model", "there is no folder 'some/model'; type hub:some/model if it "),
+        (
+            "some/model",
+            "there is no folder 'some/model'; a model on the hub is hub:OWNER/NAME",
+        ),
         ("To be", "there is no folder 'To be'"),
         ("", "there is no folder ''"),
         ("~nobody-at-all/x", "there is no folder '~nobody-at-all/x'"),
@@ -225,7 +229,7 @@ def test_a_run_from_a_pipe_asks_for_its_text(
     assert command("train", "pipe", *tiny).status == 0
     writer.join()
     about = load_checkpoint("runs/pipe").settings
-    with pytest.raises(ValueError, match=r"^pipe is a pipe: it cannot be read again; "):
+    with pytest.raises(ValueError, match=r"^there is no file 'pipe'; runs/pipe was "):
         load_text(about, "runs/pipe")
     assert len(load_text(about, "runs/pipe", str(text)).tokens) == len(text.read_text())
 
