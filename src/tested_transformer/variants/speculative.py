@@ -157,7 +157,8 @@ class TextReader:
         model: The model that reads.
 
     Raises:
-        ValueError: If layers of the model have a state, which cannot be taken back.
+        ValueError: If layers of the model have a state, which this reader keeps only
+            after the last token, so it cannot go back.
     """
 
     def __init__(self, model: GPT) -> None:
@@ -189,8 +190,8 @@ def _validate_rewindable(model: GPT) -> None:
     form = model.config.form()
     if form is not None and not form.has_scores:
         raise ValueError(
-            f"attention={model.config.attention!r} of model has a state: drafted "
-            "tokens cannot be taken back from it"
+            f"attention={model.config.attention!r} of model has a state: the reader "
+            "keeps the last one only, so it cannot take drafted tokens back"
         )
 
 
