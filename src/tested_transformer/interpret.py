@@ -309,7 +309,11 @@ def gated_heads(
 def mean_instead(
     outputs: Sequence[Float[Tensor, "B H T d_k"]],
 ) -> list[Float[Tensor, "1 H 1 d_k"]]:
-    """Return the mean output of each head over all positions of all texts."""
+    """Return the mean output of each head over all positions of all texts.
+
+    It removes what a head writes at one kind of position, too. To keep that, average
+    over such positions alone, as in ``each[rows, :, at].mean(dim=0)[None, :, None]``.
+    """
     return [each.mean(dim=(0, 2), keepdim=True) for each in outputs]
 
 

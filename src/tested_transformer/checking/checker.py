@@ -39,6 +39,7 @@ from tested_transformer.checking.recognizing import (
 from tested_transformer.checking.report import Report, Verdict
 from tested_transformer.checking.styles import FLAGS, parameters_of
 from tested_transformer.checking.subject import Reader, Subject
+from tested_transformer.checking.watching import watched
 
 __all__ = [
     "assert_attention",
@@ -109,6 +110,11 @@ def check_attention(
     that would hide a mistake, such as a projection of zeros, are drawn again in the
     copy, unless you pass an oracle.
 
+    Only what the checks pass is checked. A cache needs ``pieces``, unless the style is
+    ``ours`` or ``mha``, and padding or lengths need an argument with the name of a
+    mask. Without one, ``padding`` compares a sequence alone with the same in a batch.
+    ``Report.untried`` names the arguments that had one value in every call.
+
     Args:
         attention: The function or module.
         style: How to call it; by default inferred from the names of its arguments.
@@ -119,7 +125,8 @@ def check_attention(
             given together.
             ``mha``: ``layer(q, k, v, attn_mask=, key_padding_mask=)``, with masks that
             are ``True`` where a key is ignored.
-            ``mask``: ``layer(x, attention_mask=)``, with a mask of any other name.
+            ``mask``: ``layer(x, attention_mask=)``, with a mask of another name that
+            contains ``mask``, or ``attn_bias`` or ``attention_bias``.
             ``causal``: ``layer(x)``, which is always causal, or ``layer(x,
             causality=True)``, with a switch of such a name.
             ``both``: ``layer(x)`` or ``layer(x, context)``, attending to both sides.
@@ -153,7 +160,8 @@ def check_attention(
 
     Returns:
         A report that says ``right``, ``wrong`` or ``not known``. It is true only if no
-        check failed and output and gradient were compared with an oracle.
+        check failed and output and gradient were compared with an oracle. It can be
+        true for a layer with arguments that were not tried: it names them.
 
     Raises:
         TypeError: If the attention is not callable, its style cannot be inferred, or it
@@ -172,6 +180,18 @@ def check_attention(
         **{"batch_first": batch_first, "heads_first": heads_first},
     }
     names = [name for name in CHECKS if name not in skip]
+    attention, watch = watched(attention)
+    report = _report_in_style(attention, names, mask_means, options)
+    return report if watch is None else replace(report, untried=watch.untried)
+
+
+def _report_in_style(
+    attention: Callable[..., Any],
+    names: Collection[str],
+    mask_means: str | None,
+    options: dict[str, Any],
+) -> Report:
+    """Return the report of ``check_attention``, whose options these are."""
     subjects = make_subjects(attention, mask_means=mask_means, **options)
     report = _report_on(subjects, names)
     flagged = isinstance(attention, nn.Module) and FLAGS & {*parameters_of(attention)}

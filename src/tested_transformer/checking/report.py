@@ -55,6 +55,9 @@ class Report:
         counterexample: The shortest sequence that exposes the mistake, if found.
         notes: What was found out about how to call it.
         form: What it has besides its projections, such as positions, if recognized.
+        untried: The arguments that had one value in every call of the checks, such as
+            a cache or padding under a name that says nothing. What they do was not
+            checked.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Report:
     counterexample: Counterexample | None = None
     notes: tuple[str, ...] = ()
     form: str = ""
+    untried: tuple[str, ...] = ()
 
     @property
     def state(self) -> Literal["right", "wrong", "not known"]:
@@ -117,6 +121,7 @@ class Report:
             "checks": [asdict(each) for each in self.verdicts],
             "drawn": [*self.drawn],
             "notes": [*self.notes],
+            "untried": [*self.untried],
             "counterexample": self.counterexample and str(self.counterexample),
         }
 
@@ -126,12 +131,21 @@ class Report:
             return f"{self.name} is not known to be right:"
         if self.state == "right":
             inside = f": attention with {self.form}" if self.form else ""
-            return f"{self.name} is right{inside}."
+            return f"{self.name} is right{inside}{self._limit}."
         if self.likely:
             mistake = self.likely[0].mistake
             return f"{self.name} is WRONG: {mistake[0].lower()}{mistake[1:]}"
         check = "" if self._share_reason else f"{self.failed[0]}: "
         return f"{self.name} is WRONG: {check}{self._reasons[0]}"
+
+    @property
+    def _limit(self) -> str:
+        """Which arguments the verdict leaves out, to end its sentence."""
+        if not self.untried:
+            return ""
+        one = len(self.untried) == 1
+        words = ("argument", "was") if one else ("arguments", "were")
+        return f"; its {words[0]} {', '.join(self.untried)} {words[1]} not tried"
 
     @property
     def _reasons(self) -> list[str]:

@@ -11,7 +11,7 @@ __all__ = ["Exhibit", "Publication", "exhibit", "issue", "pull"]
 
 @dataclass(frozen=True)
 class Publication:
-    """Where a bug was published.
+    """A thread about a bug, or a file that has it.
 
     Args:
         project: The repository, ``owner/name``.
@@ -48,18 +48,21 @@ def pull(project: str, number: int, when: str) -> Publication:
 # --8<-- [start:exhibit]
 @dataclass(frozen=True, kw_only=True)
 class Exhibit:
-    """One bug: the step of ``Steps`` that it replaces, and where it was published.
+    """One bug: the step of ``Steps`` that it replaces, and where it was reported.
 
     Args:
         function: The step with the bug in it. Its docstring says what is wrong.
         step: The name of the step.
-        published: Where it was found, if that is known.
+        published: Threads and files in which this bug was found, if any are known.
+        related: Threads about something near: another form of the mistake, its
+            opposite, a question, or a repair that was proposed.
         settings: The settings that a layer needs for the bug to have an effect.
     """
 
     function: Callable[..., Any]
     step: str
     published: tuple[Publication, ...] = ()
+    related: tuple[Publication, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -82,13 +85,20 @@ class Exhibit:
 
 
 def exhibit(
-    step: str, *published: Publication, **settings: Any
+    step: str,
+    *published: Publication,
+    related: tuple[Publication, ...] = (),
+    **settings: Any,
 ) -> Callable[[Callable[..., Any]], Exhibit]:
     """Return a decorator that turns a function into an exhibit."""
 
     def made(function: Callable[..., Any]) -> Exhibit:
         return Exhibit(
-            function=function, step=step, published=published, settings=settings
+            function=function,
+            step=step,
+            published=published,
+            related=related,
+            settings=settings,
         )
 
     return made

@@ -151,7 +151,7 @@ def keys_for_values(
 @exhibit(
     "project",
     issue("karpathy/nanochat", 844, "2026, open"),
-    pull("karpathy/nanochat", 845, "2026, open"),
+    related=(pull("karpathy/nanochat", 845, "2026, open"),),
 )
 # --8<-- [start:block_summaries]
 def block_summaries(

@@ -102,8 +102,8 @@ def minus_five(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 @exhibit(
     "weigh",
-    issue("karpathy/minGPT", 75, "2022, closed"),
     issue("huggingface/transformers", 17121, "2022, closed"),
+    related=(issue("karpathy/minGPT", 75, "2022, closed"),),
 )
 # --8<-- [start:large_but_finite]
 def large_but_finite(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -130,8 +130,10 @@ def beyond_half(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 @exhibit(
     "weigh",
-    issue("pytorch/pytorch", 21518, "2019, open"),
-    pull("harvard-edge/cs249r_book", 1785, "2026, merged"),
+    related=(
+        issue("pytorch/pytorch", 21518, "2019, open"),
+        pull("harvard-edge/cs249r_book", 1785, "2026, merged"),
+    ),
 )
 # --8<-- [start:added_ones]
 def added_ones(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -231,7 +233,7 @@ def nan_in_empty_rows(scores: Tensor, mask: Tensor | None) -> Tensor:
 # --8<-- [end:nan_in_empty_rows]
 
 
-@exhibit("weigh", pull("pytorch/pytorch", 42323, "2020, closed"))
+@exhibit("weigh", related=(pull("pytorch/pytorch", 42323, "2020, closed"),))
 # --8<-- [start:nan_replaced]
 def nan_replaced(scores: Tensor, mask: Tensor | None) -> Tensor:
     """NaN is replaced after the softmax, but the gradient is still NaN."""
@@ -263,9 +265,11 @@ class _MaskedForwardOnly(torch.autograd.Function):
 
 @exhibit(
     "weigh",
-    issue("triton-lang/triton", 4541, "2024, open"),
-    issue("triton-lang/triton", 5660, "2025, open"),
-    pull("xlite-dev/ffpa-attn", 300, "2026, merged"),
+    related=(
+        issue("triton-lang/triton", 4541, "2024, open"),
+        issue("triton-lang/triton", 5660, "2025, open"),
+        pull("xlite-dev/ffpa-attn", 300, "2026, merged"),
+    ),
 )
 def backward_without_mask(scores: Tensor, mask: Tensor | None) -> Tensor:
     """The output is right; the backward pass, written by hand, forgets the mask."""

@@ -1,0 +1,149 @@
+"""A report names the arguments that no check has tried."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tested_transformer.checking import check_attention
+
+pytestmark = pytest.mark.usefixtures("as_a_caller")
+
+
+class Packed(nn.Module):
+    """A causal layer with one matrix for queries, keys and values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_heads = 5
+        self.qkv, self.out = nn.Linear(20, 60), nn.Linear(20, 20)
+
+    def heads(self, x: Tensor) -> Sequence[Tensor]:
+        return self.qkv(x).unflatten(-1, (3, 5, 4)).permute(2, 0, 3, 1, 4).unbind()
+
+    def mixed(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.out(y.transpose(1, 2).flatten(2))
+
+
+class WithPadding(Packed):
+    """It forgets all masks as soon as it is told what is padding."""
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+        q, k, v = self.heads(x)
+        return self.mixed(q, k, v, mask if real is None else mask | True)
+
+
+class WithPast(Packed):
+    """It exchanges the keys and the values of the past."""
+
+    def forward(
+        self,
+        x: Tensor,
+        layer_past: tuple[Tensor, Tensor] | None = None,
+        use_cache: bool = False,
+    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
+        q, k, v = self.heads(x)
+        if layer_past is not None:
+            k = torch.cat([layer_past[1], k], dim=2)
+            v = torch.cat([layer_past[0], v], dim=2)
+        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool)
+        y = self.mixed(q, k, v, mask.tril(k.shape[2] - q.shape[2]))
+        return (y, (k, v)) if use_cache else y
+
+
+class FromAPosition(Packed):
+    """It keeps its cache itself, and loses it after the first piece."""
+
+    def forward(self, x: Tensor, start_pos: int) -> Tensor:
+        q, k, v = self.heads(x)
+        return self.mixed(q, k, v, torch.ones(len(q[0, 0]), len(k[0, 0])).tril() > 0)
+
+
+def in_pieces(layer: WithPast, x: Tensor, sizes: Sequence[int]) -> Tensor:
+    past, outputs = None, []
+    for piece in x.split([*sizes], dim=1):
+        output, past = layer(piece, layer_past=past, use_cache=True)
+        outputs.append(output)
+    return torch.cat(outputs, dim=1)
+
+
+@pytest.mark.parametrize(
+    ("layer", "untried", "said"),
+    [
+        (WithPadding(), ("real",), "; its argument real was not tried."),
+        (
+            WithPast(),
+            ("layer_past", "use_cache"),
+            "; its arguments layer_past, use_cache were not tried.",
+        ),
+        (FromAPosition(), ("start_pos",), "; its argument start_pos was not tried."),
+    ],
+)
+def test_what_was_not_tried_stands_in_the_first_line(
+    layer: nn.Module, untried: tuple[str, ...], said: str
+) -> None:
+    report = check_attention(layer)
+    assert report.state == "right"
+    assert report.untried == untried
+    assert report.as_dict()["untried"] == [*untried]
+    first = str(report).partition("\n")[0]
+    assert first == f"{type(layer).__name__} is right{said}"
+
+
+def test_what_was_tried_does_not() -> None:
+    report = check_attention(WithPast(), pieces=in_pieces)
+    assert report.untried == ()
+    assert report.failed == ["cache"]
+
+
+def test_masks_flags_and_contexts_are_tried() -> None:
+    report = check_attention(nn.MultiheadAttention(20, 5), skip=["empty rows"])
+    assert report.passed
+    assert report.untried == ("need_weights", "average_attn_weights", "is_causal")
+
+
+def with_a_flag(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, fast: bool = False
+) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+def test_arguments_of_a_function_are_noted_too() -> None:
+    assert check_attention(with_a_flag).untried == ("fast",)
+    # Nobody expects an adapter to be called in another way than it says.
+    layer = WithPast()
+
+    def adapter(x: Tensor, name: str = "") -> Tensor:
+        return layer(x, use_cache=True)[0]
+
+    assert check_attention(adapter).untried == ()
+
+
+def test_the_layer_of_the_caller_keeps_no_hook() -> None:
+    layer = WithPadding()
+    check_attention(layer)
+    assert not layer._forward_hooks
+
+
+class Scripted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_proj, self.k_proj = nn.Linear(20, 20), nn.Linear(20, 20)
+        self.v_proj, self.o_proj = nn.Linear(20, 20), nn.Linear(20, 20)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        heads = [each.unflatten(-1, (5, 4)).transpose(1, 2) for each in (q, k, v)]
+        y = F.scaled_dot_product_attention(heads[0], heads[1], heads[2], is_causal=True)
+        return self.o_proj(y.transpose(1, 2).flatten(2))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
+def test_a_scripted_layer_takes_no_hooks_and_is_checked_all_the_same() -> None:
+    report = check_attention(torch.jit.script(Scripted()), num_heads=5, d_model=20)
+    assert (report.failed, report.untried) == ([], ())
