@@ -39,7 +39,7 @@ from tested_transformer.checking.recognizing import (
 from tested_transformer.checking.report import Report, Verdict
 from tested_transformer.checking.styles import FLAGS, parameters_of
 from tested_transformer.checking.subject import Reader, Subject
-from tested_transformer.checking.watching import watched
+from tested_transformer.checking.watching import checking, watched
 
 __all__ = [
     "assert_attention",
@@ -295,7 +295,8 @@ def _judged(subject: Subject, names: Collection[str], found: Likeness | None) ->
         return Report(subject.name, subject.style, verdicts, doubts=(doubt,))
     if found is None and subject.known is None and not subject.guessed:
         subject, found = recognized(subject)
-    verdicts = verdicts_on(subject, names)
+    with checking():
+        verdicts = verdicts_on(subject, names)
     failed = [each.check for each in verdicts if each.passed is False]
     found = likely_exhibits(subject, found) if failed else Likeness()
     excuse = _excuse(subject, verdicts) if failed and not found.exhibits else ""
