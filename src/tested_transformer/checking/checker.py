@@ -111,9 +111,9 @@ def check_attention(
     copy, unless you pass an oracle.
 
     Only what the checks pass is checked. A cache needs ``pieces``, unless the style is
-    ``ours`` or ``mha``, and padding or lengths need an argument with the name of a
-    mask. Without one, ``padding`` compares a sequence alone with the same in a batch.
-    ``Report.untried`` names the arguments that had one value in every call.
+    ``mha`` or the cache is this library's, and padding or lengths need an argument with
+    the name of a mask. Without one, ``padding`` compares a sequence alone with the same
+    in a batch. ``Report.untried`` names the arguments that had one value in every check.
 
     Args:
         attention: The function or module.
@@ -140,8 +140,8 @@ def check_attention(
             are recognized by their names or by their effect on the output. What it does
             not do either, such as a sum of one, is not asked of the layer.
         pieces: Reads features in pieces of given sizes with the layer's cache, called
-            as ``pieces(layer, x, sizes)``. Not needed for functions or for the styles
-            ``ours`` and ``mha``.
+            as ``pieces(layer, x, sizes)``. Not needed for functions, for the style
+            ``mha``, and for layers that take this library's cache.
         projections: The names of its projections, if they are not found: those to
             queries, keys and values and the last one, such as ``("w_qs", "w_ks",
             "w_vs", "fc")``, or one to all three and the last one. The last may be
