@@ -113,7 +113,7 @@ def check_attention(
     Only what the checks pass is checked. A cache needs ``pieces``, unless the style is
     ``mha`` or the cache is this library's, and padding or lengths need an argument with
     the name of a mask. Without one, ``padding`` compares a sequence alone with the same
-    in a batch. ``Report.untried`` names the arguments that had one value in every check.
+    in a batch. ``Report.untried`` names the arguments with one value in every check.
 
     Args:
         attention: The function or module.
