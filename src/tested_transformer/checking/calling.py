@@ -371,7 +371,8 @@ def _subjects_of(
             call, reader = mha_call(others), mha_reader(others)
         elif style in MASKED:
             call = masked_call(style, parameters)
-            reader = read_ours if {"cache", "causal"} <= names else None
+            ours = hasattr(attention, "new_cache") or hasattr(attention, "num_kv_heads")
+            reader = read_ours if ours and {"cache", "causal"} <= names else None
         else:
             call = plain_call(max(1, len(sequences_of(parameters))))
     masked = style == "mha" or (style in MASKED and bool(names & MASKS))

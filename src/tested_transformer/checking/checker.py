@@ -39,7 +39,7 @@ from tested_transformer.checking.recognizing import (
 from tested_transformer.checking.report import Report, Verdict
 from tested_transformer.checking.styles import FLAGS, parameters_of
 from tested_transformer.checking.subject import Reader, Subject
-from tested_transformer.checking.watching import watched
+from tested_transformer.checking.watching import checking, watched
 
 __all__ = [
     "assert_attention",
@@ -111,9 +111,9 @@ def check_attention(
     copy, unless you pass an oracle.
 
     Only what the checks pass is checked. A cache needs ``pieces``, unless the style is
-    ``ours`` or ``mha``, and padding or lengths need an argument with the name of a
-    mask. Without one, ``padding`` compares a sequence alone with the same in a batch.
-    ``Report.untried`` names the arguments that had one value in every call.
+    ``mha`` or the cache is this library's, and padding or lengths need an argument with
+    the name of a mask. Without one, ``padding`` compares a sequence alone with the same
+    in a batch. ``Report.untried`` names the arguments with one value in every check.
 
     Args:
         attention: The function or module.
@@ -140,8 +140,8 @@ def check_attention(
             are recognized by their names or by their effect on the output. What it does
             not do either, such as a sum of one, is not asked of the layer.
         pieces: Reads features in pieces of given sizes with the layer's cache, called
-            as ``pieces(layer, x, sizes)``. Not needed for functions or for the styles
-            ``ours`` and ``mha``.
+            as ``pieces(layer, x, sizes)``. Not needed for functions, for the style
+            ``mha``, and for layers that take this library's cache.
         projections: The names of its projections, if they are not found: those to
             queries, keys and values and the last one, such as ``("w_qs", "w_ks",
             "w_vs", "fc")``, or one to all three and the last one. The last may be
@@ -295,7 +295,8 @@ def _judged(subject: Subject, names: Collection[str], found: Likeness | None) ->
         return Report(subject.name, subject.style, verdicts, doubts=(doubt,))
     if found is None and subject.known is None and not subject.guessed:
         subject, found = recognized(subject)
-    verdicts = verdicts_on(subject, names)
+    with checking():
+        verdicts = verdicts_on(subject, names)
     failed = [each.check for each in verdicts if each.passed is False]
     found = likely_exhibits(subject, found) if failed else Likeness()
     excuse = _excuse(subject, verdicts) if failed and not found.exhibits else ""

@@ -34,6 +34,7 @@ class FunctionModule(nn.Module):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
         self.function = function
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
         found = _names_of(function).items()
         modules = {name: each for name, each in found if isinstance(each, nn.Module)}
         self.held = nn.ModuleDict(modules)

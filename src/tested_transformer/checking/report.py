@@ -55,9 +55,8 @@ class Report:
         counterexample: The shortest sequence that exposes the mistake, if found.
         notes: What was found out about how to call it.
         form: What it has besides its projections, such as positions, if recognized.
-        untried: The arguments that had one value in every call of the checks, such as
-            a cache or padding under a name that says nothing. What they do was not
-            checked.
+        untried: The arguments that had one value in every check, such as a cache or
+            padding under a name that says nothing. What they do was not checked.
     """
 
     name: str

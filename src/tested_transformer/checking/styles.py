@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tested_transformer.cache import LayerCache
+from tested_transformer.checking.functions import FunctionModule
 from tested_transformer.checking.subject import Call, Reader
 from tested_transformer.masks import causal_mask, token_mask
 
@@ -121,8 +122,13 @@ def wanted(parameters: Parameters) -> list[str]:
 
 def parameters_of(attention: Callable[..., Any]) -> Parameters:
     """Return the parameters by name, also of PyTorch's own function."""
-    if attention is F.scaled_dot_product_attention:
+    if inspect.unwrap(attention) is F.scaled_dot_product_attention:
         return inspect.signature(_like_sdpa).parameters
+    if isinstance(attention, FunctionModule):
+        attention = attention.function
+    if isinstance(attention, partial) and isinstance(attention.func, nn.Module):
+        named = attention.keywords
+        attention = partial(attention.func.forward, *attention.args, **named)
     # A compiled module keeps the original, which has the signature.
     attention = getattr(attention, "_orig_mod", attention)
     called = attention.forward if isinstance(attention, nn.Module) else attention
@@ -137,7 +143,11 @@ def _like_sdpa(
     key: Tensor,
     value: Tensor,
     attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
     is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
 ) -> None: ...
 
 

@@ -1,6 +1,10 @@
 """A report names the arguments that no check has tried."""
 
+import inspect
 from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
+from math import inf
 
 import pytest
 import torch
@@ -8,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tested_transformer.checking import check_attention
+from tested_transformer.checking.watching import Watch, checking
 
 pytestmark = pytest.mark.usefixtures("as_a_caller")
 
@@ -112,15 +117,155 @@ def with_a_flag(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
+class Called:
+    """A function of heads in an object, which no module is."""
+
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, past: int = 0
+    ) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
 def test_arguments_of_a_function_are_noted_too() -> None:
     assert check_attention(with_a_flag).untried == ("fast",)
-    # Nobody expects an adapter to be called in another way than it says.
+    assert check_attention(partial(with_a_flag)).untried == ("fast",)
+    assert check_attention(Called()).untried == ("past",)
+    report = check_attention(F.scaled_dot_product_attention)
+    assert report.untried == ("dropout_p", "scale", "enable_gqa")
+
+
+def test_arguments_of_an_adapter_are_noted_unless_it_sets_them() -> None:
     layer = WithPast()
 
-    def adapter(x: Tensor, name: str = "") -> Tensor:
-        return layer(x, use_cache=True)[0]
+    def adapter(x: Tensor, real: Tensor | None = None) -> Tensor:
+        return layer(x)
 
-    assert check_attention(adapter).untried == ()
+    assert check_attention(adapter).untried == ("real",)
+    assert check_attention(layer.forward).untried == ("layer_past", "use_cache")
+    assert check_attention(partial(layer)).untried == ("layer_past", "use_cache")
+    report = check_attention(partial(layer, use_cache=False))
+    assert (report.name, report.untried) == ("partial", ("layer_past",))
+
+    def bound(x: Tensor, inner: nn.Module = layer) -> Tensor:
+        return layer(x)
+
+    assert check_attention(bound).untried == ()
+
+
+class FromPlaces(Packed):
+    """It is wrong if its positions do not start at 0."""
+
+    def forward(self, x: Tensor, position_ids: Tensor) -> Tensor:
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+        q, k, v = self.heads(x)
+        return self.mixed(q, k, v, mask) + position_ids[..., :1].sum()
+
+
+class InAWindow(FromPlaces):
+    """It ignores its window, of which only "everything" and ``None`` are tried."""
+
+    def forward(self, x: Tensor, window_size: tuple[int, int] | None) -> Tensor:
+        return super().forward(x, torch.arange(x.shape[1]))
+
+
+class WithMore(FromPlaces):
+    """It has defaults that cannot be hashed or compared, and takes what comes."""
+
+    def forward(
+        self,
+        x: Tensor,
+        scale: Tensor = torch.ones(2),  # noqa: B008
+        names: list[str] = [],  # noqa: B006
+        *others: Tensor,
+        sizes: dict[str, list[int]] = {"a": [1]},  # noqa: B006
+        **options: Tensor,
+    ) -> Tensor:
+        y = super().forward(x, torch.arange(x.shape[1]))
+        return y + 1 if others or options else y
+
+
+class WithItsCache(Packed):
+    """It has arguments like those of this library, and a cache of its own."""
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        cache: dict[str, Tensor] | None = None,
+    ) -> Tensor:
+        may = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool)
+        may = may.tril() if causal else may
+        q, k, v = self.heads(x)
+        scores = (q @ k.mT / 2).masked_fill(
+            ~(may if mask is None else may & mask), -inf
+        )
+        y = scores.softmax(dim=-1).nan_to_num() @ v
+        return self.out(y.transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize(
+    ("layer", "untried"),
+    [
+        (FromPlaces(), ("position_ids",)),
+        (InAWindow(), ("window_size",)),
+        (WithMore(), ("scale", "names", "*others", "sizes", "**options")),
+        (WithItsCache(), ("cache",)),
+    ],
+)
+def test_what_is_the_same_in_every_check_is_not_tried(
+    layer: nn.Module, untried: tuple[str, ...]
+) -> None:
+    report = check_attention(layer)
+    assert (report.state, report.untried) == ("right", untried)
+
+
+def checked(
+    parameter: inspect.Parameter, *values: object, counts: bool = True
+) -> tuple[str, ...]:
+    """Return what was not tried of an argument that had these values."""
+    watch = Watch({parameter.name: parameter}, {})
+    with checking() if counts else nullcontext():
+        for each in values:
+            watch.note((each,), {})
+    return watch.untried
+
+
+def test_values_are_told_apart_by_what_they_are() -> None:
+    given = inspect.Parameter("given", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    zeros, places = torch.zeros(2, 3), torch.arange(3)
+    for one_value in (
+        (zeros, torch.zeros(4)),
+        (places, torch.arange(5), torch.arange(4)[None], torch.arange(1)),
+        ([1, {"a": (2, None)}], [1, {"a": (2, None)}]),
+        ([], []),
+        ({"a": zeros}, {"a": zeros + 0}),
+    ):
+        assert checked(given, *one_value) == ("given",)
+    for several in (
+        (zeros, zeros + 1),
+        (places, places + 1),
+        ([1], [2]),
+        ([], [zeros]),
+        ({"a": zeros}, {"a": zeros + 1}),
+        (torch.randn(3),),
+        (0, False),
+    ):
+        assert checked(given, *several) == ()
+        assert checked(given, *several, counts=False) == ("given",)
+
+
+def test_a_decorator_may_take_more_than_it_says() -> None:
+    watch = Watch(inspect.signature(with_a_flag).parameters, {})
+    with checking():
+        watch.note((), {"verbose": True})
+    assert "fast" in watch.untried
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
+def test_arguments_of_a_compiled_layer_are_noted() -> None:
+    compiled = torch.compile(WithPadding(), backend="eager")
+    assert check_attention(compiled).untried == ("real",)
 
 
 def test_the_layer_of_the_caller_keeps_no_hook() -> None:
