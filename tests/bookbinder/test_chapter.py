@@ -8,7 +8,7 @@ import yaml
 
 from bookbinder.chapter import ChapterError, begin
 from bookbinder.chapter_form import TEMPLATE, chapter_problems
-from bookbinder.check import page_problems
+from bookbinder.check import check, page_problems
 from bookbinder.page import load_page, read_page
 
 ROOT = Path(__file__).parents[2]
@@ -172,3 +172,19 @@ def test_nothing_is_written_for_a_title_that_cannot_be(
 def test_the_page_that_is_copied_is_right() -> None:
     page = load_page(ROOT / TEMPLATE, ROOT)
     assert page_problems(page, ROOT) == []
+
+
+@pytest.mark.slow
+def test_the_linters_speak_of_a_chapter_too(tmp_path: Path) -> None:
+    for each in [*ROOT.iterdir(), *ROOT.glob("docs/*.md"), ROOT / "docs/assets"]:
+        if each.name not in (".git", "docs"):
+            link = tmp_path / each.relative_to(ROOT)
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(each)
+    text = (ROOT / TEMPLATE).read_text("utf-8")
+    chapter = tmp_path / TEMPLATE
+    chapter.parent.mkdir()
+    chapter.write_text(text.replace("## Shapes\n\nA", "## Shapes\nTeh"), "utf-8")
+    found = "\n".join(check(chapter, tmp_path))
+    assert "Teh ==> The" in found
+    assert "Headings should be surrounded by blank lines" in found
