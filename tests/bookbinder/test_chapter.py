@@ -103,10 +103,15 @@ no number
 """
 
 
+OWN = 'def check_it(answer):\n    print("right")\n```'
+IMPORTED = "from tested_transformer.book import (\n    grade_it,\n)\n\ngrade_it(1)\n```"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "told"),
     [
         ("", "", 0, ""),
+        (CHAPTER[CHAPTER.index(OWN) :], f"{IMPORTED}\n", 0, ""),
         ("What a chapter must have to be one.", "What?", 1, "has 5 letters: say"),
         ("tags: [form]", "tags: []", 1, "no tags: list under tags: in the front"),
         ("*What is it?*", "What is it?", 8, "no question: below the title write"),
