@@ -12,19 +12,19 @@ from typing import Any
 from bookbinder.page import Page, Problem
 from bookbinder.publishing.book import navigation
 
-__all__ = ["TEMPLATE", "chapter_problems", "is_chapter"]
+__all__ = ["PLACES", "TEMPLATE", "chapter_problems", "is_chapter"]
 
 TEMPLATE = "docs/chapters/a-chapter-to-copy.md"
 
 _FOLDER = "docs/chapters/"
 _QUESTION = re.compile(r"\*[^*].*\?\*")
 _PART = re.compile(r"[IVX]+\. ")
-_PLACES = {
+PLACES = {
     "docs/index.md": re.compile(r"^\| \[[^]]*\]\((chapters/[^)]+)\) \|", re.MULTILINE),
     "docs/map.md": re.compile(r"^ *%% \[[^]]*\]\((chapters/[^)]+)\)", re.MULTILINE),
 }
 _GRADER = re.compile(r"\b(?:check|grade)_\w+\(")
-_IMPORTED = re.compile(r"from tested_transformer\.book import .*\bgrade_\w+")
+_IMPORTED = re.compile(r"from tested_transformer\.book import (?:\([^)]*|.*)\bgrade_\w")
 # Search engines show about as many letters of a description.
 _LEAST, _MOST = 20, 180
 
@@ -131,7 +131,7 @@ def _place(page: Page, root: Path) -> Iterator[Problem]:
             if _PART.match(part) and is_chapter(f"docs/{source}")
         ]
     }
-    for place, entry in _PLACES.items():
+    for place, entry in PLACES.items():
         lists[place] = entry.findall((root / place).read_text("utf-8"))
     write = {
         "mkdocs.yml": f"- {title}: {name}, under the part of the book it belongs to",

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from bookbinder.audit import audit
-from bookbinder.chapter_form import chapter_problems, is_chapter
+from bookbinder.chapter_form import PLACES, chapter_problems, is_chapter
 from bookbinder.evidence import Evidence, evidence_problems
 from bookbinder.outputs import compare
 from bookbinder.page import Page, Problem, load_page
@@ -35,8 +35,8 @@ def check(file: Path, root: Path) -> list[str]:
     if is_chapter(page.path):
         problems += chapter_problems(page, root)
         # A chapter is in them, too.
-        for name in ("docs/index.md", "docs/map.md"):
-            problems += audit(load_page(root / name, root), root)
+        for place in PLACES:
+            problems += audit(load_page(root / place, root), root)
     found = [str(problem) for problem in problems]
     for linter in linters:
         told = [stream for stream in linter.communicate() if stream]

@@ -8,7 +8,7 @@ import yaml
 
 from bookbinder.chapter import ChapterError, begin
 from bookbinder.chapter_form import TEMPLATE, chapter_problems
-from bookbinder.check import page_problems
+from bookbinder.check import check, page_problems
 from bookbinder.page import load_page, read_page
 
 ROOT = Path(__file__).parents[2]
@@ -103,10 +103,15 @@ no number
 """
 
 
+OWN = 'def check_it(answer):\n    print("right")\n```'
+IMPORTED = "from tested_transformer.book import (\n    grade_it,\n)\n\ngrade_it(1)\n```"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "told"),
     [
         ("", "", 0, ""),
+        (CHAPTER[CHAPTER.index(OWN) :], f"{IMPORTED}\n", 0, ""),
         ("What a chapter must have to be one.", "What?", 1, "has 5 letters: say"),
         ("tags: [form]", "tags: []", 1, "no tags: list under tags: in the front"),
         ("*What is it?*", "What is it?", 8, "no question: below the title write"),
@@ -172,3 +177,20 @@ def test_nothing_is_written_for_a_title_that_cannot_be(
 def test_the_page_that_is_copied_is_right() -> None:
     page = load_page(ROOT / TEMPLATE, ROOT)
     assert page_problems(page, ROOT) == []
+
+
+@pytest.mark.slow
+def test_the_linters_speak_of_a_chapter_too(tmp_path: Path) -> None:
+    for each in [*ROOT.iterdir(), *ROOT.glob("docs/*.md"), ROOT / "docs/assets"]:
+        if each.name not in (".git", "docs"):
+            link = tmp_path / each.relative_to(ROOT)
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(each)
+    text = (ROOT / TEMPLATE).read_text("utf-8")
+    chapter = tmp_path / TEMPLATE
+    chapter.parent.mkdir()
+    typo = "t" + "eh"  # In one piece, the linter would find it here.
+    chapter.write_text(text.replace("## Shapes\n\nA", f"## Shapes\n{typo}"), "utf-8")
+    found = "\n".join(check(chapter, tmp_path))
+    assert f"{typo} ==> " in found
+    assert "Headings should be surrounded by blank lines" in found

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bookbinder.publishing.preview import on_files
+from bookbinder.publishing.preview import on_files, on_post_build
 from bookbinder.writing import write_whole
 
 PAGE = """\
@@ -53,3 +53,22 @@ def test_a_page_is_built_again_if_what_it_shows_has_changed(
     files = SimpleNamespace(documentation_pages=lambda: [page])
     on_files(files, SimpleNamespace(config_file_path=str(tmp_path / "mkdocs.yml")))
     assert made.is_file() is not again
+
+
+def test_what_changes_during_a_build_is_built_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOOKBINDER_PREVIEW", "1")
+    source, made = tmp_path / "docs/page.md", tmp_path / "site/page/index.html"
+    write_whole(source, PAGE)
+    page = SimpleNamespace(abs_src_path=str(source), abs_dest_path=str(made))
+    files = SimpleNamespace(documentation_pages=lambda: [page])
+    config = SimpleNamespace(
+        config_file_path=str(tmp_path / "mkdocs.yml"), site_dir=str(tmp_path / "site")
+    )
+    on_files(files, config)
+    write_whole(tmp_path / SHOWN[2], "changed after it was read")
+    write_whole(made, "the HTML, written last")
+    on_post_build(config)
+    on_files(files, config)
+    assert not made.exists()
