@@ -20,6 +20,7 @@ from tested_transformer.validation import (
     validate_between,
     validate_divisible,
     validate_dtype,
+    validate_features,
     validate_heads,
     validate_sizes,
 )
@@ -242,16 +243,7 @@ class MultiHeadAttention(nn.Module):
             ("x", x, self.d_model),
             ("context", context, self.d_context),
         ):
-            if not isinstance(sequence, Tensor):
-                raise TypeError(
-                    f"{name} must be a tensor, (batch, length, {width}); "
-                    f"it is a {type(sequence).__name__}"
-                )
-            if sequence.ndim != 3 or sequence.shape[-1] != width:
-                raise ValueError(
-                    f"{name} must be (batch, length, {width}); "
-                    f"it is {tuple(sequence.shape)}"
-                )
+            validate_features(name, sequence, width)
             validate_dtype(name, sequence, self.q_proj)
         if x.shape[0] != context.shape[0]:
             raise ValueError(
