@@ -236,7 +236,8 @@ def _is_transformed(*tensors: Tensor) -> bool:
 def _forbids_nothing(score_bias: Tensor) -> bool:
     """Whether a bias is known to hold no -inf; a GPU would have to be waited for."""
     looking = score_bias.device.type == "cpu" and is_readable(score_bias)
-    return looking and score_bias.numel() > 0 and bool(score_bias.amin() > -math.inf)
+    numbers = score_bias.detach()
+    return looking and numbers.numel() > 0 and numbers.amin().item() > -math.inf
 
 
 def and_causal(

@@ -239,12 +239,11 @@ class MultiHeadAttention(nn.Module):
     def _validate_sequences(
         self, x: Tensor, context: Tensor, rotary: Tensor | None
     ) -> None:
-        for name, sequence, width in (
-            ("x", x, self.d_model),
-            ("context", context, self.d_context),
-        ):
-            validate_features(name, sequence, width)
-            validate_dtype(name, sequence, self.q_proj)
+        validate_features("x", x, self.d_model)
+        validate_features("context", context, self.d_context)
+        validate_dtype("x", x, self.q_proj)
+        if context is not x:
+            validate_dtype("context", context, self.k_proj)
         if x.shape[0] != context.shape[0]:
             raise ValueError(
                 "x and context must have the same batch size; "
