@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from tested_transformer.masks import causal_mask, sliding_window_mask
 from tested_transformer.validation import (
@@ -185,6 +186,10 @@ def fused_attention(
     Source: Dao et al., 2022, "FlashAttention", section 3.
     """
     validate_attention(q, k, v, mask, window, score_bias, dropout_p, causal)
+    if score_bias is not None and _is_transformed(q, k, v, score_bias):
+        how: dict[str, Any] = {"mask": mask, "causal": causal, "window": window}
+        how |= {"scale": scale, "score_bias": score_bias, "dropout_p": dropout_p}
+        return attention_with_weights(q, k, v, **how)[0]
     if window is not None:
         k, v, mask, score_bias = _keep_keys_in_reach(q, k, v, mask, score_bias, window)
         causal, window = True, _window_within(window, k)
@@ -218,10 +223,21 @@ def fused_attention(
 # --8<-- [end:fused]
 
 
+def _is_transformed(*tensors: Tensor) -> bool:
+    """Whether a transform of ``torch.func`` goes on.
+
+    It hides from PyTorch, when that chooses a kernel, that a bias is trained.
+    """
+    return not torch.compiler.is_compiling() and any(
+        map(is_functorch_wrapped_tensor, tensors)
+    )
+
+
 def _forbids_nothing(score_bias: Tensor) -> bool:
     """Whether a bias is known to hold no -inf; a GPU would have to be waited for."""
     looking = score_bias.device.type == "cpu" and is_readable(score_bias)
-    return looking and score_bias.numel() > 0 and bool(score_bias.amin() > -math.inf)
+    numbers = score_bias.detach()
+    return looking and numbers.numel() > 0 and numbers.amin().item() > -math.inf
 
 
 def and_causal(

@@ -3,13 +3,10 @@
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import is_fake
 
 from tested_transformer.layers import FeedForward
-from tested_transformer.validation import (
-    is_readable,
-    validate_between,
-    validate_sizes,
-)
+from tested_transformer.validation import validate_between, validate_sizes
 
 __all__ = ["MixtureOfExperts", "count_parameters"]
 
@@ -120,14 +117,14 @@ def _places(
 ) -> tuple[Int[Tensor, "rows"], Int[Tensor, "rows"]]:
     """Return the rows and the columns of ``True``.
 
-    Where there are no numbers to read but only shapes, these are as many as there can
-    be: all rows.
+    A tensor on the meta device, or a fake one, has a shape but no numbers. There these
+    are as many as there can be: all rows.
     """
-    if is_readable(picked) or torch.compiler.is_compiling():
-        rows, slots = picked.nonzero(as_tuple=True)
-        return rows, slots
-    rows = torch.arange(len(picked), device=picked.device)
-    return rows, torch.zeros_like(rows)
+    if picked.is_meta or (is_fake(picked) and not torch.compiler.is_compiling()):
+        rows = torch.arange(len(picked), device=picked.device)
+        return rows, torch.zeros_like(rows)
+    rows, slots = picked.nonzero(as_tuple=True)
+    return rows, slots
 
 
 # --8<-- [start:count]

@@ -225,11 +225,9 @@ def _validate_tokens(real: Tensor) -> None:
 def _validate_lengths(lengths: Tensor) -> None:
     # A mask of tokens is easily passed in place of their number, so refuse floats,
     # booleans and tables of ones and zeros.
-    kind = getattr(lengths, "dtype", type(lengths).__name__)
-    whole = isinstance(kind, torch.dtype) and not (
-        kind.is_floating_point or kind.is_complex or kind == torch.bool
-    )
-    if not whole:
+    _validate_tensor("lengths", lengths)
+    kind = lengths.dtype
+    if kind.is_floating_point or kind.is_complex or kind == torch.bool:
         raise TypeError(f"lengths must be a tensor of whole numbers, not {kind}")
     if lengths.ndim != 1:
         raise ValueError(

@@ -20,6 +20,7 @@ from tested_transformer.validation import (
     validate_between,
     validate_divisible,
     validate_dtype,
+    validate_features,
     validate_heads,
     validate_sizes,
 )
@@ -238,21 +239,11 @@ class MultiHeadAttention(nn.Module):
     def _validate_sequences(
         self, x: Tensor, context: Tensor, rotary: Tensor | None
     ) -> None:
-        for name, sequence, width in (
-            ("x", x, self.d_model),
-            ("context", context, self.d_context),
-        ):
-            if not isinstance(sequence, Tensor):
-                raise TypeError(
-                    f"{name} must be a tensor, (batch, length, {width}); "
-                    f"it is a {type(sequence).__name__}"
-                )
-            if sequence.ndim != 3 or sequence.shape[-1] != width:
-                raise ValueError(
-                    f"{name} must be (batch, length, {width}); "
-                    f"it is {tuple(sequence.shape)}"
-                )
-            validate_dtype(name, sequence, self.q_proj)
+        validate_features("x", x, self.d_model)
+        validate_features("context", context, self.d_context)
+        validate_dtype("x", x, self.q_proj)
+        if context is not x:
+            validate_dtype("context", context, self.k_proj)
         if x.shape[0] != context.shape[0]:
             raise ValueError(
                 "x and context must have the same batch size; "

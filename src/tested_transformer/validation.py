@@ -30,6 +30,7 @@ __all__ = [
     "validate_choice",
     "validate_divisible",
     "validate_dtype",
+    "validate_features",
     "validate_heads",
     "validate_kinds",
     "validate_mask",
@@ -84,8 +85,14 @@ def is_plain(module: nn.Module, kind: type[Layer]) -> TypeGuard[Layer]:
         and not (module._backward_hooks or module._backward_pre_hooks)
         and not nn.modules.module._has_any_global_hook()
         and "forward" not in module.__dict__
-        and not [w for w in module.parameters() if is_traceable_wrapper_subclass(w)]
+        and not any(map(_is_of_another_kind, module._parameters.values()))
     )
+
+
+def _is_of_another_kind(weight: Tensor | None) -> bool:
+    # The types of almost all weights come first, because every layer asks in each call.
+    usual = weight is None or type(weight) in (nn.Parameter, Tensor)
+    return not usual and is_traceable_wrapper_subclass(weight)
 
 
 def is_readable(numbers: Tensor) -> bool:
@@ -226,14 +233,9 @@ def validate_text(name: str, tokens: Tensor) -> None:
 
 
 def _validate_positions(positions: Tensor, tokens: Tensor, max_seq_len: int) -> None:
-    if not isinstance(positions, Tensor) or positions.is_floating_point():
-        kind = getattr(positions, "dtype", type(positions).__name__)
-        raise TypeError(f"positions must be a tensor of integers, (B, T); it is {kind}")
-    if positions.shape != tokens.shape:
-        raise ValueError(
-            f"positions must have the shape of tokens, {tuple(tokens.shape)}; "
-            f"its shape is {tuple(positions.shape)}"
-        )
+    validate_shape("positions", positions, tokens.shape)
+    if positions.is_floating_point():
+        raise TypeError(f"positions must be integers; their dtype is {positions.dtype}")
     _validate_range("positions go", positions, max_seq_len=max_seq_len)
 
 
@@ -250,6 +252,19 @@ def _validate_range(told: str, numbers: Tensor, **limit: int) -> None:
         raise ValueError(
             f"{told} from {lowest} to {highest}; they must be at least 0 and less than "
             f"{name}={most}"
+        )
+
+
+def validate_features(name: str, x: Tensor, width: int) -> None:
+    """Raise a ``TypeError`` or ``ValueError`` if these are not features, (B, T, D)."""
+    if not isinstance(x, Tensor):
+        kind = type(x).__name__
+        raise TypeError(
+            f"{name} must be a tensor, (batch, length, {width}); it is a {kind}"
+        )
+    if x.ndim != 3 or x.shape[-1] != width:
+        raise ValueError(
+            f"{name} must be (batch, length, {width}); it is {tuple(x.shape)}"
         )
 
 
@@ -339,8 +354,9 @@ def validate_kinds(**tensors: Tensor) -> None:
         raise TypeError(f"{names} must have one dtype: {kinds}")
 
 
-def validate_shape(name: str, given: Tensor, shape: tuple[int, ...]) -> None:
+def validate_shape(name: str, given: Tensor, shape: Iterable[int]) -> None:
     """Raise a ``TypeError`` or ``ValueError`` if this is not a tensor of that shape."""
+    shape = tuple(shape)
     if not isinstance(given, Tensor):
         kind = type(given).__name__
         raise TypeError(f"{name} must be a tensor, {shape}; it is a {kind}")

@@ -914,6 +914,23 @@ def test_a_bias_of_minus_infinity_forbids_as_a_mask_does(
     )
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_trained_bias_has_functional_gradients(causal: bool):
+    q, k, v = (x.detach() for x in sequences())
+    bias = torch.randn(H, T, S)[None].requires_grad_()
+
+    def total(q: Tensor) -> Tensor:
+        output = fused_attention(q, k, v, causal=causal, score_bias=bias)
+        return output.square().sum()
+
+    functional = torch.func.grad(total)(q)
+    functional.sum().backward()  # and the bias has second ones
+    assert bias.grad.count_nonzero() > 0
+    q.requires_grad_()
+    total(q).backward()
+    torch.testing.assert_close(functional, q.grad)
+
+
 def test_scores_of_minus_infinity_alone_have_weights_of_zero():
     scores = torch.randn(T, S).masked_fill(~some_keys(T, S)[0, 0], -torch.inf)
     scores.requires_grad_()

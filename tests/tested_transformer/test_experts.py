@@ -181,6 +181,20 @@ def test_probabilities_are_at_least_as_precise_as_a_float(
     assert probabilities.dtype == wanted
 
 
+def test_it_is_the_same_in_a_functional_gradient():
+    layer = MixtureOfExperts(d_model=D, num_experts=E, d_ff=D_FF)
+    weights = dict(layer.named_parameters())
+    x = torch.randn(B, T, D)
+
+    def total(weights: dict[str, Tensor]) -> Tensor:
+        return torch.func.functional_call(layer, weights, x).square().sum()
+
+    found = torch.func.grad(total)(weights)
+    total(weights).backward()
+    for name, weight in weights.items():
+        torch.testing.assert_close(found[name], weight.grad)
+
+
 @pytest.mark.parametrize("where", ["meta", "fake"])
 @pytest.mark.usefixtures("as_a_caller")
 def test_it_is_made_and_run_without_numbers(where: str):

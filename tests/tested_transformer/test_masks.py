@@ -256,7 +256,11 @@ def test_what_is_no_number_of_positions_is_named(make, message: str):
             TypeError,
             "lengths must be a tensor of whole numbers, not torch.bool",
         ),
-        ([2, 1], TypeError, "lengths must be a tensor of whole numbers, not list"),
+        (
+            [2, 1],
+            TypeError,
+            "lengths must be a tensor; it is a list: write torch.as_tensor(lengths)",
+        ),
         (
             torch.tensor([[1, 1, 0], [1, 0, 0]]),
             ValueError,

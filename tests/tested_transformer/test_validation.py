@@ -24,7 +24,12 @@ from tested_transformer.masks import (
     to_additive,
     token_mask,
 )
-from tested_transformer.training import Recipe, honest_loss, train
+from tested_transformer.training import (
+    Recipe,
+    honest_loss,
+    next_token_loss,
+    train,
+)
 from tested_transformer.validation import (
     validate_between,
     validate_choice,
@@ -33,8 +38,16 @@ from tested_transformer.validation import (
     validate_sizes,
     validate_tokens,
 )
+from tested_transformer.variants.chosen_blocks import BlockAttention
+from tested_transformer.variants.delta import DeltaAttention
+from tested_transformer.variants.latent import LatentAttention
 
 D, H = 12, 3
+LAYERS_OF_FORMS = [
+    BlockAttention(d_model=D, num_heads=H, block_size=2, num_chosen=2),
+    DeltaAttention(d_model=D, num_heads=H),
+    LatentAttention(d_model=D, num_heads=H, head_dim=4, latent_dim=5, rotary_dim=2),
+]
 
 
 @pytest.mark.usefixtures("as_a_caller")
@@ -282,7 +295,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "positions go from 0 to 8; they must be at least 0 and less than max_seq_len=8": at(
         0, 8, 1
     ),
-    "positions must have the shape of tokens, (1, 3)": at(0, 1),
+    "positions must be (1, 3); it is (1, 2)": at(0, 1),
     "causal='no' must be True or False": lambda: LAYER(FEATURES, causal="no"),
     "it is 'causal': write causal=True": lambda: LAYER(FEATURES, mask="causal"),
     "For ones and zeros, write mask=mask.bool()": lambda: LAYER(
@@ -346,7 +359,28 @@ def test_what_a_run_returns_is_shown_in_one_line() -> None:
         (token_mask, r"real must be a tensor; it is a ndarray: write torch.as_tensor"),
         (to_additive, r"mask must be a tensor; it is a ndarray: write torch.as_tensor"),
         (from_additive, r"added must be a tensor; it is a ndarray"),
-        (padding_mask, r"lengths must be a tensor of whole numbers"),
+        (padding_mask, r"lengths must be a tensor; it is a ndarray"),
+        *[
+            (
+                lambda array, layer=layer: layer(array),
+                r"x must be a tensor, \(batch, length, 12\); it is a ndarray$",
+            )
+            for layer in LAYERS_OF_FORMS
+        ],
+        (
+            lambda array: LAYERS_OF_FORMS[0](
+                torch.ones(2, 5, 12), causal=True, mask=array
+            ),
+            r"mask must be a boolean tensor .* a ndarray: write mask=torch.as_tensor",
+        ),
+        (
+            lambda array: MODEL(TOKENS[None, :3], positions=array),
+            r"positions must be a tensor, \(1, 3\); it is a ndarray",
+        ),
+        (
+            lambda array: next_token_loss(torch.ones(5, 5, 3), array),
+            r"targets must be a tensor, \(5, 5\); it is a ndarray",
+        ),
     ],
 )
 @pytest.mark.usefixtures("as_a_caller")

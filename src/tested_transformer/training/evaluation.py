@@ -17,7 +17,7 @@ from tested_transformer.training.devices import (
     float32_products,
 )
 from tested_transformer.training.state import Validation
-from tested_transformer.validation import validate_text
+from tested_transformer.validation import validate_shape, validate_text
 
 __all__ = [
     "HonestLoss",
@@ -52,13 +52,10 @@ def next_token_loss(
         reduction: ``mean``, ``sum``, or ``none`` for a row of all losses.
 
     Raises:
+        TypeError: If ``targets`` is not a tensor.
         ValueError: If ``targets`` are for other sequences than ``logits``.
     """
-    if logits.shape[:-1] != targets.shape:
-        raise ValueError(
-            f"targets must be {tuple(logits.shape[:-1])}, one for each position of "
-            f"logits; they are {tuple(targets.shape)}"
-        )
+    validate_shape("targets", targets, logits.shape[:-1])
     return F.cross_entropy(
         logits.flatten(0, -2), targets.flatten(), reduction=reduction
     )

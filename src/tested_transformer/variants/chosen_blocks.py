@@ -299,19 +299,19 @@ class BlockAttention(AttentionLayer):
         """Choose blocks, and attend to them."""
         if not how["causal"]:
             raise ValueError("causal=False is refused: blocks are chosen from the past")
+        mask, window, score_bias = how["mask"], how["window"], how["score_bias"]
+        validate_attention(q, k, v, mask, window, score_bias, 0.0)
         size = self.block_size
         counted = not is_open(k.shape[-2])
         choose = choose_blocks if counted else _choose_in_any_length
         chosen = choose(q, k, block_size=size, num_chosen=self.num_chosen)
-        only_causal = how["mask"] is how["window"] is how["score_bias"]
+        only_causal = mask is window is score_bias
         # How many queries chose each block is not known without numbers.
         if not in_the_open and only_causal and is_readable(q):
             return attention_in_blocks(q, k, v, chosen, block_size=size), None
         to_mask = chosen_mask if counted else _mask_in_any_length
-        mask = to_mask(chosen, num_keys=k.shape[-2], block_size=size)
-        if how["mask"] is not None:
-            mask = mask & how["mask"]
-        how = how | {"mask": mask}
+        allowed = to_mask(chosen, num_keys=k.shape[-2], block_size=size)
+        how = how | {"mask": allowed if mask is None else allowed & mask}
         if not in_the_open:
             return fused_attention(q, k, v, **how), None
         return attention_with_weights(q, k, v, **how)

@@ -20,6 +20,7 @@ from tested_transformer.validation import (
     is_plain,
     validate_between,
     validate_choice,
+    validate_features,
     validate_sizes,
 )
 
@@ -263,10 +264,7 @@ class LatentAttention(nn.Module):
         return LayerCache(entries, like.new_zeros(*shape, 0))
 
     def _validate(self, x: Tensor, rotary: Tensor | None) -> None:
-        if x.ndim != 3 or x.shape[-1] != self.d_model:
-            raise ValueError(
-                f"x must be (batch, length, {self.d_model}); it is {tuple(x.shape)}"
-            )
+        validate_features("x", x, self.d_model)
         if rotary is not None and 2 * rotary.shape[-1] != self.rotary_dim:
             raise ValueError(
                 f"rotary must be a table for rotary_dim={self.rotary_dim}; "

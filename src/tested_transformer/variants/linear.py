@@ -16,6 +16,7 @@ from tested_transformer.layers import HeadNorm
 from tested_transformer.multihead import merge_heads, split_heads
 from tested_transformer.validation import (
     is_open,
+    validate_features,
     validate_heads,
     validate_kinds,
     validate_shape,
@@ -291,6 +292,7 @@ class StateLayer(nn.Module):
         validate_heads(d_model, num_heads, head_dim)
         validate_sizes(chunk_size=chunk_size)
         head_dim = d_model // num_heads if head_dim is None else head_dim
+        self.d_model = d_model
         self.num_heads = num_heads
         self.head_dim = head_dim
         self.chunk_size = chunk_size
@@ -323,8 +325,11 @@ class StateLayer(nn.Module):
                 false, since without scores there is nothing to mask, rotate or return.
 
         Raises:
-            ValueError: If an argument asks for something that needs scores.
+            TypeError: If ``x`` is not a tensor.
+            ValueError: If shapes do not fit, or an argument asks for something that
+                needs scores.
         """
+        validate_features("x", x, self.d_model)
         if not causal:
             raise ValueError("causal=False is refused: a state only holds the past")
         for name, given in refused.items():

@@ -25,6 +25,7 @@ from tested_transformer.positions import rotate
 from tested_transformer.validation import (
     validate_attention,
     validate_choice,
+    validate_features,
     validate_heads,
     validate_mask,
 )
@@ -250,10 +251,7 @@ class AttentionLayer(nn.Module):
             TypeError: If ``mask`` is not boolean.
             ValueError: If shapes do not fit.
         """
-        if x.ndim != 3 or x.shape[-1] != self.d_model:
-            raise ValueError(
-                f"x must be (batch, length, {self.d_model}); it is {tuple(x.shape)}"
-            )
+        validate_features("x", x, self.d_model)
         q = split_heads(self.q_proj(x), self.num_heads)
         k = split_heads(self.k_proj(x), self.num_kv_heads)
         v = split_heads(self.v_proj(x), self.num_kv_heads)

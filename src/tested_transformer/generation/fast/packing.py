@@ -14,11 +14,11 @@ from weakref import WeakKeyDictionary
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from tested_transformer.cache import numbers_of
 from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig
 from tested_transformer.layers import ACTIVATIONS, FeedForward
+from tested_transformer.validation import is_plain
 
 __all__ = [
     "Int8Matrix",
@@ -237,11 +237,8 @@ def _is_alike(module: nn.Module, made: nn.Module) -> bool:
 
     own = vars(module)
     return (
-        type(module) is type(made)
-        and not (module._forward_hooks or module._forward_pre_hooks)
-        and "forward" not in own
+        is_plain(module, type(made))
         and shapes(module) == shapes(made)
-        and not any(map(is_traceable_wrapper_subclass, module._parameters.values()))
         and all(
             own.get(name) == value
             for name, value in vars(made).items()
