@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tested_transformer.masks import causal_mask, sliding_window_mask
 from tested_transformer.validation import (
@@ -186,10 +187,6 @@ def fused_attention(
     Source: Dao et al., 2022, "FlashAttention", section 3.
     """
     validate_attention(q, k, v, mask, window, score_bias, dropout_p, causal)
-    if score_bias is not None and _is_transformed(q, k, v, score_bias):
-        how: dict[str, Any] = {"mask": mask, "causal": causal, "window": window}
-        how |= {"scale": scale, "score_bias": score_bias, "dropout_p": dropout_p}
-        return attention_with_weights(q, k, v, **how)[0]
     if window is not None:
         k, v, mask, score_bias = _keep_keys_in_reach(q, k, v, mask, score_bias, window)
         causal, window = True, _window_within(window, k)
@@ -221,16 +218,6 @@ def fused_attention(
 
 
 # --8<-- [end:fused]
-
-
-def _is_transformed(*tensors: Tensor) -> bool:
-    """Whether a transform of ``torch.func`` goes on.
-
-    It hides from PyTorch, when that chooses a kernel, that a bias is trained.
-    """
-    return not torch.compiler.is_compiling() and any(
-        map(is_functorch_wrapped_tensor, tensors)
-    )
 
 
 def _forbids_nothing(score_bias: Tensor) -> bool:
@@ -285,7 +272,7 @@ def _window_within(window: int, k: Tensor) -> int | None:
 def _call_kernel(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **options: Any
 ) -> Tensor:
-    """Call PyTorch's kernel; several query heads may share a head of keys.
+    """Call PyTorch's kernel with what it needs.
 
     A mask that is added is converted to the type of the queries, because kernels differ
     in which other types they accept.
@@ -301,6 +288,19 @@ def _call_kernel(
         mask = mask.to(q.dtype)
         if _gradients_are_slow(q, k, v):
             mask = _without_negligible_keys(mask, q, k, options["scale"])
+        transformed = any(map(is_functorch_wrapped_tensor, (q, k, v, mask)))
+        if transformed and not torch.compiler.is_compiling():
+            # A transform of torch.func hides from PyTorch that a bias is trained, which
+            # its fused kernels cannot do.
+            with sdpa_kernel(SDPBackend.MATH):
+                return _call_with_shared_keys(q, k, v, mask, **options)
+    return _call_with_shared_keys(q, k, v, mask, **options)
+
+
+def _call_with_shared_keys(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **options: Any
+) -> Tensor:
+    """Call PyTorch's kernel, where several query heads may share a head of keys."""
     if k.shape[:-2] == q.shape[:-2]:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
     num_kv_heads = k.shape[-3]

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from tested_transformer.attention import attention_weights
 from tested_transformer.cache import LayerCache
 from tested_transformer.checking.exhibits.exhibit import Exhibit
 from tested_transformer.checking.exhibits.layer import ExchangeableAttention, Steps
@@ -429,6 +430,8 @@ def _weigh(
         else:
             scores = scores.masked_fill(~mask, fill)
         mask = None
+        if weigh is attention_weights:  # which would make zeros of rows of -inf
+            return _mixed(form.weights_mixed, scores.softmax(dim=-1))
     return _mixed(form.weights_mixed, weigh(scores, mask))
 
 

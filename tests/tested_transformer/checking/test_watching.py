@@ -168,16 +168,19 @@ class InAWindow(FromPlaces):
         return super().forward(x, torch.arange(x.shape[1]))
 
 
+TWO, NAMES, SIZES = torch.ones(2), ["a"], {"a": [1]}
+
+
 class WithMore(FromPlaces):
     """It has defaults that cannot be hashed or compared, and takes what comes."""
 
     def forward(
         self,
         x: Tensor,
-        scale: Tensor = torch.ones(2),  # noqa: B008
-        names: list[str] = [],  # noqa: B006
+        scale: Tensor = TWO,
+        names: list[str] = NAMES,
         *others: Tensor,
-        sizes: dict[str, list[int]] = {"a": [1]},  # noqa: B006
+        sizes: dict[str, list[int]] = SIZES,
         **options: Tensor,
     ) -> Tensor:
         y = super().forward(x, torch.arange(x.shape[1]))
