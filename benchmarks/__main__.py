@@ -13,7 +13,7 @@ from torch import Tensor
 
 from benchmarks.printing import lines, outdated_lines
 from benchmarks.stamp import stamp, write_record
-from tested_transformer.book import RECORDS
+from transformer_book import RECORDS
 
 KINDS = (
     *("train", "loss", "worth", "text", "generate", "attention", "scaling", "cost"),

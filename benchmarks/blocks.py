@@ -15,7 +15,7 @@ from benchmarks.recall import (
     draw_pairs,
     train_on_pairs,
 )
-from tested_transformer.variants import BlockAttention
+from tested_transformer.attentions import BlockAttention
 
 __all__ = ["CHOICES", "measure_blocks", "with_blocks"]
 

@@ -27,8 +27,8 @@ from benchmarks import STANDINS
 from benchmarks.contenders import Size, formula, num_parameters
 from benchmarks.measuring import peak_memory, ratio, slope
 from tested_transformer.data import load_corpus
-from tested_transformer.generation import generate
-from tested_transformer.generation.fast.decoder import Decoder
+from tested_transformer.decoding import generate
+from tested_transformer.decoding.fast.decoder import Decoder
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.training import Progress, Recipe, train

@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.measuring import in_turns
 from tested_transformer import MultiHeadAttention
-from tested_transformer.book.implementations import Question
+from transformer_book.implementations import Question
 
 __all__ = ["NAMES", "SIZES", "Size", "measure_implementations", "question"]
 
@@ -77,6 +77,6 @@ def measure_implementations(
 
 
 def _step(name: str, asked: Question) -> Callable[[], object]:
-    return import_module(
-        f"tested_transformer.book.implementations.{NAMES[name]}"
-    ).prepare(asked)
+    return import_module(f"transformer_book.implementations.{NAMES[name]}").prepare(
+        asked
+    )

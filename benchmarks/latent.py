@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tested_transformer.attentions import LatentAttention
 from tested_transformer.data import CharTokenizer, write_stories
 from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.variants import LatentAttention
 
 __all__ = ["KINDS", "make_model", "measure_latent"]
 

@@ -17,16 +17,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tested_transformer.caches import rolling_cache, stream_logits
 from tested_transformer.data import CharTokenizer, write_stories
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.positions import rotate
-from tested_transformer.variants import (
+from tested_transformer.rotary_scaling import (
     linear_rates,
     ntk_rates,
     plain_rates,
-    rolling_cache,
     scaled_table,
-    stream_logits,
     stretched,
     yarn_attention_factor,
     yarn_rates,

@@ -18,7 +18,6 @@ from typing import Any
 import torch
 
 from benchmarks.stamp import commit, dirty
-from tested_transformer.book import MODELS
 from tested_transformer.checkpoints import (
     has_checkpoint,
     load_checkpoint,
@@ -36,7 +35,7 @@ from tested_transformer.data import (
     tokenizer_from_dict,
     write_stories,
 )
-from tested_transformer.generation import Sampling, generate
+from tested_transformer.decoding import Sampling, generate
 from tested_transformer.gpt import GPT
 from tested_transformer.interpret import (
     delimiter_target,
@@ -50,6 +49,7 @@ from tested_transformer.interpret import (
     uniform_score,
 )
 from tested_transformer.training import evaluate, honest_loss
+from transformer_book import MODELS
 
 __all__ = ["COMMANDS", "about", "grammar_scores", "make_model", "sample"]
 

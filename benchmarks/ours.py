@@ -9,7 +9,7 @@ from torch.optim import AdamW, Optimizer
 
 from benchmarks.contenders import Contender, Size
 from tested_transformer.cli.train import MODELS
-from tested_transformer.generation import Sampling, generate
+from tested_transformer.decoding import Sampling, generate
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import Recipe
 from tested_transformer.training.loop import Learner

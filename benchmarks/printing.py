@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.stamp import changed_modules
-from tested_transformer.book import RECORDS
+from transformer_book import RECORDS
 
 __all__ = ["lines", "outdated_lines"]
 

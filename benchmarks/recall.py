@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tested_transformer import MultiHeadAttention
-from tested_transformer.variants import DeltaAttention, LinearAttention
+from tested_transformer.attentions import DeltaAttention, LinearAttention
 
 __all__ = ["ASKED", "KINDS", "Recall", "draw_pairs", "measure_recall", "train_on_pairs"]
 

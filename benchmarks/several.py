@@ -23,12 +23,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.measuring import in_turns
-from tested_transformer.book import model_folder
 from tested_transformer.checkpoints import load_shipped
 from tested_transformer.data import batch_at, load_corpus, split, tokenizer_from_dict
-from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.training import Recipe, train
-from tested_transformer.variants import (
+from tested_transformer.decoding import (
     Batcher,
     Chance,
     Drafter,
@@ -40,6 +37,9 @@ from tested_transformer.variants import (
     several_token_loss,
     speculate,
 )
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.training import Recipe, train
+from transformer_book import model_folder
 
 __all__ = ["POLICIES", "Setting", "add_heads", "measure_several", "train_draft"]
 

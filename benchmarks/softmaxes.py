@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tested_transformer.data import load_corpus
-from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.variants import (
+from tested_transformer.attentions import (
     AdjustedAttention,
     AttentionLayer,
     DifferentialAttention,
 )
+from tested_transformer.data import load_corpus
+from tested_transformer.gpt import GPT, GPTConfig
 
 __all__ = ["KINDS", "WIDER", "draw_questions", "make_layer", "measure_softmaxes"]
 

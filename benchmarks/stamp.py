@@ -1,6 +1,6 @@
 """Records: results, with the machine, the date and the code that was measured.
 
-A record is a file in ``src/tested_transformer/book/records``. Pages read it with
+A record is a file in ``src/transformer_book/records``. Pages read it with
 ``load_record``, so it ships with the library. Its stamp contains a hash of every module
 of this repository that took part. ``python -m benchmarks outdated`` compares these
 hashes with the present code.
@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # These only parse, stamp and print; results do not depend on them.
 _FRAME = {
     *("benchmarks/__main__.py", "benchmarks/stamp.py", "benchmarks/printing.py"),
-    "src/tested_transformer/book/__init__.py",
+    "src/transformer_book/__init__.py",
 }
 
 

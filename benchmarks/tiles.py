@@ -13,7 +13,7 @@ import torch
 from torch.nn.attention.flex_attention import flex_attention
 
 from tested_transformer import fused_attention
-from tested_transformer.variants import (
+from tested_transformer.attentions import (
     attention_in_blocks,
     choose_blocks,
     flex_blocks,

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from benchmarks.ours import FAST
 from tested_transformer.data import CharTokenizer, Corpus, load_corpus, split
-from tested_transformer.generation import Sampling, generate
+from tested_transformer.decoding import Sampling, generate
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import Recipe, evaluate, train
 

@@ -17,78 +17,43 @@ from packaging.version import Version
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = ROOT / "src" / "tested_transformer"
 BOOKBINDER = ROOT / "src" / "bookbinder"
-# The modules in three circles, each behind those that it may import.
-CORE = {
-    "validation": set[str](),
-    "masks": {"validation"},
-    "positions": {"validation"},
-    "cache": {"validation"},
-    "attention": {"masks", "validation"},
-    "flex": {"validation"},
-    "multihead": {"attention", "masks", "positions", "cache", "validation"},
-    "interchange": {"multihead", "validation"},
-}
-MODELS = {
-    "layers": set[str](),
-    "experts": {"layers"},
-    "gpt": {"layers", "experts"},
-    "encoder_decoder": {"layers"},
-    "variants": {"layers", "experts", "gpt"},
-}
-USE = {
-    "data": set[str](),
-    "training": {"data"},
-    "checkpoints": set[str](),
-    "generation": set[str](),
-    "interpret": set[str](),
-    "checking": {"training"},
-    "cli": {"data", "training", "checkpoints", "generation", "interpret", "checking"},
-}
-BOOK = {
-    "book": {"book.microgpt"},  # a grader makes its numbers
-    "book.plots": {"book._labels"},
-    "book.microgpt": set[str](),
-    "book.implementations": {"book.microgpt"},
-    "book.museum": set[str](),
-}
-CIRCLES = (CORE, MODELS, USE, BOOK)
-# What each module of the library may import of the library. Arrows run one way: the
-# model knows neither its optimizer nor its sampler, and nothing knows the book.
-ARROWS = {
-    name: arrows.union(*CIRCLES[:outside])
-    for outside, circle in enumerate(CIRCLES)
-    for name, arrows in circle.items()
-}
-NAMES = sorted(ARROWS)
-ARROWS["__init__"] = {*NAMES}
-ARROWS["cli"].add("__version__")
-ARROWS["__main__"] = {"cli"}
-ARROWS["book._labels"] = set()
-
-# Methods of a module that lead outward: they alone, and as they run, may import what
-# is built on it.
+SOURCE = ROOT / "src"
+# What is built on what, by module or folder, from the ground up: each may import from
+# the lines above its own. So the model knows neither its optimizer nor its sampler, and
+# the library knows nothing of the book.
+FLOORS = [
+    ["validation"],
+    ["masks", "positions", "cache", "flex"],
+    ["attention"],
+    ["multihead", "layers"],
+    ["interchange", "experts"],
+    ["gpt", "encoder_decoder"],
+    ["attentions", "rotary_scaling"],
+    ["caches"],
+    ["data", "checkpoints", "decoding", "interpret"],
+    ["training"],
+    ["checking"],
+    ["cli"],
+]
+FLOOR_OF = {name: number for number, names in enumerate(FLOORS) for name in names}
+# Methods that lead upward: they alone, and as they run, may import what is built on
+# their module.
 DOORS = {
-    "gpt": {
-        "generate": "generation",
-        "from_pretrained": "checkpoints",
-        "form": "variants",
-    }
+    ("gpt", "generate"): "decoding",
+    ("gpt", "from_pretrained"): "checkpoints",
+    ("gpt", "form"): "attentions",
+}
+# What each may import from outside, beside the standard library.
+FROM_OUTSIDE = {
+    "checkpoints": {"safetensors", "huggingface_hub"},
+    "data": {"tokenizers"},
+    "cli": {"rich"},
 }
 
-# What each may import from outside, beside the standard library.
-PACKAGES = {name: {"torch", "jaxtyping"} for name in ARROWS}
-PACKAGES["book.plots"].add("matplotlib")
-PACKAGES["book._labels"] = {"numpy", "matplotlib"}
-PACKAGES["checkpoints"] |= {"safetensors", "huggingface_hub"}
-PACKAGES["data"].add("tokenizers")
-PACKAGES["cli"] |= {"rich"}
-PACKAGES["book.implementations"] |= {"numpy", "jax", "flax"}
-PACKAGES["book.microgpt"].clear()
 
-
-def imports(source: str) -> Iterator[str]:
+def imports(tree: ast.AST) -> Iterator[str]:
     """Return the full name of each module or name that is imported, anywhere."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -96,57 +61,73 @@ def imports(source: str) -> Iterator[str]:
             yield from (f"{home}.{alias.name}" for alias in node.names)
 
 
-def module_of(name: str) -> str:
-    """Return the module of the library that a dotted name is in, "" for none."""
-    parts = name.split(".")
-    return next((m for m in (".".join(parts[:2]), parts[0]) if m in ARROWS), "")
-
-
-def imports_through_doors(module: str, source: str) -> list[str]:
-    """Return what the methods of a module import that may lead outward."""
-    return [
-        name
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.FunctionDef)
-        for name in imports(ast.unparse(node))
-        if module_of(name.partition(".")[2]) == DOORS.get(module, {}).get(node.name)
-    ]
+def packages_of(file: Path) -> set[str]:
+    """Return the packages that a file imports."""
+    tree = ast.parse(file.read_text("utf-8"))
+    return {name.partition(".")[0] for name in imports(tree)}
 
 
 def forbidden_imports(module: str, source: str) -> list[str]:
     """Return the imports that a module of the library may not have."""
+    tree = ast.parse(source)
+    through_doors = [
+        name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        for name in imports(node)
+        if name.split(".")[1:2] == [DOORS.get((module, node.name))]
+    ]
+    outside = {"torch", "jaxtyping"} | FROM_OUTSIDE.get(module, set())
     forbidden: list[str] = []
-    through_doors = imports_through_doors(module, source)
-    for name in imports(source):
+    for name in imports(tree):
         package, _, rest = name.partition(".")
         if package == "tested_transformer":
             # The package itself imports all modules, so a name taken from it could
             # come from any of them.
-            wanted = module_of(rest) or rest
-            allowed = wanted in ARROWS[module] | {module}
+            wanted = rest.partition(".")[0]
+            floor = FLOOR_OF.get(wanted, len(FLOORS))
+            allowed = wanted == module or floor < FLOOR_OF[module]
             if not allowed and name in through_doors:
                 through_doors.remove(name)  # once: at the top it may not stand too
                 continue
+            allowed |= (module, wanted) == ("cli", "__version__")
         else:
-            allowed = package in PACKAGES[module] | sys.stdlib_module_names
+            allowed = package in outside | sys.stdlib_module_names
         if not allowed:
             forbidden.append(name)
     return forbidden
 
 
-@pytest.mark.parametrize("file", [*LIBRARY.rglob("*.py")], ids=str)
-def test_imports_follow_the_arrows(file: Path) -> None:
-    dotted = ".".join(file.relative_to(LIBRARY).with_suffix("").parts)
-    name = module_of(dotted)
-    assert name, f"{dotted} has no arrows yet: say what it may import"
-    wrong = forbidden_imports(name, file.read_text("utf-8"))
-    assert wrong == [], f"import less, or add {wrong} to what {name!r} may import"
+def test_imports_lead_down() -> None:
+    wrong = {
+        file.relative_to(LIBRARY).as_posix(): forbidden
+        for name in FLOOR_OF
+        for file in [*LIBRARY.glob(f"{name}.py"), *(LIBRARY / name).rglob("*.py")]
+        if (forbidden := forbidden_imports(name, file.read_text("utf-8")))
+    }
+    assert wrong == {}, "import less, or move what is imported to a floor below"
 
 
-GENERATE = "def generate():\n    from tested_transformer.generation import generate"
+def test_every_module_has_its_floor() -> None:
+    modules = {file.stem for file in LIBRARY.glob("[!_]*") if file.stem != "py"}
+    assert modules == {*FLOOR_OF}
 
 
-def test_a_door_leads_outward_from_its_method_alone() -> None:
+def test_the_library_and_the_tools_know_nothing_of_each_other_and_the_book() -> None:
+    for package, others in {
+        "tested_transformer": {"transformer_book", "bookbinder", "benchmarks"},
+        "transformer_book": {"bookbinder", "benchmarks"},
+    }.items():
+        for file in (SOURCE / package).rglob("*.py"):
+            assert not packages_of(file) & others, file
+    microgpt = SOURCE / "transformer_book" / "microgpt.py"
+    assert packages_of(microgpt) <= sys.stdlib_module_names
+
+
+GENERATE = "def generate():\n    from tested_transformer.decoding import generate"
+
+
+def test_a_door_leads_upward_from_its_method_alone() -> None:
     assert forbidden_imports("gpt", GENERATE) == []
     assert len(forbidden_imports("layers", GENERATE)) == 1
 
@@ -157,26 +138,26 @@ def test_a_door_leads_outward_from_its_method_alone() -> None:
         ("masks", "from tested_transformer.attention import attention_scores"),
         ("gpt", "def f():\n    from tested_transformer.training import train"),
         ("gpt", "from tested_transformer.checkpoints import load_gpt2"),
-        ("gpt", "from tested_transformer.variants import FORMS"),
-        ("gpt", "def f():\n    from tested_transformer.generation import generate"),
+        ("gpt", "from tested_transformer.attentions import FORMS"),
         ("gpt", "def generate():\n    from tested_transformer.data import split"),
         ("gpt", f"{GENERATE}\n{GENERATE.partition(chr(10))[2].strip()}"),
-        ("checking", "from tested_transformer.book.museum import kill_matrix"),
+        ("checking", "from transformer_book.museum import kill_matrix"),
         ("attention", "from tested_transformer import causal_mask"),
         ("attention", "from .masks import causal_mask"),
         ("cli", "from bookbinder.page import load_page"),
         ("attention", "import numpy as np"),
-        ("book.microgpt", "import torch"),
     ],
 )
-def test_an_arrow_that_points_back_is_seen(module: str, source: str) -> None:
+def test_an_import_that_leads_up_is_seen(module: str, source: str) -> None:
     assert len(forbidden_imports(module, source)) == 1
 
 
 def test_the_tools_can_be_read_from_the_page_on() -> None:
     """The scanner of pages knows no other tool, and none knows the pytest plugin."""
     tools = {
-        file.relative_to(BOOKBINDER).as_posix(): {*imports(file.read_text("utf-8"))}
+        file.relative_to(BOOKBINDER).as_posix(): {
+            *imports(ast.parse(file.read_text("utf-8")))
+        }
         for file in BOOKBINDER.rglob("*.py")
     }
     assert not [name for name in tools["page.py"] if name.startswith("bookbinder")]
@@ -206,27 +187,28 @@ def test_public_names_are_listed() -> None:
 def test_each_module_has_its_tests_and_each_tests_their_module() -> None:
     """A module has a file of tests of its name, or a folder of them."""
     tests = ROOT / "tests" / "tested_transformer"
-    files = [*tests.glob("**/test_*.py")]
-    dotted = {
-        ".".join(file.relative_to(tests).with_suffix("").parts).replace("test_", "")
-        for file in files
-    }
-    assert {module_of(each) for each in dotted} == {*NAMES, ""}
-    assert [each for each in dotted if not module_of(each)] == ["package"]
+    found = {file.relative_to(tests).parts[0] for file in tests.rglob("test_*.py")}
+    tested = {name.removesuffix(".py").removeprefix("test_") for name in found}
+    assert tested == {*FLOOR_OF, "package"}
 
 
 def test_each_module_has_its_page_in_the_reference() -> None:
     folder = ROOT / "docs" / "reference"
     index = (folder / "index.md").read_text("utf-8")
-    for name in NAMES:
-        short = name.removeprefix("book.")
-        page = (folder / f"{short}.md").read_text("utf-8")
-        assert f"\n::: tested_transformer.{name}\n" in page
-        assert f"| [{name}]({short}.md) |" in index
+    pages = {name: f"tested_transformer.{name}" for name in FLOOR_OF}
+    book = SOURCE / "transformer_book"
+    for part in [*book.glob("[!_]*.py"), *book.glob("*/__init__.py")]:
+        name = part.parent.name if part.stem == "__init__" else part.stem
+        if name not in ("exercises", "labels"):
+            pages[name] = f"transformer_book.{name}"
+    for name, dotted in pages.items():
+        page = (folder / f"{name}.md").read_text("utf-8")
+        assert f"\n::: {dotted}\n" in page
+        assert f"({name}.md) |" in index
 
 
 def test_no_page_reads_files_of_the_repository() -> None:
-    """What pages need ships with the library; see ``tested_transformer.book``."""
+    """What pages need ships with the library; see ``transformer_book``."""
     pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
     reaching = re.compile(r"__file__|parents\[|\b(docs|benchmarks)[/\"']\s*/")
     found = [page.name for page in pages if reaching.search(page.read_text("utf-8"))]

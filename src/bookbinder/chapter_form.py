@@ -79,7 +79,7 @@ def _front(page: Page) -> Iterator[Problem]:
 def _exercises(page: Page) -> Iterator[Problem]:
     """Check that each exercise has a grader that refuses wrong answers.
 
-    A grader of ``tested_transformer.book`` has its wrong answers in the tests of that
+    A grader of ``transformer_book`` has its wrong answers in the tests of that
     package. One that stands on a page refuses them there: what it says is an output of
     the page, compared when the page runs. Here it is counted.
     """

@@ -27,7 +27,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     "fp32": {"BOOK_AUTO_PRECISION": "fp32"},
     "seed": {"BOOK_SEED": "20171"},
 }
-FOLDERS = ("training", "cli", "checkpoints", "generation", "data")
+FOLDERS = ("training", "cli", "checkpoints", "decoding", "data")
 PATHS = ["docs/chapters", *(f"tests/tested_transformer/{name}" for name in FOLDERS)]
 
 

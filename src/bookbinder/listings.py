@@ -42,7 +42,7 @@ def find_section(root: Path, path: str, name: str) -> Section:
             one start and one end, in this order.
     """
     file = root / path
-    home = "src/tested_transformer/" if file.suffix == ".js" else "src/"
+    home = "src/transformer_book/" if file.suffix == ".js" else "src/"
     inside = path.startswith(home) and ".." not in path
     if not inside or file.suffix not in (".py", ".js") or not file.is_file():
         kind = "JavaScript" if file.suffix == ".js" else "Python"

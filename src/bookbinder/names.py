@@ -1,9 +1,9 @@
 """Check that names of this project on a page exist: library, commands, files, headings.
 
 It checks only what clearly belongs to the project: a path that begins with
-``tested_transformer``, the arguments of a function of the library, ``make`` and
-``tested-transformer`` with their arguments, and files below a folder of the repository.
-Other text in backticks is up to the author.
+``tested_transformer`` or ``transformer_book``, the arguments of a function of the
+library, ``make`` and ``tested-transformer`` with their arguments, and files below a
+folder of the repository. Other text in backticks is up to the author.
 """
 
 import ast
@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from bookbinder.page import Page, Problem, load_page
+from bookbinder.places import PACKAGES
 
 __all__ = ["name_problems", "unresolved_command"]
 
-_LIBRARY = "tested_transformer"
 _COMMAND = re.compile(r"make(?: [a-z][\w-]*| [A-Z]+=\S+)+|tested-transformer(?: .*)?")
-_DOTTED = re.compile(rf"{_LIBRARY}(?:\.\w+)+(?=\(|$)")
+_DOTTED = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.\w+)+(?=\(|$)")
 _FILE = re.compile(r"(?:src|tests|docs|benchmarks|examples|theme)(?:/[\w.-]+)+/?")
 
 
@@ -128,9 +128,9 @@ def _help(name: str) -> str:
 
 
 def _unresolved_path(text: str) -> str | None:
-    found: Any = import_module(_LIBRARY)
-    path = _LIBRARY
-    for name in text.split(".")[1:]:
+    path, *names = text.split(".")
+    found: Any = import_module(path)
+    for name in names:
         path = f"{path}.{name}"
         if not hasattr(found, name) and hasattr(found, "__path__") and find_spec(path):
             import_module(path)
@@ -152,7 +152,7 @@ def _unresolved_argument(text: str) -> str | None:
         return None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         return None
-    library = import_module(_LIBRARY)
+    library = import_module(PACKAGES[0])
     if call.func.id not in library.__all__:
         return None
     takes = inspect.signature(getattr(library, call.func.id)).parameters

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bookbinder.listings import ListingError, find_section
 from bookbinder.page import Page, Problem
-from tested_transformer.book import RECORDS
+from transformer_book import RECORDS
 
 __all__ = ["number_problems"]
 

@@ -1,9 +1,12 @@
-"""Know a file by one name, whatever links lead to it."""
+"""Where things are: the packages that pages show, and files whatever links lead to."""
 
 import os
 from functools import cache
 
-__all__ = ["real_name"]
+__all__ = ["PACKAGES", "real_name"]
+
+# The library, and the material of the book beside it.
+PACKAGES = ("tested_transformer", "transformer_book")
 
 
 @cache

@@ -31,17 +31,17 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, see __getattr__
         load_corpus,
         load_tokens,
     )
+    from tested_transformer.decoding import (
+        Sampling,
+        generate,
+        stream,
+    )
     from tested_transformer.encoder_decoder import (
         EncoderDecoder,
         EncoderDecoderConfig,
     )
     from tested_transformer.experts import (
         MixtureOfExperts,
-    )
-    from tested_transformer.generation import (
-        Sampling,
-        generate,
-        stream,
     )
     from tested_transformer.gpt import (
         GPT,
@@ -112,7 +112,7 @@ _HOMES = {
     "data": ["load_corpus", "load_tokens"],
     "training": ["Recipe", "honest_loss", "train"],
     "checkpoints": ["load_checkpoint", "load_gpt2", "save_checkpoint"],
-    "generation": ["Sampling", "generate", "stream"],
+    "decoding": ["Sampling", "generate", "stream"],
     "interpret": ["record_heads"],
     "checking": ["assert_attention", "assert_causal", "check_attention"],
 }

@@ -122,7 +122,7 @@ class KVCache:
         max_length: S, how many tokens there is room for.
         head_dim: d_k, the width of a key.
         value_dim: d_v, the width of a value; ``head_dim`` by default. 0 if the values
-            are part of the keys, as in ``variants.latent``.
+            are part of the keys, as in ``attentions.latent``.
         dtype: The type of each number.
         device: Where to keep them.
 

@@ -50,7 +50,7 @@ __all__ = [
 
 
 POSITIONS = ("learned", "sinusoidal", "rotary", "alibi", "none")
-# "softmax" is MultiHeadAttention; ``variants.forms`` has the others.
+# "softmax" is MultiHeadAttention; ``attentions.forms`` has the others.
 ATTENTIONS = (
     "softmax",
     "latent",
@@ -77,7 +77,7 @@ class GPTConfig:
         d_model: D, the width of the model.
         num_heads: H, heads of attention in each layer.
         num_layers: Number of blocks.
-        attention: How layers attend, one of ``ATTENTIONS``. ``variants.forms`` says
+        attention: How layers attend, one of ``ATTENTIONS``. ``attentions.forms`` says
             which other settings fit each.
         softmax_every: Let every n-th layer attend with softmax instead; ``None`` for
             no layer. Not for latent attention.
@@ -92,7 +92,7 @@ class GPTConfig:
         rotary_base: The base of rotary positions: about how much slower the slowest
             pair of features turns than the fastest.
         rotary_rates: How far each pair turns from one token to the next, such as
-            ``variants.yarn_rates``; computed from ``rotary_base`` by default.
+            ``rotary_scaling.yarn_rates``; computed from ``rotary_base`` by default.
         rotary_attention_factor: Multiply rotated queries and keys by this.
         windows: How many tokens a position may attend to, including itself: one
             number for all layers, or one per layer; ``None`` for no limit.
@@ -272,10 +272,10 @@ class GPTConfig:
         return self.num_heads // (self.num_kv_heads or self.num_heads)
 
     def form(self) -> Any:
-        """Return the ``variants.forms.Form`` of attention; ``None`` for softmax."""
+        """Return the ``attentions.forms.Form`` of attention; ``None`` for softmax."""
         if self.attention == "softmax":
             return None
-        from tested_transformer.variants.forms import FORMS
+        from tested_transformer.attentions.forms import FORMS
 
         return FORMS[self.attention]
 
@@ -781,11 +781,11 @@ class GPT(nn.Module):
         use_cache: bool = True,
         **moved: Any,
     ) -> list[list[int]]:
-        """Return the new tokens after each prompt; see ``generation.generate``.
+        """Return the new tokens after each prompt; see ``decoding.generate``.
 
-        Arguments and errors are the same; ``sampling`` is a ``generation.Sampling``.
+        Arguments and errors are the same; ``sampling`` is a ``decoding.Sampling``.
         """
-        from tested_transformer.generation import generate
+        from tested_transformer.decoding import generate
 
         return generate(
             self,

@@ -10,7 +10,7 @@ from benchmarks.attention_scaling import (
 )
 from torch import Tensor
 
-from tested_transformer.book import load_record
+from transformer_book import load_record
 
 LAYERS = [path for path in PATHS if path.startswith("nn.")]
 # Compiling takes seconds: what the compiled ones give is held by the file below.

@@ -4,7 +4,7 @@ import torch
 from benchmarks.blocks import CHOICES, measure_blocks, with_blocks
 from benchmarks.recall import Recall, draw_pairs
 
-from tested_transformer.book import load_record
+from transformer_book import load_record
 
 
 def test_all_blocks_are_all_keys() -> None:

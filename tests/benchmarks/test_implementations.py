@@ -9,7 +9,7 @@ from benchmarks.implementations import (
     question,
 )
 
-from tested_transformer.book import load_record
+from transformer_book import load_record
 
 
 def test_what_is_asked_is_what_all_can_answer() -> None:

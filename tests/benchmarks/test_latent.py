@@ -4,8 +4,8 @@ import pytest
 import torch
 from benchmarks.latent import KINDS, make_model, measure_latent
 
-from tested_transformer.book import load_record
 from tested_transformer.gpt import GPT
+from transformer_book import load_record
 
 
 def kept(model: GPT) -> int:

@@ -3,7 +3,7 @@
 import pytest
 from benchmarks.lengths import measure_lengths
 
-from tested_transformer.book import load_record
+from transformer_book import load_record
 
 
 @pytest.mark.nightly

@@ -5,7 +5,7 @@ from benchmarks.mask_questions import EMPTY_ATTEND, QUESTIONS, answer, row
 from benchmarks.masks import installed_rows
 from benchmarks.masks_elsewhere import have
 
-from tested_transformer.book import load_record
+from transformer_book import load_record
 
 REPORT = load_record("masks")
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 from benchmarks.models import COMMANDS, grammar_scores, sample
 
-from tested_transformer.book import MODELS
 from tested_transformer.checkpoints import load_shipped
 from tested_transformer.cli.command import make_parser
 from tested_transformer.cli.flags import given
 from tested_transformer.data import tokenizer_from_dict, write_stories
 from tested_transformer.gpt import GPTConfig
 from tested_transformer.training import Recipe, evaluate, honest_loss
+from transformer_book import MODELS
 
 GRAMMAR = [name for name in COMMANDS if name.startswith("grammar")]
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from benchmarks.recall import ASKED, KINDS, Recall, draw_pairs, measure_recall
 
-from tested_transformer.book import load_record
+from transformer_book import load_record
 
 
 def test_every_key_that_was_shown_is_asked_once() -> None:

@@ -12,7 +12,7 @@ from benchmarks.printing import lines, outdated_lines
 from benchmarks.stamp import changed_modules, shown_command, stamp
 
 import tested_transformer.attention
-from tested_transformer.book import RECORDS, load_record
+from transformer_book import RECORDS, load_record
 
 MEASURED = [kind for kind in KINDS if (RECORDS / f"{kind}.json").is_file()]
 

@@ -8,8 +8,8 @@ from benchmarks.several import (
     measure_several,
 )
 
-from tested_transformer.book import load_record
 from tested_transformer.gpt import GPT, GPTConfig
+from transformer_book import load_record
 
 
 def test_further_heads_leave_the_target_as_it_is() -> None:

@@ -5,7 +5,7 @@ import torch
 from benchmarks.sharing import WAYS, inputs, measure_sharing
 
 from tested_transformer import attention_with_weights
-from tested_transformer.book import load_record
+from transformer_book import load_record
 
 
 @pytest.mark.parametrize("way", WAYS)

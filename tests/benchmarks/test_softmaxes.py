@@ -12,7 +12,7 @@ from benchmarks.softmaxes import (
     measure_softmaxes,
 )
 
-from tested_transformer.book import load_record
+from transformer_book import load_record
 
 
 @pytest.mark.parametrize("marked", [True, False])

@@ -3,8 +3,8 @@
 import torch
 from benchmarks.steps import measure_steps, step_call
 
-from tested_transformer.book import load_record
 from tested_transformer.gpt import GPT, GPTConfig
+from transformer_book import load_record
 
 
 def test_a_step_reads_on_top_of_what_is_cached() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from benchmarks.tiles import ASKING, measure_tiles
 
-from tested_transformer.book import load_record
+from transformer_book import load_record
 
 
 @pytest.mark.nightly

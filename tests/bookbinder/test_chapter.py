@@ -104,7 +104,7 @@ no number
 
 
 OWN = 'def check_it(answer):\n    print("right")\n```'
-IMPORTED = "from tested_transformer.book import (\n    grade_it,\n)\n\ngrade_it(1)\n```"
+IMPORTED = "from transformer_book import (\n    grade_it,\n)\n\ngrade_it(1)\n```"
 
 
 @pytest.mark.parametrize(

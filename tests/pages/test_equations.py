@@ -21,8 +21,8 @@ from torch.distributions import Categorical
 from torch.utils.flop_counter import FlopCounterMode
 
 from tested_transformer import (
+    decoding,
     encoder_decoder,
-    generation,
     gpt,
     interchange,
     interpret,
@@ -37,13 +37,13 @@ from tested_transformer.attention import (
     fused_attention,
     repeat_heads,
 )
-from tested_transformer.book import microgpt
 from tested_transformer.cache import KVCache, LayerCache
 from tested_transformer.experts import MixtureOfExperts, count_parameters
 from tested_transformer.gpt import DecoderBlock
 from tested_transformer.layers import AddNorm, FeedForward, make_norm
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.training.muon import _coefficients
+from transformer_book import microgpt
 
 Sides = tuple[Any, ...]
 
@@ -263,7 +263,7 @@ rank, n, N = (soft > soft[:, None]).sum(-1), row(45, 30, 15, 5, 5), 100
 
 
 def keeps(**setting: float) -> Tensor:
-    return generation.sampling_probabilities(z, temperature=tau, **setting) > 0
+    return decoding.sampling_probabilities(z, temperature=tau, **setting) > 0
 
 
 # What microgpt makes of the head above, of a product, and of three gradients.
@@ -572,7 +572,7 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
     },
     "sampling": {
         r"p_v = \frac{\exp(z_v / \tau)}{\sum_u \exp(z_u / \tau)}": lambda: (
-            generation.sampling_probabilities(z, temperature=tau),
+            decoding.sampling_probabilities(z, temperature=tau),
             (z / tau).exp() / sum((z / tau).exp())),
         r"\text{top-k keeps } v &\text{ if } r(v) < k": lambda: (
             keeps(top_k=4), rank < 4),

@@ -11,10 +11,10 @@ from playwright.sync_api import Page, expect
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tested_transformer.book import MODELS
-from tested_transformer.generation import Sampling, generate, sampling_probabilities
+from tested_transformer.decoding import Sampling, generate, sampling_probabilities
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.interpret import all_open, gated_heads, shut
+from transformer_book import MODELS
 
 pytestmark = pytest.mark.browser
 

@@ -20,11 +20,11 @@ from tested_transformer import (
     padding_mask,
     sliding_window_mask,
 )
-from tested_transformer.book import JAVASCRIPT, MODELS
 from tested_transformer.checkpoints import load_shipped
-from tested_transformer.generation import sampling_probabilities
+from tested_transformer.decoding import sampling_probabilities
 from tested_transformer.interpret import gated_heads, shut
 from tested_transformer.positions import rotary_table, rotate
+from transformer_book import JAVASCRIPT, MODELS
 
 DOUBLE = torch.float64
 # The page of each.

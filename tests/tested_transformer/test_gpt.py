@@ -17,7 +17,7 @@ from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
 from tested_transformer.checkpoints.saving import read_config
 from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig, with_fewer_keys
 from tested_transformer.masks import sliding_window_mask
-from tested_transformer.variants import yarn_rates
+from tested_transformer.rotary_scaling import yarn_rates
 
 # Pairwise different: vocabulary, longest sequence, heads, head width, layers, batch, T.
 V, LONGEST, H, D_K, L, B, T = 13, 17, 6, 4, 3, 2, 7

@@ -17,7 +17,10 @@ from tested_transformer import (
     check_attention,
     generate,
 )
-from tested_transformer.generation import Sampling
+from tested_transformer.attentions.chosen_blocks import BlockAttention
+from tested_transformer.attentions.delta import DeltaAttention
+from tested_transformer.attentions.latent import LatentAttention
+from tested_transformer.decoding import Sampling
 from tested_transformer.masks import (
     from_additive,
     padding_mask,
@@ -38,9 +41,6 @@ from tested_transformer.validation import (
     validate_sizes,
     validate_tokens,
 )
-from tested_transformer.variants.chosen_blocks import BlockAttention
-from tested_transformer.variants.delta import DeltaAttention
-from tested_transformer.variants.latent import LatentAttention
 
 D, H = 12, 3
 LAYERS_OF_FORMS = [

@@ -8,11 +8,12 @@ from typing import Any
 
 from torch import Tensor
 
-from bookbinder.places import real_name
+from bookbinder.places import PACKAGES, real_name
 
 __all__ = ["PAGE", "Steps", "traced"]
 
-_LIBRARY = str(Path(__file__).resolve().parents[2] / "tested_transformer")
+_SOURCE = Path(__file__).resolve().parents[2]
+_OURS = tuple(str(_SOURCE / name) for name in PACKAGES)
 # Written in Python inside torch, with steps that have names of their own.
 _IN_TORCH = ("multi_head_attention_forward", "_in_projection_packed")
 # The name of the code that comes from a page.
@@ -72,7 +73,7 @@ def traced(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Steps:
     def begin(frame: FrameType, event: str, argument: Any) -> Any:
         code = frame.f_code
         file = real_name(code.co_filename)
-        ours = file == PAGE or file.startswith(_LIBRARY)
+        ours = file == PAGE or file.startswith(_OURS)
         return note if ours or code.co_name in _IN_TORCH else None
 
     before = sys.gettrace()

@@ -13,7 +13,7 @@ import yaml
 
 from bookbinder.drawing.undrawn import undrawn
 from bookbinder.publishing.shipped import SCRIPTS
-from tested_transformer.book import JAVASCRIPT
+from transformer_book import JAVASCRIPT
 
 __all__ = ["format_live"]
 

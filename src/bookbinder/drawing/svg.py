@@ -32,7 +32,7 @@ def recolor(value: str) -> str:
         if color.lower() not in PALETTE:
             raise ValueError(
                 f"{color} is none of the book's colors: draw with a function of "
-                f"tested_transformer.book.plots, or take one of {', '.join(PALETTE)}"
+                f"transformer_book.plots, or take one of {', '.join(PALETTE)}"
             )
     return _COLOR.sub(lambda color: f"var({PALETTE[color[0].lower()]})", value)
 

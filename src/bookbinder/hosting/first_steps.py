@@ -22,8 +22,8 @@ TINY = (
     "--num-characters 9000"
 )
 EXTRAS = {
-    "plots": "tested_transformer.book.plots",
-    "jax": "tested_transformer.book.implementations.flax_layer",
+    "plots": "transformer_book.plots",
+    "jax": "transformer_book.implementations.flax_layer",
 }
 
 
@@ -61,7 +61,7 @@ def main(readme: str, *hidden: str) -> None:
     if find_spec("matplotlib"):
         import torch
 
-        plots = import_module("tested_transformer.book.plots")
+        plots = import_module("transformer_book.plots")
         weights = torch.eye(3).expand(2, 3, 3)
         plots.head_maps(weights, queries=["a", "b", "c"]).savefig("heads.svg")
     library = import_module("tested_transformer")

@@ -18,6 +18,7 @@ import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from bookbinder.page import Page
+from bookbinder.places import PACKAGES
 from bookbinder.publishing.book import Book, Leaf, folder_of
 from bookbinder.publishing.twins import Passage
 from bookbinder.running.figures import figures_folder
@@ -32,7 +33,7 @@ SETUP, ANEW = "setup", "starts-anew"
 _IMPORT = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
 # Packages that the library and its extra for plots install.
 _INSTALLED = {
-    *("tested_transformer", "torch", "numpy", "jaxtyping", "safetensors", "rich"),
+    *(*PACKAGES, "torch", "numpy", "jaxtyping", "safetensors", "rich"),
     "matplotlib",
 }
 

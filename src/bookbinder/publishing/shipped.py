@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 
-from tested_transformer.book import JAVASCRIPT, MODELS
+from transformer_book import JAVASCRIPT, MODELS
 
 __all__ = ["SCRIPTS", "add_shipped_files", "on_post_build"]
 

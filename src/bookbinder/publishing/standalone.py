@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from bookbinder.listings import Section, find_section
 from bookbinder.page import Listing
+from bookbinder.places import PACKAGES
 from bookbinder.publishing.book import Book
 from bookbinder.writing import write_whole
 
@@ -25,7 +26,6 @@ __all__ = [
     "write_standalone_files",
 ]
 
-_PACKAGE = "tested_transformer"
 _SHAPE = re.compile(r'\b(?:Bool|Float|Int|Integer|UInt8)\[([\w.]+), "[^"]*"\]')
 _MARK = re.compile(r"\s*# --8<-- ")
 _NOTICE = (
@@ -63,7 +63,7 @@ class _Import:
 
     @property
     def ours(self) -> bool:
-        return self.module.partition(".")[0] == _PACKAGE
+        return self.module.partition(".")[0] in PACKAGES
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def _needs_package(node: ast.stmt) -> bool:
     """Return whether a method imports a module of the package when it is called."""
     return isinstance(node, ast.FunctionDef) and any(
         isinstance(each, ast.ImportFrom)
-        and (each.module or "").partition(".")[0] == _PACKAGE
+        and (each.module or "").partition(".")[0] in PACKAGES
         for each in ast.walk(node)
     )
 

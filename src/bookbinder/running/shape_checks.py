@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from bookbinder.places import PACKAGES
+
 __all__ = ["check_shapes", "forget_calls", "modules_with_shapes"]
 
 _SOURCE = Path(__file__).resolve().parents[2]
@@ -77,7 +79,7 @@ def _checking_first_calls(
 
 def modules_with_shapes() -> list[str]:
     """Return the names of the modules of the library that import from jaxtyping."""
-    files = (_SOURCE / "tested_transformer").rglob("*.py")
+    files = [file for name in PACKAGES for file in (_SOURCE / name).rglob("*.py")]
     return sorted(
         ".".join(file.relative_to(_SOURCE).with_suffix("").parts)
         for file in files

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import NoReturn
 
+from bookbinder.places import PACKAGES
+
 __all__ = [
     "CHECKED",
     "THREADS",
@@ -37,7 +39,7 @@ WRITTEN, CHECKED = 0, int(os.environ.get("BOOK_SEED", "1"))
 THREADS = int(os.environ.get("BOOK_THREADS", "1"))
 
 _WAYS_OUT = ("_exit", "abort", "execv", "execve", "fork", "forkpty")
-_WATCHED = ("torch.nn", "torch.optim", "tested_transformer")
+_WATCHED = ("torch.nn", "torch.optim", *PACKAGES)
 _KINDS = (FunctionType, BuiltinFunctionType, type, property, staticmethod, classmethod)
 
 

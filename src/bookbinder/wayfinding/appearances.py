@@ -1,9 +1,9 @@
 """Find out which pages list, and which use, each name of the library.
 
 A name of the library is one in the ``__all__`` of a module or, for a folder, of its
-``__init__``: ``tested_transformer.masks.causal_mask``. The modules of ``book`` count
-separately: ``book.plots``. A page lists a name if one of its listings shows lines of
-it, and uses it if one of its runs imports it.
+``__init__``: ``tested_transformer.masks.causal_mask``. The material of the book,
+``transformer_book``, has such names too. A page lists a name if one of its listings
+shows lines of it, and uses it if one of its runs imports it.
 """
 
 import ast
@@ -15,9 +15,9 @@ from pathlib import Path
 
 from bookbinder.listings import ListingError, find_section
 from bookbinder.page import Listing, read_page
+from bookbinder.places import PACKAGES
 
 __all__ = [
-    "PACKAGE",
     "Appearances",
     "appearances_in",
     "exports",
@@ -25,10 +25,10 @@ __all__ = [
     "reference_page",
 ]
 
-PACKAGE = "tested_transformer"
-
 _LISTED = re.compile(r"^__all__ = (\[.*?\])", re.MULTILINE | re.DOTALL)
-_IMPORT = re.compile(rf"^ *from {PACKAGE}\.?([\w.]*) import (\([^)]*\)|.*)", re.M)
+_IMPORT = re.compile(
+    rf"^ *from ((?:{'|'.join(PACKAGES)})[\w.]*) import (\([^)]*\)|.*)", re.M
+)
 
 
 @dataclass
@@ -49,17 +49,23 @@ class Appearances:
 
 
 def exports(root: Path) -> dict[str, list[str]]:
-    """Return the public names of each module of the library, by module."""
-    home = root / "src" / PACKAGE
-    modules = {
-        f"{prefix}{file.parent.name if file.stem == '__init__' else file.stem}": file
-        for prefix, folder in (("", home), ("book.", home / "book"))
-        for file in [*folder.glob("[!_]*.py"), *folder.glob("*/__init__.py")]
-    }
+    """Return the public names of each module, by its dotted name."""
+    # What the package of the library exports has its home in one of the modules.
+    modules = {book: home for book in PACKAGES[1:] for home in [_home(root, book)]}
+    for package in PACKAGES:
+        folder = _home(root, package).parent
+        for file in [*folder.glob("[!_]*.py"), *folder.glob("*/__init__.py")]:
+            name = file.parent.name if file.stem == "__init__" else file.stem
+            modules[f"{package}.{name}"] = file
+    modules = {name: file for name, file in modules.items() if file.is_file()}
     found = {
         name: _LISTED.search(modules[name].read_text()) for name in sorted(modules)
     }
     return {name: ast.literal_eval(m[1]) for name, m in found.items() if m}
+
+
+def _home(root: Path, package: str) -> Path:
+    return root / "src" / package / "__init__.py"
 
 
 def reference_page(module: str) -> str:
@@ -68,7 +74,7 @@ def reference_page(module: str) -> str:
 
 
 def _module(dotted: str, offered: Mapping[str, list[str]]) -> str:
-    """Return the module of a dotted name within the package, or ""."""
+    """Return the module that a dotted name is in, or ""."""
     parts = dotted.split(".")
     return next((m for m in (".".join(parts[:2]), parts[0]) if m in offered), "")
 
@@ -90,26 +96,28 @@ def appearances_in(path: str, root: Path) -> Appearances:
     lines = [number for number, line in page.prose if line.startswith("#")]
     headings = [*zip(lines, anchors, strict=False)]
     for listing in page.listings:
-        _, package, *within = [*listing.path.removesuffix(".py").split("/"), ""]
+        _, *within = listing.path.removesuffix(".py").split("/")
         module = _module(".".join(within), offered)
-        if listing.language == "py" and package == PACKAGE and module:
+        if listing.language == "py" and module:
             shown = _shown(root, listing)
-            names = [f"{PACKAGE}.{module}.{n}" for n in shown if n in offered[module]]
+            names = [f"{module}.{n}" for n in shown if n in offered[module]]
             found.listings.append((module, names[0] if names else ""))
             above = ["", *(anchor for line, anchor in headings if line < listing.line)]
             for name in names:
                 found.listed.setdefault(name, above[-1])
-    init = (root / "src" / PACKAGE / "__init__.py").read_text("utf-8")
+    library = PACKAGES[0]
+    init = _home(root, library).read_text("utf-8")
     gathered = {name: module for module, name in _imported(init)}
     for module, name in _imported("\n".join(block.code for block in page.blocks)):
-        module = _module(module, offered) if module else gathered.get(name, "")
-        if name in offered.get(module, []):
-            found.used.add(f"{PACKAGE}.{module}.{name}")
+        home = gathered.get(name, "") if module == library else module
+        home = _module(home, offered)
+        if name in offered.get(home, []):
+            found.used.add(f"{home}.{name}")
     return found
 
 
 def _imported(code: str) -> Iterator[tuple[str, str]]:
-    """Return the module, if there is one, and the name of each import."""
+    """Return the module and the name of each import from our packages."""
     for module, names in _IMPORT.findall(code):
         yield from ((module, name) for name in re.findall(r"\w+", names))
 

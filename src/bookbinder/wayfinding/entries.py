@@ -12,12 +12,8 @@ from typing import Any
 
 from griffe import Attribute, Docstring, Extension, Function, Module
 
-from bookbinder.wayfinding.appearances import (
-    PACKAGE,
-    Appearances,
-    exports,
-    pages_of,
-)
+from bookbinder.places import PACKAGES
+from bookbinder.wayfinding.appearances import Appearances, exports, pages_of
 from bookbinder.wayfinding.whereabouts import way
 
 __all__ = ["EntryExtension", "appearance_line"]
@@ -32,7 +28,7 @@ class EntryExtension(Extension):
 
     def on_function_instance(self, *, node: Any, func: Function, **kwargs: Any) -> None:
         """Write the types and the defaults of a function as its source does."""
-        if isinstance(node, ast.FunctionDef) and func.path.startswith(PACKAGE):
+        if isinstance(node, ast.FunctionDef) and func.path.startswith(PACKAGES):
             func.returns = _type(node.returns, func)
             for argument in ast.walk(node.args):
                 if isinstance(argument, ast.arg):
@@ -44,7 +40,7 @@ class EntryExtension(Extension):
         self, *, node: Any, attr: Attribute, **kwargs: Any
     ) -> None:
         """Write the type and the value of an attribute as its source does."""
-        if attr.path.startswith(PACKAGE) and attr.name[0] != "_":
+        if attr.path.startswith(PACKAGES) and attr.name[0] != "_":
             written = getattr(node, "returns", None) or getattr(
                 node, "annotation", None
             )
@@ -53,16 +49,17 @@ class EntryExtension(Extension):
 
     def on_package(self, *, pkg: Module, **kwargs: Any) -> None:
         """Add the chapters of each name, once all modules are loaded."""
-        if pkg.path != PACKAGE:
+        if pkg.path not in PACKAGES:
             return
         root = Path.cwd()
         pages = pages_of(root)
         for module, names in exports(root).items():
-            for name in names:
-                member = pkg[module][name]
+            package, _, inside = module.partition(".")
+            for name in names if package == pkg.path else []:
+                member = (pkg[inside] if inside else pkg)[name]
                 target = member.final_target if member.is_alias else member
                 target.docstring = target.docstring or Docstring("", parent=target)
-                line = appearance_line(f"{PACKAGE}.{module}.{name}", pages)
+                line = appearance_line(f"{module}.{name}", pages)
                 target.docstring.value = f"{target.docstring.value}\n\n{line}".strip()
 
 

@@ -20,9 +20,7 @@ from bookbinder.wayfinding.appearances import (
 )
 from bookbinder.wayfinding.whereabouts import built_way, current_page, way
 
-_TITLE = re.compile(
-    r'<span class="filename">(?P<path>src/tested_transformer/[\w/]+\.py)</span>'
-)
+_TITLE = re.compile(r'<span class="filename">(?P<path>src/[\w/]+\.py)</span>')
 
 # A click on the title of a fold opens it, so it cannot be a link.
 _NO_LINKS = {"a", "h1", "h2", "h3", "h4", "h5", "h6", "summary"}
@@ -50,7 +48,7 @@ class _Names(Treeprocessor):
             name = (child.text or "").partition("(")[0] if child.tag == "code" else ""
             if name in known and name not in seen:
                 seen.add(name)
-                module = known[name].partition(".")[2].rpartition(".")[0]
+                module = known[name].rpartition(".")[0]
                 target = way(page, reference_page(module))
                 link = Element(
                     "a", {"class": "name", "href": f"{target}#{known[name]}"}

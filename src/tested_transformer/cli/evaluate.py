@@ -10,7 +10,7 @@ from tested_transformer import data, training
 from tested_transformer.cli.display import printable, reminder
 from tested_transformer.cli.flags import Call, check_at_least
 from tested_transformer.cli.sources import HELD_OUT, Source, load_source, load_text
-from tested_transformer.variants import SCALINGS as SCALINGS  # for --help
+from tested_transformer.rotary_scaling import SCALINGS as SCALINGS  # for --help
 
 __all__ = ["Evaluate"]
 

@@ -9,33 +9,33 @@ from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from typing import Any
 
-from tested_transformer import generation
+from tested_transformer import decoding
+from tested_transformer.caches import share_in_use
 from tested_transformer.cli.display import Terminal, printable
 from tested_transformer.cli.flags import Call, Flags, check_at_least
 from tested_transformer.cli.sources import Source, load_source
 from tested_transformer.data import Tokenizer
 from tested_transformer.data.tokenizers import check_utf8
-from tested_transformer.generation.caches import (
-    CACHES as CACHES,  # for --help
-    PagedReader,
-    reader_with,
-)
-from tested_transformer.generation.readers import EqualLengthsReader
-from tested_transformer.gpt import GPT
-from tested_transformer.variants import (
-    SCALINGS as SCALINGS,  # for --help
+from tested_transformer.decoding import (
     Chance,
     Drafter,
     ModelDrafter,
     NgramDrafter,
-    share_in_use,
     stream_passes,
 )
+from tested_transformer.decoding.cache_readers import (
+    CACHES as CACHES,  # for --help
+    PagedReader,
+    reader_with,
+)
+from tested_transformer.decoding.readers import EqualLengthsReader
+from tested_transformer.gpt import GPT
+from tested_transformer.rotary_scaling import SCALINGS as SCALINGS
 
 __all__ = ["SAMPLING", "Generate", "default_prompt", "write", "write_with_drafts"]
 
 _DEFAULTS: dict[str, Any] = {"temperature": 0.8}
-SAMPLING = Flags("sampling", generation.Sampling, [_DEFAULTS])
+SAMPLING = Flags("sampling", decoding.Sampling, [_DEFAULTS])
 _AT_ONCE = 16  # samples to write side by side, which bounds the memory
 
 
@@ -94,7 +94,7 @@ class Generate:
     def run(self, call: Call) -> int:
         """Write, and return the exit status."""
         check_at_least(1, num_samples=self.num_samples, num_drafted=self.num_drafted)
-        sampling = generation.Sampling(**_DEFAULTS | self.sampling)
+        sampling = decoding.Sampling(**_DEFAULTS | self.sampling)
         seed = secrets.randbelow(2**31) if self.seed is None else self.seed
         stop = [each.replace("\\n", "\n") for each in self.stop]
         for each in stop:
@@ -146,7 +146,7 @@ class Generate:
             _tell(f"for the same text, add --seed {seed}")
         return 0
 
-    def _validate_draft(self, sampling: generation.Sampling) -> None:
+    def _validate_draft(self, sampling: decoding.Sampling) -> None:
         if self.cache is not None:
             raise ValueError(
                 f"cache={self.cache!r} does not fit draft={self.draft!r}, which takes "
@@ -160,7 +160,7 @@ class Generate:
             )
 
     def _drafter(
-        self, source: Source, sampling: generation.Sampling, call: Call
+        self, source: Source, sampling: decoding.Sampling, call: Call
     ) -> Drafter:
         """Return the drafter."""
         if self.draft == "ngram":
@@ -200,7 +200,7 @@ def write(
     *,
     max_new_tokens: int,
     seed: int,
-    sampling: generation.Sampling,
+    sampling: decoding.Sampling,
     stop: Sequence[str] = (),
     num_samples: int = 1,
 ) -> Iterator[list[str]]:
@@ -215,7 +215,7 @@ def write(
     """
     ids = _encode(tokenizer, prompt)
     watches = [_watch(tokenizer, stop, ids) for _ in range(num_samples)]
-    steps = generation.stream(
+    steps = decoding.stream(
         model,
         [ids] * num_samples,
         max_new_tokens=max_new_tokens,
@@ -233,7 +233,7 @@ def write_with_drafts(
     *,
     max_new_tokens: int,
     seed: int,
-    sampling: generation.Sampling,
+    sampling: decoding.Sampling,
     stop: Sequence[str] = (),
     num_drafted: int = 4,
 ) -> Iterator[list[str]]:
@@ -267,15 +267,15 @@ def _encode(tokenizer: Tokenizer, prompt: str) -> list[int]:
 
 def _watch(
     tokenizer: Tokenizer, stop: Sequence[str], prompt: Sequence[int]
-) -> generation.TextWatch:
+) -> decoding.TextWatch:
     byte_tokens = getattr(tokenizer, "byte_tokens", ())
-    return generation.TextWatch(
+    return decoding.TextWatch(
         tokenizer.decode, stop, before=prompt, byte_tokens=byte_tokens
     )
 
 
 def _pieces(
-    steps: Iterable[Sequence[Sequence[int]]], watches: list[generation.TextWatch]
+    steps: Iterable[Sequence[Sequence[int]]], watches: list[decoding.TextWatch]
 ) -> Iterator[list[str]]:
     """Turn the tokens of each sample into text, until all have stopped."""
     for step in steps:

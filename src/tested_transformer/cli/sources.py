@@ -11,7 +11,7 @@ import torch
 from tested_transformer import checkpoints, data
 from tested_transformer.cli.display import reminder
 from tested_transformer.gpt import GPT
-from tested_transformer.variants import stretched_by
+from tested_transformer.rotary_scaling import stretched_by
 
 __all__ = [
     "HELD_OUT",

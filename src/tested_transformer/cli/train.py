@@ -11,7 +11,8 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from tested_transformer import data, generation, training
+from tested_transformer import data, decoding, training
+from tested_transformer.attentions.forms import FORMS
 from tested_transformer.checkpoints import (
     Checkpoint,
     CheckpointError,
@@ -31,7 +32,6 @@ from tested_transformer.cli.sources import (
 from tested_transformer.cli.stopping import StopRequest
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import Recipe, TrainingState, World, validate_run
-from tested_transformer.variants.forms import FORMS
 
 __all__ = ["MODEL", "MODELS", "RECIPES", "TRAINING", "Train"]
 
@@ -332,7 +332,7 @@ class Train:
                 text,
                 max_new_tokens=self.sample,
                 seed=0,
-                sampling=generation.Sampling(temperature=0.8),
+                sampling=decoding.Sampling(temperature=0.8),
             )
             text += "".join(piece for [piece] in pieces)
             shown = f"\n--- {when} ---\n{text.strip()}\n"

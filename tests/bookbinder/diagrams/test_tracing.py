@@ -7,8 +7,8 @@ import torch
 
 from bookbinder.diagrams.tracing import traced
 from tested_transformer import MultiHeadAttention, causal_mask
-from tested_transformer.book.microgpt import MicroGPT
 from tested_transformer.gpt import DecoderBlock
+from transformer_book.microgpt import MicroGPT
 
 
 def test_steps_have_the_names_of_the_code() -> None:

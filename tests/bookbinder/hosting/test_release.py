@@ -14,7 +14,7 @@ PAGE = """\
 ```python
 import os
 
-from tested_transformer.book import load_record, model_folder
+from transformer_book import load_record, model_folder
 from tested_transformer.checkpoints import load_shipped
 
 load_shipped(model_folder("grammar"))

@@ -18,11 +18,11 @@ PAGE = """\
 
 ![A curve](../assets/figures/page/curve.svg)
 
-::: tested_transformer.variants
+::: tested_transformer.caches
 """
 SHOWN = (
     *("mkdocs.yml", "theme/main.html", "src/tested_transformer/masks.py"),
-    *("docs/assets/figures/page/curve.svg", "src/tested_transformer/variants/new.py"),
+    *("docs/assets/figures/page/curve.svg", "src/tested_transformer/caches/new.py"),
 )
 
 

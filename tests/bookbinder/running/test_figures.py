@@ -13,7 +13,7 @@ from bookbinder.page import read_page
 from bookbinder.running.figures import compare_figures, same_drawing
 from bookbinder.running.state import fresh_state
 from bookbinder.writing import write_whole
-from tested_transformer.book.plots import curves, head_maps, weight_map
+from transformer_book.plots import curves, head_maps, weight_map
 
 PAGE = read_page(
     "# Title\n\n![A map](../assets/figures/page/map.svg)\n", "docs/chapters/page.md"

@@ -9,7 +9,7 @@ import torch
 
 from bookbinder.running.shape_checks import forget_calls, modules_with_shapes
 from tested_transformer.attention import attention_scores
-from tested_transformer.book.microgpt import Scalar
+from transformer_book.microgpt import Scalar
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -36,7 +36,7 @@ def test_the_first_calls_of_each_function_are_checked_in_every_test() -> None:
 def test_a_module_is_checked_exactly_if_it_imports_shapes() -> None:
     checked = modules_with_shapes()
     assert "tested_transformer.attention" in checked
-    assert "tested_transformer.book.microgpt" not in checked
+    assert "transformer_book.microgpt" not in checked
     assert not hasattr(Scalar.__add__, "__wrapped__")
 
 

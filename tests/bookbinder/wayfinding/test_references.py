@@ -53,27 +53,28 @@ LISTING = """```py title="src/tested_transformer/masks.py"
 """
 FIRST, SECOND, THIRD = map(LISTING.format, ("inside", "private", "method"))
 PAGE = f"# On `masks`\n\n{RUN}## First\n\n{FIRST}{SECOND}## First\n\n{THIRD}"
-CAUSAL = "tested_transformer.masks.causal"
+MASKS_AT = "tested_transformer.masks"
+CAUSAL = f"{MASKS_AT}.causal"
 
 Linked = Callable[..., BeautifulSoup]
 
 
 @pytest.fixture
 def linked(made: Linked, tmp_path: Path) -> Linked:
-    library = tmp_path / "src/tested_transformer"
-    for folder in ("gpt", "book/microgpt"):
-        (library / folder).mkdir(parents=True)
+    source = tmp_path / "src"
+    for folder in ("tested_transformer/gpt", "transformer_book/microgpt"):
+        (source / folder).mkdir(parents=True)
     for file, text in {
-        "__init__.py": "if TYPE_CHECKING:\n"
+        "tested_transformer/__init__.py": "if TYPE_CHECKING:\n"
         "    from tested_transformer.masks import causal\n\n__all__ = []\n",
-        "masks.py": MASKS,
-        "gpt/__init__.py": '__all__ = ["GPT"]\n',
-        "gpt/model.py": '__all__ = ["Unlisted"]\n',
-        "book/__init__.py": '__all__ = ["load_record"]\n',
-        "book/plots.py": '__all__ = ["curves"]\n',
-        "book/microgpt/__init__.py": '__all__ = ["Scalar"]\n',
+        "tested_transformer/masks.py": MASKS,
+        "tested_transformer/gpt/__init__.py": '__all__ = ["GPT"]\n',
+        "tested_transformer/gpt/model.py": '__all__ = ["Unlisted"]\n',
+        "transformer_book/__init__.py": '__all__ = ["load_record"]\n',
+        "transformer_book/plots.py": '__all__ = ["curves"]\n',
+        "transformer_book/microgpt/__init__.py": '__all__ = ["Scalar"]\n',
     }.items():
-        (library / file).write_text(text, "utf-8")
+        (source / file).write_text(text, "utf-8")
     return lambda text, page="index.md": made(text, ReferenceExtension(), page)
 
 
@@ -87,17 +88,17 @@ def test_a_page_lists_what_it_shows_lines_of_and_uses_what_it_imports(
     linked(PAGE, "one.md")
     linked(PAGE, "reference/masks.md")
     assert exports(tmp_path) == {
-        "book": ["load_record"],
-        "book.microgpt": ["Scalar"],
-        "book.plots": ["curves"],
-        "gpt": ["GPT"],
-        "masks": ["LIMIT", "Window", "causal"],
+        "transformer_book": ["load_record"],
+        "transformer_book.microgpt": ["Scalar"],
+        "transformer_book.plots": ["curves"],
+        "tested_transformer.gpt": ["GPT"],
+        "tested_transformer.masks": ["LIMIT", "Window", "causal"],
     }
     shown = appearances_in("one.md", tmp_path)
     window = "tested_transformer.masks.Window"
     assert shown.title == "On masks"
     assert shown.listed == {CAUSAL: "first", window: "first_1"}
-    assert shown.listings == [("masks", CAUSAL), ("masks", ""), ("masks", window)]
+    assert shown.listings == [(MASKS_AT, CAUSAL), (MASKS_AT, ""), (MASKS_AT, window)]
     assert shown.used == {CAUSAL, "tested_transformer.gpt.GPT"}
     pages = pages_of(tmp_path)
     assert [*pages] == ["one.md"]
@@ -118,16 +119,16 @@ def test_a_name_that_the_page_imports_is_linked_once_a_section(linked: Linked) -
 
 def test_the_modules_of_the_book_have_pages_of_their_own(linked: Linked) -> None:
     code = """```python
-from tested_transformer.book import load_record
-from tested_transformer.book.plots import curves
-from tested_transformer.book.microgpt.scalar import Scalar
+from transformer_book import load_record
+from transformer_book.plots import curves
+from transformer_book.microgpt.scalar import Scalar
 ```
 
 """
     assert names(linked(code + "`curves`, `Scalar`, `load_record`")) == [
-        ("curves", "reference/plots.md#tested_transformer.book.plots.curves"),
-        ("Scalar", "reference/microgpt.md#tested_transformer.book.microgpt.Scalar"),
-        ("load_record", "reference/book.md#tested_transformer.book.load_record"),
+        ("curves", "reference/plots.md#transformer_book.plots.curves"),
+        ("Scalar", "reference/microgpt.md#transformer_book.microgpt.Scalar"),
+        ("load_record", "reference/transformer_book.md#transformer_book.load_record"),
     ]
 
 

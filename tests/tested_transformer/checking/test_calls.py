@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tested_transformer.attentions import BlockAttention
 from tested_transformer.checking import Report, check_attention
-from tested_transformer.variants import BlockAttention
 
 D_MODEL, HEADS = 20, 5
 

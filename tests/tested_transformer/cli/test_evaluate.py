@@ -10,9 +10,9 @@ import torch
 from tested_transformer.checkpoints import load_checkpoint
 from tested_transformer.cli import evaluate as module
 from tested_transformer.data import CharTokenizer, split, tokenizer_from_dict
-from tested_transformer.generation import Sampling
+from tested_transformer.decoding import Sampling
+from tested_transformer.rotary_scaling import stretched_by
 from tested_transformer.training import Validation, evaluate
-from tested_transformer.variants import stretched_by
 
 Command = Callable[..., Any]
 

@@ -17,10 +17,9 @@ from tested_transformer.cli.generate import (
 )
 from tested_transformer.cli.sources import load_source
 from tested_transformer.data import CharTokenizer
-from tested_transformer.generation import Sampling, generate
-from tested_transformer.generation.caches import CACHES
+from tested_transformer.decoding import Chance, Draft, Drafter, Sampling, generate
+from tested_transformer.decoding.cache_readers import CACHES
 from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.variants import Chance, Draft, Drafter
 
 Command = Callable[..., Any]
 
@@ -230,7 +229,7 @@ def test_after_a_stop_string_no_token_is_asked_for(
             yield [(token,)]
         yield [()]
 
-    monkeypatch.setattr(module.generation, "stream", stream)
+    monkeypatch.setattr(module.decoding, "stream", stream)
     settings = {"max_new_tokens": 9, "seed": 0, "sampling": {}}
     pieces = write(model, letters, "a", **settings, stop=["cd", "x"])
     assert "".join(piece for [piece] in pieces) == "ab"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
-from tested_transformer.generation import Sampling, generate
+from tested_transformer.decoding import Sampling, generate
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.interpret import gated_heads, prune_heads, shut
 

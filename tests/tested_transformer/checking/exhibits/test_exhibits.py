@@ -5,9 +5,9 @@ import re
 import pytest
 import torch
 
-from tested_transformer.book.museum import exhibit_layer
 from tested_transformer.checking import EXHIBITS, ExchangeableAttention, Steps
 from tested_transformer.checking.exhibits.exhibit import Publication, issue, pull
+from transformer_book.museum import exhibit_layer
 
 
 def test_there_are_enough_and_most_were_published():

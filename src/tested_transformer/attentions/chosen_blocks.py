@@ -1,0 +1,383 @@
+"""Block attention: each query reads a few blocks of keys, chosen by their mean key.
+
+Choosing costs one score per block; reading costs one score per key of the chosen
+blocks. The open form turns the choice into a mask. The fast form gathers, for each
+block, the queries that chose it. With FlexAttention, PyTorch can skip whole tiles.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask
+
+from tested_transformer.attention import (
+    attention_with_weights,
+    fused_attention,
+    repeat_heads,
+)
+from tested_transformer.attentions.softmaxes import AttentionLayer
+from tested_transformer.flex import blockwise_attention
+from tested_transformer.masks import causal_mask
+from tested_transformer.validation import (
+    is_open,
+    is_readable,
+    validate_attention,
+    validate_sizes,
+)
+
+__all__ = [
+    "BlockAttention",
+    "attention_in_blocks",
+    "choose_blocks",
+    "chosen_mask",
+    "flex_blocks",
+    "flex_in_blocks",
+]
+
+# The size of FlexAttention's tiles, in queries and in keys.
+_TILE = 128
+
+
+# --8<-- [start:choose]
+def choose_blocks(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H_kv S d_k"],
+    *,
+    block_size: int,
+    num_chosen: int,
+) -> Int[Tensor, "B H T chosen"]:
+    """Return the numbers of the blocks that each query reads, its own block first.
+
+    The others are the earlier blocks whose mean key has the largest dot product with
+    the query. If there are too few earlier blocks, the missing numbers are -1.
+
+    Args:
+        q: Queries. The last one is at the last key.
+        k: Keys; with fewer heads than ``q`` if heads share them.
+        block_size: How many keys make a block. The last block may have fewer.
+        num_chosen: How many blocks a query reads, including its own.
+
+    Raises:
+        ValueError: If a size is not positive, or there are more queries than keys.
+
+    Source: Lu et al., 2025, "MoBA: Mixture of Block Attention for Long-Context LLMs",
+    section 2.2.
+    """
+    _validate(q, k, block_size, num_chosen)
+    num_queries, num_keys = q.shape[-2], k.shape[-2]
+    full = num_keys // block_size
+    # An incomplete block can only be a query's own, which needs no score.
+    blocks = k[:, :, : full * block_size].unflatten(2, (full, block_size))
+    means = blocks.mean(dim=3)
+    scores = q @ repeat_heads(means, q).mT  # (B, H, T, blocks)
+    positions = torch.arange(num_keys - num_queries, num_keys, device=q.device)
+    own = positions[:, None] // block_size
+    past = torch.arange(scores.shape[-1], device=q.device) < own
+    scores = scores.masked_fill(~past, float("-inf"))
+    best = scores.topk(min(num_chosen - 1, scores.shape[-1]), dim=-1)
+    others = best.indices.masked_fill(best.values == float("-inf"), -1)
+    return torch.cat([own.expand(*others.shape[:-1], 1), others], dim=-1)
+
+
+# --8<-- [end:choose]
+
+
+# --8<-- [start:mask]
+def chosen_mask(
+    chosen: Int[Tensor, "B H T chosen"], *, num_keys: int, block_size: int
+) -> Bool[Tensor, "B H T S"]:
+    """Return the mask that lets a query see the blocks it chose, but no later key."""
+    _validate_chosen(chosen, num_keys, block_size)
+    blocks = torch.arange(num_keys, device=chosen.device) // block_size
+    reads = _table(chosen, -(-num_keys // block_size))
+    past = causal_mask(chosen.shape[2], num_keys, device=chosen.device)
+    return reads[..., blocks] & past
+
+
+# --8<-- [end:mask]
+
+
+# --8<-- [start:gathered]
+def attention_in_blocks(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H_kv S d_k"],
+    v: Float[Tensor, "B H_kv S d_v"],
+    chosen: Int[Tensor, "B H T chosen"],
+    *,
+    block_size: int,
+) -> Float[Tensor, "B H T d_v"]:
+    """Return causal attention with ``chosen_mask``, reading only the chosen blocks.
+
+    The queries that chose a block attend to it on its own. Each query's partial outputs
+    are then averaged, weighted by their sums of exponentials, as FlashAttention does
+    with its tiles.
+
+    Args:
+        q: Queries. The last one is at the last key.
+        k: Keys; with fewer heads than ``q`` if heads share them.
+        v: Values, one for each key.
+        chosen: The result of ``choose_blocks``.
+        block_size: How many keys make a block.
+
+    Source: Lu et al., 2025, "MoBA", section 2.3, algorithm 1.
+    """
+    validate_attention(q, k, v, None, None, None, 0.0)
+    _validate_chosen(chosen, k.shape[-2], block_size)
+    if chosen.shape[:3] != q.shape[:3]:
+        raise ValueError(
+            f"chosen must be {(*q.shape[:3],)} with one more axis, the blocks; "
+            f"it is {tuple(chosen.shape)}"
+        )
+    k, v = repeat_heads(k, q), repeat_heads(v, q)
+    first = k.shape[-2] - q.shape[-2]
+    heads = [
+        _one_head(q_h, k_h, v_h, chosen_h, block_size, first)
+        for q_h, k_h, v_h, chosen_h in zip(
+            *(each.flatten(0, 1) for each in (q, k, v, chosen)), strict=True
+        )
+    ]
+    return torch.stack(heads).unflatten(0, q.shape[:2])
+
+
+# --8<-- [start:one-head]
+def _one_head(
+    q: Tensor, k: Tensor, v: Tensor, chosen: Tensor, block_size: int, first: int
+) -> Tensor:
+    """Let the queries of one head, (T, d_k), read the blocks that they chose."""
+    num_queries, num_chosen = chosen.shape
+    order = chosen.flatten().argsort(stable=True)  # by block, with -1 in front
+    counts = torch.bincount(chosen.flatten() + 1, minlength=1).tolist()
+    none, *per_block = order.split(counts)
+    partial = [v.new_zeros(len(none), v.shape[-1])]
+    total = [q.new_full((len(none),), float("-inf"))]
+    for block, slots in ((n, each) for n, each in enumerate(per_block) if len(each)):
+        asking = slots // num_chosen
+        start = block * block_size
+        scores = q[asking] @ k[start : start + block_size].T * q.shape[-1] ** -0.5
+        keys = torch.arange(start, start + scores.shape[-1], device=q.device)
+        future = keys > (asking + first)[:, None]
+        scores = scores.masked_fill(future, float("-inf"))
+        partial.append(scores.softmax(dim=-1) @ v[start : start + block_size])
+        total.append(scores.logsumexp(dim=-1))
+    back = order.argsort()
+    outputs = torch.cat(partial)[back].unflatten(0, (num_queries, num_chosen))
+    shares = torch.cat(total)[back].unflatten(0, (num_queries, num_chosen)).softmax(-1)
+    return (shares[..., None] * outputs).sum(dim=1)
+
+
+# --8<-- [end:one-head]
+# --8<-- [end:gathered]
+
+
+# --8<-- [start:flex]
+def flex_blocks(
+    chosen: Int[Tensor, "B H T chosen"], *, num_keys: int, block_size: int
+) -> BlockMask:
+    """Return the choice as FlexAttention's mask: tiles of 128 queries and keys.
+
+    A tile is skipped if none of its queries chose any of its keys.
+    """
+    _validate_chosen(chosen, num_keys, block_size)
+    num_queries = chosen.shape[2]
+    first = num_keys - num_queries
+    reads = _table(chosen, -(-num_keys // block_size))
+    # How many queries of each tile read each key, (B, H, rows, columns, 128).
+    tall = F.pad(reads, (0, 0, 0, -num_queries % _TILE)).unflatten(2, (-1, _TILE))
+    blocks = torch.arange(num_keys, device=chosen.device) // block_size
+    readers = F.pad(tall.sum(dim=3)[..., blocks], (0, -num_keys % _TILE))
+    readers = readers.unflatten(-1, (-1, _TILE))
+    # A tile is past in part if its first key is, and wholly if its last key is.
+    rows, columns = (
+        _TILE * torch.arange(n, device=chosen.device) for n in readers.shape[2:4]
+    )
+    some = (readers > 0).any(dim=-1) & (columns <= (rows + first + _TILE - 1)[:, None])
+    full = (readers == _TILE).all(dim=-1) & (
+        columns + _TILE - 1 <= (rows + first)[:, None]
+    )
+    return BlockMask.from_kv_blocks(
+        *_listed(some & ~full),
+        *_listed(full),
+        BLOCK_SIZE=_TILE,
+        mask_mod=lambda b, h, t, s: reads[b, h, t, s // block_size] & (s <= t + first),
+        seq_lengths=(num_queries, num_keys),
+    )
+
+
+def _listed(
+    tiles: Bool[Tensor, "B H rows columns"],
+) -> tuple[Int[Tensor, "B H rows"], Int[Tensor, "B H rows columns"]]:
+    """Return how many tiles each row has, and their columns, followed by the others."""
+    order = tiles.int().argsort(dim=-1, descending=True, stable=True)
+    return tiles.sum(dim=-1).int(), order.int()
+
+
+def flex_in_blocks(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H_kv S d_k"],
+    v: Float[Tensor, "B H_kv S d_v"],
+    chosen: Int[Tensor, "B H T chosen"],
+    *,
+    block_size: int,
+) -> Float[Tensor, "B H T d_v"]:
+    """Return the output of ``attention_in_blocks``, computed by FlexAttention.
+
+    On a GPU it is compiled. On a CPU it only serves for comparison, since it makes the
+    table of all scores.
+    """
+    mask = flex_blocks(chosen, num_keys=k.shape[-2], block_size=block_size)
+    return blockwise_attention(q, k, v, block_mask=mask)
+
+
+# --8<-- [end:flex]
+
+
+# --8<-- [start:layer]
+class BlockAttention(AttentionLayer):
+    """Causal self-attention in which each query reads a few blocks of keys.
+
+    It has the parameters of ``MultiHeadAttention``, and computes the same if every
+    query reads all blocks.
+
+    Args:
+        d_model: D, the width of the sequence.
+        num_heads: H, how many heads.
+        block_size: How many keys make a block.
+        num_chosen: How many blocks a query reads, including its own.
+        head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
+        num_kv_heads: Heads of keys and values, shared; ``num_heads`` by default.
+        bias: Whether the four projections add a bias.
+        fused: Gather the queries of each block, unless weights are asked for, more than
+            the future is masked, or there are no numbers yet, as while
+            ``torch.compile`` or ``torch.export`` traces it: then the choice becomes a
+            mask. A mask hides keys but does not change which
+            blocks are chosen.
+
+    Raises:
+        ValueError: If heads do not fit, or a size is not positive.
+
+    Source: Lu et al., 2025, "MoBA: Mixture of Block Attention for Long-Context LLMs",
+    section 2.2.
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        num_heads: int,
+        block_size: int,
+        num_chosen: int,
+        head_dim: int | None = None,
+        num_kv_heads: int | None = None,
+        bias: bool = False,
+        fused: bool = True,
+    ) -> None:
+        super().__init__(
+            d_model=d_model,
+            num_heads=num_heads,
+            head_dim=head_dim,
+            num_kv_heads=num_kv_heads,
+            bias=bias,
+            fused=fused,
+        )
+        validate_sizes(block_size=block_size, num_chosen=num_chosen)
+        self.block_size = block_size
+        self.num_chosen = num_chosen
+
+    def attend(
+        self,
+        q: Float[Tensor, "B H T d_k"],
+        k: Float[Tensor, "B H_kv S d_k"],
+        v: Float[Tensor, "B H_kv S d_k"],
+        x: Float[Tensor, "B T D"],
+        how: dict[str, Any],
+        *,
+        in_the_open: bool,
+    ) -> tuple[Float[Tensor, "B *heads T d_v"], Float[Tensor, "B *heads T S"] | None]:
+        """Choose blocks, and attend to them."""
+        if not how["causal"]:
+            raise ValueError("causal=False is refused: blocks are chosen from the past")
+        mask, window, score_bias = how["mask"], how["window"], how["score_bias"]
+        validate_attention(q, k, v, mask, window, score_bias, 0.0)
+        size = self.block_size
+        counted = not is_open(k.shape[-2])
+        choose = choose_blocks if counted else _choose_in_any_length
+        chosen = choose(q, k, block_size=size, num_chosen=self.num_chosen)
+        only_causal = mask is window is score_bias
+        # How many queries chose each block is not known without numbers.
+        if not in_the_open and only_causal and is_readable(q):
+            return attention_in_blocks(q, k, v, chosen, block_size=size), None
+        to_mask = chosen_mask if counted else _mask_in_any_length
+        allowed = to_mask(chosen, num_keys=k.shape[-2], block_size=size)
+        how = how | {"mask": allowed if mask is None else allowed & mask}
+        if not in_the_open:
+            return fused_attention(q, k, v, **how), None
+        return attention_with_weights(q, k, v, **how)
+
+
+# --8<-- [end:layer]
+
+
+def _mask_in_any_length(
+    chosen: Tensor, *, num_keys: int, block_size: int
+) -> Bool[Tensor, "B H T S"]:
+    """Return the ``chosen_mask`` without counting the blocks."""
+    blocks = torch.arange(num_keys, device=chosen.device) // block_size
+    past = causal_mask(chosen.shape[2], num_keys, device=chosen.device)
+    return (chosen[..., None] == blocks).any(dim=-2) & past
+
+
+def _choose_in_any_length(
+    q: Tensor, k: Tensor, *, block_size: int, num_chosen: int
+) -> Int[Tensor, "B H T chosen"]:
+    """Choose blocks as ``choose_blocks`` does, without counting them.
+
+    It scores the mean of the keys from each position on. Of these positions, only the
+    first of each block can be chosen.
+    """
+    num_queries, num_keys = q.shape[-2], k.shape[-2]
+    padded = F.pad(k, (0, 0, 0, block_size - 1))
+    means = padded.unfold(2, block_size, 1).mean(dim=-1)  # (B, H_kv, S, d_k)
+    scores = q @ repeat_heads(means, q).mT  # (B, H, T, S)
+    first = torch.arange(num_keys, device=q.device)
+    own = torch.arange(num_keys - num_queries, num_keys, device=q.device)
+    own = own[:, None] // block_size
+    choosable = (first % block_size == 0) & (first // block_size < own)
+    scores = scores.masked_fill(~choosable, float("-inf"))
+    # There are always enough columns.
+    scores = F.pad(scores, (0, num_chosen - 1), value=float("-inf"))
+    best = scores.topk(num_chosen - 1, dim=-1)
+    others = best.indices // block_size
+    others = others.masked_fill(best.values == float("-inf"), -1)
+    return torch.cat([own.expand(*others.shape[:-1], 1), others], dim=-1)
+
+
+def _table(chosen: Tensor, num_blocks: int) -> Bool[Tensor, "B H T blocks"]:
+    """Return ``True`` for each block that was chosen."""
+    table = torch.zeros(
+        *chosen.shape[:-1], num_blocks + 1, dtype=torch.bool, device=chosen.device
+    )
+    # The extra column after the last block collects the numbers -1.
+    return table.scatter(-1, chosen % (num_blocks + 1), value=True)[..., :-1]
+
+
+def _validate_chosen(chosen: Tensor, num_keys: int, block_size: int) -> None:
+    validate_sizes(num_keys=num_keys, block_size=block_size)
+    # Reading them on another device would mean waiting for it.
+    if chosen.device.type == "cpu" and is_readable(chosen):
+        highest = int(chosen.max()) if chosen.numel() else -1
+        if highest * block_size >= num_keys:
+            raise ValueError(
+                f"chosen has block {highest}; {num_keys} keys with "
+                f"block_size={block_size} have no such block"
+            )
+
+
+def _validate(q: Tensor, k: Tensor, block_size: int, num_chosen: int) -> None:
+    validate_sizes(block_size=block_size, num_chosen=num_chosen)
+    validate_attention(q, k, k, None, None, None, 0.0)
+    num_queries, num_keys = q.shape[-2], k.shape[-2]
+    if num_queries > num_keys:
+        raise ValueError(f"{num_queries} queries must not be more than {num_keys} keys")

@@ -1,0 +1,225 @@
+"""The delta rule: writing a value replaces what the state held under its key.
+
+The recurrent form is written to be read. The parallel form solves one triangular
+system for all positions, and the chunked form solves one for each chunk.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tested_transformer.attentions.linear import (
+    StateLayer,
+    pairwise_decay,
+    validate_stateful,
+)
+from tested_transformer.validation import (
+    is_open,
+    validate_kinds,
+    validate_shape,
+    validate_sizes,
+)
+
+__all__ = [
+    "DeltaAttention",
+    "chunked_delta_rule",
+    "parallel_delta_rule",
+    "recurrent_delta_rule",
+]
+
+_Output = Float[Tensor, "B H T d_v"]
+_State = Float[Tensor, "B H d_k d_v"]
+
+
+def recurrent_delta_rule(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H T d_k"],
+    v: Float[Tensor, "B H T d_v"],
+    beta: Float[Tensor, "B H T"],
+    *,
+    log_decay: Float[Tensor, "B H T"] | None = None,
+    state: Float[Tensor, "B H d_k d_v"] | None = None,
+) -> tuple[_Output, _State]:
+    """Return what each query reads from the state, and the state after the last token.
+
+    Each token reads what the state holds under its key, and adds ``beta`` times the
+    difference between its value and that. Then its query reads the state.
+
+    Args:
+        q: Queries. They are not scaled.
+        k: Keys, of length 1: with longer ones the state can grow without bound.
+        v: Values.
+        beta: How much of the difference is written, from 0 (nothing) to 1 (all of it).
+        log_decay: The logarithm of the gate, at most 0. The gate is the fraction of the
+            state that each token keeps before it reads and writes; 1 by default.
+        state: The state before the first token; zeros by default.
+
+    Raises:
+        ValueError: If shapes do not fit, or there are no tokens.
+
+    Sources: Schlag et al., 2021, "Linear Transformers Are Secretly Fast Weight
+    Programmers", section 4; with a gate Yang et al., 2025, "Gated Delta Networks",
+    section 3.
+    """
+    state = validate_stateful(q, k, v, state)
+    log_decay = _validate_gates(k, beta, log_decay)
+    # --8<-- [start:recurrent]
+    outputs: list[Tensor] = []
+    for t in range(q.shape[2]):
+        state = state * log_decay[:, :, t, None, None].exp()
+        held = k[:, :, t, None, :] @ state  # (B, H, 1, d_v)
+        change = beta[:, :, t, None, None] * (v[:, :, t, None, :] - held)
+        state = state + k[:, :, t, :, None] * change
+        outputs.append((q[:, :, t, None, :] @ state).squeeze(2))
+    return torch.stack(outputs, dim=2), state
+    # --8<-- [end:recurrent]
+
+
+# --8<-- [start:parallel]
+def parallel_delta_rule(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H T d_k"],
+    v: Float[Tensor, "B H T d_v"],
+    beta: Float[Tensor, "B H T"],
+    *,
+    log_decay: Float[Tensor, "B H T"] | None = None,
+    state: Float[Tensor, "B H d_k d_v"] | None = None,
+) -> tuple[_Output, _State]:
+    """Compute ``recurrent_delta_rule`` at all positions at once.
+
+    What a token changes depends on the changes of all tokens before it, which makes a
+    triangular system of T equations. With its solution in place of the values, the
+    rest is linear attention.
+
+    Sources: Yang et al., 2024, "Parallelizing Linear Transformers with the Delta Rule";
+    with a gate Yang et al., 2025, "Gated Delta Networks", section 3.
+    """
+    state = validate_stateful(q, k, v, state)
+    kept = _validate_gates(k, beta, log_decay).cumsum(dim=2)[..., None]  # (B, H, T, 1)
+    between = pairwise_decay(kept).squeeze(-1)  # (B, H, T, T)
+    beta = beta[..., None]
+    # Row t: the change at t, plus what earlier changes have left under key t.
+    system = beta * (k @ k.mT) * between
+    missing = beta * (v - (k * kept.exp()) @ state)
+    wide = torch.promote_types(system.dtype, torch.float32)  # no solver for 16 bits
+    changes = torch.linalg.solve_triangular(
+        system.to(wide), missing.to(wide), upper=False, unitriangular=True
+    ).to(system.dtype)
+    output = (q * kept.exp()) @ state + ((q @ k.mT) * between) @ changes
+    to_the_end = (kept[:, :, -1:] - kept).exp()
+    return output, state * kept[:, :, -1:].exp() + (k * to_the_end).mT @ changes
+
+
+# --8<-- [end:parallel]
+
+
+# --8<-- [start:chunked]
+def chunked_delta_rule(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H T d_k"],
+    v: Float[Tensor, "B H T d_v"],
+    beta: Float[Tensor, "B H T"],
+    *,
+    log_decay: Float[Tensor, "B H T"] | None = None,
+    state: Float[Tensor, "B H d_k d_v"] | None = None,
+    chunk_size: int = 32,
+) -> tuple[_Output, _State]:
+    """Compute ``recurrent_delta_rule`` one chunk of tokens at a time.
+
+    It is parallel within a chunk and recurrent from one chunk to the next. A length
+    that ``torch.compile`` or ``torch.export`` leaves open is one chunk.
+
+    Source: Yang et al., 2024, "Parallelizing Linear Transformers with the Delta Rule".
+    """
+    state = validate_stateful(q, k, v, state)
+    validate_sizes(chunk_size=chunk_size)
+    log_decay = _validate_gates(k, beta, log_decay)
+    if is_open(q.shape[2]):
+        return parallel_delta_rule(q, k, v, beta, log_decay=log_decay, state=state)
+    outputs: list[Tensor] = []
+    for start in range(0, q.shape[2], chunk_size):
+        at = slice(start, start + chunk_size)
+        output, state = parallel_delta_rule(
+            q[:, :, at],
+            k[:, :, at],
+            v[:, :, at],
+            beta[:, :, at],
+            log_decay=log_decay[:, :, at],
+            state=state,
+        )
+        outputs.append(output)
+    return torch.cat(outputs, dim=2), state
+
+
+# --8<-- [end:chunked]
+
+
+# --8<-- [start:layer]
+class DeltaAttention(StateLayer):
+    """Several heads that write by the delta rule, with or without a gate for each head.
+
+    Args:
+        d_model: D, the width of input and output.
+        num_heads: H, how many heads.
+        head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
+        bias: Whether the four projections add a bias.
+        chunk_size: How many tokens are computed at once.
+        gated: Let each token choose how much of the state each head keeps.
+
+    Source: Yang et al., 2025, "Gated Delta Networks", section 3. Their layer also has
+    a short convolution and an output gate, and parameterizes the decay differently.
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        num_heads: int,
+        head_dim: int | None = None,
+        bias: bool = False,
+        chunk_size: int = 32,
+        gated: bool = False,
+    ) -> None:
+        super().__init__(
+            d_model=d_model,
+            num_heads=num_heads,
+            head_dim=head_dim,
+            bias=bias,
+            chunk_size=chunk_size,
+        )
+        self.beta_proj = nn.Linear(d_model, num_heads)
+        self.gate_proj = nn.Linear(d_model, num_heads) if gated else None
+
+    def mix(
+        self,
+        q: Float[Tensor, "B H T d_k"],
+        k: Float[Tensor, "B H T d_k"],
+        v: Float[Tensor, "B H T d_k"],
+        x: Float[Tensor, "B T D"],
+        state: Float[Tensor, "B H d_k d_k"] | None,
+    ) -> tuple[Float[Tensor, "B H T d_k"], _State]:
+        """Write what the state lacks under each key."""
+        beta, log_decay = self.gates(self.beta_proj, x, q).sigmoid().mT, None
+        if self.gate_proj is not None:
+            log_decay = F.logsigmoid(self.gates(self.gate_proj, x, q)).mT / 16
+        return chunked_delta_rule(
+            q, k, v, beta, log_decay=log_decay, state=state, chunk_size=self.chunk_size
+        )
+
+
+# --8<-- [end:layer]
+
+
+def _validate_gates(k: Tensor, beta: Tensor, log_decay: Tensor | None) -> Tensor:
+    """Return ``log_decay``, or zeros if it is None; refuse shapes that do not fit."""
+    validate_shape("beta", beta, (*k.shape[:3],))
+    validate_kinds(k=k, beta=beta, log_decay=beta if log_decay is None else log_decay)
+    if log_decay is None:
+        return torch.zeros_like(beta)
+    if log_decay.shape != beta.shape:
+        raise ValueError(
+            f"log_decay must be {tuple(beta.shape)}, like beta; "
+            f"it is {tuple(log_decay.shape)}"
+        )
+    return log_decay

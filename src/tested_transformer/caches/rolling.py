@@ -1,0 +1,298 @@
+"""A rolling cache: read endless text in constant memory with sinks and a window.
+
+A token attends to the last ``window`` tokens up to itself, and to the first ``sinks``
+tokens of the text. Positions are those *in the cache*, where the kept tokens are
+consecutive. So no distance exceeds the cache, however long the text grows.
+
+Source of the whole: Xiao et al., 2023, "Efficient Streaming Language Models with
+Attention Sinks", section 3.2.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from tested_transformer.attention import attention_scores, attention_weights
+from tested_transformer.cache import KVCache, LayerCache, validate_room
+from tested_transformer.gpt import GPT
+from tested_transformer.masks import causal_mask, sliding_window_mask
+from tested_transformer.positions import rotate
+from tested_transformer.rotary_scaling import scaled_table
+from tested_transformer.validation import validate_attention, validate_sizes
+
+__all__ = [
+    "RollingLayer",
+    "rolling_cache",
+    "sink_attention",
+    "sink_mask",
+    "stream_logits",
+]
+
+
+def sink_mask(
+    num_queries: int,
+    num_keys: int | None = None,
+    *,
+    sinks: int,
+    window: int,
+    device: torch.device | str | None = None,
+) -> Bool[Tensor, "T S"]:
+    """Return the mask of a sliding window that also keeps the first tokens visible.
+
+    It is causal, and aligned bottom-right like ``causal_mask``.
+
+    Args:
+        num_queries: T, the number of query positions.
+        num_keys: S, the number of key positions; as many as queries by default.
+        sinks: How many of the first keys every later query sees; may be 0.
+        window: How many of the last keys it sees, including itself.
+        device: Where to make the mask.
+
+    Raises:
+        ValueError: If a length or ``sinks`` is negative, or ``window`` is not positive.
+    """
+    _validate_sinks(sinks)
+    near = sliding_window_mask(num_queries, num_keys, window=window, device=device)
+    first = torch.arange(near.shape[1], device=device) < sinks
+    return near | (first & causal_mask(num_queries, num_keys, device=device))
+
+
+# --8<-- [start:open]
+def sink_attention(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H T d_k"],
+    v: Float[Tensor, "B H T d_v"],
+    *,
+    sinks: int,
+    window: int,
+    rates: Float[Tensor, "half"] | None = None,
+) -> tuple[Float[Tensor, "B H T d_v"], Float[Tensor, "B H T T"]]:
+    """Attend to sinks and window over a whole text at once, in readable form.
+
+    This is what a model with a rolling cache computes token by token.
+
+    Args:
+        q: Queries, not rotated yet.
+        k: Keys, not rotated yet.
+        v: Values.
+        sinks: How many of the first tokens stay visible.
+        window: How many of the last tokens are visible, including the query's own.
+        rates: How far rotary positions turn each pair; ``None`` for no positions.
+
+    Returns:
+        The output, and the weights.
+
+    Raises:
+        ValueError: If ``sinks`` is negative, or ``window`` is not positive.
+    """
+    validate_attention(q, k, v, None, window, None, 0.0)
+    _validate_rates(rates, q.shape[-1])
+    positions = torch.arange(q.shape[-2], device=q.device)
+    mask = sink_mask(len(positions), sinks=sinks, window=window, device=q.device)
+    if rates is None:
+        scores = attention_scores(q, k)
+    else:
+        turns = scaled_table(positions, rates)
+        scores = attention_scores(rotate(q, turns), rotate(k, turns))
+        # For the sinks, a query is never farther away than the end of the cache.
+        last = scaled_table(positions.clamp(max=sinks + window - 1), rates)
+        to_sinks = attention_scores(rotate(q, last), rotate(k, turns)[..., :sinks, :])
+        scores = torch.cat([to_sinks, scores[..., sinks:]], dim=-1)
+    weights = attention_weights(scores, mask)
+    return weights @ v, weights
+
+
+# --8<-- [end:open]
+
+
+def _back(table: Tensor) -> Tensor:
+    """Return the table that undoes a rotary table, including any attention factor."""
+    cos, sin = table
+    return torch.stack([cos, -sin]) / (cos**2 + sin**2)
+
+
+class RollingLayer(LayerCache):
+    """The keys and values of the first and the last tokens of one layer.
+
+    When it is full, each new token takes the slot of the oldest token that is not a
+    sink. Keys are stored unrotated; at each step they are rotated by their current
+    position in the cache.
+
+    Args:
+        keys: Memory for ``sinks + window`` keys.
+        values: Memory for as many values.
+        sinks: How many of the first tokens to keep.
+        table: The ``rotary_table`` of the positions, if keys arrive rotated by it.
+    """
+
+    def __init__(
+        self,
+        keys: Float[Tensor, "B H_kv S d_k"],
+        values: Float[Tensor, "B H_kv S d_k"],
+        *,
+        sinks: int,
+        table: Float[Tensor, "2 S half"] | None = None,
+    ) -> None:
+        self.seen = 0
+        super().__init__(keys, values)
+        self.sinks = sinks
+        self.table = table
+
+    @property
+    def length(self) -> int:
+        """The position of the next token, which in a full cache is always the last.
+
+        Set it to 0 to forget all tokens.
+        """
+        return min(self.seen, self.keys.shape[2] - 1)
+
+    @length.setter
+    def length(self, length: int) -> None:
+        if length:
+            raise ValueError(
+                f"a rolling cache that has read {self.seen} tokens cannot go back to "
+                f"{length}: earlier ones may be gone"
+            )
+        self.seen = 0
+
+    # --8<-- [start:append]
+    def append(
+        self, k: Float[Tensor, "B H_kv T d_k"], v: Float[Tensor, "B H_kv T d_k"]
+    ) -> tuple[Float[Tensor, "B H_kv S d_k"], Float[Tensor, "B H_kv S d_k"]]:
+        """Store the keys and values of T new tokens; return those that are kept.
+
+        Raises:
+            ValueError: If there are several tokens and no room for them all, or the
+                cache was made for another batch size.
+        """
+        room, num_new = self.keys.shape[2], k.shape[2]
+        self._validate_new(k, room)
+        validate_room(self.keys, self.values, k, v)
+        if self.table is not None:
+            k = rotate(k, _back(self.table[:, self.length : self.length + num_new]))
+        slots = self._slots(self.seen, num_new)
+        self.keys[:, :, slots] = k.to(self.keys.dtype)
+        self.values[:, :, slots] = v.to(self.values.dtype)
+        self.seen += num_new
+        keys, values = self._in_order()
+        if self.table is not None:
+            keys = rotate(keys, self.table[:, : keys.shape[2]])
+        return keys, values
+
+    def _slots(self, first: int, count: int) -> Int[Tensor, "tokens"]:
+        """Return the slots of these tokens: sinks in front, then a ring buffer."""
+        tokens = torch.arange(first, first + count, device=self.keys.device)
+        ring = self.keys.shape[2] - self.sinks
+        return torch.where(
+            tokens < self.sinks, tokens, self.sinks + (tokens - self.sinks) % ring
+        )
+
+    # --8<-- [end:append]
+
+    def _in_order(self) -> tuple[Tensor, Tensor]:
+        """Return the kept keys and values from oldest to newest."""
+        room = self.keys.shape[2]
+        if self.seen <= room:
+            return self.keys[:, :, : self.seen], self.values[:, :, : self.seen]
+        window = room - self.sinks
+        sinks = self._slots(0, self.sinks)
+        slots = torch.cat([sinks, self._slots(self.seen - window, window)])
+        return self.keys[:, :, slots], self.values[:, :, slots]
+
+    def _validate_new(self, k: Tensor, room: int) -> None:
+        self._validate_room(k, self.length)  # checks only the batch size
+        num_new, free = k.shape[2], max(room - self.seen, 0)
+        if num_new > max(free, 1):
+            raise ValueError(
+                f"{num_new} tokens do not fit a rolling cache of {room} with {free} "
+                "free: pass the rest one at a time"
+            )
+
+
+def rolling_cache(
+    model: GPT, *, sinks: int, window: int, batch_size: int = 1
+) -> KVCache:
+    """Return an empty cache with which a model reads endless text in constant memory.
+
+    Pass the model up to ``sinks + window`` tokens of the prompt at once, and the rest
+    one by one, as ``stream_logits`` does. With padding on the left, the padding would
+    become the sinks, so use one cache for each prompt if their lengths differ.
+
+    Args:
+        model: A GPT with rotary positions, ALiBi or none.
+        sinks: How many of the first tokens to keep; may be 0.
+        window: How many of the last to keep.
+        batch_size: B, how many sequences are read side by side.
+
+    Raises:
+        ValueError: If ``sinks`` is negative, ``window`` is not positive, their sum
+            exceeds ``max_seq_len``, positions are added to the tokens, the model's own
+            window is smaller, or its attention does not cache keys that may move.
+    """
+    _validate_sinks(sinks)
+    validate_sizes(window=window)
+    config, room = model.config, sinks + window
+    form = config.form()
+    # Chosen blocks would shift with every step.
+    if form is not None and not (form.keeps_heads and form.reads_padding):
+        raise ValueError(
+            f"attention={config.attention!r} of model does not cache keys that can "
+            "change position"
+        )
+    if config.positions in ("learned", "sinusoidal"):
+        raise ValueError(
+            f"positions={config.positions!r} of model must be 'rotary', 'alibi' or "
+            "'none': a position that was added to a token cannot change"
+        )
+    own = [config.window_of(layer) for layer in range(config.num_layers)]
+    if any(each is not None and each < room for each in own):
+        raise ValueError(
+            f"windows={config.windows} of model must not be smaller than "
+            f"sinks + window = {room}"
+        )
+    cache = model.new_cache(batch_size, max_length=room)
+    rotary = config.positions == "rotary"
+    table = model.position_table[:, :room] if rotary else None
+    layers: list[LayerCache] = [
+        RollingLayer(layer.keys, layer.values, sinks=sinks, table=table)
+        for layer in cache.layers
+    ]
+    cache.layers = layers
+    return cache
+
+
+def stream_logits(
+    model: GPT, tokens: Int[Tensor, "B T"], cache: KVCache
+) -> Float[Tensor, "B T V"]:
+    """Return a model's logits after each token of a text of any length.
+
+    Args:
+        model: The model.
+        tokens: The text, or its next piece.
+        cache: A ``rolling_cache`` of the model, empty or not.
+
+    Raises:
+        ValueError: If ``tokens`` is empty or does not have two axes.
+    """
+    if tokens.ndim != 2 or 0 in tokens.shape:
+        raise ValueError(
+            f"tokens must be (B, T) and not empty; their shape is {tuple(tokens.shape)}"
+        )
+    free = cache.max_length - cache.length
+    first = tokens[:, :free] if cache.length == 0 else tokens[:, :0]
+    pieces = [first, *tokens[:, first.shape[1] :].split(1, dim=1)]
+    read = [model(piece, cache=cache) for piece in pieces if piece.shape[1]]
+    return torch.cat(read, dim=1)
+
+
+def _validate_rates(rates: Tensor | None, width: int) -> None:
+    if rates is not None and 2 * len(rates) != width:
+        raise ValueError(
+            f"rates has {len(rates)} numbers; it must have {width // 2}, one for each "
+            "pair of features"
+        )
+
+
+def _validate_sinks(sinks: int) -> None:
+    if sinks < 0:
+        raise ValueError(f"sinks={sinks} must not be negative")

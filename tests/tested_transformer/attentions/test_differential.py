@@ -1,0 +1,133 @@
+"""Differential attention: open = fused = DiffLlama's, weights copied."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tested_transformer.attentions import DifferentialAttention, first_share
+from tested_transformer.cache import KVCache
+from tested_transformer.positions import rotary_table
+
+B, H, H_KV, T, D, D_K = 2, 12, 6, 7, 24, 4
+ROTARY = rotary_table(torch.arange(T), D_K)
+
+
+def rand(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def made(**settings: Any) -> DifferentialAttention:
+    sizes = {"d_model": D, "num_heads": H, "num_kv_heads": H_KV, "head_dim": D_K}
+    layer = DifferentialAttention(**(sizes | settings)).double()
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, std=0.7)
+    return layer
+
+
+@pytest.mark.parametrize("layer", [0, 3])
+@pytest.mark.parametrize("bias", [True, False])
+def test_it_is_diff_llamas(
+    bias: bool, layer: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import DiffLlamaConfig
+    from transformers.models.diffllama.modeling_diffllama import DiffLlamaAttention
+
+    ours = made(layer=layer, bias=bias)
+    config = DiffLlamaConfig(
+        hidden_size=D,
+        num_attention_heads=H,
+        num_key_value_heads=H_KV,
+        head_dim=D_K,
+        attention_bias=bias,
+        rms_norm_eps=1e-5,
+        attn_implementation="eager",
+    )
+    theirs = DiffLlamaAttention(config, layer_idx=layer).double()
+    named, pairs = dict(theirs.named_parameters()), list[tuple[Tensor, Tensor]]()
+    for name, p in ours.named_parameters():
+        if name in named:
+            named[name].data = p.detach().clone()
+            pairs.append((p, named[name]))
+    vectors = [named[name] for name in ("lambda_q1", "lambda_q2")]
+    for vector, p in zip(vectors, ours.share_q, strict=True):
+        vector.data = p.detach().clone()
+    vectors += [named[name] for name in ("lambda_k1", "lambda_k2")]
+    for vector, p in zip(vectors[2:], ours.share_k, strict=True):
+        vector.data = p.detach().clone()
+    assert len(pairs) + len(vectors) == len(named)
+
+    x, direction = rand(B, T, D).requires_grad_(), rand(B, T, D)
+    cos, sin = (torch.cat([half, half], dim=-1)[None].double() for half in ROTARY)
+    future = torch.full((T, T), float("-inf"), dtype=torch.float64).triu(1)
+    with monkeypatch.context() as patch:  # they compute some steps in float32
+        patch.setattr(torch, "float32", torch.float64)
+        wanted, _ = theirs(x, (cos, sin), future[None, None])
+    output = ours(x, causal=True, rotary=ROTARY)
+    torch.testing.assert_close(output, wanted, rtol=0, atol=1e-11)
+    in_the_open, weights = ours(x, causal=True, rotary=ROTARY, return_weights=True)
+    torch.testing.assert_close(in_the_open, wanted, rtol=0, atol=1e-11)
+    assert weights.shape == (B, H // 2, T, T)
+    torch.testing.assert_close(
+        weights.sum(dim=-1), (1 - ours.share()).expand(B, H // 2, T)
+    )
+    other = torch.autograd.grad(
+        wanted, [x, *(b for _, b in pairs), *vectors], direction
+    )
+    other = (*other[:-4], torch.stack(other[-4:-2]), torch.stack(other[-2:]))
+    for found in (output, in_the_open):
+        one = torch.autograd.grad(
+            found, [x, *(a for a, _ in pairs), ours.share_q, ours.share_k], direction
+        )
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_with_a_cache_a_token_at_a_time() -> None:
+    layer, x = made(layer=1), rand(B, T, D)
+    cache = KVCache(
+        num_layers=1,
+        batch_size=B,
+        num_kv_heads=H_KV,
+        max_length=T,
+        head_dim=D_K,
+        dtype=torch.float64,
+    )
+    steps = [
+        layer(
+            x[:, t, None], causal=True, rotary=ROTARY[:, t, None], cache=cache.layers[0]
+        )
+        for t in range(T)
+    ]
+    wanted = layer(x, causal=True, rotary=ROTARY)
+    torch.testing.assert_close(torch.cat(steps, dim=1), wanted)
+
+
+def test_two_equal_tables_leave_their_difference_alone() -> None:
+    """By hand: with one table twice, and a share of 0.2, each weight is 0.8 of it."""
+    layer = DifferentialAttention(d_model=4, num_heads=2)
+    for proj in (layer.q_proj, layer.k_proj):
+        proj.weight.data[2:] = proj.weight.data[:2]
+    layer.share_q.data.zero_()
+    assert layer.share().item() == pytest.approx(0.2)
+    _, weights = layer(torch.randn(1, 3, 4), causal=True, return_weights=True)
+    assert weights[0, 0, 0].tolist() == pytest.approx([0.8, 0, 0])
+
+
+def test_the_first_share_grows_with_the_layer() -> None:
+    shares = [round(first_share(layer), 3) for layer in (0, 1, 2, 50)]
+    assert shares == [0.2, 0.356, 0.471, 0.8]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_heads": 3, "num_kv_heads": 3}, "num_heads=3 must be even"),
+        ({"num_kv_heads": 3}, "num_kv_heads=3 must be even"),
+        ({"num_kv_heads": 5}, "num_kv_heads=5 must divide num_heads=12"),
+        ({"layer": -1}, "layer=-1 must not be negative"),
+    ],
+)
+def test_settings_that_do_not_fit(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        made(**settings)

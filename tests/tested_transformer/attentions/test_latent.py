@@ -1,0 +1,361 @@
+"""Latent attention: naive = absorbed = DeepSeek's, with a cache or without."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tested_transformer.attention import attention_with_weights
+from tested_transformer.attentions import LatentAttention
+from tested_transformer.cache import KVCache
+from tested_transformer.checking import check_attention
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.masks import padding_mask, sliding_window_mask
+from tested_transformer.positions import rotary_table
+
+# Pairwise different: batch, heads, positions, widths of the sequence, of a head's
+# still and turning part, of the latent, of a value and of the queries' latent.
+B, H, T, D, D_K, R, D_C, D_V, D_CQ = 2, 3, 7, 11, 5, 4, 13, 6, 9
+SIZES: dict[str, Any] = {
+    "d_model": D,
+    "num_heads": H,
+    "head_dim": D_K,
+    "rotary_dim": R,
+    "latent_dim": D_C,
+    "value_dim": D_V,
+    "dtype": torch.float64,
+}
+ROTARY = rotary_table(torch.arange(T), R)
+
+
+def made(**settings: Any) -> LatentAttention:
+    layer = LatentAttention(**(SIZES | settings))
+    for parameter in layer.parameters():  # norms too: their weights begin as ones
+        nn.init.normal_(parameter, std=0.7)
+    return layer
+
+
+def rand(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def new_cache(length: int = T, width: int = D_C + R) -> KVCache:
+    return KVCache(
+        num_layers=1,
+        batch_size=B,
+        num_kv_heads=1,
+        max_length=length,
+        head_dim=width,
+        value_dim=0,
+        dtype=torch.float64,
+    )
+
+
+def in_theirs(
+    ours: LatentAttention, names: dict[str, str]
+) -> Iterator[tuple[nn.Parameter, str]]:
+    """Give each parameter of ours, and the name that it has in theirs."""
+    for name, parameter in ours.named_parameters():
+        module, _, kind = name.rpartition(".")
+        yield parameter, f"{names[module]}.{kind}"
+
+
+def deepseeks(ours: LatentAttention, **changes: Any) -> tuple[Any, dict[str, str]]:
+    """Give the attention of ``transformers``' DeepSeek-V3 the same weights."""
+    from transformers import DeepseekV3Config
+    from transformers.models.deepseek_v3.modeling_deepseek_v3 import (
+        DeepseekV3Attention,
+    )
+
+    deep = isinstance(ours.q_proj, nn.Sequential)
+    config = DeepseekV3Config(
+        hidden_size=D,
+        num_attention_heads=H,
+        num_key_value_heads=H,
+        q_lora_rank=D_CQ if deep else None,
+        kv_lora_rank=D_C,
+        qk_rope_head_dim=R,
+        qk_nope_head_dim=D_K,
+        v_head_dim=D_V,
+        attn_implementation="sdpa",
+        **changes,
+    )
+    theirs = DeepseekV3Attention(config, layer_idx=0).double()
+    names = {
+        "kv_down": "kv_a_proj_with_mqa",
+        "kv_norm": "kv_a_layernorm",
+        "kv_up": "kv_b_proj",
+        "o_proj": "o_proj",
+        "q_proj": "q_proj",
+        "q_proj.0": "q_a_proj",
+        "q_proj.1": "q_a_layernorm",
+        "q_proj.2": "q_b_proj",
+    }
+    theirs.load_state_dict({name: p.detach() for p, name in in_theirs(ours, names)})
+    # Their norm computes in float32, which would hide all but the coarsest errors.
+    for name, width in (("q_a_layernorm", D_CQ), ("kv_a_layernorm", D_C)):
+        if getattr(theirs, name, None) is not None:
+            norm = nn.RMSNorm(width, eps=1e-6, dtype=torch.float64)
+            norm.load_state_dict(getattr(theirs, name).state_dict())
+            setattr(theirs, name, norm)
+    return theirs, names
+
+
+@pytest.mark.parametrize("absorbed", [True, False])
+@pytest.mark.parametrize("pairing", ["neighbors", "halves"])
+@pytest.mark.parametrize(("deep", "bias"), [(True, True), (True, False), (False, True)])
+def test_it_is_deepseeks_with_the_same_weights(
+    deep: bool, bias: bool, pairing: str, absorbed: bool
+) -> None:
+    ours = made(
+        query_latent_dim=D_CQ if deep else None,
+        bias=bias,
+        pairing=pairing,
+        absorbed=absorbed,
+    )
+    theirs, names = deepseeks(
+        ours, attention_bias=bias, rope_interleave=pairing == "neighbors"
+    )
+    x, direction = rand(B, T, D).requires_grad_(), rand(B, T, D)
+    cos, sin = (torch.cat([half, half], dim=-1)[None].double() for half in ROTARY)
+    future = torch.full((T, T), float("-inf"), dtype=torch.float64).triu(1)
+    wanted, _ = theirs(x, (cos, sin), future[None, None])
+    output = ours(x, causal=True, rotary=ROTARY)
+    torch.testing.assert_close(output, wanted, rtol=0, atol=1e-11)
+    theirs_by_name = dict(theirs.named_parameters())
+    pairs = [(p, theirs_by_name[name]) for p, name in in_theirs(ours, names)]
+    one = torch.autograd.grad(output, [x, *(a for a, _ in pairs)], direction)
+    other = torch.autograd.grad(wanted, [x, *(b for _, b in pairs)], direction)
+    assert len(one) == 1 + len(theirs_by_name)
+    torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    # Their weights, which they compute in float32, are given by their open form alone.
+    theirs.config._attn_implementation = "eager"
+    _, their_weights = theirs(x, (cos, sin), future[None, None])
+    _, weights = ours(x, causal=True, rotary=ROTARY, return_weights=True)
+    torch.testing.assert_close(weights, their_weights, rtol=0, atol=1e-6)
+
+
+def outputs_and_gradients(
+    layer: LatentAttention, x: Tensor, **how: Any
+) -> list[Tensor]:
+    output = layer(x, **how)
+    direction = torch.linspace(-1, 1, output.numel(), dtype=output.dtype)
+    inputs = [x, *layer.parameters()]
+    grads = torch.autograd.grad(output, inputs, direction.view_as(output))
+    return [output, *grads]
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("kind", ["all", "causal", "window", "padding", "bias"])
+def test_absorbed_is_naive_in_outputs_and_gradients(kind: str, fused: bool) -> None:
+    how: dict[str, dict[str, Any]] = {
+        "all": {},
+        "causal": {"causal": True, "rotary": ROTARY},
+        "window": {"window": 3, "rotary": ROTARY},
+        "padding": {"mask": padding_mask(torch.tensor([T, 4])), "rotary": ROTARY},
+        "bias": {"score_bias": rand(1, H, T, T), "causal": True},
+    }
+    layer = made(query_latent_dim=D_CQ, fused=fused)
+    x = rand(B, T, D).requires_grad_()
+    found: list[list[Tensor]] = []
+    for absorbed in (False, True):
+        layer.absorbed = absorbed
+        found.append(outputs_and_gradients(layer, x, **how[kind]))
+    for naive, other in zip(*found, strict=True):
+        torch.testing.assert_close(other, naive, rtol=1e-10, atol=1e-10)
+
+
+def test_fused_is_open_in_outputs_and_gradients() -> None:
+    layer, x = made(absorbed=True), rand(B, T, D).requires_grad_()
+    fused = outputs_and_gradients(layer, x, causal=True, rotary=ROTARY)
+    layer.fused = False
+    opened = outputs_and_gradients(layer, x, causal=True, rotary=ROTARY)
+    for one, other in zip(fused, opened, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+def test_one_head_by_hand() -> None:
+    """Two tokens, everything one wide but for the rotary part, no rotation."""
+    layer = LatentAttention(
+        d_model=1, num_heads=1, head_dim=1, rotary_dim=2, latent_dim=1
+    )
+    with torch.no_grad():
+        layer.q_proj.weight.copy_(torch.tensor([[2.0], [0], [0]]))
+        layer.kv_down.weight.copy_(torch.tensor([[5.0], [0], [0]]))
+        layer.kv_up.weight.copy_(torch.tensor([[3.0], [7.0]]))
+        layer.o_proj.weight.fill_(1)
+    # The norm of a single number is its sign: latents 1 and -1, keys 3 and -3, values
+    # 7 and -7. The query of the first token is 2: scores 6 and -6 over root 3.
+    gap = 12 / 3**0.5
+    share = 1 / (1 + torch.tensor(-gap).exp())
+    output = layer(torch.tensor([[[1.0], [-1.0]]]))
+    torch.testing.assert_close(output[0, 0, 0], 7 * share - 7 * (1 - share))
+
+
+@pytest.mark.parametrize("absorbed", [True, False, None])
+@pytest.mark.parametrize("parts", [(T,), (3, 4), (4, 2, 1), (1,) * T])
+def test_with_a_cache_it_is_the_same(
+    parts: tuple[int, ...], absorbed: bool | None
+) -> None:
+    layer, x = made(absorbed=absorbed), rand(B, T, D)
+    whole = layer(x, causal=True, rotary=ROTARY)
+    (cache,) = new_cache().layers
+    rows: list[Tensor] = []
+    start = 0
+    for part in x.split(parts, dim=1):
+        end = start + part.shape[1]
+        rotary = ROTARY[:, start:end]
+        rows.append(layer(part, causal=True, rotary=rotary, cache=cache))
+        start = end
+    torch.testing.assert_close(torch.cat(rows, dim=1), whole, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("length", [1, T, 17])
+def test_its_bytes_by_the_formula(length: int) -> None:
+    cache = new_cache(length)
+    assert cache.nbytes == B * length * (D_C + R) * 8
+    held = {*(t for layer in cache.layers for t in (layer.keys, layer.values))}
+    assert sum(t.untyped_storage().nbytes() for t in held) == cache.nbytes
+
+
+def test_keys_that_turned_could_not_be_absorbed() -> None:
+    """The order of turning and making matters, which is why one part is kept apart."""
+    up, latent = rand(R, D_C), rand(1, D_C)
+    table = rotary_table(torch.tensor([3]), R)
+    from tested_transformer.positions import rotate
+
+    made_then_turned = rotate(latent @ up.T, table)
+    turned = rotate(torch.eye(R, dtype=torch.float64)[:, None], table).squeeze(1)
+    torch.testing.assert_close(made_then_turned, latent @ up.T @ turned)
+    # One absorbed matrix would have to be up.T @ turned at every position.
+    later = rotate(latent @ up.T, rotary_table(torch.tensor([4]), R))
+    assert (made_then_turned - later).abs().max() > 0.1
+
+
+def test_a_gpt_learns_and_writes_with_it() -> None:
+    config = GPTConfig(
+        vocab_size=13,
+        max_seq_len=T,
+        d_model=12,
+        num_heads=3,
+        num_layers=2,
+        positions="rotary",
+    )
+    model = GPT(config)
+    for block in model.blocks:
+        block.attention = LatentAttention(
+            d_model=12, num_heads=3, head_dim=5, rotary_dim=4, latent_dim=7
+        )
+    tokens = torch.randint(13, (B, T))
+    logits = model(tokens)
+    logits.logsumexp(-1).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    room = {"batch_size": B, "num_kv_heads": 1, "max_length": T}
+    cache = KVCache(num_layers=2, head_dim=7 + 4, value_dim=0, **room)
+    steps = [model(token, cache=cache) for token in tokens.split(1, dim=1)]
+    torch.testing.assert_close(torch.cat(steps, dim=1), logits, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("num_queries", "num_keys", "naive", "absorbed"),
+    # By hand: 13 * (5 + 6) = 143 for each token made; 15 a pair, or 13 + 4 + 13 = 30.
+    [(1, 7, 3 * (7 * 143 + 7 * 15), 3 * (143 + 7 * 30)), (7, 7, 5208, 7413)],
+)
+def test_the_cheaper_form_is_chosen(
+    num_queries: int, num_keys: int, naive: int, absorbed: int
+) -> None:
+    layer = made()
+    assert layer.multiplications(num_queries, num_keys) == (naive, absorbed)
+    called: list[str] = []
+    for form in ("naive", "absorbed"):
+        run = getattr(layer, f"_attend_{form}")
+        setattr(
+            layer,
+            f"_attend_{form}",
+            lambda *a, f=form, r=run: called.append(f) or r(*a),
+        )
+    (cache,) = new_cache().layers
+    cache.append(
+        rand(B, 1, num_keys - num_queries, D_C + R),
+        rand(B, 1, num_keys - num_queries, 0),
+    )
+    layer(rand(B, num_queries, D), cache=cache)
+    assert called == ["absorbed" if absorbed < naive else "naive"]
+
+
+def test_it_drops_weights_in_training_alone() -> None:
+    layer, x = made(dropout=0.5), rand(B, T, D)
+    assert not torch.equal(layer(x), layer(x))
+    layer.eval()
+    assert torch.equal(layer(x), layer(x))
+
+
+@pytest.mark.parametrize("name", [*SIZES][:-1])
+def test_sizes_must_be_positive(name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name}=0 must be positive$"):
+        made(**{name: 0})
+
+
+def test_what_does_not_fit_is_refused(as_a_caller: None) -> None:
+    with pytest.raises(ValueError, match=r"^rotary_dim=3 must be even$"):
+        made(rotary_dim=3)
+    with pytest.raises(ValueError, match=r"^query_latent_dim=0 must be positive$"):
+        made(query_latent_dim=0)
+    with pytest.raises(ValueError, match=r"^pairing='pairs' must be one of halves, "):
+        made(pairing="pairs")
+    with pytest.raises(ValueError, match=r"^dropout=2 must lie between 0 and 1$"):
+        made(dropout=2)
+    layer = made()
+    message = r"^x must be \(batch, length, 11\); it is \(2, 7, 12\)$"
+    with pytest.raises(ValueError, match=message):
+        layer(rand(B, T, D + 1))
+    message = r"^rotary must be a table for rotary_dim=4; it is for 6$"
+    with pytest.raises(ValueError, match=message):
+        layer(rand(B, T, D), rotary=rotary_table(torch.arange(T), 6))
+
+
+def test_it_shows_what_it_is_made_of() -> None:
+    assert "num_heads=3, head_dim=5, rotary_dim=4, value_dim=6" in repr(made())
+
+
+def in_the_open(layer: LatentAttention, x: Tensor) -> Tensor:
+    """Return causal attention to keys and values that are made, head by head."""
+    q = layer.q_proj(x).unflatten(-1, (H, D_K + R)).transpose(1, 2)
+    down = layer.kv_down(x)
+    latent, turning = layer.kv_norm(down[..., :D_C]), down[:, None, :, D_C:]
+    made_ = layer.kv_up(latent).unflatten(-1, (H, D_K + D_V)).transpose(1, 2)
+    k = torch.cat([made_[..., :D_K], turning.expand(-1, H, -1, -1)], dim=-1)
+    heads, _ = attention_with_weights(q, k, made_[..., D_K:], causal=True)
+    return layer.o_proj(heads.transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize("absorbed", [True, False, None])
+def test_the_checks_say_of_it_what_they_know(absorbed: bool | None) -> None:
+    layer = made(absorbed=absorbed)
+    alone = check_attention(layer)
+    assert (alone.state, alone.failed) == ("not known", [])
+    asked = [each.check for each in alone.verdicts if each.passed]
+    assert {"cache", "empty rows", "row sums", "dtypes"} <= {*asked}
+    report = check_attention(layer, oracle=lambda x: in_the_open(layer, x))
+    assert report.state == "right", str(report)
+    off = check_attention(layer, oracle=lambda x: in_the_open(layer, 1.01 * x))
+    assert off.failed == ["output", "gradient"]
+
+
+def test_its_own_cache_is_as_wide_as_an_entry() -> None:
+    cache = made().new_cache(B, T)
+    assert cache.keys.shape == (B, 1, T, D_C + R)
+    assert cache.values.shape == (B, 1, T, 0)
+    assert cache.keys.dtype == torch.float64
+
+
+def test_a_window_is_the_mask_of_a_window() -> None:
+    """In both forms: they could forget it together."""
+    x, mask = rand(2, T, D), sliding_window_mask(T, window=3)
+    for absorbed in (True, False):
+        layer = made(absorbed=absorbed)
+        inside = layer(x, causal=True, window=3, rotary=ROTARY)
+        torch.testing.assert_close(inside, layer(x, mask=mask, rotary=ROTARY))
+        assert not torch.allclose(inside, layer(x, causal=True, rotary=ROTARY))

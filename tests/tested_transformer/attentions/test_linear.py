@@ -1,0 +1,302 @@
+"""Linear attention: three forms of one thing, each beside sums written out."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tested_transformer.attentions.linear import (
+    LinearAttention,
+    StateLayer,
+    averaged_linear_attention,
+    chunked_linear_attention,
+    pairwise_decay,
+    parallel_linear_attention,
+    positive_features,
+    recurrent_linear_attention,
+)
+from tested_transformer.cache import LayerCache
+from tested_transformer.checking import check_attention
+from tested_transformer.gpt import GPT, GPTConfig
+
+# Pairwise different: batch, heads, positions, widths of keys and of values.
+B, H, T, D_K, D_V = 2, 3, 11, 5, 7
+DOUBLE = {"dtype": torch.float64}
+
+
+def in_chunks_of(chunk_size: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    def run(*inputs: Tensor, **options: Tensor | None) -> tuple[Tensor, Tensor]:
+        return chunked_linear_attention(*inputs, chunk_size=chunk_size, **options)
+
+    return run
+
+
+FORMS = {
+    "parallel": parallel_linear_attention,
+    "chunks of 1": in_chunks_of(1),
+    "chunks of 4": in_chunks_of(4),  # the last one is shorter
+    "one chunk": in_chunks_of(T + 2),
+}
+
+
+def inputs(gates: int) -> tuple[list[Tensor], dict[str, Tensor]]:
+    q, k = torch.randn(2, B, H, T, D_K, **DOUBLE)
+    options = {"state": torch.randn(B, H, D_K, D_V, **DOUBLE)}
+    if gates:
+        options["log_decay"] = -torch.rand(B, H, T, gates, **DOUBLE)
+    return [q, k, torch.randn(B, H, T, D_V, **DOUBLE)], options
+
+
+def with_gradients(
+    form: Callable[..., tuple[Tensor, Tensor]],
+    tensors: list[Tensor],
+    options: dict[str, Tensor],
+) -> list[Tensor]:
+    """Return output and state, and what both pass back to every input."""
+    tensors = [each.detach().requires_grad_() for each in tensors]
+    options = {name: each.detach().requires_grad_() for name, each in options.items()}
+    results = form(*tensors, **options)
+    generator = torch.Generator().manual_seed(1)
+    loss = sum(
+        (each * torch.randn(each.shape, generator=generator, **DOUBLE)).sum()
+        for each in results
+    )
+    wanted = [*tensors, *options.values()]
+    return [*results, *torch.autograd.grad(loss, wanted)]
+
+
+@pytest.mark.parametrize("gates", [0, 1, D_K])
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_the_recurrent_one(form: str, gates: int):
+    tensors, options = inputs(gates)
+    expected = with_gradients(recurrent_linear_attention, tensors, options)
+    for one, other in zip(
+        with_gradients(FORMS[form], tensors, options), expected, strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
+
+
+def test_each_output_is_the_sum_over_the_past():
+    (q, k, v), _ = inputs(0)
+    log_decay = -torch.rand(B, H, T, D_K, **DOUBLE)
+    output, state = recurrent_linear_attention(q, k, v, log_decay=log_decay)
+    for t in range(T):
+        expected = torch.zeros(B, H, D_V, **DOUBLE)
+        for s in range(t + 1):
+            left = log_decay[:, :, s + 1 : t + 1].sum(dim=2).exp()
+            expected += (q[:, :, t] * left * k[:, :, s]).sum(-1, True) * v[:, :, s]
+        torch.testing.assert_close(output[:, :, t], expected)
+    torch.testing.assert_close(output[:, :, -1], (q[:, :, -1:] @ state).squeeze(2))
+
+
+def test_a_state_goes_on_where_another_call_stopped():
+    (q, k, v), options = inputs(D_K)
+    whole, last = chunked_linear_attention(q, k, v, **options)
+    outputs, state = [], options["state"]
+    for at in (slice(0, 5), slice(5, 6), slice(6, T)):
+        output, state = chunked_linear_attention(
+            q[:, :, at],
+            k[:, :, at],
+            v[:, :, at],
+            log_decay=options["log_decay"][:, :, at],
+            state=state,
+        )
+        outputs.append(output)
+    torch.testing.assert_close(torch.cat(outputs, dim=2), whole)
+    torch.testing.assert_close(state, last)
+
+
+def test_gates_that_are_almost_shut_overflow_nowhere():
+    (q, k, v), _ = inputs(0)
+    q, k, v = q.float(), k.float(), v.float()
+    log_decay = torch.full((B, H, T, D_K), -50.0)
+    expected, _ = recurrent_linear_attention(q, k, v, log_decay=log_decay)
+    output, _ = parallel_linear_attention(q, k, v, log_decay=log_decay)
+    assert expected.isfinite().all()
+    torch.testing.assert_close(output, expected)
+
+
+def test_what_is_left_between_two_positions():
+    left = pairwise_decay(torch.tensor([0.5, 0.25, 0.125]).log()[None, None, :, None])
+    expected = torch.tensor([[1, 0, 0], [0.5, 1, 0], [0.25, 0.5, 1]])
+    torch.testing.assert_close(left[0, 0, ..., 0], expected)
+
+
+def test_averaged_values_are_weighted_by_features_that_are_positive():
+    (q, k, v), _ = inputs(0)
+    weights = (positive_features(q) @ positive_features(k).mT).tril()
+    assert (weights.diagonal(dim1=-2, dim2=-1) > 0).all()
+    weights = weights / weights.sum(dim=-1, keepdim=True)
+    torch.testing.assert_close(
+        averaged_linear_attention(q, k, v, chunk_size=4), weights @ v
+    )
+    ones = torch.ones_like(v)
+    torch.testing.assert_close(averaged_linear_attention(q, k, ones), ones)
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_the_layer_by_hand(gated: bool):
+    layer = LinearAttention(
+        d_model=7, num_heads=3, head_dim=5, gated=gated, chunk_size=4
+    ).double()
+    x = torch.randn(B, T, 7, **DOUBLE)
+    split = [
+        proj(x).reshape(B, T, 3, 5).permute(0, 2, 1, 3)
+        for proj in (layer.q_proj, layer.k_proj, layer.v_proj)
+    ]
+    q, k = (each / each.norm(dim=-1, keepdim=True) for each in split[:2])
+    log_decay = None
+    if gated:
+        log_decay = layer.gate_proj(x).sigmoid().log() / 16
+        log_decay = log_decay.reshape(B, T, 3, 5).permute(0, 2, 1, 3)
+    heads, _ = recurrent_linear_attention(q, k, split[2], log_decay=log_decay)
+    heads = heads / (heads.square().mean(dim=-1, keepdim=True) + 1e-6).sqrt()
+    expected = layer.o_proj(heads.permute(0, 2, 1, 3).reshape(B, T, 15))
+    torch.testing.assert_close(layer(x), expected)
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_the_layer_goes_on_from_its_state_and_sees_no_future(gated: bool):
+    layer = LinearAttention(d_model=8, num_heads=2, gated=gated).double()
+    x = torch.randn(B, T, 8, **DOUBLE)
+    first, state = layer(x[:, :5], return_state=True)
+    second = layer(x[:, 5:], state=state)
+    torch.testing.assert_close(torch.cat([first, second], dim=1), layer(x))
+    assert state.shape == (B, 2, 4, 4)
+
+
+def test_the_layer_takes_the_place_of_attention_in_a_gpt():
+    config = GPTConfig(vocab_size=5, d_model=8, num_heads=2, num_layers=2)
+    model = GPT(config)
+    model.blocks[0].attention = LinearAttention(d_model=8, num_heads=2, gated=True)
+    tokens = torch.tensor([[0, 1, 2, 3]])
+    logits = model(tokens)
+    logits.sum().backward()
+    assert model.blocks[0].attention.gate_proj.weight.grad.abs().max() > 0
+    changed = model(torch.tensor([[0, 1, 2, 4]]))
+    torch.testing.assert_close(changed[:, :3], logits[:, :3])
+    layer = model.blocks[0].attention
+    x = torch.randn(1, 2, 8)
+    with pytest.raises(ValueError, match="cache must come from this layer's new_cache"):
+        layer(x, cache=LayerCache(*torch.zeros(2, 1, 2, 2, 4)))
+    with pytest.raises(ValueError, match="state and cache are both given"):
+        layer(x, cache=layer.new_cache(1, 2), state=torch.zeros(1, 2, 4, 4))
+    message = "mask is refused: LinearAttention has a state, but neither scores nor"
+    with pytest.raises(ValueError, match=message):
+        layer(x, mask=torch.ones(2, 2).bool())
+    with pytest.raises(ValueError, match="return_weights is refused"):
+        model(tokens, return_weights=True)
+    with pytest.raises(ValueError, match="causal=False is refused"):
+        model.blocks[0].attention(torch.randn(1, 2, 8), causal=False)
+
+
+@pytest.mark.parametrize("how", ["autocast", "bfloat16"])
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_long_sum_grows_in_half_precision_too(gated: bool, how: str) -> None:
+    """The same token 700 times: in eight bits, a sum stops growing at about 256."""
+    layer = LinearAttention(d_model=12, num_heads=2, gated=gated, chunk_size=1)
+    x = torch.randn(1, 1, 12).bfloat16().float()
+    if gated:  # gates that forget little
+        torch.nn.init.constant_(layer.gate_proj.bias, 8.0)
+    if how == "bfloat16":
+        layer, x = layer.bfloat16(), x.bfloat16()
+    cache = layer.new_cache(1, 700)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, how == "autocast"):
+        _, one = layer(x, return_state=True)
+        _, state = layer(x.expand(1, 700, 12), return_state=True)
+        for _ in range(700):
+            layer(x, cache=cache)
+    assert one.dtype == state.dtype == torch.float32
+    torch.testing.assert_close(state, 700 * one, rtol=0.02, atol=0)
+    torch.testing.assert_close(cache.state, state, rtol=1e-3, atol=0)
+    room = torch.zeros(1, 2, 6, 6)
+    assert layer.new_cache(1, 700).nbytes == cache.nbytes == room.nbytes
+
+
+def test_a_state_layer_alone_says_nothing():
+    with pytest.raises(NotImplementedError):
+        StateLayer(d_model=4, num_heads=2)(torch.randn(1, 2, 4))
+
+
+@pytest.mark.usefixtures("as_a_caller")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"q": torch.ones(3, 4)}, r"q must be \(B, H, T, d_k\), T > 0; it is \(3, 4\)"),
+        ({"q": torch.ones(2, 3, 0, 5)}, r"T > 0; it is \(2, 3, 0, 5\)"),
+        ({"k": torch.ones(2, 3, 11, 4)}, r"k must be \(2, 3, 11, 5\), like q; it is"),
+        ({"v": torch.ones(2, 3, 10, 7)}, r"v must be \(2, 3, 11, d_v\); it is"),
+        ({"state": torch.ones(2, 3, 7, 5)}, r"state must be \(2, 3, 5, 7\); it is"),
+        (
+            {"log_decay": torch.ones(2, 3, 11)},
+            r"log_decay must be \(2, 3, 11, 5\), or 1 in the last axis; it is",
+        ),
+    ],
+)
+@pytest.mark.parametrize("form", ["recurrent", "parallel", "chunks of 4"])
+def test_what_does_not_fit_is_named(form: str, change: dict, message: str):
+    given = {
+        "q": torch.ones(B, H, T, D_K),
+        "k": torch.ones(B, H, T, D_K),
+        "v": torch.ones(B, H, T, D_V),
+        "log_decay": None,
+        "state": None,
+    } | change
+    run = FORMS.get(form, recurrent_linear_attention)
+    with pytest.raises(ValueError, match=message):
+        run(
+            given["q"],
+            given["k"],
+            given["v"],
+            log_decay=given["log_decay"],
+            state=given["state"],
+        )
+
+
+def test_a_chunk_has_a_token():
+    q = torch.ones(B, H, T, D_K)
+    with pytest.raises(ValueError, match="chunk_size=0 must be positive"):
+        chunked_linear_attention(q, q, q, chunk_size=0)
+    with pytest.raises(ValueError, match="chunk_size=0 must be positive"):
+        LinearAttention(d_model=4, num_heads=2, chunk_size=0)
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("style", [None, "causal"])
+def test_the_checks_say_that_it_is_no_softmax_attention(
+    gated: bool, style: str | None
+) -> None:
+    layer = LinearAttention(d_model=24, num_heads=3, gated=gated)
+    report = check_attention(layer, style=style)
+    assert (report.state, report.failed) == ("not known", [])
+    (reason,) = (each.reason for each in report.verdicts if each.check == "row sums")
+    assert reason.startswith("it does more" if gated else "it computes no softmax")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"k": torch.rand(2, 3, 7, 4).half()}, "q, k and v must have one dtype: q is"),
+        ({"state": (1, 2)}, r"state must be a tensor, \(2, 3, 4, 5\); it is a tuple"),
+        (dict.fromkeys("qkv", torch.ones(2, 3, 7, 4).long()), "must be floating-point"),
+    ],
+)
+def test_what_is_no_tensor_of_its_kind_is_named(
+    changes: dict[str, Any], message: str, as_a_caller: None
+) -> None:
+    given = {"q": torch.rand(2, 3, 7, 4), "k": torch.rand(2, 3, 7, 4)}
+    given |= {"v": torch.rand(2, 3, 7, 5)} | changes
+    with pytest.raises(TypeError, match=message):
+        chunked_linear_attention(**given)
+    if "state" not in given:
+        with pytest.raises(TypeError, match=message):
+            averaged_linear_attention(**given)
+
+
+def test_a_state_refuses_keys_and_values():
+    cache = LinearAttention(d_model=12, num_heads=3).new_cache(2, 7)
+    rows = torch.randn(2, 3, 5, 4)
+    with pytest.raises(TypeError, match=r"^a state cannot append 5 keys and values"):
+        cache.append(rows, rows)

@@ -1,0 +1,340 @@
+"""Caps, sinks and gates: open = fused = those of ``transformers``, weights copied."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tested_transformer.attention import attention_with_weights
+from tested_transformer.attentions import (
+    AdjustedAttention,
+    AttentionLayer,
+    adjusted_attention_with_weights,
+    cap_scores,
+    fused_attention_with_sink,
+    weights_with_sink,
+)
+from tested_transformer.cache import KVCache
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.multihead import MultiHeadAttention
+from tested_transformer.positions import rotary_table
+
+# Pairwise different: batch, heads, heads of keys, positions, widths.
+B, H, H_KV, T, S, D, D_K, D_V = 2, 6, 3, 7, 11, 18, 4, 5
+ROTARY = rotary_table(torch.arange(T), D_K)
+FUTURE = torch.full((T, T), float("-inf"), dtype=torch.float64).triu(1)[None, None]
+
+
+def rand(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def made(**settings: Any) -> AdjustedAttention:
+    sizes = {"d_model": D, "num_heads": H, "num_kv_heads": H_KV, "head_dim": D_K}
+    layer = AdjustedAttention(**(sizes | settings)).double()
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, std=0.7)
+    return layer
+
+
+def assert_same_as_theirs(
+    ours: nn.Module,
+    theirs: nn.Module,
+    pairs: Sequence[tuple[Tensor, Tensor]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Compare outputs and gradients. Theirs compute some steps in float32, if let."""
+    x, direction = rand(B, T, D).requires_grad_(), rand(B, T, D)
+    cos, sin = (half[None].double() for half in ROTARY)
+    if "GptOss" not in type(theirs).__name__:
+        cos, sin = torch.cat([cos, cos], dim=-1), torch.cat([sin, sin], dim=-1)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "float32", torch.float64)
+        wanted, _ = theirs(x, (cos, sin), FUTURE)
+    for open_form in (True, False):
+        output = ours(x, causal=True, rotary=ROTARY, return_weights=open_form)
+        output = output[0] if open_form else output
+        torch.testing.assert_close(output, wanted, rtol=0, atol=1e-11)
+        inputs = [x, *(a for a, _ in pairs)]
+        one = torch.autograd.grad(output, inputs, direction)
+        other = torch.autograd.grad(
+            wanted, [x, *(b for _, b in pairs)], direction, retain_graph=True
+        )
+        assert len(one) == 1 + len([*ours.parameters()])
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def copied(ours: nn.Module, theirs: nn.Module) -> list[tuple[Tensor, Tensor]]:
+    """Give theirs the weights of ours that have the same name, and return the pairs."""
+    named = dict(theirs.named_parameters())
+    pairs = [(p, named[name]) for name, p in ours.named_parameters() if name in named]
+    for mine, other in pairs:
+        other.data = mine.detach().clone()
+    return pairs
+
+
+@pytest.mark.parametrize("soft_cap", [0.9, 50.0])
+def test_a_cap_is_gemma_2s(soft_cap: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import Gemma2Config
+    from transformers.models.gemma2.modeling_gemma2 import Gemma2Attention
+
+    ours = made(soft_cap=soft_cap, scale=17**-0.5)
+    config = Gemma2Config(
+        hidden_size=D,
+        num_attention_heads=H,
+        num_key_value_heads=H_KV,
+        head_dim=D_K,
+        query_pre_attn_scalar=17,
+        attn_logit_softcapping=soft_cap,
+        attn_implementation="eager",
+    )
+    theirs = Gemma2Attention(config, layer_idx=0).double()
+    assert_same_as_theirs(ours, theirs, copied(ours, theirs), monkeypatch)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_learned_sink_is_gpt_oss_s(
+    bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import GptOssConfig
+    from transformers.models.gpt_oss.modeling_gpt_oss import GptOssAttention
+
+    ours = made(learned_sink=True, bias=bias)
+    config = GptOssConfig(
+        hidden_size=D,
+        num_attention_heads=H,
+        num_key_value_heads=H_KV,
+        head_dim=D_K,
+        attention_bias=bias,
+        attn_implementation="eager",
+    )
+    theirs = GptOssAttention(config, layer_idx=0).double()
+    pairs = copied(ours, theirs)
+    assert ours.sink is not None
+    theirs.sinks.data = ours.sink.detach().clone()
+    pairs.append((ours.sink, theirs.sinks))
+    assert_same_as_theirs(ours, theirs, pairs, monkeypatch)
+
+
+def test_a_gate_is_qwen3_nexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the norms of queries and keys, and for the order of its projection."""
+    from transformers import Qwen3NextConfig
+    from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextAttention
+
+    ours = made(gate="features")
+    config = Qwen3NextConfig(
+        hidden_size=D,
+        num_attention_heads=H,
+        num_key_value_heads=H_KV,
+        head_dim=D_K,
+        attn_implementation="eager",
+    )
+    theirs = Qwen3NextAttention(config, layer_idx=0).double()
+    theirs.q_norm = nn.Identity()
+    theirs.k_norm = nn.Identity()
+    copied(ours, theirs)
+    # Theirs has one matrix for both, a head's query before its gate.
+    gate_proj = ours.gate_proj
+    assert gate_proj is not None
+    both = [m.weight.detach().unflatten(0, (H, D_K)) for m in (ours.q_proj, gate_proj)]
+    theirs.q_proj.weight.data = torch.cat(both, dim=1).flatten(0, 1)
+    x, direction = rand(B, T, D).requires_grad_(), rand(B, T, D)
+    cos, sin = (torch.cat([half, half], dim=-1)[None].double() for half in ROTARY)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "float32", torch.float64)
+        wanted, _ = theirs(x, (cos, sin), FUTURE)
+    output = ours(x, causal=True, rotary=ROTARY)
+    torch.testing.assert_close(output, wanted, rtol=0, atol=1e-11)
+    names = "k_proj", "v_proj", "o_proj"
+    mine = [x, *(getattr(ours, name).weight for name in names)]
+    other = [x, *(getattr(theirs, name).weight for name in names)]
+    one = torch.autograd.grad(
+        output, [*mine, ours.q_proj.weight, gate_proj.weight], direction
+    )
+    two = torch.autograd.grad(wanted, [*other, theirs.q_proj.weight], direction)
+    q, gate = two[-1].unflatten(0, (H, 2, D_K)).unbind(dim=1)
+    two = (*two[:-1], q.flatten(0, 1), gate.flatten(0, 1))
+    torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-9)
+
+
+HOW: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "causal": {"causal": True},
+    "a window": {"window": 3},
+    "a mask": {"mask": torch.rand(B, 1, T, S, generator=torch.manual_seed(0)) < 0.6},
+    "a bias": {"score_bias": rand(H, T, S)[None], "causal": True},
+    "a flat bias": {"score_bias": rand(T, S), "scale": 0.3},
+    "an empty row": {"mask": torch.zeros(T, 1, dtype=torch.bool)},
+}
+
+
+@pytest.mark.parametrize("how", HOW.values(), ids=HOW)
+def test_a_fused_sink_is_the_open_one(how: dict[str, Any]) -> None:
+    q, k, v = rand(B, H, T, D_K), rand(B, H_KV, S, D_K), rand(B, H_KV, S, D_V)
+    inputs = [each.requires_grad_() for each in (q, k, v, rand(H))]
+    sink = inputs[-1]
+    wanted, _ = adjusted_attention_with_weights(q, k, v, sink=sink, **how)
+    output = fused_attention_with_sink(q, k, v, sink, **how)
+    torch.testing.assert_close(output, wanted, rtol=0, atol=1e-11)
+    direction = torch.randn_like(output)
+    one = torch.autograd.grad(output, inputs, direction)
+    other = torch.autograd.grad(wanted, inputs, direction)
+    torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_a_sink_is_a_gate_made_of_the_scores() -> None:
+    """By hand: it scales a row by sigmoid(log of the sum of exponentials - sink)."""
+    scores = torch.tensor([[1.0, 1.0, 2.0]]).log()[None, None]
+    weights = weights_with_sink(scores, torch.tensor([4.0]).log())
+    torch.testing.assert_close(weights.flatten(), torch.tensor([1, 1, 2]) / 8)
+    scores, sink = rand(B, H, T, S), rand(H)
+    gate = (scores.logsumexp(-1, keepdim=True) - sink[:, None, None]).sigmoid()
+    wanted = gate * scores.softmax(-1)
+    torch.testing.assert_close(weights_with_sink(scores, sink), wanted)
+
+
+def test_a_cap_bounds_scores_and_leaves_small_ones() -> None:
+    scores = torch.tensor([0.01, 1.0, 1000.0, -1000.0])
+    capped = cap_scores(scores, 5.0)
+    assert capped[0].item() == pytest.approx(0.01, rel=1e-5)
+    assert capped[1].item() == pytest.approx(5 * 0.197375, rel=1e-5)
+    assert capped[2:].tolist() == [5, -5]
+
+
+def test_without_changes_it_is_multi_head_attention() -> None:
+    ours = made()
+    layer = MultiHeadAttention(
+        d_model=D, num_heads=H, num_kv_heads=H_KV, head_dim=D_K, bias=False
+    ).double()
+    layer.load_state_dict(ours.state_dict())
+    x = rand(B, T, D)
+    wanted, weights = layer(x, causal=True, rotary=ROTARY, return_weights=True)
+    output = ours(x, causal=True, rotary=ROTARY, return_weights=True)
+    torch.testing.assert_close(output, (wanted, weights))
+    torch.testing.assert_close(ours(x, causal=True, rotary=ROTARY), wanted)
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "cap": {"soft_cap": 1.5},
+    "sink": {"learned_sink": True},
+    "gated heads": {"gate": "heads"},
+    "gated features": {"gate": "features", "bias": True},
+    "all": {"soft_cap": 1.5, "learned_sink": True, "gate": "heads"},
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_with_a_cache_a_token_at_a_time(settings: dict[str, Any]) -> None:
+    layer, x = made(**settings), rand(B, T, D)
+    cache = KVCache(
+        num_layers=1,
+        batch_size=B,
+        num_kv_heads=H_KV,
+        max_length=T,
+        head_dim=D_K,
+        dtype=torch.float64,
+    )
+    wanted = layer(x, causal=True, rotary=ROTARY)
+    steps = [
+        layer(
+            x[:, t, None], causal=True, rotary=ROTARY[:, t, None], cache=cache.layers[0]
+        )
+        for t in range(T)
+    ]
+    torch.testing.assert_close(torch.cat(steps, dim=1), wanted)
+    output, weights = layer(x, causal=True, rotary=ROTARY, return_weights=True)
+    torch.testing.assert_close(output, wanted)
+    sums = weights.sum(dim=-1)
+    assert sums.max() < 1 + 1e-9
+    assert (sums.min() < 0.99) == (layer.sink is not None)
+
+
+def test_it_takes_the_place_of_a_gpts_attention() -> None:
+    model = GPT(GPTConfig(vocab_size=5, d_model=8, num_heads=2, positions="rotary"))
+    for block in model.blocks:
+        block.attention = AdjustedAttention(
+            d_model=8, num_heads=2, soft_cap=3.0, learned_sink=True, gate="features"
+        )
+    tokens = torch.randint(5, (2, 7))
+    model(tokens).sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+    changed = tokens.clone()
+    changed[:, 4] = (changed[:, 4] + 1) % 5
+    torch.testing.assert_close(model(changed)[:, :4], model(tokens)[:, :4])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"soft_cap": 0.0}, r"soft_cap=0.0 must be positive"),
+        ({"gate": "tokens"}, r"gate='tokens' must be one of none, heads, features"),
+        ({"num_kv_heads": 4}, r"num_kv_heads=4 must divide num_heads=6"),
+    ],
+)
+def test_settings_that_do_not_fit(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        made(**settings)
+
+
+def test_inputs_that_do_not_fit() -> None:
+    q, k, v = rand(B, H, T, D_K), rand(B, H_KV, S, D_K), rand(B, H_KV, S, D_V)
+    with pytest.raises(ValueError, match=r"x must be \(batch, length, 18\)"):
+        made()(rand(B, T, D + 1))
+    with pytest.raises(ValueError, match=r"cap=-1.0 must be positive"):
+        cap_scores(q, -1.0)
+    with pytest.raises(ValueError, match=r"sink must be \(6,\), one per head; it is"):
+        adjusted_attention_with_weights(q, k, v, sink=rand(H_KV))
+    with pytest.raises(ValueError, match=r"sink must be \(6,\), one per head; it is"):
+        fused_attention_with_sink(q, k, v, rand(H_KV))
+    mask = torch.ones(3, T, S, dtype=torch.bool)
+    with pytest.raises(ValueError, match=r"mask is \(3, 7, 11\) but must be"):
+        fused_attention_with_sink(q, k, v, rand(H), mask=mask)
+    with pytest.raises(NotImplementedError):
+        AttentionLayer(d_model=D, num_heads=1)(torch.zeros(B, T, D))
+
+
+def test_the_weights_are_those_of_the_open_attention_with_neither() -> None:
+    q, k, v = rand(B, H, T, D_K), rand(B, H_KV, S, D_K), rand(B, H_KV, S, D_V)
+    wanted = attention_with_weights(q, k, v, causal=True)
+    torch.testing.assert_close(
+        adjusted_attention_with_weights(q, k, v, causal=True), wanted
+    )
+
+
+def test_a_bias_is_added_after_the_cap_and_so_is_not_capped() -> None:
+    q, k, v, bias = rand(B, H, T, D_K), rand(B, H_KV, S, D_K), rand(B, H_KV, S, D_V), 9
+    scores = q @ k.repeat_interleave(2, dim=1).mT / 2 * 5
+    added = bias * rand(H, T, S).sign()
+    wanted = (0.8 * (scores / 0.8).tanh() + added).softmax(dim=-1)
+    how = {"soft_cap": 0.8, "scale": 2.5, "score_bias": added[None]}
+    output, weights = adjusted_attention_with_weights(q, k, v, **how)
+    torch.testing.assert_close(weights, wanted)
+    torch.testing.assert_close(output, wanted @ v.repeat_interleave(2, dim=1))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda q: weights_with_sink(q, 0.0),
+            r"sink must be a tensor, \(6,\)",
+        ),
+        (
+            lambda q: weights_with_sink(q, rand(H), torch.ones(5, 4, dtype=torch.bool)),
+            "mask is .5, 4. but must be",
+        ),
+        (
+            lambda q: weights_with_sink(q, rand(H), torch.zeros(T, D_K)),
+            "mask must be boolean",
+        ),
+        (lambda q: cap_scores(q, float("inf")), "cap=inf must be positive and finite"),
+    ],
+)
+def test_what_is_no_sink_mask_or_cap_is_named(
+    call: Any, message: str, as_a_caller: None
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        call(rand(B, H, T, D_K))

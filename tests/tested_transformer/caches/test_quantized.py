@@ -1,0 +1,225 @@
+"""Few bits: worked by hand, bounded, counted, and read by a model."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, strategies as st
+from torch import Tensor
+
+from tested_transformer.caches import QuantizedCache, QuantizedLayer, quantize
+from tested_transformer.gpt import GPT, GPTConfig
+
+# Pairwise different: batch, heads, tokens, width.
+B, H, S, D_K = 2, 3, 7, 4
+
+
+def test_per_token_by_hand() -> None:
+    x = torch.tensor([[0.0, 15, 6, 7.4], [1, 1, 1, 1], [-30, 0, -14.9, -16]])
+    found = quantize(x, bits=4, per="token")
+    # Steps of 1 from 0, any from 1, and of 2 from -30; two codes in a byte.
+    assert found.low.tolist() == [[0], [1], [-30]]
+    assert found.step.tolist() == [[1], [0], [2]]
+    assert found.codes.tolist() == [[0 + 16 * 15, 6 + 16 * 7], [0, 0], [240, 8 + 112]]
+    wanted = torch.tensor([[0.0, 15, 6, 7], [1, 1, 1, 1], [-30, 0, -14, -16]])
+    assert torch.equal(found.restore(), wanted)
+
+
+def test_per_channel_by_hand() -> None:
+    x = torch.tensor([[0.0, 100], [255, 100], [20.4, 355]])
+    found = quantize(x, bits=8, per="channel")
+    assert found.low.tolist() == [[0, 100]]
+    assert found.step.tolist() == [[1, 1]]
+    assert found.codes.tolist() == [[0, 0], [255, 0], [20, 255]]
+
+
+@given(st.sampled_from([8, 4]), st.sampled_from(["channel", "token"]), st.integers(0))
+def test_no_number_is_off_by_more_than_half_a_step(bits: int, per: str, seed: int):
+    generator = torch.Generator().manual_seed(seed % 2**31)
+    x = torch.randn(B, H, S, D_K, generator=generator, dtype=torch.float64) * 10
+    found = quantize(x, bits=bits, per=per)
+    over = -2 if per == "channel" else -1
+    extent = x.amax(over, keepdim=True) - x.amin(over, keepdim=True)
+    half = extent / (2**bits - 1) / 2
+    assert ((found.restore() - x).abs() <= half * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("spread", [10.0, 2e4])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("per", ["channel", "token"])
+@pytest.mark.parametrize("bits", [8, 4])
+def test_16_bits_add_only_the_rounding_of_the_result(
+    bits: int, per: str, dtype: torch.dtype, spread: float
+) -> None:
+    torch.manual_seed(0)
+    x = (torch.randn(B, H, 32, D_K) * spread).clamp(-6e4, 6e4)
+    x[..., 0, :], x[..., 1, :] = -3 * spread, 3 * spread  # beyond 65504 from each other
+    x[..., 0] = 3 * spread
+    x = x.to(dtype)
+    found = quantize(x, bits=bits, per=per).restore()
+    assert found.dtype == dtype
+    exact, over = x.double(), -2 if per == "channel" else -1
+    extent = exact.amax(over, keepdim=True) - exact.amin(over, keepdim=True)
+    half = extent / (2**bits - 1) / 2
+    rounding = (exact.abs() + half) * torch.finfo(dtype).eps / 2
+    assert ((found.double() - exact).abs() <= half * (1 + 1e-4) + rounding).all()
+
+
+def test_an_outlier_spoils_its_group_alone() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(32, 8)
+    x[:, 3] += 50  # one feature that is large in every token
+    errors = {
+        per: (quantize(x, bits=4, per=per).restore() - x).abs()
+        for per in ("channel", "token")
+    }
+    rest = [0, 1, 2, 4, 5, 6, 7]
+    assert errors["token"][:, rest].mean() > 5 * errors["channel"][:, rest].mean()
+    x = x.mT.contiguous()  # one token that is large in every feature
+    by_token = (quantize(x, bits=4, per="token").restore() - x)[rest]
+    by_channel = (quantize(x, bits=4, per="channel").restore() - x)[rest]
+    assert by_channel.abs().mean() > 5 * by_token.abs().mean()
+
+
+def new_layer(**settings: Any) -> QuantizedLayer:
+    return QuantizedLayer(**({"bits": 8, "group_size": 3, "max_length": S} | settings))
+
+
+@pytest.mark.parametrize("parts", [(7,), (1,) * 7, (2, 4, 1)])
+def test_it_gives_back_all_in_order_and_the_newest_as_they_are(
+    parts: tuple[int, ...],
+) -> None:
+    torch.manual_seed(0)
+    k, v = torch.randn(B, H, S, D_K), torch.randn(B, H, S, 6)
+    layer = new_layer()
+    keys, values = k, v
+    for new_k, new_v in zip(k.split(parts, 2), v.split(parts, 2), strict=True):
+        keys, values = layer.append(new_k, new_v)
+    assert layer.length == S
+    # Two groups of three in few bits, and one token that waits.
+    for found, given_, per in ((keys, k, "channel"), (values, v, "token")):
+        assert torch.equal(found[:, :, 6:], given_[:, :, 6:])
+        for start in (0, 3):
+            group = quantize(given_[:, :, start : start + 3], bits=8, per=per)
+            assert torch.equal(found[:, :, start : start + 3], group.restore())
+        assert not torch.equal(found[:, :, :6], given_[:, :, :6])
+
+
+@pytest.mark.parametrize(("bits", "per_number"), [(8, 2), (4, 1)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_its_bytes_by_the_formula(
+    bits: int, per_number: int, dtype: torch.dtype
+) -> None:
+    layer = new_layer(bits=bits)
+    k = torch.randn(B, H, S, D_K, dtype=dtype)
+    layer.append(k, k)
+    # In half bytes: two groups of three tokens; then lowest number and step of each
+    # feature and of each token of a group; then the token that waits.
+    codes = 2 * (2 * 3) * D_K * per_number // 2
+    scales = 2 * (D_K + 3) * (dtype.itemsize + max(dtype.itemsize, 4))
+    assert layer.nbytes == B * H * (codes + scales + 2 * D_K * dtype.itemsize)
+
+
+def make_model() -> tuple[GPT, Tensor]:
+    torch.manual_seed(0)
+    config = GPTConfig(
+        vocab_size=13, max_seq_len=S, d_model=24, num_heads=3, num_layers=2
+    )
+    return GPT(config).eval(), torch.randint(13, (B, S))
+
+
+@torch.no_grad()
+def test_a_model_reads_it() -> None:
+    model, tokens = make_model()
+    exact = model(tokens)
+    gaps: list[float] = []
+    for bits in (8, 4):
+        cache = QuantizedCache(num_layers=2, max_length=S, bits=bits, group_size=3)
+        steps = [model(token, cache=cache) for token in tokens.split(1, dim=1)]
+        found = torch.cat(steps, dim=1)
+        gaps.append(float((found - exact).abs().max()))
+        assert cache.length == S
+        assert cache.nbytes == sum(layer.nbytes for layer in cache.quantized)
+        cache.reset()
+        assert (cache.length, cache.nbytes) == (0, 0)
+        again = model(tokens, cache=cache)
+        assert again.shape == exact.shape
+    assert 0 < gaps[0] < gaps[1] < 0.5
+    assert gaps[0] < 0.03
+
+
+@torch.no_grad()
+def test_before_a_group_is_full_it_is_the_usual_cache() -> None:
+    model, tokens = make_model()
+    cache = QuantizedCache(num_layers=2, max_length=S, bits=4, group_size=S + 1)
+    torch.testing.assert_close(model(tokens, cache=cache), model(tokens))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"bits": 3}, "bits=3 must be 8 or 4"),
+        ({"keys_per": "head"}, "keys_per='head' must be one of channel, token"),
+        ({"values_per": "head"}, "values_per='head' must be one of channel, token"),
+        ({"group_size": 0}, "group_size=0 must be positive"),
+        ({"max_length": 0}, "max_length=0 must be positive"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        new_layer(**settings)
+
+
+def test_numbers_that_do_not_fit_are_refused() -> None:
+    odd = torch.zeros(2, 3)
+    message = "^x is 3 wide; with bits=4 it must be even$"
+    with pytest.raises(ValueError, match=message):
+        quantize(odd, bits=4, per="token")
+    with pytest.raises(ValueError, match=r"^bits=2 must be 8 or 4$"):
+        quantize(odd, bits=2, per="token")
+    with pytest.raises(ValueError, match=r"^per='row' must be one of channel, token$"):
+        quantize(odd, bits=8, per="row")
+    layer = new_layer()
+    k = torch.randn(B, H, 5, D_K)
+    layer.append(k, k)
+    message = "the cache holds 5 of at most 7 tokens: there is no room for 5 more"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        layer.append(k, k)
+    assert layer.length == 5
+
+
+@pytest.mark.parametrize("shape", [(7,), (2, 0, 4), (2, 7, 0)])
+def test_nothing_has_no_range(shape: tuple[int, ...], as_a_caller: None) -> None:
+    with pytest.raises(ValueError, match=r"x must be .* and not empty; its shape is"):
+        quantize(torch.rand(shape), bits=8, per="token")
+
+
+def test_whole_numbers_and_another_batch_are_refused(as_a_caller: None) -> None:
+    with pytest.raises(TypeError, match="x must be floating-point; its dtype is"):
+        quantize(torch.ones(3, 4).long(), bits=8, per="token")
+    layer = QuantizedLayer(bits=8, max_length=9)
+    layer.append(torch.rand(1, 3, 2, 4), torch.rand(1, 3, 2, 4))
+    with pytest.raises(ValueError, match="holds batch_size=1; the keys have 2"):
+        layer.append(torch.rand(2, 3, 1, 4), torch.rand(2, 3, 1, 4))
+
+
+def test_a_group_is_written_as_soon_as_it_is_full() -> None:
+    layer = QuantizedLayer(bits=8, group_size=3, max_length=9)
+    for number, waiting in ((2, 2), (1, 0), (4, 1)):
+        layer.append(torch.rand(1, 5, number, 4), torch.rand(1, 5, number, 7))
+        assert layer.newest is not None
+        assert [each.shape[2] for each in layer.newest] == [waiting, waiting]
+    assert len(layer.groups) == 2
+
+
+def test_its_batch_size_is_that_of_what_it_holds():
+    cache = QuantizedCache(num_layers=2, max_length=11, bits=8, group_size=4)
+    assert cache.batch_size is None
+    for length in (3, 1, 5):  # with some of them waiting, with none
+        for layer in cache.layers:
+            layer.append(torch.randn(3, 2, length, 6), torch.randn(3, 2, length, 6))
+        assert cache.batch_size == 3
+    cache.reset()
+    assert cache.batch_size is None

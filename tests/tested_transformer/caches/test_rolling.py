@@ -1,0 +1,281 @@
+"""A rolling cache against the open attention, and that against one token at a time."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from tested_transformer.attention import attention_with_weights
+from tested_transformer.cache import LayerCache
+from tested_transformer.caches import (
+    RollingLayer,
+    rolling_cache,
+    sink_attention,
+    sink_mask,
+    stream_logits,
+)
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.masks import causal_mask, sliding_window_mask
+from tested_transformer.multihead import MultiHeadAttention, merge_heads, split_heads
+from tested_transformer.positions import alibi_bias, rotary_table, rotate
+from tested_transformer.rotary_scaling import (
+    plain_rates,
+    stretched,
+    yarn_attention_factor,
+    yarn_rates,
+)
+
+# Pairwise different: batch, heads, head width, tokens.
+B, H, D_K, T = 2, 3, 8, 19
+SIZES = [(0, 1), (0, 5), (1, 4), (2, 3), (4, 1), (3, 30)]
+
+
+def one_by_one(q, k, v, *, sinks, window, rotary=False, slopes=None):
+    """Attend from each token to what is kept then, set side by side: the oracle."""
+    outputs: list[Tensor] = []
+    for t in range(q.shape[2]):
+        kept = [s for s in range(t + 1) if s < sinks or s > t - window]
+        query, keys, values = q[:, :, t : t + 1], k[:, :, kept], v[:, :, kept]
+        if rotary:
+            table = rotary_table(torch.arange(len(kept)), q.shape[-1])
+            query, keys = rotate(query, table[:, -1:]), rotate(keys, table)
+        bias = None if slopes is None else alibi_bias(slopes, 1, len(kept))
+        output, _ = attention_with_weights(query, keys, values, score_bias=bias)
+        outputs.append(output)
+    return torch.cat(outputs, dim=2)
+
+
+def test_the_mask_by_hand():
+    mask = sink_mask(6, sinks=1, window=2).int().tolist()
+    assert mask == [
+        [1, 0, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0, 0],
+        [1, 1, 1, 0, 0, 0],
+        [1, 0, 1, 1, 0, 0],
+        [1, 0, 0, 1, 1, 0],
+        [1, 0, 0, 0, 1, 1],
+    ]
+    assert torch.equal(sink_mask(2, 6, sinks=1, window=2), torch.tensor(mask[4:]) > 0)
+
+
+def test_the_mask_without_sinks_or_with_room_for_all():
+    window = sliding_window_mask(3, 7, window=2)
+    assert torch.equal(sink_mask(3, 7, sinks=0, window=2), window)
+    assert torch.equal(sink_mask(3, 7, sinks=5, window=2), causal_mask(3, 7))
+
+
+@pytest.mark.parametrize("rotary", [True, False])
+@pytest.mark.parametrize(("sinks", "window"), SIZES)
+def test_a_whole_text_at_once_is_token_by_token(sinks, window, rotary):
+    q, k = torch.randn(2, B, H, T, D_K, requires_grad=True)
+    v = torch.randn(B, H, T, 5, requires_grad=True)
+    rates = plain_rates(D_K) if rotary else None
+    output, weights = sink_attention(q, k, v, sinks=sinks, window=window, rates=rates)
+    expected = one_by_one(q, k, v, sinks=sinks, window=window, rotary=rotary)
+    torch.testing.assert_close(output, expected)
+    assert weights.shape == (B, H, T, T)
+    assert torch.equal(
+        weights > 0, sink_mask(T, sinks=sinks, window=window).expand_as(weights)
+    )
+    direction = torch.randn_like(output)
+    torch.testing.assert_close(
+        torch.autograd.grad(output, (q, k, v), direction),
+        torch.autograd.grad(expected, (q, k, v), direction),
+    )
+
+
+def new_layer(heads: int, sinks: int, window: int, *, rotary: bool) -> RollingLayer:
+    room = torch.full((2, B, heads, sinks + window, D_K), torch.nan)
+    table = rotary_table(torch.arange(sinks + window), D_K) if rotary else None
+    return RollingLayer(room[0], room[1], sinks=sinks, table=table)
+
+
+@pytest.mark.parametrize("rotary", [True, False])
+@pytest.mark.parametrize(("sinks", "window"), SIZES)
+def test_a_rolling_cache_is_the_open_attention(sinks, window, rotary):
+    attend = MultiHeadAttention(d_model=H * D_K, num_heads=H).requires_grad_(False)
+    x = torch.randn(B, T, H * D_K)
+    q, k, v = (
+        split_heads(part(x), H)
+        for part in (attend.q_proj, attend.k_proj, attend.v_proj)
+    )
+    rates = plain_rates(D_K) if rotary else None
+    heads, _ = sink_attention(q, k, v, sinks=sinks, window=window, rates=rates)
+    expected = attend.o_proj(merge_heads(heads))
+    cache = new_layer(H, sinks, window, rotary=rotary)
+    for t in range(T):
+        places = torch.tensor([cache.length])
+        table = rotary_table(places, D_K) if rotary else None
+        row = attend(x[:, t : t + 1], causal=True, rotary=table, cache=cache)
+        torch.testing.assert_close(row[:, 0], expected[:, t])
+
+
+def make(positions: str, **choices) -> GPT:
+    config = GPTConfig(
+        vocab_size=11,
+        max_seq_len=T,
+        d_model=H * D_K,
+        num_heads=H,
+        num_layers=2,
+        positions=positions,
+    )
+    model = GPT(replace(config, **choices)).requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.add_(0.2 * torch.randn_like(parameter))
+    return model
+
+
+def open_logits(model: GPT, tokens: Tensor, attend) -> Tensor:
+    """Return what a GPT guesses whose heads attend by a function of q, k and v."""
+    x = model.token_embedding(tokens)
+    for block in model.blocks:
+        layer, y = block.attention, block.attention_norm(x)
+        q = split_heads(layer.q_proj(y), layer.num_heads)
+        k, v = (
+            split_heads(part(y), layer.num_kv_heads).repeat_interleave(
+                layer.num_heads // layer.num_kv_heads, dim=1
+            )
+            for part in (layer.k_proj, layer.v_proj)
+        )
+        x = x + layer.o_proj(merge_heads(attend(q, k, v)))
+        x = x + block.feed_forward(block.feed_forward_norm(x))
+    return model.norm(x) @ model.head_weight.T
+
+
+@pytest.mark.parametrize("kv_heads", [3, 1])
+@pytest.mark.parametrize(("sinks", "window"), [(0, 5), (2, 3), (4, 15)])
+@pytest.mark.parametrize("positions", ["rotary", "alibi", "none"])
+def test_a_model_reads_on_as_in_the_open(positions, sinks, window, kv_heads):
+    model = make(positions, num_kv_heads=kv_heads)
+    tokens = torch.randint(11, (B, 3 * T))  # longer than max_seq_len
+    cache = rolling_cache(model, sinks=sinks, window=window, batch_size=B)
+    got = stream_logits(model, tokens, cache)
+    slopes = model.slopes if positions == "alibi" else None
+    how = {"sinks": sinks, "window": window, "slopes": slopes}
+    expected = open_logits(
+        model,
+        tokens,
+        lambda q, k, v: one_by_one(q, k, v, **how, rotary=positions == "rotary"),
+    )
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_without_positions_it_is_a_pass_under_the_mask():
+    model = make("none")
+    tokens = torch.randint(11, (B, T))
+    cache = rolling_cache(model, sinks=2, window=3, batch_size=B)
+    expected = model(tokens, mask=sink_mask(T, sinks=2, window=3))
+    got = stream_logits(model, tokens, cache)
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_while_everything_has_room_it_is_the_plain_cache():
+    model = make("rotary")
+    tokens = torch.randint(11, (B, 7))
+    cache = rolling_cache(model, sinks=2, window=5, batch_size=B)
+    torch.testing.assert_close(stream_logits(model, tokens, cache), model(tokens))
+
+
+def test_it_takes_no_more_memory_however_long_the_text():
+    model = make("rotary", num_kv_heads=1)
+    cache = rolling_cache(model, sinks=2, window=5, batch_size=B)
+    assert cache.nbytes == 2 * 2 * B * 1 * 7 * D_K * 4
+    where = [layer.keys.data_ptr() for layer in cache.layers]
+    stream_logits(model, torch.randint(11, (B, 100)), cache)
+    assert [layer.keys.data_ptr() for layer in cache.layers] == where
+    assert cache.length == 6  # the place of the next token
+    keys, values = cache.layers[0].append(*torch.randn(2, B, 1, 1, D_K))
+    assert keys.shape == values.shape == (B, 1, 7, D_K)
+
+
+def test_it_can_be_used_again():
+    model = make("rotary")
+    cache = rolling_cache(model, sinks=1, window=3, batch_size=B)
+    tokens = torch.randint(11, (B, 9))
+    first = stream_logits(model, tokens, cache)
+    cache.reset()
+    torch.testing.assert_close(stream_logits(model, tokens, cache), first)
+
+
+def test_a_text_in_pieces_is_the_text():
+    model = make("alibi", smear=True)
+    tokens = torch.randint(11, (B, 17))
+    whole, parts = (rolling_cache(model, sinks=1, window=4, batch_size=B) for _ in "ab")
+    pieces = [stream_logits(model, piece, parts) for piece in tokens.split(3, dim=1)]
+    expected = stream_logits(model, tokens, whole)
+    torch.testing.assert_close(torch.cat(pieces, dim=1), expected)
+
+
+def test_keys_scaled_by_yarn_are_turned_back_exactly():
+    rates = yarn_rates(D_K, factor=4.0, trained_length=T)
+    scale = yarn_attention_factor(4.0)
+    model = stretched(make("rotary"), T, rates, attention_factor=scale)
+    cache = rolling_cache(model, sinks=2, window=3, batch_size=B)
+    with torch.no_grad():
+        got = stream_logits(model, torch.randint(11, (B, 1)).expand(B, 30), cache)
+    # The same token over and over: once the cache is full of it, nothing changes.
+    torch.testing.assert_close(got[:, -1], got[:, -2], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: rolling_cache(make("learned"), sinks=1, window=2),
+            "positions='learned' of model must be 'rotary', 'alibi' or 'none'",
+        ),
+        (
+            lambda: rolling_cache(make("rotary"), sinks=-1, window=2),
+            "sinks=-1 must not be negative",
+        ),
+        (
+            lambda: rolling_cache(make("rotary"), sinks=1, window=0),
+            "window=0 must be positive",
+        ),
+        (
+            lambda: rolling_cache(make("rotary"), sinks=4, window=16),
+            "max_length=20 must lie between 1 and max_seq_len=19",
+        ),
+        (
+            lambda: rolling_cache(make("rotary", windows=5), sinks=1, window=5),
+            "windows=5 of model must not be smaller than sinks . window = 6",
+        ),
+        (
+            lambda: new_layer(1, 1, 2, rotary=False).append(
+                *torch.randn(2, B, 1, 4, D_K)
+            ),
+            "4 tokens do not fit a rolling cache of 3 with 3 free",
+        ),
+        (
+            lambda: new_layer(1, 1, 2, rotary=False).append(
+                *torch.randn(2, B + 1, 1, 1, D_K)
+            ),
+            "the cache was made for batch_size=2; the keys have 3",
+        ),
+        (
+            lambda: sink_mask(3, sinks=0, window=0),
+            "window=0 must be positive",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, message: str):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_several_tokens_are_refused_once_it_is_full():
+    model = make("rotary")
+    cache = rolling_cache(model, sinks=1, window=3, batch_size=B)
+    stream_logits(model, torch.randint(11, (B, 6)), cache)
+    assert isinstance(cache.layers[0], LayerCache)
+    with pytest.raises(
+        ValueError, match="2 tokens do not fit a rolling cache of 4 with 0"
+    ):
+        model(torch.randint(11, (B, 2)), cache=cache)
+
+
+def test_rates_of_another_width_are_refused(as_a_caller: None) -> None:
+    q = torch.rand(2, 3, 7, 4)
+    with pytest.raises(ValueError, match="rates has 3 numbers; it must have 2"):
+        sink_attention(q, q, q, sinks=1, window=2, rates=plain_rates(6))

@@ -1,0 +1,307 @@
+"""The decoder against the model itself, in everything a GPT can be made of."""
+
+from dataclasses import fields, replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from tested_transformer.decoding import Sampling, generate
+from tested_transformer.decoding.fast.decoder import Decoder
+from tested_transformer.decoding.fast.packing import PackingError, _rms_norm
+from tested_transformer.decoding.readers import CachedReader, WholeReader
+from tested_transformer.gpt import GPT, POSITIONS, GPTConfig
+from tested_transformer.layers import ACTIVATIONS
+
+# Pairwise different: vocabulary, longest sequence, heads, head width, layers.
+V, LONGEST, H, D_K, L = 13, 71, 6, 4, 2
+SMALL = GPTConfig(
+    vocab_size=V, max_seq_len=LONGEST, d_model=H * D_K, num_heads=H, num_layers=L
+)
+# Each setting away from its default at least once, and those that meet in a step.
+VARIANTS = {
+    "plain": {},
+    "sinusoids, no bias": {"positions": "sinusoidal", "bias": False},
+    "rotary": {"positions": "rotary", "rotary_base": 100.0},
+    "rotary, slowed": {
+        "positions": "rotary",
+        "rotary_rates": (0.3, 0.002),
+        "rotary_attention_factor": 1.3,
+    },
+    "rotary, normed, shared": {
+        "positions": "rotary",
+        "qk_norm": True,
+        "num_kv_heads": 2,
+    },
+    "alibi": {"positions": "alibi"},
+    "alibi, shared": {"positions": "alibi", "num_kv_heads": 2},
+    "one key": {"positions": "none", "num_kv_heads": 1, "smear": True},
+    "as llama": {
+        "positions": "rotary",
+        "activation": "swiglu",
+        "norm": "rms",
+        "bias": False,
+        "tie_head": False,
+        "d_ff": 40,
+    },
+    "gated, biased": {"activation": "swiglu", "smear": True, "dropout": 0.3},
+    "rms, biased": {"norm": "rms", "activation": "relu2", "qk_norm": True},
+    "gelu_tanh": {"activation": "gelu_tanh", "zero_init": True, "fused": False},
+    "silu": {"activation": "silu"},
+    "relu": {"activation": "relu"},
+}
+
+
+def make(**changes) -> GPT:
+    """Make a model with weights large enough for its parts to matter."""
+    model = GPT(replace(SMALL, **changes))
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+        else:
+            torch.nn.init.normal_(parameter, mean=1.0, std=0.3)
+    return model
+
+
+def some_tokens(*lengths: int) -> list[list[int]]:
+    return [torch.randint(V, (length,)).tolist() for length in lengths]
+
+
+def read_on(reader, contexts: list[list[int]], steps: Tensor) -> Tensor:
+    """Read contexts, then steps (B, T); give all logits, (B, T + 1, V)."""
+    logits = [reader.read(contexts)]
+    logits += [reader.step(tokens) for tokens in steps.T]
+    return torch.stack(logits, dim=1)
+
+
+# Several of different lengths, across the first block of keys.
+@pytest.mark.parametrize("name", VARIANTS)
+def test_it_is_the_model(name: str):
+    model = make(**VARIANTS[name])
+    check_against_whole_passes(Decoder(model), model, (2, 60, 5))
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_one_sequence_alone_needs_no_padding(positions: str):
+    model = make(positions=positions, num_kv_heads=2, smear=True)
+    check_against_whole_passes(Decoder(model), model, (61,))
+
+
+@pytest.mark.parametrize("make_reader", [CachedReader, WholeReader])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"positions": "rotary"},
+        {"positions": "alibi", "smear": True},
+        {"num_experts": 3},
+    ],
+    ids=str,
+)
+def test_so_are_the_other_readers(make_reader, changes):
+    model = make(**changes)
+    check_against_whole_passes(make_reader(model), model, (2, 11, 5))
+
+
+def check_against_whole_passes(reader, model: GPT, lengths: tuple[int, ...]) -> None:
+    contexts, steps = some_tokens(*lengths), torch.randint(V, (len(lengths), 7))
+    got = read_on(reader, contexts, steps)
+    model.eval()
+    for row, context in enumerate(contexts):
+        whole = torch.tensor([context + steps[row].tolist()])
+        alone = model(whole)[0, len(context) - 1 :]
+        torch.testing.assert_close(got[row], alone, rtol=1e-4, atol=1e-4)
+
+
+def test_every_setting_has_been_away_from_its_default():
+    tried = {name for variant in VARIANTS.values() for name in variant}
+    free = {"vocab_size", "max_seq_len", "d_model", "num_heads", "num_layers"}
+    refused = {"num_experts", "experts_per_token", "kept_heads", "windows"}
+    refused |= {"attention", "softmax_every", "latent_dim", "soft_cap"}
+    refused |= {"block_size", "num_chosen"}
+    assert {field.name for field in fields(GPTConfig)} - free - refused == tried
+    assert {variant.get("positions") for variant in VARIANTS.values()} - {None} == (
+        set(POSITIONS) - {GPTConfig(vocab_size=V).positions}
+    )
+    assert {variant.get("activation") for variant in VARIANTS.values()} - {None} == (
+        set(ACTIVATIONS) - {GPTConfig(vocab_size=V).activation}
+    )
+
+
+@pytest.mark.parametrize("positions", ["rotary", "sinusoidal"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_other_types_of_numbers(dtype: torch.dtype, positions: str):
+    model = make(positions=positions, norm="rms", qk_norm=True).to(dtype)
+    contexts, steps = some_tokens(5), torch.randint(V, (1, 3))
+    got = read_on(Decoder(model), contexts, steps)
+    assert got.dtype == dtype
+    wanted = read_on(WholeReader(model), contexts, steps)
+    digits = {"rtol": 0.1, "atol": 0.3} if dtype == torch.bfloat16 else {}
+    torch.testing.assert_close(got, wanted, **digits)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_autocast_changes_nothing(name: str):
+    decoder = Decoder(make(**VARIANTS[name]))
+    contexts, steps = some_tokens(5, 2), torch.randint(V, (2, 3))
+    wanted = read_on(decoder, contexts, steps)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = read_on(decoder, contexts, steps)
+        assert torch.is_autocast_enabled("cpu")
+    assert got.dtype == wanted.dtype
+    assert torch.equal(got, wanted)
+
+
+def test_it_reads_anew_another_batch():
+    model = make()
+    decoder = Decoder(model)
+    for lengths in ((30,), (3, 7), (5, 2), (4,)):
+        check_against_whole_passes(decoder, model, lengths)
+
+
+def test_a_full_context_says_so():
+    decoder = Decoder(make())
+    decoder.read(some_tokens(LONGEST))
+    message = "the context of max_seq_len=71 tokens is full: read the text again"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        decoder.step(torch.tensor([1]))
+
+
+def test_what_it_reads_lies_where_the_model_does():
+    decoder = Decoder(make().to("meta"))
+    logits = decoder.read([[1, 2, 3], [4]])
+    assert {logits.device.type, decoder.last.device.type} == {"meta"}
+    assert decoder.step(decoder.last).shape == (2, V)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_an_rms_norm_squares_in_single_precision(dtype: torch.dtype):
+    # In half precision the square of 300 is infinite, and a sum of 4096 ones is 4096.
+    norm = _rms_norm(torch.ones(4096, dtype=dtype), 1e-5)
+    rows = torch.tensor([1.0, 300.0], dtype=dtype)[:, None].expand(2, 4096)
+    torch.testing.assert_close(norm(rows), torch.ones(2, 4096, dtype=dtype))
+    # The root of a sum of squares may be too long for the type of the numbers, too.
+    long = torch.full((1, 4096), 6e4, dtype=dtype)
+    torch.testing.assert_close(norm(long), torch.ones(1, 4096, dtype=dtype))
+
+
+def test_an_rms_norm_is_as_exact_as_its_numbers():
+    # Rows so short that what is added below the root is most of it.
+    rows = 1e-3 * torch.randn(3, 8, dtype=torch.float64)
+    exact = rows / (rows.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+    norm = _rms_norm(torch.ones(8, dtype=torch.float64), 1e-5)
+    torch.testing.assert_close(norm(rows), exact, rtol=1e-12, atol=0)
+
+
+def test_a_change_of_weights_needs_a_new_one():
+    model = make(positions="rotary", norm="rms", activation="swiglu")
+    contexts, steps = some_tokens(5), torch.randint(V, (1, 2))
+    decoder = Decoder(model)
+    before = read_on(decoder, contexts, steps)
+    state = {name: weight.clone() for name, weight in model.state_dict().items()}
+    decoder.read(contexts)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(-0.5)
+    after = [decoder.step(tokens) for tokens in steps.T]
+    torch.testing.assert_close(torch.stack(after, 1), before[:, 1:])
+    check_against_whole_passes(Decoder(model), model, (5,))
+    # The old one fits the model again when the model has its old weights again.
+    model.load_state_dict(state)
+    torch.testing.assert_close(read_on(decoder, contexts, steps), before)
+
+
+def test_it_reads_without_dropout_and_leaves_the_model_as_it_was():
+    model = make(dropout=0.5)
+    model.blocks[0].eval()
+    training = [module.training for module in model.modules()]
+    contexts = some_tokens(7)
+    for make_reader in (Decoder, CachedReader, WholeReader):
+        one, other = (make_reader(model).read(contexts) for _ in range(2))
+        assert torch.equal(one, other)
+        assert [module.training for module in model.modules()] == training
+
+
+class Unknown(GPT):
+    """A model that may do anything."""
+
+
+def test_what_it_does_not_know_it_refuses():
+    def refuses(model: GPT, message: str) -> None:
+        with pytest.raises(PackingError, match=f"^{message}$"):
+            Decoder(model)
+
+    other = "is not as its config makes it, or has hooks"
+    refuses(make(num_experts=3), "the decoder does not support num_experts=3")
+    refuses(make(attention="delta"), "the decoder does not support attention='delta'")
+    refuses(make(windows=5), "the decoder does not support windows=5")
+    refuses(Unknown(SMALL), f"the model {other}")
+    extended = GPT(SMALL)
+    extended.blocks[1].extra = torch.nn.Linear(2, 3, bias=False)
+    refuses(extended, f"blocks.1.extra {other}")
+    shortened = GPT(SMALL)
+    del shortened.blocks[1]
+    refuses(shortened, "the model has no blocks.1")
+    changed = GPT(SMALL)
+    changed.blocks[0].attention.v_proj.bias = None
+    refuses(
+        changed, "blocks.0.attention.v_proj is not as its config makes it, or has hooks"
+    )
+    # Dropout and the way of attending are free: outside training they change nothing.
+    changed = GPT(SMALL)
+    changed.blocks[0].attention.fused = False
+    changed.blocks[0].attention.dropout = changed.dropout.p = 0.5
+    Decoder(changed)
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_it_compiles_after_it_was_used_and_reads_another_batch():
+    torch.compiler.reset()
+    model = make(**VARIANTS["alibi, shared"])
+    decoder = Decoder(model)
+    check_against_whole_passes(decoder, model, (3, 5))
+    decoder.compile(backend="eager")
+    for lengths in ((6, 2), (4, 3, 7)):
+        check_against_whole_passes(decoder, model, lengths)
+
+
+def test_it_compiles_without_breaks_for_sizes_that_stay(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    asked = []
+    monkeypatch.setattr(torch, "compile", lambda step, **how: asked.append(how) or step)
+    Decoder(make()).compile()
+    # Graphs of CUDA are for a GPU.
+    assert asked == [{"dynamic": False, "backend": "inductor", "mode": None}]
+
+
+@pytest.mark.parametrize("name", ["plain", "rotary, normed, shared"])
+@pytest.mark.usefixtures("as_a_caller")
+def test_a_step_compiles_whole_and_once(name: str):
+    torch.compiler.reset()
+    graphs: list[torch.fx.GraphModule] = []
+
+    def count(graph: torch.fx.GraphModule, _) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    model = make(**VARIANTS[name])
+    contexts, steps = some_tokens(61), torch.randint(V, (1, 7))
+    wanted = read_on(Decoder(model), contexts, steps)
+    decoder = Decoder(model)
+    decoder.read(contexts)
+    decoder.compile(backend=count)
+    torch.testing.assert_close(read_on(decoder, contexts, steps), wanted)
+    torch.testing.assert_close(read_on(decoder, contexts, steps), wanted)
+    assert len(graphs) == 1
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_generate_takes_a_compiled_decoder_in_place_of_its_model():
+    torch.compiler.reset()
+    model = make(positions="alibi", num_kv_heads=2)
+    decoder = Decoder(model)
+    decoder.compile(backend="eager")
+    for contexts in (some_tokens(3), some_tokens(3, 7), some_tokens(5)):
+        settings = {"max_new_tokens": 9, "sampling": Sampling(temperature=0.0)}
+        got = generate(decoder, contexts, **settings)
+        assert got == generate(model, contexts, use_cache=False, **settings)

@@ -1,0 +1,167 @@
+"""Probabilities worked out by hand, and draws that follow them."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from tested_transformer.decoding.sampling import (
+    draw,
+    penalize_repetition,
+    sampling_probabilities,
+)
+
+# The likeliest is neither first nor last, and two are equally likely.
+P = torch.tensor([0.1, 0.4, 0.1, 0.25, 0.15])
+LOGITS = P.log() + 3.0
+
+
+def generators(*seeds: int) -> list[torch.Generator]:
+    return [torch.Generator().manual_seed(seed) for seed in seeds]
+
+
+def probabilities(**settings) -> list[float]:
+    return sampling_probabilities(LOGITS, **settings).tolist()
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({}, [0.1, 0.4, 0.1, 0.25, 0.15]),
+        # p ** 2 over the sum of squares, which is 0.265
+        ({"temperature": 0.5}, [0.01, 0.16, 0.01, 0.0625, 0.0225]),
+        ({"temperature": 0.0}, [0, 1, 0, 0, 0]),
+        ({"temperature": 1e-300}, [0, 1, 0, 0, 0]),
+        ({"top_k": 1}, [0, 1, 0, 0, 0]),
+        ({"top_k": 3}, [0, 0.4, 0, 0.25, 0.15]),
+        # Of two equal ones the lower id stays.
+        ({"top_k": 4}, [0.1, 0.4, 0, 0.25, 0.15]),
+        ({"top_k": 99}, [0.1, 0.4, 0.1, 0.25, 0.15]),
+        ({"top_p": 0.01}, [0, 1, 0, 0, 0]),
+        ({"top_p": 0.39}, [0, 1, 0, 0, 0]),
+        # The token that passes the sum is the last to stay.
+        ({"top_p": 0.41}, [0, 0.4, 0, 0.25, 0]),
+        ({"top_p": 0.82}, [0.1, 0.4, 0, 0.25, 0.15]),
+        ({"top_p": 1.0}, [0.1, 0.4, 0.1, 0.25, 0.15]),
+        ({"min_p": 0.0}, [0.1, 0.4, 0.1, 0.25, 0.15]),
+        ({"min_p": 0.3}, [0, 0.4, 0, 0.25, 0.15]),
+        ({"min_p": 0.5}, [0, 0.4, 0, 0.25, 0]),
+        ({"min_p": 1.0}, [0, 1, 0, 0, 0]),
+        # Of the three that top-k leaves, the first has 0.5: with 0.55 there are two.
+        ({"top_k": 3, "top_p": 0.55}, [0, 0.4, 0, 0.25, 0]),
+        # The temperature comes first: squared, 0.0225 is less than 0.3 of 0.16.
+        ({"temperature": 0.5, "min_p": 0.3}, [0, 0.16, 0, 0.0625, 0]),
+        ({"temperature": 2.0, "top_k": 2}, [0, 0.4**0.5, 0, 0.5, 0]),
+    ],
+    ids=str,
+)
+def test_by_hand(settings, wanted: list[float]):
+    shares = [share / sum(wanted) for share in wanted]
+    assert probabilities(**settings) == pytest.approx(shares, abs=1e-6)
+
+
+def test_a_sum_that_is_met_exactly_is_enough():
+    logits = torch.tensor([0.5, 0.25, 0.125, 0.125]).log()
+    kept = sampling_probabilities(logits, top_p=0.75) > 0
+    assert kept.tolist() == [True, True, False, False]
+
+
+def test_a_whole_of_one_cuts_nothing_off():
+    # The first is 1 up to rounding, and the others are not nothing.
+    logits = torch.tensor([0.0, -20.0, -21.0])
+    torch.testing.assert_close(
+        sampling_probabilities(logits, top_p=1.0), logits.softmax(-1), rtol=1e-5, atol=0
+    )
+
+
+def test_rows_do_not_meet():
+    rows = torch.stack([LOGITS, LOGITS.flip(0), torch.zeros(5)])
+    settings = {"temperature": 0.7, "top_k": 4, "top_p": 0.8, "min_p": 0.2}
+    together = sampling_probabilities(rows.view(3, 1, 5), **settings)
+    for row, alone in zip(rows, together[:, 0], strict=True):
+        torch.testing.assert_close(sampling_probabilities(row, **settings), alone)
+    greedy = sampling_probabilities(rows, temperature=0.0)
+    assert greedy.tolist() == [[0, 1, 0, 0, 0], [0, 0, 0, 1, 0], [1, 0, 0, 0, 0]]
+    # A whole row may be so far below another that its distance, divided by a small
+    # temperature, is infinite.
+    apart = torch.stack([LOGITS, LOGITS - 1e4])
+    one, other = sampling_probabilities(apart, temperature=1e-36).tolist()
+    assert one == other == [0, 1, 0, 0, 0]
+
+
+def test_of_equals_the_first_wins_and_halves_become_floats():
+    equal = torch.zeros(3, dtype=torch.bfloat16)
+    greedy = sampling_probabilities(equal, temperature=0.0)
+    assert greedy.tolist() == [1, 0, 0]
+    assert greedy.dtype == torch.float32
+    assert sampling_probabilities(equal, top_k=2).tolist() == [0.5, 0.5, 0]
+
+
+def test_what_cannot_be_stays_so():
+    logits = torch.tensor([1.0, -math.inf, 1.0])
+    for settings in ({}, {"temperature": 3.0}, {"top_p": 0.99}, {"min_p": 0.0}):
+        assert sampling_probabilities(logits, **settings).tolist() == [0.5, 0, 0.5]
+
+
+def chi_square(counts: Tensor, wanted: Tensor) -> float:
+    expected = wanted * counts.sum()
+    return float(((counts - expected) ** 2 / expected).sum())
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"temperature": 0.6, "top_k": 4}, {"top_p": 0.7, "min_p": 0.1}]
+)
+def test_draws_follow_the_probabilities(settings):
+    wanted = sampling_probabilities(LOGITS, **settings)
+    drawn = draw(wanted.expand(8000, 5), generators(7) * 8000)
+    counts = drawn.bincount(minlength=5).float()
+    possible = wanted > 0
+    assert counts[~possible].sum() == 0
+    # With 4 degrees of freedom at most: more than 18.5 in one of 1,000 runs.
+    assert chi_square(counts[possible], wanted[possible]) < 18.5
+
+
+def test_each_row_has_its_own_luck():
+    wanted = torch.rand(3, 41).softmax(-1)
+    together = [draw(wanted, g).tolist() for g in [generators(3, 4, 5)] for _ in "abcd"]
+    for row, seed in enumerate((3, 4, 5)):
+        (own,) = generators(seed)
+        alone = [draw(wanted[row : row + 1], [own]).item() for _ in "abcd"]
+        assert alone == [tokens[row] for tokens in together]
+
+
+def test_repetition_costs_on_either_side_of_zero():
+    logits = torch.tensor([[2.0, -2.0, 0.0, 3.0], [1.0, -1.0, 0.5, -4.0]])
+    seen = torch.tensor([[True, True, True, False], [False, False, True, True]])
+    assert penalize_repetition(logits, seen, 2.0).tolist() == [
+        [1.0, -4.0, 0.0, 3.0],
+        [1.0, -1.0, 0.25, -8.0],
+    ]
+    assert torch.equal(penalize_repetition(logits, seen, 1.0), logits)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"temperature": -0.5}, "temperature=-0.5 must be 0 or more, and finite"),
+        ({"temperature": math.nan}, "temperature=nan must be 0 or more, and finite"),
+        ({"temperature": math.inf}, "temperature=inf must be 0 or more, and finite"),
+        ({"top_k": 0}, "top_k=0 must be at least 1"),
+        ({"top_p": 0.0}, "top_p=0.0 must be more than 0 and at most 1"),
+        ({"top_p": 1.01}, "top_p=1.01 must be more than 0 and at most 1"),
+        ({"top_p": math.nan}, "top_p=nan must be more than 0 and at most 1"),
+        ({"min_p": -0.1}, "min_p=-0.1 must lie between 0 and 1"),
+        ({"min_p": 1.5}, "min_p=1.5 must lie between 0 and 1"),
+    ],
+)
+def test_settings_out_of_range_are_named(settings, message: str):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        sampling_probabilities(LOGITS, **settings)
+
+
+@pytest.mark.parametrize("penalty", [0.0, -1.0, math.nan, math.inf])
+def test_a_penalty_must_be_positive(penalty: float):
+    message = f"repetition_penalty={penalty} must be more than 0, and finite"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        penalize_repetition(LOGITS[None], torch.ones(1, 5).bool(), penalty)

@@ -1,0 +1,351 @@
+"""Slowed rotary positions against those of ``transformers``, and worked by hand."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import LlamaConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.llama import modeling_llama as llama
+
+from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.positions import rotary_table, rotate
+from tested_transformer.rotary_scaling import (
+    dynamic_factor,
+    linear_rates,
+    llama3_rates,
+    longrope_attention_factor,
+    longrope_rates,
+    ntk_rates,
+    plain_rates,
+    scaled_table,
+    stretched,
+    stretched_by,
+    yarn_attention_factor,
+    yarn_rates,
+)
+
+# Pairwise different: batch, heads, positions; a head has 16 features.
+B, H, T, D_K, TRAINED = 2, 3, 7, 16, 40
+
+
+def theirs(kind: str, *, factor: float, base: float = 10_000.0, **more):
+    settings = {"rope_type": kind, "factor": factor, "rope_theta": base, **more}
+    if kind in ("yarn", "llama3", "longrope"):
+        settings["original_max_position_embeddings"] = TRAINED
+    return LlamaConfig(
+        hidden_size=5 * D_K,
+        num_attention_heads=5,
+        head_dim=D_K,
+        max_position_embeddings=TRAINED,
+        rope_parameters=settings,
+    )
+
+
+def from_theirs(kind: str, *, length: int | None = None, **settings):
+    config = theirs(kind, **settings)
+    return ROPE_INIT_FUNCTIONS[kind](config, "cpu", length)
+
+
+def assert_alike(ours: Tensor, other: Tensor) -> None:
+    torch.testing.assert_close(ours.float(), other, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("base", [10_000.0, 500.0])
+@pytest.mark.parametrize("factor", [1.0, 3.0, 8.0])
+def test_rates_are_those_of_transformers(factor: float, base: float):
+    how = {"factor": factor, "base": base}
+    rates, scale = from_theirs("linear", **how)
+    assert_alike(linear_rates(D_K, **how), rates)
+    assert scale == 1
+    rates, scale = from_theirs("yarn", **how)
+    assert_alike(yarn_rates(D_K, trained_length=TRAINED, **how), rates)
+    assert yarn_attention_factor(factor) == pytest.approx(scale, rel=1e-12)
+
+
+@pytest.mark.parametrize(("fast", "slow"), [(32.0, 1.0), (4.0, 0.5), (2.0, 1.9)])
+@pytest.mark.parametrize("base", [10_000.0, 20.0])
+def test_the_ramp_of_yarn_is_that_of_transformers(fast, slow, base):
+    how = {"factor": 5.0, "base": base}
+    rates, _ = from_theirs("yarn", **how, beta_fast=fast, beta_slow=slow)
+    ours = yarn_rates(D_K, trained_length=TRAINED, **how, fast=fast, slow=slow)
+    assert_alike(ours, rates)
+
+
+@pytest.mark.parametrize("length", [11, TRAINED, 41, 320])
+@pytest.mark.parametrize("factor", [1.0, 2.5])
+def test_dynamic_ntk_is_that_of_transformers(length: int, factor: float):
+    rates, scale = from_theirs("dynamic", factor=factor, length=length)
+    slower = dynamic_factor(length, trained_length=TRAINED, factor=factor)
+    assert_alike(ntk_rates(D_K, factor=slower), rates)
+    assert scale == 1
+    if length <= TRAINED:
+        assert slower == 1
+
+
+@pytest.mark.parametrize(("fast", "slow"), [(4.0, 1.0), (2.0, 0.5), (2.0, 1.9)])
+@pytest.mark.parametrize("base", [500_000.0, 20.0])
+@pytest.mark.parametrize("factor", [1.0, 8.0])
+def test_the_rates_of_llama_3_are_those_of_transformers(factor, base, fast, slow):
+    how = {"factor": factor, "base": base}
+    bounds = {"low_freq_factor": slow, "high_freq_factor": fast}
+    rates, scale = from_theirs("llama3", **how, **bounds)
+    ours = llama3_rates(D_K, trained_length=TRAINED, **how, fast=fast, slow=slow)
+    assert_alike(ours, rates)
+    assert scale == 1
+
+
+@pytest.mark.parametrize("length", [TRAINED, TRAINED + 1])
+@pytest.mark.parametrize("factor", [1.0, 8.0])
+def test_longrope_is_that_of_transformers(factor: float, length: int):
+    short = [1 + pair / 10 for pair in range(D_K // 2)]
+    long = [1.0 + pair**2 for pair in range(D_K // 2)]
+    lists = {"short_factor": short, "long_factor": long}
+    rates, scale = from_theirs("longrope", factor=factor, length=length, **lists)
+    assert_alike(
+        longrope_rates(D_K, factors=long if length > TRAINED else short), rates
+    )
+    ours = longrope_attention_factor(factor, trained_length=TRAINED)
+    assert ours == pytest.approx(scale, rel=1e-12)
+
+
+def test_the_ramp_of_llama_3_by_hand():
+    # Rates 1, 1/2, 1/4 and 1/8: within 12 tokens 1.91, 0.95, 0.48 and 0.24 turns.
+    rates = llama3_rates(
+        8, factor=5.0, trained_length=12, base=16.0, fast=1.5, slow=0.5
+    )
+    kept = 6 / (2 * math.pi) - 0.5  # of the second pair
+    second = 0.5 * (kept + (1 - kept) / 5)
+    assert rates.tolist() == pytest.approx([1, second, 0.25 / 5, 0.125 / 5])
+
+
+TURNED = {
+    "linear": {},
+    "yarn": {},
+    "llama3": {"low_freq_factor": 1.0, "high_freq_factor": 4.0},
+    "longrope": {
+        "short_factor": [1.0] * (D_K // 2),
+        "long_factor": [1.0 + pair for pair in range(D_K // 2)],
+    },
+}
+
+
+@pytest.mark.parametrize("kind", TURNED)
+def test_turned_queries_and_their_gradients_are_those_of_transformers(kind: str):
+    factor = 4.0
+    settings = theirs(kind, factor=factor, **TURNED[kind])
+    turn = llama.LlamaRotaryEmbedding(settings)
+    q, k = torch.randn(2, B, H, T, D_K, requires_grad=True)
+    positions = torch.arange(T) + 50
+    how = {"factor": factor, "trained_length": TRAINED}
+    rates, scale = {
+        "linear": lambda: (linear_rates(D_K, factor=factor), 1.0),
+        "yarn": lambda: (yarn_rates(D_K, **how), yarn_attention_factor(factor)),
+        "llama3": lambda: (llama3_rates(D_K, base=10_000.0, **how), 1.0),
+        "longrope": lambda: (
+            longrope_rates(D_K, factors=TURNED["longrope"]["long_factor"]),
+            longrope_attention_factor(factor, trained_length=TRAINED),
+        ),
+    }[kind]()
+    table = scaled_table(positions, rates, attention_factor=scale)
+    ours = rotate(q, table), rotate(k, table)
+    cosines = turn(q, positions.expand(B, T))
+    expected = llama.apply_rotary_pos_emb(q, k, *cosines)
+    direction = torch.randn(B, H, T, D_K)
+    for our, their, x in zip(ours, expected, (q, k), strict=True):
+        torch.testing.assert_close(our, their, rtol=1e-5, atol=2e-5)
+        gradients = [torch.autograd.grad(y, x, direction)[0] for y in (our, their)]
+        torch.testing.assert_close(*gradients, rtol=1e-5, atol=2e-5)
+
+
+def test_plain_rates_make_the_plain_table():
+    positions = torch.tensor([[0, 3, 100_000], [5, 1, 2]])
+    for base in (10_000.0, 7.0):
+        table = scaled_table(positions, plain_rates(D_K, base=base))
+        expected = rotary_table(positions, D_K, base=base)
+        torch.testing.assert_close(table, expected, rtol=0, atol=0)
+
+
+def test_rates_by_hand():
+    # Two pairs, base 100: rates 1 and 0.1.
+    assert plain_rates(4, base=100.0).tolist() == pytest.approx([1, 0.1])
+    assert linear_rates(4, factor=5.0, base=100.0).tolist() == pytest.approx(
+        [0.2, 0.02]
+    )
+    # The first is kept, the last slowed by the factor.
+    assert ntk_rates(4, factor=5.0, base=100.0).tolist() == pytest.approx([1, 0.02])
+    ntk = ntk_rates(D_K, factor=8.0) / plain_rates(D_K)
+    assert ntk[0].item() == 1
+    assert ntk[-1].item() == pytest.approx(1 / 8)
+    assert bool((ntk.diff() < 0).all())
+
+
+def test_yarn_keeps_pairs_that_came_round_and_slows_those_that_did_not():
+    trained = 2000
+    plain = plain_rates(D_K)
+    turns = plain * trained / (2 * math.pi)
+    slower = yarn_rates(D_K, factor=8.0, trained_length=trained) / plain
+    # Whole numbers make the ramp wider by less than a pair on either side.
+    assert slower[turns > 64].tolist() == pytest.approx([1.0] * 2)
+    assert slower[turns < 1 / 2].tolist() == pytest.approx([1 / 8] * 2)
+    between = slower[(turns < 32) & (turns > 1)]
+    assert len(between) == 4
+    assert bool((between < 1).all() and (between > 1 / 8).all())
+
+
+def test_a_factor_of_one_changes_nothing():
+    plain = plain_rates(D_K)
+    for rates in (
+        linear_rates(D_K, factor=1.0),
+        ntk_rates(D_K, factor=1.0),
+        yarn_rates(D_K, factor=1.0, trained_length=TRAINED),
+    ):
+        torch.testing.assert_close(rates, plain, rtol=1e-15, atol=0)
+    assert yarn_attention_factor(1.0) == 1
+
+
+CONFIG = GPTConfig(
+    vocab_size=11,
+    max_seq_len=8,
+    d_model=24,
+    num_heads=3,
+    num_layers=2,
+    positions="rotary",
+)
+
+
+def test_a_stretched_model_has_the_same_weights_and_a_longer_table():
+    model = GPT(CONFIG).eval()
+    tokens = torch.randint(11, (2, 8))
+    same = stretched(model, 20, plain_rates(8))
+    rates = tuple(plain_rates(8).tolist())
+    assert same.config == replace(CONFIG, max_seq_len=20, rotary_rates=rates)
+    assert not same.training
+    torch.testing.assert_close(same(tokens), model(tokens), rtol=0, atol=0)
+    for name, weight in model.state_dict().items():
+        assert torch.equal(same.state_dict()[name], weight)
+    # Every second position at half the rates: the angles of training.
+    slow = stretched(model, 16, linear_rates(8, factor=2.0))
+    positions = torch.arange(0, 16, 2).expand(2, 8)
+    torch.testing.assert_close(slow(tokens, positions=positions), model(tokens))
+    assert not torch.allclose(slow(tokens), model(tokens), atol=1e-4)
+
+
+@pytest.mark.parametrize("base", [10_000.0, 300.0])
+def test_a_model_stretched_by_a_rule_keeps_it_in_a_checkpoint(base: float, tmp_path):
+    model = GPT(replace(CONFIG, rotary_base=base)).eval()
+    slowed = {"factor": 2.5, "base": base}
+    tokens = torch.randint(11, (2, 20))
+    for scaling, rates, scale in (
+        ("linear", linear_rates(8, **slowed), 1.0),
+        ("ntk", ntk_rates(8, **slowed), 1.0),
+        ("yarn", yarn_rates(8, trained_length=8, **slowed), yarn_attention_factor(2.5)),
+    ):
+        longer = stretched_by(model, 2.5, scaling=scaling)
+        expected = stretched(model, 20, rates, attention_factor=scale)
+        assert torch.equal(longer(tokens), expected(tokens))
+        folder, weights = tmp_path / scaling, longer.state_dict()
+        save_checkpoint(folder, config=longer.config, weights=weights)
+        loaded = load_checkpoint(folder).model().eval()
+        assert loaded.config == longer.config
+        assert torch.equal(loaded(tokens), longer(tokens))
+        # Writing packs the weights: the same tokens as reading all anew.
+        how = {"max_new_tokens": 17, "seed": 3}
+        assert longer.generate([[1, 2]], **how) == longer.generate(
+            [[1, 2]], use_cache=False, **how
+        )
+
+
+def test_a_stretched_model_is_one_with_the_larger_base():
+    model = GPT(CONFIG)
+    base = 10_000 * 3 ** (8 / 6)
+    larger = replace(CONFIG, max_seq_len=24, rotary_base=base)
+    expected = GPT.from_weights(larger, model.state_dict())
+    tokens = torch.randint(11, (2, 24))
+    logits = stretched(model, 24, ntk_rates(8, factor=3.0))(tokens)
+    torch.testing.assert_close(logits, expected(tokens))
+
+
+def test_the_attention_factor_multiplies_scores_by_its_square():
+    model = GPT(CONFIG)
+    model.blocks[0].attention.fused = False
+    factor = yarn_attention_factor(4.0)
+    sharp = stretched(model, 8, plain_rates(8), attention_factor=factor)
+    tokens = torch.randint(11, (2, 8))
+    _, (weights, _) = model(tokens, return_weights=True)
+    _, (sharper, _) = sharp(tokens, return_weights=True)
+    powers = weights**factor**2
+    torch.testing.assert_close(sharper, powers / powers.sum(dim=-1, keepdim=True))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: plain_rates(5), "head_dim=5 must be positive and even"),
+        (lambda: plain_rates(0), "head_dim=0 must be positive and even"),
+        (lambda: ntk_rates(2, factor=2.0), "head_dim=2 must be at least 4"),
+        (lambda: linear_rates(8, factor=0.5), "factor=0.5 must be at least 1"),
+        (lambda: yarn_attention_factor(math.inf), "factor=inf must be at least 1"),
+        (lambda: dynamic_factor(0, trained_length=3), "length=0 must be positive"),
+        (
+            lambda: llama3_rates(8, factor=0.5, trained_length=9),
+            "factor=0.5 must be at least 1",
+        ),
+        (
+            lambda: llama3_rates(8, factor=2.0, trained_length=9, slow=4.0),
+            "slow=4.0 must lie between 0 and fast=4.0",
+        ),
+        (
+            lambda: longrope_rates(8, factors=[1.0] * 3),
+            "factors has 3 numbers; it must have 4, one for each pair of features",
+        ),
+        (
+            lambda: longrope_rates(4, factors=[1.0, 0.0]),
+            r"factors=\[1.0, 0.0\] must be positive, and finite",
+        ),
+        (
+            lambda: longrope_attention_factor(2.0, trained_length=1),
+            "trained_length=1 must be at least 2",
+        ),
+        (
+            lambda: yarn_rates(8, factor=2.0, trained_length=9, fast=1.0, slow=1.0),
+            "slow=1.0 must lie between 0 and fast=1.0",
+        ),
+        (
+            lambda: stretched(
+                GPT(replace(CONFIG, positions="alibi")), 9, plain_rates(8)
+            ),
+            "positions='alibi' must be 'rotary' for rotary_rates",
+        ),
+        (
+            lambda: stretched(GPT(CONFIG), 9, plain_rates(24)),
+            "12 rotary_rates must be 4: one for each pair of a head of 8",
+        ),
+        (
+            lambda: stretched_by(GPT(replace(CONFIG, positions="none")), 2.0),
+            "positions='none' of model must be 'rotary'",
+        ),
+        (
+            lambda: stretched_by(stretched_by(GPT(CONFIG), 2.0), 2.0),
+            "rotary_rates of model must be None",
+        ),
+        (lambda: stretched_by(GPT(CONFIG), 0.5), "factor=0.5 must be at least 1"),
+        (lambda: stretched_by(GPT(CONFIG), 2.0, scaling="pi"), "scaling='pi'"),
+        (
+            lambda: scaled_table(torch.arange(3), plain_rates(8)[:0]),
+            "head_dim=0 must be positive",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, message: str):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("base", [1.0, 0.0, -3.0, float("inf")])
+def test_a_base_is_more_than_one(base: float) -> None:
+    with pytest.raises(ValueError, match=f"base={base} must be more than 1"):
+        yarn_rates(8, factor=2.0, trained_length=9, base=base)

@@ -1,0 +1,75 @@
+"""Answers to the exercises of *Cross-attention*: a right one for each, wrong ones."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tested_transformer.masks import causal_mask
+from transformer_book import grade_cross_attend, grade_joined_mask
+
+
+def attend(
+    x: Tensor,
+    context: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+    *,
+    power: float = 0.5,
+    dim: int = -1,
+) -> Tensor:
+    q, k, v = x @ w_q, context @ w_k, context @ w_v
+    return (q @ k.T / q.shape[-1] ** power).softmax(dim=dim) @ v
+
+
+def without_softmax(x: Tensor, context: Tensor, *weights: Tensor) -> Tensor:
+    w_q, w_k, w_v = weights
+    return (x @ w_q) @ (context @ w_k).T / 2**0.5 @ (context @ w_v)
+
+
+def joined(num_x: int, num_c: int) -> Tensor:
+    mask = torch.ones(num_x + num_c, num_x + num_c, dtype=torch.bool)
+    mask[:num_x, :num_x] = False
+    return mask
+
+
+def alone(num_x: int, num_c: int) -> Tensor:
+    mask = torch.zeros(num_x + num_c, num_x + num_c, dtype=torch.bool)
+    mask[:num_x, num_x:] = True
+    return mask
+
+
+def with_itself(num_x: int, num_c: int) -> Tensor:
+    return joined(num_x, num_c) | torch.eye(num_x + num_c, dtype=torch.bool)
+
+
+def causal(num_x: int, num_c: int) -> Tensor:
+    mask = joined(num_x, num_c)
+    mask[:num_x, num_x:] = causal_mask(num_x, num_c)
+    mask[:num_x, num_x] = True
+    return mask
+
+
+RIGHT = {grade_cross_attend: attend, grade_joined_mask: joined}
+WRONG: dict[Any, dict[str, Any]] = {
+    grade_cross_attend: {
+        "not divided by sqrt(d_k)": lambda *given: attend(*given, power=0.0),
+        "by d_k itself": lambda *given: attend(*given, power=1.0),
+        "over the queries": lambda *given: attend(*given, dim=0),
+        "(7, 4) is not (4, 7)": lambda *given: attend(*given).T,
+        "not the average of the values": without_softmax,
+    },
+    grade_joined_mask: {
+        "not torch.float32": lambda num_x, num_c: joined(num_x, num_c).float(),
+        "(5, 3) is not (8, 8)": lambda num_x, num_c: torch.ones(
+            num_x, num_c, dtype=torch.bool
+        ),
+        "a row is empty": alone,
+        "that may attend to x: 5 of 5": with_itself,
+        "to x: 5 of 5": lambda num_x, num_c: torch.ones(
+            num_x + num_c, num_x + num_c, dtype=torch.bool
+        ),
+        "are forbidden: 7": causal,
+    },
+}

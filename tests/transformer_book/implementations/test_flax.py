@@ -1,0 +1,114 @@
+"""Flax answers as the library's layer does. JAX is imported here and nowhere else."""
+
+from collections.abc import Callable
+from types import ModuleType
+
+import jax
+import jax.numpy as jnp
+import pytest
+import torch
+
+from tested_transformer.experts import MixtureOfExperts, count_parameters
+from transformer_book.implementations import (
+    Question,
+    flax_dense,
+    flax_layer,
+    flax_packed,
+    gaps,
+)
+from transformer_book.implementations.flax_dense import DenseAttention
+from transformer_book.implementations.flax_experts import (
+    FlaxExperts,
+    convert as convert_experts,
+    expert_gaps,
+)
+
+
+# What its page asks with doubles is not asked again: each question is compiled anew.
+@pytest.mark.parametrize("module", [flax_dense, flax_packed])
+def test_one_dense_layer_answers_as_the_layer_does(
+    ask: Callable[..., Question], module: ModuleType
+) -> None:
+    found = gaps(module, ask(torch.float32))
+    assert max(found.values()) <= 1e-5, found
+    assert {"output", "x", "qkv_proj.kernel", "o_proj.bias"} <= found.keys()
+
+
+def test_the_layer_of_flax_answers_as_ours_does(ask: Callable[..., Question]) -> None:
+    found = gaps(flax_layer, ask(torch.float32, causal=True, context=True))
+    assert max(found.values()) <= 1e-5, found
+    assert {"context", "query.kernel", "out.bias"} <= found.keys()
+
+
+def test_a_second_sequence_is_refused(ask: Callable[..., Question]) -> None:
+    message = "DenseAttention does only self-attention"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        flax_dense.prepare(ask(torch.float32, context=True))
+
+
+def test_the_two_orders_of_one_dense_layer_differ(ask: Callable[..., Question]) -> None:
+    question = ask(torch.float32)
+    orders = [each.convert(question.weights, 3) for each in (flax_dense, flax_packed)]
+    assert [each["qkv_proj.kernel"].shape for each in orders] == [(12, 36)] * 2
+    assert not torch.equal(*(each["qkv_proj.kernel"] for each in orders))
+
+
+@pytest.mark.parametrize("module", [flax_dense, flax_packed, flax_layer])
+def test_a_conversion_moves_every_number_and_changes_none(
+    ask: Callable[..., Question], module: ModuleType
+) -> None:
+    weights = ask(torch.float64).weights
+    converted = module.convert(weights, 3)
+    before, after = (
+        torch.cat([each.flatten() for each in some.values()]).sort().values
+        for some in (weights, converted)
+    )
+    assert torch.equal(before, after)
+
+
+def test_dropout_drops_while_training_alone() -> None:
+    """With identity in the middle, each value goes through as it is or not at all."""
+    module = DenseAttention(num_heads=1, dropout=0.5)
+    kernel = jnp.concatenate([jnp.zeros((2, 4)), jnp.eye(2)], axis=1)
+    parameters = {
+        "qkv_proj": {"kernel": kernel, "bias": jnp.zeros(6)},
+        "o_proj": {"kernel": jnp.eye(2), "bias": jnp.zeros(2)},
+    }
+    x = jnp.ones((1, 7, 2))
+    variables = {"params": parameters}
+    keys = {"dropout": jax.random.key(0)}
+
+    @jax.jit
+    def both(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        kept = module.apply(variables, x)
+        return kept, module.apply(variables, x, deterministic=False, rngs=keys)
+
+    kept, dropped = both(x)
+    assert jnp.allclose(kept, 1.0)
+    # Of seven weights of 1/7 each is doubled or dropped: the sum is an even seventh.
+    assert jnp.allclose(dropped * 7 / 2, jnp.round(dropped * 7 / 2), atol=1e-5)
+    assert not jnp.allclose(dropped, 1.0)
+
+
+@pytest.mark.parametrize("experts_per_token", [1, 2])
+def test_experts_in_flax_answer_as_ours_do(experts_per_token: int) -> None:
+    torch.manual_seed(0)
+    layer = MixtureOfExperts(
+        d_model=6, num_experts=5, experts_per_token=experts_per_token, d_ff=7
+    ).double()
+    x, direction = torch.randn(2, 2, 3, 6, dtype=torch.float64)
+    found = expert_gaps(layer, x, direction)
+    assert found.keys() == {"output", "x", *convert_experts(layer.state_dict())}
+    assert max(found.values()) <= 1e-12, found
+
+
+def test_flax_makes_parameters_of_the_shapes_that_ours_are_converted_to() -> None:
+    layer = MixtureOfExperts(d_model=6, num_experts=5, d_ff=7)
+    module = FlaxExperts(num_experts=5, experts_per_token=2, d_ff=7)
+    made = jax.eval_shape(module.init, jax.random.key(0), jnp.ones((2, 6)))["params"]
+    made["router"] = made["router"]["kernel"]
+    converted = convert_experts(layer.state_dict())
+    assert {name: each.shape for name, each in made.items()} == {
+        name: tuple(each.shape) for name, each in converted.items()
+    }
+    assert sum(each.numel() for each in converted.values()) == count_parameters(layer)

@@ -1,0 +1,679 @@
+"""Pictures are checked by the data they draw."""
+
+import io
+import re
+from itertools import pairwise
+
+import pytest
+import torch
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.transforms import Bbox
+
+from transformer_book import plots
+from transformer_book.plots import (
+    arrows,
+    bar_panels,
+    bars,
+    cells,
+    curves,
+    head_maps,
+    head_slices,
+    marks,
+    points,
+    scores_and_weights,
+    shared_heads,
+    side_by_side,
+    strips,
+    turns,
+    weight_map,
+)
+
+# Two heads, three queries, four keys.
+WEIGHTS = torch.tensor(
+    [
+        [[0.1, 0.2, 0.3, 0.4], [1.0, 0.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]],
+        [[0.0, 0.0, 0.9, 0.1], [0.5, 0.5, 0.0, 0.0], [0.7, 0.1, 0.1, 0.1]],
+    ]
+)
+QUERIES, KEYS = ["a", "b", "c"], ["w", "x", "y", "z"]
+PALETTE = {plots.INK, plots.MUTED, plots.ACCENT, plots.WARM, plots.PAPER, plots.RULE}
+
+
+def drawn_weights(figure: Figure) -> list[torch.Tensor]:
+    """Read the weights back from the cells of each map."""
+    meshes = [
+        mesh
+        for axes in figure.axes
+        for mesh in axes.collections
+        if isinstance(mesh, QuadMesh)
+    ]
+    return [torch.tensor(mesh.get_array().tolist()) for mesh in meshes]
+
+
+def svg(figure: Figure) -> str:
+    file = io.StringIO()
+    figure.savefig(file, format="svg")
+    return file.getvalue()
+
+
+def test_each_head_has_a_map_of_its_weights():
+    figure = head_maps(WEIGHTS, queries=QUERIES, keys=KEYS, titles=["one", "two"])
+    torch.testing.assert_close(torch.stack(drawn_weights(figure)), WEIGHTS)
+    assert [axes.get_title() for axes in figure.axes] == ["one", "two"]
+    first = figure.axes[0]
+    assert [label.get_text() for label in first.get_xticklabels()] == KEYS
+    assert [label.get_text() for label in first.get_yticklabels()] == QUERIES
+    # The first query is the top row.
+    assert first.yaxis_inverted()
+
+
+def test_marks_fill_the_cells_that_are_true():
+    marked = torch.tensor([[True, False, True], [False, False, True]])
+    figure = marks(marked, rows=["p", "q"], columns=["x", "y", "z"])
+    (drawn,) = drawn_weights(figure)
+    assert drawn.tolist() == marked.float().tolist()
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["p", "q"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["x", "y", "z"]
+    assert set(re.findall(r"#[0-9a-f]{6}", svg(figure))) <= PALETTE
+    with pytest.raises(ValueError, match="columns has 2 labels; weights need 3"):
+        marks(marked, rows=["p", "q"], columns=["x", "y"])
+
+
+def test_heads_are_numbered_and_keys_are_queries_by_default():
+    square = torch.eye(3).expand(5, 3, 3)
+    figure = head_maps(square, queries=QUERIES)
+    assert [axes.get_title() for axes in figure.axes] == [f"head {h}" for h in range(5)]
+    keys = [label.get_text() for label in figure.axes[4].get_xticklabels()]
+    assert keys == QUERIES
+
+
+def test_heads_may_stand_in_fewer_columns():
+    figure = head_maps(torch.eye(3).expand(4, 3, 3), queries=QUERIES, columns=2)
+    lefts = [round(axes.get_window_extent().x0) for axes in figure.axes]
+    assert lefts[0] == lefts[2] < lefts[1] == lefts[3]
+
+
+def test_what_a_phone_can_show_at_once_is_no_wider_than_its_screen():
+    one = [str(n) for n in range(6)]
+    figures = [
+        head_maps(torch.eye(6).expand(8, 6, 6), queries=one),
+        head_maps(torch.eye(20).expand(2, 20, 20), queries=[""] * 20),
+        cells(
+            torch.zeros(1, 1, 10).int(),
+            names=["p", "q"],
+            rows=["r"],
+            columns=[str(n) for n in range(10)],
+            titles=["t"],
+        ),
+        scores_and_weights({"a": torch.ones(2, 2), "b": torch.ones(2, 2)}),
+    ]
+    assert all(figure.get_figwidth() <= plots._PHONE for figure in figures)
+    # Letters have the room they need, even where the figure is wider for it.
+    wide = head_maps(torch.eye(40)[None], queries=["a"] * 40)
+    assert wide.get_figwidth() > plots._PHONE
+    long, short = (
+        head_maps(torch.eye(3)[None], queries=[name] * 3) for name in ("query", "a")
+    )
+    assert long.get_figheight() > short.get_figheight()
+
+
+def test_a_weight_map_writes_every_weight():
+    figure = weight_map(WEIGHTS[0], queries=QUERIES, keys=KEYS)
+    torch.testing.assert_close(drawn_weights(figure)[0], WEIGHTS[0])
+    written = {text.get_position(): text.get_text() for text in figure.axes[0].texts}
+    assert written == {
+        (column, row): f"{WEIGHTS[0, row, column]:.2f}"
+        for row in range(3)
+        for column in range(4)
+    }
+
+
+def test_curves_draw_their_points():
+    points = {"open": [(1.0, 2.0), (2.0, 8.0)], "fused": [(1.0, 1.0), (4.0, 4.0)]}
+    figure = curves(points, x_label="T", y_label="ms", log_x=True, log_y=True)
+    (axes,) = figure.axes
+    drawn = {
+        str(line.get_label()): [tuple(point) for point in line.get_xydata().tolist()]
+        for line in axes.get_lines()
+    }
+    assert drawn == points
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("T", "ms")
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+
+
+def test_logarithmic_axes_are_labeled_with_the_numbers_that_are_drawn():
+    line = [(256.0, 0.5), (512.0, 40.0), (1024.0, 3000.0)]
+    figure = curves({"a": line}, x_label="T", y_label="ms", log_x=True, log_y=True)
+    (axes,) = figure.axes
+    below, beside = (
+        [label.get_text() for label in labels]
+        for labels in (axes.get_xticklabels(), axes.get_yticklabels())
+    )
+    assert {"256", "512", "1024"} <= {*below}
+    assert {"1", "10", "100", "1000"} <= {*beside}
+
+
+def test_a_line_sets_each_cell_off_from_the_next():
+    (axes,) = weight_map(torch.full((2, 3), 0.1), queries="ab", keys="xyz").axes
+    ends = [line.get_xydata().tolist() for line in axes.get_lines()]
+    # Along an axis a line goes from side to side, from 0 to 1 of its length.
+    across = {y for (left, y), (right, _) in ends if (left, right) == (0, 1)}
+    down = {x for (x, low), (_, high) in ends if (low, high) == (0, 1)}
+    assert (len(ends), across, down) == (3, {0.5}, {0.5, 1.5})
+
+
+CROSSING = {
+    "rising": [(float(x), x / 50) for x in range(101)],
+    "a name that is long": [(float(x), 2 - x / 60) for x in range(101)],
+    "level": [(0.0, 1.0), (100.0, 1.0)],
+    "low": [(0.0, 0.2), (100.0, 0.1)],
+}
+LABELS = {"x_label": "step", "y_label": "loss"}
+
+
+def close(box: Bbox, points: torch.Tensor) -> float:
+    """Return how far a box is from the nearest point, 0 where it covers one."""
+    low, high = torch.tensor(box.min), torch.tensor(box.max)
+    outside = torch.clamp(torch.maximum(low - points, points - high), min=0)
+    return outside.norm(dim=-1).min().item()
+
+
+def along(line: Line2D) -> torch.Tensor:
+    """Return a thousand points of a line of two or more points, in pixels."""
+    ends = torch.tensor(line.get_transform().transform(line.get_xydata()))
+    shares = torch.linspace(0, 1, 1000 // (len(ends) - 1), dtype=ends.dtype)
+    return torch.cat([a + shares[:, None] * (b - a) for a, b in pairwise(ends)])
+
+
+def marks_of(line: Line2D) -> torch.Tensor:
+    return torch.tensor(line.get_transform().transform(line.get_xydata()))
+
+
+@pytest.mark.parametrize(
+    ("draw", "places", "near"),
+    [(curves, along, 8), (points, marks_of, 12)],
+    ids=["lines", "marks"],
+)
+def test_each_name_stands_beside_its_own_line_and_on_nothing(draw, places, near):
+    figure = draw(CROSSING, **LABELS)
+    (axes,) = figure.axes
+    lines = axes.get_lines()
+    assert [" ".join(text.get_text().split()) for text in axes.texts] == [*CROSSING]
+    assert [text.get_color() for text in axes.texts] == [
+        line.get_color() for line in lines
+    ]
+    boxes = [text.get_window_extent() for text in axes.texts]
+    frame = axes.get_window_extent()
+    for own, box in enumerate(boxes):
+        distances = [close(box, places(line)) for line in lines]
+        assert min(distances) > 2  # it covers nothing,
+        assert distances[own] == min(distances)  # it is nearest to what it names,
+        assert distances[own] < near
+        assert frame.x0 < box.x0 < box.x1 < frame.x1
+        assert frame.y0 < box.y0 < box.y1 < frame.y1
+        assert not any(box.overlaps(other) for other in boxes if other is not box)
+    # A single line has no name but the one at the axis; names take no room from lines.
+    alone = draw({"rising": CROSSING["rising"]}, **LABELS).axes[0]
+    assert not alone.texts
+    assert frame.height == pytest.approx(alone.get_window_extent().height, rel=0.02)
+
+
+def test_lines_that_are_one_have_their_names_beside_each_other():
+    same = [(0.0, 1.0), (100.0, 1.0)]
+    (axes,) = curves({"one": same, "other": same}, **LABELS).axes
+    one, other = (text.get_window_extent() for text in axes.texts)
+    assert not one.padded(4).overlaps(other)
+
+
+def test_a_name_without_room_in_one_line_stands_in_two():
+    named = {"a name as long as the axes are wide": [(0.0, 0.0), (1.0, 1.0)]}
+    named |= {"b " * 70: [(0.0, 1.0), (1.0, 0.0)]}
+    (axes,) = curves(named, **LABELS).axes
+    first, endless = axes.texts
+    assert first.get_text() == "a name as long as\nthe axes are wide"
+    # What has no room in two begins where it can be read.
+    assert endless.get_window_extent().x0 == pytest.approx(
+        axes.get_window_extent().x0, abs=3
+    )
+
+
+@pytest.mark.parametrize(("keys", "columns"), [(4, 4), (28, 1), (9, 2)])
+def test_maps_stand_side_by_side_as_far_as_they_can_be_read(keys: int, columns: int):
+    weights = torch.rand(4, 5, keys)
+    figure = head_maps(weights, queries=list("abcde"), keys=list("k" * keys))
+    boxes = [axes.get_window_extent() for axes in figure.axes]
+    assert len({round(box.x0) for box in boxes}) == columns
+    assert figure.get_figwidth() <= plots._PHONE
+    for box in boxes:
+        # Room for a letter and for a line; as tall as wide, but for that.
+        wide, tall = box.width / keys, box.height / 5
+        assert wide > 0.12 * figure.dpi
+        assert tall == pytest.approx(max(wide, 0.17 * figure.dpi), rel=0.05)
+
+
+def test_columns_named_by_two_digits_are_told_apart():
+    names = [str(number) for number in range(12)]
+    figure = marks(torch.ones(2, 12, dtype=torch.bool), rows=["a", "b"], columns=names)
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
+    apart = [after.x0 - before.x1 for before, after in pairwise(boxes)]
+    assert min(apart) > 0.04 * figure.dpi
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: head_maps(WEIGHTS, queries=QUERIES, keys=KEYS),
+        lambda: weight_map(WEIGHTS[0], queries=QUERIES, keys=KEYS),
+        lambda: curves({n: [(1.0, 2.0)] for n in "abcd"}, x_label="x", y_label="y"),
+    ],
+    ids=["head_maps", "weight_map", "curves"],
+)
+def test_pictures_keep_to_the_palette(draw):
+    colors = set(re.findall("#[0-9a-f]{6}", svg(draw())))
+    assert plots.INK in colors
+    assert colors <= PALETTE
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        lambda: head_maps(WEIGHTS, queries=QUERIES, keys=KEYS),
+        lambda: weight_map(WEIGHTS[0], queries=QUERIES, keys=KEYS),
+    ],
+    ids=["head_maps", "weight_map"],
+)
+def test_nothing_is_cut_off_at_the_edges(figure):
+    """What is drawn the first time is what is drawn the second time."""
+    drawn = figure()
+    width, height = drawn.get_size_inches() * drawn.dpi
+    first = svg(drawn)
+    for axes in drawn.axes:
+        box = axes.get_tightbbox()
+        assert box.x0 >= 0
+        assert box.y0 >= 0
+        assert box.x1 <= width
+        assert box.y1 <= height
+    positions = re.compile(r'(?:x|y)="([\d.]+)"')
+    again = positions.findall(svg(drawn))
+    assert [float(x) for x in positions.findall(first)] == pytest.approx(
+        [float(x) for x in again], abs=0.5
+    )
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (
+            lambda: head_maps(WEIGHTS, queries=["a"], keys=KEYS),
+            "queries has 1 labels; weights need 3",
+        ),
+        (
+            lambda: head_maps(WEIGHTS, queries=QUERIES),
+            "keys has 3 labels; weights need 4",
+        ),
+        (
+            lambda: head_maps(WEIGHTS, queries=QUERIES, keys=KEYS, titles=["one"]),
+            "titles has 1 labels; weights need 2",
+        ),
+        (
+            lambda: weight_map(WEIGHTS[0], queries=KEYS, keys=KEYS),
+            "queries has 4 labels; weights need 3",
+        ),
+        (
+            lambda: curves({"a": []}, x_label="x", y_label="y"),
+            "lines['a'] has no points",
+        ),
+        (
+            lambda: curves({}, x_label="x", y_label="y"),
+            "lines has 0 entries; it takes 1 to 4",
+        ),
+        (
+            lambda: curves(
+                {n: [(1.0, 1.0)] for n in "abcde"}, x_label="x", y_label="y"
+            ),
+            "lines has 5 entries; it takes 1 to 4",
+        ),
+    ],
+)
+def test_labels_that_do_not_fit_are_named(draw, message: str):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        draw()
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_a_whole_batch_is_not_drawn():
+    message = "weights must be (H, T, S), for one sequence; it is (1, 2, 3, 4)"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        head_maps(WEIGHTS[None], queries=QUERIES, keys=KEYS)
+    message = "weights must be (T, S), for one sequence; it is (2, 3, 4)"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        weight_map(WEIGHTS, queries=QUERIES, keys=KEYS)
+    message = "weights must be (H, T, S), for one sequence; it is (0, 3, 4)"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        head_maps(WEIGHTS[:0], queries=QUERIES, keys=KEYS)
+
+
+def test_points_are_drawn_where_they_are_and_joined_by_nothing():
+    groups = {"first": [(1.0, 2.0), (2.0, 8.0)], "second": [(3.0, 5.0)]}
+    figure = points(groups, x_label="score", y_label="damage")
+    (axes,) = figure.axes
+    drawn = {
+        str(line.get_label()): [tuple(point) for point in line.get_xydata().tolist()]
+        for line in axes.get_lines()
+    }
+    assert drawn == groups
+    assert {line.get_linestyle() for line in axes.get_lines()} == {"None"}
+    assert len({line.get_marker() for line in axes.get_lines()}) == 2
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("score", "damage")
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+
+
+def test_points_want_groups_with_points():
+    labels = {"x_label": "score", "y_label": "damage"}
+    with pytest.raises(ValueError, match=r"^groups has 0 entries; it takes 1 to 4$"):
+        points({}, **labels)
+    with pytest.raises(ValueError, match=r"^groups\['second'\] has no points$"):
+        points({"first": [(1.0, 2.0)], "second": []}, **labels)
+
+
+def test_arrows_lead_from_the_origin_to_their_tips():
+    groups = {
+        "query": {"sat asks": (0.0, 1.0)},
+        "keys": {"cat": (0.0, 1.0), "The": (1.0, -1.0)},
+    }
+    figure = arrows(groups, x_label="x", y_label="y")
+    (axes,) = figure.axes
+    drawn = [each for each in axes.texts if each.arrow_patch is not None]
+    assert [each.xy for each in drawn] == [(0.0, 1.0), (0.0, 1.0), (1.0, -1.0)]
+    assert {each.xyann for each in drawn} == {(0, 0)}
+    # The first is broad, since another lies on it; both names can be read.
+    broad, *narrow = (each.arrow_patch.get_linewidth() for each in drawn)
+    assert broad > max(narrow)
+    names = {each.get_text(): each for each in axes.texts if each.get_text()}
+    assert [*names] == ["sat asks", "cat", "The"]
+    first, second = (names[name].get_window_extent() for name in ("sat asks", "cat"))
+    assert second.y0 >= first.y0 + 0.8 * first.height
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["query", "keys"]
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+    for each in names.values():
+        box, plot = each.get_window_extent(), axes.get_window_extent()
+        assert plot.x0 <= box.x0
+        assert box.x1 <= plot.x1
+        assert plot.y0 <= box.y0
+        assert box.y1 <= plot.y1
+
+
+def test_arrows_want_groups_with_arrows():
+    labels = {"x_label": "x", "y_label": "y"}
+    with pytest.raises(ValueError, match=r"^groups has 0 entries; it takes 1 to 3$"):
+        arrows({}, **labels)
+    with pytest.raises(ValueError, match=r"^groups\['a'\] has no arrows$"):
+        arrows({"a": {}}, **labels)
+
+
+def test_bars_are_as_long_as_their_numbers_and_say_so():
+    figure = bars({"all heads": 1.5, "shared": 0.25}, x_label="ms", form="{:.1f} ms")
+    (axes,) = figure.axes
+    drawn = [bar for bar in axes.patches if isinstance(bar, Rectangle)]
+    assert [bar.get_width() for bar in drawn] == [1.5, 0.25]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        "all heads",
+        "shared",
+    ]
+    assert [text.get_text() for text in axes.texts] == ["1.5 ms", "0.2 ms"]
+    assert axes.yaxis_inverted()  # the first is the topmost
+    assert axes.get_xlabel() == "ms"
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+
+
+def test_bars_want_lengths():
+    with pytest.raises(ValueError, match=r"^lengths has 0 entries; it takes 1 or more"):
+        bars({}, x_label="ms")
+    with pytest.raises(ValueError, match=r"^lengths\['a'\]=-1.0 must not be negati"):
+        bars({"a": -1.0}, x_label="ms")
+
+
+def test_strips_have_a_mark_for_every_number():
+    groups = {"one": {"a": [1.0, 2.0], "b": [4.0]}, "two": {"a": [8.0], "b": [3.0]}}
+    figure = strips(groups, x_label="error", log_x=True)
+    (axes,) = figure.axes
+    marks = [[*zip(*line.get_data(), strict=True)] for line in axes.lines]
+    assert marks == [[(1, 0), (2, 0), (4, 1)], [(8, 0), (3, 1)]]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+    assert axes.yaxis_inverted()
+    assert axes.get_xlabel() == "error"
+    assert axes.get_xscale() == "log"
+    assert [text.get_text() for text in axes.texts] == [*groups]
+    for text, line in zip(axes.texts, axes.lines, strict=True):
+        box, marks = text.get_window_extent(), marks_of(line)
+        highest = marks[:, 1].max()
+        assert highest < box.y0 < highest + 20  # above the first row
+        first = marks[marks[:, 1] > highest - 1, 0]
+        assert ((box.x0 - 15 < first) & (first < box.x1 + 15)).any()
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+    assert not strips({"one": {"a": [1.0]}}, x_label="x").axes[0].texts
+
+
+def test_strips_want_the_same_names_everywhere():
+    for groups in ({}, {"x": {"a": [1.0]}, "y": {"b": [1.0]}}):
+        with pytest.raises(ValueError, match=r"^groups must be 1 to 4 with the same"):
+            strips(groups, x_label="x")
+
+
+def test_bar_panels_share_a_scale_and_leave_out_what_is_cut():
+    figure = bar_panels(
+        {
+            "all": {"a": 0.5, "b": 0.5},
+            "one": {"a": 1.0, "b": 0.0},
+            "c": {"a": 1, "b": 0},
+        }
+    )
+    widths = [
+        [bar.get_width() for bar in axes.patches if isinstance(bar, Rectangle)]
+        for axes in figure.axes
+    ]
+    assert widths == [[0.5, 0.5], [1.0, 0.0], [1.0, 0.0]]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["all", "one", "c"]
+    assert len({axes.get_xlim() for axes in figure.axes}) == 1
+    texts = [[text.get_text() for text in axes.texts] for axes in figure.axes]
+    assert texts == [["0.50", "0.50"], ["1.00", ""], ["1.00", ""]]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [
+        "a",
+        "b",
+    ]
+    assert all(axes.yaxis_inverted() for axes in figure.axes)
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+
+
+def test_bar_panels_want_the_same_bars_everywhere():
+    for panels in ({}, {"x": {"a": 1.0}, "y": {"b": 1.0}}):
+        with pytest.raises(ValueError, match=r"^panels must have one or more cases"):
+            bar_panels(panels)
+
+
+def cell_labels() -> dict:
+    return {
+        "names": ["kept", "new"],
+        "rows": ["1", "2"],
+        "columns": ["a", "b", "c"],
+        "titles": ["first", "second"],
+    }
+
+
+def test_cells_have_the_color_of_their_state_and_their_text():
+    states = torch.tensor([[[0, 1, 2], [2, 0, 1]], [[1, 1, 1], [0, 0, 2]]])
+    texts = [[[f"{p}{r}{c}" for c in "xyz"] for r in range(2)] for p in range(2)]
+    figure = cells(states, **cell_labels(), texts=texts)
+    colors = {0: (0, 0, 0, 0), 1: (53, 87, 194, 89), 2: (194, 86, 46, 140)}
+    for axes, table, wanted in zip(figure.axes, states, texts, strict=True):
+        fills = [patch.get_facecolor() for patch in axes.patches]
+        shown = [tuple(round(255 * part) for part in fill) for fill in fills]
+        assert shown == [colors[state] for state in table.flatten().tolist()]
+        assert [each.get_text() for each in axes.texts] == [
+            text for line in wanted for text in line
+        ]
+        assert axes.yaxis_inverted()
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == ["first", "second"]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["kept", "new"]
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+
+
+def test_cells_want_states_and_labels_that_fit():
+    states = torch.zeros(2, 2, 3, dtype=torch.long)
+    with pytest.raises(ValueError, match=r"^names has 1 labels; weights need 2"):
+        cells(states, **cell_labels() | {"names": ["kept"]})
+    with pytest.raises(ValueError, match=r"^states must be 0, 1 or 2$"):
+        cells(states + 3, **cell_labels())
+
+
+def test_each_head_is_joined_to_the_keys_that_it_reads():
+    figure = shared_heads(6, {"all": 6, "two": 2})
+    all_heads, two = figure.axes
+    ends = [line.get_xdata() for line in all_heads.get_lines()]
+    assert [tuple(end) for end in ends] == [(h, h) for h in range(6)]
+    ends = [line.get_xdata() for line in two.get_lines()]
+    assert [tuple(end) for end in ends] == [
+        *((0, 1), (1, 1), (2, 1)),
+        *((3, 4), (4, 4), (5, 4)),
+    ]
+    assert two.get_title(loc="left") == "two"
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+    with pytest.raises(
+        ValueError, match=r"num_kv_heads\['odd'\]=4 must divide num_head"
+    ):
+        shared_heads(6, {"odd": 4})
+    with pytest.raises(ValueError, match=r"^num_kv_heads has 0 entries; it takes 1"):
+        shared_heads(6, {})
+
+
+def test_turned_arrows_lead_from_the_center_to_their_tips():
+    planes = {
+        "p": {"q": (1.0, 0.0), "k": (0.0, -1.0)},
+        "r": {"q": (-0.6, 0.8)},
+        "s": {"k": (0.0, 1.0)},
+    }
+    figure = turns(planes)
+    assert [axes.get_title() for axes in figure.axes] == ["p", "r", "s"]
+    for axes, tips in zip(figure.axes, planes.values(), strict=True):
+        drawn = [text for text in axes.texts if getattr(text, "arrow_patch", None)]
+        assert [arrow.xy for arrow in drawn] == list(tips.values())
+        assert {arrow.get_position() for arrow in drawn} == {(0, 0)}
+        names = [text.get_text() for text in axes.texts if text.get_text()]
+        assert names == list(tips)
+    assert set(re.findall(r"#[0-9a-f]{6}", svg(figure))) <= PALETTE
+    with pytest.raises(ValueError, match="planes has 0 entries"):
+        turns({})
+    with pytest.raises(ValueError, match=r"planes\['p'\] has 5 arrows"):
+        turns({"p": dict.fromkeys("abcde", (1.0, 0.0))})
+
+
+def test_slices_have_the_color_of_their_head():
+    tables = {
+        **{name: torch.rand(2, 5, 3) for name in ("q", "k", "v", "heads")},
+        **{name: torch.rand(5, 6) for name in ("x", "output")},
+        "weights": torch.rand(2, 5, 5),
+        "w_o": -torch.rand(2, 3, 6),
+    }
+    figure = head_slices(**tables, words="abcde")
+    order = ("x", "q", "k", "v", "weights", "heads", "w_o", "output")
+    wanted = [
+        part
+        for name in order
+        for part in tables[name].abs().reshape(-1, *tables[name].shape[-2:])
+    ]
+    for drawn, part in zip(drawn_weights(figure), wanted, strict=True):
+        torch.testing.assert_close(drawn, part)
+    each = ["gray", *["blue", "orange"] * 6, "gray"]
+    frames = [patch.get_edgecolor() for patch in figure.axes[0].patches]
+    palette = {"gray": plots.INK, "blue": plots.ACCENT, "orange": plots.WARM}
+    assert frames == [to_rgba(palette[color]) for color in each]
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+
+
+def test_slices_want_few_heads_and_a_label_for_each_word():
+    q, x = torch.rand(4, 5, 2), torch.rand(5, 8)
+    same = dict.fromkeys(("q", "k", "v", "heads"), q)
+    rest = {"weights": torch.rand(4, 5, 5), "w_o": torch.rand(4, 2, 8), "output": x}
+    with pytest.raises(ValueError, match=r"^q has 4 heads; it takes at most 3"):
+        head_slices(x=x, **same, **rest, words="abcde")
+    few = {name: table[:2] for name, table in {**same, **rest}.items()}
+    few |= {"w_o": torch.rand(2, 2, 4), "output": torch.rand(5, 4)}
+    with pytest.raises(ValueError, match=r"^words has 3 labels; weights need 5$"):
+        head_slices(x=torch.rand(5, 4), **few, words="abc")
+
+
+def test_scores_stand_above_the_weights_of_the_first_row():
+    scores = torch.tensor([[-3.0, 1.0, 2.0], [0.0, 0.0, 3.0]])
+    figure = scores_and_weights({"plain": scores, "halved": scores / 2})
+    plain, weights, halved, softer = figure.axes
+    assert (plain.get_title(), halved.get_title()) == ("plain", "halved")
+    for axes in (plain, halved):
+        assert sum(bar.get_height() for bar in axes.patches) == 6
+    assert plain.get_xlim() == halved.get_xlim()
+    filled = [bar for bar in plain.patches if bar.get_height()]
+    for bar, score in zip(filled, (-3.0, 0.0, 1.0, 2.0, 3.0), strict=True):
+        left = bar.get_x()
+        assert left - 1e-6 <= score <= left + bar.get_width() + 1e-6
+    for axes, scale in ((weights, 1.0), (softer, 0.5)):
+        drawn = [bar.get_height() for bar in axes.patches]
+        assert drawn == pytest.approx((scores[0] * scale).softmax(dim=-1).tolist())
+        assert axes.get_ylim() == (0, 1)
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+    with pytest.raises(ValueError, match=r"^scores has 0 entries; it takes 1 to 3$"):
+        scores_and_weights({})
+
+
+def test_dots_lie_on_curves_and_nothing_joins_them():
+    known = [(0.0, 5.0), (2.0, 8.0)]
+    figure = curves(
+        {"guess": [(0.0, 5.0), (1.0, 6.0)]},
+        dots={"signposts": known},
+        x_label="x",
+        y_label="y",
+    )
+    (axes,) = figure.axes
+    guess, signposts = axes.get_lines()
+    assert [tuple(point) for point in signposts.get_xydata().tolist()] == known
+    assert (guess.get_linestyle(), signposts.get_linestyle()) == ("-", "None")
+    assert signposts.get_marker() != "None"
+    assert [text.get_text() for text in axes.texts] == ["guess", "signposts"]
+    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
+
+
+def test_bars_side_by_side_are_as_high_as_given():
+    panels = {"p": {"a": [1.0, 2.0], "b": [3.0, 0.5]}, "r": {"a": [0.0, 1.0]}}
+    labels = {"x_label": "expert", "y_label": "load"}
+    figure = side_by_side(panels, level=0.5, **labels)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["p", "r"]
+    for axes, groups in zip(figure.axes, panels.values(), strict=True):
+        drawn = [[bar.get_height() for bar in bars] for bars in axes.containers]
+        assert drawn == list(groups.values())
+        (line,) = axes.lines
+        assert set(line.get_ydata()) == {0.5}
+        for place in range(2):
+            bars = [container[place] for container in axes.containers]
+            ends = [bar.get_x() + bar.get_width() for bar in bars]
+            assert place - 0.5 < bars[0].get_x()
+            assert ends[-1] < place + 0.5
+    assert [text.get_text() for text in figure.axes[0].texts] == ["a", "b"]
+    for text, bars in zip(figure.axes[0].texts, figure.axes[0].containers, strict=True):
+        box = text.get_window_extent()
+        tops = [bar.get_window_extent() for bar in bars]
+        assert any(0 < box.y0 - top.y1 < 15 and box.x0 < top.x1 for top in tops)
+    assert not figure.axes[1].texts
+    assert not side_by_side(panels, **labels).axes[0].lines
+    assert set(re.findall(r"#[0-9a-f]{6}", svg(figure))) <= PALETTE
+    with pytest.raises(ValueError, match="panels has 0 entries"):
+        side_by_side({}, **labels)
+    with pytest.raises(ValueError, match=r"panels\['p'\] has 5 groups"):
+        side_by_side({"p": {name: [1.0] for name in "abcde"}}, **labels)
