@@ -14,13 +14,9 @@ from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from tested_transformer.checks import validate_attention, validate_mask
+from tested_transformer.inspection import is_known, is_readable
 from tested_transformer.masks import causal_mask, sliding_window_mask
-from tested_transformer.validation import (
-    is_known,
-    is_readable,
-    validate_attention,
-    validate_mask,
-)
 
 __all__ = [
     "and_causal",

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from tested_transformer.caches.slots import SlotLayer, slot_cache
+from tested_transformer.checks import validate_sizes
 from tested_transformer.decoding.speculative import (
     Chance,
     Probabilities,
@@ -23,7 +24,6 @@ from tested_transformer.decoding.speculative import (
     validate_prompt,
 )
 from tested_transformer.gpt import GPT
-from tested_transformer.validation import validate_sizes
 
 __all__ = ["Batcher", "Request", "serve"]
 

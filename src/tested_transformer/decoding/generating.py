@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tested_transformer.cache import numbers_of
 from tested_transformer.decoding.cache_readers import PagedReader
 from tested_transformer.decoding.fast.decoder import Decoder
 from tested_transformer.decoding.fast.packing import PackingError
@@ -27,7 +26,8 @@ from tested_transformer.decoding.readers import (
 from tested_transformer.decoding.sampling import Sampling, draw, penalize_repetition
 from tested_transformer.decoding.stopping import StopWatch
 from tested_transformer.gpt import GPT
-from tested_transformer.validation import WRITING_SETTINGS
+from tested_transformer.habits import WRITING_SETTINGS
+from tested_transformer.inspection import numbers_of
 
 __all__ = ["generate", "stream"]
 
@@ -134,7 +134,7 @@ def _model_of(model: GPT | Reader) -> GPT:
     if isinstance(gpt, GPT):
         return gpt
     came = repr(model) if isinstance(model, str) else f"a {type(model).__name__}"
-    named = f": write GPT.from_pretrained({came})" if isinstance(model, str) else ""
+    named = f": write load_pretrained({came})" if isinstance(model, str) else ""
     raise TypeError(f"model must be a GPT or a reader for one; it is {came}{named}")
 
 
@@ -214,8 +214,7 @@ class _Chooser:
 def _reader(model: GPT | Reader, use_cache: bool) -> Reader:
     if not isinstance(model, GPT):
         return model if use_cache else _reader(model.model, use_cache)
-    form = model.config.form()
-    if form is not None and not form.reads_padding:
+    if not model.config.attention.reads_padding:
         kind = CachedReader if use_cache else WholeReader
         return EqualLengthsReader(lambda: kind(model))
     if not use_cache:

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tested_transformer.cache import KVCache
+from tested_transformer.checks import validate_between, validate_sizes, validate_tokens
 from tested_transformer.decoding.speculative import (
     Chance,
     Draft,
@@ -21,11 +22,6 @@ from tested_transformer.decoding.speculative import (
     softmax,
 )
 from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig
-from tested_transformer.validation import (
-    validate_between,
-    validate_sizes,
-    validate_tokens,
-)
 
 __all__ = ["HeadDrafter", "SeveralTokenGPT", "several_token_loss"]
 

@@ -306,7 +306,7 @@ def test_all_three_take_the_same_settings(model: GPT, monkeypatch: pytest.Monkey
         generating, "stream", lambda *_, **settings: asked.append(settings) or []
     )
     generate(model, PROMPTS, **settings)
-    model.generate(PROMPTS, **settings)
+    generate(model, PROMPTS, **settings)
     assert asked == [settings, settings]
 
 
@@ -315,13 +315,13 @@ def test_a_model_generates_by_itself_from_lists_and_tensors(model: GPT):
     rows = [[1, 2, 3], [4, 5, 6]]
     settings = {"max_new_tokens": 5, "sampling": SAMPLINGS["drawn"], "seed": 3}
     wanted = generate(model, rows, **settings)
-    assert model.generate(rows, **settings) == wanted
-    assert model.generate(torch.tensor(rows), **settings) == wanted
+    assert generate(model, rows, **settings) == wanted
+    assert generate(model, torch.tensor(rows), **settings) == wanted
     # Whatever holds integers and can be gone through, if only once, is a list, too.
     singles = map(torch.tensor, rows)
-    assert model.generate(singles, **settings) == wanted
-    assert model.generate([numpy.array(row) for row in rows], **settings) == wanted
-    assert model.generate((iter(row) for row in rows), **settings) == wanted
+    assert generate(model, singles, **settings) == wanted
+    assert generate(model, [numpy.array(row) for row in rows], **settings) == wanted
+    assert generate(model, (iter(row) for row in rows), **settings) == wanted
     for wrong, what in (
         (torch.tensor([1, 2]), "int64"),
         (torch.tensor(1), "int64"),
@@ -389,13 +389,13 @@ def test_settings_as_they_were_say_where_they_are_now(model: GPT):
 def test_habits_from_elsewhere_are_answered(model: GPT, changes, message: str):
     request = {"prompts": [[1]], "max_new_tokens": 2} | changes
     with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
-        model.generate(**request)
+        generate(model, **request)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("gpt2", "it is 'gpt2': write GPT.from_pretrained('gpt2')"),
+        ("gpt2", "it is 'gpt2': write load_pretrained('gpt2')"),
         (torch.nn.Linear(2, 3), "it is a Linear"),
     ],
     ids=str,
