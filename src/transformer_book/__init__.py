@@ -1,9 +1,9 @@
 """Material for the book only: small models, records, plots and graders.
 
-``museum``, ``implementations``, ``microgpt`` and ``plots`` are separate modules. The
-folder also contains files: trained models, measurements that take too long for a page,
-and the GPT in JavaScript that runs in the browser. Import the graders of the exercises,
-whose names begin with ``grade_``, from here.
+``museum``, ``implementations``, ``microgpt``, ``outcomes`` and ``plots`` are separate
+modules. The folder also contains files: trained models, measurements that take too long
+for a page, and the GPT in JavaScript that runs in the browser. Import the graders of
+the exercises, whose names begin with ``grade_``, from here.
 """
 
 import importlib
