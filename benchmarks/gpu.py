@@ -6,37 +6,41 @@ particular GPU: the first part measures the peak of the device, in a matrix prod
 a memory copy, for comparison with what the library reaches.
 """
 
-import argparse
-import json
-import os
 import re
 import statistics
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from benchmarks import STANDINS
-from benchmarks.contenders import Size, formula, num_parameters
-from benchmarks.measuring import peak_memory, ratio, slope
+from benchmarks.contenders import Size, config_of, formula, num_parameters
+from benchmarks.measuring import (
+    answer_order,
+    in_a_process,
+    mib,
+    peak_memory,
+    slope,
+)
+from benchmarks.nanogpt import documented_seconds, nanogpt_run
+from benchmarks.peers import TransformersGPT2
+from benchmarks.registry import Results, Run
 from tested_transformer.data import load_corpus
 from tested_transformer.decoding import generate
 from tested_transformer.decoding.fast.decoder import Decoder
-from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.gpt import GPT
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.training import Progress, Recipe, train
 
-__all__ = ["NOT_MEASURED", "PARTS", "Setting", "measure_gpu"]
+__all__ = ["NOT_MEASURED", "PARTS", "Setting", "measure", "run_part", "together"]
 
 NOT_MEASURED = "not measured: there is no CUDA device"
-ROOT = Path(__file__).resolve().parents[1]
 
 # nanoGPT's settings for one GPU, and the loss that its README reports for them.
 SHAKESPEARE = Size(context=256, width=384, heads=6, layers=6, batch=64)
@@ -45,12 +49,8 @@ NANOGPT_STEPS = 5000
 ESTIMATE = re.compile(r"^step (\d+): train loss [\d.]+, val loss ([\d.]+)", re.M)
 GPT2 = Size(50304, context=1024, width=768, heads=12, layers=12, batch=32)
 TINY = Size(97, context=32, width=48, heads=3, layers=2, batch=5)
-# The model settings of the fast recipe, and the same with positions for which every GPU
-# has a fused kernel.
-MODELS = {
-    "alibi": {"positions": "alibi"},
-    "rotary": {"positions": "rotary"},
-}
+# The model settings of the fast recipe, but for the positions. They are not imported
+# from the command, which needs more than PyTorch.
 FAST = {"activation": "relu2", "tie_head": False, "qk_norm": True, "smear": True}
 # Seconds for all parts, so that the command takes less than ten minutes.
 BUDGET = 540.0
@@ -159,8 +159,6 @@ def transformers_part(setting: Setting) -> dict | str:
     """Generate as many tokens with the package transformers, by its ``generate``."""
     if find_spec("transformers") is None:
         return "not measured: transformers is not installed"
-    from benchmarks.peers import TransformersGPT2
-
     size, peer = setting.size(GPT2), TransformersGPT2()
     torch.manual_seed(0)
     model = peer.model(size).to(setting.device, torch.bfloat16).eval()
@@ -214,7 +212,7 @@ def attention_part(setting: Setting) -> dict:
             memory.append(max(1, peak_memory(pass_through)))
     return {
         "lengths": lengths,
-        "peak_mib": [round(each / 2**20, 1) for each in memory],
+        "peak_mib": [mib(each) for each in memory],
         "milliseconds": [round(1000 * each, 2) for each in taken],
         # 1 is linear, 2 the square.
         "slope_of_memory": round(slope(lengths, memory), 3),
@@ -230,7 +228,7 @@ def shakespeare_part(setting: Setting, *, positions: str) -> dict:
     cut = int(0.9 * len(tokens))
     size = replace(setting.size(SHAKESPEARE), vocab_size=len(characters))
     torch.manual_seed(0)
-    options = FAST | MODELS[positions] | {"bias": False, "dropout": 0.2}
+    options = FAST | {"positions": positions, "bias": False, "dropout": 0.2}
     model = GPT(config_of(size, **options)).to(setting.device)
     steps = setting.count(2000, 60)
     recipe = Recipe.fast(
@@ -275,8 +273,6 @@ def shakespeare_part(setting: Setting, *, positions: str) -> dict:
 
 def nanogpt_part(setting: Setting) -> dict | str:
     """Run nanoGPT's documented command on the same text, as far as the time allows."""
-    from benchmarks.nanogpt import documented_seconds, nanogpt_run
-
     if setting.nanogpt is None:
         return "not measured: --nanogpt was not given"
     steps = setting.count(NANOGPT_STEPS, 20)
@@ -310,23 +306,6 @@ def nanogpt_part(setting: Setting) -> dict | str:
     }
 
 
-def tests_part(setting: Setting) -> dict | str:
-    """Run all tests of this repository with CUDA in their names."""
-    for package in ("pytest", "hypothesis"):
-        if find_spec(package) is None:
-            return f"not run: {package} is not installed"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    # The settings of this repository name plugins that need not be there.
-    command += ["-o", "addopts=--import-mode=importlib", "--tb=line"]
-    command += ["-k", setting.device, "tests/test_devices.py"]
-    if setting.device == "cuda":
-        command.append("tests/tested_transformer")
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    told = done.stdout.strip().splitlines()
-    failed = [line for line in told if line.startswith(("FAILED", "ERROR", "E  "))]
-    return {"passed": done.returncode == 0, "said": told[-1:], "failed": failed[:20]}
-
-
 PARTS: dict[str, Callable[[Setting], dict | str]] = {
     "device": device_part,
     "training": training_part,
@@ -335,50 +314,41 @@ PARTS: dict[str, Callable[[Setting], dict | str]] = {
     "attention": attention_part,
     "shakespeare": partial(shakespeare_part, positions="alibi"),
     "shakespeare_rotary": partial(shakespeare_part, positions="rotary"),
-    "tests": tests_part,
     "nanogpt": nanogpt_part,
 }
 # What a part may take, in seconds, if it finds so much of the budget left.
+LIMIT, LIMITS = 120.0, {"nanogpt": 240.0}
 LEAST = 5  # seconds; in less than that no part is begun
-LIMITS = dict.fromkeys(PARTS, 120.0) | {"nanogpt": 240.0}
 
 
-def measure_gpu(setting: Setting, budget: float = BUDGET) -> dict | str:
-    """Measure all parts, one after the other, and combine their results."""
-    if setting.device == "cuda" and not torch.cuda.is_available():
+def measure(run: Run) -> Results:
+    """Measure all parts. To try it out, a processor will do."""
+    cuda = torch.cuda.is_available()
+    if not cuda and not run.quick:
         return NOT_MEASURED
-    end = time.monotonic() + budget
+    paths = (run.shakespeare, run.nanogpt)
+    text, nanogpt = (path and str(path.resolve()) for path in paths)
+    setting = Setting("cuda" if cuda else "cpu", run.quick, text, nanogpt)
+    end = time.monotonic() + BUDGET
     report = {name: run_part(name, setting, end) for name in PARTS}
     return {"together": together(report), **report}
 
 
 def run_part(name: str, setting: Setting, end: float) -> dict:
     """Run a part in a process of its own, and return its results or its error."""
-    left = min(LIMITS[name], end - time.monotonic())
+    left = min(LIMITS.get(name, LIMIT), end - time.monotonic())
     start = time.monotonic()
-    found: dict = {}
     if left < LEAST:
         return {"error": "not measured: no time was left"}
-    path = [ROOT / "src", ROOT, os.environ.get("PYTHONPATH", ""), STANDINS]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))}
-    env["OMP_NUM_THREADS"] = str(torch.get_num_threads())
-    told = json.dumps(asdict(replace(setting, limit=left - 15)))
+    order = {"name": name, **asdict(replace(setting, limit=left - 15))}
+    found: dict = {}
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.gpu", name, told],
-            cwd=ROOT,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=left,
-        )
-        if done.returncode:
-            found["error"] = done.stderr.strip()[-1500:]
-        else:
-            answer = json.loads(done.stdout.splitlines()[-1])
-            found = answer if isinstance(answer, dict) else {"error": answer}
+        answer = in_a_process("gpu", order, limit=left)
+        found = answer if isinstance(answer, dict) else {"error": answer}
     except subprocess.TimeoutExpired:
         found["error"] = f"not finished after {left:.0f} s"
+    except subprocess.CalledProcessError as error:
+        found["error"] = error.stderr.strip()[-1500:]
     return found | {"wall_seconds": round(time.monotonic() - start, 1)}
 
 
@@ -396,7 +366,7 @@ def together(report: dict[str, dict]) -> dict:
     theirs = report["transformers"]
     if "tokens_per_second" in ours and "tokens_per_second" in theirs:
         found["decoding_over_transformers"] = round(
-            ratio(ours["tokens_per_second"], theirs["tokens_per_second"]), 2
+            ours["tokens_per_second"] / theirs["tokens_per_second"], 2
         )
     for name in ("shakespeare", "shakespeare_rotary"):
         if "losses" not in report[name]:
@@ -409,18 +379,6 @@ def together(report: dict[str, dict]) -> dict:
             compared["nanogpt_over_ours"] = round(peer["seconds_to_best"] / own, 2)
         found[name] = compared
     return found
-
-
-def config_of(size: Size, **options: object) -> GPTConfig:
-    """Return the config of a model of this size."""
-    return GPTConfig(
-        vocab_size=size.vocab_size,
-        max_seq_len=size.context,
-        d_model=size.width,
-        num_heads=size.heads,
-        num_layers=size.layers,
-        **options,
-    )
 
 
 def read_text(setting: Setting) -> str:
@@ -452,14 +410,9 @@ def wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure one part, and print its results in one line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu")
-    parser.add_argument("part", choices=PARTS)
-    parser.add_argument("setting", type=json.loads)
-    options = parser.parse_args(arguments)
-    print("\n" + json.dumps(PARTS[options.part](Setting(**options.setting))))
+def _part(name: str, **setting: Any) -> dict | str:
+    return PARTS[name](Setting(**setting))
 
 
 if __name__ == "__main__":
-    main()
+    answer_order(_part)

@@ -24,9 +24,10 @@ from benchmarks.mask_questions import (
     row,
 )
 from benchmarks.masks_elsewhere import conversions, have, other_rows
+from benchmarks.registry import Results, Run
 from tested_transformer import attention_with_weights
 
-__all__ = ["installed_rows", "measure_masks"]
+__all__ = ["installed_rows", "measure"]
 
 
 def ours(mask: Mask) -> Sequence[float]:
@@ -148,7 +149,7 @@ def installed_rows() -> dict[str, Row]:
     return rows
 
 
-def measure_masks() -> dict:
+def measure(run: Run) -> Results:
     """Ask every installed library, and record the versions."""
     packages = ("torch", "transformers", "keras", "flax", "jax")
     return {

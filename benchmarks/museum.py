@@ -5,7 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from benchmarks.registry import Results, Run
 from tested_transformer.checking import EXHIBITS, Steps, with_steps
+from tested_transformer.data import split
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import (
     Recipe,
@@ -15,7 +17,7 @@ from tested_transformer.training import (
     train,
 )
 
-__all__ = ["COMPARED", "largest_leak", "measure_museum", "throw_dice", "with_dice"]
+__all__ = ["COMPARED", "largest_leak", "measure", "throw_dice", "with_dice"]
 
 # The exhibits whose losses on Shakespeare had been measured elsewhere before.
 COMPARED = (
@@ -29,32 +31,23 @@ SEEDS = (0, 1, 2)
 SIZES = {"max_seq_len": 48, "d_model": 64, "num_heads": 4, "num_layers": 2}
 
 
-def measure_museum(tokens: Tensor, *, quick: bool = False) -> dict:
-    """Train with every exhibit on dice, and with some on a text, with three seeds.
-
-    Args:
-        tokens: The text, encoded; the last tenth is held out.
-        quick: Only try the program out.
-    """
-    steps = 5 if quick else 200
+def measure(run: Run) -> Results:
+    """Train with every exhibit on dice, and with some on a text, with three seeds."""
+    text = split(run.tokens())
+    on_dice, on_text = (5, 5) if run.quick else (200, 300)
+    names = COMPARED[:2] if run.quick else COMPARED
     dice = {
-        name: [with_dice(name, steps=steps, seed=seed) for seed in SEEDS]
+        name: [with_dice(name, steps=on_dice, seed=seed) for seed in SEEDS]
         for name in ("right", *EXHIBITS)
     }
-    cut = int(0.9 * len(tokens))
-    steps = 5 if quick else 300
-    names = COMPARED[:2] if quick else COMPARED
-    text = {
-        name: [
-            with_text(name, tokens[:cut], tokens[cut:], steps=steps, seed=seed)
-            for seed in SEEDS
-        ]
+    losses = {
+        name: [with_text(name, *text, steps=on_text, seed=seed) for seed in SEEDS]
         for name in names
     }
     return {
         "seeds": SEEDS,
         "dice": dice,
-        "text": {"steps": steps, "sizes": SIZES, "losses": text},
+        "text": {"steps": on_text, "sizes": SIZES, "losses": losses},
     }
 
 

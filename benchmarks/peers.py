@@ -8,7 +8,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -19,9 +19,13 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
 from benchmarks.contenders import Contender, Size, as_batch, continued
+from benchmarks.registry import Run
 from benchmarks.stamp import fingerprint
 
-__all__ = ["MinGPT", "NanoGPT", "Raschka", "RaschkaFast", "TransformersGPT2"]
+__all__ = [
+    *("MinGPT", "NanoGPT", "Raschka", "RaschkaFast", "TransformersGPT2", "load"),
+    "versions",
+]
 
 TEMPERATURE = 0.8
 
@@ -140,10 +144,6 @@ class Raschka(Contender):
         """Return its GPT with the cache, which must be asked for."""
         return self.cached.GPTModel(_raschka_settings(size))
 
-    def logits(self, model: nn.Module, tokens: Tensor) -> Tensor:
-        """Return the logits at every position: (B, T, V)."""
-        return model(tokens)
-
     def optimizer(self, model: nn.Module, *, fused: bool) -> Optimizer:
         """Return the AdamW of its chapter 5."""
         return AdamW(model.parameters(), lr=5e-4, weight_decay=0.1, fused=fused or None)
@@ -242,6 +242,31 @@ class TransformersGPT2(Contender):
             return longer[0, len(tokens) :].tolist()
 
         return continued(more, prompt, count, model.config.n_positions)
+
+
+def load(run: Run) -> list[Contender]:
+    """Return the peers whose checkouts were given, and ``transformers`` if installed.
+
+    Raises:
+        ValueError: If a path is not a checkout of its project.
+    """
+    loaded: list[Contender] = []
+    if run.nanogpt:
+        loaded.append(NanoGPT(run.nanogpt))
+    if run.mingpt:
+        loaded.append(MinGPT(run.mingpt))
+    if run.llms_from_scratch:
+        loaded += [kind(run.llms_from_scratch) for kind in (Raschka, RaschkaFast)]
+    with suppress(ImportError):
+        loaded.append(TransformersGPT2())
+    return loaded
+
+
+def versions(run: Run) -> dict[str, str]:
+    """Return the version of each peer, or that it was not measured."""
+    kinds = (NanoGPT, MinGPT, Raschka, RaschkaFast, TransformersGPT2)
+    missing = {kind.name: "not measured" for kind in kinds}
+    return missing | {peer.name: peer.version for peer in load(run)}
 
 
 def _raschka_settings(size: Size) -> dict[str, int | float | bool]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.stamp import changed_modules
 from transformer_book import RECORDS
 
-__all__ = ["lines", "outdated_lines"]
+__all__ = ["lines", "outdated_lines", "shown"]
 
 
 def outdated_lines(folder: Path = RECORDS) -> Iterator[str]:
@@ -25,8 +25,15 @@ def outdated_lines(folder: Path = RECORDS) -> Iterator[str]:
         yield f"{made}  {told if changed else 'up to date'}"
 
 
+def shown(record: dict, what: str = "all") -> str:
+    """Return ``all`` of a record, only its ``stamp``, or all of it as ``json``."""
+    if what == "json":
+        return json.dumps(record, indent=2)
+    return "\n".join(lines(record if what == "all" else {**record, "results": {}}))
+
+
 def lines(report: dict) -> Iterator[str]:
-    """Return the lines of a report: the machine, then the results."""
+    """Return the lines of a record: the machine, then the results."""
     stamp = report["stamp"]
     yield f"{report['kind']}: {stamp['date']}, commit {stamp['commit'][:10]}"
     yield (

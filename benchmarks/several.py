@@ -22,7 +22,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from benchmarks.learning import Descent, fit
 from benchmarks.measuring import in_turns
+from benchmarks.registry import Results, Run
 from tested_transformer.checkpoints import load_shipped
 from tested_transformer.data import batch_at, load_corpus, split, tokenizer_from_dict
 from tested_transformer.decoding import (
@@ -41,7 +43,7 @@ from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import Recipe, train
 from transformer_book import model_folder
 
-__all__ = ["POLICIES", "Setting", "add_heads", "measure_several", "train_draft"]
+__all__ = ["POLICIES", "Setting", "add_heads", "measure", "train_draft"]
 
 TARGETS = ("grammar", "grammar-2", "grammar-3")
 PROMPT, NUM_TOKENS, NUM_DRAFTED = 24, 3, (1, 2, 4, 6)
@@ -76,9 +78,9 @@ QUICK = Setting(
 )
 
 
-def measure_several(*, quick: bool = False) -> dict:
+def measure(run: Run) -> Results:
     """Measure speculative decoding and batching."""
-    setting = QUICK if quick else Setting()
+    setting = QUICK if run.quick else Setting()
     return {"drafts": _drafts(setting), "batches": _batches(setting)}
 
 
@@ -111,18 +113,18 @@ def add_heads(
     for block in model.further:  # they begin as copies of the last block
         block.load_state_dict(target.blocks[-1].state_dict())
     model.requires_grad_(False)
-    own = [p.requires_grad_() for block in model.further for p in block.parameters()]
-    optimizer, losses = torch.optim.AdamW(own, lr=2e-3, weight_decay=0.0), Tensor()
-    for step in range(steps):
-        optimizer.param_groups[0]["lr"] = 2e-3 * (1 - step / steps)
-        inputs, targets = batch_at(
-            tokens, step=step, batch_size=12, seq_len=128, seed=seed
-        )
+    model.further.requires_grad_()
+    last: list[float] = []
+
+    def loss_at(step: int) -> Tensor:
+        size = {"batch_size": 12, "seq_len": 128}
+        inputs, targets = batch_at(tokens, step=step, seed=seed, **size)
         losses = several_token_loss(model.forward_all(inputs), targets)
-        optimizer.zero_grad()
-        losses.sum().backward()
-        optimizer.step()
-    return model.eval(), [round(loss, 4) for loss in losses.tolist()]
+        last[:] = losses.tolist()
+        return losses.sum()
+
+    fit(model, loss_at, Descent(steps, 2e-3))
+    return model.eval(), [round(loss, 4) for loss in last]
 
 
 def _drafts(setting: Setting) -> dict:

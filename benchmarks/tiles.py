@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.nn.attention.flex_attention import flex_attention
 
+from benchmarks.registry import Results, Run
 from tested_transformer import fused_attention
 from tested_transformer.attentions import (
     attention_in_blocks,
@@ -19,19 +20,21 @@ from tested_transformer.attentions import (
     flex_blocks,
 )
 
-__all__ = ["ASKING", "measure_tiles"]
+__all__ = ["ASKING", "measure"]
 
 HEADS, WIDTH, SIZE, COUNT = 2, 64, 128, 8
 ASKING = ("own", "alike")
 
 
 @torch.no_grad()
-def measure_tiles(*, quick: bool = False) -> dict[str, Any]:
+def measure(run: Run) -> Results:
     """Time attention to all keys and to chosen blocks, two ways, at each length."""
-    lengths = (256,) if quick else (1024, 2048, 4096, 8192, 16384, 32768)
+    lengths = (256,) if run.quick else (1024, 2048, 4096, 8192, 16384, 32768)
     # To try it out, what is not compiled computes the same. Each length is compiled by
     # itself: for any length at once, there is no kernel for a CPU (torch 2.13).
-    attend = flex_attention if quick else torch.compile(flex_attention, dynamic=False)
+    attend = (
+        flex_attention if run.quick else torch.compile(flex_attention, dynamic=False)
+    )
     results: dict[str, Any] = {
         "size": {"heads": HEADS, "width": WIDTH, "block size": SIZE, "blocks": COUNT}
     }

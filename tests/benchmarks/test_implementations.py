@@ -5,9 +5,10 @@ from benchmarks.implementations import (
     NAMES,
     SIZES,
     Size,
-    measure_implementations,
+    measure,
     question,
 )
+from benchmarks.registry import Run
 
 from transformer_book import load_record
 
@@ -27,9 +28,8 @@ def test_all_take_turns_at_each_size() -> None:
     # JAX would compile for seconds; the file below has seen it.
     names = ["plain Python", "NumPy, head by head", "nn.MultiheadAttention"]
     tiny = Size(batch=1, length=3, width=4, heads=2, calls=1)
-    report = measure_implementations(
-        quick=True, names=names, sizes={"small": tiny, "large": tiny}
-    )
+    sizes = {"small": tiny, "large": tiny}
+    report = measure(Run(quick=True), names, sizes)
     assert list(report["small"]["step"]) == names
     assert list(report["large"]["step"]) == names[1:]
     assert report["small"]["size"]["width"] == 4

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from benchmarks.latent import KINDS, make_model, measure_latent
+from benchmarks.latent import KINDS, make_model
 
 from tested_transformer.gpt import GPT
 from transformer_book import load_record
@@ -25,12 +25,3 @@ def test_each_keeps_what_the_record_says(kind: str) -> None:
     vocabulary = load_record("latent")["results"]["size"]["characters"]
     assert said["parameters"] == make_model(kind, vocabulary).num_parameters()
     assert model(torch.randint(40, (2, 7))).shape == (2, 7, 40)
-
-
-@pytest.mark.nightly
-def test_the_record_has_what_is_measured() -> None:
-    quick, record = measure_latent(quick=True), load_record("latent")["results"]
-    assert quick.keys() == record.keys()
-    assert quick["kinds"].keys() == record["kinds"].keys() == KINDS.keys()
-    for kind in record["kinds"].values():
-        assert len(kind["losses"]) == len(record["seeds"]) == 3

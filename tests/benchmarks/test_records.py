@@ -1,32 +1,24 @@
-"""Records say where, when, with what and by which code they were made."""
+"""Stamps name the code that was measured, and tell when it has changed."""
 
 import json
-import re
 import subprocess
 from pathlib import Path
 
 import pytest
 from benchmarks import stamp as stamps
-from benchmarks.__main__ import KINDS
 from benchmarks.printing import lines, outdated_lines
 from benchmarks.stamp import changed_modules, shown_command, stamp
 
 import tested_transformer.attention
-from transformer_book import RECORDS, load_record
-
-MEASURED = [kind for kind in KINDS if (RECORDS / f"{kind}.json").is_file()]
+from transformer_book import load_record
 
 
-@pytest.mark.parametrize("kind", MEASURED)
-def test_a_record_is_stamped(kind: str) -> None:
-    record = load_record(kind)
-    assert (record["kind"], record["quick"]) == (kind, False)
-    made = record["stamp"]
-    assert made["command"].startswith(f"python -m benchmarks {kind}")
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", made["date"])
-    assert {"cpu", "instructions", "threads", "python", "torch"} <= made.keys()
-    assert any(name.startswith("src/tested_transformer/") for name in made["modules"])
-    assert "\n".join(lines(record)).startswith(f"{kind}: {made['date']}")
+def test_a_record_is_printed_with_its_machine_and_its_numbers() -> None:
+    printed = "\n".join(lines(load_record("sharing")))
+    assert printed.startswith("sharing: 2026-11-23T")
+    assert "threads of 2 cores; torch 2.13.0" in printed
+    assert "shared_by" in printed
+    assert "ms  (" in printed
 
 
 def test_a_stamp_names_the_modules_that_were_imported() -> None:
@@ -35,6 +27,7 @@ def test_a_stamp_names_the_modules_that_were_imported() -> None:
     assert made["command"] == "python -m benchmarks text --out PATH"
     used = f"src/{tested_transformer.__name__}/attention.py"
     assert made["modules"][used].startswith("sha256:")
+    assert "benchmarks/stamp.py" not in made["modules"]
     assert changed_modules({"stamp": made}) == []
 
 

@@ -9,7 +9,6 @@ from benchmarks.softmaxes import (
     WIDER,
     draw_questions,
     make_layer,
-    measure_softmaxes,
 )
 
 from transformer_book import load_record
@@ -45,24 +44,6 @@ def test_the_kinds_differ() -> None:
     for one in range(len(found)):
         for other in range(one):
             assert (found[one] - found[other]).abs().max() > 0.01
-
-
-@pytest.mark.nightly
-def test_the_record_has_what_is_measured() -> None:
-    quick, record = measure_softmaxes(quick=True), load_record("softmaxes")["results"]
-    assert quick.keys() == record.keys()
-    assert quick["asks"] == record["asks"]
-    assert record["seeds"] == [1, 2, 3]
-    for task in ("marked", "unmarked"):
-        assert [*record["silent"][task]] == [*KINDS]
-        for kind, found in record["silent"][task].items():
-            assert found.keys() == quick["silent"][task][kind].keys()
-            assert all(len(numbers) == 3 for numbers in found.values())
-    assert [*record["maps"]] == [*KINDS]
-    assert [*record["text"]] == [*KINDS, WIDER]
-    for kind, found in record["text"].items():
-        assert found.keys() == quick["text"][kind].keys()
-        assert all(len(numbers) == 3 for numbers in found.values())
 
 
 def test_the_wider_softmax_has_as_many_parameters_as_the_gate() -> None:

@@ -1,18 +1,20 @@
 """Record what training does to small models, seed by seed: losses and samples."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.ours import FAST
+from benchmarks.registry import Results, Run
 from tested_transformer.data import CharTokenizer, Corpus, load_corpus, split
 from tested_transformer.decoding import Sampling, generate
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import Recipe, evaluate, train
 
-__all__ = ["OneTooFar", "measure_writing"]
+__all__ = ["OneTooFar", "measure"]
 
 # The chapter's model and text, and the sizes of the command line.
 CHAPTER = {"max_seq_len": 64, "d_model": 64, "num_heads": 4, "num_layers": 2}
@@ -38,34 +40,34 @@ class OneTooFar(nn.Module):
         return self.attention(x, **{**how, "causal": False, "mask": mask})
 
 
-def measure_writing(
-    *, seeds: Sequence[int] = (0, 1, 2, 3, 4), quick: bool = False
-) -> dict[str, Any]:
+def measure(run: Run, seeds: Sequence[int] = (0, 1, 2, 3, 4)) -> Results:
     """Train the chapter's models with several seeds, and a larger one for samples.
 
     Args:
+        run: What the command line asks.
         seeds: The seeds of weights and batches.
-        quick: Only try the program out.
     """
-    seeds = seeds[:1] if quick else seeds
-    short, long = (20_000, 20_000) if quick else (200_000, 1_000_000)
+    seeds = seeds[:1] if run.quick else seeds
+    short, long = (20_000, 20_000) if run.quick else (200_000, 1_000_000)
     corpus = load_corpus("grammar", num_characters=short)
     recipes = {
         "plain": Recipe.plain(steps=110, lr=3e-3, warmup=11, precision="fp32"),
         "fast": Recipe.fast(steps=110, precision="fp32"),
         "leaky": Recipe.fast(steps=50, precision="fp32"),
     }
+    if run.quick:
+        recipes = {
+            name: replace(recipe, steps=2, warmup=0) for name, recipe in recipes.items()
+        }
     losses = {
-        name: [_losses(name, corpus, recipe, seed, quick=quick) for seed in seeds]
+        name: [_losses(name, corpus, recipe, seed) for seed in seeds]
         for name, recipe in recipes.items()
     }
     corpus = load_corpus("grammar", num_characters=long)
-    return {"losses": losses, "written": _written(corpus, quick=quick)}
+    return {"losses": losses, "written": _written(corpus, quick=run.quick)}
 
 
-def _losses(
-    name: str, corpus: Corpus, recipe: Recipe, seed: int, *, quick: bool
-) -> dict[str, Any]:
+def _losses(name: str, corpus: Corpus, recipe: Recipe, seed: int) -> dict[str, Any]:
     tokenizer, training, validation = _texts(corpus, 0.98)
     torch.manual_seed(seed)
     choices = {} if name == "plain" else FAST
@@ -73,8 +75,7 @@ def _losses(
     if name == "leaky":
         for block in model.blocks:
             block.attention = OneTooFar(block.attention)
-    changes = {"seed": seed, **({"steps": 2, "warmup": 0} if quick else {})}
-    recipe = Recipe.from_dict(recipe.to_dict() | changes)
+    recipe = replace(recipe, seed=seed)
     found = train(model, training, recipe, validation=validation).validations[-1]
     return {
         "seed": seed,

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from benchmarks.attention_scaling import (
+from benchmarks.scaling import (
     PATHS,
     attend,
     error_of,
