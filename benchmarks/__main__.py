@@ -18,12 +18,12 @@ __all__ = ["main"]
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser: a command for each measurement, with its own options."""
-    made = argparse.ArgumentParser(
+    command = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Measure the library, and other implementations if you give their "
         "paths, and write the record of that name.",
     )
-    names = made.add_subparsers(dest="name", metavar="NAME", required=True)
+    names = command.add_subparsers(dest="name", metavar="NAME", required=True)
     names.add_parser("outdated", help="records made with code that has changed since")
     for name, measurement in MEASUREMENTS.items():
         about = measurement.about
@@ -35,28 +35,28 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument(
             "--quick", action="store_true", help="only try it; writes only to --out"
         )
-        for each in measurement.options:
-            option = OPTIONS[each]
+        for name in measurement.options:
+            option = OPTIONS[name]
             if option.type is bool:
                 one.add_argument(
-                    f"-{each[0]}", f"--{each}", action="store_true", help=option.about
+                    f"-{name[0]}", f"--{name}", action="store_true", help=option.about
                 )
                 continue
             one.add_argument(
-                f"--{each}",
+                f"--{name}",
                 type=option.type,
                 choices=option.choices,
                 metavar="PATH" if option.type is Path else None,
                 help=option.about,
             )
-    return made
+    return command
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, and write the record."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    made = parser()
-    options = vars(made.parse_args(arguments))
+    command = parser()
+    options = vars(command.parse_args(arguments))
     name = options["name"]
     if name == "outdated":
         print("\n".join(outdated_lines()))
@@ -67,15 +67,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     measurement = MEASUREMENTS[name]
     if options["threads"] < 1:
-        made.error(f"--threads={options['threads']} must be positive")
+        command.error(f"--threads={options['threads']} must be positive")
     if run.out and not run.out.parent.is_dir():
-        made.error(f"--out={run.out}: there is no such folder")
+        command.error(f"--out={run.out}: there is no such folder")
     torch.set_num_threads(run.threads)
     try:
         peers = measurement.peer_versions(run)
         results = measurement.measure(run)
     except ValueError as error:
-        made.error(str(error))
+        command.error(str(error))
     record = {
         "kind": name,
         "quick": run.quick,

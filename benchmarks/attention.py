@@ -129,7 +129,7 @@ def measure(run: Run) -> Results:
         "memory_against_length": {
             "layer": GROWING,
             "lengths": lengths,
-            "peak_mib": [mib(each) for each in grown],
+            "peak_mib": [mib(used) for used in grown],
             "slope": round(slope(lengths, grown), 3),
         },
     }

@@ -102,8 +102,8 @@ def continued(
     wanted = len(prompt) + count
     while len(tokens) < wanted:
         keep = tokens[:] if len(tokens) < context else tokens[-(context // 2) :]
-        room = min(context - len(keep), wanted - len(tokens))
-        tokens += generate(keep, room)
+        count = min(context - len(keep), wanted - len(tokens))
+        tokens += generate(keep, count)
     return tokens[len(prompt) :]
 
 
@@ -136,8 +136,8 @@ def beside_ours(
 ) -> dict[str, dict[str, object]]:
     """Compare the entry of each other contender with each of ours."""
     ours = [name for name in entries if name.startswith("ours")]
-    others = {name: each for name, each in entries.items() if name not in ours}
+    others = {name: entry for name, entry in entries.items() if name not in ours}
     return {
-        own: {name: compare(each, entries[own]) for name, each in others.items()}
+        own: {name: compare(entry, entries[own]) for name, entry in others.items()}
         for own in ours
     }

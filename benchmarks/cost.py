@@ -56,11 +56,12 @@ def measure(run: Run) -> Results:
         medians = [times[str(value)].median for value in values]
         sweeps[name] = {
             "values": values,
-            "step_ms": [round(1000 * each, 3) for each in medians],
+            "step_ms": [round(1000 * median, 3) for median in medians],
             "operations": counts,
             "operations_by_formula": [formula(size) for size in sizes],
             "operations_per_second": [
-                round(count / each) for count, each in zip(counts, medians, strict=True)
+                round(count / median)
+                for count, median in zip(counts, medians, strict=True)
             ],
             "slope_of_time": round(slope(values, medians), 3),
             "slope_of_operations": round(slope(values, counts), 3),

@@ -63,17 +63,17 @@ def measure(
     packages = ("jax", "flax", "numpy")
     report: dict = {"versions": {name: version(name) for name in packages}}
     for label, size in sizes.items():
-        asked, skipped = question(size), TOO_SLOW.get(label, set())
+        task, skipped = question(size), TOO_SLOW.get(label, set())
         modules = {
             name: import_module(f"transformer_book.implementations.{NAMES[name]}")
             for name in names
             if name not in skipped
         }
-        steps = {name: module.prepare(asked) for name, module in modules.items()}
+        steps = {name: module.prepare(task) for name, module in modules.items()}
         rounds, calls = (2, 1) if run.quick else (7, size.calls)
         times = in_turns(steps, rounds=rounds, calls=calls, warm_up=2)
         report[label] = {
             "size": vars(size),
-            "step": {name: each.to_json() for name, each in times.items()},
+            "step": {name: taken.to_json() for name, taken in times.items()},
         }
     return report

@@ -64,7 +64,7 @@ def fit(model: nn.Module, loss_at: Callable[[int], Tensor], descent: Descent) ->
         loss_at: A function that returns the loss of a step.
         descent: The steps to take.
     """
-    trained = [each for each in model.parameters() if each.requires_grad]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(
         trained,
         lr=descent.rate,

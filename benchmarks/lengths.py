@@ -49,12 +49,12 @@ def measure(run: Run) -> Results:
     characters = CharTokenizer.from_text(text)
     tokens = torch.tensor(characters.encode(text))
     # As when the record was made, no window ends with the last token.
-    training, held_out = (each[:-1] for each in split(tokens))
+    training, held_out = (part[:-1] for part in split(tokens))
     texts = windows(held_out, 2 if run.quick else 32, read + 1, seeded(1))
     losses: dict[str, dict[str, list[float]]] = {}
 
-    def note(way: str, seed: int, found: list[float]) -> None:
-        losses.setdefault(way, {})[str(seed)] = [round(each, 4) for each in found]
+    def note(way: str, seed: int, bins: list[float]) -> None:
+        losses.setdefault(way, {})[str(seed)] = [round(loss, 4) for loss in bins]
 
     for seed in seeds:
         config = {"vocab_size": characters.vocab_size, "max_seq_len": READ}
@@ -76,8 +76,8 @@ def measure(run: Run) -> Results:
             _train(model, training, seed, further, (6, length), FURTHER_LR)
             note(f"{way}, trained on", seed, _losses(model, texts))
         for sinks in SINKS:
-            found = _rolling_losses(rotary, texts, sinks)
-            note(f"cache of {TRAINED}, {sinks} sinks", seed, found)
+            bins = _rolling_losses(rotary, texts, sinks)
+            note(f"cache of {TRAINED}, {sinks} sinks", seed, bins)
         alibi = _train(_make("alibi", seed, config), training, seed, steps)
         note("ALiBi", seed, _losses(alibi, texts))
     return {

@@ -43,8 +43,9 @@ def whole_loss(
     the tokens before it.
     """
     count = (len(tokens) - 1) // context
-    full = (tokens[:-1], tokens[1:])
-    read, wanted = (each[: count * context].view(-1, context) for each in full)
+    read, wanted = (
+        part[: count * context].view(-1, context) for part in (tokens[:-1], tokens[1:])
+    )
     pairs = [*zip(read.split(batch), wanted.split(batch), strict=True)]
     if rest := (len(tokens) - 1) % context:
         pairs.append((tokens[-rest - 1 : -1][None], tokens[-rest:][None]))
@@ -108,16 +109,16 @@ def measure(run: Run) -> Results:
     contenders = racers()
     if run.quick:
         validation = validation[:2000]
-        contenders = [_shorter(each) for each in contenders]
+        contenders = [_shorter(racer) for racer in contenders]
     entries: dict[str, dict] = {
-        each.contender.name: {
-            "target_loss": each.loss,
-            "recipe": each.recipe.to_dict(),
+        racer.contender.name: {
+            "target_loss": racer.loss,
+            "recipe": racer.recipe.to_dict(),
             "runs": [],
         }
-        for each in contenders
+        for racer in contenders
     }
-    turns = [(seed, each) for each in contenders for seed in each.seeds]
+    turns = [(seed, racer) for racer in contenders for seed in racer.seeds]
     turns.sort(key=lambda turn: turn[0])  # each has its turn with every seed
     theirs: dict | str = "not measured: --nanogpt was not given"
     for number, (seed, racer) in enumerate(turns):

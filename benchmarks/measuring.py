@@ -56,8 +56,12 @@ class Times:
 
     def to_json(self) -> dict[str, float]:
         """Return the summary as numbers, with times in milliseconds."""
-        times = {name: each for name, each in vars(self).items() if name != "count"}
-        shown = {f"{name}_ms": round(1000 * each, 4) for name, each in times.items()}
+        times = {
+            name: seconds for name, seconds in vars(self).items() if name != "count"
+        }
+        shown = {
+            f"{name}_ms": round(1000 * seconds, 4) for name, seconds in times.items()
+        }
         return {**shown, "count": self.count}
 
 
@@ -117,9 +121,9 @@ def in_a_process(
     """
     path = [ROOT / "src", ROOT, os.environ.get("PYTHONPATH", ""), STANDINS]
     env |= {"PYTHONPATH": os.pathsep.join(map(str, path))}
-    threads, asked = str(torch.get_num_threads()), json.dumps(order)
+    threads, arguments = str(torch.get_num_threads()), json.dumps(order)
     done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{module}", threads, asked],
+        [sys.executable, "-m", f"benchmarks.{module}", threads, arguments],
         cwd=ROOT,
         env=os.environ | env,
         capture_output=True,

@@ -86,7 +86,7 @@ def with_dice(name: str, *, steps: int, seed: int = 0) -> dict:
         part = max(1, steps // 20)
         parts = [losses[start : start + part] for start in range(0, steps, part)]
         return {
-            "training": [round(sum(each) / len(each), 3) for each in parts],
+            "training": [round(sum(part) / len(part), 3) for part in parts],
             "validation": round(usual(model), 3),
             "honest": round(honest, 3),
             "repaired": round(usual(with_steps(model, Steps())), 3),
@@ -106,10 +106,10 @@ def with_text(
     model = _model(name, vocab_size=int(data.max()) + 1, **SIZES)
     rate = {"lr": 6e-3, "warmup": min(100, steps // 2)}
     train(model, data, Recipe(steps=steps, precision="fp32", **rate))
-    found = honest_loss(model, validation, num_windows=32, num_positions=46)
+    loss = honest_loss(model, validation, num_windows=32, num_positions=46)
     return {
         "validation": round(evaluate(model, validation[:20_001]), 3),
-        "honest": round(found.prefix, 3),
+        "honest": round(loss.prefix, 3),
         "leak": round(largest_leak(model.eval(), validation[:192].view(4, 48)), 4),
     }
 
@@ -117,8 +117,8 @@ def with_text(
 def _model(name: str, **settings: int) -> GPT:
     """Return a GPT with an exhibit in it, or the right one."""
     exhibit = EXHIBITS.get(name)
-    made = GPT(GPTConfig(**settings, **(exhibit.settings if exhibit else {})))
-    return with_steps(made, exhibit.steps if exhibit else Steps())
+    model = GPT(GPTConfig(**settings, **(exhibit.settings if exhibit else {})))
+    return with_steps(model, exhibit.steps if exhibit else Steps())
 
 
 def largest_leak(model: Callable[[Tensor], Tensor], tokens: Tensor) -> float:

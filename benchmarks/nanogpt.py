@@ -73,8 +73,8 @@ def nanogpt_run(
         env = os.environ | {"PYTHONUNBUFFERED": "1"}
         if threads:
             env["OMP_NUM_THREADS"] = str(threads)
-        told, wrong = home / "told.txt", home / "wrong.txt"
-        with told.open("w") as output, wrong.open("w") as errors:
+        log, errors_log = home / "told.txt", home / "wrong.txt"
+        with log.open("w") as output, errors_log.open("w") as errors:
             try:
                 subprocess.run(
                     [sys.executable, *command.split(), *extra],
@@ -86,15 +86,15 @@ def nanogpt_run(
                     timeout=limit,
                 )
             except subprocess.TimeoutExpired:
-                return told.read_text("utf-8"), {}
+                return log.read_text("utf-8"), {}
             except subprocess.CalledProcessError:
-                last = wrong.read_text("utf-8").strip().splitlines()[-1:]
+                last = errors_log.read_text("utf-8").strip().splitlines()[-1:]
                 raise ValueError(
                     f"nanoGPT's train.py failed: {' '.join(last)}"
                 ) from None
         saved = home / "out-shakespeare-char" / "ckpt.pt"
         checkpoint = torch.load(saved, map_location="cpu", weights_only=True)
-        return told.read_text("utf-8"), checkpoint
+        return log.read_text("utf-8"), checkpoint
 
 
 def _prepare(folder: Path, text: str) -> None:

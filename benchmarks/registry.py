@@ -161,4 +161,4 @@ _MEASUREMENTS = (
     Measurement("tiles", "what block attention costs, gathered and by FlexAttention"),
     Measurement("several", "speculative decoding and batching"),
 )
-MEASUREMENTS = {each.name: each for each in _MEASUREMENTS}
+MEASUREMENTS = {entry.name: entry for entry in _MEASUREMENTS}

@@ -114,23 +114,23 @@ def attend(path: str, length: int) -> Callable[[], object]:
     return without_gradients
 
 
-def error_of(path: str, length: int, given: object) -> float | None:
+def error_of(path: str, length: int, output: object) -> float | None:
     """Compare with the open attention in double precision, on the first 64 queries.
 
     Args:
         path: The name of the path.
         length: How many positions it read.
-        given: The output of the path.
+        output: The output of the path.
 
     Returns:
         The largest difference, or ``None`` for a layer with projections of its own.
     """
-    if not isinstance(given, Tensor | tuple) or path.startswith("nn."):
+    if not isinstance(output, Tensor | tuple) or path.startswith("nn."):
         return None
     q, k, v = inputs(length).double()
     exact, _ = attention_with_weights(q[..., :64, :], k, v)
-    output = given[0] if isinstance(given, tuple) else given
-    return (output[..., :64, :] - exact).abs().max().item()
+    first = output[0] if isinstance(output, tuple) else output
+    return (first[..., :64, :] - exact).abs().max().item()
 
 
 def measure(run: Run) -> Results:
@@ -155,17 +155,17 @@ def measure(run: Run) -> Results:
 
 def summary(cells: Sequence[dict]) -> dict:
     """Collect the measurements of one path, and fit how time and memory grow."""
-    lengths = [each["length"] for each in cells]
-    times = [each["time"]["median_ms"] for each in cells]
+    lengths = [cell["length"] for cell in cells]
+    times = [cell["time"]["median_ms"] for cell in cells]
     # Memory below one page is measured as 0, which has no logarithm.
-    used = [max(each["peak_bytes"], 4096) for each in cells]
+    used = [max(cell["peak_bytes"], 4096) for cell in cells]
     return {
         "lengths": lengths,
         "milliseconds": times,
-        "calls": [each["time"]["count"] for each in cells],
-        "peak_mib": [mib(each, 2) for each in used],
-        "largest_error": [each["error"] for each in cells],
-        "first_call_s": [each["first_call_s"] for each in cells],
+        "calls": [cell["time"]["count"] for cell in cells],
+        "peak_mib": [mib(used_here, 2) for used_here in used],
+        "largest_error": [cell["error"] for cell in cells],
+        "first_call_s": [cell["first_call_s"] for cell in cells],
         "slope_of_time": round(slope(lengths, times), 2),
         "slope_of_memory": round(slope(lengths, used), 2),
     }
@@ -183,8 +183,8 @@ def _cell(path: str, length: int, enough: float) -> dict:
     if compiled:
         call()
     first = time.perf_counter() - start
-    given: list[object] = []
-    peak = peak_memory(lambda: given.append(call()))
+    outputs: list[object] = []
+    peak = peak_memory(lambda: outputs.append(call()))
     taken: list[float] = []
     while len(taken) < 3 or (sum(taken) < enough and len(taken) < 50):
         start = time.perf_counter()
@@ -195,7 +195,7 @@ def _cell(path: str, length: int, enough: float) -> dict:
         "first_call_s": round(first, 1),
         "peak_bytes": peak,
         "time": Times.of(taken).to_json(),
-        "error": error_of(path, length, given[0]),
+        "error": error_of(path, length, outputs[0]),
     }
 
 

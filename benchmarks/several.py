@@ -129,7 +129,7 @@ def add_heads(
 
 def _drafts(setting: Setting) -> dict:
     text = load_corpus("grammar").text
-    found: dict = {"size": _size(setting), "seeds": [*setting.seeds], "targets": {}}
+    report: dict = {"size": _size(setting), "seeds": [*setting.seeds], "targets": {}}
     for seed, name in zip(setting.seeds, setting.targets, strict=True):
         shipped = load_shipped(model_folder(name))
         tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
@@ -156,7 +156,7 @@ def _drafts(setting: Setting) -> dict:
         times = in_turns(
             calls, rounds=setting.rounds, warm_up=0, clock=time.process_time
         )
-        found["targets"][name] = {
+        report["targets"][name] = {
             "losses of the heads": losses,
             "passes": _passes(target, small, setting),
             "written": {
@@ -164,8 +164,8 @@ def _drafts(setting: Setting) -> dict:
                 for key, call in calls.items()
             },
         }
-        print(name, found["targets"][name], flush=True)
-    return found
+        print(name, report["targets"][name], flush=True)
+    return report
 
 
 def _size(setting: Setting) -> dict:
@@ -201,17 +201,17 @@ def _writer(
             )
             for seed, prompt in enumerate(prompts)
         ]
-        tokens = sum(len(each.tokens) for each in written)
-        accepted = sum(sum(each.accepted) for each in written)
+        tokens = sum(len(text.tokens) for text in written)
+        accepted = sum(sum(text.accepted) for text in written)
         looked_at = sum(
             min(drafted, kept + 1)
-            for each in written
-            for drafted, kept in zip(each.drafted, each.accepted, strict=True)
+            for text in written
+            for drafted, kept in zip(text.drafted, text.accepted, strict=True)
         )
         return {
             "tokens": tokens,
             "passes": tokens - accepted,
-            "drafted": sum(sum(each.drafted) for each in written),
+            "drafted": sum(sum(text.drafted) for text in written),
             "accepted": accepted,
             "acceptance": round(accepted / max(looked_at, 1), 4),
         }
@@ -238,7 +238,7 @@ def _passes(target: GPT, small: GPT, setting: Setting) -> dict[str, float]:
     calls["small, 1"] = reads(small, 1)
     rounds = 20 * setting.rounds
     times = in_turns(calls, rounds=rounds, calls=5, warm_up=2, clock=time.process_time)
-    return {key: round(1000 * each.median, 4) for key, each in times.items()}
+    return {key: round(1000 * taken.median, 4) for key, taken in times.items()}
 
 
 def _batches(setting: Setting) -> dict:
@@ -246,7 +246,7 @@ def _batches(setting: Setting) -> dict:
     model = GPT(
         GPTConfig(vocab_size=65, max_seq_len=256, d_model=128, num_layers=6)
     ).eval()
-    found: dict = {
+    report: dict = {
         "size": {
             "layers": 6,
             "d_model": 128,
@@ -262,39 +262,39 @@ def _batches(setting: Setting) -> dict:
     gap = alone["seconds"] / setting.requests / 2
     for seed in setting.seeds:
         for name in POLICIES:
-            asked = _requests(setting.requests, seed)
+            requests = _requests(setting.requests, seed)
             waits = torch.empty(setting.requests).exponential_(
                 generator=torch.Generator().manual_seed(seed)
             )
             arrivals = (gap * waits).cumsum(0).tolist()
-            served = _served(model, asked, arrivals, name)
-            found["policies"][name].append(served)
+            served = _served(model, requests, arrivals, name)
+            report["policies"][name].append(served)
             print(name, seed, served, flush=True)
-    return found
+    return report
 
 
 def _requests(count: int, seed: int) -> list[Request]:
     """Draw requests of different lengths: most are short, a few are long."""
     generator = torch.Generator().manual_seed(seed)
-    asked: list[Request] = []
+    requests: list[Request] = []
     for number in range(count):
         length = int(torch.randint(8, 33, (), generator=generator))
         wanted = 4 + 196 * float(torch.rand((), generator=generator)) ** 2
         prompt = torch.randint(65, (length,), generator=generator).tolist()
-        asked.append(Request(prompt=prompt, max_new_tokens=int(wanted), seed=number))
-    return asked
+        requests.append(Request(prompt=prompt, max_new_tokens=int(wanted), seed=number))
+    return requests
 
 
 def _served(
-    model: GPT, asked: list[Request], arrivals: list[float] | None, policy: str
+    model: GPT, requests: list[Request], arrivals: list[float] | None, policy: str
 ) -> dict[str, float]:
     """Serve requests as they arrive, and time them."""
     batcher = Batcher(model, **POLICIES[policy])
-    arrivals = [0.0] * len(asked) if arrivals is None else arrivals
-    coming = deque(zip(arrivals, asked, strict=True))
+    arrivals = [0.0] * len(requests) if arrivals is None else arrivals
+    coming = deque(zip(arrivals, requests, strict=True))
     finished: dict[Request, float] = {}
     began, passes = time.process_time(), 0
-    while len(finished) < len(asked):
+    while len(finished) < len(requests):
         now = time.process_time() - began
         while coming and coming[0][0] <= now:
             batcher.submit(coming.popleft()[1])
@@ -304,11 +304,13 @@ def _served(
         present = batcher.step()
         passes += 1
         now = time.process_time() - began
-        finished |= {each: now for each in present if each is not None and each.done}
-    times = zip(arrivals, asked, strict=True)
+        finished |= {
+            request: now for request in present if request is not None and request.done
+        }
+    times = zip(arrivals, requests, strict=True)
     latencies = [finished[request] - arrival for arrival, request in times]
     seconds = max(finished.values())
-    tokens = sum(len(request.answer) for request in asked)
+    tokens = sum(len(request.answer) for request in requests)
     return {
         "tokens": tokens,
         "steps": passes,

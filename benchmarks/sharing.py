@@ -30,7 +30,7 @@ def _plain(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
 
 def _repeated(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
     group = q.shape[1] // k.shape[1]
-    k, v = (each.repeat_interleave(group, dim=1) for each in (k, v))
+    k, v = (heads.repeat_interleave(group, dim=1) for heads in (k, v))
     return _plain(q, k, v, causal=causal)
 
 

@@ -96,8 +96,8 @@ def measure(run: Run) -> Results:
                 print(task, kind, seed, runs[-1], flush=True)
                 if marked and seed == seeds[0]:
                     maps[kind] = _map(layer)
-            found = {name: [run[name] for run in runs] for name in runs[0]}
-            silent[task][kind] = found
+            measured = {name: [run[name] for run in runs] for name in runs[0]}
+            silent[task][kind] = measured
     train, held_out, vocab_size = _read_text(20_000 if run.quick else 300_000)
     for kind in (*KINDS, WIDER):
         runs = []
@@ -155,14 +155,14 @@ def _look_at_layer(layer: AttentionLayer, *, marked: bool) -> dict[str, float]:
     silent = (x[:, FROM:, 1] < 0)[:, None].expand_as(weights[:, :, FROM:, 0])
     first, sums = _first_share(weights), weights[:, :, FROM:].sum(dim=-1)
     right = wanted[:, FROM:] - output[:, FROM:]
-    found = {
+    measured = {
         "error": right.square().mean() / wanted[:, FROM:].square().mean(),
         "first, silent": first[silent].mean(),
         "first, asking": first[~silent].mean(),
         "given, silent": sums[silent].mean(),
         "given, asking": sums[~silent].mean(),
     }
-    return {name: round(value.item(), 4) for name, value in found.items()}
+    return {name: round(value.item(), 4) for name, value in measured.items()}
 
 
 @torch.no_grad()

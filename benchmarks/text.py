@@ -76,14 +76,14 @@ def _losses(name: str, corpus: Corpus, recipe: Recipe, seed: int) -> dict[str, A
         for block in model.blocks:
             block.attention = OneTooFar(block.attention)
     recipe = replace(recipe, seed=seed)
-    found = train(model, training, recipe, validation=validation).validations[-1]
+    losses = train(model, training, recipe, validation=validation).validations[-1]
     return {
         "seed": seed,
-        "steps": found.step,
-        "loss": round(found.loss, 4),
-        "full": round(found.full, 4),
-        "honest": round(found.prefix, 4),
-        "gap": float(f"{found.gap:.1e}"),
+        "steps": losses.step,
+        "loss": round(losses.loss, 4),
+        "full": round(losses.full, 4),
+        "honest": round(losses.prefix, 4),
+        "gap": float(f"{losses.gap:.1e}"),
     }
 
 
@@ -94,7 +94,7 @@ def _written(corpus: Corpus, *, quick: bool) -> list[dict[str, Any]]:
     model = GPT(GPTConfig(vocab_size=tokenizer.vocab_size, **COMMAND, **FAST))
     wanted = SHOWN_AFTER[:2] if quick else SHOWN_AFTER
     recipe = Recipe.fast(steps=wanted[-1], precision="fp32")
-    found: list[dict[str, Any]] = []
+    samples: list[dict[str, Any]] = []
 
     def look(step: int) -> None:
         if step not in wanted:
@@ -106,11 +106,11 @@ def _written(corpus: Corpus, *, quick: bool) -> list[dict[str, Any]]:
         )
         loss = evaluate(model, validation)
         text = tokenizer.decode([*prompt, *tokens])
-        found.append({"step": step, "loss": round(loss, 4), "text": text})
+        samples.append({"step": step, "loss": round(loss, 4), "text": text})
 
     look(0)
     train(model, training, recipe, on_step=lambda progress: look(progress.step))
-    return found
+    return samples
 
 
 def _texts(corpus: Corpus, share: float) -> tuple[CharTokenizer, Tensor, Tensor]:

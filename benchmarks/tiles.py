@@ -49,8 +49,10 @@ def _at(length: int, attend: Callable[..., Any]) -> dict[str, Any]:
     q, k, v = torch.randn(3, 1, HEADS, length, WIDTH, generator=generator).unbind()
     alike = q[:, :, ::SIZE].repeat_interleave(SIZE, dim=2)
     _, seconds = _timed(lambda: fused_attention(q, k, v, causal=True))
-    asked = zip(ASKING, (q, alike), strict=True)
-    rows = {asking: _blocks(queries, k, v, attend) for asking, queries in asked}
+    queries_by_kind = zip(ASKING, (q, alike), strict=True)
+    rows = {
+        asking: _blocks(queries, k, v, attend) for asking, queries in queries_by_kind
+    }
     return {"all keys": seconds, **rows}
 
 
@@ -82,9 +84,9 @@ def _blocks(
 
 def _timed(way: Callable[[], Any], times: int = 4) -> tuple[Any, float]:
     """Return what it returns, and the least processor seconds of a few runs."""
-    best, found = float("inf"), None
+    best, result = float("inf"), None
     for _ in range(times):
         start = time.process_time()
-        found = way()
+        result = way()
         best = min(best, time.process_time() - start)
-    return found, round(best, 5)
+    return result, round(best, 5)

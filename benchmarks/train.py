@@ -33,8 +33,8 @@ def batches_of(tokens: Tensor, size: Size, count: int, *, seed: int = 0) -> list
     generator = torch.Generator().manual_seed(seed)
     drawn = windows(tokens, count * size.batch, size.context + 1, generator)
     return [
-        (each[:, :-1].contiguous(), each[:, 1:].contiguous())
-        for each in drawn.split(size.batch)
+        (batch[:, :-1].contiguous(), batch[:, 1:].contiguous())
+        for batch in drawn.split(size.batch)
     ]
 
 

@@ -64,14 +64,14 @@ def conclude(losses: dict[str, list[float]]) -> dict[str, dict]:
     rises without it; ``least`` and ``most`` are the extremes over the seeds.
     """
     base = next(iter(losses.values()))
-    found: dict[str, dict] = {}
-    for name, each in losses.items():
-        worth = [loss - whole for loss, whole in zip(each, base, strict=True)]
-        found[name] = {
-            "losses": each,
-            "mean": round(statistics.mean(each), 4),
+    compared: dict[str, dict] = {}
+    for name, runs in losses.items():
+        worth = [loss - usual for loss, usual in zip(runs, base, strict=True)]
+        compared[name] = {
+            "losses": runs,
+            "mean": round(statistics.mean(runs), 4),
             "worth": round(statistics.mean(worth), 4),
             "least": round(min(worth), 4),
             "most": round(max(worth), 4),
         }
-    return found
+    return compared

@@ -21,12 +21,12 @@ def _threads():
 
 
 def test_every_measurement_has_a_function_and_options_that_are_known() -> None:
-    for name, each in MEASUREMENTS.items():
-        module, _, function = (each.source or name).partition(":")
+    for name, entry in MEASUREMENTS.items():
+        module, _, function = (entry.source or name).partition(":")
         assert callable(
             getattr(import_module(f"benchmarks.{module}"), function or "measure")
         )
-        assert {*each.options} <= OPTIONS.keys()
+        assert {*entry.options} <= OPTIONS.keys()
     others = {file.stem for file in RECORDS.iterdir()} - MEASUREMENTS.keys()
     assert others == {"h100", "public-first"}
 
@@ -90,7 +90,7 @@ def misfits(quick: Any, record: Any, place: str = "results") -> list[str]:
         return wrong
     if isinstance(quick, list | tuple) and isinstance(record, list):
         wrong = [] if len(record) >= len(quick) else [place]
-        return wrong + [w for each in record for w in misfits(quick[0], each, place)]
+        return wrong + [w for item in record for w in misfits(quick[0], item, place)]
     numbers = isinstance(quick, int | float) and isinstance(record, int | float)
     return [] if numbers or type(quick) is type(record) else [place]
 

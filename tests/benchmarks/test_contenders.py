@@ -22,9 +22,9 @@ TINY = Size(vocab_size=7, context=5, width=8, heads=2, layers=3, batch=2)
 def test_beyond_the_context_the_last_half_is_read_anew() -> None:
     read: list[tuple[list[int], int]] = []
 
-    def generate(tokens: list[int], room: int) -> list[int]:
-        read.append((tokens, room))
-        return [tokens[-1] + 1 + i for i in range(room)]
+    def generate(tokens: list[int], wanted: int) -> list[int]:
+        read.append((tokens, wanted))
+        return [tokens[-1] + 1 + i for i in range(wanted)]
 
     assert continued(generate, [0, 1], 9, 6) == list(range(2, 11))
     assert read == [([0, 1], 4), ([3, 4, 5], 3), ([6, 7, 8], 2)]
@@ -72,8 +72,8 @@ def test_the_cache_must_not_change_a_token(monkeypatch: pytest.MonkeyPatch) -> N
     assert contender.same_tokens(model, [3], 13)
     honest = Ours.generate
 
-    def wrong(*given: Any, cached: bool, temperature: float) -> list[int]:
-        tokens = honest(*given, cached=cached, temperature=temperature)
+    def wrong(*arguments: Any, cached: bool, temperature: float) -> list[int]:
+        tokens = honest(*arguments, cached=cached, temperature=temperature)
         return [*tokens[:-1], tokens[-1] ^ 1] if cached and not temperature else tokens
 
     monkeypatch.setattr(Ours, "generate", wrong)
@@ -119,23 +119,23 @@ def test_nanogpts_own_times_are_read() -> None:
 
 
 def test_what_a_choice_is_worth_is_compared_seed_by_seed() -> None:
-    found = conclude(
+    compared = conclude(
         {"all": [2.0, 1.0], "without": [2.25, 1.75], "no gain": [1.9, 1.0]}
     )
-    assert found["all"]["worth"] == found["all"]["least"] == found["all"]["most"] == 0.0
-    assert found["without"] == {
+    assert {compared["all"][key] for key in ("worth", "least", "most")} == {0.0}
+    assert compared["without"] == {
         "losses": [2.25, 1.75],
         "mean": 2.0,
         "worth": 0.5,
         "least": 0.25,
         "most": 0.75,
     }
-    assert found["no gain"]["worth"] == -0.05
+    assert compared["no gain"]["worth"] == -0.05
 
 
 def test_every_choice_undone_is_another_model_or_another_recipe() -> None:
-    whole, *others = CHOICES.values()
-    assert (whole.model, whole.recipe) == ({}, {})
+    recommended, *others = CHOICES.values()
+    assert (recommended.model, recommended.recipe) == ({}, {})
     for choice in others:
         changes_model = any(FAST.get(k, 0) != v for k, v in choice.model.items())
         recipe = Recipe.fast(**choice.recipe)

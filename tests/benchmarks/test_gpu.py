@@ -13,38 +13,36 @@ def test_the_parts_for_a_gpu_run_anywhere(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("the cat that ate the rat that ate the malt. " * 50)
     setting = Setting("cpu", quick=True, text=str(text))
-    report = {name: {"error": "not measured"} for name in gpu.PARTS}
+    report: dict = {name: {"error": "not measured"} for name in gpu.PARTS}
     for name in ("device", "training", "decoding", "attention", "shakespeare"):
         report[name] = gpu.PARTS[name](setting)
     assert report["attention"]["lengths"] == [64, 128]
-    losses = [each["loss"] for each in report["shakespeare"]["losses"]]
+    losses = [entry["loss"] for entry in report["shakespeare"]["losses"]]
     assert losses[-1] < losses[0]
     assert gpu.PARTS["nanogpt"](setting) == "not measured: --nanogpt was not given"
     report["transformers"] = {"tokens_per_second": 1.0}
     report["nanogpt"] = {"best_loss": losses[-1], "seconds_to_best": 900.0}
-    found = gpu.together(report)
-    assert 0 < found["part_of_matrix_peak"] < 1
-    assert found["decoding_over_transformers"] == pytest.approx(
+    combined = gpu.together(report)
+    assert 0 < combined["part_of_matrix_peak"] < 1
+    assert combined["decoding_over_transformers"] == pytest.approx(
         report["decoding"]["tokens_per_second"], rel=0.01
     )
-    assert found["shakespeare"]["target_loss"] == losses[-1]
-    assert found["shakespeare"]["nanogpt_over_ours"] > 1
-    assert "shakespeare_rotary" not in found
+    assert combined["shakespeare"]["target_loss"] == losses[-1]
+    assert combined["shakespeare"]["nanogpt_over_ours"] > 1
+    assert "shakespeare_rotary" not in combined
     calls: list[int] = []
     assert seconds(lambda: calls.append(1), "cpu", rounds=4) < 1
     assert len(calls) == 5
 
 
-def test_a_part_that_fails_says_so() -> None:
-    failing, end = Setting("cpu", text="/there/is/no/such.txt"), time.monotonic() + 99
-    assert "FileNotFoundError" in run_part("shakespeare", failing, end)["error"]
-    assert run_part("device", failing, end)["name"] == "cpu"
-
-
-def test_a_part_without_time_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = time.monotonic()
+def test_a_part_that_fails_or_takes_too_long_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failing, now = Setting("cpu", text="/there/is/no/such.txt"), time.monotonic()
+    assert "FileNotFoundError" in run_part("shakespeare", failing, now + 99)["error"]
     none = {"error": "not measured: no time was left"}
-    assert run_part("training", Setting("cpu"), now) == none
-    monkeypatch.setattr(gpu, "LEAST", 0)
-    report = run_part("training", Setting("cpu"), time.monotonic() + 1)
+    assert run_part("training", failing, now) == none
+    monkeypatch.setattr(gpu, "LIMIT", 1.0)
+    monkeypatch.setattr(gpu, "LEAST", 0.0)
+    report = run_part("training", failing, now + 99)
     assert report["error"] == "not finished after 1 s"

@@ -15,11 +15,11 @@ from transformer_book import load_record
 
 def test_what_is_asked_is_what_all_can_answer() -> None:
     size = Size(batch=2, length=5, width=12, heads=3, calls=1)
-    asked = question(size)
-    assert asked.x.shape == (2, 5, 12)
-    assert asked.layer.num_heads == 3
-    assert asked.causal
-    assert asked.context is None
+    task = question(size)
+    assert task.x.shape == (2, 5, 12)
+    assert task.layer.num_heads == 3
+    assert task.causal
+    assert task.context is None
 
 
 # Plain Python adds up from 0, a whole number, which the shape checks refuse.
@@ -33,13 +33,13 @@ def test_all_take_turns_at_each_size() -> None:
     assert list(report["small"]["step"]) == names
     assert list(report["large"]["step"]) == names[1:]
     assert report["small"]["size"]["width"] == 4
-    assert all(each["count"] == 2 for each in report["small"]["step"].values())
+    assert all(taken["count"] == 2 for taken in report["small"]["step"].values())
 
 
 def test_the_file_holds_what_the_program_measures() -> None:
     report = load_record("implementations")
     for label, size in SIZES.items():
-        found = report["results"][label]
-        assert found["size"] == vars(size)
-        assert set(NAMES) - set(found["step"]) <= {"plain Python"}
+        measured = report["results"][label]
+        assert measured["size"] == vars(size)
+        assert set(NAMES) - set(measured["step"]) <= {"plain Python"}
     assert set(report["results"]["small"]["step"]) == set(NAMES)

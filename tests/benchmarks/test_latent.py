@@ -20,8 +20,8 @@ def kept(model: GPT) -> int:
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_keeps_what_the_record_says(kind: str) -> None:
     model = make_model(kind, 40)
-    said = load_record("latent")["results"]["kinds"][kind]
-    assert said["numbers a token and layer"] == kept(model)
+    recorded = load_record("latent")["results"]["kinds"][kind]
+    assert recorded["numbers a token and layer"] == kept(model)
     vocabulary = load_record("latent")["results"]["size"]["characters"]
-    assert said["parameters"] == make_model(kind, vocabulary).num_parameters()
+    assert recorded["parameters"] == make_model(kind, vocabulary).num_parameters()
     assert model(torch.randint(40, (2, 7))).shape == (2, 7, 40)

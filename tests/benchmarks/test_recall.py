@@ -9,10 +9,10 @@ def test_every_key_that_was_shown_is_asked_once() -> None:
     assert keys.shape == values.shape == (3, 10)
     for row in range(3):
         shown = dict(zip(keys[row, :5].tolist(), values[row, :5].tolist(), strict=True))
-        asked = keys[row, 5:].tolist()
+        questions = keys[row, 5:].tolist()
         assert len(shown) == 5
-        assert {*asked} == {*shown}
-        assert [shown[key] for key in asked] == answers[row].tolist()
+        assert {*questions} == {*shown}
+        assert [shown[key] for key in questions] == answers[row].tolist()
     assert (values[:, 5:] == 16).all()
 
 

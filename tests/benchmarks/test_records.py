@@ -22,13 +22,15 @@ def test_a_record_is_printed_with_its_machine_and_its_numbers() -> None:
 
 
 def test_a_stamp_names_the_modules_that_were_imported() -> None:
-    made = stamp(["text", "--out", "/a/b.json"], threads=3, peers={"minGPT": "1"})
-    assert json.loads(json.dumps(made)) == made
-    assert made["command"] == "python -m benchmarks text --out PATH"
+    record_stamp = stamp(
+        ["text", "--out", "/a/b.json"], threads=3, peers={"minGPT": "1"}
+    )
+    assert json.loads(json.dumps(record_stamp)) == record_stamp
+    assert record_stamp["command"] == "python -m benchmarks text --out PATH"
     used = f"src/{tested_transformer.__name__}/attention.py"
-    assert made["modules"][used].startswith("sha256:")
-    assert "benchmarks/stamp.py" not in made["modules"]
-    assert changed_modules({"stamp": made}) == []
+    assert record_stamp["modules"][used].startswith("sha256:")
+    assert "benchmarks/stamp.py" not in record_stamp["modules"]
+    assert changed_modules({"stamp": record_stamp}) == []
 
 
 def test_a_command_is_shown_without_paths() -> None:
@@ -51,8 +53,8 @@ def test_a_changed_module_is_told(
     stamps.write_record(tmp_path / "loss.json", record)
     assert changed_modules(record) == ["gone"]
     (tmp_path / "edited").write_text("2")
-    (told,) = outdated_lines(tmp_path)
-    assert told.endswith("2 of 3 modules have changed: edited, gone")
+    (line,) = outdated_lines(tmp_path)
+    assert line.endswith("2 of 3 modules have changed: edited, gone")
 
 
 def test_an_edited_docstring_or_comment_is_the_same_program(

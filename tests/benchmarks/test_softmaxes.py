@@ -34,16 +34,16 @@ def test_half_of_the_tokens_ask_for_the_mean(marked: bool) -> None:
 
 def test_the_kinds_differ() -> None:
     x = torch.randn(2, 5, 16)
-    found = []
+    outputs = []
     for kind in KINDS:
         torch.manual_seed(0)
         layer = make_layer(kind, 16, 2, 0, bias=True)
         for proj in (layer.q_proj, layer.k_proj):
             proj.weight.data.mul_(9)  # so that a cap does something
-        found.append(layer(x, causal=True))
-    for one in range(len(found)):
+        outputs.append(layer(x, causal=True))
+    for one in range(len(outputs)):
         for other in range(one):
-            assert (found[one] - found[other]).abs().max() > 0.01
+            assert (outputs[one] - outputs[other]).abs().max() > 0.01
 
 
 def test_the_wider_softmax_has_as_many_parameters_as_the_gate() -> None:

@@ -33,10 +33,14 @@ def answers(chapter: str) -> ModuleType:
 
 ANSWERS = {chapter: answers(chapter) for chapter in CHAPTERS}
 RIGHT = {
-    grade: right for each in ANSWERS.values() for grade, right in each.RIGHT.items()
+    grade: right
+    for chapter in ANSWERS.values()
+    for grade, right in chapter.RIGHT.items()
 }
 WRONG = {
-    grade: cases for each in ANSWERS.values() for grade, cases in each.WRONG.items()
+    grade: cases
+    for chapter in ANSWERS.values()
+    for grade, cases in chapter.WRONG.items()
 }
 
 
@@ -52,18 +56,18 @@ def said_by(grade: Grade, answer: object, seed: int = 0) -> str:
 
 
 def test_every_grader_of_a_chapter_has_answers() -> None:
-    for chapter, given in ANSWERS.items():
-        module = importlib.import_module(f"transformer_book.exercises.{chapter}")
-        assert {grade.__name__ for grade in given.RIGHT} == {*module.__all__}, chapter
-        assert given.RIGHT.keys() == given.WRONG.keys(), chapter
+    for name, chapter in ANSWERS.items():
+        graders = importlib.import_module(f"transformer_book.exercises.{name}").__all__
+        assert {grade.__name__ for grade in chapter.RIGHT} == {*graders}, name
+        assert chapter.RIGHT.keys() == chapter.WRONG.keys(), name
 
 
 @pytest.mark.parametrize("grade", RIGHT, ids=lambda grade: grade.__name__)
 def test_a_grader_tells_right_from_wrong(grade: Grade) -> None:
     assert getattr(transformer_book, grade.__name__) is grade
     assert len(WRONG[grade]) >= 3
-    said = {words: said_by(grade, answer) for words, answer in WRONG[grade].items()}
-    assert {words: each for words, each in said.items() if words not in each} == {}
+    remarks = {words: said_by(grade, answer) for words, answer in WRONG[grade].items()}
+    assert {w: remark for w, remark in remarks.items() if w not in remark} == {}
     for seed in range(30):  # whatever the grader draws
         assert said_by(grade, RIGHT[grade], seed) == "right"
 

@@ -56,10 +56,10 @@ def test_output_and_every_gradient_are_those_of_the_layer(
             with pytest.raises(TypeError, match="BFloat16"):  # NumPy has no such type
                 gaps(per_head, question)
         else:
-            found = gaps(implementation, question)
-            assert max(found.values()) <= TOLERANCE[dtype], (case, found)
-            assert {"output", "x"} <= found.keys(), case
-            assert ("context" in found) == (question.context is not None), case
+            differences = gaps(implementation, question)
+            assert max(differences.values()) <= TOLERANCE[dtype], (case, differences)
+            assert {"output", "x"} <= differences.keys(), case
+            assert ("context" in differences) == (question.context is not None), case
 
 
 def test_an_answer_by_hand(implementation: ModuleType) -> None:
@@ -91,7 +91,7 @@ def test_a_conversion_moves_every_number_and_changes_none(
     weights = ask(torch.float64).weights
     converted = implementation.convert(weights, 3)
     before, after = (
-        torch.cat([each.flatten() for each in some.values()]).sort().values
+        torch.cat([array.flatten() for array in some.values()]).sort().values
         for some in (weights, converted)
     )
     assert torch.equal(before, after)
@@ -106,7 +106,7 @@ def test_a_question_has_a_mask_aligned_at_the_end_and_a_gradient_for_everything(
     assert ask(torch.float64).mask is None
     right = reference(question)
     assert right.keys() == {"output", "x", "context", *question.weights}
-    assert all(each.dtype == torch.float64 for each in right.values())
+    assert all(gradient.dtype == torch.float64 for gradient in right.values())
 
 
 class Broken:
@@ -142,12 +142,12 @@ def test_one_number_that_is_off_is_seen_where_it_is(
     ask: Callable[..., Question],
 ) -> None:
     for name in ("output", "x", "context", "v_proj.weight"):
-        found = gaps(Broken(off=name), ask(torch.float64, context=True))
-        assert [each for each, gap in found.items() if gap > 1e-12] == [name]
-        assert found[name] > 1e-4
-    found = gaps(Broken(nan="v_proj.bias"), ask(torch.float64))
-    assert [name for name, gap in found.items() if gap > 1e-12] == ["v_proj.bias"]
-    assert found["v_proj.bias"] == float("inf")
+        differences = gaps(Broken(off=name), ask(torch.float64, context=True))
+        assert [part for part, gap in differences.items() if gap > 1e-12] == [name]
+        assert differences[name] > 1e-4
+    differences = gaps(Broken(nan="v_proj.bias"), ask(torch.float64))
+    assert [name for name, gap in differences.items() if gap > 1e-12] == ["v_proj.bias"]
+    assert differences["v_proj.bias"] == float("inf")
 
 
 def test_a_gradient_that_is_not_given_is_missed(ask: Callable[..., Question]) -> None:
