@@ -8,10 +8,17 @@ with its rotary key, which is as wide as one head.
 
 import torch
 
-from benchmarks.learning import Descent, fit_to_text, guess_loss, seeded, windows
+from benchmarks.learning import (
+    Descent,
+    as_characters,
+    fit_to_text,
+    guess_loss,
+    seeded,
+    windows,
+)
 from benchmarks.registry import Results, Run
 from tested_transformer.attentions import LatentAttention
-from tested_transformer.data import CharTokenizer, split, write_stories
+from tested_transformer.data import write_stories
 from tested_transformer.gpt import GPT, GPTConfig
 
 __all__ = ["KINDS", "make_model", "measure"]
@@ -57,9 +64,7 @@ def make_model(kind: str, vocab_size: int) -> GPT:
 def measure(run: Run) -> Results:
     """Train each kind with each seed, and measure its loss on held-out text."""
     text = write_stories(20_000 if run.quick else 300_000, seed=9).text
-    characters = CharTokenizer.from_text(text)
-    ids = torch.tensor(characters.encode(text))
-    training, held_out = split(ids, 5 / 6)
+    training, held_out, vocab_size = as_characters(text, 5 / 6)
     steps, seeds = (2, SEEDS[:1]) if run.quick else (STEPS, SEEDS)
     results: dict[str, dict] = {}
     for kind, (num_kv_heads, latent_dim) in KINDS.items():
@@ -68,7 +73,7 @@ def measure(run: Run) -> Results:
         parameters = 0
         for seed in seeds:
             torch.manual_seed(seed)
-            model = make_model(kind, characters.vocab_size)
+            model = make_model(kind, vocab_size)
             parameters = model.num_parameters()
             descent = Descent(steps, RATE, weight_decay=0.01)
             size = {"batch": BATCH, "length": LENGTH}
@@ -90,7 +95,7 @@ def measure(run: Run) -> Results:
             "length": LENGTH,
             "batch": BATCH,
             "steps": steps,
-            "characters": characters.vocab_size,
+            "characters": vocab_size,
         },
         "seeds": [*seeds],
         "kinds": results,

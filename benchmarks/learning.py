@@ -7,7 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["Descent", "fit", "fit_to_text", "guess_loss", "seeded", "windows"]
+from tested_transformer.data import CharTokenizer, split
+
+__all__ = [
+    *("Descent", "as_characters", "fit", "fit_to_text", "guess_loss", "seeded"),
+    "windows",
+]
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,13 @@ def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def as_characters(text: str, share: float = 0.9) -> tuple[Tensor, Tensor, int]:
+    """Return a text as characters: to train on, held out, and how many there are."""
+    tokenizer = CharTokenizer.from_text(text)
+    training, held_out = split(torch.tensor(tokenizer.encode(text)), share)
+    return training, held_out, tokenizer.vocab_size
+
+
 def windows(
     tokens: Tensor, count: int, length: int, generator: torch.Generator
 ) -> Tensor:
@@ -64,7 +76,7 @@ def fit(model: nn.Module, loss_at: Callable[[int], Tensor], descent: Descent) ->
         loss_at: A function that returns the loss of a step.
         descent: The steps to take.
     """
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    trained = [*model.parameters()]
     optimizer = torch.optim.AdamW(
         trained,
         lr=descent.rate,

@@ -17,10 +17,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks.learning import Descent, fit_to_text, seeded, windows
+from benchmarks.learning import (
+    Descent,
+    as_characters,
+    fit_to_text,
+    seeded,
+    windows,
+)
 from benchmarks.registry import Results, Run
 from tested_transformer.caches import rolling_cache, stream_logits
-from tested_transformer.data import CharTokenizer, split, write_stories
+from tested_transformer.data import write_stories
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.positions import rotate
 from tested_transformer.rotary_scaling import (
@@ -46,10 +52,9 @@ def measure(run: Run) -> Results:
     seeds, steps, further = ((0,), 1, 1) if run.quick else ((0, 1, 2), 600, 60)
     read = 80 if run.quick else READ
     text = write_stories(20_000 if run.quick else 700_000, seed=9).text
-    characters = CharTokenizer.from_text(text)
-    tokens = torch.tensor(characters.encode(text))
+    training, held_out, vocab_size = as_characters(text)
     # As when the record was made, no window ends with the last token.
-    training, held_out = (part[:-1] for part in split(tokens))
+    training, held_out = training[:-1], held_out[:-1]
     texts = windows(held_out, 2 if run.quick else 32, read + 1, seeded(1))
     losses: dict[str, dict[str, list[float]]] = {}
 
@@ -57,7 +62,7 @@ def measure(run: Run) -> Results:
         losses.setdefault(way, {})[str(seed)] = [round(loss, 4) for loss in bins]
 
     for seed in seeds:
-        config = {"vocab_size": characters.vocab_size, "max_seq_len": READ}
+        config = {"vocab_size": vocab_size, "max_seq_len": READ}
         rotary = _train(_make("rotary", seed, config), training, seed, steps)
         note("plain", seed, _losses(rotary, texts))
         for factor in FACTORS:
@@ -90,7 +95,7 @@ def measure(run: Run) -> Results:
             "further_steps": further,
             "further_length": int(TRAINED * FURTHER_FACTOR),
             "parameters": rotary.num_parameters(),
-            "characters": characters.vocab_size,
+            "characters": vocab_size,
         },
         "losses": losses,
     }

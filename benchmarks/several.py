@@ -22,9 +22,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from benchmarks.learning import Descent, fit
+from benchmarks.learning import Descent, fit, seeded
 from benchmarks.measuring import in_turns
 from benchmarks.registry import Results, Run
+from benchmarks.steps import step_call
 from tested_transformer.checkpoints import load_shipped
 from tested_transformer.data import batch_at, load_corpus, split, tokenizer_from_dict
 from tested_transformer.decoding import (
@@ -129,7 +130,15 @@ def add_heads(
 
 def _drafts(setting: Setting) -> dict:
     text = load_corpus("grammar").text
-    report: dict = {"size": _size(setting), "seeds": [*setting.seeds], "targets": {}}
+    size = {
+        "target": "3 layers of 64 features",
+        "draft": "1 layer of 32 features",
+        "further heads": NUM_TOKENS - 1,
+        "steps": setting.steps,
+        "prompts": setting.prompts,
+        "prompt": PROMPT,
+    }
+    report: dict = {"size": size, "seeds": [*setting.seeds], "targets": {}}
     for seed, name in zip(setting.seeds, setting.targets, strict=True):
         shipped = load_shipped(model_folder(name))
         tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
@@ -166,17 +175,6 @@ def _drafts(setting: Setting) -> dict:
         }
         print(name, report["targets"][name], flush=True)
     return report
-
-
-def _size(setting: Setting) -> dict:
-    return {
-        "target": "3 layers of 64 features",
-        "draft": "1 layer of 32 features",
-        "further heads": NUM_TOKENS - 1,
-        "steps": setting.steps,
-        "prompts": setting.prompts,
-        "prompt": PROMPT,
-    }
 
 
 def _writer(
@@ -221,21 +219,12 @@ def _writer(
 
 def _passes(target: GPT, small: GPT, setting: Setting) -> dict[str, float]:
     """Time passes over some new tokens on top of 64, in milliseconds."""
-
-    def reads(model: GPT, count: int) -> Callable[[], object]:
-        cache = model.new_cache()
-        tokens = torch.zeros(1, count, dtype=torch.long)
-
-        def call() -> object:
-            for layer in cache.layers:
-                layer.length = 64
-            with torch.inference_mode():
-                return model(tokens, cache=cache)
-
-        return call
-
-    calls = {f"target, {count}": reads(target, count) for count in (1, 2, 3, 5, 7, 17)}
-    calls["small, 1"] = reads(small, 1)
+    size = {"batch": 1, "length": 64}
+    calls: dict[str, Callable[[], object]] = {
+        f"target, {count}": step_call(target, count=count, **size)
+        for count in (1, 2, 3, 5, 7, 17)
+    }
+    calls["small, 1"] = step_call(small, **size)
     rounds = 20 * setting.rounds
     times = in_turns(calls, rounds=rounds, calls=5, warm_up=2, clock=time.process_time)
     return {key: round(1000 * taken.median, 4) for key, taken in times.items()}
@@ -263,9 +252,7 @@ def _batches(setting: Setting) -> dict:
     for seed in setting.seeds:
         for name in POLICIES:
             requests = _requests(setting.requests, seed)
-            waits = torch.empty(setting.requests).exponential_(
-                generator=torch.Generator().manual_seed(seed)
-            )
+            waits = torch.empty(setting.requests).exponential_(generator=seeded(seed))
             arrivals = (gap * waits).cumsum(0).tolist()
             served = _served(model, requests, arrivals, name)
             report["policies"][name].append(served)
@@ -275,7 +262,7 @@ def _batches(setting: Setting) -> dict:
 
 def _requests(count: int, seed: int) -> list[Request]:
     """Draw requests of different lengths: most are short, a few are long."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     requests: list[Request] = []
     for number in range(count):
         length = int(torch.randint(8, 33, (), generator=generator))

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from benchmarks.learning import (
     Descent,
+    as_characters,
     fit,
     fit_to_text,
     guess_loss,
@@ -25,7 +26,7 @@ from tested_transformer.attentions import (
     AttentionLayer,
     DifferentialAttention,
 )
-from tested_transformer.data import CharTokenizer, load_corpus, split
+from tested_transformer.data import load_corpus
 from tested_transformer.gpt import GPT, GPTConfig
 
 __all__ = ["KINDS", "WIDER", "draw_questions", "make_layer", "measure"]
@@ -98,7 +99,11 @@ def measure(run: Run) -> Results:
                     maps[kind] = _map(layer)
             measured = {name: [run[name] for run in runs] for name in runs[0]}
             silent[task][kind] = measured
-    train, held_out, vocab_size = _read_text(20_000 if run.quick else 300_000)
+    characters = 20_000 if run.quick else 300_000
+    corpus = load_corpus("grammar", num_characters=characters)
+    train, held_out, vocab_size = as_characters(corpus.text)
+    # As when the record was made, no window ends with the last token.
+    train, held_out = train[:-1], held_out[:-1]
     for kind in (*KINDS, WIDER):
         runs = []
         for seed in seeds:
@@ -172,15 +177,6 @@ def _map(layer: AttentionLayer) -> list[list[float]]:
     _, weights = layer(x, causal=True, return_weights=True)
     head = weights[0, int(_first_share(weights)[0].mean(dim=-1).argmax())]
     return [[round(weight, 3) for weight in row] for row in head.tolist()]
-
-
-def _read_text(num_characters: int) -> tuple[Tensor, Tensor, int]:
-    """Return the text as character ids, for training and for testing."""
-    text = load_corpus("grammar", num_characters=num_characters).text
-    characters = CharTokenizer.from_text(text)
-    training, held_out = split(torch.tensor(characters.encode(text)))
-    # As when the record was made, no window ends with the last token.
-    return training[:-1], held_out[:-1], characters.vocab_size
 
 
 def _train_gpt(kind: str, seed: int, steps: int, ids: Tensor, vocab_size: int) -> GPT:

@@ -27,10 +27,12 @@ BATCHES, LENGTHS = (1, 2, 4, 8, 16), (0, 1000)
 ROWS = (1, 2, 3, 4, 8, 16, 32)
 
 
-def step_call(model: GPT, *, batch: int, length: int) -> Callable[[], object]:
-    """Return a function that reads one token of each sequence after ``length``."""
-    cache = model.new_cache(batch, max_length=length + 1)
-    tokens = torch.zeros(batch, 1, dtype=torch.long)
+def step_call(
+    model: GPT, *, batch: int, length: int, count: int = 1
+) -> Callable[[], object]:
+    """Return a function that reads tokens of each sequence, on top of ``length``."""
+    cache = model.new_cache(batch, max_length=length + count)
+    tokens = torch.zeros(batch, count, dtype=torch.long)
 
     def call() -> object:
         for layer in cache.layers:
