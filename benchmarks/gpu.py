@@ -32,8 +32,7 @@ from benchmarks.nanogpt import documented_seconds, nanogpt_run
 from benchmarks.peers import TransformersGPT2
 from benchmarks.registry import Results, Run
 from tested_transformer.data import CharTokenizer, load_corpus, split
-from tested_transformer.decoding import generate
-from tested_transformer.decoding.fast.decoder import Decoder
+from tested_transformer.decoding import Decoder, generate
 from tested_transformer.gpt import GPT
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.training import Progress, Recipe, train
@@ -140,14 +139,12 @@ def decoding_part(setting: Setting) -> dict:
     model = GPT(config_of(size, bias=False)).to(setting.device, torch.bfloat16).eval()
     count = min(setting.count(512, 64), size.context - 1)
 
-    def write_with(reader: GPT | Decoder) -> dict:
-        write = partial(generate, reader, [[0]], max_new_tokens=count, seed=0)
-        return written(model, write, count, setting)
-
-    eager, decoder = write_with(model), Decoder(model)
+    decoder = Decoder(model)
+    write = partial(generate, decoder, [[0]], max_new_tokens=count, seed=0)
+    eager = written(model, write, count, setting)
     if setting.device == "cuda":
         decoder.compile()
-    return {**eager, "compiled": write_with(decoder)}
+    return {**eager, "compiled": written(model, write, count, setting)}
 
 
 def transformers_part(setting: Setting) -> dict | str:
