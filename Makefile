@@ -7,7 +7,6 @@ PAGE ?=
 WATCH ?=
 export QUESTION ?=
 PDF ?=
-NOTEBOOKS ?=
 SAMPLE ?=
 SEED ?= 1
 BASE ?= origin/main
@@ -80,7 +79,7 @@ elsewhere: setup ## run pages and training as on other machines: threads, precis
 
 site: setup ## build the site with all its downloads into site/, strictly; PDF=1: parts to print
 	@$(run) -m mkdocs build --strict
-	@$(run) -m bookbinder.publishing site $(if $(PDF),--pdf) $(if $(NOTEBOOKS),--notebooks "$(NOTEBOOKS)")
+	@$(run) -m bookbinder.publishing site $(if $(PDF),--pdf)
 
 lint: lint-code lint-types lint-prose lint-workflows ## check for errors and style
 
@@ -106,10 +105,14 @@ changes: site ## list the pages that differ from those at BASE=: new words, remo
 	@ln -s "$(CURDIR)/docs/assets/vendor" .cache/before/docs/assets/vendor
 	@cd .cache/before && PYTHONPATH=src "$(CURDIR)/$(run)" -m mkdocs build --quiet --site-dir ../changes/before
 	@git worktree remove --force .cache/before
-	@$(run) -m bookbinder.hosting.changes compare .cache/changes/before site | tee .cache/changes/changes.txt
+	@$(run) -m bookbinder.publishing.changes .cache/changes/before site | tee .cache/changes/changes.txt
 
 dist: setup ## build the package, install it into an empty environment, and try the README there
-	@$(run) -m bookbinder.hosting.release $(if $(TAG),--tag "$(TAG)")
+	@version=v$$($(run) -c "import tested_transformer as t; print(t.__version__)"); \
+		[ -z "$(TAG)" ] || [ "$(TAG)" = $$version ] || { echo "dist: the tag is $(TAG), the version $$version" >&2; exit 1; }
+	@rm -rf dist && $(run) -m build --no-isolation --outdir dist . >/dev/null
+	@$(run) -m venv --clear .cache/dist && .cache/dist/bin/pip install --quiet dist/*.whl
+	@home=$$PWD && cd "$$(mktemp -d)" && "$$home/.cache/dist/bin/python" -I -W error "$$home/src/bookbinder/first_steps.py" "$$home/README.md"
 
 test-newest: setup ## run everything with the latest PyTorch; changes .venv
 	@$(run) -m pip install --quiet --upgrade torch

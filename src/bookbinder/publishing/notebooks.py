@@ -23,9 +23,6 @@ from bookbinder.publishing.book import Book, Leaf, folder_of
 from bookbinder.publishing.twins import Passage
 from bookbinder.running.figures import figures_folder
 from bookbinder.running.state import THREADS, WRITTEN, as_started
-from bookbinder.writing import write_whole
-
-__all__ = ["ANEW", "SETUP", "colab_address", "gather_notebooks", "notebook"]
 
 # Tags that mark the cells that are not on the page.
 SETUP, ANEW = "setup", "starts-anew"
@@ -63,14 +60,6 @@ def colab_address(leaf: Leaf, book: Book) -> str:
         return ""
     path = f"{parts.path.strip('/')}/blob/notebooks/{quote(leaf.notebook)}"
     return f"https://colab.research.google.com/github/{path}"
-
-
-def gather_notebooks(site: Path, book: Book, folder: Path) -> None:
-    """Copy the notebooks of a published site for their branch, in the same folders."""
-    for leaf in book.leaves:
-        if leaf.page.blocks:
-            content = (site / leaf.notebook).read_bytes()
-            write_whole(folder / leaf.notebook, content)
 
 
 def _cells(leaf: Leaf, parts: list[Passage], book: Book, root: Path) -> Iterator[Any]:

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from bookbinder.publishing.book import Book
 
-__all__ = ["ARCHIVE", "from_disk", "write_archive"]
-
 ARCHIVE = "tested-transformer-book.zip"
 
 _TOP = "tested-transformer-book"

@@ -17,8 +17,6 @@ from bookbinder.browser.chromium import chromium
 from bookbinder.browser.serving import served
 from bookbinder.publishing.book import Book, Leaf, parts
 
-__all__ = ["one_document", "print_book"]
-
 STYLE = Path(__file__).with_name("print.css")
 
 _ARTICLE = re.compile(r"<article\b[^>]*>(?P<inside>.*)</article>", re.DOTALL)

@@ -20,15 +20,6 @@ from bookbinder.page import Page
 from bookbinder.places import real_name
 from bookbinder.writing import write_whole
 
-__all__ = [
-    "Record",
-    "foundations",
-    "fresh_record",
-    "make_record",
-    "record_file",
-    "write_record",
-]
-
 # Files that the pages depend on, besides their own text.
 _FOUNDATIONS = ("src", "constraints.txt", "docs/assets/figures")
 
@@ -111,11 +102,11 @@ def _first_run_by(
     if section.file.suffix != ".py":
         return []
     inside, file = never_executed(section, frozenset()), real_name(str(section.file))
-    asked = {first.get((file, line), 0) for line in inside}
+    ran_by = {first.get((file, line), 0) for line in inside}
     return [
         number
         for number, block in enumerate(page.blocks, start=1)
-        if any(block.line < line <= block.end for line in asked)
+        if any(block.line < line <= block.end for line in ran_by)
     ]
 
 
@@ -141,12 +132,11 @@ def _commit(root: Path) -> tuple[str, bool]:
     # A folder without a repository may be inside another repository.
     if not (root / ".git").exists():
         return "", False
-    git = ["git", "-C", str(root)]
+
+    def git(*words: str) -> str:
+        return subprocess.check_output(["git", *words], cwd=root, text=True).strip()
+
     try:
-        commit, changes = (
-            subprocess.run([*git, *asked], capture_output=True, text=True, check=True)
-            for asked in (["rev-parse", "HEAD"], ["status", "--porcelain"])
-        )
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain"))
     except (OSError, subprocess.CalledProcessError):
         return "", False
-    return commit.stdout.strip(), bool(changes.stdout)

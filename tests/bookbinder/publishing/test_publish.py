@@ -8,7 +8,7 @@ import pytest
 from bookbinder.page import load_page
 from bookbinder.publishing import printing
 from bookbinder.publishing.book import load_book, parts
-from bookbinder.publishing.foot import CHECKED
+from bookbinder.publishing.pages import CHECKED
 from bookbinder.publishing.publish import PLACE, publish
 from bookbinder.publishing.records import foundations, make_record, write_record
 

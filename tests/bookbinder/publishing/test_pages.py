@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from bookbinder.publishing.book import Book, load_book
-from bookbinder.publishing.code_blocks import with_code_blocks
-from bookbinder.publishing.foot import foot, verified_words
+from bookbinder.publishing.pages import foot, verified_words, with_code_blocks
 from bookbinder.publishing.records import Record
 
 BOOK = Book("The Book", "Sums.", "Free.", (), "", "https://github.com/me/book")
