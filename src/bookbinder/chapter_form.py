@@ -24,7 +24,7 @@ PLACES = {
     "docs/map.md": re.compile(r"^ *%% \[[^]]*\]\((chapters/[^)]+)\)", re.MULTILINE),
 }
 _GRADER = re.compile(r"\b(?:check|grade)_\w+\(")
-_IMPORTED = re.compile(r"from tested_transformer\.book import (?:\([^)]*|.*)\bgrade_\w")
+_IMPORTED = re.compile(r"from transformer_book import (?:\([^)]*|.*)\bgrade_\w")
 # Search engines show about as many letters of a description.
 _LEAST, _MOST = 20, 180
 
