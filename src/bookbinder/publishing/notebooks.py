@@ -30,8 +30,7 @@ SETUP, ANEW = "setup", "starts-anew"
 _IMPORT = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
 # Packages that the library and its extra for plots install.
 _INSTALLED = {
-    *(*PACKAGES, "torch", "numpy", "jaxtyping", "safetensors", "rich"),
-    "matplotlib",
+    *(*PACKAGES, "torch", "numpy", "jaxtyping", "safetensors", "rich", "matplotlib")
 }
 
 
@@ -62,13 +61,26 @@ def colab_address(leaf: Leaf, book: Book) -> str:
     return f"https://colab.research.google.com/github/{path}"
 
 
+def _setup(page: Page, book: Book, ref: str) -> str:
+    """Return the cell that installs the page's imports."""
+    imports = {name for block in page.blocks for name in _IMPORT.findall(block.code)}
+    others = sorted(imports - _INSTALLED - sys.stdlib_module_names)
+    library = f"git+{book.repository}" + (f"@{ref}" if ref else "")
+    start = f'%pip install --quiet "tested-transformer[plots] @ {library}"'
+    if not book.repository:
+        start = (
+            "# This copy of the book does not know where its repository is. In a clone"
+            '\n# of it, install the library: pip install ".[plots]"'
+        )
+    return " ".join([start, *others])
+
+
 def _cells(leaf: Leaf, parts: list[Passage], book: Book, root: Path) -> Iterator[Any]:
     """Return the cells of a page, with adjacent prose joined."""
-    page = leaf.page
-    anew = {chain.line for chain in page.chains[1:]}
-    drawings = _drawings(page, root)
+    anew = {chain.line for chain in leaf.page.chains[1:]}
+    blocks = {block.line: block for block in leaf.page.blocks}
+    drawings = _drawings(leaf.page, root)
     prose: list[str] = []
-    runs = {block.line: block for block in page.blocks}
     for part in parts:
         if part.kind == "run":
             if prose:
@@ -76,16 +88,15 @@ def _cells(leaf: Leaf, parts: list[Passage], book: Book, root: Path) -> Iterator
             prose = []
             if part.line in anew:
                 yield _anew()
-            block = runs[part.line]
+            block = blocks[part.line]
             outputs = drawings.get(part.line, [])
             if block.output:
                 outputs = [new_output("stream", text=block.output.text), *outputs]
             yield new_code_cell(block.code.removesuffix("\n"), outputs=outputs)
-        elif part.kind == "prose":
-            if text := _linked(part.text, leaf, book):
-                prose.append(text)
         elif part.kind == "shown":
             prose.append(part.text)
+        elif part.kind == "prose" and (text := _linked(part.text, leaf, book)):
+            prose.append(text)
     if prose:
         yield new_markdown_cell("\n\n".join(prose))
 
@@ -113,8 +124,8 @@ def _linked(prose: str, leaf: Leaf, book: Book) -> str:
             continue
         words = link.text
         if book.site and path:  # A notebook's headings have other anchors, or none.
-            folder = posixpath.dirname(leaf.source)
-            target = posixpath.normpath(posixpath.join(folder, path))
+            target = posixpath.join(posixpath.dirname(leaf.source), path)
+            target = posixpath.normpath(target)
             if target.endswith(".md"):
                 target = f"{folder_of(target)}/".lstrip("/")
             words = f"[{words}]({book.site}{target}{mark}{fragment})"
@@ -129,30 +140,10 @@ def _drawings(page: Page, root: Path) -> dict[int, list[Any]]:
         name = PurePosixPath(image.target).name
         above = [block for block in page.blocks if block.line < image.line]
         naming = [block for block in page.blocks if f'"{name}"' in block.code]
-        block = [*above, *naming][-1]
         drawing = (figures_folder(page, root) / name).read_text("utf-8")
         # A cell shows an element, not a document, so remove the prolog.
         svg = drawing[drawing.index("<svg") :]
         data = {"image/svg+xml": svg, "text/plain": image.alt}
         output = new_output("display_data", data=data)
-        drawings.setdefault(block.line, []).append(output)
+        drawings.setdefault([*above, *naming][-1].line, []).append(output)
     return drawings
-
-
-def _setup(page: Page, book: Book, ref: str) -> str:
-    """Return the cell that installs the page's imports."""
-    packages = " ".join(_packages(page))
-    if not book.repository:
-        return (
-            "# This copy of the book does not know where its repository is. In a clone"
-            f'\n# of it, install the library: pip install ".[plots]" {packages}'
-        ).rstrip()
-    at = f"@{ref}" if ref else ""
-    library = f'"tested-transformer[plots] @ git+{book.repository}{at}"'
-    return f"%pip install --quiet {library} {packages}".rstrip()
-
-
-def _packages(page: Page) -> list[str]:
-    """Return the packages that a page imports but the library does not install."""
-    code = "\n".join(block.code for block in page.blocks)
-    return sorted({*_IMPORT.findall(code)} - _INSTALLED - sys.stdlib_module_names)

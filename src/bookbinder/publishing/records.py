@@ -70,14 +70,16 @@ def make_record(
         root: The repository.
         standing_on: The result of ``foundations`` before the run.
     """
-    sections = [find_section(root, each.path, each.section) for each in page.listings]
+    sections = [
+        find_section(root, listing.path, listing.section) for listing in page.listings
+    ]
     commit, changed = _commit(root)
     return Record(
         digest=_digest(page, standing_on),
         blocks=len(page.blocks),
         outputs=sum(block.output is not None for block in page.blocks),
         lines=sum(len(section.text.strip("\n").split("\n")) for section in sections),
-        first_run_by=[_first_run_by(each, page, first) for each in sections],
+        first_run_by=[_first_run_by(section, page, first) for section in sections],
         torch=version("torch"),
         python=python_version(),
         date=datetime.now(UTC).date().isoformat(),
@@ -129,13 +131,13 @@ def foundations(root: Path) -> str:
 @cache
 def _commit(root: Path) -> tuple[str, bool]:
     """Return the commit of a tree, and whether the tree differs from it."""
-    # A folder without a repository may be inside another repository.
-    if not (root / ".git").exists():
-        return "", False
 
     def git(*words: str) -> str:
         return subprocess.check_output(["git", *words], cwd=root, text=True).strip()
 
+    # A folder without a repository may be inside another repository.
+    if not (root / ".git").exists():
+        return "", False
     try:
         return git("rev-parse", "HEAD"), bool(git("status", "--porcelain"))
     except (OSError, subprocess.CalledProcessError):

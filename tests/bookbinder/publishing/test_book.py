@@ -25,7 +25,6 @@ def test_pages_come_in_the_order_of_the_navigation(root: Path) -> None:
     [
         ([1, 1, 3, 2], [("iii", 5), ("iv", 2)]),
         ([2, 1], [("i", 2), ("ii", 1)]),
-        ([1, 30, 14], [("ii-1", 14), ("ii-2", 14), ("ii-3", 3), ("iii", 14)]),
     ],
 )
 def test_every_page_is_in_one_part_to_print(
