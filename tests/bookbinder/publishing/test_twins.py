@@ -1,7 +1,5 @@
 from pathlib import Path
 
-import pytest
-
 from bookbinder.page import load_page, read_page
 from bookbinder.publishing.book import load_book
 from bookbinder.publishing.twins import llms, passages, twin
@@ -58,17 +56,15 @@ def test_one_file_leads_to_all_pages(root: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "file", sorted((ROOT / "docs").rglob("*.md")), ids=lambda file: file.name
-)
-def test_nothing_of_a_page_of_the_book_is_lost(file: Path) -> None:
-    page = load_page(file, ROOT)
-    parts = list(passages(page, ROOT))
-    runs = [part.line for part in parts if part.kind == "run"]
-    assert runs == [block.line for block in page.blocks]
-    text = "\n".join(part.text for part in parts)
-    wanted = [block.code for block in page.blocks]
-    wanted += [block.output.text for block in page.blocks if block.output]
-    wanted += [f"From `{listing.path}`" for listing in page.listings]
-    wanted += [line for _, line in page.prose if line.startswith("## ")]
-    assert [each for each in wanted if each.strip("\n") not in text] == []
+def test_nothing_of_a_page_of_the_book_is_lost() -> None:
+    for file in (ROOT / "docs").rglob("*.md"):
+        page = load_page(file, ROOT)
+        parts = list(passages(page, ROOT))
+        runs = [part.line for part in parts if part.kind == "run"]
+        assert runs == [block.line for block in page.blocks]
+        text = "\n".join(part.text for part in parts)
+        wanted = [block.code for block in page.blocks]
+        wanted += [block.output.text for block in page.blocks if block.output]
+        wanted += [f"From `{listing.path}`" for listing in page.listings]
+        wanted += [line for _, line in page.prose if line.startswith("## ")]
+        assert [each for each in wanted if each.strip("\n") not in text] == []
