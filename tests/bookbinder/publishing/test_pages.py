@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bookbinder.publishing.book import Book, load_book
+from bookbinder.publishing.book import Book, Leaf, load_book
 from bookbinder.publishing.pages import foot, verified_words, with_code_blocks
 from bookbinder.publishing.records import Record
 
@@ -15,7 +15,7 @@ RECORD = Record(
     outputs=1,
     lines=6,
     first_run_by=[[1, 2]],
-    torch="2.13.0",
+    torch="2.13.0+cpu",
     python="3.11.7",
     date="2026-11-02",
     commit="0123456789abcdef",
@@ -28,16 +28,14 @@ def words(html: str) -> str:
 
 
 def test_a_foot_says_what_was_verified_by_what_and_when() -> None:
-    said = verified_words(RECORD, BOOK, "../checked")
-    assert words(said) == (
-        "Verified on November 2, 2026 at commit 0123456 with PyTorch 2.13.0 and"
+    html = verified_words(RECORD, BOOK, "../checked")
+    assert words(html) == (
+        "Verified on November 2, 2026 at commit 0123456 with PyTorch 2.13.0+cpu and"
         " Python 3.11.7: 3 blocks run, 1 output compared,"
         " 6 source lines listed and executed."
     )
-    assert re.findall('href="([^"]*)"', said) == [
-        "../checked/",
-        "https://github.com/me/book/commit/0123456789abcdef",
-    ]
+    commit = "https://github.com/me/book/commit/0123456789abcdef"
+    assert re.findall('href="([^"]*)"', html) == ["../checked/", commit]
 
 
 def test_a_foot_claims_nothing_that_it_does_not_know() -> None:
@@ -45,18 +43,17 @@ def test_a_foot_claims_nothing_that_it_does_not_know() -> None:
     changed = words(verified_words(replace(RECORD, changed=True), home, ""))
     assert "at commit 0123456, with changes not committed, with PyTorch" in changed
     bare = replace(RECORD, blocks=0, outputs=0, lines=0, commit="")
-    said = words(verified_words(bare, BOOK, ""))
-    assert "2026 with PyTorch" in said
-    assert said.endswith(": no code, all else checked.")
+    text = words(verified_words(bare, BOOK, ""))
+    assert "2026 with PyTorch" in text
+    assert text.endswith(": no code, all else checked.")
     never = words(verified_words(None, BOOK, ""))
     assert never.startswith("Not verified in this build.")
     assert "Verified" not in never
 
 
-def test_a_foot_has_what_is_to_be_taken_away(root: Path) -> None:
+def test_a_foot_offers_downloads(root: Path) -> None:
     home, chapter, _ = load_book(root, {}).leaves
-    text = foot(chapter, None, BOOK)
-    assert re.findall(r'href="([^"]*)"', text) == [
+    assert re.findall(r'href="([^"]*)"', foot(chapter, None, BOOK)) == [
         "../../how-this-book-is-checked/",
         "../../chapters/01-sums.md",
         "../../chapters/01-sums.ipynb",
@@ -68,65 +65,59 @@ def test_a_foot_has_what_is_to_be_taken_away(root: Path) -> None:
     assert "notebook" not in foot(home, None, BOOK)
 
 
-def test_code_gets_names_sizes_copies_and_who_ran_it(root: Path, site: Path) -> None:
-    _, chapter, _ = load_book(root, {}).leaves
-    html = chapter.file(site).read_text("utf-8")
-    made = with_code_blocks(html, chapter, RECORD)
-    ids = re.findall(r'python highlight" id="([^"]*)"', made)
+@pytest.fixture
+def chapter(root: Path) -> Leaf:
+    return load_book(root, {}).leaves[1]
+
+
+@pytest.fixture
+def html(chapter: Leaf, site: Path) -> str:
+    return chapter.file(site).read_text("utf-8")
+
+
+def test_code_has_names_sizes_copies_and_who_ran_it(chapter: Leaf, html: str) -> None:
+    page = with_code_blocks(html, chapter, RECORD)
+    ids = re.findall(r'python highlight" id="([^"]*)" data-torch="2.13.0"', page)
     assert ids == ["block-1", "block-2", "block-3"]
-    local = with_code_blocks(html, chapter, replace(RECORD, torch="2.13.0+cpu"))
-    assert set(re.findall(r'data-torch="([^"]*)"', local)) == {"2.13.0"}
-    (copy,) = re.findall(r'py highlight" data-copy="([^"]*)"', made)
+    (copy,) = re.findall(r'py highlight" data-copy="([^"]*)"', page)
     assert copy == "../../listings/tested_transformer/adding-add.py"
-    # Six lines, the longest of 29 characters as they are read.
-    assert '<code><span class="sized" style="--lines:6;--columns:26">def' in made
-    (note,) = re.findall(r'</code></pre></div>(<p class="ran">.*?</p>)', made)
+    # Six lines, the longest of 26 characters as they are read.
+    assert '<code><span class="sized" style="--lines:6;--columns:26">def' in page
+    (note,) = re.findall(r'</code></pre></div>(<p class="ran">.*?</p>)', page)
     assert words(note) == "First run by block 1 and block 2."
     assert '<a href="#block-2">' in note
     assert 'class="ran"' not in with_code_blocks(html, chapter, None)
 
 
-def test_a_docstring_is_folded_behind_its_first_line(root: Path, site: Path) -> None:
-    _, chapter, _ = load_book(root, {}).leaves
-    html = chapter.file(site).read_text("utf-8")
-    first, rest = (
-        '<span class="sd">"""Add.</span>',
-        '\n\n<span class="sd">    a: b."""</span>',
-    )
-    start = '<div class="language-py highlight">'
-    before, listing = html.split(start)
-    listing = listing.replace("</code>", f"{first}{rest}\n</code>", 1)
-    made = with_code_blocks(before + start + listing, chapter, RECORD)
-    assert f'</label><span class="folded">{rest}</span>' in made
-    assert f"{first}<label" in made
+def test_a_docstring_is_folded_behind_its_first_line(chapter: Leaf, html: str) -> None:
+    first = '<span class="sd">"""Add.</span>'
+    rest = '\n\n<span class="sd">    a: b."""</span>'
+    before, listing = html.split("    return a + b\n")
+    html = f"{before}    return a + b\n{first}{rest}\n{listing}"
+    page = with_code_blocks(html, chapter, RECORD)
+    assert re.search(f'{first}<label.*</label><span class="folded">{rest}</span>', page)
     # Six lines were there. What is folded takes no room until it is opened.
-    assert "--lines:7;" in made
+    assert "--lines:7;" in page
 
 
-def test_a_block_that_only_draws_is_folded(root: Path, site: Path) -> None:
-    _, chapter, _ = load_book(root, {}).leaves
-    html = chapter.file(site).read_text("utf-8")
-    silent = next(block for block in chapter.page.blocks if not block.output)
+def test_a_block_that_only_draws_is_folded(chapter: Leaf, html: str) -> None:
     assert "drawing" not in with_code_blocks(html, chapter, RECORD)
+    silent = next(block for block in chapter.page.blocks if not block.output)
     silent.code += '\nfigure.savefig("sums.svg")'
-    made = with_code_blocks(html, chapter, RECORD)
-    (folded,) = re.findall(r'<details class="drawing">.*?</details>', made, re.DOTALL)
-    number = chapter.page.blocks.index(silent) + 1
-    assert f'id="block-{number}"' in folded
-    assert re.findall(r'python highlight" id="([^"]*)"', made)[-1] == "block-3"
+    page = with_code_blocks(html, chapter, RECORD)
+    (folded,) = re.findall(r'<details class="drawing">.*?</details>', page, re.DOTALL)
+    assert f'id="block-{chapter.page.blocks.index(silent) + 1}"' in folded
 
 
 def test_a_shape_in_a_type_stays_in_one_line(root: Path) -> None:
     home = load_book(root, {}).leaves[0]
     shape = "Float[Tensor, {}] of &#34;words&#34;"
-    made = with_code_blocks(shape.format("&#34;B T&#34;"), home, None)
-    assert made == shape.format('<span class="whole">&#34;B T&#34;</span>')
+    html = with_code_blocks(shape.format("&#34;B T&#34;"), home, None)
+    assert html == shape.format('<span class="whole">&#34;B T&#34;</span>')
 
 
-@pytest.mark.parametrize("kind", ["text", "py"])
-def test_a_site_of_other_pages_is_refused(kind: str, root: Path, site: Path) -> None:
-    _, chapter, _ = load_book(root, {}).leaves
-    html = chapter.file(site).read_text("utf-8")
-    html = html.replace(f"language-{kind} highlight", "language-python highlight")
-    with pytest.raises(ValueError, match="the site shows 4 blocks"):
-        with_code_blocks(html, chapter, RECORD)
+def test_a_site_of_other_pages_is_refused(chapter: Leaf, html: str) -> None:
+    for kind in ("text", "py"):
+        other = html.replace(f"-{kind} highlight", "-python highlight")
+        with pytest.raises(ValueError, match="the site shows 4 blocks"):
+            with_code_blocks(other, chapter, RECORD)
