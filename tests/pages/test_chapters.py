@@ -23,7 +23,7 @@ def test_a_chapter_has_its_form_and_its_place(chapter: Path) -> None:
 @pytest.mark.slow
 def test_for_one_page_the_tests_of_others_are_left_out() -> None:
     """As ``make test PAGE=`` asks; its notebook runs, otherwise left to the night."""
-    files = ["test_notebooks.py", "test_twins.py", "test_pages.py"]
+    files = ["test_notebooks.py", "test_plain_markdown.py", "test_pages.py"]
     publishing = ROOT / "tests/bookbinder/publishing"
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", __file__]
     done = subprocess.run(

@@ -18,8 +18,8 @@ _ADDRESS = re.compile(r"https?://[\w.:/~%@+-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Leaf:
-    """A page of the book, with its title and its part in the navigation."""
+class Entry:
+    """A page in the navigation of the book, with its title and its part."""
 
     title: str
     part: str
@@ -62,7 +62,7 @@ class Book:
     name: str
     summary: str
     license: str
-    leaves: tuple[Leaf, ...]
+    entries: tuple[Entry, ...]
     site: str = ""
     repository: str = ""
 
@@ -73,15 +73,15 @@ def parts(book: Book) -> dict[str, Book]:
     A part of one page, such as the home page, goes with the next part.
     """
     books: dict[str, Book] = {}
-    leaves: list[Leaf] = []
-    for part, group in groupby(book.leaves, key=lambda leaf: leaf.part):
+    entries: list[Entry] = []
+    for part, group in groupby(book.entries, key=lambda entry: entry.part):
         pages = [*group]
-        leaves += pages
-        if len(pages) > 1 or pages[0] is book.leaves[-1]:
+        entries += pages
+        if len(pages) > 1 or pages[0] is book.entries[-1]:
             name = f"tested-transformer-{slugify(case='lower')(part, '-')}.pdf"
             title = f"{book.name}: {part}"
-            books[name] = replace(book, name=title, leaves=tuple(leaves))
-            leaves = []
+            books[name] = replace(book, name=title, entries=tuple(entries))
+            entries = []
     return books
 
 
@@ -106,8 +106,8 @@ def load_book(root: Path, environment: Mapping[str, str] = os.environ) -> Book:
         name=config["site_name"],
         summary=config["site_description"],
         license=config["copyright"],
-        leaves=tuple(
-            Leaf(title, part, load_page(root / "docs" / source, root))
+        entries=tuple(
+            Entry(title, part, load_page(root / "docs" / source, root))
             for part, title, source in navigation(root)
         ),
         site=f"{site}/" if site else "",
@@ -118,14 +118,14 @@ def load_book(root: Path, environment: Mapping[str, str] = os.environ) -> Book:
 def navigation(root: Path) -> list[tuple[str, str, str]]:
     """Return part, title and file, within ``docs``, of each page in the navigation."""
 
-    def entries(nav: Any, part: str) -> Iterator[tuple[str, str, str]]:
+    def walk(nav: Any, part: str) -> Iterator[tuple[str, str, str]]:
         for title, below in (item for entry in nav for item in entry.items()):
             if isinstance(below, str):
                 yield part, title, below
             else:
-                yield from entries(below, title)
+                yield from walk(below, title)
 
-    return [*entries(_config(root)["nav"], "")]
+    return [*walk(_config(root)["nav"], "")]
 
 
 def _config(root: Path) -> dict[str, Any]:

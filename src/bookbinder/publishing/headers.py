@@ -39,7 +39,7 @@ def write_headers(site: Path) -> None:
         for tag in BeautifulSoup(tags, "html.parser").find_all("script")
         if not tag.has_attr("src") and tag.get("type") in _RUNS
     }
-    scripts = "".join(f" 'sha256-{each}'" for each in sorted(hashes))
+    scripts = "".join(f" 'sha256-{digest}'" for digest in sorted(hashes))
     # Zensical, whose search index has this name, adds a style for its search by script.
     styles = " 'unsafe-inline'" if (site / "search.json").exists() else ""
     write_whole(site / "_headers", _HEADERS.format(scripts=scripts, styles=styles))

@@ -19,8 +19,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from bookbinder.page import Page
 from bookbinder.places import PACKAGES
-from bookbinder.publishing.book import Book, Leaf, folder_of
-from bookbinder.publishing.twins import Passage
+from bookbinder.publishing.book import Book, Entry, folder_of
+from bookbinder.publishing.plain_markdown import Passage
 from bookbinder.running.figures import figures_folder
 from bookbinder.running.state import THREADS, WRITTEN, as_started
 
@@ -35,13 +35,13 @@ _INSTALLED = {
 
 
 def notebook(
-    leaf: Leaf, parts: list[Passage], book: Book, root: Path, ref: str = ""
+    entry: Entry, parts: list[Passage], book: Book, root: Path, ref: str = ""
 ) -> str:
     """Return the notebook of a page, which installs the library from a commit."""
-    setup = new_code_cell(_setup(leaf.page, book, ref), metadata={"tags": [SETUP]})
+    setup = new_code_cell(_setup(entry.page, book, ref), metadata={"tags": [SETUP]})
     where = f"[{book.name}]({book.site})" if book.site else book.name
     end = new_markdown_cell(f"*From {where}. {book.license}*")
-    cells: list[Any] = [setup, *_cells(leaf, parts, book, root), end]
+    cells: list[Any] = [setup, *_cells(entry, parts, book, root), end]
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
     python = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -49,7 +49,7 @@ def notebook(
     return nbformat.writes(new_notebook(cells=cells, metadata=metadata)) + "\n"
 
 
-def colab_address(leaf: Leaf, book: Book) -> str:
+def colab_address(entry: Entry, book: Book) -> str:
     """Return the address that opens a notebook in Colab, which reads only from GitHub.
 
     The workflow of the site writes the notebooks to a branch of that name.
@@ -57,7 +57,7 @@ def colab_address(leaf: Leaf, book: Book) -> str:
     parts = urlsplit(book.repository)
     if parts.netloc != "github.com":
         return ""
-    path = f"{parts.path.strip('/')}/blob/notebooks/{quote(leaf.notebook)}"
+    path = f"{parts.path.strip('/')}/blob/notebooks/{quote(entry.notebook)}"
     return f"https://colab.research.google.com/github/{path}"
 
 
@@ -75,11 +75,11 @@ def _setup(page: Page, book: Book, ref: str) -> str:
     return " ".join([start, *others])
 
 
-def _cells(leaf: Leaf, parts: list[Passage], book: Book, root: Path) -> Iterator[Any]:
+def _cells(entry: Entry, parts: list[Passage], book: Book, root: Path) -> Iterator[Any]:
     """Return the cells of a page, with adjacent prose joined."""
-    anew = {chain.line for chain in leaf.page.chains[1:]}
-    blocks = {block.line: block for block in leaf.page.blocks}
-    drawings = _drawings(leaf.page, root)
+    anew = {chain.line for chain in entry.page.chains[1:]}
+    blocks = {block.line: block for block in entry.page.blocks}
+    drawings = _drawings(entry.page, root)
     prose: list[str] = []
     for part in parts:
         if part.kind == "run":
@@ -95,7 +95,7 @@ def _cells(leaf: Leaf, parts: list[Passage], book: Book, root: Path) -> Iterator
             yield new_code_cell(block.code.removesuffix("\n"), outputs=outputs)
         elif part.kind == "shown":
             prose.append(part.text)
-        elif part.kind == "prose" and (text := _linked(part.text, leaf, book)):
+        elif part.kind == "prose" and (text := _linked(part.text, entry, book)):
             prose.append(text)
     if prose:
         yield new_markdown_cell("\n\n".join(prose))
@@ -112,19 +112,19 @@ def _anew() -> Any:
     return new_code_cell(f"%reset -f\n\n{source}\n\n{call}", metadata=folded)
 
 
-def _linked(prose: str, leaf: Leaf, book: Book) -> str:
+def _linked(prose: str, entry: Entry, book: Book) -> str:
     """Point the links of some prose to the site, or remove them if it has no address.
 
     Pictures are left out, because they are with the blocks that draw them.
     """
     text = "\n".join(line for line in prose.split("\n") if not line.startswith("!["))
-    for link in leaf.page.links():
+    for link in entry.page.links():
         path, mark, fragment = link.target.partition("#")
         if "://" in path:
             continue
         words = link.text
         if book.site and path:  # A notebook's headings have other anchors, or none.
-            target = posixpath.join(posixpath.dirname(leaf.source), path)
+            target = posixpath.join(posixpath.dirname(entry.source), path)
             target = posixpath.normpath(target)
             if target.endswith(".md"):
                 target = f"{folder_of(target)}/".lstrip("/")

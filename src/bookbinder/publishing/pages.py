@@ -8,7 +8,7 @@ import re
 from datetime import date
 from html import escape, unescape
 
-from bookbinder.publishing.book import Book, Leaf
+from bookbinder.publishing.book import Book, Entry
 from bookbinder.publishing.notebooks import colab_address
 from bookbinder.publishing.records import Record
 from bookbinder.publishing.standalone import file_of
@@ -39,13 +39,13 @@ _CODE = re.compile(r"(<pre[^>]*>(?:<span></span>)?<code>)(.*?)</code>", re.DOTAL
 _SHAPE = re.compile(r"&#34;[^&<>]+&#34;(?=\])")
 
 
-def with_code_blocks(html: str, leaf: Leaf, record: Record | None) -> str:
+def with_code_blocks(html: str, entry: Entry, record: Record | None) -> str:
     """Finish the code of a page's HTML.
 
     Raises:
         ValueError: If the HTML has other blocks or listings than the page.
     """
-    page = leaf.page
+    page = entry.page
     shown = len(_RUN.findall(html)), len(_LISTING.findall(html))
     if shown != (len(page.blocks), len(page.listings)):
         raise ValueError(
@@ -70,7 +70,7 @@ def with_code_blocks(html: str, leaf: Leaf, record: Record | None) -> str:
     def listing(div: re.Match[str]) -> str:
         shown, ran_by = next(listings)
         copy = file_of(shown)
-        address = f' data-copy="{leaf.up}{copy}"' if copy else ""
+        address = f' data-copy="{entry.up}{copy}"' if copy else ""
         code = f"{div[1]}{address}{_DOCSTRING.sub(_FOLD, div[2])}"
         links = [f'<a href="#block-{block}">block {block}</a>' for block in ran_by]
         words = ", ".join(links[:-1]) + " and " * (len(links) > 1) + "".join(links[-1:])
@@ -93,17 +93,17 @@ def _sized(code: re.Match[str]) -> str:
     return f'{code[1]}<span class="sized" style="{sizes}">{code[2]}</span></code>'
 
 
-def foot(leaf: Leaf, record: Record | None, book: Book, extra: str = "") -> str:
+def footer(entry: Entry, record: Record | None, book: Book, extra: str = "") -> str:
     """Return the foot of a page as HTML, with an extra paragraph after it."""
-    links = [f'<a href="{leaf.up}{leaf.source}">Markdown</a>']
-    if leaf.page.blocks:
-        links.append(f'<a href="{leaf.up}{leaf.notebook}" download>notebook</a>')
-        if colab := colab_address(leaf, book):
+    links = [f'<a href="{entry.up}{entry.source}">Markdown</a>']
+    if entry.page.blocks:
+        links.append(f'<a href="{entry.up}{entry.notebook}" download>notebook</a>')
+        if colab := colab_address(entry, book):
             links.append(f'<a href="{escape(colab)}">open in Colab</a>')
     # Use the classes of the theme's articles, so that the foot is styled like one.
     return (
         '<footer class="md-content__inner md-typeset foot">'
-        f"<p>{verified_words(record, book, leaf.up + CHECKED.removesuffix('.md'))}</p>"
+        f"<p>{verified_words(record, book, entry.up + CHECKED.removesuffix('.md'))}</p>"
         f"<p>This page to take away: {', '.join(links)}.</p>{extra}</footer>"
     )
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from bookbinder.browser.chromium import chromium
 from bookbinder.browser.serving import served
-from bookbinder.publishing.book import Book, Leaf, parts
+from bookbinder.publishing.book import Book, Entry, parts
 
 STYLE = Path(__file__).with_name("print.css")
 
@@ -78,17 +78,18 @@ def print_book(site: Path, book: Book) -> Iterator[tuple[str, bytes]]:
 def one_document(site: Path, book: Book) -> str:
     """Return the pages of a built site as one HTML document, one folder below it."""
     styles = dict.fromkeys(
-        posixpath.normpath(posixpath.join("..", leaf.folder, path))
-        for leaf in book.leaves
-        for path in _STYLESHEETS.findall(leaf.file(site).read_text("utf-8"))
+        posixpath.normpath(posixpath.join("..", entry.folder, path))
+        for entry in book.entries
+        for path in _STYLESHEETS.findall(entry.file(site).read_text("utf-8"))
     )
     links = [f'<link rel="stylesheet" href="{path}">' for path in [*styles, STYLE.name]]
     contents: list[str] = []
-    for number, leaf in enumerate(book.leaves):
-        if not number or leaf.part != book.leaves[number - 1].part:
-            part = f'<p class="part">{escape(leaf.part)}</p>'
-            contents.append(part if leaf.part else "<hr>" * bool(number))
-        contents.append(f'<p><a href="#{leaf.name}">{escape(leaf.title)}</a></p>')
+    for number, entry in enumerate(book.entries):
+        if not number or entry.part != book.entries[number - 1].part:
+            part = f'<p class="part">{escape(entry.part)}</p>'
+            contents.append(part if entry.part else "<hr>" * bool(number))
+        contents.append(f'<p><a href="#{entry.name}">{escape(entry.title)}</a></p>')
+    articles = "".join(_article(entry, book, site) for entry in book.entries)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f"<title>{escape(book.name)}</title>{''.join(links)}</head>"
@@ -96,23 +97,23 @@ def one_document(site: Path, book: Book) -> str:
         f'<nav class="md-typeset contents"><p class="title">{escape(book.name)}</p>'
         f"<p>{escape(book.summary)}</p><p>{escape(book.license)}</p>"
         f'<div class="pages">{"".join(contents)}</div></nav>'
-        f"{''.join(_article(leaf, book, site) for leaf in book.leaves)}</body></html>"
+        f"{articles}</body></html>"
     )
 
 
-def _article(leaf: Leaf, book: Book, site: Path) -> str:
+def _article(entry: Entry, book: Book, site: Path) -> str:
     """Return a page's article, with ids and links made unique in one document."""
-    article = _ARTICLE.search(leaf.file(site).read_text("utf-8"))
+    article = _ARTICLE.search(entry.file(site).read_text("utf-8"))
     inside = _USELESS.sub("", article[1] if article else "")
-    names = {other.folder: other.name for other in book.leaves}
+    names = {other.folder: other.name for other in book.entries}
 
     def unique(attribute: re.Match[str]) -> str:
         start, value = attribute.groups()
         if "href" not in start:
-            value = " ".join(f"{leaf.name}--{name}" for name in value.split())
+            value = " ".join(f"{entry.name}--{name}" for name in value.split())
         elif "://" not in value:
             path, mark, fragment = value.partition("#")
-            target = posixpath.normpath(posixpath.join(leaf.folder, path or "."))
+            target = posixpath.normpath(posixpath.join(entry.folder, path or "."))
             target = target.removeprefix(".")
             if name := names.get(target):
                 value = f"#{name}--{fragment}" if mark else f"#{name}"
@@ -125,8 +126,8 @@ def _article(leaf: Leaf, book: Book, site: Path) -> str:
         return f'{start}{value}"'
 
     inside = _NAMED.sub(unique, inside.replace("<details", "<details open"))
-    inside = re.sub(r"url\(#([^)]+)\)", rf"url(#{leaf.name}--\1)", inside)
+    inside = re.sub(r"url\(#([^)]+)\)", rf"url(#{entry.name}--\1)", inside)
     return (
-        f'<article id="{leaf.name}" class="md-content__inner md-typeset">'
+        f'<article id="{entry.name}" class="md-content__inner md-typeset">'
         f"{inside}</article>"
     )

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import markdown
 
-from bookbinder.publishing.book import Book, Leaf, load_book, parts
+from bookbinder.publishing.book import Book, Entry, load_book, parts
 from bookbinder.publishing.headers import write_headers
 from bookbinder.publishing.notebooks import notebook
 from bookbinder.publishing.offline import ARCHIVE, write_archive
 from bookbinder.publishing.old_addresses import add_old_addresses
-from bookbinder.publishing.pages import CHECKED, foot, with_code_blocks
+from bookbinder.publishing.pages import CHECKED, footer, with_code_blocks
+from bookbinder.publishing.plain_markdown import llms, passages, plain_markdown
 from bookbinder.publishing.records import Record, foundations, fresh_record
 from bookbinder.publishing.shipped import add_shipped_files
 from bookbinder.publishing.standalone import write_standalone_files
-from bookbinder.publishing.twins import llms, passages, twin
 from bookbinder.writing import write_whole
 
 INDEX = "llms.txt"
@@ -43,7 +43,7 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
     """
     digest = foundations(root)
     records = {
-        leaf.source: fresh_record(root, leaf.page, digest) for leaf in book.leaves
+        entry.source: fresh_record(root, entry.page, digest) for entry in book.entries
     }
     offers = [("as Markdown", INDEX), ("to read offline", ARCHIVE)]
     downloads = f"<p>The whole book to take away: {_links(offers)}.</p>"
@@ -55,19 +55,19 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
         downloads += f'<p class="to-print">To print, in parts: {_links(prints)}.</p>'
     # Make all pages before writing any, so that an error leaves the site unchanged.
     pages = [
-        _page(leaf, book, site, records, "" if leaf.folder else downloads)
-        for leaf in book.leaves
+        _page(entry, book, site, records, "" if entry.folder else downloads)
+        for entry in book.entries
     ]
-    table = _table(book, records, lambda leaf: leaf.source)
-    for leaf, html in zip(book.leaves, pages, strict=True):
-        passed = list(passages(leaf.page, root))
-        write_whole(site / leaf.source, twin(passed).replace(PLACE, table))
-        if leaf.page.blocks:
-            record = records[leaf.source]
+    table = _table(book, records, lambda entry: entry.source)
+    for entry, html in zip(book.entries, pages, strict=True):
+        passed = list(passages(entry.page, root))
+        write_whole(site / entry.source, plain_markdown(passed).replace(PLACE, table))
+        if entry.page.blocks:
+            record = records[entry.source]
             # Notebooks install the version that was verified.
             ref = record.commit if record and not record.changed else ""
-            write_whole(site / leaf.notebook, notebook(leaf, passed, book, root, ref))
-        write_whole(leaf.file(site), html)
+            write_whole(site / entry.notebook, notebook(entry, passed, book, root, ref))
+        write_whole(entry.file(site), html)
     write_whole(site / INDEX, llms(book))
     write_standalone_files(site, root, book)
     add_old_addresses(site)
@@ -82,12 +82,14 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
     write_archive(site, book)
 
 
-def _page(leaf: Leaf, book: Book, site: Path, records: Records, downloads: str) -> str:
+def _page(
+    entry: Entry, book: Book, site: Path, records: Records, downloads: str
+) -> str:
     """Return the HTML of a page with all additions."""
-    before, end, after = leaf.file(site).read_text("utf-8").partition("</article>")
-    if leaf.source == CHECKED:
+    before, end, after = entry.file(site).read_text("utf-8").partition("</article>")
+    if entry.source == CHECKED:
         table = _table(
-            book, records, lambda leaf: f"../{leaf.folder}".rstrip("/") + "/"
+            book, records, lambda entry: f"../{entry.folder}".rstrip("/") + "/"
         )
         html = markdown.markdown(table, extensions=["tables"])
         # In the same frame that the theme gives to every table.
@@ -95,16 +97,16 @@ def _page(leaf: Leaf, book: Book, site: Path, records: Records, downloads: str) 
         html = html.replace("</table>", "</table></div>")
         section = f'<section class="published">{html}</section>'
         before = before.replace(f"<p>{PLACE}</p>", section)
-    record = records[leaf.source]
-    html = with_code_blocks(before, leaf, record)
-    return f"{html}{end}{foot(leaf, record, book, downloads)}{after}"
+    record = records[entry.source]
+    html = with_code_blocks(before, entry, record)
+    return f"{html}{end}{footer(entry, record, book, downloads)}{after}"
 
 
 def _links(offers: list[tuple[str, str]]) -> str:
     return ", ".join(f'<a href="{name}">{escape(words)}</a>' for words, name in offers)
 
 
-def _table(book: Book, records: Records, address: Callable[[Leaf], str]) -> str:
+def _table(book: Book, records: Records, address: Callable[[Entry], str]) -> str:
     """Return the records of a build as a table, for the page about checks.
 
     Args:
@@ -113,12 +115,12 @@ def _table(book: Book, records: Records, address: Callable[[Leaf], str]) -> str:
         address: A function that returns the link to a page.
     """
     fresh = [record for record in records.values() if record]
-    lines = [f"{len(fresh)} of {len(book.leaves)} pages are verified in this build."]
+    lines = [f"{len(fresh)} of {len(book.entries)} pages are verified in this build."]
     rows = [
-        f"| [{leaf.title}]({address(leaf)}) | {record.blocks} | {record.outputs} "
+        f"| [{entry.title}]({address(entry)}) | {record.blocks} | {record.outputs} "
         f"| {record.lines} | {record.date} |"
-        for leaf in book.leaves
-        if leaf.page.blocks and (record := records[leaf.source])
+        for entry in book.entries
+        if entry.page.blocks and (record := records[entry.source])
     ]
     if rows:
         head = "| page | blocks run | outputs compared | source lines | verified |"

@@ -32,7 +32,9 @@ _NOTICE = """\
 def write_standalone_files(site: Path, root: Path, book: Book) -> None:
     """Write the file of each listing of the book into the site."""
     library = Library(root / "src")
-    for listing in (listing for leaf in book.leaves for listing in leaf.page.listings):
+    for listing in (
+        listing for entry in book.entries for listing in entry.page.listings
+    ):
         if name := file_of(listing):
             section = find_section(root, listing.path, listing.section)
             write_whole(site / name, standalone(section, library))
@@ -115,7 +117,7 @@ def _is_of_this_project(module: str | None) -> bool:
 
 def _imports_this_project(node: ast.stmt) -> bool:
     imports = (n for n in ast.walk(node) if isinstance(n, ast.ImportFrom))
-    return any(_is_of_this_project(each.module) for each in imports)
+    return any(_is_of_this_project(statement.module) for statement in imports)
 
 
 def _definition(node: ast.stmt, module: str, lines: list[str]) -> Definition:
@@ -180,17 +182,17 @@ def standalone(section: Section, library: Library) -> str:
     owners: dict[str, str] = {}
     new_names: dict[tuple[str, str], str] = {}
     placed = sorted(needed, key=library.place)
-    ranked = sorted(placed, key=lambda each: [each.module != "", each.module != home])
-    for each in ranked:
-        for name in each.names:
-            owner = each.module or each.text
+    first = sorted(placed, key=lambda d: [d.module != "", d.module != home])
+    for definition in first:
+        for name in definition.names:
+            owner = definition.module or definition.text
             if owners.setdefault(name, owner) != owner:
-                if not each.module:
+                if not definition.module:
                     raise ValueError(f"{name} is imported from two places")
-                end = each.module.rpartition(".")[2]
-                new_names[each.module, name] = f"{name}_of_{end}"
-    imports = _import_lines(each.text for each in needed if not each.module)
-    texts = [_renamed(each, library, new_names) for each in placed if each.module]
+                end = definition.module.rpartition(".")[2]
+                new_names[definition.module, name] = f"{name}_of_{end}"
+    imports = _import_lines(d.text for d in placed if not d.module)
+    texts = [_renamed(d, library, new_names) for d in placed if d.module]
     top = f"{_NOTICE.format(path=section.path)}\n{imports}"
     return "\n\n\n".join([top, *texts]) + "\n"
 
@@ -202,10 +204,10 @@ def _import_lines(imports: Iterable[str]) -> str:
         start, _, name = line.rpartition("import ")
         names[start or line].append(name)
     groups: tuple[list[str], list[str]] = ([], [])
-    for start, each in names.items():
+    for start, imported in names.items():
         other = start.split()[1].partition(".")[0] not in sys.stdlib_module_names
-        words = f"import {', '.join(each)}" if start.startswith("from") else ""
-        groups[other].append(start + words)
+        end = f"import {', '.join(imported)}" if start.startswith("from") else ""
+        groups[other].append(start + end)
     return "\n\n".join("\n".join(group) for group in groups if group)
 
 

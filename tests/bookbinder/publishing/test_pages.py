@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bookbinder.publishing.book import Book, Leaf, load_book
-from bookbinder.publishing.pages import foot, verified_words, with_code_blocks
+from bookbinder.publishing.book import Book, Entry, load_book
+from bookbinder.publishing.pages import footer, verified_words, with_code_blocks
 from bookbinder.publishing.records import Record
 
 BOOK = Book("The Book", "Sums.", "Free.", (), "", "https://github.com/me/book")
@@ -52,8 +52,8 @@ def test_a_foot_claims_nothing_that_it_does_not_know() -> None:
 
 
 def test_a_foot_offers_downloads(root: Path) -> None:
-    home, chapter, _ = load_book(root, {}).leaves
-    assert re.findall(r'href="([^"]*)"', foot(chapter, None, BOOK)) == [
+    home, chapter, _ = load_book(root, {}).entries
+    assert re.findall(r'href="([^"]*)"', footer(chapter, None, BOOK)) == [
         "../../how-this-book-is-checked/",
         "../../chapters/01-sums.md",
         "../../chapters/01-sums.ipynb",
@@ -61,21 +61,21 @@ def test_a_foot_offers_downloads(root: Path) -> None:
         "chapters/01-sums.ipynb",
     ]
     elsewhere = replace(BOOK, repository="https://git.example.org/me/book")
-    assert "Colab" not in foot(chapter, None, elsewhere)
-    assert "notebook" not in foot(home, None, BOOK)
+    assert "Colab" not in footer(chapter, None, elsewhere)
+    assert "notebook" not in footer(home, None, BOOK)
 
 
 @pytest.fixture
-def chapter(root: Path) -> Leaf:
-    return load_book(root, {}).leaves[1]
+def chapter(root: Path) -> Entry:
+    return load_book(root, {}).entries[1]
 
 
 @pytest.fixture
-def html(chapter: Leaf, site: Path) -> str:
+def html(chapter: Entry, site: Path) -> str:
     return chapter.file(site).read_text("utf-8")
 
 
-def test_code_has_names_sizes_copies_and_who_ran_it(chapter: Leaf, html: str) -> None:
+def test_code_has_names_sizes_copies_and_who_ran_it(chapter: Entry, html: str) -> None:
     page = with_code_blocks(html, chapter, RECORD)
     ids = re.findall(r'python highlight" id="([^"]*)" data-torch="2.13.0"', page)
     assert ids == ["block-1", "block-2", "block-3"]
@@ -89,7 +89,7 @@ def test_code_has_names_sizes_copies_and_who_ran_it(chapter: Leaf, html: str) ->
     assert 'class="ran"' not in with_code_blocks(html, chapter, None)
 
 
-def test_a_docstring_is_folded_behind_its_first_line(chapter: Leaf, html: str) -> None:
+def test_a_docstring_is_folded_behind_its_first_line(chapter: Entry, html: str) -> None:
     first = '<span class="sd">"""Add.</span>'
     rest = '\n\n<span class="sd">    a: b."""</span>'
     before, listing = html.split("    return a + b\n")
@@ -100,7 +100,7 @@ def test_a_docstring_is_folded_behind_its_first_line(chapter: Leaf, html: str) -
     assert "--lines:7;" in page
 
 
-def test_a_block_that_only_draws_is_folded(chapter: Leaf, html: str) -> None:
+def test_a_block_that_only_draws_is_folded(chapter: Entry, html: str) -> None:
     assert "drawing" not in with_code_blocks(html, chapter, RECORD)
     silent = next(block for block in chapter.page.blocks if not block.output)
     silent.code += '\nfigure.savefig("sums.svg")'
@@ -110,13 +110,13 @@ def test_a_block_that_only_draws_is_folded(chapter: Leaf, html: str) -> None:
 
 
 def test_a_shape_in_a_type_stays_in_one_line(root: Path) -> None:
-    home = load_book(root, {}).leaves[0]
+    home = load_book(root, {}).entries[0]
     shape = "Float[Tensor, {}] of &#34;words&#34;"
     html = with_code_blocks(shape.format("&#34;B T&#34;"), home, None)
     assert html == shape.format('<span class="whole">&#34;B T&#34;</span>')
 
 
-def test_a_site_of_other_pages_is_refused(chapter: Leaf, html: str) -> None:
+def test_a_site_of_other_pages_is_refused(chapter: Entry, html: str) -> None:
     for kind in ("text", "py"):
         other = html.replace(f"-{kind} highlight", "-python highlight")
         with pytest.raises(ValueError, match="the site shows 4 blocks"):

@@ -57,9 +57,9 @@ def test_the_page_about_checks_has_the_records(root: Path, site: Path) -> None:
     assert ["Sums", "3", "2", "6"] in cells
     assert '<a href="../chapters/01-sums/">' in text
     assert "1 of 3 pages are verified in this build." in text
-    twin = (site / CHECKED).read_text("utf-8")
-    assert "| [Sums](chapters/01-sums.md) | 3 | 2 | 6 |" in twin
-    assert PLACE not in text + twin
+    markdown = (site / CHECKED).read_text("utf-8")
+    assert "| [Sums](chapters/01-sums.md) | 3 | 2 | 6 |" in markdown
+    assert PLACE not in text + markdown
     assert (ROOT / "docs" / CHECKED).read_text("utf-8").count(f"\n\n{PLACE}\n") == 1
 
 

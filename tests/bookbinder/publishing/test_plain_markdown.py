@@ -2,15 +2,15 @@ from pathlib import Path
 
 from bookbinder.page import load_page, read_page
 from bookbinder.publishing.book import load_book
-from bookbinder.publishing.twins import llms, passages, twin
+from bookbinder.publishing.plain_markdown import llms, passages, plain_markdown
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_a_twin_is_the_page_as_plain_markdown(root: Path) -> None:
-    leaf = load_book(root, {}).leaves[1]
-    assert leaf.page.problems == []
-    text = twin(list(passages(leaf.page, root)))
+    entry = load_book(root, {}).entries[1]
+    assert entry.page.problems == []
+    text = plain_markdown(list(passages(entry.page, root)))
     for hidden in ("boost", "<!--", "%%", "///", "--8<--", "open: False"):
         assert hidden not in text
     assert text.startswith("# Sums\n\nHow do you add two numbers? Ask")

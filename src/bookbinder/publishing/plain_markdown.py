@@ -1,8 +1,8 @@
-"""Write a twin of each page in plain Markdown, and one file with links to all of them.
+"""Write each page as plain Markdown, and ``llms.txt`` with links to all of them.
 
-A twin has the path of the page's file in ``docs``, so that its links lead to other
-twins. It leaves out what readers do not see, contains the text of listings, and
-replaces the syntax of the site's own extensions with plain Markdown.
+Such a page has the path of its file in ``docs``, so that its links lead to others. It
+leaves out what readers do not see, contains the text of listings, and replaces the
+syntax of the site's own extensions.
 """
 
 import re
@@ -89,19 +89,19 @@ def _block(code: str, language: str) -> str:
     return "{0}{1}\n{2}\n{0}".format(ticks, language, code.strip("\n"))
 
 
-def twin(parts: list[Passage]) -> str:
+def plain_markdown(parts: list[Passage]) -> str:
     """Return a page as plain Markdown."""
     return "\n\n".join(part.text for part in parts) + "\n"
 
 
 def llms(book: Book) -> str:
-    """Return ``llms.txt``: a description of the book, and links to all twins."""
+    """Return ``llms.txt``: a description of the book, and links to its pages."""
     sections: dict[str, list[str]] = {}
-    for leaf in book.leaves:
-        line = f"- [{leaf.title}]({book.site}{leaf.source})"
-        about = leaf.page.meta.get("description")
+    for entry in book.entries:
+        line = f"- [{entry.title}]({book.site}{entry.source})"
+        about = entry.page.meta.get("description")
         line += f": {about}" if about else ""
-        sections.setdefault(leaf.part, []).append(line)
+        sections.setdefault(entry.part, []).append(line)
     sections["Beside the chapters"] = sections.pop("", [])
     text = [
         f"# {book.name}\n\n> {book.summary}\n",
