@@ -1,8 +1,8 @@
-"""Write a twin of each page in plain Markdown, and one file with links to all of them.
+"""Write each page as plain Markdown, and ``llms.txt`` with links to all of them.
 
-A twin has the path of the page's file in ``docs``, so that its links lead to other
-twins. It leaves out what readers do not see, contains the text of listings, and
-replaces the syntax of the site's own extensions with plain Markdown.
+Such a page has the path of its file in ``docs``, so that its links lead to others. It
+leaves out what readers do not see, contains the text of listings, and replaces the
+syntax of the site's own extensions.
 """
 
 import re
@@ -16,15 +16,10 @@ from bookbinder.listings import find_section
 from bookbinder.page import Fence, Page
 from bookbinder.publishing.book import Book
 
-__all__ = ["Passage", "llms", "passages", "twin"]
-
 # Options of a call-out or a reference are indented below it.
 _CALLOUT = re.compile(r"^/{3,} *[\w-]+ *\| *(?P<title>.+)\n(?: {4}.*\n)*", re.MULTILINE)
 _CALLOUT_END = re.compile(r"^/{3,}\n", re.MULTILINE)
 _MODULE = re.compile(r"^::: (?P<name>[\w.]+)$(?:\n {4}.*)*", re.MULTILINE)
-_LINK = re.compile(r"\[(?P<text>[^\]]*)\]\([^)]*\)")
-_ROW = re.compile(r"\| \[[^\]]*\]\((?P<source>[^)]+)\) \| (?P<about>.+?) \|")
-_SENTENCE = re.compile(r".*?[.?!](?=\s|$)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -94,23 +89,19 @@ def _block(code: str, language: str) -> str:
     return "{0}{1}\n{2}\n{0}".format(ticks, language, code.strip("\n"))
 
 
-def twin(parts: list[Passage]) -> str:
+def plain_markdown(parts: list[Passage]) -> str:
     """Return a page as plain Markdown."""
     return "\n\n".join(part.text for part in parts) + "\n"
 
 
-def llms(book: Book, parts: dict[str, list[Passage]]) -> str:
-    """Return ``llms.txt``: a description of the book, and links to all twins."""
-    # The home page has the question of each chapter.
-    home = next(leaf for leaf in book.leaves if not leaf.folder)
-    rows = filter(None, map(_ROW.fullmatch, home.page.lines))
-    questions = {row["source"]: row["about"] for row in rows}
+def llms(book: Book) -> str:
+    """Return ``llms.txt``: a description of the book, and links to its pages."""
     sections: dict[str, list[str]] = {}
-    for leaf in book.leaves:
-        about = questions.get(leaf.source) or _summary(parts[leaf.source])
-        line = f"- [{leaf.title}]({book.site}{leaf.source})"
+    for entry in book.entries:
+        line = f"- [{entry.title}]({book.site}{entry.source})"
+        about = entry.page.meta.get("description")
         line += f": {about}" if about else ""
-        sections.setdefault(leaf.part, []).append(line)
+        sections.setdefault(entry.part, []).append(line)
     sections["Beside the chapters"] = sections.pop("", [])
     text = [
         f"# {book.name}\n\n> {book.summary}\n",
@@ -121,13 +112,3 @@ def llms(book: Book, parts: dict[str, list[Passage]]) -> str:
     for title, lines in sections.items():
         text += [f"\n## {title}\n", *lines]
     return "\n".join(text) + "\n"
-
-
-def _summary(parts: list[Passage]) -> str:
-    """Return the first sentence of a page as its summary."""
-    for paragraph in twin(parts).split("\n\n"):
-        if paragraph[:1].isalpha() or paragraph[:1] == "*":
-            words = _LINK.sub(r"\g<text>", " ".join(paragraph.split()))
-            found = _SENTENCE.match(words)
-            return found[0] if found else words
-    return ""
