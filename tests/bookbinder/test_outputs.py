@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bookbinder.outputs import agrees, compare, refresh, wide_tolerances
-from bookbinder.page import Tolerance, load_page, read_page
-from bookbinder.running.blocks import run_chain
+from bookbinder.evidence import Evidence
+from bookbinder.outputs import agrees, compare, refresh
+from bookbinder.page import Tolerance, load_page
 
 DRIFTED = """\
 # Page
@@ -80,7 +80,10 @@ def test_a_right_page_is_left_alone(page: Path):
         (("print(x)", "print('\\ud83d')"), "page.md:23: the output has '\\ud83d', wh"),
         (("print(x)", "print('\\x1b[1m')"), "page.md:23: the output has '\\x1b', wh"),
         (("print(x)", "import pytest; pytest.skip('x')"), "page.md:24: Skipped: x: a"),
-        (("```python\nx", "```python x\nx"), "page.md:17: cont must stand before a"),
+        (
+            ("```python\nx", "```python x\nx"),
+            "page.md:17: <!--pytest-codeblocks:cont--> must",
+        ),
     ],
 )
 def test_a_page_with_a_problem_is_left_as_it_was(
@@ -101,7 +104,7 @@ def test_an_output_is_what_is_left_on_a_terminal(page: Path):
     assert "```text\n100%\na\tb\nc\n```\n" in page.read_text()
     written = load_page(page, page.parent)
     assert written.problems == []
-    printed = run_chain(written.chains[0])
+    printed = Evidence(written, page.parent).run(written.chains[0])
     assert list(compare(written, written.chains[0], printed)) == []
 
 
@@ -207,9 +210,3 @@ def test_an_output_that_agrees_stays_as_it_is_written(page: Path):
     page.write_text(WITHIN.format(5, 8))
     assert refresh(page, page.parent)[1] == []
     assert page.read_text() == WITHIN.format(5, 7)
-
-
-def test_wide_tolerances_are_listed():
-    assert wide_tolerances(read_page(WITHIN.format(10, 7), "page.md")) == []
-    (wide,) = wide_tolerances(read_page(WITHIN.format(25, 7), "page.md"))
-    assert str(wide) == "page.md:6: within 25%"

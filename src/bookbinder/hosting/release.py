@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bookbinder.page import load_page
-from bookbinder.running.blocks import program
 from tested_transformer import __version__
 
 __all__ = ["ROOT", "failing_blocks", "main", "take_first_steps"]
@@ -65,7 +64,8 @@ def failing_blocks(
     for chain in load_page(page.resolve(), ROOT).chains:
         with tempfile.TemporaryDirectory() as empty:
             file = Path(empty, "block.py")
-            file.write_text(program(chain), "utf-8")
+            code = "".join(block.code for block in chain.blocks)
+            file.write_text(code, "utf-8")
             command = [*python, "-P", file]
             done = subprocess.run(
                 command, cwd=empty, env=env, capture_output=True, text=True

@@ -7,7 +7,7 @@ from bs4 import BeautifulSoup
 from markdown import Markdown
 from markdown.treeprocessors import Treeprocessor
 
-from bookbinder.wayfinding.lines import LineExtension
+from bookbinder.wayfinding.line_breaks import LineExtension
 
 
 def test_long_code_and_cells_of_prose_are_marked(

