@@ -63,13 +63,6 @@ def test_drifted_and_missing_outputs_are_written_and_shown(page: Path):
     assert changed == ["-0", "-more", *(f"+{line}" for line in written)]
 
 
-def test_a_right_page_is_left_alone(page: Path):
-    page.write_text(RIGHT)
-    before = page.stat().st_mtime_ns
-    assert refresh(page, page.parent) == ("", [])
-    assert page.stat().st_mtime_ns == before
-
-
 @pytest.mark.parametrize(
     ("broken", "report"),
     [

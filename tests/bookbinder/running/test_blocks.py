@@ -6,7 +6,7 @@ import pytest
 
 from bookbinder.evidence import Evidence
 from bookbinder.outputs import compare
-from bookbinder.page import EXPECTED, PageError, read_page
+from bookbinder.page import PageError, read_page
 from bookbinder.running.blocks import program
 
 PAGE = read_page(
@@ -55,15 +55,6 @@ def test_each_block_is_compared_with_its_own_output():
         f"page.md:11: the page shows nothing, the run gives '2': {remedy}",
         f"page.md:20: the page shows '2', the run gives nothing: {remedy}",
     ]
-
-
-def test_each_line_that_differs_is_told():
-    shown = "one 1.5\ntwo 2.5\nthree 3.5\n"
-    code = f"```python\nprint(1)\n```\n\n{EXPECTED}\n```text\n{shown}```\n"
-    page = read_page(code, "page.md")
-    printed = "one 1.7\ntwo 2.5\nthree 4.5\n"
-    problems = list(compare(page, page.chains[0], [printed]))
-    assert [each.line for each in problems] == [7, 9]
 
 
 @pytest.mark.parametrize(

@@ -72,11 +72,6 @@ def test_the_first_use_in_a_section_is_linked_and_nothing_is_lost(
     assert soup.get_text() == linked(text, "none.md").get_text()
 
 
-def test_many_are_one_term_and_parts_of_words_are_none(linked: Linked) -> None:
-    soup = linked("Vocabularies, unmasked, mask-like, the queries; masks.")
-    assert [text for text, *_ in links(soup)] == ["Vocabularies", "queries", "masks"]
-
-
 @pytest.mark.parametrize(
     "text",
     [
