@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from tested_transformer import book
+import transformer_book as book
 from transformer_book import exercises
 
 HERE = Path(__file__).parent
