@@ -1,8 +1,8 @@
 r"""A Markdown extension for what CSS cannot tell: line breaks, and headings of rows.
 
 Short code, such as a shape or an option, stays on one line; long code may break, and
-does so between the parts of a name where it can. A bracket stays with the formula after
-it. Browsers may make a table cell as narrow as its longest word, so cells of prose are
+does so between the parts of a name where it can. A tuple of few short terms stays
+together, and a bracket with the formula after it. Browsers may make a table cell as narrow as its longest word, so cells of prose are
 marked: the site's style keeps them wide enough to read, and lets the table scroll.
 
 A table with an empty corner has names above its columns and beside its rows. Markdown
@@ -22,6 +22,7 @@ __all__ = ["TypesettingExtension", "makeExtension"]
 # Fewer words always fit on two lines; more letters fill a line on a phone.
 _WORDS, _LETTERS = 6, 26
 _WORD = re.compile(r"(?<!\x02)\b[^\W\d_]{2,}\b(?!\x03)")
+_TUPLE = re.compile(r"[(\[]-?[\w.*]{1,6}(?:, -?[\w.*]{1,6}){1,4}[)\]]")
 _PART = re.compile(r"(?<=\w[._/(])(?=\w)")
 
 
@@ -37,11 +38,14 @@ class _Typesetting(Treeprocessor):
                 for part in parts:
                     SubElement(code, "wbr").tail = AtomicString(part)
         for element in root.iter():
+            if element.tag not in ("code", "var"):
+                element.text = _held_together(element.text)
+            element.tail = _held_together(element.tail)
             _hold_brackets(element)
         for cell in root.iter("td"):
             formal = (child for child in cell if child.tag in ("code", "var"))
-            left_out = sum(len(_WORD.findall("".join(c.itertext()))) for c in formal)
-            if len(_WORD.findall("".join(cell.itertext()))) - left_out >= _WORDS:
+            left_out = sum(len(_WORD.findall(" ".join(c.itertext()))) for c in formal)
+            if len(_WORD.findall(" ".join(cell.itertext()))) - left_out >= _WORDS:
                 cell.set("class", "prose")
         for table in root.iter("table"):
             corner = table.find("thead/tr/th")
@@ -50,6 +54,12 @@ class _Typesetting(Treeprocessor):
                     if "".join(first.itertext()).strip():
                         first.tag = "th"
                         first.set("scope", "row")
+
+
+def _held_together(text: str | None) -> str | None:
+    if not text or isinstance(text, AtomicString):
+        return text
+    return _TUPLE.sub(lambda few: few[0].replace(" ", "\u00a0"), text)
 
 
 def _hold_brackets(parent: Element) -> None:

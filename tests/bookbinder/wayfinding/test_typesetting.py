@@ -17,7 +17,7 @@ def test_long_code_and_cells_of_prose_are_marked(
     soup = made(
         table.format("words enough *to be* wide for reading")
         + table.format("5 words 3 `a_b` of 2")
-        + "A shape `(B, H)`.",
+        + "A shape `(B, H)`, *of (2, 3)*; (or, this once, words).",
         TypesettingExtension(),
     )
     assert [cell.get("class") for cell in soup.select("td")] == [
@@ -32,6 +32,7 @@ def test_long_code_and_cells_of_prose_are_marked(
         ["long"],
         None,
     ]
+    assert "(B, H), of (2,\u00a03); (or, this once, words)." in soup.get_text()
 
 
 def test_long_code_breaks_between_the_parts_of_a_name(
