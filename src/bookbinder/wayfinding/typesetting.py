@@ -2,8 +2,9 @@ r"""A Markdown extension for what CSS cannot tell: line breaks, and headings of 
 
 Short code, such as a shape or an option, stays on one line; long code may break, and
 does so between the parts of a name where it can. A tuple of few short terms stays
-together, and a bracket with the formula after it. Browsers may make a table cell as narrow as its longest word, so cells of prose are
-marked: the site's style keeps them wide enough to read, and lets the table scroll.
+together, and a bracket with the formula after it. Browsers may make a table cell as
+narrow as its longest word, so cells of prose are marked: the site's style keeps them
+wide enough to read, and lets the table scroll.
 
 A table with an empty corner has names above its columns and beside its rows. Markdown
 can only say the first, and a screen reader would read a number and not its row. A bar
