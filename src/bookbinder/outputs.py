@@ -86,7 +86,7 @@ def compare(page: Page, chain: Chain, outputs: list[str]) -> Iterator[Problem]:
     """
     for block, printed in zip(chain.blocks, outputs, strict=True):
         shown = split_lines(block.output.text) if block.output else []
-        ran = split_lines(_as_on_a_terminal(printed))
+        ran = split_lines(printed)
         if not block.output:
             if ran:
                 reason = (
@@ -129,7 +129,7 @@ def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:
     evidence, outputs = Evidence(page, root), list[str]()
     try:
         for chain in page.chains:
-            outputs += map(_as_on_a_terminal, evidence.run(chain, WRITTEN))
+            outputs += evidence.run(chain, WRITTEN)
     except PageError as error:
         return "", [*error.problems]
     for block, output in zip(page.blocks, outputs, strict=True):
@@ -145,17 +145,6 @@ def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:
     old, new = (text.splitlines(keepends=True) for text in (before, after))
     difference = "".join(difflib.unified_diff(old, new, page.path, page.path))
     return difference + "".join(_draw(page, evidence.drawn, root)), []
-
-
-def _as_on_a_terminal(output: str) -> str:
-    """Return what is left to see of lines that go back to their start, as progress."""
-    lines = output.split("\n")
-    for number, line in enumerate(lines):
-        seen = ""
-        for part in line.split("\r"):
-            seen = part + seen[len(part) :]
-        lines[number] = seen
-    return "\n".join(lines)
 
 
 def _unprintable(output: str) -> str | None:

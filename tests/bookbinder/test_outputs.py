@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bookbinder.evidence import Evidence
-from bookbinder.outputs import agrees, compare, refresh
-from bookbinder.page import Tolerance, load_page
+from bookbinder.outputs import agrees, refresh
+from bookbinder.page import Tolerance
 
 DRIFTED = """\
 # Page
@@ -89,16 +88,6 @@ def test_a_page_with_a_problem_is_left_as_it_was(
     assert str(problems[0]).startswith(report)
     assert page.read_bytes() == before
     assert [*page.parent.iterdir()] == [page]
-
-
-def test_an_output_is_what_is_left_on_a_terminal(page: Path):
-    page.write_text('```python\nprint("50 %\\r100%\\na\\tb\\r\\n\\rc")\n```\n')
-    assert refresh(page, page.parent)[1] == []
-    assert "```text\n100%\na\tb\nc\n```\n" in page.read_text()
-    written = load_page(page, page.parent)
-    assert written.problems == []
-    printed = Evidence(written, page.parent).run(written.chains[0])
-    assert list(compare(written, written.chains[0], printed)) == []
 
 
 def test_an_edit_made_while_the_page_runs_is_not_lost(page: Path):
