@@ -26,6 +26,7 @@ FLOORS = [
     ["checks"],
     ["masks", "positions", "cache", "flex"],
     ["attention", "interfaces", "rotary_scaling"],
+    ["kernels"],
     ["multihead", "layers"],
     ["attentions", "config", "experts", "interchange"],
     ["gpt", "encoder_decoder"],

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from tested_transformer.attention import attention_with_weights, fused_attention
+from tested_transformer.attention import attention_with_weights
 from tested_transformer.cache import LayerCache
 from tested_transformer.checks import (
     validate_between,
@@ -30,6 +30,7 @@ from tested_transformer.habits import (
 )
 from tested_transformer.inspection import numbers_of
 from tested_transformer.interfaces import LayerSettings
+from tested_transformer.kernels import fused_attention
 from tested_transformer.positions import POSITIONS, rotate
 
 __all__ = [

@@ -13,12 +13,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tested_transformer.attention import (
-    attention_with_weights,
-    fused_attention,
-    repeat_heads,
-)
+from tested_transformer.attention import attention_with_weights, repeat_heads
 from tested_transformer.interfaces import LayerSettings
+from tested_transformer.kernels import fused_attention
 from tested_transformer.multihead import ScoreOptions, Softmax
 
 __all__ = ["Differential", "DifferentialCore", "first_share"]

@@ -17,7 +17,6 @@ from tested_transformer.attention import (
     and_causal,
     attention_scores,
     attention_weights,
-    fused_attention,
     repeat_heads,
 )
 from tested_transformer.checks import (
@@ -26,6 +25,7 @@ from tested_transformer.checks import (
     validate_mask,
 )
 from tested_transformer.interfaces import LayerSettings
+from tested_transformer.kernels import fused_attention
 from tested_transformer.multihead import ScoreOptions, Softmax, split_heads
 
 __all__ = [

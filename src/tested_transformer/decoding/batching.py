@@ -12,18 +12,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from tested_transformer.caches.slots import SlotLayer, slot_cache
 from tested_transformer.checks import validate_sizes
-from tested_transformer.decoding.speculative import (
-    Chance,
+from tested_transformer.decoding.prompts import checked_prompt, validate_length
+from tested_transformer.decoding.sampling import (
     Probabilities,
-    evaluating,
+    draw,
+    resolve_seed,
     softmax,
-    validate_prompt,
 )
 from tested_transformer.gpt import GPT
+from tested_transformer.layers import evaluating
 
 __all__ = ["Batcher", "Request", "serve"]
 
@@ -95,7 +97,7 @@ class Batcher:
         self.cache, self.lengths = slot_cache(model, num_slots)
         self.slots: list[Request | None] = [None] * num_slots
         self.waiting = deque[Request]()
-        self._chances = [Chance(0) for _ in self.slots]
+        self._generators = [torch.Generator(self.lengths.device) for _ in self.slots]
         self._newest = [0] * num_slots  # in each slot, the token not read yet
         self._read = [0] * num_slots  # in each slot, the token that was read last
 
@@ -148,11 +150,20 @@ class Batcher:
         logits = self.model(
             tokens, positions=positions, mask=visible[:, None, None], cache=self.cache
         )
-        probabilities = self.probabilities(logits[:, 0])
+        self.lengths[running] += 1
         for slot in running:
             self._read[slot] = self._newest[slot]
-            self.lengths[slot] += 1
-            self._choose(slot, probabilities[slot])
+        self._draw(running, logits[running, 0])
+
+    def _draw(self, slots: list[int], logits: Float[Tensor, "B V"]) -> None:
+        """Draw the next token of some slots, each with its own generator."""
+        generators = [self._generators[slot] for slot in slots]
+        tokens = draw(self.probabilities(logits), generators).tolist()
+        for slot, token in zip(slots, tokens, strict=True):
+            request = self.slots[slot]
+            assert request is not None
+            self._newest[slot] = token
+            request.answer.append(token)
 
     # --8<-- [end:write]
 
@@ -166,16 +177,9 @@ class Batcher:
             layer.take_over(slot, read)
         self.lengths[slot] = prompt.shape[1]
         self.slots[slot] = request
-        self._chances[slot] = Chance(request.seed)
-        self._read[slot] = int(prompt[0, -1])
-        self._choose(slot, self.probabilities(logits[:, 0])[0])
-
-    def _choose(self, slot: int, probabilities: Tensor) -> None:
-        """Draw the next token of a slot."""
-        request = self.slots[slot]
-        assert request is not None
-        self._newest[slot] = self._chances[slot].draw(probabilities)
-        request.answer.append(self._newest[slot])
+        self._generators[slot].manual_seed(resolve_seed(request.seed))
+        self._read[slot] = int(request.prompt[-1])
+        self._draw([slot], logits[:, 0])
 
 
 # --8<-- [end:batcher]
@@ -227,7 +231,7 @@ def serve(
         while coming and coming[0][0] <= len(steps):
             batcher.submit(coming.popleft()[1])
         present = batcher.step()
-        steps.append([None if each is None else index[each] for each in present])
+        steps.append([None if r is None else index[r] for r in present])
     return steps
 
 
@@ -235,7 +239,8 @@ def serve(
 
 
 def _validate_request(model: GPT, request: Request) -> None:
-    validate_prompt(model, request.prompt, request.max_new_tokens)
+    prompt = checked_prompt(request.prompt, model.config.vocab_size)
+    validate_length(model.config, prompt, request.max_new_tokens)
     if request.answer:
         raise ValueError(
             f"answer holds {len(request.answer)} tokens; it must be empty when a "

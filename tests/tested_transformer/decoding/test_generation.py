@@ -1,0 +1,345 @@
+"""Generation against a loop written out once more, alone, in batches, and streamed."""
+
+import re
+from dataclasses import replace
+from inspect import signature
+from itertools import chain, pairwise
+
+import numpy
+import pytest
+import torch
+
+from tested_transformer.decoding import (
+    CachedReader,
+    Decoder,
+    Sampling,
+    WholeReader,
+    generate,
+    stream,
+)
+from tested_transformer.gpt import GPT, GPTConfig
+
+# Pairwise different: vocabulary, longest sequence, heads, head width, layers.
+V, LONGEST, H, D_K, L = 13, 11, 3, 4, 2
+SMALL = GPTConfig(
+    vocab_size=V,
+    max_seq_len=LONGEST,
+    d_model=H * D_K,
+    num_heads=H,
+    num_layers=L,
+    tie_head=False,
+)
+PROMPTS = [[1, 2, 3], [4], [5, 6, 7, 8, 9, 10, 11]]
+GREEDY = Sampling(temperature=0.0)
+SAMPLINGS = {
+    "greedy": GREEDY,
+    "drawn": Sampling(temperature=1.3, top_k=9, top_p=0.95, min_p=0.01),
+    "penalized": Sampling(temperature=0.0, repetition_penalty=1.7),
+}
+
+
+def make(**changes) -> GPT:
+    """Make a model with weights large enough for it to have an opinion."""
+    model = GPT(replace(SMALL, **changes))
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            torch.nn.init.normal_(parameter)
+    return model.eval().requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def model() -> GPT:
+    torch.manual_seed(0)
+    return make()
+
+
+def greedy_by_hand(model: GPT, prompt: list[int], number: int) -> list[int]:
+    """Take the likeliest token, over and over, with the policy for a full context."""
+    context, answer = list(prompt), []
+    for _ in range(number):
+        if len(context) > LONGEST:
+            context = context[-(LONGEST + 1) // 2 :]
+        token = int(model(torch.tensor([context]))[0, -1].argmax())
+        answer.append(token)
+        context.append(token)
+    return answer
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"positions": "alibi"}, {"num_experts": 3}],
+    ids=str,
+)
+def test_the_likeliest_tokens_past_a_full_context(changes):
+    model = make(**changes)
+    wanted = [greedy_by_hand(model, prompt, 25) for prompt in PROMPTS]
+    assert len({token for answer in wanted for token in answer}) > 4
+    for use_cache in (True, False):
+        settings = {"sampling": GREEDY, "use_cache": use_cache}
+        got = generate(model, PROMPTS, max_new_tokens=25, **settings)
+        assert got == wanted
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS.keys())
+def test_each_row_gets_what_it_would_get_alone(model: GPT, sampling: Sampling):
+    same = {"max_new_tokens": 14, "sampling": sampling}
+    together = generate(model, PROMPTS, seed=5, **same)
+    for row, prompt in enumerate(PROMPTS):
+        assert generate(model, [prompt], seed=5 + row, **same) == [together[row]]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS.keys())
+def test_with_a_cache_or_without_it_is_the_same(model: GPT, sampling: Sampling):
+    same = {"max_new_tokens": 14, "sampling": sampling, "seed": 3}
+    whole = generate(model, PROMPTS, use_cache=False, **same)
+    assert generate(model, PROMPTS, **same) == whole
+    for reader in (WholeReader, CachedReader, Decoder):
+        assert generate(reader(model), PROMPTS, **same) == whole
+
+
+def test_a_prompt_beyond_the_context_is_read_from_its_last_half(model: GPT):
+    prompt = [token % V for token in range(30)]
+    (got,) = generate(model, [prompt], max_new_tokens=3, sampling=GREEDY)
+    assert got == greedy_by_hand(model, prompt[-6:], 3)
+    (full,) = generate(model, [prompt[:LONGEST]], max_new_tokens=1, sampling=GREEDY)
+    assert full == greedy_by_hand(model, prompt[:LONGEST], 1)
+
+
+def test_seeds(model: GPT):
+    def answer(**settings) -> list[list[int]]:
+        return generate(model, PROMPTS[:2], max_new_tokens=14, **settings)
+
+    before = torch.get_rng_state()
+    assert answer(seed=1) == answer(seed=1) != answer(seed=2)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(3)
+    one, other = answer(), answer()
+    assert one != other
+    torch.manual_seed(3)
+    assert answer() == one
+
+
+def test_draws_follow_the_model_s_own_distribution(model: GPT):
+    number = 1000
+    answers = generate(model, [[1, 2, 3]] * number, max_new_tokens=1, seed=0)
+    wanted = model(torch.tensor([[1, 2, 3]]))[0, -1].softmax(-1)
+    counts = torch.tensor(answers).flatten().bincount(minlength=V)
+    expected = wanted * number
+    # With 12 degrees of freedom: more than 32.9 in one of 1,000 runs.
+    assert float(((counts - expected) ** 2 / expected).sum()) < 32.9
+
+
+def penalized_by_hand(model: GPT, prompt: list[int], seen: set[int]) -> list[int]:
+    """Take the likeliest token, over and over; halve what speaks for one seen."""
+    context = list(prompt)
+    for _ in range(6):  # all of it fits into the context
+        logits = model(torch.tensor([context]))[0, -1]
+        for token in seen:
+            logits[token] *= 2 if logits[token] < 0 else 1 / 2
+        context.append(int(logits.argmax()))
+        seen = seen | {context[-1]}
+    return context[len(prompt) :]
+
+
+def test_the_penalty_counts_the_prompt_and_the_answer(model: GPT):
+    settings = {"max_new_tokens": 6}
+    prompts = [[token, token + 1, token + 2] for token in range(V - 2)]
+    penalized = Sampling(temperature=0.0, repetition_penalty=2.0)
+    got = generate(model, prompts, sampling=penalized, **settings)
+    assert got == [penalized_by_hand(model, each, {*each}) for each in prompts]
+    # Neither the prompt alone nor the answer alone would do.
+    assert got != [penalized_by_hand(model, each, set()) for each in prompts]
+    assert got != generate(model, prompts, sampling=GREEDY, **settings)
+
+
+def test_stop_sequences_end_each_row_by_itself(model: GPT):
+    free = generate(model, PROMPTS, max_new_tokens=20, sampling=GREEDY)
+    # The third and fourth token of row 0, and a token that only row 2 has.
+    stop = [free[0][2:4], free[1][7:8]]
+    got = generate(model, PROMPTS, max_new_tokens=20, sampling=GREEDY, stop=stop)
+    for answer, whole in zip(got, free, strict=True):
+        ends = [
+            n
+            for n in range(len(whole))
+            if any(whole[n : n + len(each)] == each for each in stop)
+        ]
+        assert answer == (whole[: ends[0]] if ends else whole)
+    assert got[0] != free[0]
+    assert got[1] != free[1]
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_stops_and_seeds_are_any_kind_of_integers(model: GPT):
+    settings = {"max_new_tokens": 20, "sampling": SAMPLINGS["drawn"]}
+    (free,) = generate(model, [[1]], seed=4, **settings)
+    wanted = generate(model, [[1]], seed=4, stop=[free[7:9], free[3:4]], **settings)
+    assert wanted != [free]
+    seed, tensor = numpy.int64(4), torch.tensor(free)
+    assert generate(model, [[1]], seed=seed, **settings) == [free]
+    for stop in ([tensor[7:9], tensor[3:4]], iter([free[7:9], iter(free[3:4])])):
+        assert generate(model, [[1]], seed=seed, stop=stop, **settings) == wanted
+
+
+@pytest.mark.parametrize("changes", [{}, {"num_experts": 3}], ids=str)
+def test_it_writes_under_autocast(changes: dict):
+    model, settings = make(**changes), {"max_new_tokens": 14, "seed": 3}
+    with torch.autocast("cpu", torch.bfloat16):
+        answers = generate(model, PROMPTS, **settings)
+        packed = None if changes else generate(Decoder(model), PROMPTS, **settings)
+    if packed is not None:  # the decoder keeps to the type of the weights
+        assert packed == generate(model, PROMPTS, **settings)
+    assert [len(answer) for answer in answers] == [14, 14, 14]
+
+
+def test_what_could_have_been_a_stop_is_given_at_the_end(model: GPT):
+    settings = {"max_new_tokens": 5, "sampling": GREEDY}
+    (free,) = generate(model, PROMPTS[:1], **settings)
+    pairs = [*pairwise(free)]
+    never = next(token for token in range(V) if (free[-1], token) not in pairs)
+    stop = [[free[-1], never]]
+    assert generate(model, PROMPTS[:1], stop=stop, **settings) == [free]
+
+
+def test_tokens_come_one_by_one(model: GPT, monkeypatch: pytest.MonkeyPatch):
+    steps: list[int] = []
+    real = CachedReader.step
+    monkeypatch.setattr(
+        CachedReader, "step", lambda self, t: steps.append(len(t)) or real(self, t)
+    )
+    (whole,) = generate(model, [[1]], max_new_tokens=5, sampling=GREEDY)
+    steps.clear()
+    seen: list[int] = []
+    for number, (new,) in enumerate(
+        stream(model, [[1]], max_new_tokens=5, sampling=GREEDY)
+    ):
+        assert len(steps) == min(number, 4)  # no further than it must be
+        seen += new
+        assert seen == whole[: number + 1]
+    assert seen == whole
+
+
+def test_a_stream_may_be_left(model: GPT):
+    for (new,) in stream(model, [[1]], max_new_tokens=10**9, seed=0):
+        assert len(new) == 1
+        break
+    assert torch.is_grad_enabled()
+    assert not torch.is_inference_mode_enabled()
+
+
+def test_it_stops_when_all_have_stopped(model: GPT):
+    stop = [[token] for token in range(V)]
+    assert generate(model, PROMPTS, max_new_tokens=10**9, stop=stop) == [[], [], []]
+
+
+def test_it_learns_nothing_and_leaves_the_model_to_others():
+    model = make(tie_head=True)
+    tokens = torch.tensor([[1, 2]])
+    generate(model, PROMPTS, max_new_tokens=3, seed=0)
+    model.requires_grad_(True)
+    model(tokens).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("reader", [CachedReader, Decoder])
+def test_a_reader_reads_in_place_of_its_model(
+    reader: type, model: GPT, monkeypatch: pytest.MonkeyPatch
+):
+    calls: list[str] = []
+    for kind in (Decoder, CachedReader, WholeReader):
+        real = kind.read
+
+        def read(self, contexts, real=real, name=kind.__name__):
+            calls.append(name)
+            return real(self, contexts)
+
+        monkeypatch.setattr(kind, "read", read)
+    generate(reader(model), PROMPTS, max_new_tokens=2, seed=0)
+    assert calls == [reader.__name__]
+    calls.clear()
+    generate(model, PROMPTS, max_new_tokens=2, seed=0)
+    assert calls == ["CachedReader"]
+    calls.clear()
+    generate(model, PROMPTS, max_new_tokens=2, seed=0, use_cache=False)
+    assert calls == ["WholeReader"] * 2
+    message = f"use_cache=False does not fit a {reader.__name__}: pass its model"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        stream(reader(model), PROMPTS, max_new_tokens=2, use_cache=False)
+
+
+def test_no_token_asked_for_none_given(model: GPT):
+    assert generate(model, PROMPTS, max_new_tokens=0) == [[], [], []]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_new_tokens": -1}, "max_new_tokens=-1 must not be negative"),
+        ({"stop": [[1], []]}, "stop[1] is empty: it would stop at once"),
+        ({"prompts": []}, "prompts is empty: pass at least one prompt"),
+    ],
+    ids=str,
+)
+def test_mistakes_are_named_before_anything_is_done(model: GPT, changes, message: str):
+    request = {"prompts": [[1]], "max_new_tokens": 2} | changes
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        stream(model, **request)
+
+
+def test_streamed_tokens_are_those_of_generate(model: GPT):
+    one, other = map(signature, (generate, stream))
+    assert one.parameters == other.parameters
+    settings = {
+        "max_new_tokens": 14,
+        "sampling": SAMPLINGS["drawn"],
+        "stop": [[3], [5, 7]],
+        "seed": 1,
+    }
+    pieces = zip(*stream(model, PROMPTS, **settings), strict=True)
+    streamed = [list(chain(*row)) for row in pieces]
+    assert streamed == generate(model, PROMPTS, **settings)
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_prompts_are_lists_tensors_and_iterators(model: GPT):
+    rows = [[1, 2, 3], [4, 5, 6]]
+    settings = {"max_new_tokens": 5, "sampling": SAMPLINGS["drawn"], "seed": 3}
+    expected = generate(model, rows, **settings)
+    assert generate(model, torch.tensor(rows), **settings) == expected
+    assert generate(model, map(torch.tensor, rows), **settings) == expected
+    assert generate(model, [numpy.array(row) for row in rows], **settings) == expected
+    assert generate(model, (iter(row) for row in rows), **settings) == expected
+
+
+@pytest.mark.parametrize(
+    "only_the_likeliest", [{"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}]
+)
+def test_every_filter_reaches_the_draw(model: GPT, only_the_likeliest: dict):
+    likeliest = generate(model, PROMPTS, max_new_tokens=5, sampling=GREEDY)
+    hot = {"max_new_tokens": 5, "seed": 1}
+    drawn = generate(model, PROMPTS, sampling=Sampling(temperature=9.0), **hot)
+    assert drawn != likeliest
+    filtered = Sampling(temperature=9.0, **only_the_likeliest)
+    assert generate(model, PROMPTS, sampling=filtered, **hot) == likeliest
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"prompts": "ab"}, "prompts must be a list of prompts; it is 'ab': for one t"),
+        ({"stop": None}, "stop must be a list of sequences of token ids; it is None: "),
+        ({"seed": 0.5}, "'float' object cannot be interpreted as an integer"),
+        ({"sampling": {}}, "sampling must be a Sampling(...); it is a dict"),
+        ({"top_k": 3}, "stream() got an unexpected keyword argument 'top_k'"),
+        ({"model": "gpt2"}, "model must be a GPT or a reader for one; it is 'gpt2'"),
+        (
+            {"model": torch.nn.Linear(2, 3)},
+            "model must be a GPT or a reader for one; it is a Linear",
+        ),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("as_a_caller")
+def test_arguments_of_another_kind_are_refused(model: GPT, changes, message: str):
+    request = {"model": model, "prompts": [[1]], "max_new_tokens": 2} | changes
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
+        stream(**request)
