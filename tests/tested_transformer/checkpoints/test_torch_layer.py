@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tested_transformer.attentions import AdjustedSoftmax
-from tested_transformer.interchange import from_torch, to_torch
+from tested_transformer.checkpoints import from_torch, to_torch
 from tested_transformer.masks import padding_mask
 from tested_transformer.multihead import MultiHeadAttention
 
