@@ -223,10 +223,11 @@ def _passes(target: GPT, small: GPT, setting: Setting) -> dict[str, float]:
     def reads(model: GPT, count: int) -> Callable[[], object]:
         cache = model.new_cache()
         tokens = torch.zeros(1, count, dtype=torch.long)
+        with torch.inference_mode():
+            model(tokens[:, :1].expand(1, 64), cache=cache)
 
         def call() -> object:
-            for layer in cache.layers:
-                layer.length = 64
+            cache.rewind(64)
             with torch.inference_mode():
                 return model(tokens, cache=cache)
 

@@ -30,10 +30,12 @@ def step_call(model: GPT, *, batch: int, length: int) -> Callable[[], object]:
     """Return a function that reads one token of each sequence after ``length``."""
     cache = model.new_cache(batch, max_length=length + 1)
     tokens = torch.zeros(batch, 1, dtype=torch.long)
+    if length:
+        with torch.inference_mode():
+            model(tokens.expand(batch, length), cache=cache, last_only=True)
 
     def call() -> object:
-        for layer in cache.layers:
-            layer.length = length
+        cache.rewind(length)
         with torch.inference_mode():
             return model(tokens, cache=cache)
 

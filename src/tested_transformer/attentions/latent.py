@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from tested_transformer.attention import attention_with_weights, fused_attention
-from tested_transformer.cache import LayerCache, numbers_of
+from tested_transformer.cache import DenseCache, LayerCache, numbers_of
 from tested_transformer.layers import HeadNorm
 from tested_transformer.multihead import merge_heads, split_heads
 from tested_transformer.positions import PAIRINGS, rotate
@@ -251,7 +251,7 @@ class LatentAttention(nn.Module):
 
     # --8<-- [end:multiplications]
 
-    def new_cache(self, batch_size: int, max_length: int) -> LayerCache:
+    def new_cache(self, batch_size: int, max_length: int) -> DenseCache:
         """Return an empty cache for the entries of this layer.
 
         Args:
@@ -261,7 +261,7 @@ class LatentAttention(nn.Module):
         shape = batch_size, 1, max_length
         like = numbers_of(self)
         entries = like.new_zeros(*shape, self.latent_dim + self.rotary_dim)
-        return LayerCache(entries, like.new_zeros(*shape, 0))
+        return DenseCache(entries, like.new_zeros(*shape, 0))
 
     def _validate(self, x: Tensor, rotary: Tensor | None) -> None:
         validate_features("x", x, self.d_model)

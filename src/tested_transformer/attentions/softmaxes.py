@@ -19,7 +19,7 @@ from tested_transformer.attention import (
     fused_attention,
     repeat_heads,
 )
-from tested_transformer.cache import LayerCache, numbers_of
+from tested_transformer.cache import DenseCache, LayerCache, numbers_of
 from tested_transformer.multihead import merge_heads, split_heads
 from tested_transformer.positions import rotate
 from tested_transformer.validation import (
@@ -272,7 +272,7 @@ class AttentionLayer(nn.Module):
             return output
         return output, weights
 
-    def new_cache(self, batch_size: int, max_length: int) -> LayerCache:
+    def new_cache(self, batch_size: int, max_length: int) -> DenseCache:
         """Return an empty cache for the keys and values of this layer.
 
         Args:
@@ -281,7 +281,7 @@ class AttentionLayer(nn.Module):
         """
         shape = batch_size, self.num_kv_heads, max_length, self.head_dim
         like = numbers_of(self)
-        return LayerCache(like.new_zeros(shape), like.new_zeros(shape))
+        return DenseCache(like.new_zeros(shape), like.new_zeros(shape))
 
     def attend(
         self,

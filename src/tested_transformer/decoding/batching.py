@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from tested_transformer.caches.slots import SlotLayer, slot_cache
+from tested_transformer.cache import numbers_of
+from tested_transformer.caches.slots import slot_cache
 from tested_transformer.decoding.speculative import (
     Chance,
     Probabilities,
@@ -92,12 +93,11 @@ class Batcher:
         self.model = model
         self.static = static
         self.probabilities = probabilities
-        self.cache, self.lengths = slot_cache(model, num_slots)
+        self.cache = slot_cache(model, num_slots)
         self.slots: list[Request | None] = [None] * num_slots
         self.waiting = deque[Request]()
         self._chances = [Chance(0) for _ in self.slots]
         self._newest = [0] * num_slots  # in each slot, the token not read yet
-        self._read = [0] * num_slots  # in each slot, the token that was read last
 
     def submit(self, request: Request) -> None:
         """Let a request wait for a slot.
@@ -126,48 +126,37 @@ class Batcher:
         for slot, request in enumerate(present):
             if request is not None and request.done:
                 self.slots[slot] = None
-                self.lengths[slot] = 0
+            if self.slots[slot] is None:  # done, or free beside others that were read
+                self.cache.release(slot)
         return present
 
     # --8<-- [start:write]
     def _write(self, running: list[int]) -> None:
         """Read the newest token of each slot, up to the last one in use."""
         count = running[-1] + 1
-        positions = self.lengths[:count, None]
-        longest = int(positions.max())
-        for layer in self.cache.layers:
-            layer.length = longest
-        device = positions.device
-        # A model with smear=True adds a share of the token before to each token.
-        self.cache.last_tokens = torch.tensor(self._read[:count], device=device)[
-            :, None
-        ]
+        device = numbers_of(self.model).device
+        positions = torch.tensor(self.cache.lengths[:count], device=device)[:, None]
         tokens = torch.tensor(self._newest[:count], device=device)[:, None]
         # A free slot in between sees only its own token, and its output is ignored.
-        visible = torch.arange(longest + 1, device=device) <= positions
+        visible = torch.arange(self.cache.length + 1, device=device) <= positions
         logits = self.model(
             tokens, positions=positions, mask=visible[:, None, None], cache=self.cache
         )
         probabilities = self.probabilities(logits[:, 0])
         for slot in running:
-            self._read[slot] = self._newest[slot]
-            self.lengths[slot] += 1
             self._choose(slot, probabilities[slot])
 
     # --8<-- [end:write]
 
     def _join(self, slot: int, request: Request) -> None:
         """Read a prompt by itself, and copy its keys and values into a slot."""
-        prompt = torch.tensor([[*request.prompt]], device=self.lengths.device)
+        device = numbers_of(self.model).device
+        prompt = torch.tensor([[*request.prompt]], device=device)
         cache = self.model.new_cache(max_length=prompt.shape[1])
         logits = self.model(prompt, cache=cache, last_only=True)
-        for layer, read in zip(self.cache.layers, cache.layers, strict=True):
-            assert isinstance(layer, SlotLayer)
-            layer.take_over(slot, read)
-        self.lengths[slot] = prompt.shape[1]
+        self.cache.take_over(slot, cache)
         self.slots[slot] = request
         self._chances[slot] = Chance(request.seed)
-        self._read[slot] = int(prompt[0, -1])
         self._choose(slot, self.probabilities(logits[:, 0])[0])
 
     def _choose(self, slot: int, probabilities: Tensor) -> None:

@@ -121,6 +121,7 @@ class SeveralTokenGPT(GPT):
             head(x, score_bias=biases[-1], cache=layer, **how)
             for head, layer in zip(heads, layers[trunk:], strict=True)
         ]
+        self._remember(tokens, cache)
         x = self.norm(torch.stack(guesses))
         return self.to_logits(x.flatten(0, 1)).unflatten(0, x.shape[:2])
 
@@ -158,11 +159,11 @@ class SeveralTokenGPT(GPT):
                 ``forward`` refuses such a cache.
         """
         cache = super().new_cache(batch_size, max_length=max_length)
-        if further:
-            for _ in self.further:
-                more = super().new_cache(batch_size, max_length=max_length)
-                cache.layers.append(more.layers[-1])
-        return cache
+        if not further:
+            return cache
+        length = self.config.max_seq_len if max_length is None else max_length
+        heads = [head.attention.new_cache(batch_size, length) for head in self.further]
+        return KVCache([*cache.layers, *heads])
 
 
 def several_token_loss(

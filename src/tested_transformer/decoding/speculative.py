@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from tested_transformer.cache import KVCache, numbers_of
+from tested_transformer.cache import numbers_of
 from tested_transformer.gpt import GPT
 from tested_transformer.layers import evaluating
 from tested_transformer.validation import validate_between, validate_sizes
@@ -37,7 +37,6 @@ __all__ = [
     "every_outcome",
     "expected_tokens",
     "left_over",
-    "rewind",
     "softmax",
     "speculate",
     "stream_passes",
@@ -133,22 +132,6 @@ def _validate_rows(drafted: Sequence[int], draft: Tensor, target: Tensor) -> Non
             )
 
 
-def rewind(cache: KVCache, text: Sequence[int]) -> None:
-    """Make a cache forget all tokens after ``text``, the first ones that it has read.
-
-    Raises:
-        ValueError: If it has read fewer tokens than ``text`` has.
-    """
-    if len(text) > cache.length:
-        raise ValueError(
-            f"the cache holds {cache.length} tokens; it cannot go back to {len(text)}"
-        )
-    for layer in cache.layers:
-        layer.length = len(text)
-    if cache.last_tokens is not None:
-        cache.last_tokens = cache.last_tokens.new_tensor([text[-1:]]) if text else None
-
-
 # --8<-- [start:reader]
 class TextReader:
     """Read a text whose end may be taken back, and reuse the cache for the rest.
@@ -162,9 +145,13 @@ class TextReader:
     """
 
     def __init__(self, model: GPT) -> None:
-        _validate_rewindable(model)
         self.model = model
         self.cache = model.new_cache()
+        if not self.cache.rewindable:
+            raise ValueError(
+                "the cache of model cannot go back: a layer keeps only the last state, "
+                "so drafted tokens could not be taken back"
+            )
         self.text: list[int] = []
 
     @torch.inference_mode()
@@ -172,7 +159,7 @@ class TextReader:
         """Return the logits after each of the last ``count`` tokens of a text."""
         pairs = zip(self.text, text[: len(text) - count], strict=False)
         same = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
-        rewind(self.cache, text[:same])
+        self.cache.rewind(same)
         self.text = [*text]
         tokens = torch.tensor([text[same:]], device=numbers_of(self.model).device)
         with evaluating(self.model):
@@ -184,15 +171,6 @@ class TextReader:
 
 
 # --8<-- [end:reader]
-
-
-def _validate_rewindable(model: GPT) -> None:
-    form = model.config.form()
-    if form is not None and not form.has_scores:
-        raise ValueError(
-            f"attention={model.config.attention!r} of model has a state: the reader "
-            "keeps the last one only, so it cannot take drafted tokens back"
-        )
 
 
 # --8<-- [start:drafters]

@@ -6,7 +6,6 @@ from itertools import product
 import pytest
 import torch
 
-from tested_transformer.caches import QuantizedCache, rolling_cache
 from tested_transformer.decoding import (
     Chance,
     Draft,
@@ -20,7 +19,6 @@ from tested_transformer.decoding import (
     expected_tokens,
     generate,
     left_over,
-    rewind,
     speculate,
     stream_passes,
     verify,
@@ -28,18 +26,6 @@ from tested_transformer.decoding import (
 from tested_transformer.gpt import GPT, GPTConfig
 
 V = 3
-
-
-def few_bits():
-    return QuantizedCache(num_layers=2, max_length=9, bits=8)
-
-
-def filled(cache):
-    """Return a cache of keys that has read five tokens, one by one."""
-    for _ in range(5):
-        for layer in cache.layers:
-            layer.append(torch.rand(1, 3, 1, 4), torch.rand(1, 3, 1, 4))
-    return cache
 
 
 def make(seed=0, *, vocab_size=V, sharp=1.0, **changes) -> GPT:
@@ -393,20 +379,6 @@ def test_every_way_of_chance_is_gone_once():
             lambda m: verify([1], torch.ones(1, 3), torch.ones(1, 3), Chance(0)),
             "1 drafted tokens need as many rows of draft and one more row of target; "
             "they have 1 and 1",
-        ),
-        (
-            lambda m: rewind(m.new_cache(), [1, 2]),
-            "the cache holds 0 tokens; it cannot go back to 2",
-        ),
-        (
-            lambda m: rewind(
-                filled(QuantizedCache(num_layers=2, max_length=9, bits=8)), [1, 2]
-            ),
-            "a quantized cache that holds 5 tokens cannot go back to 2",
-        ),
-        (
-            lambda m: rewind(filled(rolling_cache(m, sinks=1, window=3)), [1, 2]),
-            "a rolling cache that has read 5 tokens cannot go back to 2",
         ),
         (
             lambda m: expected_tokens(1.5, 2),

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tested_transformer.cache import numbers_of
+from tested_transformer.cache import dense_layers, numbers_of
 from tested_transformer.decoding.fast.packing import (
     Int8Matrix,
     PackedLayer,
@@ -127,7 +127,7 @@ class Decoder:
         )
         if batch_size != self.batch_size:
             self._make_room(batch_size)
-        for room, layer in zip(self.room, cache.layers, strict=True):
+        for room, layer in zip(self.room, dense_layers(cache), strict=True):
             kv = torch.stack([layer.keys, layer.values], dim=2)
             room[..., : self.length] = kv.mT
         self._hide_padding(mask)
