@@ -76,6 +76,7 @@ def test_layers_of_unlike_kinds_go_back_together_or_not_at_all():
     assert isinstance(dense_layer, DenseCache)
     dense_layer.append(torch.rand(B, H, 4, D_K), torch.rand(B, H, 4, D_K))
     state.keep(torch.rand(B, H, D_K, D_K), 4)
+    assert cache.earliest == 4
     message = "holds 4 tokens; it cannot go back to 3: a StateCache can keep 4 or more"
     with pytest.raises(ValueError, match=message):
         cache.rewind(3)

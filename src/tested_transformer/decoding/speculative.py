@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from tested_transformer.cache import numbers_of
+from tested_transformer.cache import KVCache, numbers_of
 from tested_transformer.gpt import GPT
 from tested_transformer.layers import evaluating
 from tested_transformer.validation import validate_between, validate_sizes
@@ -147,11 +147,7 @@ class TextReader:
     def __init__(self, model: GPT) -> None:
         self.model = model
         self.cache = model.new_cache()
-        if not self.cache.rewindable:
-            raise ValueError(
-                "the cache of model cannot go back: a layer keeps only the last state, "
-                "so drafted tokens could not be taken back"
-            )
+        _validate_rewindable(self.cache)
         self.text: list[int] = []
 
     @torch.inference_mode()
@@ -171,6 +167,14 @@ class TextReader:
 
 
 # --8<-- [end:reader]
+
+
+def _validate_rewindable(cache: KVCache) -> None:
+    if not cache.rewindable:
+        raise ValueError(
+            "the cache of model cannot go back: a layer keeps only the last state, so "
+            "drafted tokens could not be taken back"
+        )
 
 
 # --8<-- [start:drafters]
