@@ -27,8 +27,7 @@ from benchmarks import STANDINS
 from benchmarks.contenders import Size, formula, num_parameters
 from benchmarks.measuring import peak_memory, ratio, slope
 from tested_transformer.data import load_corpus
-from tested_transformer.decoding import generate
-from tested_transformer.decoding.fast.decoder import Decoder
+from tested_transformer.decoding import Decoder, generate
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.training import Progress, Recipe, train
@@ -142,17 +141,15 @@ def decoding_part(setting: Setting) -> dict:
     model = GPT(config_of(size, bias=False)).to(setting.device, torch.bfloat16).eval()
     count = min(setting.count(512, 64), size.context - 1)
 
-    def write_with(reader: GPT | Decoder) -> dict:
-        def write() -> None:
-            generate(reader, [[0]], max_new_tokens=count, seed=0)
-
-        return written(model, write, count, setting)
-
-    found = write_with(model)
     decoder = Decoder(model)
+
+    def write() -> None:
+        generate(decoder, [[0]], max_new_tokens=count, seed=0)
+
+    eager = written(model, write, count, setting)
     if setting.device == "cuda":
         decoder.compile()
-    return {**found, "compiled": write_with(decoder)}
+    return {**eager, "compiled": written(model, write, count, setting)}
 
 
 def transformers_part(setting: Setting) -> dict | str:

@@ -9,7 +9,7 @@ from torch.optim import AdamW, Optimizer
 
 from benchmarks.contenders import Contender, Size
 from tested_transformer.cli.train import MODELS
-from tested_transformer.decoding import Sampling, generate
+from tested_transformer.decoding import Decoder, Sampling, WholeReader, generate
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import Recipe
 from tested_transformer.training.loop import Learner
@@ -101,12 +101,11 @@ class Ours(Contender):
         """Sample by its generate, from one seed."""
         model.eval()
         (tokens,) = generate(
-            model,
+            Decoder(model) if cached else WholeReader(model),
             [prompt],
             max_new_tokens=count,
             sampling=Sampling(temperature=temperature),
             seed=0,
-            use_cache=cached,
         )
         return tokens
 

@@ -27,14 +27,14 @@ from tested_transformer.checkpoints import load_shipped
 from tested_transformer.data import batch_at, load_corpus, split, tokenizer_from_dict
 from tested_transformer.decoding import (
     Batcher,
-    Chance,
     Drafter,
     HeadDrafter,
     ModelDrafter,
+    MultiTokenGPT,
     NgramDrafter,
+    RandomSource,
     Request,
-    SeveralTokenGPT,
-    several_token_loss,
+    multi_token_loss,
     speculate,
 )
 from tested_transformer.gpt import GPT, GPTConfig
@@ -103,13 +103,10 @@ def train_draft(target: GPT, tokens: Tensor, *, steps: int, seed: int) -> GPT:
 
 def add_heads(
     target: GPT, tokens: Tensor, *, steps: int, seed: int
-) -> tuple[SeveralTokenGPT, list[float]]:
+) -> tuple[MultiTokenGPT, list[float]]:
     """Add further heads to a target, train only these, and return the last losses."""
     torch.manual_seed(seed)
-    model = SeveralTokenGPT(target.config, num_tokens=NUM_TOKENS)
-    model.load_state_dict(target.state_dict(), strict=False)
-    for block in model.further:  # they begin as copies of the last block
-        block.load_state_dict(target.blocks[-1].state_dict())
+    model = MultiTokenGPT(target, num_tokens=NUM_TOKENS)
     model.requires_grad_(False)
     own = [p.requires_grad_() for block in model.further for p in block.parameters()]
     optimizer, losses = torch.optim.AdamW(own, lr=2e-3, weight_decay=0.0), Tensor()
@@ -118,7 +115,7 @@ def add_heads(
         inputs, targets = batch_at(
             tokens, step=step, batch_size=12, seq_len=128, seed=seed
         )
-        losses = several_token_loss(model.forward_all(inputs), targets)
+        losses = multi_token_loss(model(inputs), targets)
         optimizer.zero_grad()
         losses.sum().backward()
         optimizer.step()
@@ -134,7 +131,7 @@ def _drafts(setting: Setting) -> dict:
         training, held_out = split(torch.tensor(tokenizer.encode(text)), 0.9)
         target = shipped.model.eval()
         small = train_draft(target, training, steps=setting.steps, seed=seed)
-        several, losses = add_heads(target, training, steps=setting.steps, seed=seed)
+        heads, losses = add_heads(target, training, steps=setting.steps, seed=seed)
         starts = [1000 * number for number in range(setting.prompts)]
         prompts = [held_out[at : at + PROMPT].tolist() for at in starts]
         vocab_size = tokenizer.vocab_size
@@ -142,7 +139,7 @@ def _drafts(setting: Setting) -> dict:
             "none": (target, NgramDrafter(vocab_size), (0,)),
             "small model": (target, ModelDrafter(small), NUM_DRAFTED),
             "n-grams": (target, NgramDrafter(vocab_size, longest=4), NUM_DRAFTED),
-            "heads": (several, HeadDrafter(), range(1, NUM_TOKENS)),
+            "heads": (target, HeadDrafter(heads), range(1, NUM_TOKENS)),
         }
         calls = {
             f"{kind}, {count}": _writer(
@@ -195,7 +192,7 @@ def _writer(
                 drafter,
                 max_new_tokens=most,
                 num_drafted=count,
-                chance=Chance(seed),
+                rng=RandomSource(seed),
             )
             for seed, prompt in enumerate(prompts)
         ]

@@ -25,6 +25,7 @@ FLOORS = [
     ["validation"],
     ["masks", "positions", "cache", "flex"],
     ["attention"],
+    ["kernels"],
     ["multihead", "layers"],
     ["interchange", "experts"],
     ["gpt", "encoder_decoder"],

@@ -12,7 +12,6 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, see __getattr__
         attention_scores,
         attention_weights,
         attention_with_weights,
-        fused_attention,
     )
     from tested_transformer.cache import (
         KVCache,
@@ -55,6 +54,7 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, see __getattr__
     from tested_transformer.interpret import (
         record_heads,
     )
+    from tested_transformer.kernels import fused_attention
     from tested_transformer.layers import (
         FeedForward,
     )
@@ -91,8 +91,8 @@ _HOMES = {
         "attention_scores",
         "attention_weights",
         "attention_with_weights",
-        "fused_attention",
     ],
+    "kernels": ["fused_attention"],
     "masks": [
         "causal_mask",
         "from_additive",

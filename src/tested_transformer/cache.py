@@ -325,7 +325,7 @@ def validate_widths(keys: Tensor, values: Tensor, k: Tensor, v: Tensor) -> None:
 
 def validate_rewind(cache: Cache, length: int) -> None:
     """Raise a ``ValueError`` if a cache cannot go back to this number of tokens."""
-    if 0 <= length <= cache.length and (length == 0 or length >= cache.earliest):
+    if length == 0 or cache.earliest <= length <= cache.length:
         return
     message = f"the cache holds {cache.length} tokens; it cannot go back to {length}"
     if 0 < length < cache.earliest:

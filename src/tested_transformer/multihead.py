@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from tested_transformer.attention import attention_with_weights, fused_attention
+from tested_transformer.attention import attention_with_weights
 from tested_transformer.cache import DenseCache, LayerCache, numbers_of
+from tested_transformer.kernels import fused_attention
 from tested_transformer.positions import rotate
 from tested_transformer.validation import (
     refuse_foreign_call,

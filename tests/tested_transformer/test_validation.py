@@ -266,9 +266,6 @@ CALLS: dict[str, Callable[[], Any]] = {
     "lr='1e-3' must be a number": lambda: Recipe(lr="1e-3"),
     "top_k=1.5 must be an int": lambda: Sampling(top_k=1.5),
     "must be a Sampling(...); it is a dict": write(sampling={}),
-    "'ab' is text: write stop=[tokenizer.encode(text)]": write(stop="ab"),
-    "3 is one id: write stop=[[3]]": write(stop=[3]),
-    "no argument 'eos_token_id': write stop=...": write(eos_token_id=3),
     "tokens must be token ids; their dtype is torch.float32": lambda: train(
         MODEL, TOKENS.float(), RECIPE
     ),

@@ -13,13 +13,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
 
-from tested_transformer.attention import (
-    attention_with_weights,
-    fused_attention,
-    repeat_heads,
-)
+from tested_transformer.attention import attention_with_weights, repeat_heads
 from tested_transformer.attentions.softmaxes import AttentionLayer
 from tested_transformer.flex import blockwise_attention
+from tested_transformer.kernels import fused_attention
 from tested_transformer.masks import causal_mask
 from tested_transformer.validation import (
     is_open,

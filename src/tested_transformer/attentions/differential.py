@@ -12,12 +12,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tested_transformer.attention import (
-    attention_with_weights,
-    fused_attention,
-    repeat_heads,
-)
+from tested_transformer.attention import attention_with_weights, repeat_heads
 from tested_transformer.attentions.softmaxes import AttentionLayer
+from tested_transformer.kernels import fused_attention
 from tested_transformer.validation import validate_heads
 
 __all__ = ["DifferentialAttention", "first_share"]

@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from tested_transformer.attention import attention_with_weights, fused_attention
+from tested_transformer.attention import attention_with_weights
 from tested_transformer.cache import DenseCache, LayerCache, numbers_of
+from tested_transformer.kernels import fused_attention
 from tested_transformer.layers import HeadNorm
 from tested_transformer.multihead import merge_heads, split_heads
 from tested_transformer.positions import PAIRINGS, rotate

@@ -16,10 +16,10 @@ from tested_transformer.attention import (
     and_causal,
     attention_scores,
     attention_weights,
-    fused_attention,
     repeat_heads,
 )
 from tested_transformer.cache import DenseCache, LayerCache, numbers_of
+from tested_transformer.kernels import fused_attention
 from tested_transformer.multihead import merge_heads, split_heads
 from tested_transformer.positions import rotate
 from tested_transformer.validation import (

@@ -17,18 +17,21 @@ from tested_transformer.cli.sources import Source, load_source
 from tested_transformer.data import Tokenizer
 from tested_transformer.data.tokenizers import check_utf8
 from tested_transformer.decoding import (
-    Chance,
+    Decoder,
+    Detokenizer,
     Drafter,
     ModelDrafter,
     NgramDrafter,
-    stream_passes,
+    PackingError,
+    RandomSource,
+    Reader,
+    stream_speculation,
 )
 from tested_transformer.decoding.cache_readers import (
     CACHES as CACHES,  # for --help
     PagedReader,
     reader_with,
 )
-from tested_transformer.decoding.readers import EqualLengthsReader
 from tested_transformer.gpt import GPT
 from tested_transformer.rotary_scaling import SCALINGS as SCALINGS
 
@@ -96,22 +99,25 @@ class Generate:
         check_at_least(1, num_samples=self.num_samples, num_drafted=self.num_drafted)
         sampling = decoding.Sampling(**_DEFAULTS | self.sampling)
         seed = secrets.randbelow(2**31) if self.seed is None else self.seed
-        stop = [each.replace("\\n", "\n") for each in self.stop]
-        for each in stop:
-            check_utf8(each, "stop: ")
+        stop = [text.replace("\\n", "\n") for text in self.stop]
+        for text in stop:
+            check_utf8(text, "stop: ")
         source = load_source(self.checkpoint, call.device)
         source = source.stretched(self.rotary_factor, self.rotary_scaling)
         tokenizer = source.tokenizer
         prompt = default_prompt(tokenizer) if self.prompt is None else self.prompt
         common = {"stop": stop, "sampling": sampling}
-        drafter, model = None, source.model
+        drafter: Drafter | None = None
+        reader: GPT | Reader = source.model
         if self.draft is not None:
             self._validate_draft(sampling)
             drafter = self._drafter(source, sampling, call)
             with _advise(f"draft={self.draft!r} does not fit this model: leave it out"):
                 drafter.reader(source.model)
         elif self.cache is not None:
-            model = reader_with(self.cache, source.model)
+            reader = reader_with(self.cache, source.model)
+        else:
+            reader = _fastest_reader(source.model)
         # A drafter follows one text at a time, so show each as it comes.
         at_once = _AT_ONCE if drafter is None else 1
         for first in range(0, self.num_samples, at_once):
@@ -128,7 +134,7 @@ class Generate:
                 )
             else:
                 pieces = write(
-                    model,
+                    reader,
                     tokenizer,
                     prompt,
                     num_samples=min(at_once, self.num_samples - first),
@@ -140,8 +146,8 @@ class Generate:
                 _print_json(pieces, first, facts | asdict(sampling) | settings)
             else:
                 _print_text(pieces, first, prompt.lstrip("\n"), self.num_samples)
-                if isinstance(model, PagedReader) and model.caches:
-                    _tell(_describe_pages(model))
+                if isinstance(reader, PagedReader) and reader.caches:
+                    _tell(_describe_pages(reader))
         if self.seed is None and not call.as_json and sampling.temperature > 0:
             _tell(f"for the same text, add --seed {seed}")
         return 0
@@ -193,8 +199,16 @@ def default_prompt(tokenizer: Tokenizer) -> str:
     return tokenizer.decode([0])
 
 
+def _fastest_reader(model: GPT) -> GPT | Reader:
+    """Return a ``Decoder`` if the model fits it; else the model itself."""
+    try:
+        return Decoder(model)
+    except PackingError:
+        return model
+
+
 def write(
-    model: GPT | EqualLengthsReader | PagedReader,
+    model: GPT | Reader,
     tokenizer: Tokenizer,
     prompt: str,
     *,
@@ -214,7 +228,7 @@ def write(
             that the tokenizer lacks, or a setting is out of its range.
     """
     ids = _encode(tokenizer, prompt)
-    watches = [_watch(tokenizer, stop, ids) for _ in range(num_samples)]
+    detokenizers = [_detokenizer(tokenizer, stop, ids) for _ in range(num_samples)]
     steps = decoding.stream(
         model,
         [ids] * num_samples,
@@ -222,7 +236,7 @@ def write(
         sampling=sampling,
         seed=seed,
     )
-    return _pieces(steps, watches)
+    return _pieces(steps, detokenizers)
 
 
 def write_with_drafts(
@@ -244,17 +258,17 @@ def write_with_drafts(
             the model.
     """
     ids = _encode(tokenizer, prompt)
-    watch = _watch(tokenizer, stop, ids)
-    passes = stream_passes(
+    detokenizer = _detokenizer(tokenizer, stop, ids)
+    steps = stream_speculation(
         model,
         ids,
         drafter,
         max_new_tokens=max_new_tokens,
         num_drafted=num_drafted,
         probabilities=sampling.probabilities,
-        chance=Chance(seed),
+        rng=RandomSource(seed),
     )
-    return _pieces(([each.tokens] for each in passes), [watch])
+    return _pieces(([step.tokens] for step in steps), [detokenizer])
 
 
 def _encode(tokenizer: Tokenizer, prompt: str) -> list[int]:
@@ -265,27 +279,25 @@ def _encode(tokenizer: Tokenizer, prompt: str) -> list[int]:
     return ids
 
 
-def _watch(
+def _detokenizer(
     tokenizer: Tokenizer, stop: Sequence[str], prompt: Sequence[int]
-) -> decoding.TextWatch:
+) -> Detokenizer:
     byte_tokens = getattr(tokenizer, "byte_tokens", ())
-    return decoding.TextWatch(
-        tokenizer.decode, stop, before=prompt, byte_tokens=byte_tokens
-    )
+    return Detokenizer(tokenizer.decode, stop, before=prompt, byte_tokens=byte_tokens)
 
 
 def _pieces(
-    steps: Iterable[Sequence[Sequence[int]]], watches: list[decoding.TextWatch]
+    steps: Iterable[Sequence[Sequence[int]]], detokenizers: list[Detokenizer]
 ) -> Iterator[list[str]]:
     """Turn the tokens of each sample into text, until all have stopped."""
     for step in steps:
         yield [
-            "".join(watch.feed([token]) for token in tokens if not watch.stopped)
-            for watch, tokens in zip(watches, step, strict=True)
+            "".join(row.feed([token]) for token in tokens if not row.stopped)
+            for row, tokens in zip(detokenizers, step, strict=True)
         ]
-        if all(watch.stopped for watch in watches):
+        if all(row.stopped for row in detokenizers):
             return
-    yield [watch.finish() for watch in watches]
+    yield [row.finish() for row in detokenizers]
 
 
 def _describe_pages(reader: PagedReader) -> str:

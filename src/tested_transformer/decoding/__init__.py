@@ -10,75 +10,78 @@ from tested_transformer.decoding.batching import (
     Request,
     serve,
 )
+from tested_transformer.decoding.detokenizer import Detokenizer
 from tested_transformer.decoding.fast.decoder import Decoder
-from tested_transformer.decoding.generating import generate, stream
+from tested_transformer.decoding.fast.packing import PackingError
+from tested_transformer.decoding.generation import generate, stream
+from tested_transformer.decoding.multi_token import (
+    HeadDrafter,
+    MultiTokenGPT,
+    multi_token_loss,
+)
 from tested_transformer.decoding.readers import (
     CachedReader,
+    Reader,
     WholeReader,
     fit,
     pad_left,
 )
 from tested_transformer.decoding.sampling import (
+    RandomSource,
     Sampling,
     draw,
     penalize_repetition,
     sampling_probabilities,
 )
-from tested_transformer.decoding.several_tokens import (
-    HeadDrafter,
-    SeveralTokenGPT,
-    several_token_loss,
-)
 from tested_transformer.decoding.speculative import (
-    Chance,
     Draft,
     Drafter,
     ModelDrafter,
     NgramDrafter,
-    Pass,
     Speculation,
+    SpeculativeStep,
     TextReader,
-    every_outcome,
     expected_tokens,
     left_over,
     speculate,
-    stream_passes,
+    stream_speculation,
     verify,
 )
-from tested_transformer.decoding.stopping import StopWatch, TextWatch
+from tested_transformer.decoding.stopping import StopFilter
 
 __all__ = [
     "Batcher",
     "CachedReader",
-    "Chance",
     "Decoder",
+    "Detokenizer",
     "Draft",
     "Drafter",
     "HeadDrafter",
     "ModelDrafter",
+    "MultiTokenGPT",
     "NgramDrafter",
-    "Pass",
+    "PackingError",
+    "RandomSource",
+    "Reader",
     "Request",
     "Sampling",
-    "SeveralTokenGPT",
     "Speculation",
-    "StopWatch",
+    "SpeculativeStep",
+    "StopFilter",
     "TextReader",
-    "TextWatch",
     "WholeReader",
     "draw",
-    "every_outcome",
     "expected_tokens",
     "fit",
     "generate",
     "left_over",
+    "multi_token_loss",
     "pad_left",
     "penalize_repetition",
     "sampling_probabilities",
     "serve",
-    "several_token_loss",
     "speculate",
     "stream",
-    "stream_passes",
+    "stream_speculation",
     "verify",
 ]

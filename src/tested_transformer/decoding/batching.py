@@ -12,18 +12,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from tested_transformer.cache import numbers_of
 from tested_transformer.caches.slots import slot_cache
-from tested_transformer.decoding.speculative import (
-    Chance,
+from tested_transformer.decoding.prompts import checked_prompt, validate_length
+from tested_transformer.decoding.sampling import (
     Probabilities,
-    evaluating,
+    draw,
+    resolve_seed,
     softmax,
-    validate_prompt,
 )
 from tested_transformer.gpt import GPT
+from tested_transformer.layers import evaluating
 from tested_transformer.validation import validate_sizes
 
 __all__ = ["Batcher", "Request", "serve"]
@@ -93,10 +95,11 @@ class Batcher:
         self.model = model
         self.static = static
         self.probabilities = probabilities
+        self.device = numbers_of(model).device
         self.cache = slot_cache(model, num_slots)
         self.slots: list[Request | None] = [None] * num_slots
         self.waiting = deque[Request]()
-        self._chances = [Chance(0) for _ in self.slots]
+        self._generators = [torch.Generator(self.device) for _ in self.slots]
         self._newest = [0] * num_slots  # in each slot, the token not read yet
 
     def submit(self, request: Request) -> None:
@@ -134,37 +137,37 @@ class Batcher:
     def _write(self, running: list[int]) -> None:
         """Read the newest token of each slot, up to the last one in use."""
         count = running[-1] + 1
-        device = numbers_of(self.model).device
-        positions = torch.tensor(self.cache.lengths[:count], device=device)[:, None]
-        tokens = torch.tensor(self._newest[:count], device=device)[:, None]
+        lengths = self.cache.lengths[:count]
+        positions = torch.tensor(lengths, device=self.device)[:, None]
+        tokens = torch.tensor(self._newest[:count], device=self.device)[:, None]
         # A free slot in between sees only its own token, and its output is ignored.
-        visible = torch.arange(self.cache.length + 1, device=device) <= positions
+        visible = torch.arange(max(lengths) + 1, device=self.device) <= positions
         logits = self.model(
             tokens, positions=positions, mask=visible[:, None, None], cache=self.cache
         )
-        probabilities = self.probabilities(logits[:, 0])
-        for slot in running:
-            self._choose(slot, probabilities[slot])
+        self._draw(running, logits[running, 0])
+
+    def _draw(self, slots: list[int], logits: Float[Tensor, "B V"]) -> None:
+        """Draw the next token of some slots, each with its own generator."""
+        generators = [self._generators[slot] for slot in slots]
+        tokens = draw(self.probabilities(logits), generators).tolist()
+        for slot, token in zip(slots, tokens, strict=True):
+            request = self.slots[slot]
+            assert request is not None
+            self._newest[slot] = token
+            request.answer.append(token)
 
     # --8<-- [end:write]
 
     def _join(self, slot: int, request: Request) -> None:
         """Read a prompt by itself, and copy its keys and values into a slot."""
-        device = numbers_of(self.model).device
-        prompt = torch.tensor([[*request.prompt]], device=device)
+        prompt = torch.tensor([[*request.prompt]], device=self.device)
         cache = self.model.new_cache(max_length=prompt.shape[1])
         logits = self.model(prompt, cache=cache, last_only=True)
         self.cache.take_over(slot, cache)
         self.slots[slot] = request
-        self._chances[slot] = Chance(request.seed)
-        self._choose(slot, self.probabilities(logits[:, 0])[0])
-
-    def _choose(self, slot: int, probabilities: Tensor) -> None:
-        """Draw the next token of a slot."""
-        request = self.slots[slot]
-        assert request is not None
-        self._newest[slot] = self._chances[slot].draw(probabilities)
-        request.answer.append(self._newest[slot])
+        self._generators[slot].manual_seed(resolve_seed(request.seed))
+        self._draw([slot], logits[:, 0])
 
 
 # --8<-- [end:batcher]
@@ -216,7 +219,7 @@ def serve(
         while coming and coming[0][0] <= len(steps):
             batcher.submit(coming.popleft()[1])
         present = batcher.step()
-        steps.append([None if each is None else index[each] for each in present])
+        steps.append([None if r is None else index[r] for r in present])
     return steps
 
 
@@ -224,7 +227,8 @@ def serve(
 
 
 def _validate_request(model: GPT, request: Request) -> None:
-    validate_prompt(model, request.prompt, request.max_new_tokens)
+    prompt = checked_prompt(request.prompt, model.config.vocab_size)
+    validate_length(model.config, prompt, request.max_new_tokens)
     if request.answer:
         raise ValueError(
             f"answer holds {len(request.answer)} tokens; it must be empty when a "

@@ -1,15 +1,13 @@
 """Readers: several ways for a model to read the text before the next token.
 
-A reader takes whole sequences with ``read``, and one more token of each with ``step``.
-Both return the logits of the next token. ``WholeReader``, the reference, reads the
-whole sequence again for each token. ``CachedReader`` keeps keys and values.
-``fast.Decoder`` is the fast one. Both are tested against the reference.
-``EqualLengthsReader`` wraps a reader for attention that cannot mask padding. All have
-``longest``, the number of tokens that they read before the first half must be dropped.
+``WholeReader``, the reference, reads the whole sequence again for each token.
+``CachedReader`` keeps keys and values. ``fast.Decoder`` is the fast one. Both are
+tested against the reference. ``EqualLengthsReader`` wraps a reader for attention that
+cannot mask padding.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -22,11 +20,48 @@ from tested_transformer.layers import evaluating
 __all__ = [
     "CachedReader",
     "EqualLengthsReader",
+    "Reader",
     "WholeReader",
     "fit",
     "last_logits",
     "pad_left",
+    "reader_for",
 ]
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """A way to read texts token by token; what ``generate`` asks for logits.
+
+    Attributes:
+        model: The model that reads.
+        longest: How many tokens it reads before the first half must be dropped.
+    """
+
+    model: GPT
+    longest: int
+
+    def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
+        """Forget all, and read these sequences; return the logits of what follows."""
+        ...
+
+    def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+        """Read one more token of each sequence; return the logits of what follows."""
+        ...
+
+
+def reader_for(model: GPT, *, use_cache: bool = True) -> Reader:
+    """Return the reader that ``generate`` uses for a model by default.
+
+    Args:
+        model: The model.
+        use_cache: Keep keys and values, instead of reading all tokens in each step.
+    """
+    kind = CachedReader if use_cache else WholeReader
+    form = model.config.form()
+    if form is not None and not form.reads_padding:
+        return EqualLengthsReader(lambda: kind(model))
+    return kind(model)
 
 
 # --8<-- [start:fit]
@@ -162,7 +197,7 @@ class EqualLengthsReader:
         make: A function that returns a new reader.
     """
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], Reader]) -> None:
         first = make()
         self.make, self.model, self.longest = make, first.model, first.longest
 

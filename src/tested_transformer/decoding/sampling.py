@@ -1,12 +1,32 @@
 """Sampling: from logits to probabilities to the next token."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import index
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-__all__ = ["Sampling", "draw", "penalize_repetition", "sampling_probabilities"]
+__all__ = [
+    "Probabilities",
+    "RandomSource",
+    "Sampling",
+    "draw",
+    "penalize_repetition",
+    "resolve_seed",
+    "sampling_probabilities",
+    "softmax",
+]
+
+# A function from logits, (T, V), to the probabilities to draw from, such as
+# ``Sampling(...).probabilities``.
+Probabilities = Callable[[Tensor], Tensor]
+
+
+def softmax(logits: Float[Tensor, "*batch V"]) -> Float[Tensor, "*batch V"]:
+    """Return the model's own probabilities, the default to draw from."""
+    return logits.softmax(dim=-1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,3 +199,34 @@ def draw(
 
 
 # --8<-- [end:draw]
+
+
+def resolve_seed(seed: int | None) -> int:
+    """Return a seed as Python's integer; by default draw it from PyTorch's generator.
+
+    Raises:
+        TypeError: If it is not an integer.
+    """
+    return int(torch.randint(2**62, ())) if seed is None else index(seed)
+
+
+class RandomSource:
+    """A random number generator for decisions about one token at a time.
+
+    It computes on the CPU, and repeats its decisions for the same seed.
+
+    Args:
+        seed: The seed; drawn from PyTorch's global generator by default.
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.generator = torch.Generator().manual_seed(resolve_seed(seed))
+
+    def accepts(self, probability: float) -> bool:
+        """Return ``True`` with this probability; always if it is 1 or more."""
+        uniform = torch.rand((), generator=self.generator, dtype=torch.float64)
+        return bool(uniform < probability)
+
+    def draw(self, probabilities: Float[Tensor, "V"]) -> int:
+        """Draw one token; the same as ``draw`` with the same seed."""
+        return int(draw(probabilities[None].cpu(), [self.generator]))

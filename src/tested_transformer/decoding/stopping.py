@@ -1,18 +1,18 @@
 """Stop sequences: they end an answer and are never shown, not even in part.
 
-The same watch works on tokens and on text. Anything that could be the start of a stop
+The same filter works on tokens and on text. Anything that could be the start of a stop
 sequence is held back until it is clear that it is not.
 """
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-__all__ = ["StopWatch", "TextWatch"]
+__all__ = ["StopFilter"]
 
-Run = TypeVar("Run", str, tuple[int, ...])
+Piece = TypeVar("Piece", str, tuple[int, ...])
 
 
-class StopWatch(Generic[Run]):
+class StopFilter(Generic[Piece]):
     """Pass an answer on, piece by piece, up to the first stop sequence.
 
     Args:
@@ -23,7 +23,7 @@ class StopWatch(Generic[Run]):
         ValueError: If a stop sequence is empty.
     """
 
-    def __init__(self, stops: Sequence[Run], nothing: Run) -> None:
+    def __init__(self, stops: Sequence[Piece], nothing: Piece) -> None:
         for index, stop in enumerate(stops):
             if not stop:
                 raise ValueError(f"stop[{index}] is empty: it would stop at once")
@@ -33,7 +33,7 @@ class StopWatch(Generic[Run]):
         self.held: Any = nothing
         self.stopped = False
 
-    def feed(self, piece: Run) -> Run:
+    def feed(self, piece: Piece) -> Piece:
         """Take the next piece; return what can be shown so far."""
         if not self.stops:
             return piece
@@ -48,7 +48,7 @@ class StopWatch(Generic[Run]):
             shown += self._release(len(self.held) - keep)
         return shown
 
-    def finish(self) -> Run:
+    def finish(self) -> Piece:
         """Return what was held back, when no more pieces will come."""
         return self.nothing if self.stopped else self._release(len(self.held))
 
@@ -59,73 +59,6 @@ class StopWatch(Generic[Run]):
                 return length
         return 0
 
-    def _release(self, length: int) -> Run:
+    def _release(self, length: int) -> Piece:
         shown, self.held = self.held[:length], self.held[length:]
         return shown
-
-
-class TextWatch:
-    """Turn tokens into text as they come, up to the first stop string.
-
-    The pieces together are what ``decode`` returns for all tokens at once: tokens are
-    decoded together with those before them, since many tokenizers put or drop a space
-    at the start of whatever they decode. A character that is spread over several tokens
-    is held back until it is complete.
-
-    Args:
-        decode: A function from token ids to text.
-        stops: The strings that end the answer.
-        before: The tokens that the answer continues; their text is not repeated.
-        byte_tokens: Tokens for single bytes, if ``decode`` reads a row of these as a
-            whole, so that one wrong byte changes the text of all. They are held back
-            until another token comes; see ``BytePairTokenizer.byte_tokens``.
-
-    Raises:
-        ValueError: If a stop string is empty.
-    """
-
-    def __init__(
-        self,
-        decode: Callable[[list[int]], str],
-        stops: Sequence[str] = (),
-        *,
-        before: Sequence[int] = (),
-        byte_tokens: Container[int] = (),
-    ) -> None:
-        self.decode = decode
-        self.byte_tokens = byte_tokens
-        self.watch = StopWatch(stops, "")
-        # The tokens of the latest text that was passed on, and those after them.
-        self.tokens = [*before]
-        self.passed = len(self.tokens)
-        self.before = decode(self.tokens) if self.tokens else ""
-
-    @property
-    def stopped(self) -> bool:
-        """Whether a stop string has ended the answer."""
-        return self.watch.stopped
-
-    def feed(self, tokens: Sequence[int]) -> str:
-        """Take the next tokens; return the text that can be shown so far."""
-        self.tokens += tokens
-        if not self.tokens or self.tokens[-1] in self.byte_tokens:
-            return ""
-        return self.watch.feed(self._new_text(at_end=False))
-
-    def finish(self) -> str:
-        """Return what was held back, when no more tokens will come."""
-        return self.watch.feed(self._new_text(at_end=True)) + self.watch.finish()
-
-    def _new_text(self, *, at_end: bool) -> str:
-        text = self.decode(self.tokens) if self.tokens else ""
-        new = text[len(self.before) :]
-        unfinished = text.endswith("\N{REPLACEMENT CHARACTER}")
-        if not at_end and (not new or unfinished or not text.startswith(self.before)):
-            return ""
-        # What comes next needs only the latest tokens, if these alone have a text: some
-        # tokenizers drop spaces up to the first other character.
-        own = self.decode(self.tokens[self.passed :]) if new else ""
-        if own:
-            del self.tokens[: self.passed]
-        self.before, self.passed = own or text, len(self.tokens)
-        return new

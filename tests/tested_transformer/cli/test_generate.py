@@ -17,7 +17,15 @@ from tested_transformer.cli.generate import (
 )
 from tested_transformer.cli.sources import load_source
 from tested_transformer.data import CharTokenizer
-from tested_transformer.decoding import Chance, Draft, Drafter, Sampling, generate
+from tested_transformer.decoding import (
+    CachedReader,
+    Decoder,
+    Draft,
+    Drafter,
+    RandomSource,
+    Sampling,
+    generate,
+)
 from tested_transformer.decoding.cache_readers import CACHES
 from tested_transformer.gpt import GPT, GPTConfig
 
@@ -34,6 +42,31 @@ def test_the_text_alone_goes_to_the_standard_output(
     assert len(one.out) == len("to be") + 9 + 1
     assert command(*words, "--seed", "3") == one
     assert command(*words, "--seed", "4").out != one.out
+
+
+@pytest.mark.parametrize(
+    ("attention", "reader"), [("softmax", "Decoder"), ("gated", "CachedReader")]
+)
+def test_the_decoder_reads_where_the_model_fits_it(
+    attention: str,
+    reader: str,
+    train: Command,
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert train("--attention", attention, "--sample", "0").status == 0
+    steps: set[str] = set()
+    for kind in (Decoder, CachedReader):
+
+        def step(
+            self: Any, tokens: torch.Tensor, kind: Any = kind, real: Any = kind.step
+        ) -> torch.Tensor:
+            steps.add(kind.__name__)
+            return real(self, tokens)
+
+        monkeypatch.setattr(kind, "step", step)
+    assert command("generate", "--max-new-tokens", "5", "--seed", "1").err == ""
+    assert steps == {reader}
 
 
 def test_a_seed_that_was_drawn_is_told(trained: Path, command: Command) -> None:
@@ -245,7 +278,7 @@ class Oracle(Drafter):
         self.text, self.vocab_size = text, vocab_size
         self.calls = 0
 
-    def draft(self, text: Sequence[int], count: int, chance: Chance) -> Draft:
+    def draft(self, text: Sequence[int], count: int, rng: RandomSource) -> Draft:
         self.calls += 1
         tokens = self.text[len(text) : len(text) + count]
         sure = F.one_hot(torch.tensor(tokens, dtype=torch.long), self.vocab_size)

@@ -6,8 +6,7 @@ setting of a GPT that it supports.
 """
 
 from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -16,9 +15,9 @@ from torch import Tensor
 from tested_transformer.cache import dense_layers, numbers_of
 from tested_transformer.decoding.fast.packing import (
     Int8Matrix,
+    Matrix,
     PackedLayer,
     pack,
-    packed,
 )
 from tested_transformer.decoding.readers import last_logits, pad_left
 from tested_transformer.gpt import GPT
@@ -27,29 +26,6 @@ __all__ = ["Decoder"]
 
 _BLOCK = 64  # attend to a multiple of this many keys, and mask the ones to come
 
-Given = TypeVar("Given")
-
-
-def _without_autocast(
-    method: Callable[["Decoder", Given], Tensor],
-) -> Callable[["Decoder", Given], Tensor]:
-    """Let a method compute in the type of the packed weights under autocast, too.
-
-    Autocast converts the factors of some products and not of others, such as those that
-    are added in place, and those of a step share a workspace of one type.
-    """
-
-    @wraps(method)
-    def run(decoder: "Decoder", given: Given) -> Tensor:
-        device = decoder.autocast_device
-        # Turning it off takes longer than this question, and most texts do without.
-        if device is None or not torch.is_autocast_enabled(device):
-            return method(decoder, given)
-        with torch.autocast(device, enabled=False):
-            return method(decoder, given)
-
-    return run
-
 
 class Decoder:
     """A copy of a GPT's weights, laid out to read one more token of each sequence.
@@ -57,9 +33,8 @@ class Decoder:
     The model itself reads prompts, and the decoder copies keys and values from its
     cache. Both compute in the type of the weights, under ``torch.autocast`` too.
 
-    After a change of the model's weights, make a new decoder. The old one would read
-    prompts with the new weights, and then go on with its copy of the old ones.
-    Decoders of an unchanged model share their copy.
+    After a change of the model, make a new decoder. The old one would read prompts with
+    the new weights, and then go on with its copy of the old ones.
 
     Args:
         model: The model. Its weights are copied, so they take twice the memory.
@@ -81,7 +56,7 @@ class Decoder:
         if weights == "int8" and device.type != "cpu":
             raise ValueError(f"weights='int8' needs a CPU; the model is on {device}")
         self.model = model
-        self.weights = packed(model) if weights == "own" else pack(model, Int8Matrix)
+        self.weights = pack(model, Matrix if weights == "own" else Int8Matrix)
         attention = model.blocks[0].attention
         self.groups = attention.num_kv_heads
         self.share = attention.num_heads // attention.num_kv_heads
@@ -91,8 +66,8 @@ class Decoder:
         self.longest = model.config.max_seq_len
         self.batch_size = 0
         self.compiled = False
-        known = torch.amp.is_autocast_available(device.type)
-        self.autocast_device = device.type if known else None  # none for "meta"
+        self.device_type = device.type
+        self.has_autocast = torch.amp.is_autocast_available(device.type)  # not "meta"
         self._make_tables()
 
     def compile(self, *, backend: str | Callable[..., Any] = "inductor") -> None:
@@ -115,9 +90,11 @@ class Decoder:
             torch._dynamo.mark_static_address(tensor)
 
     @torch.inference_mode()
-    @_without_autocast
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
         """Forget all, and read these sequences; return the logits of what follows."""
+        if self._under_autocast():
+            with torch.autocast(self.device_type, enabled=False):
+                return self.read(contexts)
         device = numbers_of(self.model).device
         tokens, positions, mask = pad_left(contexts, device=device)
         batch_size, self.length = tokens.shape
@@ -136,13 +113,15 @@ class Decoder:
         return logits
 
     @torch.inference_mode()
-    @_without_autocast
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
         """Read one more token of each sequence; return the logits of what follows.
 
         Raises:
             ValueError: If the context is full.
         """
+        if self._under_autocast():
+            with torch.autocast(self.device_type, enabled=False):
+                return self.step(tokens)
         if self.length >= self.width:
             self._widen()
         slot = self.slots[self.length]
@@ -152,6 +131,15 @@ class Decoder:
         self.length += 1
         before, self.last = self.last, tokens
         return self._next(tokens, before, slot, bias)
+
+    def _under_autocast(self) -> bool:
+        """Return whether autocast is on, which would mix types that are added in place.
+
+        It converts the factors of some products and not of others, and the products of
+        a step share a workspace of one type. Turning it off in each step would take
+        longer than this question.
+        """
+        return self.has_autocast and torch.is_autocast_enabled(self.device_type)
 
     def _next(
         self, tokens: Tensor, before: Tensor, slot: Tensor, bias: Tensor

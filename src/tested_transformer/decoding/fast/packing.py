@@ -7,9 +7,6 @@ one matrix, and each matrix is stored in the order in which it is read fastest.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import chain
-from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +15,7 @@ from torch import Tensor, nn
 from tested_transformer.cache import numbers_of
 from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig
 from tested_transformer.layers import ACTIVATIONS, FeedForward
+from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.validation import is_plain
 
 __all__ = [
@@ -27,14 +25,15 @@ __all__ = [
     "PackedWeights",
     "PackingError",
     "pack",
-    "packed",
 ]
 
 # Settings of a GPT that the packed layers do not support, except with their defaults.
-_UNKNOWN = ("attention", "num_experts", "kept_heads", "windows")
-# Attributes of a module that may differ: they change no logits outside training.
-_FREE = {"training", "dropout", "p", "fused"}
-_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_UNSUPPORTED = ("attention", "num_experts", "kept_heads", "windows")
+# What a GPT without these settings is made of.
+_KINDS = (
+    *(GPT, DecoderBlock, MultiHeadAttention, FeedForward, nn.ModuleList),
+    *(nn.Linear, nn.Embedding, nn.LayerNorm, nn.RMSNorm, nn.Dropout),
+)
 
 Rows = Callable[[Tensor], Tensor]
 
@@ -139,49 +138,6 @@ class Int8Matrix(Matrix):
         return x.add_(self.project(rows))
 
 
-_kept: WeakKeyDictionary[GPT, tuple[object, list[Tensor], PackedWeights]] = (
-    WeakKeyDictionary()
-)
-
-
-def packed(model: GPT) -> PackedWeights:
-    """Return a model's packed weights, reusing those of the last call if unchanged.
-
-    They are kept as long as the model lives. Changes are detected from the bits of the
-    weights rather than from PyTorch's version counter, which a write to ``.data`` does
-    not increment.
-
-    Raises:
-        PackingError: If the packed layers do not support a part of the model.
-    """
-    _check_known(model)
-    tensors = [each.detach() for each in chain(model.parameters(), model.buffers())]
-    kinds = (model.config, [(each.device, each.dtype, each.shape) for each in tensors])
-    prints = [each for tensor in tensors for each in _fingerprint(tensor)]
-    before = _kept.get(model)
-    if before and before[0] == kinds and all(map(torch.equal, before[1], prints)):
-        return before[2]
-    _kept.pop(model, None)  # free the old weights before making new ones
-    made = pack(model)
-    if not any(each.is_meta for each in prints):
-        _kept[model] = (kinds, [each.clone() for each in prints], made)
-    return made
-
-
-def _fingerprint(tensor: Tensor) -> list[Tensor]:
-    """Return the bits of a small tensor, or their sums over rows and over columns.
-
-    The sums are exact integers, so a change within one row or column always changes
-    one. A larger change would have to cancel out in every row and every column.
-    """
-    bits = tensor.view(_INTEGERS[tensor.itemsize])
-    if bits.ndim != 2 or bits.numel() < 2**14:
-        return [bits]
-    if bits.is_contiguous() and bits.shape[1] * bits.itemsize % 8 == 0:
-        bits = bits.view(torch.int64)  # several numbers at once
-    return [bits.sum(dim=0), bits.sum(dim=1)]
-
-
 @torch.no_grad()
 def pack(model: GPT, matrix: type[Matrix] = Matrix) -> PackedWeights:
     """Return copies of a model's weights, each projection in a ``Matrix`` of some kind.
@@ -189,7 +145,7 @@ def pack(model: GPT, matrix: type[Matrix] = Matrix) -> PackedWeights:
     Raises:
         PackingError: If the packed layers do not support a part of the model.
     """
-    _check_known(model)
+    _validate(model)
     positions = None
     if model.config.positions == "learned":
         positions = model.position_embedding.weight.clone()
@@ -205,51 +161,26 @@ def pack(model: GPT, matrix: type[Matrix] = Matrix) -> PackedWeights:
     )
 
 
-def _check_known(model: GPT) -> None:
+def _validate(model: GPT) -> None:
     """Refuse models that compute something other than their config and weights say."""
-    for name in _UNKNOWN:
+    for name in _UNSUPPORTED:
         value = getattr(model.config, name)
         if value != GPTConfig.__dataclass_fields__[name].default:
             raise PackingError(f"the decoder does not support {name}={value!r}")
-    if nn.modules.module._has_any_global_hook():
-        raise PackingError("global module hooks are set; packed layers run no hooks")
-    as_made = dict(_as_made(model.config).named_modules())
     for name, module in model.named_modules():
-        if name not in as_made or not _is_alike(module, as_made.pop(name)):
+        kind, where = type(module), name or "the model"
+        if kind not in _KINDS:
+            raise PackingError(f"the decoder does not know the {kind.__name__} {where}")
+        if not is_plain(module, kind):
             raise PackingError(
-                f"{name or 'the model'} is not as its config makes it, or has hooks"
+                f"{where} has hooks, a forward or weights of its own kind, which the "
+                "decoder would not run"
             )
-    if as_made:
-        raise PackingError(f"the model has no {min(as_made)}")
-
-
-@lru_cache(maxsize=4)
-def _as_made(config: GPTConfig) -> GPT:
-    return GPT(config, device="meta")
-
-
-def _is_alike(module: nn.Module, made: nn.Module) -> bool:
-    """Whether a module computes the same as another would with the same weights."""
-
-    def shapes(module: nn.Module) -> dict[str, torch.Size | None]:
-        weights = module._parameters.items()
-        return {name: None if each is None else each.shape for name, each in weights}
-
-    own = vars(module)
-    return (
-        is_plain(module, type(made))
-        and shapes(module) == shapes(made)
-        and all(
-            own.get(name) == value
-            for name, value in vars(made).items()
-            if not name.startswith("_") and name not in _FREE
-        )
-    )
 
 
 def _layer(block: DecoderBlock, matrix: type[Matrix]) -> PackedLayer:
     attention, inner = block.attention, block.feed_forward
-    assert isinstance(inner, FeedForward)  # _check_known refuses experts
+    assert isinstance(inner, FeedForward)  # _validate refuses experts
     wide, activation, scale = [inner.up], inner.activation, 1.0
     if inner.gate is not None:
         wide, activation = [inner.gate, inner.up], _gate(activation)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tested_transformer.decoding import Sampling, generate
 from tested_transformer.decoding.fast.decoder import Decoder
-from tested_transformer.decoding.fast.packing import PackingError, _rms_norm
+from tested_transformer.decoding.fast.packing import _rms_norm
 from tested_transformer.decoding.readers import CachedReader, WholeReader
 from tested_transformer.gpt import GPT, POSITIONS, GPTConfig
 from tested_transformer.layers import ACTIVATIONS
@@ -219,38 +219,6 @@ def test_it_reads_without_dropout_and_leaves_the_model_as_it_was():
         one, other = (make_reader(model).read(contexts) for _ in range(2))
         assert torch.equal(one, other)
         assert [module.training for module in model.modules()] == training
-
-
-class Unknown(GPT):
-    """A model that may do anything."""
-
-
-def test_what_it_does_not_know_it_refuses():
-    def refuses(model: GPT, message: str) -> None:
-        with pytest.raises(PackingError, match=f"^{message}$"):
-            Decoder(model)
-
-    other = "is not as its config makes it, or has hooks"
-    refuses(make(num_experts=3), "the decoder does not support num_experts=3")
-    refuses(make(attention="delta"), "the decoder does not support attention='delta'")
-    refuses(make(windows=5), "the decoder does not support windows=5")
-    refuses(Unknown(SMALL), f"the model {other}")
-    extended = GPT(SMALL)
-    extended.blocks[1].extra = torch.nn.Linear(2, 3, bias=False)
-    refuses(extended, f"blocks.1.extra {other}")
-    shortened = GPT(SMALL)
-    del shortened.blocks[1]
-    refuses(shortened, "the model has no blocks.1")
-    changed = GPT(SMALL)
-    changed.blocks[0].attention.v_proj.bias = None
-    refuses(
-        changed, "blocks.0.attention.v_proj is not as its config makes it, or has hooks"
-    )
-    # Dropout and the way of attending are free: outside training they change nothing.
-    changed = GPT(SMALL)
-    changed.blocks[0].attention.fused = False
-    changed.blocks[0].attention.dropout = changed.dropout.p = 0.5
-    Decoder(changed)
 
 
 @pytest.mark.usefixtures("as_a_caller")

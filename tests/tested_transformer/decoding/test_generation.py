@@ -1,4 +1,4 @@
-"""Tokens against a loop written out once more, alone, in batches, and as they come."""
+"""Generation against a loop written out once more, alone, in batches, and streamed."""
 
 import re
 from dataclasses import replace
@@ -13,8 +13,8 @@ from tested_transformer.decoding import (
     CachedReader,
     Decoder,
     Sampling,
+    WholeReader,
     generate,
-    generating,
     stream,
 )
 from tested_transformer.gpt import GPT, GPTConfig
@@ -91,12 +91,10 @@ def test_each_row_gets_what_it_would_get_alone(model: GPT, sampling: Sampling):
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS.keys())
 def test_with_a_cache_or_without_it_is_the_same(model: GPT, sampling: Sampling):
     same = {"max_new_tokens": 14, "sampling": sampling, "seed": 3}
-    answers = [
-        generate(any_model, PROMPTS, use_cache=use_cache, **same)
-        for any_model in (model, Decoder(model))
-        for use_cache in (True, False)
-    ]
-    assert answers[0] == answers[1] == answers[2] == answers[3]
+    whole = generate(model, PROMPTS, use_cache=False, **same)
+    assert generate(model, PROMPTS, **same) == whole
+    for reader in (WholeReader, CachedReader, Decoder):
+        assert generate(reader(model), PROMPTS, **same) == whole
 
 
 def test_a_prompt_beyond_the_context_is_read_from_its_last_half(model: GPT):
@@ -186,10 +184,11 @@ def test_stops_and_seeds_are_any_kind_of_integers(model: GPT):
 def test_it_writes_under_autocast(changes: dict):
     model, settings = make(**changes), {"max_new_tokens": 14, "seed": 3}
     with torch.autocast("cpu", torch.bfloat16):
-        got = generate(model, PROMPTS, **settings)
-    if not changes:  # the decoder keeps to the type of the weights
-        assert got == generate(model, PROMPTS, **settings)
-    assert [len(answer) for answer in got] == [14, 14, 14]
+        answers = generate(model, PROMPTS, **settings)
+        packed = None if changes else generate(Decoder(model), PROMPTS, **settings)
+    if packed is not None:  # the decoder keeps to the type of the weights
+        assert packed == generate(model, PROMPTS, **settings)
+    assert [len(answer) for answer in answers] == [14, 14, 14]
 
 
 def test_what_could_have_been_a_stop_is_given_at_the_end(model: GPT):
@@ -203,9 +202,9 @@ def test_what_could_have_been_a_stop_is_given_at_the_end(model: GPT):
 
 def test_tokens_come_one_by_one(model: GPT, monkeypatch: pytest.MonkeyPatch):
     steps: list[int] = []
-    real = Decoder.step
+    real = CachedReader.step
     monkeypatch.setattr(
-        Decoder, "step", lambda self, t: steps.append(len(t)) or real(self, t)
+        CachedReader, "step", lambda self, t: steps.append(len(t)) or real(self, t)
     )
     (whole,) = generate(model, [[1]], max_new_tokens=5, sampling=GREEDY)
     steps.clear()
@@ -241,21 +240,27 @@ def test_it_learns_nothing_and_leaves_the_model_to_others():
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-def test_what_the_decoder_does_not_know_goes_through_the_model(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("reader", [CachedReader, Decoder])
+def test_a_reader_reads_in_place_of_its_model(
+    reader: type, model: GPT, monkeypatch: pytest.MonkeyPatch
 ):
-    used: list[str] = []
-    for reader in (Decoder, CachedReader):
-        real = reader.read
+    calls: list[str] = []
+    for kind in (Decoder, CachedReader, WholeReader):
+        real = kind.read
 
-        def read(self, contexts, real=real, name=reader.__name__):
-            used.append(name)
+        def read(self, contexts, real=real, name=kind.__name__):
+            calls.append(name)
             return real(self, contexts)
 
-        monkeypatch.setattr(reader, "read", read)
-    generate(make(num_experts=3), PROMPTS, max_new_tokens=2, seed=0)
-    generate(make(), PROMPTS, max_new_tokens=2, seed=0)
-    assert used == ["CachedReader", "Decoder"]
+        monkeypatch.setattr(kind, "read", read)
+    generate(reader(model), PROMPTS, max_new_tokens=2, seed=0)
+    assert calls == [reader.__name__]
+    calls.clear()
+    generate(model, PROMPTS, max_new_tokens=2, seed=0)
+    assert calls == ["CachedReader"]
+    message = f"use_cache=False does not fit a {reader.__name__}: pass its model"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        stream(reader(model), PROMPTS, max_new_tokens=2, use_cache=False)
 
 
 def test_no_token_asked_for_none_given(model: GPT):
@@ -268,17 +273,6 @@ def test_no_token_asked_for_none_given(model: GPT):
         ({"max_new_tokens": -1}, "max_new_tokens=-1 must not be negative"),
         ({"stop": [[1], []]}, "stop[1] is empty: it would stop at once"),
         ({"prompts": []}, "prompts is empty: pass at least one prompt"),
-        ({"prompts": [[1], []]}, "prompts[1] is empty: it needs at least one token"),
-        (
-            {"prompts": [[1], [2, V]]},
-            "prompts[1] holds 13; tokens must be at least 0 and less than "
-            "vocab_size=13",
-        ),
-        (
-            {"prompts": [[-1]]},
-            "prompts[0] holds -1; tokens must be at least 0 and less than "
-            "vocab_size=13",
-        ),
     ],
     ids=str,
 )
@@ -288,55 +282,29 @@ def test_mistakes_are_named_before_anything_is_done(model: GPT, changes, message
         stream(model, **request)
 
 
-@pytest.mark.usefixtures("as_a_caller")
-def test_all_three_take_the_same_settings(model: GPT, monkeypatch: pytest.MonkeyPatch):
-    one, other = map(signature, (generating.generate, generating.stream))
+def test_streamed_tokens_are_those_of_generate(model: GPT):
+    one, other = map(signature, (generate, stream))
     assert one.parameters == other.parameters
-    settings = {name: object() for name in [*one.parameters][2:] if name != "moved"}
-    assert settings.keys() == {*signature(GPT.generate).parameters} - {
-        "self",
-        "prompts",
-        "moved",
+    settings = {
+        "max_new_tokens": 14,
+        "sampling": SAMPLINGS["drawn"],
+        "stop": [[3], [5, 7]],
+        "seed": 1,
     }
-    hot = {"max_new_tokens": 14, "seed": 1}
-    pieces = zip(*stream(model, PROMPTS, **hot), strict=True)
-    assert [list(chain(*row)) for row in pieces] == generate(model, PROMPTS, **hot)
-    asked = []
-    monkeypatch.setattr(
-        generating, "stream", lambda *_, **settings: asked.append(settings) or []
-    )
-    generate(model, PROMPTS, **settings)
-    model.generate(PROMPTS, **settings)
-    assert asked == [settings, settings]
+    pieces = zip(*stream(model, PROMPTS, **settings), strict=True)
+    streamed = [list(chain(*row)) for row in pieces]
+    assert streamed == generate(model, PROMPTS, **settings)
 
 
 @pytest.mark.usefixtures("as_a_caller")
-def test_a_model_generates_by_itself_from_lists_and_tensors(model: GPT):
+def test_prompts_are_lists_tensors_and_iterators(model: GPT):
     rows = [[1, 2, 3], [4, 5, 6]]
     settings = {"max_new_tokens": 5, "sampling": SAMPLINGS["drawn"], "seed": 3}
-    wanted = generate(model, rows, **settings)
-    assert model.generate(rows, **settings) == wanted
-    assert model.generate(torch.tensor(rows), **settings) == wanted
-    # Whatever holds integers and can be gone through, if only once, is a list, too.
-    singles = map(torch.tensor, rows)
-    assert model.generate(singles, **settings) == wanted
-    assert model.generate([numpy.array(row) for row in rows], **settings) == wanted
-    assert model.generate((iter(row) for row in rows), **settings) == wanted
-    for wrong, what in (
-        (torch.tensor([1, 2]), "int64"),
-        (torch.tensor(1), "int64"),
-        (torch.rand(1, 2), "float32"),
-        (torch.ones(1, 2).bool(), "bool"),
-    ):
-        message = re.escape(
-            f"prompts must be token ids of shape (B, T); they are torch.{what} of "
-            f"shape {tuple(wrong.shape)}"
-        )
-        with pytest.raises(ValueError, match=f"^{message}$"):
-            generating.generate(model, wrong, max_new_tokens=1)
-    message = re.escape("prompts[0] is 1: for one prompt, write [prompt]")
-    with pytest.raises(TypeError, match=f"{message}$"):
-        generate(model, [1, 2], max_new_tokens=1)
+    expected = generate(model, rows, **settings)
+    assert generate(model, torch.tensor(rows), **settings) == expected
+    assert generate(model, map(torch.tensor, rows), **settings) == expected
+    assert generate(model, [numpy.array(row) for row in rows], **settings) == expected
+    assert generate(model, (iter(row) for row in rows), **settings) == expected
 
 
 @pytest.mark.parametrize(
@@ -351,56 +319,24 @@ def test_every_filter_reaches_the_draw(model: GPT, only_the_likeliest: dict):
     assert generate(model, PROMPTS, sampling=filtered, **hot) == likeliest
 
 
-@pytest.mark.usefixtures("as_a_caller")
-def test_settings_as_they_were_say_where_they_are_now(model: GPT):
-    settings = {"max_new_tokens": 5, "seed": 1}
-    wanted = generate(model, PROMPTS, sampling=Sampling(top_k=3), **settings)
-    message = re.escape("top_k=... is now sampling=Sampling(top_k=...)")
-    for call in (generate, stream):
-        with pytest.warns(FutureWarning, match=f"^{message}$"):
-            got = [*call(model, PROMPTS, top_k=3, **settings)]
-    assert [list(chain(*row)) for row in zip(*got, strict=True)] == wanted
-    with pytest.raises(TypeError, match=r"^generate has no argument 'colour'$"):
-        generate(model, PROMPTS, colour=True, **settings)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"prompts": "ab"}, "prompts must be token ids; 'ab' is text: write [tok"),
-        ({"prompts": ["ab"]}, "prompts must be token ids; 'ab' is text: write [t"),
-        ({"prompts": None}, "prompts must be a list of prompts; it is None"),
-        ({"prompts": [[1.5]]}, "prompts[0] must be a list of token ids; it is [1.5]"),
-        ({"prompts": [[1], [[2]]]}, "prompts[1] must be a list of token ids; it is [["),
-        ({"prompts": [[True]]}, "prompts[0] must be a list of token ids; it is [True]"),
-        (
-            {"prompts": [torch.ones(2).bool()]},
-            "prompts[0] must be a list of token ids; it is tensor([True, True])",
-        ),
+        ({"prompts": "ab"}, "prompts must be a list of prompts; it is 'ab': for one t"),
         ({"stop": None}, "stop must be a list of sequences of token ids; it is None: "),
-        ({"stop": [[1.5]]}, "stop[0] must be a list of token ids; it is [1.5]"),
-        ({"seed": 0.5}, "seed=0.5 must be an int"),
-        ({"max_new_tokens": 2.0}, "max_new_tokens=2.0 must be an int"),
-        ({"do_sample": False}, "generate has no argument 'do_sample' and draws by"),
+        ({"seed": 0.5}, "'float' object cannot be interpreted as an integer"),
+        ({"sampling": {}}, "sampling must be a Sampling(...); it is a dict"),
+        ({"top_k": 3}, "stream() got an unexpected keyword argument 'top_k'"),
+        ({"model": "gpt2"}, "model must be a GPT or a reader for one; it is 'gpt2'"),
+        (
+            {"model": torch.nn.Linear(2, 3)},
+            "model must be a GPT or a reader for one; it is a Linear",
+        ),
     ],
     ids=str,
 )
 @pytest.mark.usefixtures("as_a_caller")
-def test_habits_from_elsewhere_are_answered(model: GPT, changes, message: str):
-    request = {"prompts": [[1]], "max_new_tokens": 2} | changes
+def test_arguments_of_another_kind_are_refused(model: GPT, changes, message: str):
+    request = {"model": model, "prompts": [[1]], "max_new_tokens": 2} | changes
     with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
-        model.generate(**request)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("gpt2", "it is 'gpt2': write GPT.from_pretrained('gpt2')"),
-        (torch.nn.Linear(2, 3), "it is a Linear"),
-    ],
-    ids=str,
-)
-@pytest.mark.usefixtures("as_a_caller")
-def test_what_is_no_model_is_named(given, message: str):
-    with pytest.raises(TypeError, match=f"for one; {re.escape(message)}$"):
-        generate(given, [[1]], max_new_tokens=2)
+        stream(**request)

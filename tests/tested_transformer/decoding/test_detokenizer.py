@@ -1,7 +1,7 @@
 """Streamed text is the text decoded at once, whatever the tokenizer."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import hypothesis.strategies as st
 import pytest
@@ -9,7 +9,7 @@ from hypothesis import given
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from tested_transformer.data import BytePairTokenizer
-from tested_transformer.decoding import TextWatch
+from tested_transformer.decoding import Detokenizer
 
 # Pieces that some decoder joins, strips or puts a space before.
 PIECES = [
@@ -72,12 +72,12 @@ def streamed(
     runs: list[list[int]],
     stops: tuple[str, ...] = (),
 ) -> Iterator[str]:
-    watch = TextWatch(
+    detokenizer = Detokenizer(
         tokenizer.decode, stops, before=before, byte_tokens=tokenizer.byte_tokens
     )
     for run in runs:
-        yield watch.feed(run)
-    yield watch.finish()
+        yield detokenizer.feed(run)
+    yield detokenizer.finish()
 
 
 TOKENS = st.lists(st.integers(0, len(VOCABULARY) - 1), max_size=12)
@@ -162,8 +162,8 @@ def test_a_long_text_is_not_decoded_again_and_again():
         return decode(ids)
 
     word = VOCABULARY["▁the"]
-    watch = TextWatch(measured, before=[word] * 100)
-    assert "".join(watch.feed([word]) for _ in range(100)) == " the" * 100
+    detokenizer = Detokenizer(measured, before=[word] * 100)
+    assert "".join(detokenizer.feed([word]) for _ in range(100)) == " the" * 100
     assert sum(sizes) < 1000
 
 
@@ -172,3 +172,41 @@ def test_only_tokens_for_bytes_are_held_back():
     assert TOKENIZERS["llama"].byte_tokens == {VOCABULARY[each] for each in BYTES}
     definition = json.loads(Tokenizer(models.WordLevel({"<0x41>": 0})).to_str())
     assert BytePairTokenizer(json.dumps(definition)).byte_tokens == frozenset()
+
+
+def feed(detokenizer: Detokenizer, runs: Iterable[list[int]]) -> list[str]:
+    return [detokenizer.feed(run) for run in runs]
+
+
+def as_bytes(tokens: list[int]) -> str:
+    return bytes(tokens).decode("utf-8", errors="replace")
+
+
+def test_a_letter_is_shown_when_it_is_whole():
+    detokenizer = Detokenizer(as_bytes)
+    assert feed(detokenizer, [[b] for b in "aé€b".encode()]) == [
+        *("a", "", "é", "", "", "€", "b"),
+    ]
+
+
+def test_a_letter_that_is_never_whole_is_shown_at_the_end():
+    detokenizer = Detokenizer(as_bytes, ["€"])
+    assert feed(detokenizer, [[97], [0xE2], [0x82]]) == ["a", "", ""]
+    assert detokenizer.finish() == "\N{REPLACEMENT CHARACTER}"
+    assert detokenizer.finish() == ""
+
+
+def test_stop_strings_across_tokens():
+    detokenizer = Detokenizer(as_bytes, ["\n\n", "é!"])
+    assert feed(detokenizer, [list(b"a\nb"), list("é".encode()), [33, 34]]) == [
+        *("a\nb", "", ""),
+    ]
+    assert detokenizer.stopped
+    assert detokenizer.finish() == ""
+
+
+def test_an_empty_stop_is_refused():
+    with pytest.raises(
+        ValueError, match=r"^stop\[1\] is empty: it would stop at once$"
+    ):
+        Detokenizer(str, ["a", ""])

@@ -1,0 +1,59 @@
+"""Read a text whose end may be taken back."""
+
+from collections.abc import Sequence
+from itertools import takewhile
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tested_transformer.cache import KVCache, numbers_of
+from tested_transformer.gpt import GPT
+from tested_transformer.layers import evaluating
+
+__all__ = ["TextReader"]
+
+
+# --8<-- [start:reader]
+class TextReader:
+    """Read a text whose end may be taken back, and reuse the cache for the rest.
+
+    Args:
+        model: The model that reads.
+
+    Raises:
+        ValueError: If layers of the model have a state, which this reader keeps only
+            after the last token, so it cannot go back.
+    """
+
+    def __init__(self, model: GPT) -> None:
+        self.model = model
+        self.cache = model.new_cache()
+        _validate_rewindable(self.cache)
+        self.text: list[int] = []
+
+    @torch.inference_mode()
+    def read(self, text: Sequence[int], count: int) -> Float[Tensor, "count V"]:
+        """Return the logits after each of the last ``count`` tokens of a text."""
+        pairs = zip(self.text, text[: len(text) - count], strict=False)
+        same = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
+        self.cache.rewind(same)
+        self.text = [*text]
+        tokens = torch.tensor([text[same:]], device=numbers_of(self.model).device)
+        with evaluating(self.model):
+            return self._logits(tokens)[-count:]
+
+    def _logits(self, tokens: Tensor) -> Tensor:
+        """Return the logits after each of these tokens, (T, V)."""
+        return self.model(tokens, cache=self.cache)[0]
+
+
+# --8<-- [end:reader]
+
+
+def _validate_rewindable(cache: KVCache) -> None:
+    if not cache.rewindable:
+        raise ValueError(
+            "the cache of model cannot go back: a layer keeps only the last state, so "
+            "drafted tokens could not be taken back"
+        )

@@ -1,0 +1,42 @@
+"""Reading a text whose end is taken back, against reading it from the start."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from tested_transformer.decoding import TextReader
+from tested_transformer.gpt import GPT
+
+KINDS = [
+    {},
+    {"positions": "rotary", "num_kv_heads": 1, "qk_norm": True},
+    {"positions": "alibi", "smear": True},
+    {"windows": 5},
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_reader_may_be_taken_back_anywhere(kind, make):
+    model = make(**kind)
+    reader = TextReader(model)
+    texts = [[3, 1, 4], [3, 1, 4, 1, 5], [3, 1, 4, 2], [3, 9, 2, 6], [7], [7, 7, 7]]
+    for text in texts:
+        for count in (1, len(text)):
+            with torch.no_grad():
+                expected = model(torch.tensor([text]))[0, -count:]
+            torch.testing.assert_close(reader.read(text, count), expected)
+
+
+def test_a_reader_reads_only_what_is_new(make):
+    model, seen = make(), []
+    model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape[1]))
+    reader = TextReader(model)
+    for text in ([3, 1, 4], [3, 1, 4, 1, 5], [3, 1, 4, 2]):
+        reader.read(text, 1)
+    assert seen == [3, 2, 1]
+
+
+def test_a_model_with_a_state_is_refused(make: Callable[..., GPT]):
+    with pytest.raises(ValueError, match="cannot go back: a layer keeps only the last"):
+        TextReader(make(attention="delta"))

@@ -1,0 +1,128 @@
+"""Which drafted tokens stay: by enumeration, by hand and against transformers."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from tested_transformer.decoding import (
+    RandomSource,
+    expected_tokens,
+    left_over,
+    verify,
+)
+from transformer_book.outcomes import every_outcome
+
+V = 3
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 4])
+def test_verify_alone_gives_the_targets_distribution(k):
+    # Rows that depend on the place alone, with zeros on either side.
+    generator = torch.Generator().manual_seed(0)
+    draft, target = torch.rand(2, k + 1, V, generator=generator, dtype=torch.float64)
+    draft[0, 2], target[0, 0] = 0, 0
+    draft = draft[:k] / draft[:k].sum(-1, keepdim=True)
+    target = target / target.sum(-1, keepdim=True)
+
+    def run(rng):
+        drafted = [rng.draw(row) for row in draft]
+        return (*verify(drafted, draft, target, rng),)
+
+    outcomes = every_outcome(run)
+    for place in range(k + 1):
+        reached = {o: p for o, p in outcomes.items() if len(o) > place}
+        for token in range(V):
+            share = sum(p for o, p in reached.items() if o[place] == token)
+            expected = target[place, token].item() * sum(reached.values())
+            assert share == pytest.approx(expected, abs=1e-12)
+
+
+def test_it_accepts_the_overlap_of_both_distributions():
+    p, q = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3]], dtype=torch.float64)
+
+    def run(rng):
+        return len(verify([rng.draw(q)], q[None], torch.stack([p, p]), rng))
+
+    found = every_outcome(run)
+    assert found[2] == pytest.approx(0.1 + 0.3 + 0.2)
+    rest = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+    torch.testing.assert_close(left_over(p, q), rest)
+    torch.testing.assert_close(left_over(p, p), p)
+
+
+class Scripted(RandomSource):
+    """Take uniform numbers from a list, and keep what was drawn from."""
+
+    def __init__(self, coins):
+        self.coins, self.drawn_from = [*coins], None
+
+    def accepts(self, probability):
+        return self.coins.pop(0) <= probability
+
+    def draw(self, probabilities):
+        self.drawn_from = probabilities
+        return 0
+
+
+def test_with_the_same_numbers_it_keeps_what_transformers_keeps(monkeypatch):
+    from transformers.generation.utils import _speculative_sampling
+
+    generator, k, vocab_size = torch.Generator().manual_seed(0), 4, 7
+    lengths = set()
+    for _ in range(50):
+        draft, target = 2 * torch.randn(
+            2, k + 1, vocab_size, generator=generator, dtype=torch.float64
+        )
+        draft, coins = draft[:k], torch.rand(k, generator=generator)
+        drafted = torch.multinomial(draft.softmax(-1), 1, generator=generator)[:, 0]
+        scripted, theirs = Scripted(coins.double().tolist()), []
+        monkeypatch.setattr(torch, "rand_like", lambda _, coins=coins: coins.double())
+        monkeypatch.setattr(
+            torch,
+            "multinomial",
+            lambda p, num_samples, theirs=theirs: (
+                theirs.append(p) or torch.zeros(1, 1, dtype=torch.long)
+            ),
+        )
+        tokens, matches = _speculative_sampling(
+            drafted[None], draft[None], k, target[None]
+        )
+        monkeypatch.undo()
+        found = verify(
+            drafted.tolist(), draft.softmax(-1), target.softmax(-1), scripted
+        )
+        assert found == tokens[0].tolist()
+        assert len(found) == int(matches) + 1
+        torch.testing.assert_close(scripted.drawn_from, theirs[0][0])
+        lengths.add(len(found))
+    assert len(lengths) > 2
+
+
+def test_the_formula_counts_what_a_fair_game_gives():
+    for acceptance, k in product((0.0, 0.3, 0.8, 1.0), (0, 1, 3)):
+        p = torch.tensor([acceptance, 1 - acceptance], dtype=torch.float64)
+        q = torch.tensor([1.0, 0.0], dtype=torch.float64)
+
+        def run(rng, p=p, q=q, k=k):
+            return len(verify([0] * k, q.expand(k, 2), p.expand(k + 1, 2), rng))
+
+        mean = sum(length * share for length, share in every_outcome(run).items())
+        assert expected_tokens(acceptance, k) == pytest.approx(mean)
+
+
+def test_rows_that_a_token_was_not_drawn_from_are_refused(as_a_caller):
+    draft, target = torch.tensor([[1.0, 0.0, 0.0]]), torch.full((2, 3), 1 / 3)
+    with pytest.raises(ValueError, match=r"drafted\[0\]=1 has no probability in draft"):
+        verify([1], draft, target, RandomSource(0))
+
+
+def test_numbers_that_do_not_fit_are_refused():
+    message = (
+        "1 drafted tokens need as many rows of draft and one more row of target; "
+        "they have 1 and 1"
+    )
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        verify([1], torch.ones(1, 3), torch.ones(1, 3), RandomSource(0))
+    with pytest.raises(ValueError, match=r"^acceptance=1\.5 must lie between 0 and 1$"):
+        expected_tokens(1.5, 2)

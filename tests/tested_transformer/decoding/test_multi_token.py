@@ -1,0 +1,184 @@
+"""Heads for several tokens: their predictions, their training, and drafts from them."""
+
+from itertools import product
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tested_transformer.decoding import (
+    HeadDrafter,
+    MultiTokenGPT,
+    RandomSource,
+    Sampling,
+    generate,
+    multi_token_loss,
+    speculate,
+)
+from tested_transformer.gpt import GPT, GPTConfig
+from transformer_book.outcomes import every_outcome
+
+N, B, T, V = 3, 2, 7, 11
+
+
+def make(num_tokens=N, *, vocab_size=V, **changes) -> MultiTokenGPT:
+    torch.manual_seed(0)
+    sizes = {"d_model": 12, "num_heads": 2, "num_layers": 3, "max_seq_len": 24}
+    config = GPTConfig(vocab_size=vocab_size, **{**sizes, **changes})
+    model = MultiTokenGPT(GPT(config).double(), num_tokens=num_tokens).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    return model
+
+
+KINDS = [
+    {},
+    {"positions": "rotary", "num_kv_heads": 1},
+    {"positions": "alibi", "smear": True},
+    {"windows": (5, 4, 3), "tie_head": False},
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_each_head_is_a_gpt_with_a_last_block_of_its_own(kind):
+    model = make(**kind)
+    tokens = torch.randint(V, (B, T))
+    logits = model(tokens)
+    assert logits.shape == (N, B, T, V)
+    torch.testing.assert_close(logits[0], model.gpt(tokens))
+    last = model.gpt.config.num_layers - 1
+    for head, block in enumerate(model.further, 1):
+        weights = model.gpt.state_dict()
+        weights |= {f"blocks.{last}.{k}": v for k, v in block.state_dict().items()}
+        plain = GPT.from_weights(model.gpt.config, weights)
+        torch.testing.assert_close(logits[head], plain(tokens))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_in_pieces_through_a_cache_it_is_the_same(kind):
+    model = make(**kind)
+    tokens = torch.randint(V, (B, T))
+    cache = model.new_cache(B)
+    pieces = [model(part, cache=cache) for part in tokens.split([4, 1, 2], 1)]
+    torch.testing.assert_close(torch.cat(pieces, dim=2), model(tokens))
+    assert cache.length == T
+    assert len(cache.layers) == 3 + N - 1
+    assert model.new_cache(5, max_length=9).nbytes * B * 24 == cache.nbytes * 5 * 9
+
+
+def test_heads_start_as_copies_of_the_last_block():
+    gpt = GPT(make().gpt.config)
+    model = MultiTokenGPT(gpt, num_tokens=N)
+    assert model.gpt is gpt
+    logits = model(torch.randint(V, (B, T)))
+    assert torch.equal(logits, logits[:1].expand_as(logits))
+    own = {id(parameter) for parameter in gpt.parameters()}
+    assert not own & {id(parameter) for parameter in model.further.parameters()}
+
+
+def test_weights_are_saved_with_the_heads_and_without_them():
+    model, tokens = make(), torch.randint(V, (B, T))
+    alone = GPT.from_weights(model.gpt.config, model.gpt.state_dict()).eval()
+    again = MultiTokenGPT(alone, num_tokens=N)
+    assert torch.equal(again(tokens)[0], model(tokens)[0])
+    again.load_state_dict(model.state_dict())
+    assert torch.equal(again(tokens), model(tokens))
+
+
+def test_each_head_is_trained_on_the_token_it_predicts():
+    logits = torch.randn(N, B, T, V, dtype=torch.float64)
+    targets = torch.randint(V, (B, T))
+    losses = multi_token_loss(logits, targets)
+    for head in range(N):
+        pairs = [
+            -F.log_softmax(logits[head, b, t], dim=-1)[targets[b, t + head]]
+            for b, t in product(range(B), range(T - head))
+        ]
+        torch.testing.assert_close(losses[head], torch.stack(pairs).mean())
+
+
+def test_a_gradient_reaches_every_head():
+    model = make()
+    tokens = torch.randint(V, (B, T + 1))
+    multi_token_loss(model(tokens[:, :-1]), tokens[:, 1:]).sum().backward()
+    # The sum has a share of every weight; a bias of the keys is none in softmax.
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        if not name.endswith("k_proj.bias"):
+            assert parameter.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("num_drafted", [1, 2, 5])
+def test_greedily_it_writes_what_generate_writes(kind, num_drafted):
+    model, greedy = make(**kind), Sampling(temperature=0.0)
+    (expected,) = generate(model.gpt, [[3, 1, 4]], max_new_tokens=20, sampling=greedy)
+    written = speculate(
+        model.gpt,
+        [3, 1, 4],
+        HeadDrafter(model, probabilities=greedy.probabilities),
+        max_new_tokens=20,
+        num_drafted=num_drafted,
+        probabilities=greedy.probabilities,
+    )
+    assert written.tokens == expected
+    assert written.drafted[0] == 0
+    assert max(written.drafted) == min(num_drafted, N - 1)
+
+
+def test_the_draft_is_the_further_heads_prediction_at_the_last_accepted_token():
+    model, greedy = make(), Sampling(temperature=0.0)
+    drafter = HeadDrafter(model, probabilities=greedy.probabilities)
+    reader = drafter.reader(model.gpt)
+    prompt = [3, 1, 4, 1]
+    assert drafter.draft([*prompt, 6], 2, RandomSource(0)).tokens == []
+    for drafted, kept in (([], 0), ([5, 9], 0), ([5, 9], 1), ([5, 9], 2)):
+        reader.read([*prompt, *drafted], len(drafted) + 1)
+        text = [*prompt, *drafted[:kept]]
+        ahead = model(torch.tensor([text]))[1:, 0, -1]
+        draft = drafter.draft([*text, 6], 2, RandomSource(0))
+        assert draft.tokens == ahead.argmax(-1).tolist()
+
+
+def test_every_text_has_the_targets_probability():
+    model, prompt, length, size = make(vocab_size=2), [1, 0, 1], 4, 2
+    drafter = HeadDrafter(model)
+
+    def run(rng):
+        how = {"max_new_tokens": length, "num_drafted": 2, "rng": rng}
+        return (*speculate(model.gpt, prompt, drafter, **how).tokens,)
+
+    outcomes = every_outcome(run)
+    for text in product(range(size), repeat=length):
+        with torch.no_grad():
+            rows = model.gpt(torch.tensor([[*prompt, *text]]))[0, 2:-1].softmax(dim=-1)
+        expected = torch.stack([rows[i, t] for i, t in enumerate(text)]).prod()
+        assert outcomes[text] == pytest.approx(expected.item(), abs=1e-9)
+
+
+def test_what_does_not_fit_is_refused(as_a_caller: None):
+    config = GPTConfig(vocab_size=V, num_layers=1)
+    with pytest.raises(ValueError, match="num_layers=1 must be 2 or more"):
+        MultiTokenGPT(GPT(config), num_tokens=2)
+    with pytest.raises(ValueError, match="num_tokens=0 must be positive"):
+        make(0)
+    model = make()
+    with pytest.raises(ValueError, match="25 tokens are more than max_seq_len=24"):
+        model(torch.ones(1, 25, dtype=torch.long))
+    with pytest.raises(ValueError, match="cache has 3 layers; all heads need 5"):
+        model(torch.ones(1, 2).long(), cache=model.gpt.new_cache())
+    with pytest.raises(ValueError, match="the drafter's heads are on another model"):
+        speculate(make().gpt, [1], HeadDrafter(model), max_new_tokens=2)
+    with pytest.raises(ValueError, match="number of heads=3 must lie between 1 and 2"):
+        multi_token_loss(torch.zeros(3, 1, 2, 5), torch.zeros(1, 2, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"logits are for .2, 5. tokens, targets for"):
+        multi_token_loss(torch.rand(3, 2, 5, 11), torch.ones(2, 7).long())
+
+
+def test_the_head_is_called():
+    model = make(tie_head=False)
+    tokens = torch.randint(V, (B, T))
+    expected = 2.0 * model(tokens)
+    model.gpt.head.register_forward_hook(lambda *given: 2.0 * given[2])
+    torch.testing.assert_close(model(tokens), expected)

@@ -1,0 +1,145 @@
+"""Prompts and stop sequences: which are refused, and what each refusal says."""
+
+import re
+
+import numpy
+import pytest
+import torch
+
+from tested_transformer.decoding.prompts import (
+    checked_prompt,
+    checked_prompts,
+    checked_stops,
+    validate_count,
+    validate_length,
+)
+from tested_transformer.gpt import GPTConfig
+
+V = 13
+
+
+def refusal(message: str) -> str:
+    return f"^{re.escape(message)}$"
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_token_ids_are_any_kind_of_integers():
+    for prompt in ((3, 0, 12), iter([3, 0, 12]), numpy.array([3, 0, 12])):
+        assert checked_prompt(prompt, V) == [3, 0, 12]
+    tensor = torch.tensor([[3, 0, 12], [1, 2, 4]])
+    assert checked_prompt(tensor[0], V) == [3, 0, 12]
+    assert checked_prompts(tensor, V) == tensor.tolist()
+    assert checked_prompts((iter(row) for row in tensor), V) == tensor.tolist()
+    stops = checked_stops(iter([tensor[0], [5]]))
+    assert stops == [(3, 0, 12), (5,)]
+    assert {type(token) for stop in stops for token in stop} == {int}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "error", "message"),
+    [
+        ([], ValueError, "prompt is empty: it needs at least one token"),
+        (
+            [1, V],
+            ValueError,
+            "prompt holds 13; tokens must be at least 0 and less than vocab_size=13",
+        ),
+        (
+            [-1],
+            ValueError,
+            "prompt holds -1; tokens must be at least 0 and less than vocab_size=13",
+        ),
+        (
+            "abc",
+            TypeError,
+            "prompt must be a list of token ids; it is 'abc': for text write "
+            "tokenizer.encode(text)",
+        ),
+        ([[1, 2]], TypeError, "prompt must be a list of token ids; it is [[1, 2]]"),
+        ([1.5], TypeError, "prompt must be a list of token ids; it is [1.5]"),
+        (
+            torch.ones(2).bool(),
+            TypeError,
+            "prompt must be a list of token ids; it is tensor([True, True])",
+        ),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("as_a_caller")
+def test_a_prompt_of_other_things_is_refused(prompt, error: type, message: str):
+    with pytest.raises(error, match=refusal(message)):
+        checked_prompt(prompt, V)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "error", "message"),
+    [
+        ([], ValueError, "prompts is empty: pass at least one prompt"),
+        ([[1], []], ValueError, "prompts[1] is empty: it needs at least one token"),
+        (
+            [1, 2],
+            TypeError,
+            "prompts[0] must be a list of token ids; it is 1: for one sequence write "
+            "[prompts]",
+        ),
+        (
+            "ab",
+            TypeError,
+            "prompts must be a list of prompts; it is 'ab': for one text write "
+            "[tokenizer.encode(text)]",
+        ),
+        (
+            torch.tensor([1, 2]),
+            ValueError,
+            "prompts must be token ids of shape (B, T); they are of shape (2,)",
+        ),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("as_a_caller")
+def test_prompts_of_other_things_are_refused(prompts, error: type, message: str):
+    with pytest.raises(error, match=refusal(message)):
+        checked_prompts(prompts, V)
+
+
+@pytest.mark.parametrize(
+    ("stop", "message"),
+    [
+        (
+            "ab",
+            "stop must be a list of sequences of token ids; it is 'ab': for no stop "
+            "write stop=[]",
+        ),
+        (
+            [1],
+            "stop[0] must be a list of token ids; it is 1: for one sequence write "
+            "[stop]",
+        ),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("as_a_caller")
+def test_stops_of_other_things_are_refused(stop, message: str):
+    with pytest.raises(TypeError, match=refusal(message)):
+        checked_stops(stop)
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_a_count_is_an_int_and_not_negative():
+    validate_count(num_drafted=0)
+    with pytest.raises(ValueError, match=r"^num_drafted=-1 must not be negative$"):
+        validate_count(num_drafted=-1)
+    with pytest.raises(TypeError, match=r"^max_new_tokens=2\.0 must be an int$"):
+        validate_count(max_new_tokens=2.0)
+
+
+def test_prompt_and_answer_fill_the_context_at_most():
+    config = GPTConfig(vocab_size=V, max_seq_len=7)
+    validate_length(config, [1, 2], 5)
+    for length, hint in ((2, "write at most 5"), (8, "shorten the prompt")):
+        message = (
+            f"{length} tokens of prompt and max_new_tokens=6 are more than "
+            f"max_seq_len=7: {hint}"
+        )
+        with pytest.raises(ValueError, match=refusal(message)):
+            validate_length(config, [1] * length, 6)
