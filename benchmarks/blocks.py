@@ -15,7 +15,8 @@ from benchmarks.recall import (
     draw_pairs,
     train_on_pairs,
 )
-from tested_transformer.attentions import BlockAttention
+from tested_transformer.attentions import ChosenBlocks
+from tested_transformer.multihead import MultiHeadAttention
 
 __all__ = ["CHOICES", "measure_blocks", "with_blocks"]
 
@@ -29,12 +30,12 @@ CHOICES = [(8, 1), (8, 2), (8, 4), (8, 8), (8, 16), (4, 8), (16, 2), (32, 1)]
 def with_blocks(model: Recall, size: int, count: int) -> Recall:
     """Let every layer of the model read blocks, without changing its weights."""
     for index, layer in enumerate(model.layers):
-        blocks = BlockAttention(
+        blocks = MultiHeadAttention(
             d_model=D_MODEL,
             num_heads=NUM_HEADS,
-            block_size=size,
-            num_chosen=count,
+            bias=layer.q_proj.bias is not None,
             fused=False,  # faster, where blocks are as small as here
+            core=ChosenBlocks(block_size=size, num_chosen=count),
         )
         blocks.load_state_dict(layer.state_dict())
         model.layers[index] = blocks

@@ -26,10 +26,10 @@ from tested_transformer.rotary_scaling import (
     ntk_rates,
     plain_rates,
     scaled_table,
-    stretched,
     yarn_attention_factor,
     yarn_rates,
 )
+from tested_transformer.surgery import stretched
 
 __all__ = ["measure_lengths"]
 

@@ -12,21 +12,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tested_transformer.attentions import (
-    AdjustedAttention,
-    AttentionLayer,
-    DifferentialAttention,
+    AdjustedSoftmax,
+    Differential,
 )
 from tested_transformer.data import load_corpus
 from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.multihead import MultiHeadAttention, Softmax
 
 __all__ = ["KINDS", "WIDER", "draw_questions", "make_layer", "measure_softmaxes"]
 
-KINDS: dict[str, dict[str, Any]] = {
-    "softmax": {},
-    "soft cap": {"soft_cap": 5.0},
-    "learned sink": {"learned_sink": True},
-    "gate": {"gate": "features"},
-    "differential": {},
+KINDS: dict[str, Softmax] = {
+    "softmax": Softmax(),
+    "soft cap": AdjustedSoftmax(soft_cap=5.0),
+    "learned sink": AdjustedSoftmax(learned_sink=True),
+    "gate": AdjustedSoftmax(gate="features"),
+    "differential": Differential(),
 }
 # On text also softmax with a wider feed-forward, which has about a gate's parameters.
 WIDER = "softmax, wider"
@@ -38,12 +38,11 @@ FROM = 8  # measure from this position on
 
 def make_layer(
     kind: str, d_model: int, num_heads: int, layer: int, *, bias: bool
-) -> AttentionLayer:
+) -> MultiHeadAttention:
     """Return a layer of a kind."""
-    sizes: dict[str, Any] = {"d_model": d_model, "num_heads": num_heads, "bias": bias}
-    if kind == "differential":
-        return DifferentialAttention(layer=layer, **sizes)
-    return AdjustedAttention(**sizes, **KINDS[kind])
+    return MultiHeadAttention(
+        d_model=d_model, num_heads=num_heads, bias=bias, core=KINDS[kind], layer=layer
+    )
 
 
 def draw_questions(
@@ -118,7 +117,9 @@ def measure_softmaxes(*, quick: bool = False) -> dict:
     }
 
 
-def _train_layer(kind: str, seed: int, steps: int, *, marked: bool) -> AttentionLayer:
+def _train_layer(
+    kind: str, seed: int, steps: int, *, marked: bool
+) -> MultiHeadAttention:
     torch.manual_seed(seed)
     layer = make_layer(kind, WIDTH, HEADS, 0, bias=True)
     generator = torch.Generator().manual_seed(seed)
@@ -140,7 +141,7 @@ def _first_share(weights: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _look_at_layer(layer: AttentionLayer, *, marked: bool) -> dict[str, float]:
+def _look_at_layer(layer: MultiHeadAttention, *, marked: bool) -> dict[str, float]:
     """Return the error, and the weights that asking and silent tokens give."""
     generator = torch.Generator().manual_seed(0)
     x, wanted = draw_questions(512, generator, marked=marked)
@@ -159,7 +160,7 @@ def _look_at_layer(layer: AttentionLayer, *, marked: bool) -> dict[str, float]:
 
 
 @torch.no_grad()
-def _map(layer: AttentionLayer) -> list[list[float]]:
+def _map(layer: MultiHeadAttention) -> list[list[float]]:
     """Return the weights of the head that looks most at the first token of a text."""
     x, _ = draw_questions(1, torch.Generator().manual_seed(0))
     _, weights = layer(x, causal=True, return_weights=True)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, see __getattr__
         attention_scores,
         attention_weights,
         attention_with_weights,
-        fused_attention,
     )
     from tested_transformer.cache import (
         KVCache,
@@ -25,7 +24,11 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, see __getattr__
     from tested_transformer.checkpoints import (
         load_checkpoint,
         load_gpt2,
+        load_pretrained,
         save_checkpoint,
+    )
+    from tested_transformer.config import (
+        GPTConfig,
     )
     from tested_transformer.data import (
         load_corpus,
@@ -46,7 +49,6 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, see __getattr__
     from tested_transformer.gpt import (
         GPT,
         DecoderBlock,
-        GPTConfig,
     )
     from tested_transformer.interchange import (
         from_torch,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, see __getattr__
     from tested_transformer.interpret import (
         record_heads,
     )
+    from tested_transformer.kernels import fused_attention
     from tested_transformer.layers import (
         FeedForward,
     )
@@ -91,8 +94,8 @@ _HOMES = {
         "attention_scores",
         "attention_weights",
         "attention_with_weights",
-        "fused_attention",
     ],
+    "kernels": ["fused_attention"],
     "masks": [
         "causal_mask",
         "from_additive",
@@ -107,11 +110,17 @@ _HOMES = {
     "interchange": ["from_torch", "to_torch"],
     "layers": ["FeedForward"],
     "experts": ["MixtureOfExperts"],
-    "gpt": ["DecoderBlock", "GPT", "GPTConfig"],
+    "config": ["GPTConfig"],
+    "gpt": ["DecoderBlock", "GPT"],
     "encoder_decoder": ["EncoderDecoder", "EncoderDecoderConfig"],
     "data": ["load_corpus", "load_tokens"],
     "training": ["Recipe", "honest_loss", "train"],
-    "checkpoints": ["load_checkpoint", "load_gpt2", "save_checkpoint"],
+    "checkpoints": [
+        "load_checkpoint",
+        "load_gpt2",
+        "load_pretrained",
+        "save_checkpoint",
+    ],
     "decoding": ["Sampling", "generate", "stream"],
     "interpret": ["record_heads"],
     "checking": ["assert_attention", "assert_causal", "check_attention"],
@@ -146,6 +155,7 @@ __all__ = [
     "load_checkpoint",
     "load_corpus",
     "load_gpt2",
+    "load_pretrained",
     "load_tokens",
     "merge_heads",
     "padding_mask",

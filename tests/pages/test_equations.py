@@ -34,12 +34,12 @@ from tested_transformer.attention import (
     attention_scores,
     attention_weights,
     attention_with_weights as attention,
-    fused_attention,
     repeat_heads,
 )
 from tested_transformer.cache import KVCache, LayerCache
 from tested_transformer.experts import MixtureOfExperts, count_parameters
 from tested_transformer.gpt import DecoderBlock
+from tested_transformer.kernels import fused_attention
 from tested_transformer.layers import AddNorm, FeedForward, make_norm
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.training.muon import _coefficients

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.multihead import MultiHeadAttention
 
 __all__ = ["grade_grown", "grade_influence"]
 
@@ -22,7 +23,9 @@ def grade_grown(answer: Callable[[list[Tensor]], Tensor]) -> str:
     """
     sizes = {"d_model": 8, "num_heads": 2, "num_layers": 1}
     model = GPT(GPTConfig(vocab_size=11, max_seq_len=8, **sizes))
-    model.blocks[0].attention.q_proj.weight.mul_(50)
+    attention = model.blocks[0].attention
+    assert isinstance(attention, MultiHeadAttention)
+    attention.q_proj.weight.mul_(50)
     tokens = torch.tensor([[3, 1, 4, 1, 5]])
     _, (whole,) = model(tokens, return_weights=True)
     cache, rows = model.new_cache(), []

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tested_transformer.attention import attention_with_weights, fused_attention
+from tested_transformer.attention import attention_with_weights
 from tested_transformer.cache import LayerCache
 from tested_transformer.checking import (
     EXHIBITS,
@@ -24,6 +24,7 @@ from tested_transformer.checking.calling import make_subject
 from tested_transformer.checking.checker import judge
 from tested_transformer.checking.exhibits.layer import with_steps
 from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.kernels import fused_attention
 from tested_transformer.multihead import MultiHeadAttention
 
 D_MODEL, HEADS = 20, 5

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tested_transformer.attention import attention_with_weights, fused_attention
+from tested_transformer.attention import attention_with_weights
+from tested_transformer.kernels import fused_attention
 from tested_transformer.training import devices
 from tested_transformer.training.devices import (
     autocast,
