@@ -5,15 +5,14 @@ and values of all tokens before it; with a cache they are computed only once.
 """
 
 from collections.abc import Sequence
-from itertools import chain
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from tested_transformer.validation import validate_sizes
+from tested_transformer.checks import validate_sizes
 
-__all__ = ["KVCache", "LayerCache", "length_of", "numbers_of", "validate_room"]
+__all__ = ["KVCache", "LayerCache", "length_of", "validate_room"]
 
 
 # --8<-- [start:layer]
@@ -85,18 +84,6 @@ class LayerCache:
                 f"the cache was made for batch_size={self.keys.shape[0]}; "
                 f"the keys have {k.shape[0]}"
             )
-
-
-def numbers_of(module: nn.Module) -> Tensor:
-    """Return an empty tensor with the type and the device that a module computes in.
-
-    They are those of its first floating-point parameter or buffer; without one, as
-    where all weights are packed integers, PyTorch's defaults.
-    """
-    for each in chain(module.parameters(), module.buffers()):
-        if each.is_floating_point():
-            return torch.empty(0, dtype=each.dtype, device=each.device)
-    return torch.empty(0)
 
 
 def validate_room(keys: Tensor, values: Tensor, k: Tensor, v: Tensor) -> None:

@@ -9,7 +9,15 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tested_transformer.cache import KVCache, LayerCache, length_of, numbers_of
+from tested_transformer.cache import KVCache, LayerCache, length_of
+from tested_transformer.checks import (
+    validate_between,
+    validate_choice,
+    validate_heads,
+    validate_sizes,
+    validate_tokens,
+)
+from tested_transformer.inspection import numbers_of
 from tested_transformer.layers import (
     ACTIVATIONS,
     NORMS,
@@ -21,13 +29,6 @@ from tested_transformer.layers import (
 )
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.positions import sinusoidal_positions
-from tested_transformer.validation import (
-    validate_between,
-    validate_choice,
-    validate_heads,
-    validate_sizes,
-    validate_tokens,
-)
 
 __all__ = [
     "AttentionMaps",

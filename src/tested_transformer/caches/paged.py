@@ -13,8 +13,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tested_transformer.cache import KVCache, LayerCache, validate_room
+from tested_transformer.checks import validate_sizes
 from tested_transformer.gpt import GPT
-from tested_transformer.validation import validate_sizes
 
 __all__ = ["PagePool", "PagedCache", "PagedLayer", "share_in_use"]
 
@@ -114,8 +114,7 @@ class PagePool:
                 pruning.
         """
         config = model.config
-        form = config.form()
-        if form is not None and not form.has_scores:
+        if not config.attention.has_scores:
             raise ValueError(
                 f"attention={config.attention!r} of model has a state of fixed size: "
                 "there is nothing to keep in pages"

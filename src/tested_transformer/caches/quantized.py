@@ -13,7 +13,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from tested_transformer.cache import KVCache, LayerCache
-from tested_transformer.validation import validate_choice, validate_sizes
+from tested_transformer.checks import validate_choice, validate_sizes
 
 __all__ = [
     "BITS",

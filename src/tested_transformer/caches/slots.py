@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tested_transformer.cache import KVCache, LayerCache, numbers_of
+from tested_transformer.cache import KVCache, LayerCache
+from tested_transformer.checks import validate_sizes
 from tested_transformer.gpt import GPT
-from tested_transformer.validation import validate_sizes
+from tested_transformer.inspection import numbers_of
 
 __all__ = ["SlotLayer", "slot_cache"]
 
@@ -65,8 +66,7 @@ def slot_cache(model: GPT, num_slots: int) -> tuple[KVCache, Int[Tensor, "B"]]:
     """
     validate_sizes(num_slots=num_slots)
     config = model.config
-    form = config.form()
-    if form is not None and not form.reads_padding:
+    if not config.attention.reads_padding:
         raise ValueError(
             f"attention={config.attention!r} of model cannot mask the rest of a slot"
         )

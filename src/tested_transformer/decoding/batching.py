@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tested_transformer.caches.slots import SlotLayer, slot_cache
+from tested_transformer.checks import validate_sizes
 from tested_transformer.decoding.prompts import checked_prompt, validate_length
 from tested_transformer.decoding.sampling import (
     Probabilities,
@@ -25,7 +26,6 @@ from tested_transformer.decoding.sampling import (
 )
 from tested_transformer.gpt import GPT
 from tested_transformer.layers import evaluating
-from tested_transformer.validation import validate_sizes
 
 __all__ = ["Batcher", "Request", "serve"]
 

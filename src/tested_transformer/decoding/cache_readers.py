@@ -10,20 +10,20 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tested_transformer.cache import numbers_of
 from tested_transformer.caches import (
     PagedCache,
     PagePool,
     QuantizedCache,
     rolling_cache,
 )
+from tested_transformer.checks import validate_choice
 from tested_transformer.decoding.readers import (
     CachedReader,
     EqualLengthsReader,
     last_logits,
 )
 from tested_transformer.gpt import GPT
-from tested_transformer.validation import validate_choice
+from tested_transformer.inspection import numbers_of
 
 __all__ = ["CACHES", "PAGE_SIZE", "PagedReader", "RollingReader", "reader_with"]
 
@@ -59,8 +59,8 @@ def reader_with(cache: str, model: GPT) -> "EqualLengthsReader | PagedReader":
 
 
 def _quantized_reader(model: GPT, bits: int) -> EqualLengthsReader:
-    config, form = model.config, model.config.form()
-    if form is not None and not form.keeps_heads:
+    config = model.config
+    if not config.attention.keeps_heads:
         raise ValueError(
             f"attention={config.attention!r} of model caches no keys and values of "
             "heads"

@@ -7,8 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tested_transformer.cache import KVCache, numbers_of
+from tested_transformer.cache import KVCache
 from tested_transformer.gpt import GPT
+from tested_transformer.inspection import numbers_of
 from tested_transformer.layers import evaluating
 
 __all__ = ["TextReader", "rewind"]
@@ -68,8 +69,7 @@ class TextReader:
 
 
 def _validate_rewindable(model: GPT) -> None:
-    form = model.config.form()
-    if form is not None and not form.has_scores:
+    if not model.config.attention.has_scores:
         raise ValueError(
             f"attention={model.config.attention!r} of model has a state: the reader "
             "keeps the last one only, so it cannot take drafted tokens back"

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from tested_transformer.attentions import DeltaRule
 from tested_transformer.caches import QuantizedCache, rolling_cache
 from tested_transformer.decoding import TextReader, rewind
 from tested_transformer.gpt import GPT
@@ -72,4 +73,4 @@ def test_a_cache_that_cannot_go_back_says_so(
 
 def test_a_model_with_a_state_is_refused(make: Callable[..., GPT]):
     with pytest.raises(ValueError, match="of model has a state: the reader keeps the"):
-        TextReader(make(attention="delta"))
+        TextReader(make(attention=DeltaRule()))

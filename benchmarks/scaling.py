@@ -5,14 +5,9 @@ allowed, because a (T, T) mask would be quadratic by itself. Every path and leng
 its own process, so that no memory is reused unnoticed.
 """
 
-import json
-import os
-import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -20,18 +15,24 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from benchmarks.measuring import Times, peak_memory, slope
+from benchmarks.measuring import (
+    Times,
+    answer_order,
+    in_a_process,
+    mib,
+    peak_memory,
+    slope,
+)
+from benchmarks.registry import Results, Run
 from tested_transformer import attention_with_weights
 
-__all__ = ["PATHS", "attend", "error_of", "inputs", "measure_scaling", "summary"]
+__all__ = ["PATHS", "attend", "error_of", "inputs", "measure", "summary"]
 
 HEADS, HEAD_DIM = 4, 64
-LENGTHS = [1024, 2048, 4096]
-QUICK_LENGTHS = [128, 256]
-# Beyond 4,096 positions a table of scores takes at least a gigabyte.
-LONGER = {"SDPA, flash": [8192]}
-# Each length is compiled separately, and two are enough to see that this is quadratic.
-SKIPPED = {("FlexAttention, compiled", 2048)}
+LENGTHS, QUICK_LENGTHS = (1024, 2048, 4096, 8192), (128, 256)
+# Beyond 4,096 positions a table of scores takes at least a gigabyte. Each length is
+# compiled separately, and two are enough to see that this is quadratic.
+ONLY_SOME = {"SDPA, flash": LENGTHS, "FlexAttention, compiled": (1024, 4096)}
 
 
 def _open(q: Tensor, k: Tensor, v: Tensor) -> Callable[[], object]:
@@ -113,36 +114,36 @@ def attend(path: str, length: int) -> Callable[[], object]:
     return without_gradients
 
 
-def error_of(path: str, length: int, given: object) -> float | None:
+def error_of(path: str, length: int, output: object) -> float | None:
     """Compare with the open attention in double precision, on the first 64 queries.
 
     Args:
         path: The name of the path.
         length: How many positions it read.
-        given: The output of the path.
+        output: The output of the path.
 
     Returns:
         The largest difference, or ``None`` for a layer with projections of its own.
     """
-    if not isinstance(given, Tensor | tuple) or path.startswith("nn."):
+    if not isinstance(output, Tensor | tuple) or path.startswith("nn."):
         return None
     q, k, v = inputs(length).double()
     exact, _ = attention_with_weights(q[..., :64, :], k, v)
-    output = given[0] if isinstance(given, tuple) else given
-    return (output[..., :64, :] - exact).abs().max().item()
+    first = output[0] if isinstance(output, tuple) else output
+    return (first[..., :64, :] - exact).abs().max().item()
 
 
-def measure_scaling(*, quick: bool = False) -> dict:
+def measure(run: Run) -> Results:
     """Measure every path at every length, and fit how both grow."""
     cells: dict[str, list[dict]] = {path: [] for path in PATHS}
-    for length in QUICK_LENGTHS if quick else LENGTHS:
+    for length in QUICK_LENGTHS if run.quick else LENGTHS:
         for path, measured in cells.items():
-            if (path, length) in SKIPPED:
-                continue
-            measured.append(_in_a_process(path, length, quick=quick))
-    if not quick:
-        for path, lengths in LONGER.items():
-            cells[path] += [_in_a_process(path, each, quick=quick) for each in lengths]
+            if length in ONLY_SOME.get(path, LENGTHS[:3]) or run.quick:
+                order = {"path": path, "length": length, "enough": 0.8}
+                order |= {"enough": 0.1} if run.quick else {}
+                # A kernel that was compiled before must not be found again.
+                alone = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+                measured.append(in_a_process("scaling", order, **alone))
     return {
         "size": {"batch": 1, "heads": HEADS, "head_dim": HEAD_DIM, "dtype": "float32"},
         "memory": "resident set at its peak (VmHWM) above that before the call, after "
@@ -154,66 +155,49 @@ def measure_scaling(*, quick: bool = False) -> dict:
 
 def summary(cells: Sequence[dict]) -> dict:
     """Collect the measurements of one path, and fit how time and memory grow."""
-    lengths = [each["length"] for each in cells]
-    times = [each["time"]["median_ms"] for each in cells]
+    lengths = [cell["length"] for cell in cells]
+    times = [cell["time"]["median_ms"] for cell in cells]
     # Memory below one page is measured as 0, which has no logarithm.
-    used = [max(each["peak_bytes"], 4096) for each in cells]
+    used = [max(cell["peak_bytes"], 4096) for cell in cells]
     return {
         "lengths": lengths,
         "milliseconds": times,
-        "calls": [each["time"]["count"] for each in cells],
-        "peak_mib": [round(each / 2**20, 2) for each in used],
-        "largest_error": [each["error"] for each in cells],
-        "first_call_s": [each["first_call_s"] for each in cells],
+        "calls": [cell["time"]["count"] for cell in cells],
+        "peak_mib": [mib(used_here, 2) for used_here in used],
+        "largest_error": [cell["error"] for cell in cells],
+        "first_call_s": [cell["first_call_s"] for cell in cells],
         "slope_of_time": round(slope(lengths, times), 2),
         "slope_of_memory": round(slope(lengths, used), 2),
     }
 
 
-def _in_a_process(path: str, length: int, *, quick: bool) -> dict:
-    order = {"path": path, "length": length, "threads": torch.get_num_threads()}
-    order["seconds"] = 0.1 if quick else 0.8
-    child = [sys.executable, "-m", "benchmarks.attention_scaling", json.dumps(order)]
-    root = Path(__file__).resolve().parents[1]
-    # A kernel that was compiled before must not be found again.
-    alone = os.environ | {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
-    done = subprocess.run(
-        child, cwd=root, env=alone, capture_output=True, text=True, check=True
-    )
-    return json.loads(done.stdout)
-
-
-def _child(order: dict) -> dict:
-    torch.set_num_threads(order["threads"])
+def _cell(path: str, length: int, enough: float) -> dict:
+    """Measure one path at one length, in calls that together take enough seconds."""
     # PyTorch's allocations at its first call do not belong to a path, except those of
     # compiling, which each length needs.
-    if "compiled" not in order["path"]:
-        attend(order["path"], 64)()
-    call = attend(order["path"], order["length"])
+    compiled = "compiled" in path
+    if not compiled:
+        attend(path, 64)()
+    call = attend(path, length)
     start = time.perf_counter()
-    if "compiled" in order["path"]:
+    if compiled:
         call()
     first = time.perf_counter() - start
-    given: list[object] = []
-    peak = peak_memory(lambda: given.append(call()))
-    return {
-        "length": order["length"],
-        "first_call_s": round(first, 1),
-        "peak_bytes": peak,
-        "time": Times.of(_timed(call, order["seconds"])).to_json(),
-        "error": error_of(order["path"], order["length"], given[0]),
-    }
-
-
-def _timed(call: Callable[[], object], enough: float) -> list[float]:
-    """Time calls until they have taken ``enough`` seconds, at least three of them."""
+    outputs: list[object] = []
+    peak = peak_memory(lambda: outputs.append(call()))
     taken: list[float] = []
     while len(taken) < 3 or (sum(taken) < enough and len(taken) < 50):
         start = time.perf_counter()
         call()
         taken.append(time.perf_counter() - start)
-    return taken
+    return {
+        "length": length,
+        "first_call_s": round(first, 1),
+        "peak_bytes": peak,
+        "time": Times.of(taken).to_json(),
+        "error": error_of(path, length, outputs[0]),
+    }
 
 
 if __name__ == "__main__":
-    print(json.dumps(_child(json.loads(sys.argv[1]))))
+    answer_order(_cell)

@@ -1,8 +1,8 @@
-"""A GPT of each form: through its cache and without, saved, drawn anew, refused."""
+"""A GPT of each attention: with a cache and without, saved, drawn anew, refused."""
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,26 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tested_transformer.attentions import (
-    FORMS,
-    AdjustedAttention,
-    BlockAttention,
+    ATTENTIONS,
+    AdjustedSoftmax,
+    ChosenBlocks,
     DeltaAttention,
-    DifferentialAttention,
+    DeltaRule,
+    Differential,
+    Latent,
     LatentAttention,
     LinearAttention,
+    LinearRecurrence,
+    attention_named,
+    name_of,
 )
 from tested_transformer.caches import slot_cache
 from tested_transformer.checking import check_attention
-from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
+from tested_transformer.checkpoints import (
+    load_checkpoint,
+    load_pretrained,
+    save_checkpoint,
+)
 from tested_transformer.decoding import (
     Decoder,
     NgramDrafter,
@@ -31,36 +40,41 @@ from tested_transformer.decoding import (
     speculate,
 )
 from tested_transformer.decoding.cache_readers import PagedReader
-from tested_transformer.gpt import ATTENTIONS, GPT, GPTConfig
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.interfaces import Attention
 from tested_transformer.interpret import record_heads
-from tested_transformer.multihead import MultiHeadAttention
+from tested_transformer.multihead import MultiHeadAttention, Softmax
 
 # Pairwise different: vocabulary, longest sequence, heads, head width, layers, batch.
 V, LONGEST, H, D_K, L, B = 13, 23, 6, 4, 3, 2
 SMALL = GPTConfig(
     vocab_size=V, max_seq_len=LONGEST, d_model=H * D_K, num_heads=H, num_layers=L
 )
-BLOCKS = {"attention": "blocks", "block_size": 5, "num_chosen": 2}
+BLOCKS = {"attention": ChosenBlocks(block_size=5, num_chosen=2)}
 MODELS: dict[str, dict[str, Any]] = {
-    "latent": {"attention": "latent", "positions": "rotary", "latent_dim": 11},
-    "linear": {"attention": "linear", "smear": True},
-    "gated_linear": {"attention": "gated_linear", "positions": "none"},
-    "delta": {"attention": "delta", "positions": "sinusoidal", "bias": False},
-    "gated_delta": {"attention": "gated_delta"},
-    "differential": {"attention": "differential", "positions": "rotary"},
-    "gated": {"attention": "gated", "positions": "alibi", "num_kv_heads": 2},
-    "soft_capped": {"attention": "soft_capped", "soft_cap": 1.5},
-    "sink": {"attention": "sink", "windows": (3, None, 7)},
+    "latent": {"attention": Latent(latent_dim=11), "positions": "rotary"},
+    "linear": {"attention": LinearRecurrence(), "smear": True},
+    "gated_linear": {"attention": LinearRecurrence(gated=True), "positions": "none"},
+    "delta": {"attention": DeltaRule(), "positions": "sinusoidal", "bias": False},
+    "gated_delta": {"attention": DeltaRule(gated=True)},
+    "differential": {"attention": Differential(), "positions": "rotary"},
+    "gated": {
+        "attention": AdjustedSoftmax(gate="features"),
+        "positions": "alibi",
+        "num_kv_heads": 2,
+    },
+    "soft_capped": {"attention": AdjustedSoftmax(soft_cap=1.5), "qk_norm": True},
+    "sink": {"attention": AdjustedSoftmax(learned_sink=True), "windows": (3, None, 7)},
     "blocks": BLOCKS,
-    "latent, windows": {"attention": "latent", "positions": "rotary", "windows": 5},
+    "latent, windows": {"attention": Latent(), "positions": "rotary", "windows": 5},
     "delta and ALiBi": {
-        "attention": "delta",
+        "attention": DeltaRule(),
         "softmax_every": 2,
         "positions": "alibi",
         "num_layers": 4,
     },
     "linear and rotary": {
-        "attention": "linear",
+        "attention": LinearRecurrence(),
         "softmax_every": 3,
         "positions": "rotary",
     },
@@ -84,39 +98,66 @@ def some_tokens(length: int = LONGEST) -> Tensor:
 
 
 def test_each_name_makes_the_layer_of_its_chapter() -> None:
-    kinds: dict[str, tuple[type, dict[str, Any]]] = {
-        "softmax": (MultiHeadAttention, {}),
-        "latent": (LatentAttention, {"latent_dim": 2 * D_K}),
-        "linear": (LinearAttention, {"gate_proj": None}),
-        "gated_linear": (LinearAttention, {}),
-        "delta": (DeltaAttention, {"gate_proj": None}),
-        "gated_delta": (DeltaAttention, {}),
-        "differential": (DifferentialAttention, {}),
-        "gated": (AdjustedAttention, {"sink": None, "soft_cap": None}),
-        "soft_capped": (AdjustedAttention, {"soft_cap": 50.0, "gate_proj": None}),
-        "sink": (AdjustedAttention, {"soft_cap": None, "gate_proj": None}),
-        "blocks": (BlockAttention, {"block_size": 16, "num_chosen": 3}),
+    kinds: dict[str, tuple[type, Attention]] = {
+        "softmax": (MultiHeadAttention, Softmax()),
+        "latent": (LatentAttention, Latent()),
+        "linear": (LinearAttention, LinearRecurrence(gated=False)),
+        "gated_linear": (LinearAttention, LinearRecurrence(gated=True)),
+        "delta": (DeltaAttention, DeltaRule(gated=False)),
+        "gated_delta": (DeltaAttention, DeltaRule(gated=True)),
+        "differential": (MultiHeadAttention, Differential()),
+        "gated": (MultiHeadAttention, AdjustedSoftmax(gate="features")),
+        "soft_capped": (MultiHeadAttention, AdjustedSoftmax(soft_cap=50.0)),
+        "sink": (MultiHeadAttention, AdjustedSoftmax(learned_sink=True)),
+        "blocks": (MultiHeadAttention, ChosenBlocks(block_size=16, num_chosen=3)),
     }
-    assert (*kinds,) == ATTENTIONS
-    assert {*FORMS} == {*ATTENTIONS} - {"softmax"}
-    for name, (kind, settings) in kinds.items():
-        positions = "rotary" if name == "latent" else "learned"
-        made = GPT(replace(SMALL, attention=name, positions=positions))
-        for block in made.blocks:
-            assert type(block.attention) is kind
-            assert {key: getattr(block.attention, key) for key in settings} == settings
-    for name, part in {
-        "gated_linear": "gate_proj",
-        "gated_delta": "gate_proj",
-        "gated": "gate_proj",
-        "sink": "sink",
-    }.items():
-        made = GPT(replace(SMALL, attention=name))
-        assert getattr(made.blocks[0].attention, part) is not None
+    assert [*kinds] == [*ATTENTIONS]
+    for name, (kind, attention) in kinds.items():
+        assert attention_named(name) == attention
+        assert name_of(attention) == (name, asdict(attention))
+        made = GPT(
+            replace(SMALL, attention=attention, positions=attention.positions[0])
+        )
+        assert {type(block.attention) for block in made.blocks} == {kind}
+
+
+def test_a_name_and_settings_make_what_they_were_taken_from() -> None:
+    for attention in (
+        AdjustedSoftmax(),
+        AdjustedSoftmax(soft_cap=5.0, learned_sink=True, gate="heads"),
+        Latent(latent_dim=3),
+        ChosenBlocks(num_chosen=1),
+    ):
+        assert attention_named(*name_of(attention)) == attention
+    assert name_of(AdjustedSoftmax(soft_cap=5.0))[0] == "soft_capped"
+    assert name_of(AdjustedSoftmax(soft_cap=5.0, learned_sink=True))[0] == "sink"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: attention_named("none"), "attention='none' must be one of softmax, l"),
+        (
+            lambda: attention_named("softmax", {"latent_dim": 8}),
+            "latent_dim=8 does not fit attention='softmax': leave it out",
+        ),
+        (lambda: name_of(Nameless()), "attention=Nameless() has no name: give it one"),
+    ],
+)
+def test_what_has_no_name_or_setting_is_named(
+    make: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make()
+
+
+@dataclass(frozen=True)
+class Nameless(Softmax):
+    pass
 
 
 def test_each_last_layer_of_so_many_has_softmax() -> None:
-    config = replace(SMALL, num_layers=7, attention="delta", softmax_every=3)
+    config = replace(SMALL, num_layers=7, attention=DeltaRule(), softmax_every=3)
     kinds = [type(block.attention) for block in GPT(config).blocks]
     assert kinds == [
         *(DeltaAttention, DeltaAttention, MultiHeadAttention),
@@ -126,8 +167,8 @@ def test_each_last_layer_of_so_many_has_softmax() -> None:
 
 
 def test_differential_layers_begin_with_the_shares_of_their_depth() -> None:
-    made = GPT(replace(SMALL, attention="differential"))
-    shares = [block.attention.first_share for block in made.blocks]
+    made = GPT(replace(SMALL, attention=Differential()))
+    shares = [block.attention.core.first_share for block in made.blocks]
     assert shares == pytest.approx([0.2, 0.3555, 0.4707], abs=1e-4)
 
 
@@ -218,7 +259,7 @@ def test_a_checkpoint_keeps_the_form(model: GPT, tmp_path: Path) -> None:
     save_checkpoint(tmp_path, config=model.config, weights=model.state_dict())
     loaded = load_checkpoint(tmp_path)
     assert loaded.config == model.config
-    for again in (loaded.model(), GPT.from_pretrained(tmp_path)):
+    for again in (loaded.model(), load_pretrained(tmp_path)):
         assert torch.equal(again.eval()(some_tokens()), model(some_tokens()))
 
 
@@ -238,21 +279,21 @@ def test_what_was_drawn_is_drawn_again(model: GPT) -> None:
 def test_making_settings_draws_nothing() -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    replace(SMALL, attention="differential")
+    replace(SMALL, attention=Differential())
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_state_takes_the_same_room_at_any_length() -> None:
-    delta = GPT(replace(SMALL, attention="delta"))
+    delta = GPT(replace(SMALL, attention=DeltaRule()))
     sizes = [delta.new_cache(B, max_length=length).nbytes for length in (1, LONGEST)]
     assert sizes == [L * B * H * D_K * D_K * 4] * 2
-    latent = GPT(replace(SMALL, attention="latent", positions="rotary", latent_dim=11))
+    latent = GPT(replace(SMALL, attention=Latent(latent_dim=11), positions="rotary"))
     assert latent.new_cache(B).nbytes == L * B * LONGEST * (11 + D_K) * 4
 
 
 def test_a_state_does_not_go_back() -> None:
-    cache = GPT(replace(SMALL, attention="linear")).new_cache()
-    GPT(replace(SMALL, attention="linear"))(some_tokens(7)[:1], cache=cache)
+    cache = GPT(replace(SMALL, attention=LinearRecurrence())).new_cache()
+    GPT(replace(SMALL, attention=LinearRecurrence()))(some_tokens(7)[:1], cache=cache)
     with pytest.raises(ValueError, match="has read 7 tokens cannot go back to 5"):
         cache.layers[0].length = 5
 
@@ -260,7 +301,7 @@ def test_a_state_does_not_go_back() -> None:
 def test_drafts_are_checked_by_what_can_go_back(model: GPT) -> None:
     drafter, greedy = NgramDrafter(V), Sampling(temperature=0.0)
     prompt, how = [1, 2, 3, 1, 2], {"max_new_tokens": 9}
-    if not model.config.form().has_scores:
+    if not model.config.attention.has_scores:
         with pytest.raises(ValueError, match="has a state: the reader keeps the last"):
             speculate(model, prompt, drafter, **how)
         return
@@ -269,7 +310,7 @@ def test_drafts_are_checked_by_what_can_go_back(model: GPT) -> None:
 
 
 def test_what_keys_are_kept_can_be_kept_in_pages(model: GPT) -> None:
-    if not model.config.form().has_scores:
+    if not model.config.attention.has_scores:
         with pytest.raises(ValueError, match="has a state of fixed size"):
             PagedReader(model, page_size=4)
         return
@@ -280,15 +321,15 @@ def test_what_keys_are_kept_can_be_kept_in_pages(model: GPT) -> None:
 
 
 def test_the_packed_decoder_says_which_attention_it_does_not_know(model: GPT) -> None:
-    name = model.config.attention
-    with pytest.raises(ValueError, match=f"not support attention='{name}'$"):
+    message = re.escape(f"not support attention={model.config.attention!r}")
+    with pytest.raises(ValueError, match=f"{message}$"):
         Decoder(model)
 
 
 # What a form is, as the checks see it: the layers that are softmax attention, capped or
 # gated at most, are compared with it to the last digit, and of the others they say that
 # they do not know.
-RIGHT: dict[str, dict[str, int]] = {
+RIGHT: dict[str, dict[str, object]] = {
     "softmax": {},
     "soft_capped": {},
     "gated": {},
@@ -296,16 +337,17 @@ RIGHT: dict[str, dict[str, int]] = {
 }
 
 
-def layer_of(name: str, **settings: Any) -> torch.nn.Module:
+def layer_of(name: str, settings: dict[str, object] | None = None) -> torch.nn.Module:
     torch.manual_seed(0)
     positions = "rotary" if name == "latent" else "none"
-    config = replace(SMALL, attention=name, positions=positions, num_layers=1)
-    return GPT(replace(config, **settings)).double().blocks[0].attention
+    attention = attention_named(name, settings)
+    config = replace(SMALL, attention=attention, positions=positions, num_layers=1)
+    return GPT(config).double().blocks[0].attention
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)
 def test_the_checks_pass_softmax_attention_and_say_what_is_none(name: str) -> None:
-    report = check_attention(layer_of(name, **RIGHT.get(name, {})))
+    report = check_attention(layer_of(name, RIGHT.get(name)))
     assert report.failed == []
     assert report.state == ("right" if name in RIGHT else "not known"), str(report)
 
@@ -329,7 +371,7 @@ def test_with_an_oracle_the_checks_compare_what_they_do_not_know(name: str) -> N
     assert report.passed, str(report)
     reasons = {each.check: each.reason for each in report.verdicts}
     # If weights do not sum to one, equal tokens get unequal rows.
-    no_sums = not FORMS[name].has_scores or name == "sink"
+    no_sums = not ATTENTIONS[name].has_scores or name == "sink"
     assert (reasons["row sums"] == "the oracle fails it, too") == no_sums, str(report)
     off = check_attention(layer, oracle=lambda x: oracle(1.01 * x + 0.01))
     assert "output" in off.failed
@@ -338,82 +380,76 @@ def test_with_an_oracle_the_checks_compare_what_they_do_not_know(name: str) -> N
 @pytest.mark.parametrize("attention", ["delta", "blocks"])
 def test_what_cannot_be_masked_is_not_batched_in_slots(attention: str) -> None:
     with pytest.raises(ValueError, match="cannot mask the rest of a slot"):
-        slot_cache(GPT(replace(SMALL, attention=attention)), 2)
+        slot_cache(GPT(replace(SMALL, attention=ATTENTIONS[attention])), 2)
 
 
 @pytest.mark.parametrize("attention", ["delta", "differential"])
 def test_heads_without_tables_are_not_recorded(attention: str) -> None:
     with pytest.raises(ValueError, match="no table of weights for each head"):
-        record_heads(GPT(replace(SMALL, attention=attention)), some_tokens())
+        record_heads(
+            GPT(replace(SMALL, attention=ATTENTIONS[attention])), some_tokens()
+        )
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"attention": "none"}, "attention='none' must be one of softmax, latent"),
-        ({"softmax_every": 2}, "softmax_every=2 does not fit attention='softmax'"),
         (
-            {"latent_dim": 8},
-            "latent_dim=8 does not fit attention='softmax': leave",
+            {"softmax_every": 2},
+            "softmax_every=2 does not fit attention=Softmax(): leave it out",
         ),
         (
-            {"attention": "latent"},
-            "positions='learned' does not fit attention='latent': choose one of rotary",
+            {"attention": Latent()},
+            "positions='learned' does not fit attention=Latent(latent_dim=None): "
+            "choose one of rotary",
         ),
         (
-            {"attention": "latent", "positions": "rotary", "softmax_every": 2},
-            "softmax_every=2 does not fit attention='latent'",
+            {"attention": Latent(), "positions": "rotary", "softmax_every": 2},
+            "softmax_every=2 does not fit attention=Latent(",
         ),
         (
-            {"attention": "linear", "positions": "alibi"},
-            "positions='alibi' does not fit attention='linear': choose one of learned, "
-            "sinusoidal, none",
+            {"attention": Latent(), "positions": "rotary", "qk_norm": True},
+            "qk_norm=True does not fit attention=Latent(",
         ),
         (
-            {"attention": "gated_delta", "num_kv_heads": 2},
-            "num_kv_heads=2 does not fit attention='gated_delta'",
+            {"attention": LinearRecurrence(), "positions": "alibi"},
+            "positions='alibi' does not fit attention=LinearRecurrence(gated=False): "
+            "choose one of learned, sinusoidal, none",
         ),
         (
-            {"attention": "delta", "softmax_every": 2, "windows": 5},
-            "windows=5 does not fit attention='delta'",
+            {"attention": DeltaRule(gated=True), "num_kv_heads": 2},
+            "num_kv_heads=2 does not fit attention=DeltaRule(gated=True)",
         ),
         (
-            {"attention": "delta", "softmax_every": 0},
+            {"attention": DeltaRule(), "softmax_every": 2, "windows": 5},
+            "windows=5 does not fit attention=DeltaRule(",
+        ),
+        (
+            {"attention": DeltaRule(), "softmax_every": 0},
             "softmax_every=0 must be positive",
         ),
         (
-            {"attention": "blocks", "windows": 5},
-            "windows=5 does not fit attention='blocks'",
+            {"attention": ChosenBlocks(), "windows": 5},
+            "windows=5 does not fit attention=ChosenBlocks(",
         ),
         (
-            {"attention": "blocks", "num_chosen": 0},
-            "num_chosen=0 must be positive",
-        ),
-        (
-            {"attention": "gated", "qk_norm": True},
-            "qk_norm=True does not fit attention='gated'",
-        ),
-        (
-            {"attention": "sink", "soft_cap": 3.0},
-            "soft_cap=3.0 does not fit attention='sink'",
-        ),
-        (
-            {"attention": "soft_capped", "soft_cap": -1.0},
-            "soft_cap=-1.0 must be positive",
-        ),
-        (
-            {"attention": "differential", "num_heads": 3},
+            {"attention": Differential(), "num_heads": 3},
             "num_heads=3 must be even: heads come in pairs",
         ),
         (
-            {"attention": "sink", "kept_heads": ((0,),) * L},
-            "kept_heads=((0,), (0,), (0,)) does not fit attention='sink'",
+            {"attention": AdjustedSoftmax(), "kept_heads": ((0,),) * L},
+            "kept_heads=((0,), (0,), (0,)) does not fit attention=AdjustedSoftmax(",
         ),
     ],
 )
 def test_what_does_not_fit_is_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         replace(SMALL, **changes)
+
+
+def test_a_name_is_no_attention() -> None:
+    with pytest.raises(TypeError, match=r"write ATTENTIONS\['latent'\]$"):
+        replace(SMALL, attention="latent")
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -443,8 +479,8 @@ def test_other_modules_may_stand_in_for_every_layer(
     parts = [other(part, cache=cache) for part in tokens.split([7, 1, LONGEST - 8], 1)]
     torch.testing.assert_close(torch.cat(parts, 1), plain(tokens), rtol=1e-8, atol=1e-8)
     prompts = [[1, 2, 3], [4]]
-    assert other.generate(prompts, max_new_tokens=9, seed=1) == plain.generate(
-        prompts, max_new_tokens=9, seed=1
+    assert generate(other, prompts, max_new_tokens=9, seed=1) == generate(
+        plain, prompts, max_new_tokens=9, seed=1
     )
 
 

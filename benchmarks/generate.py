@@ -7,42 +7,43 @@ new one; transformers, whose ``generate`` stops at its context, follows the poli
 above. So without a cache, the contenders do not do equal work.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import nn
 
-from benchmarks.contenders import SMALL, Contender, num_parameters
-from benchmarks.measuring import in_turns, ratio
-from benchmarks.ours import Ours, scatter
+from benchmarks.contenders import SMALL, Contender, beside_ours, num_parameters
+from benchmarks.measuring import in_turns
+from benchmarks.ours import Ours, contestants, scatter
+from benchmarks.peers import RaschkaFast, TransformersGPT2, load
+from benchmarks.registry import Results, Run
 
-__all__ = ["measure_generation"]
+__all__ = ["measure"]
 
-PROMPT = [0]
+PROMPT, CONTEXTS = [0], (64, 256)
 
 
-def measure_generation(
-    contenders: Sequence[Contender],
-    *,
-    contexts: Sequence[int] = (64, 256),
-    count: int = 500,
-    threads: Sequence[int] = (1, 2),
-    quick: bool = False,
-) -> dict:
-    """Time ``count`` tokens of each contender, in each of its ways to generate."""
-    report: dict = {"tokens": count, "contexts": {}}
-    allowed = torch.get_num_threads()
-    for context in contexts:
+def measure(run: Run) -> Results:
+    """Time the tokens of each contender, in each of its ways to generate."""
+    count = 40 if run.quick else 500
+    contenders = [*load(run), *contestants()]
+    contexts: dict[str, dict] = {}
+    for context in CONTEXTS:
         entries: dict[str, dict] = {}
         calls: dict[tuple[str, str], Callable[[], object]] = {}
         for contender in contenders:
-            for way, call in _ways(contender, context, count, entries).items():
-                for number in threads:
+            if isinstance(contender, RaschkaFast):
+                continue  # it generates as Raschka's other model does
+            entry, ways = _ways(contender, context, count)
+            entries[contender.name] = entry
+            for way, call in ways.items():
+                for number in range(1, run.threads + 1):
                     key = f"{way}, {number} thread" + "s" * (number > 1)
                     calls[contender.name, key] = _with_threads(number, call)
         # Most take seconds: a short warm-up for all, and few rounds.
-        times = in_turns(calls, rounds=1 if quick else 3, calls=1, warm_up=0)
-        torch.set_num_threads(allowed)
+        times = in_turns(calls, rounds=1 if run.quick else 3, warm_up=0)
+        torch.set_num_threads(run.threads)
         for (name, way), taken in times.items():
             speed = round(count / taken.median, 1)
             entries[name]["tokens_per_second"][way] = speed
@@ -50,26 +51,27 @@ def measure_generation(
             speeds = entry["tokens_per_second"]
             entry["best_way"] = max(speeds, key=speeds.__getitem__)
             entry["best"] = speeds[entry["best_way"]]
-        report["contexts"][str(context)] = {
+        contexts[str(context)] = {
             "contenders": entries,
-            "ratios": _ratios(entries),
+            "ratios": beside_ours(
+                entries, lambda theirs, ours: round(ours["best"] / theirs["best"], 2)
+            ),
         }
-    return report
+    return {"tokens": count, "contexts": contexts}
 
 
 def _ways(
-    contender: Contender, context: int, count: int, entries: dict[str, dict]
-) -> dict[str, Callable[[], object]]:
+    contender: Contender, context: int, count: int
+) -> tuple[dict, dict[str, Callable[[], object]]]:
     """Make a contender's model, describe it, and list its ways to generate."""
     torch.manual_seed(0)
-    size = SMALL.with_context(context)
+    size = replace(SMALL, context=context)
     model = scatter(contender.model(size)).eval()
     entry: dict = {
         "version": contender.version,
         "parameters": num_parameters(model),
         "tokens_per_second": {},
     }
-    entries[contender.name] = entry
 
     def way(model: nn.Module, cached: bool) -> Callable[[], object]:
         # Generate some tokens before timing, because the first ones include setup.
@@ -80,14 +82,13 @@ def _ways(
     if contender.has_cache:
         ways["cache"] = way(model, True)
     if isinstance(contender, Ours):
-        entry["same_tokens_as_without_cache"] = contender.same_tokens(
-            model, PROMPT, count
-        )
-    if contender.name.startswith("transformers"):
+        same = contender.same_tokens(model, PROMPT, count)
+        entry["same_tokens_as_without_cache"] = same
+    if isinstance(contender, TransformersGPT2):
         # This favors it: with room for all tokens, nothing has to be read again.
         roomy = scatter(contender.model(size, positions=len(PROMPT) + count)).eval()
         ways["cache, room for all tokens"] = way(roomy, True)
-    return ways
+    return entry, ways
 
 
 def _with_threads(number: int, call: Callable[[], object]) -> Callable[[], object]:
@@ -96,16 +97,3 @@ def _with_threads(number: int, call: Callable[[], object]) -> Callable[[], objec
         return call()
 
     return run
-
-
-def _ratios(entries: dict[str, dict]) -> dict[str, dict[str, float]]:
-    ours = [name for name in entries if name.startswith("ours")]
-    return {
-        own: {
-            # These are speeds, not times, so the quotient is inverted.
-            name: round(ratio(entries[own]["best"], entry["best"]), 2)
-            for name, entry in entries.items()
-            if name not in ours
-        }
-        for own in ours
-    }

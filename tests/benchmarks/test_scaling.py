@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from benchmarks.attention_scaling import (
+from benchmarks.scaling import (
     PATHS,
     attend,
     error_of,
@@ -47,11 +47,11 @@ def test_an_error_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_summary_fits_both_growths() -> None:
     cells = [cell(t, 3.0 * t**2, 2**20 * t) for t in (2, 3, 5)]
-    made = summary(cells)
-    assert made["lengths"] == [2, 3, 5]
-    assert made["milliseconds"] == [12.0, 27.0, 75.0]
-    assert made["peak_mib"] == [2.0, 3.0, 5.0]
-    assert (made["slope_of_time"], made["slope_of_memory"]) == (2.0, 1.0)
+    fitted = summary(cells)
+    assert fitted["lengths"] == [2, 3, 5]
+    assert fitted["milliseconds"] == [12.0, 27.0, 75.0]
+    assert fitted["peak_mib"] == [2.0, 3.0, 5.0]
+    assert (fitted["slope_of_time"], fitted["slope_of_memory"]) == (2.0, 1.0)
     assert summary([cell(2, 1.0, 0), cell(3, 1.0, 0)])["slope_of_memory"] == 0.0
 
 
@@ -59,7 +59,7 @@ def test_the_file_holds_every_path_and_all_agree() -> None:
     report = load_record("scaling")
     assert list(report["results"]["paths"]) == list(PATHS)
     for name, path in report["results"]["paths"].items():
-        errors = [each for each in path["largest_error"] if each is not None]
+        errors = [error for error in path["largest_error"] if error is not None]
         assert (errors == []) is (name in LAYERS), name
-        assert all(0 < each < 1e-5 for each in errors), name
+        assert all(0 < error < 1e-5 for error in errors), name
         assert 4096 in path["lengths"]

@@ -6,10 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from tested_transformer.attentions import AdjustedSoftmax, DeltaRule
 from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
 from tested_transformer.decoding import Sampling, generate
 from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.interpret import gated_heads, prune_heads, shut
+from tested_transformer.interpret import gated_heads, shut
+from tested_transformer.surgery import prune_heads
 
 CONFIG = GPTConfig(vocab_size=13, max_seq_len=11, d_model=24, num_heads=4, num_layers=3)
 GONE = [(0, 0), (0, 1), (2, 2), (2, 3)]
@@ -120,14 +122,15 @@ def test_mode_and_precision_are_kept() -> None:
         ([(3, 0)], {}, "heads: the model has no head 0 in layer 3"),
         (
             [(1, 2)],
-            {"attention": "delta"},
-            "attention='delta' of model must be 'softmax': "
+            {"attention": DeltaRule()},
+            "attention=DeltaRule(gated=False) of model must be Softmax(): "
             "only its heads can be pruned",
         ),
         (
             [(1, 2)],
-            {"attention": "gated", "softmax_every": 2},
-            "attention='gated' of model must be 'softmax': "
+            {"attention": AdjustedSoftmax()},
+            "attention=AdjustedSoftmax(scale=None, soft_cap=None, learned_sink=False, "
+            "gate='none') of model must be Softmax(): "
             "only its heads can be pruned",
         ),
         (
