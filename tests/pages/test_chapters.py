@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bookbinder.chapter_form import chapter_problems
+from bookbinder.chapter import chapter_problems
 from bookbinder.page import load_page
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,6 @@ from bookbinder.publishing.book import Entry, load_book
 from bookbinder.publishing.notebooks import ANEW, SETUP, notebook
 from bookbinder.publishing.plain_markdown import passages
 from bookbinder.publishing.records import Record
-from bookbinder.running.blocks import SEPARATOR
 from bookbinder.running.state import fresh_state
 
 ROOT = Path(__file__).parents[3]
@@ -93,7 +92,7 @@ def test_the_first_cell_installs_what_was_verified_and_is_imported() -> None:
     assert first("no-peeking", None) == f'{start}"'
 
 
-def ran(text: str) -> list[str]:
+def ran(text: str) -> list[list[str]]:
     """Run the cells in order, in one process, and return what each chain printed.
 
     ``%reset -f`` clears the names and nothing else, as in IPython.
@@ -116,8 +115,8 @@ def ran(text: str) -> list[str]:
         if tags == [ANEW]:
             assert printed.getvalue() == ""
         else:
-            chains[-1].append(printed.getvalue() + SEPARATOR)
-    return ["".join(outputs) for outputs in chains]
+            chains[-1].append(printed.getvalue())
+    return chains
 
 
 # These leave a state behind that changes what a later run prints. For a change of one

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from tested_transformer.attention import attention_scores, attention_weights
-from tested_transformer.cache import LayerCache
+from tested_transformer.cache import DenseCache, LayerCache
 from tested_transformer.gpt import GPT
 from tested_transformer.masks import causal_mask
 from tested_transformer.multihead import MultiHeadAttention
@@ -179,11 +179,11 @@ class ExchangeableAttention(nn.Module):
 
     # --8<-- [end:forward]
 
-    def new_cache(self, batch_size: int, max_length: int) -> LayerCache:
+    def new_cache(self, batch_size: int, max_length: int) -> DenseCache:
         """Return an empty cache, like that of a ``MultiHeadAttention``."""
         shape = batch_size, self.num_kv_heads, max_length, self.head_dim
         weight = self.k_proj.weight
-        return LayerCache(weight.new_zeros(shape), weight.new_zeros(shape))
+        return DenseCache(weight.new_zeros(shape), weight.new_zeros(shape))
 
     @property
     def device(self) -> torch.device:

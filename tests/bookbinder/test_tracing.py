@@ -1,11 +1,9 @@
 """A pass is watched: its tensors are found under the names of the code."""
 
-import sys
-
 import pytest
 import torch
 
-from bookbinder.diagrams.tracing import traced
+from bookbinder.tracing import traced
 from tested_transformer import MultiHeadAttention, causal_mask
 from tested_transformer.gpt import DecoderBlock
 from transformer_book.microgpt import MicroGPT
@@ -43,9 +41,3 @@ def test_what_a_pass_has_not_is_an_error() -> None:
     assert steps.result.shape == (3, 5)
     with pytest.raises(AttributeError, match="no step of the pass is called weights"):
         _ = steps.weights
-
-
-def test_the_tracer_is_left_as_it_was() -> None:
-    before = sys.gettrace()
-    traced(causal_mask, 3)
-    assert sys.gettrace() is before

@@ -10,17 +10,17 @@ from torch import Tensor
 
 from bookbinder.places import PACKAGES, real_name
 
-__all__ = ["PAGE", "Steps", "traced"]
+__all__ = ["CODE_OF_PAGE", "Trace", "traced"]
 
-_SOURCE = Path(__file__).resolve().parents[2]
+_SOURCE = Path(__file__).resolve().parents[1]
 _OURS = tuple(str(_SOURCE / name) for name in PACKAGES)
 # Written in Python inside torch, with steps that have names of their own.
 _IN_TORCH = ("multi_head_attention_forward", "_in_projection_packed")
 # The name of the code that comes from a page.
-PAGE = "<page>"
+CODE_OF_PAGE = "<page>"
 
 
-class Steps:
+class Trace:
     """The tensors of a pass, by their names in the library's code.
 
     ``steps.q`` is the last value of the local variable ``q`` in the outermost function
@@ -49,19 +49,19 @@ class Steps:
 
     def __getattr__(self, name: str) -> Any:
         """Return the last value of a local variable."""
-        found = [step for step in self._values if step[2] == name]
-        if not found:
+        steps = [step for step in self._values if step[2] == name]
+        if not steps:
             raise AttributeError(f"no step of the pass is called {name}")
-        _, outermost, *_ = min(found, key=lambda step: step[0])
-        return [value for _, frame, _, value in found if frame is outermost][-1]
+        _, outermost, *_ = min(steps, key=lambda step: step[0])
+        return [value for _, frame, _, value in steps if frame is outermost][-1]
 
 
-def traced(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Steps:
+def traced(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Trace:
     """Run a model or a function, and record every tensor with a name in it."""
-    steps = Steps()
+    steps = Trace()
     latest: dict[tuple[FrameType, str], object] = {}
 
-    def note(frame: FrameType, event: str, argument: Any) -> Any:
+    def note(frame: FrameType, event: str, argument: object) -> Any:
         for name, value in frame.f_locals.items():
             # Plain Python computes with lists of numbers.
             has_shape = isinstance(value, Tensor) or type(value) is list
@@ -70,11 +70,10 @@ def traced(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Steps:
                 steps._values.append((_depth(frame), frame, name, value))
         return note
 
-    def begin(frame: FrameType, event: str, argument: Any) -> Any:
-        code = frame.f_code
-        file = real_name(code.co_filename)
-        ours = file == PAGE or file.startswith(_OURS)
-        return note if ours or code.co_name in _IN_TORCH else None
+    def begin(frame: FrameType, event: str, argument: object) -> Any:
+        file = real_name(frame.f_code.co_filename)
+        ours = file == CODE_OF_PAGE or file.startswith(_OURS)
+        return note if ours or frame.f_code.co_name in _IN_TORCH else None
 
     before = sys.gettrace()
     sys.settrace(begin)

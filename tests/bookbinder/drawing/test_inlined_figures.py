@@ -83,17 +83,6 @@ def test_ids_are_unique_on_the_page_and_still_refer(rendered: Render) -> None:
     assert {*used, *clips} <= {*ids}
 
 
-def test_the_text_around_a_figure_and_other_images_are_left_alone(
-    rendered: Render,
-) -> None:
-    draw()
-    page = rendered(f"Before {ONE} after ![A](other.png).")
-    assert page.find("svg")
-    assert page.get_text().startswith("Before ")
-    assert page.get_text().endswith(" after .")
-    assert [image["src"] for image in page.find_all("img")] == ["other.png"]
-
-
 def test_a_missing_figure_is_an_error_and_a_box_in_a_preview(
     rendered: Render, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bookbinder.running.shape_checks import forget_calls, modules_with_shapes
+from bookbinder.running.signatures import forget_calls, modules_with_shapes
 from tested_transformer.attention import attention_scores
 from transformer_book.microgpt import Scalar
 
