@@ -134,7 +134,7 @@ def test_what_is_needed_comes_along_and_nothing_else(tmp_path: Path) -> None:
             "def h():\n    return g()",
             "from tested_transformer.b import f as g\n",
             "def f(): ...\n",
-            "tested_transformer.a imports g under another name",
+            "tested_transformer.a imports g by another name",
         ),
         (
             "def h():\n    return f() + e",
