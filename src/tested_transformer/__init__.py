@@ -24,7 +24,11 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, see __getattr__
     from tested_transformer.checkpoints import (
         load_checkpoint,
         load_gpt2,
+        load_pretrained,
         save_checkpoint,
+    )
+    from tested_transformer.config import (
+        GPTConfig,
     )
     from tested_transformer.data import (
         load_corpus,
@@ -45,7 +49,6 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, see __getattr__
     from tested_transformer.gpt import (
         GPT,
         DecoderBlock,
-        GPTConfig,
     )
     from tested_transformer.interchange import (
         from_torch,
@@ -107,11 +110,17 @@ _HOMES = {
     "interchange": ["from_torch", "to_torch"],
     "layers": ["FeedForward"],
     "experts": ["MixtureOfExperts"],
-    "gpt": ["DecoderBlock", "GPT", "GPTConfig"],
+    "config": ["GPTConfig"],
+    "gpt": ["DecoderBlock", "GPT"],
     "encoder_decoder": ["EncoderDecoder", "EncoderDecoderConfig"],
     "data": ["load_corpus", "load_tokens"],
     "training": ["Recipe", "honest_loss", "train"],
-    "checkpoints": ["load_checkpoint", "load_gpt2", "save_checkpoint"],
+    "checkpoints": [
+        "load_checkpoint",
+        "load_gpt2",
+        "load_pretrained",
+        "save_checkpoint",
+    ],
     "decoding": ["Sampling", "generate", "stream"],
     "interpret": ["record_heads"],
     "checking": ["assert_attention", "assert_causal", "check_attention"],
@@ -146,6 +155,7 @@ __all__ = [
     "load_checkpoint",
     "load_corpus",
     "load_gpt2",
+    "load_pretrained",
     "load_tokens",
     "merge_heads",
     "padding_mask",

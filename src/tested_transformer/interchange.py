@@ -9,8 +9,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from tested_transformer.inspection import is_plain
 from tested_transformer.multihead import MultiHeadAttention
-from tested_transformer.validation import is_plain
 
 __all__ = ["from_torch", "to_torch"]
 

@@ -1,26 +1,24 @@
 """Add everything to a built site that readers can take away, in this order."""
 
+import argparse
+import sys
 from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path
 
 import markdown
 
-from bookbinder.publishing.book import Book, Leaf, parts
-from bookbinder.publishing.code_blocks import with_code_blocks
-from bookbinder.publishing.foot import CHECKED, foot
+from bookbinder.publishing.book import Book, Entry, load_book, parts
 from bookbinder.publishing.headers import write_headers
 from bookbinder.publishing.notebooks import notebook
 from bookbinder.publishing.offline import ARCHIVE, write_archive
 from bookbinder.publishing.old_addresses import add_old_addresses
+from bookbinder.publishing.pages import CHECKED, footer, with_code_blocks
+from bookbinder.publishing.plain_markdown import llms, passages, plain_markdown
 from bookbinder.publishing.records import Record, foundations, fresh_record
 from bookbinder.publishing.shipped import add_shipped_files
 from bookbinder.publishing.standalone import write_standalone_files
-from bookbinder.publishing.trimming import trim
-from bookbinder.publishing.twins import llms, passages, twin
 from bookbinder.writing import write_whole
-
-__all__ = ["PLACE", "publish"]
 
 INDEX = "llms.txt"
 # On the page about checks, the records of the build replace this paragraph.
@@ -43,37 +41,34 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
         ValueError: If the site was not built from these pages, or is already finished.
         FileNotFoundError: If a page is missing from the site.
     """
-    standing_on = foundations(root)
+    digest = foundations(root)
     records = {
-        leaf.source: fresh_record(root, leaf.page, standing_on) for leaf in book.leaves
+        entry.source: fresh_record(root, entry.page, digest) for entry in book.entries
     }
-    texts = {leaf.source: list(passages(leaf.page, root)) for leaf in book.leaves}
     offers = [("as Markdown", INDEX), ("to read offline", ARCHIVE)]
-    # Make all pages before writing any, so that an error leaves the site unchanged.
-    table = _table(book, records, lambda leaf: leaf.source)
-    whole = f"<p>The whole book to take away: {_links(offers)}.</p>"
+    downloads = f"<p>The whole book to take away: {_links(offers)}.</p>"
     if pdf:
         prints = [
             (part.name.removeprefix(f"{book.name}: "), name)
             for name, part in parts(book).items()
         ]
-        whole += f'<p class="to-print">To print, in parts: {_links(prints)}.</p>'
+        downloads += f'<p class="to-print">To print, in parts: {_links(prints)}.</p>'
+    # Make all pages before writing any, so that an error leaves the site unchanged.
     pages = [
-        _page(leaf, book, site, records, "" if leaf.folder else whole)
-        for leaf in book.leaves
+        _page(entry, book, site, records, "" if entry.folder else downloads)
+        for entry in book.entries
     ]
-    for leaf, html in zip(book.leaves, pages, strict=True):
-        passed = texts[leaf.source]
-        text = twin(passed).replace(PLACE, table)
-        write_whole(site / leaf.source, text)
-        if leaf.page.blocks:
-            record = records[leaf.source]
+    table = _table(book, records, lambda entry: entry.source)
+    for entry, html in zip(book.entries, pages, strict=True):
+        passed = list(passages(entry.page, root))
+        write_whole(site / entry.source, plain_markdown(passed).replace(PLACE, table))
+        if entry.page.blocks:
+            record = records[entry.source]
             # Notebooks install the version that was verified.
             ref = record.commit if record and not record.changed else ""
-            text = notebook(leaf, passed, book, root, ref)
-            write_whole(site / leaf.notebook, text)
-        write_whole(leaf.file(site), html)
-    write_whole(site / INDEX, llms(book, texts))
+            write_whole(site / entry.notebook, notebook(entry, passed, book, root, ref))
+        write_whole(entry.file(site), html)
+    write_whole(site / INDEX, llms(book))
     write_standalone_files(site, root, book)
     add_old_addresses(site)
     add_shipped_files(site)
@@ -83,56 +78,64 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
 
         for name, content in print_book(site, book):
             write_whole(site / name, content)
-    trim(site)
     write_headers(site)
     write_archive(site, book)
 
 
 def _page(
-    leaf: Leaf,
-    book: Book,
-    site: Path,
-    records: Records,
-    whole: str,
+    entry: Entry, book: Book, site: Path, records: Records, downloads: str
 ) -> str:
     """Return the HTML of a page with all additions."""
-    before, end, after = leaf.file(site).read_text("utf-8").partition("</article>")
-    if leaf.source == CHECKED:
+    before, end, after = entry.file(site).read_text("utf-8").partition("</article>")
+    if entry.source == CHECKED:
         table = _table(
-            book, records, lambda leaf: f"../{leaf.folder}".rstrip("/") + "/"
+            book, records, lambda entry: f"../{entry.folder}".rstrip("/") + "/"
         )
-        made = markdown.markdown(table, extensions=["tables"])
+        html = markdown.markdown(table, extensions=["tables"])
         # In the same frame that the theme gives to every table.
-        made = made.replace("<table>", '<div class="table"><table>')
-        made = made.replace("</table>", "</table></div>")
-        made = f'<section class="published">{made}</section>'
-        before = before.replace(f"<p>{PLACE}</p>", made)
-    record = records[leaf.source]
-    html = with_code_blocks(before, leaf, record)
-    return f"{html}{end}{foot(leaf, record, book, whole)}{after}"
+        html = html.replace("<table>", '<div class="table"><table>')
+        html = html.replace("</table>", "</table></div>")
+        section = f'<section class="published">{html}</section>'
+        before = before.replace(f"<p>{PLACE}</p>", section)
+    record = records[entry.source]
+    html = with_code_blocks(before, entry, record)
+    return f"{html}{end}{footer(entry, record, book, downloads)}{after}"
 
 
 def _links(offers: list[tuple[str, str]]) -> str:
     return ", ".join(f'<a href="{name}">{escape(words)}</a>' for words, name in offers)
 
 
-def _table(book: Book, records: Records, way: Callable[[Leaf], str]) -> str:
+def _table(book: Book, records: Records, address: Callable[[Entry], str]) -> str:
     """Return the records of a build as a table, for the page about checks.
 
     Args:
         book: The pages.
         records: The record of each page.
-        way: A function that returns the link to a page, in HTML or in Markdown pages.
+        address: A function that returns the link to a page.
     """
-    found = [record for record in records.values() if record]
-    said = f"{len(found)} of {len(book.leaves)} pages are verified in this build."
-    rows: list[str] = []
-    for leaf in book.leaves:
-        if leaf.page.blocks and (record := records[leaf.source]):
-            link = f"[{leaf.title}]({way(leaf)})"
-            numbers = f"{record.blocks} | {record.outputs} | {record.lines}"
-            rows.append(f"| {link} | {numbers} | {record.date} |")
-    head = "| page | blocks run | outputs compared | source lines | verified |"
-    return (
-        "\n".join([said, "", head, "|---|---:|---:|---:|---|", *rows]) if rows else said
-    )
+    fresh = [record for record in records.values() if record]
+    lines = [f"{len(fresh)} of {len(book.entries)} pages are verified in this build."]
+    rows = [
+        f"| [{entry.title}]({address(entry)}) | {record.blocks} | {record.outputs} "
+        f"| {record.lines} | {record.date} |"
+        for entry in book.entries
+        if entry.page.blocks and (record := records[entry.source])
+    ]
+    if rows:
+        head = "| page | blocks run | outputs compared | source lines | verified |"
+        lines += ["", head, "|---|---:|---:|---:|---|", *rows]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run the command line; the exit status is 1 if the site cannot be finished."""
+    parser = argparse.ArgumentParser(prog="python -m bookbinder.publishing")
+    parser.add_argument("site", type=Path, metavar="SITE")
+    parser.add_argument("--pdf", action="store_true", help="print its parts, too")
+    options = parser.parse_args()
+    root = Path(__file__).resolve().parents[3]
+    try:
+        publish(options.site, root, load_book(root), pdf=options.pdf)
+    except (OSError, ValueError, RuntimeError) as error:
+        sys.exit(str(error))

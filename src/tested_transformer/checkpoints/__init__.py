@@ -4,6 +4,7 @@ Weights of GPT-2 and of nanoGPT are read in their own layouts, from folders and 
 hub.
 """
 
+from tested_transformer.checkpoints.configs import CheckpointError
 from tested_transformer.checkpoints.hub import (
     HUB,
     Pretrained,
@@ -17,11 +18,7 @@ from tested_transformer.checkpoints.loading import (
     has_checkpoint,
     load_checkpoint,
 )
-from tested_transformer.checkpoints.saving import (
-    CheckpointError,
-    CheckpointWriter,
-    save_checkpoint,
-)
+from tested_transformer.checkpoints.saving import CheckpointWriter, save_checkpoint
 from tested_transformer.checkpoints.shipping import (
     ShippedModel,
     load_shipped,

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tested_transformer.checkpoints.configs import CheckpointError
 from tested_transformer.checkpoints.loading import model_with
-from tested_transformer.checkpoints.saving import CheckpointError, check_fit
+from tested_transformer.checkpoints.saving import check_fit
 from tested_transformer.gpt import GPT, GPTConfig
 
 __all__ = ["from_gpt2", "from_nanogpt", "to_gpt2"]

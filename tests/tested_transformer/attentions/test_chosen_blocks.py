@@ -1,7 +1,5 @@
 """Chosen blocks: gathered = masked = FlexAttention, and all blocks = attention."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
@@ -9,14 +7,13 @@ from torch.nn.attention.flex_attention import create_block_mask
 
 from tested_transformer.attention import attention_with_weights
 from tested_transformer.attentions import (
-    BlockAttention,
+    ChosenBlocks,
     attention_in_blocks,
     choose_blocks,
     chosen_mask,
     flex_blocks,
     flex_in_blocks,
 )
-from tested_transformer.cache import KVCache
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.positions import rotary_table
 
@@ -32,10 +29,16 @@ def drawn(t: int = T) -> list[Tensor]:
     return [rand(*shape).requires_grad_() for shape in shapes]
 
 
-def made(**settings: Any) -> BlockAttention:
-    sizes: dict[str, Any] = {"d_model": D, "num_heads": H, "head_dim": 4}
-    sizes |= {"num_kv_heads": H_KV, "block_size": 3, "num_chosen": 2}
-    return BlockAttention(**(sizes | settings)).double()
+def made(num_chosen: int = 2, dropout: float = 0.0) -> MultiHeadAttention:
+    return MultiHeadAttention(
+        d_model=D,
+        num_heads=H,
+        head_dim=4,
+        num_kv_heads=H_KV,
+        dropout=dropout,
+        bias=False,
+        core=ChosenBlocks(block_size=3, num_chosen=num_chosen),
+    ).double()
 
 
 def test_choosing_by_hand() -> None:
@@ -164,18 +167,9 @@ def test_the_layer_with_a_cache_and_in_the_open() -> None:
     output, weights = layer(x, causal=True, rotary=rotary, return_weights=True)
     torch.testing.assert_close(output, wanted)
     assert weights.shape == (B, H, T, T)
-    cache = KVCache(
-        num_layers=1,
-        batch_size=B,
-        num_kv_heads=H_KV,
-        max_length=T,
-        head_dim=4,
-        dtype=torch.float64,
-    )
+    cache = layer.new_cache(B, T)
     steps = [
-        layer(
-            x[:, t, None], causal=True, rotary=rotary[:, t, None], cache=cache.layers[0]
-        )
+        layer(x[:, t, None], causal=True, rotary=rotary[:, t, None], cache=cache)
         for t in range(T)
     ]
     torch.testing.assert_close(torch.cat(steps, dim=1), wanted)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from tested_transformer.attentions import ChosenBlocks, DeltaRule, Latent
 from tested_transformer.caches import (
-    QuantizedCache,
+    quantized_cache,
     rolling_cache,
     share_in_use,
     stream_logits,
@@ -138,7 +139,7 @@ def test_a_cache_of_few_bits_is_the_one_of_its_chapter(bits: int) -> None:
     model, number = make(), 9
     answers = written(model, f"int{bits}", PROMPTS[:2], number)
     for prompt, answer in zip(PROMPTS[:2], answers, strict=True):
-        cache, tokens = QuantizedCache(num_layers=L, max_length=99, bits=bits), prompt
+        cache, tokens = quantized_cache(model, bits=bits), prompt
         for token in answer:
             logits = model(torch.tensor([tokens]), cache=cache)[0, -1]
             assert int(logits.argmax()) == token
@@ -160,13 +161,21 @@ def test_fewer_bits_are_farther_from_the_numbers() -> None:
     [
         ("whole", {}, f"cache='whole' must be one of {', '.join(CACHES)}"),
         ("rolling", {"positions": "learned"}, "positions='learned' of model must be"),
-        ("rolling", {"attention": "latent"}, "attention='latent' of model does not"),
-        ("rolling", {"attention": "blocks"}, "attention='blocks' of model does not"),
-        ("int8", {"attention": "latent"}, "attention='latent' of model caches no keys"),
+        (
+            "rolling",
+            {"attention": Latent()},
+            "Latent(latent_dim=None) of model does not",
+        ),
+        ("rolling", {"attention": ChosenBlocks()}, "of model does not cache keys"),
         (
             "int8",
-            {"attention": "delta", "positions": "none"},
-            "attention='delta' of model caches no keys and values of heads",
+            {"attention": Latent()},
+            "Latent(latent_dim=None) of model caches no",
+        ),
+        (
+            "int8",
+            {"attention": DeltaRule(), "positions": "none"},
+            "DeltaRule(gated=False) of model caches no keys and values of heads",
         ),
         (
             "int4",
@@ -175,8 +184,8 @@ def test_fewer_bits_are_farther_from_the_numbers() -> None:
         ),
         (
             "paged",
-            {"attention": "delta", "softmax_every": 2},
-            "attention='delta' of model has a state of fixed size",
+            {"attention": DeltaRule(), "softmax_every": 2},
+            "every layer must keep keys and values in a DenseCache",
         ),
         (
             "paged",

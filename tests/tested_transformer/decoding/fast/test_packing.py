@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
+from tested_transformer.attentions import DeltaRule
 from tested_transformer.decoding import Decoder, PackingError
 from tested_transformer.decoding.fast import packing
 from tested_transformer.decoding.readers import WholeReader
@@ -163,8 +164,8 @@ def test_a_hook_on_all_modules_is_refused():
     [
         (lambda: make(num_experts=3), "the decoder does not support num_experts=3"),
         (
-            lambda: make(attention="delta"),
-            "the decoder does not support attention='delta'",
+            lambda: make(attention=DeltaRule()),
+            "the decoder does not support attention=DeltaRule(gated=False)",
         ),
         (lambda: make(windows=5), "the decoder does not support windows=5"),
         (
