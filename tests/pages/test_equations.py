@@ -28,6 +28,7 @@ from tested_transformer import (
     interpret,
     masks,
     positions,
+    surgery,
     training,
 )
 from tested_transformer.attention import (
@@ -612,7 +613,7 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             interpret.loss_changes(model, lambda: straight_loss()[0])[1],
             -interpret.gate_slopes(model, straight_loss, num_sequences=1)[1][0]),
         r"4 \, D \, d_k": lambda: (
-            count(model) - count(interpret.prune_heads(model, [(0, 1)])), 4 * D * d_k),
+            count(model) - count(surgery.prune_heads(model, [(0, 1)])), 4 * D * d_k),
     },
     "five-implementations": {
         r"\bar W^O_h &= Z^\top U": lambda: (bar("W"), (A @ V).T @ U),
