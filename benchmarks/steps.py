@@ -33,10 +33,12 @@ def step_call(
     """Return a function that reads tokens of each sequence, on top of ``length``."""
     cache = model.new_cache(batch, max_length=length + count)
     tokens = torch.zeros(batch, count, dtype=torch.long)
+    if length:
+        with torch.inference_mode():
+            model(tokens[:, :1].expand(batch, length), cache=cache, last_only=True)
 
     def call() -> object:
-        for layer in cache.layers:
-            layer.length = length
+        cache.rewind(length)
         with torch.inference_mode():
             return model(tokens, cache=cache)
 

@@ -124,6 +124,11 @@ class MiniGPT(nn.Module):
             x = block(x, rotary, None if cache is None else cache.layers[number])
         return F.linear(self.norm(x), self.embedding.weight)
 
+    def new_cache(self) -> KVCache:
+        """Return an empty cache for one text of at most ``max_seq_len`` tokens."""
+        attention = [m for m in self.modules() if isinstance(m, MultiHeadAttention)]
+        return KVCache([m.new_cache(1, self.config.max_seq_len) for m in attention])
+
     def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
         """Return the mean cross-entropy of the targets, in nats."""
         return F.cross_entropy(self(tokens).flatten(0, 1), targets.flatten())
@@ -207,15 +212,7 @@ def write(
     token again for each new one.
     """
     config = model.config
-    cache = KVCache(
-        num_layers=config.num_layers,
-        batch_size=1,
-        num_kv_heads=config.num_heads,
-        max_length=config.max_seq_len,
-        head_dim=config.d_model // config.num_heads,
-        dtype=model.rotary.dtype,
-        device=model.rotary.device,
-    )
+    cache = model.new_cache()
     model.eval()
     start = max(0, len(tokens) - config.max_seq_len)
     for _ in range(count):

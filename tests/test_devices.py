@@ -16,7 +16,6 @@ from torch import Tensor
 from tested_transformer import (
     GPT,
     GPTConfig,
-    KVCache,
     MultiHeadAttention,
     Recipe,
     alibi_bias,
@@ -117,16 +116,9 @@ def test_a_layer_with_its_cache(device: str, num_kv_heads: int) -> None:
     opened = copy.deepcopy(layer).cpu().double()
     table = rotary_table(torch.arange(T), D_K).double()
     wanted, _ = opened(x.cpu().double(), causal=True, rotary=table, return_weights=True)
-    cache = KVCache(
-        num_layers=1,
-        batch_size=B,
-        num_kv_heads=num_kv_heads,
-        max_length=T,
-        head_dim=D_K,
-        device=device,
-    )
+    cache = layer.new_cache(B, T)
     parts = [
-        layer(x[:, a:b], causal=True, rotary=rotary[:, a:b], cache=cache.layers[0])
+        layer(x[:, a:b], causal=True, rotary=rotary[:, a:b], cache=cache)
         for a, b in ((0, 19), (19, 20), (20, T))
     ]
     assert error(layer(x, causal=True, rotary=rotary), wanted) < 1e-5

@@ -2,21 +2,90 @@
 
 A model that generates reads one new token at a time. That token's query needs the keys
 and values of all tokens before it; with a cache they are computed only once.
+
+``Cache`` says what every cache can do, that of a layer and that of a whole model, and
+``LayerCache`` what a layer with keys and values needs beside it. ``DenseCache`` is the
+plain one. Others keep less, or share memory (``caches``), or keep a state instead of
+keys and values (``attentions.StateCache``).
 """
 
 from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from tested_transformer.checks import validate_sizes
+__all__ = [
+    "Cache",
+    "DenseCache",
+    "KVCache",
+    "LayerCache",
+    "dense_layers",
+    "length_of",
+    "validate_batch",
+    "validate_capacity",
+    "validate_rewind",
+    "validate_widths",
+]
 
-__all__ = ["KVCache", "LayerCache", "length_of", "validate_room"]
+
+@runtime_checkable
+class Cache(Protocol):
+    """What is kept of the tokens that were read, for those that come next.
+
+    A cache that refuses something raises a ``ValueError`` and stays as it was.
+    """
+
+    @property
+    def length(self) -> int:
+        """How many tokens the next one continues; 0 at first."""
+
+    @property
+    def batch_size(self) -> int:
+        """B, how many sequences are read side by side."""
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of what is kept, in bytes, with what is set aside for more."""
+
+    @property
+    def rewindable(self) -> bool:
+        """Whether ``earliest`` is 0 whatever is read."""
+
+    @property
+    def earliest(self) -> int:
+        """The smallest length, other than 0, that it can now go back to."""
+
+    def rewind(self, length: int) -> None:
+        """Forget the tokens after the first ``length``, as if they were never read.
+
+        Raises:
+            ValueError: If there are fewer tokens, or ``length`` is less than
+                ``earliest`` and not 0.
+        """
+
+    def reset(self) -> None:
+        """Forget all tokens and the passes that they came from; keep the memory."""
+
+
+@runtime_checkable
+class LayerCache(Cache, Protocol):
+    """The cache of a layer with keys and values."""
+
+    def append(
+        self, k: Float[Tensor, "B H_kv T d_k"], v: Float[Tensor, "B H_kv T d_v"]
+    ) -> tuple[Float[Tensor, "B H_kv S d_k"], Float[Tensor, "B H_kv S d_v"]]:
+        """Store the keys and values of T new tokens; return all that are kept.
+
+        Raises:
+            ValueError: If there is no room left, or the cache was made for another
+                batch size, number of heads or width.
+        """
 
 
 # --8<-- [start:layer]
-class LayerCache:
+class DenseCache:
     """The keys and values of one layer, in memory that is allocated once.
 
     Args:
@@ -43,10 +112,11 @@ class LayerCache:
                 batch size, number of heads or width.
         """
         end = self.length + k.shape[2]
-        self._validate_room(k, end)
-        validate_room(self.keys, self.values, k, v)
+        validate_capacity(self, k.shape[2], self.keys.shape[2])
+        validate_batch(self, k)
+        validate_widths(self.keys, self.values, k, v)
         if self.length == 0:
-            self._suit(k)
+            self._take_type(k)
         self.keys[:, :, self.length : end] = k
         self.values[:, :, self.length : end] = v
         self.length = end
@@ -54,139 +124,116 @@ class LayerCache:
 
     # --8<-- [end:layer]
 
-    def _suit(self, k: Tensor) -> None:
+    rewindable, earliest = True, 0
+
+    def _take_type(self, k: Tensor) -> None:
         """Take the type of the first keys, which a layer's weights need not tell."""
         # Under autocast, the types of what is computed differ from call to call.
         if k.dtype != self.keys.dtype and not torch.is_autocast_enabled(k.device.type):
             self.keys, self.values = self.keys.to(k.dtype), self.values.to(k.dtype)
 
-    def reset(self) -> None:
-        """Forget all tokens, but keep the memory."""
-        self.length = 0
-        # What was written with gradients would keep every earlier pass alive.
-        for name, memory in [*vars(self).items()]:
-            if isinstance(memory, Tensor) and memory.requires_grad:
-                setattr(self, name, memory.detach())
+    @property
+    def batch_size(self) -> int:
+        """B, how many sequences are read side by side."""
+        return self.keys.shape[0]
 
     @property
     def nbytes(self) -> int:
         """The memory set aside, in bytes."""
         return self.keys.nbytes + self.values.nbytes
 
-    def _validate_room(self, k: Tensor, end: int) -> None:
-        if end > self.keys.shape[2]:
-            raise ValueError(
-                f"the cache holds {self.length} of at most {self.keys.shape[2]} "
-                f"tokens: there is no room for {k.shape[2]} more"
-            )
-        if k.shape[0] != self.keys.shape[0]:
-            raise ValueError(
-                f"the cache was made for batch_size={self.keys.shape[0]}; "
-                f"the keys have {k.shape[0]}"
-            )
+    def rewind(self, length: int) -> None:
+        """Forget the tokens after the first ``length``.
 
+        Raises:
+            ValueError: If there are fewer.
+        """
+        validate_rewind(self, length)
+        self.length = length
 
-def validate_room(keys: Tensor, values: Tensor, k: Tensor, v: Tensor) -> None:
-    """Raise a ``ValueError`` if new keys or values do not fit a cache's memory."""
-    made = keys.shape[1], keys.shape[3], values.shape[3]
-    given = k.shape[1], k.shape[3], v.shape[3]
-    if made != given:
-        raise ValueError(
-            "the cache was made for {} heads with keys of {} and values of {} "
-            "features; the new ones have {}, {} and {}".format(*made, *given)
-        )
+    def reset(self) -> None:
+        """Forget all tokens, but keep the memory."""
+        self.length = 0
+        # What was written with gradients would keep every earlier pass alive.
+        self.keys, self.values = self.keys.detach(), self.values.detach()
 
 
 # --8<-- [start:cache]
 class KVCache:
-    """The keys and values of all layers.
+    """The cache of a model: those of its layers, and the tokens if it needs them.
 
     Args:
-        num_layers: How many layers.
-        batch_size: B, how many sequences are read side by side.
-        num_kv_heads: Heads of keys and values in a layer; fewer than ``num_heads`` if
-            heads share them. Pass one number for each layer if they differ.
-        max_length: S, how many tokens there is room for.
-        head_dim: d_k, the width of a key.
-        value_dim: d_v, the width of a value; ``head_dim`` by default. 0 if the values
-            are part of the keys, as in ``attentions.latent``.
-        dtype: The type of each number.
-        device: Where to keep them.
+        layers: The empty cache of each layer, such as its ``new_cache`` returns.
 
     Raises:
-        ValueError: If a size is not positive, or ``value_dim`` is negative.
+        ValueError: If there are no layers.
     """
 
-    def __init__(
-        self,
-        *,
-        num_layers: int,
-        batch_size: int,
-        num_kv_heads: int | Sequence[int],
-        max_length: int,
-        head_dim: int,
-        value_dim: int | None = None,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> None:
-        heads = _for_each_layer(num_kv_heads, num_layers)
-        validate_sizes(
-            num_layers=num_layers,
-            batch_size=batch_size,
-            num_kv_heads=min(heads, default=1),
-            max_length=max_length,
-            head_dim=head_dim,
-        )
-        value_dim = head_dim if value_dim is None else value_dim
-        if value_dim < 0:
-            raise ValueError(f"value_dim={value_dim} must not be negative")
-        made = {"dtype": dtype, "device": device}
-        self.layers = [
-            LayerCache(
-                torch.zeros(batch_size, each, max_length, head_dim, **made),
-                torch.zeros(batch_size, each, max_length, value_dim, **made),
-            )
-            for each in heads
-        ]
-        self.batch_size = batch_size
-        self.max_length = max_length
-        # The newest token of each sequence, for models with GPTConfig(smear=True).
-        self.last_tokens: Tensor | None = None
-
-    # --8<-- [end:cache]
-
-    @classmethod
-    def of_layers(
-        cls, layers: Sequence[LayerCache], *, batch_size: int, max_length: int
-    ) -> "KVCache":
-        """Return a cache made of layers of any kind.
-
-        Args:
-            layers: The empty cache of each layer.
-            batch_size: How many sequences they were made for.
-            max_length: How many tokens they were made for.
-        """
-        cache = cls.__new__(cls)
-        cache.layers = [*layers]
-        cache.batch_size, cache.max_length = batch_size, max_length
-        cache.last_tokens = None
-        return cache
+    def __init__(self, layers: Sequence[Cache]) -> None:
+        if not layers:
+            raise ValueError("layers is empty: a cache needs that of at least one")
+        self.layers = (*layers,)
+        # What was read, (B, length), for models with GPTConfig(smear=True).
+        self.tokens: Int[Tensor, "B S"] | None = None
 
     @property
     def length(self) -> int:
         """How many tokens every layer has stored."""
         return self.layers[-1].length
 
-    @property
-    def nbytes(self) -> int:
-        """The memory set aside, in bytes."""
-        return sum(layer.nbytes for layer in self.layers)
+    def rewind(self, length: int) -> None:
+        """Forget the tokens after the first ``length``, as if they were never read.
+
+        Raises:
+            ValueError: If one of the layers cannot go back to them. Then none has.
+        """
+        for layer in self.layers:
+            validate_rewind(layer, length)
+        if self.tokens is not None:
+            self.tokens = self.tokens[:, :length]
+        for layer in self.layers:
+            layer.rewind(length)
 
     def reset(self) -> None:
         """Forget all tokens, but keep the memory."""
-        self.last_tokens = None
+        self.tokens = None
         for layer in self.layers:
             layer.reset()
+
+    # --8<-- [end:cache]
+
+    @property
+    def batch_size(self) -> int:
+        """B, how many sequences are read side by side."""
+        return self.layers[0].batch_size
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all layers, in bytes."""
+        return sum(layer.nbytes for layer in self.layers)
+
+    @property
+    def rewindable(self) -> bool:
+        """Whether every layer can always go back to any number of tokens."""
+        return all(layer.rewindable for layer in self.layers)
+
+    @property
+    def earliest(self) -> int:
+        """The smallest length, other than 0, that all layers can now go back to."""
+        return max(layer.earliest for layer in self.layers)
+
+    @property
+    def last_tokens(self) -> Int[Tensor, "B 1"] | None:
+        """The newest token of each sequence, if there is one and it was remembered."""
+        if self.tokens is None or self.tokens.shape[1] == 0:
+            return None
+        return self.tokens[:, -1:]
+
+    def remember(self, tokens: Int[Tensor, "B T"]) -> None:
+        """Keep the tokens of a pass, after all layers have stored theirs."""
+        if self.tokens is not None:
+            tokens = torch.cat([self.tokens, tokens], dim=1)
+        self.tokens = tokens[:, -max(self.length, 1) :]  # all, unless the cache rolls
 
 
 def length_of(cache: KVCache | None, num_layers: int) -> int:
@@ -218,11 +265,55 @@ def length_of(cache: KVCache | None, num_layers: int) -> int:
     return length
 
 
-def _for_each_layer(num_kv_heads: int | Sequence[int], num_layers: int) -> list[int]:
-    if isinstance(num_kv_heads, int):
-        return [num_kv_heads] * num_layers
-    if len(num_kv_heads) != num_layers:
+def dense_layers(cache: KVCache) -> list[DenseCache]:
+    """Return the layers of a cache, to take over or copy their memory.
+
+    Raises:
+        ValueError: If a layer keeps anything but keys and values in one piece.
+    """
+    layers = [layer for layer in cache.layers if isinstance(layer, DenseCache)]
+    if len(layers) < len(cache.layers):
+        kinds = [type(layer).__name__ for layer in cache.layers]
         raise ValueError(
-            f"num_kv_heads has {len(num_kv_heads)} layers; num_layers={num_layers}"
+            f"every layer must keep keys and values in a DenseCache; they have {kinds}"
         )
-    return [*num_kv_heads]
+    return layers
+
+
+def validate_capacity(cache: Cache, num_new: int, max_length: int) -> None:
+    """Raise a ``ValueError`` if a cache has no room for so many new tokens."""
+    if cache.length + num_new > max_length:
+        raise ValueError(
+            f"the cache holds {cache.length} of at most {max_length} tokens: "
+            f"there is no room for {num_new} more"
+        )
+
+
+def validate_batch(cache: Cache, k: Tensor) -> None:
+    """Raise a ``ValueError`` if new keys, or a state, are of another batch size."""
+    if k.shape[0] != cache.batch_size:
+        raise ValueError(
+            f"the cache was made for batch_size={cache.batch_size}; "
+            f"the keys have {k.shape[0]}"
+        )
+
+
+def validate_widths(keys: Tensor, values: Tensor, k: Tensor, v: Tensor) -> None:
+    """Raise a ``ValueError`` if new keys or values do not fit a cache's memory."""
+    expected = keys.shape[1], keys.shape[3], values.shape[3]
+    new = k.shape[1], k.shape[3], v.shape[3]
+    if expected != new:
+        raise ValueError(
+            "the cache was made for {} heads with keys of {} and values of {} "
+            "features; the new ones have {}, {} and {}".format(*expected, *new)
+        )
+
+
+def validate_rewind(cache: Cache, length: int) -> None:
+    """Raise a ``ValueError`` if a cache cannot go back to this number of tokens."""
+    if length == 0 or cache.earliest <= length <= cache.length:
+        return
+    message = f"the cache holds {cache.length} tokens; it cannot go back to {length}"
+    if 0 < length < cache.earliest:
+        message += f": a {type(cache).__name__} can keep {cache.earliest} or more, or 0"
+    raise ValueError(message)

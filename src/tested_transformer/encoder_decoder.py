@@ -17,7 +17,6 @@ from tested_transformer.checks import (
     validate_sizes,
     validate_tokens,
 )
-from tested_transformer.inspection import numbers_of
 from tested_transformer.layers import (
     ACTIVATIONS,
     NORMS,
@@ -519,18 +518,15 @@ class EncoderDecoder(nn.Module):
             ValueError: If ``max_length`` is not between 1 and ``max_seq_len``, or
                 ``batch_size`` is not positive.
         """
-        config, like = self.config, numbers_of(self)
-        max_length = config.max_seq_len if max_length is None else max_length
-        validate_between("max_length", max_length, 1, config.max_seq_len, "max_seq_len")
-        return KVCache(
-            num_layers=config.num_decoder_layers,
-            batch_size=batch_size,
-            num_kv_heads=config.num_heads,
-            max_length=max_length,
-            head_dim=config.d_model // config.num_heads,
-            dtype=like.dtype,
-            device=like.device,
-        )
+        longest = self.config.max_seq_len
+        max_length = longest if max_length is None else max_length
+        validate_between("max_length", max_length, 1, longest, "max_seq_len")
+        validate_sizes(batch_size=batch_size)
+        layers: list[LayerCache] = []
+        for block in self.decoder:
+            assert isinstance(block, CrossDecoderBlock)
+            layers.append(block.attention.new_cache(batch_size, max_length))
+        return KVCache(layers)
 
 
 # --8<-- [end:model]
@@ -563,12 +559,13 @@ def translate(
     Raises:
         ValueError: If ``max_length`` is not between 1 and ``max_seq_len``.
     """
-    cache = model.new_cache(len(source), max_length=max_length)
+    longest = model.config.max_seq_len if max_length is None else max_length
+    cache = model.new_cache(len(source), max_length=longest)
     written = [source.new_full((len(source), 1), bos)]
     ended = torch.zeros_like(written[0], dtype=torch.bool)
     with evaluating(model):
         context = model.encode(source, mask=source_mask)
-        while len(written) <= cache.max_length and not ended.all():
+        while len(written) <= longest and not ended.all():
             logits = model.decode(
                 written[-1], context, context_mask=source_mask, cache=cache
             )

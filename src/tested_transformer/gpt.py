@@ -4,13 +4,14 @@ Its settings, ``GPTConfig``, are in ``config``.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tested_transformer.cache import KVCache, LayerCache, length_of
+from tested_transformer.cache import Cache, KVCache, length_of
 from tested_transformer.checks import (
     validate_between,
     validate_sizes,
@@ -70,7 +71,7 @@ class DecoderBlock(nn.Module):
         dropout: float = 0.0,
         num_experts: int = 0,
         experts_per_token: int = 2,
-        attention: AttentionLayer | None = None,
+        attention: AttentionLayer[Any] | None = None,
     ) -> None:
         super().__init__()
         self.window = window
@@ -79,7 +80,7 @@ class DecoderBlock(nn.Module):
             attention = MultiHeadAttention(
                 d_model=d_model, num_heads=num_heads, dropout=dropout, bias=bias
             )
-        self.attention: AttentionLayer = attention
+        self.attention: AttentionLayer[Any] = attention
         self.feed_forward_norm = make_norm(norm, d_model, bias=bias)
         if num_experts:
             self.feed_forward = MixtureOfExperts(
@@ -104,7 +105,7 @@ class DecoderBlock(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
         score_bias: Float[Tensor, "..."] | None = None,
         rotary: Float[Tensor, "2 *table T half"] | None = None,
-        cache: LayerCache | None = None,
+        cache: Cache | None = None,
         return_weights: bool = False,
     ) -> _Output | tuple[_Output, _Weights]:
         """Let each position read itself and earlier ones, then transform each alone.
@@ -294,6 +295,7 @@ class GPT(nn.Module):
             if return_weights:
                 x, weights = x
                 maps.append(weights)
+        self._remember(tokens, cache)
         x = self.norm(x[:, -1:] if last_only else x)
         logits = self.to_logits(x)
         return (logits, maps) if return_weights else logits
@@ -308,8 +310,6 @@ class GPT(nn.Module):
         x = self.token_embedding(tokens)
         if self.config.smear:
             x = x + self.smear * self._one_before(x, positions, cache)
-            if cache is not None:
-                cache.last_tokens = tokens[:, -1:]
         if positions is None:
             start = 0 if cache is None else cache.length
             positions = torch.arange(start, start + tokens.shape[1], device=x.device)
@@ -323,13 +323,19 @@ class GPT(nn.Module):
         self, x: Tensor, positions: Tensor | None, cache: KVCache | None
     ) -> Tensor:
         """Return the embedding of the token before each; zeros before the first."""
-        if cache is None or cache.last_tokens is None:
+        last = None if cache is None else cache.last_tokens
+        if last is None:
             first = torch.zeros_like(x[:, :1])
         else:
-            first = self.token_embedding(cache.last_tokens)
+            first = self.token_embedding(last[: len(x)])  # no more slots are read
         # Cut last: torch.export could not leave open whether T - 1 tokens are one.
         before = torch.cat([first, x], dim=1)[:, :-1]
         return before if positions is None else before * (positions > 0)[..., None]
+
+    def _remember(self, tokens: Tensor, cache: KVCache | None) -> None:
+        """Keep the tokens of a pass that is done, of which the next needs the last."""
+        if cache is not None and self.config.smear:
+            cache.remember(tokens)
 
     def _rotary(self, positions: Tensor | None, start: int, end: int) -> Tensor | None:
         """Return the cosines and sines that rotate the queries and keys."""
@@ -444,7 +450,7 @@ class GPT(nn.Module):
         layers = [
             block.attention.new_cache(batch_size, max_length) for block in self.blocks
         ]
-        return KVCache.of_layers(layers, batch_size=batch_size, max_length=max_length)
+        return KVCache(layers)
 
     def balance_loss(self) -> Float[Tensor, ""]:
         """Return the mean balance loss of all mixtures of experts; 0 if there are none.

@@ -6,23 +6,24 @@ own can take the place of ``block.attention`` if it keeps the contract of
 """
 
 from dataclasses import Field, dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from tested_transformer.cache import LayerCache
+from tested_transformer.cache import Cache
 
 __all__ = ["Attention", "AttentionLayer", "LayerSettings"]
 
+Kept = TypeVar("Kept", bound=Cache)
 Output = Float[Tensor, "B T D"]
 Weights = Float[Tensor, "B H T S"]
 
 
 # --8<-- [start:layer]
 @runtime_checkable
-class AttentionLayer(Protocol):
+class AttentionLayer(Protocol[Kept]):
     """A layer of self-attention, as a ``DecoderBlock`` calls it.
 
     Every layer keeps this contract:
@@ -61,13 +62,13 @@ class AttentionLayer(Protocol):
         window: int | None = None,
         score_bias: Float[Tensor, "..."] | None = None,
         rotary: Float[Tensor, "2 *table T half"] | None = None,
-        cache: LayerCache | None = None,
+        cache: Kept | None = None,
         return_weights: bool = False,
     ) -> Output | tuple[Output, Weights]:
         """Return what every position gathers; see ``MultiHeadAttention.forward``."""
         ...
 
-    def new_cache(self, batch_size: int, max_length: int) -> LayerCache:
+    def new_cache(self, batch_size: int, max_length: int) -> Kept:
         """Return an empty cache for this layer.
 
         Args:
@@ -138,7 +139,7 @@ class Attention(Protocol):
     weighs_by_head: ClassVar[bool]
     reads_padding: ClassVar[bool]
 
-    def make(self, settings: LayerSettings) -> AttentionLayer:
+    def make(self, settings: LayerSettings) -> AttentionLayer[Any]:
         """Return a new layer, an ``nn.Module``.
 
         Raises:

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from tested_transformer.attention import attention_with_weights
-from tested_transformer.cache import LayerCache
+from tested_transformer.cache import DenseCache, LayerCache
 from tested_transformer.checks import (
     validate_between,
     validate_divisible,
@@ -376,7 +376,7 @@ class MultiHeadAttention(nn.Module):
 
     # --8<-- [end:prepare]
 
-    def new_cache(self, batch_size: int, max_length: int) -> LayerCache:
+    def new_cache(self, batch_size: int, max_length: int) -> DenseCache:
         """Return an empty cache for the keys and values of this layer.
 
         Args:
@@ -385,7 +385,7 @@ class MultiHeadAttention(nn.Module):
         """
         shape = batch_size, self.num_kv_heads, max_length, self.head_dim
         like = numbers_of(self)
-        return LayerCache(like.new_zeros(shape), like.new_zeros(shape))
+        return DenseCache(like.new_zeros(shape), like.new_zeros(shape))
 
     def _validate_sequences(
         self, x: Tensor, context: Tensor, rotary: Tensor | None

@@ -36,7 +36,7 @@ from tested_transformer.attention import (
     attention_with_weights as attention,
     repeat_heads,
 )
-from tested_transformer.cache import KVCache, LayerCache
+from tested_transformer.cache import DenseCache, KVCache
 from tested_transformer.checkpoints import to_torch
 from tested_transformer.experts import MixtureOfExperts, count_parameters
 from tested_transformer.gpt import DecoderBlock
@@ -246,12 +246,12 @@ def turned(arrow: Tensor, t: int) -> Tensor:
 
 
 # A cache of 16 bits a number, and one that is filled step by step.
-shape = {"num_layers": 2, "batch_size": 5, "num_kv_heads": 3, "head_dim": d_v}
-nbytes = KVCache(**shape, max_length=S, dtype=torch.float16).nbytes
+memory = torch.empty(2, 5, 3, S, d_v, dtype=torch.float16)
+nbytes = KVCache([DenseCache(*memory), DenseCache(*memory)]).nbytes
 
 
 def steps() -> Tensor:
-    room = LayerCache(*torch.empty(2, 1, 1, T, d_k).double())
+    room = DenseCache(*torch.empty(2, 1, 1, T, d_k).double())
     kept = [room.append(key, -key) for key in K[:T, None, None, None]]
     queries = Q[:, None, None, None]
     return torch.cat([fused_attention(queries[t], *kept[t]) for t in range(T)])[:, 0, 0]

@@ -1,189 +1,144 @@
-"""What is put into a cache comes out of it, in order, and nothing else does."""
+"""The cache of a model: its layers and its tokens go on, go back and start anew as one.
+
+What every cache promises is tested in ``caches/test_contract.py``.
+"""
 
 import re
+from collections.abc import Callable
 
 import pytest
 import torch
 
-from tested_transformer.cache import KVCache, length_of
+from tested_transformer.attentions import StateCache
+from tested_transformer.cache import DenseCache, KVCache, dense_layers, length_of
+from tested_transformer.caches import (
+    PagedCache,
+    PagePool,
+    quantized_cache,
+    rolling_cache,
+    slot_cache,
+)
+from tested_transformer.gpt import GPT, GPTConfig
 
-# Pairwise different: layers, batch, heads, room, head width.
+# Pairwise different: layers, batch, heads, tokens, head width.
 LAYERS, B, H, S, D_K = 4, 2, 3, 7, 5
-SIZES = {
-    "num_layers": LAYERS,
-    "batch_size": B,
-    "num_kv_heads": H,
-    "max_length": S,
-    "head_dim": D_K,
-}
 
 
-def test_it_gives_back_all_that_it_was_given():
-    cache = KVCache(**SIZES)
-    k, v = torch.randn(2, LAYERS, B, H, S, D_K)
-    for start, end in ((0, 4), (4, 5), (5, 7)):
-        for index, layer in enumerate(cache.layers):
-            assert cache.length == start  # until the last layer has it too
-            keys, values = layer.append(
-                k[index, :, :, start:end], v[index, :, :, start:end]
-            )
-            assert torch.equal(keys, k[index, :, :, :end])
-            assert torch.equal(values, v[index, :, :, :end])
-        assert cache.length == end
+def dense_cache() -> KVCache:
+    shape = B, H, S, D_K
+    layers = [DenseCache(torch.zeros(shape), torch.zeros(shape)) for _ in range(LAYERS)]
+    return KVCache(layers)
 
 
 def test_its_length_is_that_of_every_layer():
-    cache = KVCache(**SIZES)
+    cache = dense_cache()
+    layers = dense_layers(cache)
     assert length_of(None, LAYERS) == length_of(cache, LAYERS) == 0
-    for layer in cache.layers:
-        layer.length = 3
-    assert length_of(cache, LAYERS) == 3
+    for layer in layers:
+        assert cache.length == 0  # until the last layer has the tokens, too
+        layer.append(torch.rand(B, H, 3, D_K), torch.rand(B, H, 3, D_K))
+    assert length_of(cache, LAYERS) == cache.length == 3
     with pytest.raises(ValueError, match=r"^cache has 4 layers, the model 5: "):
         length_of(cache, 5)
-    for index in range(LAYERS):
-        cache.layers[index].length = 2
-        lengths = [2 if each == index else 3 for each in range(LAYERS)]
+    for index, layer in enumerate(layers):
+        layer.rewind(2)
+        lengths = [2 if i == index else 3 for i in range(LAYERS)]
         with pytest.raises(ValueError, match=re.escape(f"they hold {lengths}. If a")):
             length_of(cache, LAYERS)
-        cache.layers[index].length = 3
+        layer.append(torch.rand(B, H, 1, D_K), torch.rand(B, H, 1, D_K))
 
 
 def test_layers_do_not_meet():
-    cache = KVCache(**SIZES)
+    cache = dense_cache()
     ones = torch.ones(B, H, 2, D_K)
-    cache.layers[1].append(ones, 2 * ones)
+    layers = dense_layers(cache)
+    layers[1].append(ones, 2 * ones)
     assert [layer.length for layer in cache.layers] == [0, 2, 0, 0]
-    assert [float(layer.keys.sum()) for layer in cache.layers] == [
-        0,
-        ones.numel(),
-        0,
-        0,
-    ]
-    assert float(cache.layers[1].values.sum()) == 2 * ones.numel()
+    sums = [float(layer.keys.sum()) for layer in layers]
+    assert sums == [0, ones.numel(), 0, 0]
+    assert float(layers[1].values.sum()) == 2 * ones.numel()
 
 
-def test_after_a_reset_the_old_is_gone():
-    cache = KVCache(**SIZES)
-    old, new = torch.randn(B, H, S, D_K), torch.randn(B, H, 2, D_K)
-    for layer in cache.layers:
-        layer.append(old, old)
-    memory = cache.layers[0].keys.data_ptr()
-    cache.last_tokens = torch.zeros(B, dtype=torch.long)
+def test_a_reset_keeps_the_memory():
+    cache = dense_cache()
+    where = [layer.keys.data_ptr() for layer in dense_layers(cache)]
+    for layer in dense_layers(cache):
+        layer.append(torch.rand(B, H, S, D_K), torch.rand(B, H, S, D_K))
     cache.reset()
-    assert cache.last_tokens is None
-    assert cache.length == 0
-    keys, values = cache.layers[0].append(new, new)
-    assert torch.equal(keys, new)
-    assert torch.equal(values, new)
-    assert keys.data_ptr() == memory
+    assert [layer.keys.data_ptr() for layer in dense_layers(cache)] == where
 
 
-def test_after_a_reset_the_memory_holds_no_earlier_pass():
-    cache = KVCache(**SIZES)
-    for _ in range(2):
-        memory = [layer.keys.data_ptr() for layer in cache.layers]
-        cache.reset()
-        for layer in cache.layers:
-            assert layer.keys.grad_fn is layer.values.grad_fn is None
-        assert [layer.keys.data_ptr() for layer in cache.layers] == memory
-        new = torch.randn(B, H, S, D_K, requires_grad=True)
-        for layer in cache.layers:
-            keys, values = layer.append(new, 2 * new)
-            (slope,) = torch.autograd.grad((keys + values).sum(), new)
-            assert torch.equal(slope, torch.full_like(new, 3))
-
-
-@pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 4), (torch.bfloat16, 2)])
-def test_its_bytes_by_the_formula(dtype: torch.dtype, size: int):
-    cache = KVCache(**SIZES, dtype=dtype)
-    # Two, keys and values, of each layer, head, token and feature.
-    assert cache.nbytes == 2 * 4 * 2 * 3 * 7 * 5 * size
-    assert cache.layers[0].keys.dtype == dtype
-
-
-def test_it_sets_aside_what_it_says_and_nothing_more():
-    cache = KVCache(**SIZES)
-    memory = {
-        tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
-        for layer in cache.layers
-        for tensor in (layer.keys, layer.values)
-    }
-    assert sum(memory.values()) == cache.nbytes
-    assert (cache.batch_size, cache.max_length) == (B, S)
-
-
-def test_a_full_cache_says_so_and_keeps_what_it_has():
-    cache = KVCache(**SIZES)
-    layer = cache.layers[0]
-    kept = torch.randn(B, H, 5, D_K)
-    layer.append(kept, kept)
-    more = torch.randn(B, H, 3, D_K)
-    message = "the cache holds 5 of at most 7 tokens: there is no room for 3 more"
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        layer.append(more, more)
-    assert layer.length == 5
-    assert torch.equal(layer.keys[:, :, :5], kept)
-
-
-def test_another_batch_is_refused():
-    one = torch.randn(1, H, 1, D_K)
-    with pytest.raises(
-        ValueError, match=r"^the cache was made for batch_size=2; the keys have 1$"
-    ):
-        KVCache(**SIZES).layers[0].append(one, one)
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_sizes_must_be_positive(name: str):
-    with pytest.raises(ValueError, match=f"^{name}=0 must be positive$"):
-        KVCache(**(SIZES | {name: 0}))
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_a_size_of_one_will_do(name: str):
-    cache = KVCache(**(SIZES | {name: 1}))
-    assert cache.nbytes == 2 * 4 * 2 * 3 * 7 * 5 * 4 // SIZES[name]
-
-
-def test_each_layer_may_have_a_number_of_heads_of_its_own():
-    cache = KVCache(**(SIZES | {"num_layers": 2, "num_kv_heads": [3, 1]}))
-    assert [layer.keys.shape[1] for layer in cache.layers] == [3, 1]
-    assert [layer.values.shape[1] for layer in cache.layers] == [3, 1]
-    one = KVCache(**(SIZES | {"num_layers": 1, "num_kv_heads": 1})).nbytes
-    assert cache.nbytes == 4 * one
-    message = "^num_kv_heads has 2 layers; num_layers=3$"
+def test_layers_of_unlike_kinds_go_back_together_or_not_at_all():
+    state = StateCache(torch.zeros(B, H, D_K, D_K))
+    cache = KVCache([DenseCache(*torch.zeros(2, B, H, S, D_K)), state])
+    assert (cache.rewindable, cache.earliest, cache.batch_size) == (False, 0, B)
+    dense_layer = cache.layers[0]
+    assert isinstance(dense_layer, DenseCache)
+    dense_layer.append(torch.rand(B, H, 4, D_K), torch.rand(B, H, 4, D_K))
+    state.keep(torch.rand(B, H, D_K, D_K), 4)
+    assert cache.earliest == 4
+    message = "holds 4 tokens; it cannot go back to 3: a StateCache can keep 4 or more"
     with pytest.raises(ValueError, match=message):
-        KVCache(**(SIZES | {"num_layers": 3, "num_kv_heads": [3, 1]}))
-    with pytest.raises(ValueError, match=r"^num_kv_heads=0 must be positive$"):
-        KVCache(**(SIZES | {"num_layers": 2, "num_kv_heads": [3, 0]}))
+        cache.rewind(3)
+    assert [layer.length for layer in cache.layers] == [4, 4]
+    cache.rewind(0)
+    assert [layer.length for layer in cache.layers] == [0, 0]
 
 
-@pytest.mark.parametrize("value_dim", [0, 1, 9])
-def test_values_may_have_a_width_of_their_own(value_dim: int):
-    cache = KVCache(**SIZES, value_dim=value_dim)
-    assert cache.nbytes == 4 * 2 * 3 * 7 * (5 + value_dim) * 4
-    k, v = torch.randn(B, H, 2, D_K), torch.randn(B, H, 2, value_dim)
-    keys, values = cache.layers[0].append(k, v)
-    assert torch.equal(keys, k)
-    assert torch.equal(values, v)
-    with pytest.raises(ValueError, match=r"^value_dim=-1 must not be negative$"):
-        KVCache(**SIZES, value_dim=-1)
+def test_a_cache_has_layers_and_some_take_dense_ones_only():
+    with pytest.raises(ValueError, match=r"^layers is empty: "):
+        KVCache([])
+    cache = KVCache([StateCache(torch.zeros(B, H, D_K, D_K))])
+    with pytest.raises(ValueError, match=re.escape("they have ['StateCache']")):
+        dense_layers(cache)
 
 
-def test_it_lies_where_it_is_wanted():
-    cache = KVCache(**SIZES, dtype=torch.float16, device="meta")
-    for layer in cache.layers:
-        assert layer.keys.device.type == layer.values.device.type == "meta"
-        assert layer.keys.dtype == layer.values.dtype == torch.float16
+def make(**changes) -> GPT:
+    torch.manual_seed(0)
+    settings = {"vocab_size": 13, "d_model": 24, "num_heads": 4, "num_layers": 2}
+    settings |= {"max_seq_len": 12, "smear": True, "positions": "rotary"}
+    model = GPT(GPTConfig(**(settings | changes))).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model.requires_grad_(False)
 
 
-def test_at_first_it_is_empty_and_of_the_default_type():
-    cache = KVCache(**SIZES)
-    assert cache.length == 0
-    assert cache.last_tokens is None
-    for layer in cache.layers:
-        assert layer.length == 0
-        assert layer.keys.dtype == layer.values.dtype == torch.float32
-        assert layer.keys.device.type == "cpu"
-        assert layer.keys.eq(0).all()
-        assert layer.values.eq(0).all()
+# Each with room for all tokens, and none of them quantized, so that nothing is lost.
+CACHES: dict[str, Callable[[GPT], KVCache]] = {
+    "dense": lambda model: model.new_cache(),
+    "paged": lambda m: PagedCache(PagePool.for_model(m, num_pages=3, page_size=4)),
+    "quantized": lambda model: quantized_cache(model, bits=8, group_size=13),
+    "rolling": lambda model: rolling_cache(model, sinks=2, window=10),
+    "slots": lambda model: slot_cache(model, 1),
+}
+
+
+@pytest.mark.parametrize("new_cache", CACHES.values(), ids=[*CACHES])
+def test_a_model_goes_back_with_the_token_before(
+    new_cache: Callable[[GPT], KVCache],
+) -> None:
+    """With smear, a token reads the one before it: none at the start of a text."""
+    model, tokens = make(), torch.randint(13, (1, 9))
+    whole = model(tokens)
+    cache = new_cache(model)
+    for length in (0, 1, 4, 7):
+        model(tokens[:, :length], cache=cache) if length else None
+        model((tokens[:, length:8] + 1) % 13, cache=cache)
+        cache.rewind(length)
+        more = model(tokens[:, length : length + 2], cache=cache)
+        torch.testing.assert_close(more, whole[:, length : length + 2])
+        cache.rewind(0) if length % 2 else cache.reset()
+
+
+@pytest.mark.parametrize("paged", [False, True])
+def test_a_pass_that_a_cache_refuses_changes_nothing(paged: bool) -> None:
+    model, tokens = make(), torch.randint(13, (1, 5))
+    cache = model.new_cache(max_length=5)
+    if paged:
+        pool = PagePool.for_model(model, num_pages=3, page_size=4)
+        cache = PagedCache(pool, max_length=5)
+    model(tokens[:, :4], cache=cache)
+    with pytest.raises(ValueError, match="holds 4 of at most 5 tokens: there is no"):
+        model(torch.randint(13, (1, 2)), cache=cache)
+    last = model(tokens[:, 4:], cache=cache)
+    torch.testing.assert_close(last, model(tokens)[:, 4:])

@@ -9,7 +9,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tested_transformer import causal_mask, padding_mask
-from tested_transformer.cache import KVCache
+from tested_transformer.cache import dense_layers
 from tested_transformer.encoder_decoder import (
     AttentionMaps,
     CrossDecoderBlock,
@@ -262,9 +262,7 @@ def test_in_a_decoder_block_a_cache_gives_what_a_whole_pass_gives(norm_first: bo
     block = CrossDecoderBlock(d_model=D, num_heads=H, norm_first=norm_first)
     x, context = torch.randn(B, T, D), torch.randn(B, S, D)
     whole = block(x, context=context)
-    (cache,) = KVCache(
-        num_layers=1, batch_size=B, num_kv_heads=H, max_length=T, head_dim=D // H
-    ).layers
+    cache = block.attention.new_cache(B, T)
     with torch.no_grad():
         pieces = [block(piece, context=context, cache=cache) for piece in x.split(2, 1)]
     torch.testing.assert_close(torch.cat(pieces, dim=1), whole)
@@ -496,10 +494,12 @@ def test_dropout_reaches_the_embedding_and_every_block():
 def test_a_cache_is_as_long_as_it_is_asked_to_be():
     model = make()
     cache = model.new_cache(4, max_length=5)
-    assert (cache.batch_size, cache.max_length, len(cache.layers)) == (4, 5, 3)
-    assert cache.layers[0].keys.shape == (4, 3, 5, 4)
-    assert cache.layers[0].keys.dtype == torch.double
-    assert model.new_cache().max_length == 11
+    assert (cache.batch_size, len(cache.layers)) == (4, 3)
+    keys = dense_layers(cache)[0].keys
+    assert (keys.shape, keys.dtype) == ((4, 3, 5, 4), torch.double)
+    assert dense_layers(model.new_cache())[0].keys.shape[2] == 11
+    with pytest.raises(ValueError, match=r"^batch_size=0 must be positive$"):
+        model.new_cache(0)
 
 
 def test_tokens_that_do_not_fit_are_named(as_a_caller: None):

@@ -1,6 +1,7 @@
 """The contract of an attention layer, asked of every implementation."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -64,7 +65,7 @@ with_windows = of(
 )
 
 
-def made(name: str, *, fused: bool = True) -> AttentionLayer:
+def made(name: str, *, fused: bool = True) -> AttentionLayer[Any]:
     """Return a layer whose weights are large enough for it to have an opinion."""
     attention, settings = LAYERS[name]
     layer = attention.make(replace(settings, fused=fused))

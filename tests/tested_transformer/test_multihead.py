@@ -9,7 +9,6 @@ from hypothesis import given, strategies as st
 from torch import Tensor, nn
 
 from tested_transformer import multihead
-from tested_transformer.cache import KVCache
 from tested_transformer.masks import causal_mask, padding_mask, sliding_window_mask
 from tested_transformer.multihead import MultiHeadAttention, merge_heads, split_heads
 from tested_transformer.positions import rotary_table, rotate
@@ -484,13 +483,7 @@ def test_with_a_cache_the_parts_are_the_whole(
         d_model=D, num_heads=H, num_kv_heads=num_kv_heads, qk_norm=True, fused=fused
     )
     x, table = torch.randn(B, S, D), rotary_table(torch.arange(S), D_K)
-    (cache,) = KVCache(
-        num_layers=1,
-        batch_size=B,
-        num_kv_heads=num_kv_heads,
-        max_length=S,
-        head_dim=D_K,
-    ).layers
+    cache = layer.new_cache(B, S)
     parts: list[Tensor] = []
     with torch.no_grad():
         for part, turns in zip(x.split(steps, 1), table.split(steps, 1), strict=True):
@@ -502,9 +495,7 @@ def test_with_a_cache_the_parts_are_the_whole(
 def test_what_belongs_to_self_attention_is_refused_across():
     layer = MultiHeadAttention(d_model=D, num_heads=H)
     x = torch.randn(B, T, D)
-    (cache,) = KVCache(
-        num_layers=1, batch_size=B, num_kv_heads=H, max_length=S, head_dim=D_K
-    ).layers
+    cache = layer.new_cache(B, S)
     for name, extra in (
         ("cache", cache),
         ("rotary", rotary_table(torch.arange(T), D_K)),

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from tested_transformer.cache import LayerCache
+from tested_transformer.cache import DenseCache, LayerCache
 from tested_transformer.checks import (
     validate_between,
     validate_choice,
@@ -306,7 +306,7 @@ class LatentAttention(nn.Module):
 
     # --8<-- [end:multiplications]
 
-    def new_cache(self, batch_size: int, max_length: int) -> LayerCache:
+    def new_cache(self, batch_size: int, max_length: int) -> DenseCache:
         """Return an empty cache for the entries of this layer.
 
         Args:
@@ -316,7 +316,7 @@ class LatentAttention(nn.Module):
         shape = batch_size, 1, max_length
         like = numbers_of(self)
         entries = like.new_zeros(*shape, self.latent_dim + self.rotary_dim)
-        return LayerCache(entries, like.new_zeros(*shape, 0))
+        return DenseCache(entries, like.new_zeros(*shape, 0))
 
     def _validate(self, x: Tensor, rotary: Tensor | None) -> None:
         validate_features("x", x, self.d_model)

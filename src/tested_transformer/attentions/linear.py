@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from tested_transformer.cache import LayerCache
+from tested_transformer.cache import Cache, validate_rewind
 from tested_transformer.checks import (
     validate_features,
     validate_heads,
@@ -210,57 +210,63 @@ def averaged_linear_attention(
 # --8<-- [end:averaged]
 
 
-class StateCache(LayerCache):
+class StateCache:
     """The state of a layer, which replaces keys and values and has a fixed size.
+
+    It goes back to no token before the last, whose states are gone.
 
     Args:
         state: Memory for the state; its initial content does not matter.
     """
 
+    rewindable = False
+
     def __init__(self, state: Float[Tensor, "B H d_k d_v"]) -> None:
         self._state = state
-        self._length = 0
-
-    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Refuse, because a state holds no keys and values.
-
-        Raises:
-            TypeError: Always.
-        """
-        raise TypeError(
-            f"a state cannot append {k.shape[2]} keys and values, which it does not "
-            "hold: write cache.keep(state, num_new)"
-        )
-
-    @property
-    def length(self) -> int:
-        """How many tokens the state has read."""
-        return self._length
-
-    @length.setter
-    def length(self, length: int) -> None:
-        # KVCache.reset sets it to 0; rejecting a draft would set it to less than it is.
-        if length not in (0, self._length):
-            raise ValueError(
-                f"a state that has read {self._length} tokens cannot go back to "
-                f"{length}: it does not hold them one by one"
-            )
-        self._length = length
+        self.length = 0
 
     @property
     def state(self) -> Float[Tensor, "B H d_k d_v"] | None:
         """The state after the last token; ``None`` before the first."""
-        return self._state if self._length else None
+        return self._state if self.length else None
 
     def keep(self, state: Float[Tensor, "B H d_k d_v"], num_new: int) -> None:
-        """Store the state after ``num_new`` more tokens."""
+        """Store the state after ``num_new`` more tokens.
+
+        Raises:
+            ValueError: If the cache was made for a state of another shape.
+        """
+        validate_shape("state", state, (*self._state.shape,))
         self._state = state
-        self._length += num_new
+        self.length += num_new
+
+    @property
+    def batch_size(self) -> int:
+        """B, how many sequences are read side by side."""
+        return self._state.shape[0]
 
     @property
     def nbytes(self) -> int:
         """The memory of the state, in bytes."""
         return self._state.nbytes
+
+    @property
+    def earliest(self) -> int:
+        """The smallest length, other than 0, to go back to: what has been read."""
+        return self.length
+
+    def rewind(self, length: int) -> None:
+        """Forget all tokens, or none.
+
+        Raises:
+            ValueError: If ``length`` is neither 0 nor what has been read.
+        """
+        validate_rewind(self, length)
+        self.length = length
+
+    def reset(self) -> None:
+        """Forget all tokens, but keep the memory."""
+        self.length, self._state = 0, self._state.detach()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -370,7 +376,7 @@ class StateLayer(nn.Module):
         state: Float[Tensor, "B H d_k d_k"] | None = None,
         return_state: bool = False,
         causal: bool = True,
-        cache: LayerCache | None = None,
+        cache: Cache | None = None,
         **on_scores: Unpack[OptionsOnScores],
     ) -> Float[Tensor, "B T D"] | tuple[Float[Tensor, "B T D"], _State]:
         """Return what every position reads from the state.
@@ -524,7 +530,7 @@ def _without_autocast(device: torch.device) -> AbstractContextManager[object]:
     return nullcontext()  # there is none, as on the meta device
 
 
-def _state_in(cache: LayerCache, state: Tensor | None) -> Tensor | None:
+def _state_in(cache: Cache, state: Tensor | None) -> Tensor | None:
     """Return the state that a cache holds."""
     if not isinstance(cache, StateCache):
         raise ValueError("cache must come from this layer's new_cache")

@@ -1,4 +1,4 @@
-"""Caches that keep less, share, or store less precisely than ``KVCache``.
+"""Caches that keep less, share, or store less precisely than ``DenseCache``.
 
 Each module holds one idea: the newest keys and a few sinks, pages that sequences share,
 numbers in eight or four bits, slots that requests take in turn.
@@ -14,9 +14,9 @@ from tested_transformer.caches.quantized import (
     BITS,
     GROUPS,
     Quantized,
-    QuantizedCache,
     QuantizedLayer,
     quantize,
+    quantized_cache,
 )
 from tested_transformer.caches.rolling import (
     RollingLayer,
@@ -26,6 +26,7 @@ from tested_transformer.caches.rolling import (
     stream_logits,
 )
 from tested_transformer.caches.slots import (
+    SlotCache,
     SlotLayer,
     slot_cache,
 )
@@ -37,11 +38,12 @@ __all__ = [
     "PagedCache",
     "PagedLayer",
     "Quantized",
-    "QuantizedCache",
     "QuantizedLayer",
     "RollingLayer",
+    "SlotCache",
     "SlotLayer",
     "quantize",
+    "quantized_cache",
     "rolling_cache",
     "share_in_use",
     "sink_attention",

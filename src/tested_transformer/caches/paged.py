@@ -1,6 +1,6 @@
 """A paged cache: memory is allocated in pages of a few tokens, which can be shared.
 
-A ``KVCache`` allocates memory for the longest possible text. Here all sequences take
+A ``DenseCache`` allocates memory for the longest possible text. Here all sequences take
 pages from one pool as they grow. Each sequence keeps a *block table*: the pages that
 hold its tokens, in order. Two tables may contain the same page; before a sequence
 writes into a page that others hold, it takes a copy.
@@ -12,7 +12,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tested_transformer.cache import KVCache, LayerCache, validate_room
+from tested_transformer.cache import (
+    KVCache,
+    dense_layers,
+    validate_batch,
+    validate_capacity,
+    validate_rewind,
+    validate_widths,
+)
 from tested_transformer.checks import validate_sizes
 from tested_transformer.gpt import GPT
 
@@ -98,6 +105,14 @@ class PagePool:
         self.users[page] -= 1
         return new
 
+    def release(self, pages: Sequence[int]) -> None:
+        """Give back pages, which are free if no other sequence holds them."""
+        for page in pages:
+            self.users[page] -= 1
+        if not any(self.users):
+            # What was written with gradients would keep every earlier pass alive.
+            self.keys, self.values = self.keys.detach(), self.values.detach()
+
     # --8<-- [end:pool]
 
     @classmethod
@@ -113,16 +128,10 @@ class PagePool:
             ValueError: If layers have a state, or caches of different shapes, as after
                 pruning.
         """
-        config = model.config
-        if not config.attention.has_scores:
-            raise ValueError(
-                f"attention={config.attention!r} of model has a state of fixed size: "
-                "there is nothing to keep in pages"
-            )
-        layers = model.new_cache(1, max_length=1).layers
-        shapes = {(each.keys.shape, each.values.shape) for each in layers}
+        layers = dense_layers(model.new_cache(1, max_length=1))
+        shapes = {(layer.keys.shape, layer.values.shape) for layer in layers}
         if len(shapes) > 1:
-            heads = [each.keys.shape[1] for each in layers]
+            heads = [layer.keys.shape[1] for layer in layers]
             raise ValueError(
                 f"layers of model must have equally many heads of keys, so that pages "
                 f"have one size; they have {heads}"
@@ -154,9 +163,8 @@ class PagedCache(KVCache):
         validate_sizes(max_length=self.max_length)
         self.pool = pool
         self.table: list[int] = []
-        self.layers = [PagedLayer(self, index) for index in range(pool.num_layers)]
-        self.batch_size = 1
-        self.last_tokens = None
+        self._paged = [PagedLayer(self, index) for index in range(pool.num_layers)]
+        super().__init__(self._paged)
 
     def fork(self) -> "PagedCache":
         """Return a cache with the same tokens that shares all pages with this one.
@@ -164,59 +172,67 @@ class PagedCache(KVCache):
         Call it between two passes of a model, not during one.
         """
         other = PagedCache(self.pool, max_length=self.max_length)
-        other.table, other.last_tokens = [*self.table], self.last_tokens
+        other.table, other.tokens = [*self.table], self.tokens
         for page in self.table:
             self.pool.users[page] += 1
-        for layer in other.layers:
+        for layer in other._paged:
             layer.length = self.length
         return other
 
+    def rewind(self, length: int) -> None:
+        """Forget the tokens after the first ``length``, and release their pages.
+
+        Raises:
+            ValueError: If there are fewer.
+        """
+        super().rewind(length)
+        self._release_from(-(-length // self.pool.page_size))
+
     def reset(self) -> None:
         """Forget all tokens, and release the pages."""
-        for page in self.table:
-            self.pool.users[page] -= 1
-        self.table = []
         super().reset()
+        self._release_from(0)
+
+    def _release_from(self, index: int) -> None:
+        """Release the pages in the table from this place on."""
+        self.table, rest = self.table[:index], self.table[index:]
+        self.pool.release(rest)
 
     # --8<-- [start:room]
     def make_room(self, start: int, end: int) -> None:
         """Take or copy pages so that tokens ``start`` to ``end`` have their own.
 
         Raises:
-            ValueError: If there are too few pages, or more tokens than allowed. Then
-                nothing has changed.
+            ValueError: If there are too few pages. Then nothing has changed.
         """
         size, users = self.pool.page_size, self.pool.users
         wanted = range(start // size, -(-end // size))
         new = [index for index in wanted if index >= len(self.table)]
         shared = [i for i in wanted if i < len(self.table) and users[self.table[i]] > 1]
-        self._validate_room(start, end, len(new) + len(shared))
+        self._validate_free(len(new) + len(shared))
         for index in shared:
             self.table[index] = self.pool.copy(self.table[index])
         self.table += [self.pool.take() for _ in new]
 
     # --8<-- [end:room]
 
-    def _validate_room(self, start: int, end: int, num_pages: int) -> None:
-        if end > self.max_length:
-            raise ValueError(
-                f"the cache holds {start} of at most {self.max_length} tokens: "
-                f"there is no room for {end - start} more"
-            )
+    def _validate_free(self, num_pages: int) -> None:
         if num_pages > self.pool.num_free:
             raise ValueError(
                 f"{num_pages} more pages are wanted; "
                 f"{self.pool.num_free} of {len(self.pool.users)} are free"
             )
 
-    @property
-    def nbytes(self) -> int:
-        """The memory of the pages in the table, shared ones included, in bytes."""
-        return len(self.table) * (self.pool.nbytes // len(self.pool.users))
 
+class PagedLayer:
+    """One layer of a ``PagedCache``, which takes and releases the pages.
 
-class PagedLayer(LayerCache):
-    """One layer of a ``PagedCache``."""
+    Args:
+        cache: The cache of all layers.
+        index: Which of the layers this is.
+    """
+
+    batch_size, rewindable, earliest = 1, True, 0
 
     def __init__(self, cache: PagedCache, index: int) -> None:
         self.cache, self.index = cache, index
@@ -228,7 +244,8 @@ class PagedLayer(LayerCache):
         """Store the keys and values of T new tokens; return those of all tokens so far.
 
         Raises:
-            ValueError: If there is no room left, or there is more than one sequence.
+            ValueError: If there is no room left, there is more than one sequence, or
+                the pool was made for other numbers of heads or widths.
         """
         self._validate_new(k, v)
         # --8<-- [start:layer]
@@ -238,22 +255,40 @@ class PagedLayer(LayerCache):
         table = torch.tensor(self.cache.table, device=k.device)
         positions = torch.arange(start, end, device=k.device)
         pages, slots = table[positions // size], positions % size
-        found: list[Tensor] = []
-        for room, new in ((pool.keys[self.index], k), (pool.values[self.index], v)):
-            room[pages, :, slots] = new[0].movedim(1, 0).to(room.dtype)  # (T, H_kv, d)
+        kept: list[Tensor] = []
+        for memory, new in ((pool.keys[self.index], k), (pool.values[self.index], v)):
+            # (T, H_kv, d)
+            memory[pages, :, slots] = new[0].movedim(1, 0).to(memory.dtype)
             # (pages, H_kv, page_size, d): read in the order of the table
-            found.append(room[table].movedim(1, 0).flatten(1, 2)[None, :, :end])
+            kept.append(memory[table].movedim(1, 0).flatten(1, 2)[None, :, :end])
         self.length = end
         # --8<-- [end:layer]
-        return found[0], found[1]
+        return kept[0], kept[1]
 
     def _validate_new(self, k: Tensor, v: Tensor) -> None:
-        if k.shape[0] != 1:
-            raise ValueError(
-                f"the cache holds one sequence; the keys have {k.shape[0]}"
-            )
+        validate_capacity(self, k.shape[2], self.cache.max_length)
+        validate_batch(self, k)
         pool = self.cache.pool
-        validate_room(pool.keys[self.index], pool.values[self.index], k, v)
+        validate_widths(pool.keys[self.index], pool.values[self.index], k, v)
+
+    @property
+    def nbytes(self) -> int:
+        """This layer's memory in the pages of the table, shared ones included."""
+        pool = self.cache.pool
+        return len(self.cache.table) * (pool.nbytes // pool.keys.shape[:2].numel())
+
+    def rewind(self, length: int) -> None:
+        """Forget the tokens after the first ``length``; the pages stay in the table.
+
+        Raises:
+            ValueError: If there are fewer.
+        """
+        validate_rewind(self, length)
+        self.length = length
+
+    def reset(self) -> None:
+        """Forget all tokens; the pages stay in the table."""
+        self.length = 0
 
 
 def share_in_use(caches: Sequence[PagedCache]) -> float:

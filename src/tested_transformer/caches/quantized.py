@@ -12,16 +12,23 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from tested_transformer.cache import KVCache, LayerCache
+from tested_transformer.cache import (
+    KVCache,
+    validate_batch,
+    validate_capacity,
+    validate_rewind,
+    validate_widths,
+)
 from tested_transformer.checks import validate_choice, validate_sizes
+from tested_transformer.gpt import GPT
 
 __all__ = [
     "BITS",
     "GROUPS",
     "Quantized",
-    "QuantizedCache",
     "QuantizedLayer",
     "quantize",
+    "quantized_cache",
 ]
 
 BITS = (8, 4)
@@ -95,19 +102,28 @@ def quantize(x: Float[Tensor, "*batch S d"], *, bits: int, per: str) -> Quantize
     # --8<-- [end:quantize]
 
 
-class QuantizedLayer(LayerCache):
+class QuantizedLayer:
     """The keys and values of one layer, quantized except for the newest.
 
     A scale per channel needs several tokens at once. So the newest tokens are kept in
     full precision until they make a group, which is then quantized.
+
+    It takes the number of heads, the widths and the type from the first keys and
+    values.
 
     Args:
         bits: 8 or 4.
         keys_per: One of ``GROUPS``.
         values_per: One of ``GROUPS``.
         group_size: How many tokens are quantized together.
+        batch_size: B, how many sequences are read side by side.
         max_length: How many tokens there may be.
+
+    Raises:
+        ValueError: If a setting does not fit.
     """
+
+    rewindable = False
 
     def __init__(
         self,
@@ -116,32 +132,47 @@ class QuantizedLayer(LayerCache):
         keys_per: str = "channel",
         values_per: str = "token",
         group_size: int = 32,
+        batch_size: int = 1,
         max_length: int,
     ) -> None:
         _validate_bits(bits)
         validate_choice("keys_per", keys_per, GROUPS)
         validate_choice("values_per", values_per, GROUPS)
-        validate_sizes(group_size=group_size, max_length=max_length)
+        validate_sizes(
+            group_size=group_size, batch_size=batch_size, max_length=max_length
+        )
         self.bits = bits
         self.keys_per, self.values_per = keys_per, values_per
         self.group_size, self.max_length = group_size, max_length
+        self.batch_size = batch_size
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all tokens, and release their memory."""
         self.length = 0
-
-    @property
-    def length(self) -> int:
-        """How many tokens are stored. Set it to 0 to forget them all."""
-        return self._length
-
-    @length.setter
-    def length(self, length: int) -> None:
-        if length:
-            raise ValueError(
-                f"a quantized cache that holds {self._length} tokens cannot go back "
-                f"to {length}: it stores them in groups"
-            )
-        self._length = 0
         self.groups: list[tuple[Quantized, Quantized]] = []
         self.newest: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def earliest(self) -> int:
+        """How many tokens are quantized, which cannot be taken out of their groups."""
+        return len(self.groups) * self.group_size
+
+    def rewind(self, length: int) -> None:
+        """Forget the tokens after the first ``length``.
+
+        Raises:
+            ValueError: If there are fewer, or one to forget is quantized, unless
+                ``length`` is 0.
+        """
+        validate_rewind(self, length)
+        if length < self.earliest or self.newest is None:
+            self.reset()
+            return
+        k, v = self.newest
+        kept = length - self.earliest
+        self.newest = k[:, :, :kept].clone(), v[:, :, :kept].clone()
+        self.length = length
 
     @property
     def nbytes(self) -> int:
@@ -158,11 +189,14 @@ class QuantizedLayer(LayerCache):
         tokens that have just been stored.
 
         Raises:
-            ValueError: If there is no room left.
+            ValueError: If there is no room left, or the cache was made for another
+                batch size, number of heads or width.
         """
-        end = self.length + k.shape[2]
-        self._validate_new(k, end)
-        self._length = end
+        validate_capacity(self, k.shape[2], self.max_length)
+        validate_batch(self, k)
+        if self.newest is not None:
+            validate_widths(*self.newest, k, v)
+        self.length += k.shape[2]
         # --8<-- [start:append]
         if self.newest is not None:
             k, v = torch.cat([self.newest[0], k], 2), torch.cat([self.newest[1], v], 2)
@@ -179,71 +213,50 @@ class QuantizedLayer(LayerCache):
         )
         # --8<-- [end:append]
 
-    def _validate_new(self, k: Tensor, end: int) -> None:
-        if self.newest is not None and k.shape[0] != self.newest[0].shape[0]:
-            raise ValueError(
-                f"the cache holds batch_size={self.newest[0].shape[0]}; "
-                f"the keys have {k.shape[0]}"
-            )
-        if end > self.max_length:
-            raise ValueError(
-                f"the cache holds {self.length} of at most {self.max_length} "
-                f"tokens: there is no room for {end - self.length} more"
-            )
 
-
-class QuantizedCache(KVCache):
-    """The quantized keys and values of all layers.
-
-    It takes batch size, heads, widths and types from the first keys and values.
+def quantized_cache(
+    model: GPT,
+    *,
+    bits: int,
+    keys_per: str = "channel",
+    values_per: str = "token",
+    group_size: int = 32,
+    batch_size: int = 1,
+) -> KVCache:
+    """Return an empty cache that stores a model's keys and values in few bits.
 
     Args:
-        num_layers: How many layers.
-        max_length: S, how many tokens there may be.
-        bits: 8 or 4.
+        model: A GPT whose layers cache keys and values of heads.
+        bits: 8 or 4; 4 needs heads of even width.
         keys_per: Whether keys have one scale per ``channel`` or per ``token``.
         values_per: The same for the values.
         group_size: How many tokens are quantized together.
+        batch_size: B, how many sequences are read side by side.
 
     Raises:
-        ValueError: If a setting does not fit.
+        ValueError: If a setting does not fit, or the model does not.
     """
-
-    def __init__(
-        self,
-        *,
-        num_layers: int,
-        max_length: int,
-        bits: int,
-        keys_per: str = "channel",
-        values_per: str = "token",
-        group_size: int = 32,
-    ) -> None:
-        validate_sizes(num_layers=num_layers)
-        self.quantized = [
+    config = model.config
+    if not config.attention.keeps_heads:
+        raise ValueError(
+            f"attention={config.attention!r} of model caches no keys and values of "
+            "heads"
+        )
+    if bits == 4 and config.head_dim % 2:
+        raise ValueError(f"head_dim={config.head_dim} of model must be even for 4 bits")
+    return KVCache(
+        [
             QuantizedLayer(
                 bits=bits,
                 keys_per=keys_per,
                 values_per=values_per,
                 group_size=group_size,
-                max_length=max_length,
+                batch_size=batch_size,
+                max_length=config.max_seq_len,
             )
-            for _ in range(num_layers)
+            for _ in range(config.num_layers)
         ]
-        self.layers = [*self.quantized]
-        self.max_length = max_length
-        self.last_tokens = None
-
-    @property
-    def batch_size(self) -> int | None:
-        """How many sequences are read side by side; ``None`` before the first token."""
-        newest = self.quantized[0].newest
-        return None if newest is None else len(newest[0])
-
-    @property
-    def nbytes(self) -> int:
-        """The memory in use, in bytes."""
-        return sum(layer.nbytes for layer in self.quantized)
+    )
 
 
 def _validate_bits(bits: int) -> None:

@@ -13,7 +13,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tested_transformer.attention import attention_scores, attention_weights
-from tested_transformer.cache import KVCache, LayerCache, validate_room
+from tested_transformer.cache import (
+    KVCache,
+    dense_layers,
+    validate_batch,
+    validate_rewind,
+    validate_widths,
+)
 from tested_transformer.checks import validate_attention, validate_sizes
 from tested_transformer.gpt import GPT
 from tested_transformer.masks import causal_mask, sliding_window_mask
@@ -111,7 +117,7 @@ def _back(table: Tensor) -> Tensor:
     return torch.stack([cos, -sin]) / (cos**2 + sin**2)
 
 
-class RollingLayer(LayerCache):
+class RollingLayer:
     """The keys and values of the first and the last tokens of one layer.
 
     When it is full, each new token takes the slot of the oldest token that is not a
@@ -125,49 +131,81 @@ class RollingLayer(LayerCache):
         table: The ``rotary_table`` of the positions, if keys arrive rotated by it.
     """
 
+    rewindable = False
+
     def __init__(
         self,
         keys: Float[Tensor, "B H_kv S d_k"],
-        values: Float[Tensor, "B H_kv S d_k"],
+        values: Float[Tensor, "B H_kv S d_v"],
         *,
         sinks: int,
         table: Float[Tensor, "2 S half"] | None = None,
     ) -> None:
-        self.seen = 0
-        super().__init__(keys, values)
+        self.keys = keys
+        self.values = values
         self.sinks = sinks
         self.table = table
+        self.seen = 0
 
     @property
     def length(self) -> int:
         """The position of the next token, which in a full cache is always the last.
 
-        Set it to 0 to forget all tokens.
+        So many tokens it will find, because it takes the place of another one.
         """
-        return min(self.seen, self.keys.shape[2] - 1)
+        return min(self.seen, self.max_length - 1)
 
-    @length.setter
-    def length(self, length: int) -> None:
-        if length:
-            raise ValueError(
-                f"a rolling cache that has read {self.seen} tokens cannot go back to "
-                f"{length}: earlier ones may be gone"
-            )
+    @property
+    def max_length(self) -> int:
+        """How many tokens there is room for, sinks and window."""
+        return self.keys.shape[2]
+
+    @property
+    def batch_size(self) -> int:
+        """B, how many sequences are read side by side."""
+        return self.keys.shape[0]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory set aside, in bytes."""
+        return self.keys.nbytes + self.values.nbytes
+
+    @property
+    def earliest(self) -> int:
+        """0 until the cache is full; then the oldest tokens are going."""
+        return 0 if self.seen < self.max_length else self.length
+
+    def rewind(self, length: int) -> None:
+        """Forget the tokens after the first ``length``.
+
+        Raises:
+            ValueError: If there are fewer, or the cache has been full, unless
+                ``length`` is 0.
+        """
+        validate_rewind(self, length)
+        if length < self.length:
+            self.seen = length
+
+    def reset(self) -> None:
+        """Forget all tokens, but keep the memory."""
         self.seen = 0
+        # What was written with gradients would keep every earlier pass alive.
+        self.keys, self.values = self.keys.detach(), self.values.detach()
 
     # --8<-- [start:append]
     def append(
-        self, k: Float[Tensor, "B H_kv T d_k"], v: Float[Tensor, "B H_kv T d_k"]
-    ) -> tuple[Float[Tensor, "B H_kv S d_k"], Float[Tensor, "B H_kv S d_k"]]:
+        self, k: Float[Tensor, "B H_kv T d_k"], v: Float[Tensor, "B H_kv T d_v"]
+    ) -> tuple[Float[Tensor, "B H_kv S d_k"], Float[Tensor, "B H_kv S d_v"]]:
         """Store the keys and values of T new tokens; return those that are kept.
 
         Raises:
             ValueError: If there are several tokens and no room for them all, or the
                 cache was made for another batch size.
         """
-        room, num_new = self.keys.shape[2], k.shape[2]
-        self._validate_new(k, room)
-        validate_room(self.keys, self.values, k, v)
+        num_new = k.shape[2]
+        self._validate_free(num_new)
+        validate_batch(self, k)
+        validate_widths(self.keys, self.values, k, v)
         if self.table is not None:
             k = rotate(k, _back(self.table[:, self.length : self.length + num_new]))
         slots = self._slots(self.seen, num_new)
@@ -182,7 +220,7 @@ class RollingLayer(LayerCache):
     def _slots(self, first: int, count: int) -> Int[Tensor, "tokens"]:
         """Return the slots of these tokens: sinks in front, then a ring buffer."""
         tokens = torch.arange(first, first + count, device=self.keys.device)
-        ring = self.keys.shape[2] - self.sinks
+        ring = self.max_length - self.sinks
         return torch.where(
             tokens < self.sinks, tokens, self.sinks + (tokens - self.sinks) % ring
         )
@@ -191,21 +229,19 @@ class RollingLayer(LayerCache):
 
     def _in_order(self) -> tuple[Tensor, Tensor]:
         """Return the kept keys and values from oldest to newest."""
-        room = self.keys.shape[2]
-        if self.seen <= room:
+        if self.seen <= self.max_length:
             return self.keys[:, :, : self.seen], self.values[:, :, : self.seen]
-        window = room - self.sinks
+        window = self.max_length - self.sinks
         sinks = self._slots(0, self.sinks)
         slots = torch.cat([sinks, self._slots(self.seen - window, window)])
         return self.keys[:, :, slots], self.values[:, :, slots]
 
-    def _validate_new(self, k: Tensor, room: int) -> None:
-        self._validate_room(k, self.length)  # checks only the batch size
-        num_new, free = k.shape[2], max(room - self.seen, 0)
+    def _validate_free(self, num_new: int) -> None:
+        free = max(self.max_length - self.seen, 0)
         if num_new > max(free, 1):
             raise ValueError(
-                f"{num_new} tokens do not fit a rolling cache of {room} with {free} "
-                "free: pass the rest one at a time"
+                f"{num_new} tokens do not fit a rolling cache of {self.max_length} "
+                f"with {free} free: pass the rest one at a time"
             )
 
 
@@ -249,15 +285,15 @@ def rolling_cache(
             f"windows={config.windows} of model must not be smaller than "
             f"sinks + window = {room}"
         )
-    cache = model.new_cache(batch_size, max_length=room)
+    layers = dense_layers(model.new_cache(batch_size, max_length=room))
     rotary = config.positions == "rotary"
     table = model.position_table[:, :room] if rotary else None
-    layers: list[LayerCache] = [
-        RollingLayer(layer.keys, layer.values, sinks=sinks, table=table)
-        for layer in cache.layers
-    ]
-    cache.layers = layers
-    return cache
+    return KVCache(
+        [
+            RollingLayer(layer.keys, layer.values, sinks=sinks, table=table)
+            for layer in layers
+        ]
+    )
 
 
 def stream_logits(
@@ -271,14 +307,18 @@ def stream_logits(
         cache: A ``rolling_cache`` of the model, empty or not.
 
     Raises:
-        ValueError: If ``tokens`` is empty or does not have two axes.
+        ValueError: If ``tokens`` is empty or does not have two axes, or the cache does
+            not roll.
     """
     if tokens.ndim != 2 or 0 in tokens.shape:
         raise ValueError(
             f"tokens must be (B, T) and not empty; their shape is {tuple(tokens.shape)}"
         )
-    free = cache.max_length - cache.length
-    first = tokens[:, :free] if cache.length == 0 else tokens[:, :0]
+    rolling = [layer for layer in cache.layers if isinstance(layer, RollingLayer)]
+    if not rolling:
+        raise ValueError("cache must come from rolling_cache")
+    # What does not fit is read token by token.
+    first = tokens[:, : rolling[0].max_length if cache.length == 0 else 0]
     pieces = [first, *tokens[:, first.shape[1] :].split(1, dim=1)]
     read = [model(piece, cache=cache) for piece in pieces if piece.shape[1]]
     return torch.cat(read, dim=1)

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tested_transformer.cache import LayerCache
+from tested_transformer.cache import DenseCache, LayerCache
 from tested_transformer.checking.functions import FunctionModule
 from tested_transformer.checking.subject import Call, Reader
 from tested_transformer.masks import causal_mask, token_mask
@@ -416,7 +416,7 @@ def read_ours(layer: Any, x: Tensor, sizes: Sequence[int]) -> Tensor:
         cache = layer.new_cache(x.shape[0], x.shape[1])
     else:
         shape = x.shape[0], layer.num_kv_heads, x.shape[1], layer.head_dim
-        cache = LayerCache(x.new_zeros(shape), x.new_zeros(shape))
+        cache = DenseCache(x.new_zeros(shape), x.new_zeros(shape))
     pieces = x.split([*sizes], dim=1)
     return torch.cat([layer(each, causal=True, cache=cache) for each in pieces], dim=1)
 

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tested_transformer.caches.slots import SlotLayer, slot_cache
+from tested_transformer.caches.slots import slot_cache
 from tested_transformer.checks import validate_sizes
 from tested_transformer.decoding.prompts import checked_prompt, validate_length
 from tested_transformer.decoding.sampling import (
@@ -25,6 +25,7 @@ from tested_transformer.decoding.sampling import (
     softmax,
 )
 from tested_transformer.gpt import GPT
+from tested_transformer.inspection import numbers_of
 from tested_transformer.layers import evaluating
 
 __all__ = ["Batcher", "Request", "serve"]
@@ -94,12 +95,12 @@ class Batcher:
         self.model = model
         self.static = static
         self.probabilities = probabilities
-        self.cache, self.lengths = slot_cache(model, num_slots)
+        self.device = numbers_of(model).device
+        self.cache = slot_cache(model, num_slots)
         self.slots: list[Request | None] = [None] * num_slots
         self.waiting = deque[Request]()
-        self._generators = [torch.Generator(self.lengths.device) for _ in self.slots]
+        self._generators = [torch.Generator(self.device) for _ in self.slots]
         self._newest = [0] * num_slots  # in each slot, the token not read yet
-        self._read = [0] * num_slots  # in each slot, the token that was read last
 
     def submit(self, request: Request) -> None:
         """Let a request wait for a slot.
@@ -128,31 +129,22 @@ class Batcher:
         for slot, request in enumerate(present):
             if request is not None and request.done:
                 self.slots[slot] = None
-                self.lengths[slot] = 0
+            if self.slots[slot] is None:  # done, or free beside others that were read
+                self.cache.release(slot)
         return present
 
     # --8<-- [start:write]
     def _write(self, running: list[int]) -> None:
         """Read the newest token of each slot, up to the last one in use."""
         count = running[-1] + 1
-        positions = self.lengths[:count, None]
-        longest = int(positions.max())
-        for layer in self.cache.layers:
-            layer.length = longest
-        device = positions.device
-        # A model with smear=True adds a share of the token before to each token.
-        self.cache.last_tokens = torch.tensor(self._read[:count], device=device)[
-            :, None
-        ]
-        tokens = torch.tensor(self._newest[:count], device=device)[:, None]
+        lengths = self.cache.lengths[:count]
+        positions = torch.tensor(lengths, device=self.device)[:, None]
+        tokens = torch.tensor(self._newest[:count], device=self.device)[:, None]
         # A free slot in between sees only its own token, and its output is ignored.
-        visible = torch.arange(longest + 1, device=device) <= positions
+        visible = torch.arange(max(lengths) + 1, device=self.device) <= positions
         logits = self.model(
             tokens, positions=positions, mask=visible[:, None, None], cache=self.cache
         )
-        self.lengths[running] += 1
-        for slot in running:
-            self._read[slot] = self._newest[slot]
         self._draw(running, logits[running, 0])
 
     def _draw(self, slots: list[int], logits: Float[Tensor, "B V"]) -> None:
@@ -169,16 +161,12 @@ class Batcher:
 
     def _join(self, slot: int, request: Request) -> None:
         """Read a prompt by itself, and copy its keys and values into a slot."""
-        prompt = torch.tensor([[*request.prompt]], device=self.lengths.device)
+        prompt = torch.tensor([[*request.prompt]], device=self.device)
         cache = self.model.new_cache(max_length=prompt.shape[1])
         logits = self.model(prompt, cache=cache, last_only=True)
-        for layer, read in zip(self.cache.layers, cache.layers, strict=True):
-            assert isinstance(layer, SlotLayer)
-            layer.take_over(slot, read)
-        self.lengths[slot] = prompt.shape[1]
+        self.cache.take_over(slot, cache)
         self.slots[slot] = request
         self._generators[slot].manual_seed(resolve_seed(request.seed))
-        self._read[slot] = int(request.prompt[-1])
         self._draw([slot], logits[:, 0])
 
 

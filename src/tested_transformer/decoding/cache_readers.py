@@ -10,10 +10,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tested_transformer.cache import KVCache
 from tested_transformer.caches import (
     PagedCache,
     PagePool,
-    QuantizedCache,
+    quantized_cache,
     rolling_cache,
 )
 from tested_transformer.checks import validate_choice
@@ -59,20 +60,10 @@ def reader_with(cache: str, model: GPT) -> "EqualLengthsReader | PagedReader":
 
 
 def _quantized_reader(model: GPT, bits: int) -> EqualLengthsReader:
-    config = model.config
-    if not config.attention.keeps_heads:
-        raise ValueError(
-            f"attention={config.attention!r} of model caches no keys and values of "
-            "heads"
-        )
-    if bits == 4 and config.head_dim % 2:
-        raise ValueError(f"head_dim={config.head_dim} of model must be even for 4 bits")
+    def new_cache(batch_size: int) -> KVCache:
+        return quantized_cache(model, bits=bits, batch_size=batch_size)
 
-    def new_cache(batch_size: int) -> QuantizedCache:
-        return QuantizedCache(
-            num_layers=config.num_layers, max_length=config.max_seq_len, bits=bits
-        )
-
+    new_cache(1)  # raises if unfit
     return EqualLengthsReader(lambda: CachedReader(model, new_cache=new_cache))
 
 
@@ -105,9 +96,9 @@ class RollingReader:
         """Forget all, and read these sequences, which must have one length."""
         tokens = torch.tensor([*contexts], device=numbers_of(self.model).device)
         self._forget(len(tokens))
-        room = self.cache.max_length
-        logits = last_logits(self.model, tokens[:, :room], cache=self.cache)
-        for token in tokens[:, room:].T:
+        longest = self.model.config.max_seq_len
+        logits = last_logits(self.model, tokens[:, :longest], cache=self.cache)
+        for token in tokens[:, longest:].T:
             logits = self.step(token)
         return logits
 

@@ -83,6 +83,7 @@ class MultiTokenGPT(nn.Module):
             head(x, score_bias=biases[-1], rotary=rotary, cache=layer)
             for head, layer in zip(heads, layers[len(trunk) :], strict=True)
         ]
+        gpt._remember(tokens, cache)
         x = gpt.norm(torch.stack(features))
         return gpt.to_logits(x.flatten(0, 1)).unflatten(0, x.shape[:2])
 
@@ -110,11 +111,9 @@ class MultiTokenGPT(nn.Module):
             max_length: How many tokens it has room for; ``max_seq_len`` by default.
         """
         cache = self.gpt.new_cache(batch_size, max_length=max_length)
-        cache.layers += [
-            block.attention.new_cache(batch_size, cache.max_length)
-            for block in self.further
-        ]
-        return cache
+        length = self.gpt.config.max_seq_len if max_length is None else max_length
+        heads = [head.attention.new_cache(batch_size, length) for head in self.further]
+        return KVCache([*cache.layers, *heads])
 
 
 def multi_token_loss(

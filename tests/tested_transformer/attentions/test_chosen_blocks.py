@@ -14,7 +14,6 @@ from tested_transformer.attentions import (
     flex_blocks,
     flex_in_blocks,
 )
-from tested_transformer.cache import KVCache
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.positions import rotary_table
 
@@ -168,18 +167,9 @@ def test_the_layer_with_a_cache_and_in_the_open() -> None:
     output, weights = layer(x, causal=True, rotary=rotary, return_weights=True)
     torch.testing.assert_close(output, wanted)
     assert weights.shape == (B, H, T, T)
-    cache = KVCache(
-        num_layers=1,
-        batch_size=B,
-        num_kv_heads=H_KV,
-        max_length=T,
-        head_dim=4,
-        dtype=torch.float64,
-    )
+    cache = layer.new_cache(B, T)
     steps = [
-        layer(
-            x[:, t, None], causal=True, rotary=rotary[:, t, None], cache=cache.layers[0]
-        )
+        layer(x[:, t, None], causal=True, rotary=rotary[:, t, None], cache=cache)
         for t in range(T)
     ]
     torch.testing.assert_close(torch.cat(steps, dim=1), wanted)

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from tested_transformer.attentions import Differential, first_share
-from tested_transformer.cache import KVCache
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.positions import rotary_table
 
@@ -89,18 +88,9 @@ def test_it_is_diff_llamas(
 
 def test_with_a_cache_a_token_at_a_time() -> None:
     layer, x = made(layer=1), rand(B, T, D)
-    cache = KVCache(
-        num_layers=1,
-        batch_size=B,
-        num_kv_heads=H_KV,
-        max_length=T,
-        head_dim=D_K,
-        dtype=torch.float64,
-    )
+    cache = layer.new_cache(B, T)
     steps = [
-        layer(
-            x[:, t, None], causal=True, rotary=ROTARY[:, t, None], cache=cache.layers[0]
-        )
+        layer(x[:, t, None], causal=True, rotary=ROTARY[:, t, None], cache=cache)
         for t in range(T)
     ]
     wanted = layer(x, causal=True, rotary=ROTARY)

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from tested_transformer.attention import attention_with_weights
 from tested_transformer.attentions import LatentAttention
-from tested_transformer.cache import KVCache
 from tested_transformer.checking import check_attention
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.masks import padding_mask, sliding_window_mask
@@ -39,18 +38,6 @@ def made(**settings: Any) -> LatentAttention:
 
 def rand(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
-
-
-def new_cache(length: int = T, width: int = D_C + R) -> KVCache:
-    return KVCache(
-        num_layers=1,
-        batch_size=B,
-        num_kv_heads=1,
-        max_length=length,
-        head_dim=width,
-        value_dim=0,
-        dtype=torch.float64,
-    )
 
 
 def in_theirs(
@@ -201,7 +188,7 @@ def test_with_a_cache_it_is_the_same(
 ) -> None:
     layer, x = made(absorbed=absorbed), rand(B, T, D)
     whole = layer(x, causal=True, rotary=ROTARY)
-    (cache,) = new_cache().layers
+    cache = layer.new_cache(B, T)
     rows: list[Tensor] = []
     start = 0
     for part in x.split(parts, dim=1):
@@ -210,14 +197,6 @@ def test_with_a_cache_it_is_the_same(
         rows.append(layer(part, causal=True, rotary=rotary, cache=cache))
         start = end
     torch.testing.assert_close(torch.cat(rows, dim=1), whole, rtol=0, atol=1e-11)
-
-
-@pytest.mark.parametrize("length", [1, T, 17])
-def test_its_bytes_by_the_formula(length: int) -> None:
-    cache = new_cache(length)
-    assert cache.nbytes == B * length * (D_C + R) * 8
-    held = {*(t for layer in cache.layers for t in (layer.keys, layer.values))}
-    assert sum(t.untyped_storage().nbytes() for t in held) == cache.nbytes
 
 
 def test_keys_that_turned_could_not_be_absorbed() -> None:
@@ -252,8 +231,7 @@ def test_a_gpt_learns_and_writes_with_it() -> None:
     logits = model(tokens)
     logits.logsumexp(-1).sum().backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
-    room = {"batch_size": B, "num_kv_heads": 1, "max_length": T}
-    cache = KVCache(num_layers=2, head_dim=7 + 4, value_dim=0, **room)
+    cache = model.new_cache(B)
     steps = [model(token, cache=cache) for token in tokens.split(1, dim=1)]
     torch.testing.assert_close(torch.cat(steps, dim=1), logits, rtol=0, atol=1e-5)
 
@@ -276,7 +254,7 @@ def test_the_cheaper_form_is_chosen(
             f"_attend_{form}",
             lambda *a, f=form, r=run: called.append(f) or r(*a),
         )
-    (cache,) = new_cache().layers
+    cache = layer.new_cache(B, T)
     cache.append(
         rand(B, 1, num_keys - num_queries, D_C + R),
         rand(B, 1, num_keys - num_queries, 0),

@@ -17,7 +17,7 @@ from tested_transformer.attentions.linear import (
     positive_features,
     recurrent_linear_attention,
 )
-from tested_transformer.cache import LayerCache
+from tested_transformer.cache import DenseCache
 from tested_transformer.checking import check_attention
 from tested_transformer.gpt import GPT, GPTConfig
 
@@ -180,7 +180,7 @@ def test_the_layer_takes_the_place_of_attention_in_a_gpt():
     layer = model.blocks[0].attention
     x = torch.randn(1, 2, 8)
     with pytest.raises(ValueError, match="cache must come from this layer's new_cache"):
-        layer(x, cache=LayerCache(*torch.zeros(2, 1, 2, 2, 4)))
+        layer(x, cache=DenseCache(*torch.zeros(2, 1, 2, 2, 4)))
     with pytest.raises(ValueError, match="state and cache are both given"):
         layer(x, cache=layer.new_cache(1, 2), state=torch.zeros(1, 2, 4, 4))
     message = "mask is refused: LinearAttention has a state, but neither scores nor"
@@ -293,10 +293,3 @@ def test_what_is_no_tensor_of_its_kind_is_named(
     if "state" not in given:
         with pytest.raises(TypeError, match=message):
             averaged_linear_attention(**given)
-
-
-def test_a_state_refuses_keys_and_values():
-    cache = LinearAttention(d_model=12, num_heads=3).new_cache(2, 7)
-    rows = torch.randn(2, 3, 5, 4)
-    with pytest.raises(TypeError, match=r"^a state cannot append 5 keys and values"):
-        cache.append(rows, rows)

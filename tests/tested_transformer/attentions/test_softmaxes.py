@@ -15,7 +15,6 @@ from tested_transformer.attentions import (
     fused_attention_with_sink,
     weights_with_sink,
 )
-from tested_transformer.cache import KVCache
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.positions import rotary_table
@@ -233,19 +232,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_with_a_cache_a_token_at_a_time(settings: dict[str, Any]) -> None:
     layer, x = made(**settings), rand(B, T, D)
-    cache = KVCache(
-        num_layers=1,
-        batch_size=B,
-        num_kv_heads=H_KV,
-        max_length=T,
-        head_dim=D_K,
-        dtype=torch.float64,
-    )
+    cache = layer.new_cache(B, T)
     wanted = layer(x, causal=True, rotary=ROTARY)
     steps = [
-        layer(
-            x[:, t, None], causal=True, rotary=ROTARY[:, t, None], cache=cache.layers[0]
-        )
+        layer(x[:, t, None], causal=True, rotary=ROTARY[:, t, None], cache=cache)
         for t in range(T)
     ]
     torch.testing.assert_close(torch.cat(steps, dim=1), wanted)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, strategies as st
 from torch import Tensor
 
-from tested_transformer.caches import QuantizedCache, QuantizedLayer, quantize
+from tested_transformer.caches import QuantizedLayer, quantize, quantized_cache
 from tested_transformer.gpt import GPT, GPTConfig
 
 # Pairwise different: batch, heads, tokens, width.
@@ -82,27 +82,8 @@ def test_an_outlier_spoils_its_group_alone() -> None:
 
 
 def new_layer(**settings: Any) -> QuantizedLayer:
-    return QuantizedLayer(**({"bits": 8, "group_size": 3, "max_length": S} | settings))
-
-
-@pytest.mark.parametrize("parts", [(7,), (1,) * 7, (2, 4, 1)])
-def test_it_gives_back_all_in_order_and_the_newest_as_they_are(
-    parts: tuple[int, ...],
-) -> None:
-    torch.manual_seed(0)
-    k, v = torch.randn(B, H, S, D_K), torch.randn(B, H, S, 6)
-    layer = new_layer()
-    keys, values = k, v
-    for new_k, new_v in zip(k.split(parts, 2), v.split(parts, 2), strict=True):
-        keys, values = layer.append(new_k, new_v)
-    assert layer.length == S
-    # Two groups of three in few bits, and one token that waits.
-    for found, given_, per in ((keys, k, "channel"), (values, v, "token")):
-        assert torch.equal(found[:, :, 6:], given_[:, :, 6:])
-        for start in (0, 3):
-            group = quantize(given_[:, :, start : start + 3], bits=8, per=per)
-            assert torch.equal(found[:, :, start : start + 3], group.restore())
-        assert not torch.equal(found[:, :, :6], given_[:, :, :6])
+    defaults = {"bits": 8, "group_size": 3, "batch_size": B, "max_length": S}
+    return QuantizedLayer(**(defaults | settings))
 
 
 @pytest.mark.parametrize(("bits", "per_number"), [(8, 2), (4, 1)])
@@ -134,16 +115,10 @@ def test_a_model_reads_it() -> None:
     exact = model(tokens)
     gaps: list[float] = []
     for bits in (8, 4):
-        cache = QuantizedCache(num_layers=2, max_length=S, bits=bits, group_size=3)
+        cache = quantized_cache(model, bits=bits, group_size=3, batch_size=B)
         steps = [model(token, cache=cache) for token in tokens.split(1, dim=1)]
         found = torch.cat(steps, dim=1)
         gaps.append(float((found - exact).abs().max()))
-        assert cache.length == S
-        assert cache.nbytes == sum(layer.nbytes for layer in cache.quantized)
-        cache.reset()
-        assert (cache.length, cache.nbytes) == (0, 0)
-        again = model(tokens, cache=cache)
-        assert again.shape == exact.shape
     assert 0 < gaps[0] < gaps[1] < 0.5
     assert gaps[0] < 0.03
 
@@ -151,7 +126,7 @@ def test_a_model_reads_it() -> None:
 @torch.no_grad()
 def test_before_a_group_is_full_it_is_the_usual_cache() -> None:
     model, tokens = make_model()
-    cache = QuantizedCache(num_layers=2, max_length=S, bits=4, group_size=S + 1)
+    cache = quantized_cache(model, bits=4, group_size=S + 1, batch_size=B)
     torch.testing.assert_close(model(tokens, cache=cache), model(tokens))
 
 
@@ -163,6 +138,7 @@ def test_before_a_group_is_full_it_is_the_usual_cache() -> None:
         ({"values_per": "head"}, "values_per='head' must be one of channel, token"),
         ({"group_size": 0}, "group_size=0 must be positive"),
         ({"max_length": 0}, "max_length=0 must be positive"),
+        ({"batch_size": 0}, "batch_size=0 must be positive"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(
@@ -181,13 +157,6 @@ def test_numbers_that_do_not_fit_are_refused() -> None:
         quantize(odd, bits=2, per="token")
     with pytest.raises(ValueError, match=r"^per='row' must be one of channel, token$"):
         quantize(odd, bits=8, per="row")
-    layer = new_layer()
-    k = torch.randn(B, H, 5, D_K)
-    layer.append(k, k)
-    message = "the cache holds 5 of at most 7 tokens: there is no room for 5 more"
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        layer.append(k, k)
-    assert layer.length == 5
 
 
 @pytest.mark.parametrize("shape", [(7,), (2, 0, 4), (2, 7, 0)])
@@ -196,13 +165,9 @@ def test_nothing_has_no_range(shape: tuple[int, ...], as_a_caller: None) -> None
         quantize(torch.rand(shape), bits=8, per="token")
 
 
-def test_whole_numbers_and_another_batch_are_refused(as_a_caller: None) -> None:
+def test_whole_numbers_are_refused(as_a_caller: None) -> None:
     with pytest.raises(TypeError, match="x must be floating-point; its dtype is"):
         quantize(torch.ones(3, 4).long(), bits=8, per="token")
-    layer = QuantizedLayer(bits=8, max_length=9)
-    layer.append(torch.rand(1, 3, 2, 4), torch.rand(1, 3, 2, 4))
-    with pytest.raises(ValueError, match="holds batch_size=1; the keys have 2"):
-        layer.append(torch.rand(2, 3, 1, 4), torch.rand(2, 3, 1, 4))
 
 
 def test_a_group_is_written_as_soon_as_it_is_full() -> None:
@@ -212,14 +177,3 @@ def test_a_group_is_written_as_soon_as_it_is_full() -> None:
         assert layer.newest is not None
         assert [each.shape[2] for each in layer.newest] == [waiting, waiting]
     assert len(layer.groups) == 2
-
-
-def test_its_batch_size_is_that_of_what_it_holds():
-    cache = QuantizedCache(num_layers=2, max_length=11, bits=8, group_size=4)
-    assert cache.batch_size is None
-    for length in (3, 1, 5):  # with some of them waiting, with none
-        for layer in cache.layers:
-            layer.append(torch.randn(3, 2, length, 6), torch.randn(3, 2, length, 6))
-        assert cache.batch_size == 3
-    cache.reset()
-    assert cache.batch_size is None

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from tested_transformer.attention import attention_with_weights
-from tested_transformer.cache import LayerCache
 from tested_transformer.caches import (
     RollingLayer,
     rolling_cache,
@@ -181,21 +180,13 @@ def test_it_takes_no_more_memory_however_long_the_text():
     model = make("rotary", num_kv_heads=1)
     cache = rolling_cache(model, sinks=2, window=5, batch_size=B)
     assert cache.nbytes == 2 * 2 * B * 1 * 7 * D_K * 4
-    where = [layer.keys.data_ptr() for layer in cache.layers]
+    layers = [layer for layer in cache.layers if isinstance(layer, RollingLayer)]
+    where = [layer.keys.data_ptr() for layer in layers]
     stream_logits(model, torch.randint(11, (B, 100)), cache)
-    assert [layer.keys.data_ptr() for layer in cache.layers] == where
+    assert [layer.keys.data_ptr() for layer in layers] == where
     assert cache.length == 6  # the place of the next token
-    keys, values = cache.layers[0].append(*torch.randn(2, B, 1, 1, D_K))
+    keys, values = layers[0].append(*torch.randn(2, B, 1, 1, D_K))
     assert keys.shape == values.shape == (B, 1, 7, D_K)
-
-
-def test_it_can_be_used_again():
-    model = make("rotary")
-    cache = rolling_cache(model, sinks=1, window=3, batch_size=B)
-    tokens = torch.randint(11, (B, 9))
-    first = stream_logits(model, tokens, cache)
-    cache.reset()
-    torch.testing.assert_close(stream_logits(model, tokens, cache), first)
 
 
 def test_a_text_in_pieces_is_the_text():
@@ -248,12 +239,6 @@ def test_keys_scaled_by_yarn_are_turned_back_exactly():
             "4 tokens do not fit a rolling cache of 3 with 3 free",
         ),
         (
-            lambda: new_layer(1, 1, 2, rotary=False).append(
-                *torch.randn(2, B + 1, 1, 1, D_K)
-            ),
-            "the cache was made for batch_size=2; the keys have 3",
-        ),
-        (
             lambda: sink_mask(3, sinks=0, window=0),
             "window=0 must be positive",
         ),
@@ -264,11 +249,35 @@ def test_what_does_not_fit_is_refused(call, message: str):
         call()
 
 
+@pytest.mark.parametrize("length", [4, 5, 9])
+def test_a_full_cache_goes_back_to_nothing_or_to_where_it_is(length: int) -> None:
+    """From the moment it is full: then the next token takes the place of another."""
+    model = make("rotary", smear=True)
+    tokens = torch.randint(11, (B, 13))
+    cache, other = (rolling_cache(model, sinks=1, window=3, batch_size=B) for _ in "ab")
+    stream_logits(model, tokens[:, :length], cache)
+    assert (cache.length, cache.earliest) == (3, 3)
+    message = "holds 3 tokens; it cannot go back to 2: a RollingLayer can keep 3 or"
+    with pytest.raises(ValueError, match=message):
+        cache.rewind(2)
+    cache.rewind(3)
+    whole = stream_logits(model, tokens, other)
+    rest = stream_logits(model, tokens[:, length:], cache)
+    torch.testing.assert_close(rest, whole[:, length:])
+    cache.rewind(0)
+    torch.testing.assert_close(stream_logits(model, tokens, cache), whole)
+
+
+def test_a_cache_that_does_not_roll_is_refused() -> None:
+    model = make("rotary")
+    with pytest.raises(ValueError, match=r"^cache must come from rolling_cache$"):
+        stream_logits(model, torch.randint(11, (1, 3)), model.new_cache())
+
+
 def test_several_tokens_are_refused_once_it_is_full():
     model = make("rotary")
     cache = rolling_cache(model, sinks=1, window=3, batch_size=B)
     stream_logits(model, torch.randint(11, (B, 6)), cache)
-    assert isinstance(cache.layers[0], LayerCache)
     with pytest.raises(
         ValueError, match="2 tokens do not fit a rolling cache of 4 with 0"
     ):

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tested_transformer.attention import attention_with_weights
-from tested_transformer.cache import LayerCache
+from tested_transformer.cache import DenseCache
 from tested_transformer.checking import (
     EXHIBITS,
     assert_attention,
@@ -505,7 +505,7 @@ def test_a_function_of_features_and_an_oracle_of_ones_own() -> None:
 
 def test_a_cache_of_ones_own_can_be_read() -> None:
     def pieces(layer: MultiHeadAttention, x: Tensor, sizes: Any) -> Tensor:
-        cache = LayerCache(*(x.new_zeros(len(x), 5, 7, 4) for _ in range(2)))
+        cache = DenseCache(*(x.new_zeros(len(x), 5, 7, 4) for _ in range(2)))
         cut = x.split([*sizes], dim=1)
         return torch.cat([layer(each, causal=True, cache=cache) for each in cut], dim=1)
 

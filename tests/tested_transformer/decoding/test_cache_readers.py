@@ -9,7 +9,7 @@ import torch
 
 from tested_transformer.attentions import ChosenBlocks, DeltaRule, Latent
 from tested_transformer.caches import (
-    QuantizedCache,
+    quantized_cache,
     rolling_cache,
     share_in_use,
     stream_logits,
@@ -139,7 +139,7 @@ def test_a_cache_of_few_bits_is_the_one_of_its_chapter(bits: int) -> None:
     model, number = make(), 9
     answers = written(model, f"int{bits}", PROMPTS[:2], number)
     for prompt, answer in zip(PROMPTS[:2], answers, strict=True):
-        cache, tokens = QuantizedCache(num_layers=L, max_length=99, bits=bits), prompt
+        cache, tokens = quantized_cache(model, bits=bits), prompt
         for token in answer:
             logits = model(torch.tensor([tokens]), cache=cache)[0, -1]
             assert int(logits.argmax()) == token
@@ -185,7 +185,7 @@ def test_fewer_bits_are_farther_from_the_numbers() -> None:
         (
             "paged",
             {"attention": DeltaRule(), "softmax_every": 2},
-            "attention=DeltaRule(gated=False) of model has a state of fixed size",
+            "every layer must keep keys and values in a DenseCache",
         ),
         (
             "paged",

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from tested_transformer.attention import attention_scores, attention_weights
-from tested_transformer.cache import LayerCache
+from tested_transformer.cache import DenseCache, LayerCache
 from tested_transformer.gpt import GPT
 from tested_transformer.masks import causal_mask
 from tested_transformer.multihead import SOFTMAX, MultiHeadAttention
@@ -179,11 +179,11 @@ class ExchangeableAttention(nn.Module):
 
     # --8<-- [end:forward]
 
-    def new_cache(self, batch_size: int, max_length: int) -> LayerCache:
+    def new_cache(self, batch_size: int, max_length: int) -> DenseCache:
         """Return an empty cache, like that of a ``MultiHeadAttention``."""
         shape = batch_size, self.num_kv_heads, max_length, self.head_dim
         weight = self.k_proj.weight
-        return LayerCache(weight.new_zeros(shape), weight.new_zeros(shape))
+        return DenseCache(weight.new_zeros(shape), weight.new_zeros(shape))
 
     @property
     def device(self) -> torch.device:
@@ -199,6 +199,7 @@ def with_steps(model: GPT, steps: Steps) -> GPT:
         steps: The steps of each of its layers; ``Steps()`` are the correct ones.
 
     Raises:
+        TypeError: If a layer is neither ``MultiHeadAttention`` nor one with steps.
         ValueError: If its layers do something that the steps cannot: rotate queries and
             keys, add a bias to the scores, normalize queries and keys, use a window, or
             attend otherwise than with softmax.
@@ -218,7 +219,8 @@ def with_steps(model: GPT, steps: Steps) -> GPT:
     model = copy.deepcopy(model)
     for block in model.blocks:
         before = block.attention
-        assert isinstance(before, MultiHeadAttention)  # as SOFTMAX makes it
+        if not isinstance(before, MultiHeadAttention | ExchangeableAttention):
+            raise TypeError(f"{type(before).__name__} does not attend in these steps")
         layer = ExchangeableAttention(
             d_model=config.d_model,
             num_heads=before.num_heads,

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tested_transformer.cache import dense_layers
 from tested_transformer.decoding.fast.packing import (
     Int8Matrix,
     Matrix,
@@ -106,7 +107,7 @@ class Decoder:
         )
         if batch_size != self.batch_size:
             self._make_room(batch_size)
-        for room, layer in zip(self.room, cache.layers, strict=True):
+        for room, layer in zip(self.room, dense_layers(cache), strict=True):
             kv = torch.stack([layer.keys, layer.values], dim=2)
             room[..., : self.length] = kv.mT
         self._hide_padding(mask)

@@ -20,7 +20,7 @@ from tested_transformer.decoding.speculative.speculation import (
     speculate,
     stream_speculation,
 )
-from tested_transformer.decoding.speculative.text_reader import TextReader, rewind
+from tested_transformer.decoding.speculative.text_reader import TextReader
 from tested_transformer.decoding.speculative.verification import (
     expected_tokens,
     left_over,
@@ -37,7 +37,6 @@ __all__ = [
     "TextReader",
     "expected_tokens",
     "left_over",
-    "rewind",
     "speculate",
     "stream_speculation",
     "verify",

@@ -12,23 +12,7 @@ from tested_transformer.gpt import GPT
 from tested_transformer.inspection import numbers_of
 from tested_transformer.layers import evaluating
 
-__all__ = ["TextReader", "rewind"]
-
-
-def rewind(cache: KVCache, text: Sequence[int]) -> None:
-    """Make a cache forget all tokens after ``text``, the first ones that it has read.
-
-    Raises:
-        ValueError: If it has read fewer tokens than ``text`` has.
-    """
-    if len(text) > cache.length:
-        raise ValueError(
-            f"the cache holds {cache.length} tokens; it cannot go back to {len(text)}"
-        )
-    for layer in cache.layers:
-        layer.length = len(text)
-    if cache.last_tokens is not None:
-        cache.last_tokens = cache.last_tokens.new_tensor([text[-1:]]) if text else None
+__all__ = ["TextReader"]
 
 
 # --8<-- [start:reader]
@@ -44,9 +28,9 @@ class TextReader:
     """
 
     def __init__(self, model: GPT) -> None:
-        _validate_rewindable(model)
         self.model = model
         self.cache = model.new_cache()
+        _validate_rewindable(self.cache)
         self.text: list[int] = []
 
     @torch.inference_mode()
@@ -54,7 +38,7 @@ class TextReader:
         """Return the logits after each of the last ``count`` tokens of a text."""
         pairs = zip(self.text, text[: len(text) - count], strict=False)
         same = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
-        rewind(self.cache, text[:same])
+        self.cache.rewind(same)
         self.text = [*text]
         tokens = torch.tensor([text[same:]], device=numbers_of(self.model).device)
         with evaluating(self.model):
@@ -68,9 +52,9 @@ class TextReader:
 # --8<-- [end:reader]
 
 
-def _validate_rewindable(model: GPT) -> None:
-    if not model.config.attention.has_scores:
+def _validate_rewindable(cache: KVCache) -> None:
+    if not cache.rewindable:
         raise ValueError(
-            f"attention={model.config.attention!r} of model has a state: the reader "
-            "keeps the last one only, so it cannot take drafted tokens back"
+            "the cache of model cannot go back: a layer keeps only the last state, so "
+            "drafted tokens could not be taken back"
         )

@@ -7,7 +7,7 @@ import torch
 
 from tested_transformer.attention import attention_with_weights
 from tested_transformer.attentions import AdjustedSoftmax
-from tested_transformer.cache import LayerCache
+from tested_transformer.cache import DenseCache
 from tested_transformer.checking.exhibits.layer import (
     ExchangeableAttention,
     Steps,
@@ -44,7 +44,7 @@ def test_the_right_steps_are_the_librarys(kv_heads, causal, padded):
 def test_it_reads_in_pieces_and_drops_as_the_library_does():
     layer = ExchangeableAttention(d_model=D, num_heads=HEADS, num_kv_heads=2)
     x = torch.randn(B, T, D)
-    cache = LayerCache(torch.zeros(B, 2, T, 4), torch.zeros(B, 2, T, 4))
+    cache = DenseCache(torch.zeros(B, 2, T, 4), torch.zeros(B, 2, T, 4))
     with torch.no_grad():
         pieces = [layer(each, causal=True, cache=cache) for each in x.split(2, dim=1)]
         torch.testing.assert_close(torch.cat(pieces, dim=1), layer(x, causal=True))

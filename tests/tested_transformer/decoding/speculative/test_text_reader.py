@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from tested_transformer.attentions import DeltaRule
-from tested_transformer.caches import QuantizedCache, rolling_cache
-from tested_transformer.decoding import TextReader, rewind
+from tested_transformer.decoding import TextReader
 from tested_transformer.gpt import GPT
 
 KINDS = [
@@ -39,38 +38,6 @@ def test_a_reader_reads_only_what_is_new(make):
     assert seen == [3, 2, 1]
 
 
-def filled(cache):
-    """Return a cache of keys that has read five tokens, one by one."""
-    for _ in range(5):
-        for layer in cache.layers:
-            layer.append(torch.rand(1, 3, 1, 4), torch.rand(1, 3, 1, 4))
-    return cache
-
-
-@pytest.mark.parametrize(
-    ("cache", "message"),
-    [
-        (
-            lambda model: model.new_cache(),
-            "the cache holds 0 tokens; it cannot go back to 2",
-        ),
-        (
-            lambda _: filled(QuantizedCache(num_layers=2, max_length=9, bits=8)),
-            "a quantized cache that holds 5 tokens cannot go back to 2",
-        ),
-        (
-            lambda model: filled(rolling_cache(model, sinks=1, window=3)),
-            "a rolling cache that has read 5 tokens cannot go back to 2",
-        ),
-    ],
-)
-def test_a_cache_that_cannot_go_back_says_so(
-    cache: Callable[[GPT], object], message: str, make: Callable[..., GPT]
-):
-    with pytest.raises(ValueError, match=message):
-        rewind(cache(make(positions="none")), [1, 2])
-
-
 def test_a_model_with_a_state_is_refused(make: Callable[..., GPT]):
-    with pytest.raises(ValueError, match="of model has a state: the reader keeps the"):
+    with pytest.raises(ValueError, match="cannot go back: a layer keeps only the last"):
         TextReader(make(attention=DeltaRule()))
