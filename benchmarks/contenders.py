@@ -1,21 +1,18 @@
 """What every contender offers, and the sizes at which they are compared."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from tested_transformer.gpt import GPTConfig
+
 __all__ = [
-    "SMALL",
-    "Contender",
-    "Size",
-    "as_batch",
-    "continued",
-    "formula",
-    "num_parameters",
+    *("SMALL", "Contender", "Size", "as_batch", "beside_ours", "config_of"),
+    *("continued", "formula", "num_parameters"),
 ]
 
 
@@ -30,13 +27,21 @@ class Size:
     layers: int = 4
     batch: int = 12
 
-    def with_context(self, context: int) -> "Size":
-        """Return the same size with another context."""
-        return replace(self, context=context)
-
 
 # nanoGPT's README trains this size on a CPU: 0.80 million parameters.
 SMALL = Size()
+
+
+def config_of(size: Size, **options: object) -> GPTConfig:
+    """Return the config of this library's model of a size."""
+    return GPTConfig(
+        vocab_size=size.vocab_size,
+        max_seq_len=size.context,
+        d_model=size.width,
+        num_heads=size.heads,
+        num_layers=size.layers,
+        **options,
+    )
 
 
 class Contender:
@@ -58,7 +63,7 @@ class Contender:
 
     def logits(self, model: nn.Module, tokens: Tensor) -> Tensor:
         """Return the logits at every position: (B, T, V)."""
-        raise NotImplementedError
+        return model(tokens)
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """Return its training loss."""
@@ -97,8 +102,8 @@ def continued(
     wanted = len(prompt) + count
     while len(tokens) < wanted:
         keep = tokens[:] if len(tokens) < context else tokens[-(context // 2) :]
-        room = min(context - len(keep), wanted - len(tokens))
-        tokens += generate(keep, room)
+        count = min(context - len(keep), wanted - len(tokens))
+        tokens += generate(keep, count)
     return tokens[len(prompt) :]
 
 
@@ -124,3 +129,15 @@ def formula(size: Size) -> int:
 def as_batch(tokens: list[int]) -> Tensor:
     """Return a batch of one sequence."""
     return torch.tensor([tokens], dtype=torch.long)
+
+
+def beside_ours(
+    entries: Mapping[str, dict], compare: Callable[[dict, dict], object]
+) -> dict[str, dict[str, object]]:
+    """Compare the entry of each other contender with each of ours."""
+    ours = [name for name in entries if name.startswith("ours")]
+    others = {name: entry for name, entry in entries.items() if name not in ours}
+    return {
+        own: {name: compare(entry, entries[own]) for name, entry in others.items()}
+        for own in ours
+    }

@@ -4,7 +4,6 @@ PyTorch counts the operations of a step with open attention, whose products it k
 the record also has a count by formula. The time is that of fused attention.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -14,9 +13,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.contenders import SMALL, Size, formula
 from benchmarks.measuring import in_turns, slope
 from benchmarks.ours import Ours
-from benchmarks.training_step import batches_of, training_step
+from benchmarks.registry import Results, Run
+from benchmarks.train import batches_of, training_step
 
-__all__ = ["counted_operations", "measure_cost"]
+__all__ = ["counted_operations", "measure"]
 
 SWEEPS: dict[str, list[int]] = {
     "context": [64, 128, 256, 512, 1024],
@@ -36,13 +36,12 @@ def counted_operations(size: Size, tokens: Tensor) -> int:
     return counter.get_total_flops()
 
 
-def measure_cost(
-    tokens: Tensor, *, quick: bool = False, sweeps: dict[str, Sequence[int]] = SWEEPS
-) -> dict:
+def measure(run: Run) -> Results:
     """Vary one size at a time, and measure operations and time."""
-    report: dict = {"around": vars(SMALL), "sweeps": {}}
-    for name, values in sweeps.items():
-        values = values[:2] if quick else values
+    tokens = run.tokens()
+    sweeps: dict[str, dict] = {}
+    for name, swept in SWEEPS.items():
+        values = swept[:2] if run.quick else swept
         sizes = [replace(SMALL, **{name: value}) for value in values]
         steps = {}
         for value, size in zip(values, sizes, strict=True):
@@ -52,19 +51,19 @@ def measure_cost(
             steps[str(value)] = training_step(
                 contender, contender.model(size), batches, fused=True
             )
-        times = in_turns(steps, rounds=2 if quick else 5, calls=2, warm_up=2)
+        times = in_turns(steps, rounds=2 if run.quick else 5, calls=2, warm_up=2)
         counts = [counted_operations(size, tokens) for size in sizes]
-        formulas = [formula(size) for size in sizes]
         medians = [times[str(value)].median for value in values]
-        report["sweeps"][name] = {
-            "values": list(values),
-            "step_ms": [round(1000 * each, 3) for each in medians],
+        sweeps[name] = {
+            "values": values,
+            "step_ms": [round(1000 * median, 3) for median in medians],
             "operations": counts,
-            "operations_by_formula": formulas,
+            "operations_by_formula": [formula(size) for size in sizes],
             "operations_per_second": [
-                round(count / each) for count, each in zip(counts, medians, strict=True)
+                round(count / median)
+                for count, median in zip(counts, medians, strict=True)
             ],
             "slope_of_time": round(slope(values, medians), 3),
             "slope_of_operations": round(slope(values, counts), 3),
         }
-    return report
+    return {"around": vars(SMALL), "sweeps": sweeps}

@@ -6,36 +6,40 @@ particular GPU: the first part measures the peak of the device, in a matrix prod
 a memory copy, for comparison with what the library reaches.
 """
 
-import argparse
-import json
-import os
 import re
 import statistics
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from benchmarks import STANDINS
-from benchmarks.contenders import Size, formula, num_parameters
-from benchmarks.measuring import peak_memory, ratio, slope
-from tested_transformer.data import load_corpus
+from benchmarks.contenders import Size, config_of, formula, num_parameters
+from benchmarks.measuring import (
+    answer_order,
+    in_a_process,
+    mib,
+    peak_memory,
+    slope,
+)
+from benchmarks.nanogpt import documented_seconds, nanogpt_run
+from benchmarks.peers import TransformersGPT2
+from benchmarks.registry import Results, Run
+from tested_transformer.data import CharTokenizer, load_corpus, split
 from tested_transformer.decoding import Decoder, generate
-from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.gpt import GPT
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.training import Progress, Recipe, train
 
-__all__ = ["NOT_MEASURED", "PARTS", "Setting", "measure_gpu"]
+__all__ = ["NOT_MEASURED", "PARTS", "Setting", "measure", "run_part", "together"]
 
 NOT_MEASURED = "not measured: there is no CUDA device"
-ROOT = Path(__file__).resolve().parents[1]
 
 # nanoGPT's settings for one GPU, and the loss that its README reports for them.
 SHAKESPEARE = Size(context=256, width=384, heads=6, layers=6, batch=64)
@@ -44,15 +48,9 @@ NANOGPT_STEPS = 5000
 ESTIMATE = re.compile(r"^step (\d+): train loss [\d.]+, val loss ([\d.]+)", re.M)
 GPT2 = Size(50304, context=1024, width=768, heads=12, layers=12, batch=32)
 TINY = Size(97, context=32, width=48, heads=3, layers=2, batch=5)
-# The model settings of the fast recipe, and the same with positions for which every GPU
-# has a fused kernel.
-MODELS = {
-    "alibi": {"positions": "alibi"},
-    "rotary": {"positions": "rotary"},
-}
+# The model settings of the fast recipe, but for the positions. They are not imported
+# from the command, which needs more than PyTorch.
 FAST = {"activation": "relu2", "tie_head": False, "qk_norm": True, "smear": True}
-# Seconds for all parts, so that the command takes less than ten minutes.
-BUDGET = 540.0
 
 
 @dataclass(frozen=True)
@@ -86,8 +84,8 @@ class Setting:
 def device_part(setting: Setting) -> dict:
     """Measure the peak of the device: a product in bf16, and a memory copy."""
     n, copied = (8192, 2**32) if setting.device == "cuda" else (256, 2**22)
-    made = partial(torch.randn, n, n, device=setting.device, dtype=torch.bfloat16)
-    a, b = made(), made()
+    draw = partial(torch.randn, n, n, device=setting.device, dtype=torch.bfloat16)
+    a, b = draw(), draw()
     product = seconds(lambda: a @ b, setting.device, rounds=10)
     source = torch.empty(copied, dtype=torch.uint8, device=setting.device)
     goal = torch.empty_like(source)
@@ -119,13 +117,13 @@ def training_part(setting: Setting) -> dict:
     seen: list[Progress] = []
     train(model, tokens.to(setting.device), recipe, on_step=seen.append)
     # The loop waits for the GPU every tenth step; the first wait includes compiling.
-    told = {each.step: each.seconds for each in seen if each.step % 10 == 0}
-    taken = (told[steps] - told[20]) / (steps - 20)
+    seconds_at = {p.step: p.seconds for p in seen if p.step % 10 == 0}
+    taken = (seconds_at[steps] - seconds_at[20]) / (steps - 20)
     return {
         "parameters": num_parameters(model),
         "batch": f"{size.batch} x {size.context}",
         "step_ms": round(1000 * taken, 2),
-        "first_ten_steps_seconds": round(told[10], 1),
+        "first_ten_steps_seconds": round(seconds_at[10], 1),
         "tokens_per_second": round(size.batch * size.context / taken),
         "teraflops": round(formula(size) / taken / 1e12, 3),
     }
@@ -142,10 +140,7 @@ def decoding_part(setting: Setting) -> dict:
     count = min(setting.count(512, 64), size.context - 1)
 
     decoder = Decoder(model)
-
-    def write() -> None:
-        generate(decoder, [[0]], max_new_tokens=count, seed=0)
-
+    write = partial(generate, decoder, [[0]], max_new_tokens=count, seed=0)
     eager = written(model, write, count, setting)
     if setting.device == "cuda":
         decoder.compile()
@@ -156,33 +151,27 @@ def transformers_part(setting: Setting) -> dict | str:
     """Generate as many tokens with the package transformers, by its ``generate``."""
     if find_spec("transformers") is None:
         return "not measured: transformers is not installed"
-    from benchmarks.peers import TransformersGPT2
-
     size, peer = setting.size(GPT2), TransformersGPT2()
     torch.manual_seed(0)
     model = peer.model(size).to(setting.device, torch.bfloat16).eval()
     count = min(setting.count(512, 64), size.context - 1)
-
-    def write() -> None:
-        peer.generate(model, [0], count, cached=True)
-
+    write = partial(peer.generate, model, [0], count, cached=True)
     return {"version": peer.version, **written(model, write, count, setting)}
 
 
 def written(
-    model: torch.nn.Module, write: Callable[[], None], count: int, setting: Setting
+    model: torch.nn.Module, write: Callable[[], object], count: int, setting: Setting
 ) -> dict:
     """Time a function that generates ``count`` tokens: the first and later calls."""
-    start = time.perf_counter()
-    write()
-    wait(setting.device)
-    first = time.perf_counter() - start
+    first = seconds(write, setting.device, rounds=1, warm_up=0)
     taken = seconds(write, setting.device, rounds=setting.count(3, 1), warm_up=0)
+    read = sum(weight.nbytes for weight in model.parameters())
     return {
         "tokens": count,
         "first_call_seconds": round(first, 2),
         "tokens_per_second": round(count / taken, 1),
-        "parameter_bytes": sum(each.nbytes for each in model.parameters()),
+        "parameter_bytes": read,
+        "gigabytes_per_second": round(read * count / taken / 1e9, 4),
     }
 
 
@@ -211,8 +200,8 @@ def attention_part(setting: Setting) -> dict:
             memory.append(max(1, peak_memory(pass_through)))
     return {
         "lengths": lengths,
-        "peak_mib": [round(each / 2**20, 1) for each in memory],
-        "milliseconds": [round(1000 * each, 2) for each in taken],
+        "peak_mib": [mib(used) for used in memory],
+        "milliseconds": [round(1000 * x, 2) for x in taken],
         # 1 is linear, 2 the square.
         "slope_of_memory": round(slope(lengths, memory), 3),
     }
@@ -220,14 +209,12 @@ def attention_part(setting: Setting) -> dict:
 
 def shakespeare_part(setting: Setting, *, positions: str) -> dict:
     """Train at nanoGPT's size for one GPU by the fast recipe, and record the losses."""
-    text = read_text(setting)
-    characters = sorted(set(text))
-    number = {character: index for index, character in enumerate(characters)}
-    tokens = torch.tensor([number[character] for character in text])
-    cut = int(0.9 * len(tokens))
-    size = replace(setting.size(SHAKESPEARE), vocab_size=len(characters))
+    characters = CharTokenizer.from_text(text := read_text(setting))
+    tokens = torch.tensor(characters.encode(text)).to(setting.device)
+    data, validation = split(tokens)
+    size = replace(setting.size(SHAKESPEARE), vocab_size=characters.vocab_size)
     torch.manual_seed(0)
-    options = FAST | MODELS[positions] | {"bias": False, "dropout": 0.2}
+    options = FAST | {"positions": positions, "bias": False, "dropout": 0.2}
     model = GPT(config_of(size, **options)).to(setting.device)
     steps = setting.count(2000, 60)
     recipe = Recipe.fast(
@@ -236,27 +223,24 @@ def shakespeare_part(setting: Setting, *, positions: str) -> dict:
         evaluate_every=steps // setting.count(20, 3),
         compile=setting.device == "cuda",
     )
-    found: list[dict] = []
+    losses: list[dict] = []
     seen: list[Progress] = []
 
     def see(progress: Progress) -> None:
         seen.append(progress)
         if progress.validation is not None:
             loss, taken = progress.validation.loss, progress.seconds
-            found.append({"step": progress.step, "loss": loss, "seconds": taken})
+            losses.append({"step": progress.step, "loss": loss, "seconds": taken})
 
-    data, validation = tokens[:cut], tokens[cut:].to(setting.device)
-    state = train(
-        model, data.to(setting.device), recipe, validation=validation, on_step=see
-    )
+    state = train(model, data, recipe, validation=validation, on_step=see)
     # The first reading includes compiling; nanoGPT's times leave that out too.
     first = next(p for p in seen if p.seconds > seen[0].seconds or p is seen[-1])
     later = (seen[-1].seconds - first.seconds) / max(1, steps - first.step)
     compiling = max(0.0, first.seconds - first.step * later) if later else 0.0
-    for each in found:
-        each["seconds"] = round(each["seconds"] - compiling, 2)
-        each["loss"] = round(each["loss"], 4)
-    best = min(found, key=lambda each: each["loss"])
+    for entry in losses:
+        entry["seconds"] = round(entry["seconds"] - compiling, 2)
+        entry["loss"] = round(entry["loss"], 4)
+    best = min(losses, key=lambda entry: entry["loss"])
     return {
         "text": "given" if setting.text else "the source of Python's own modules",
         "parameters": num_parameters(model),
@@ -266,25 +250,19 @@ def shakespeare_part(setting: Setting, *, positions: str) -> dict:
         "steps": state.step,
         "best_loss": best["loss"],
         "seconds_to_best": best["seconds"],
-        "losses": found,
+        "losses": losses,
     }
 
 
 def nanogpt_part(setting: Setting) -> dict | str:
     """Run nanoGPT's documented command on the same text, as far as the time allows."""
-    from benchmarks.nanogpt import documented_seconds, nanogpt_run
-
     if setting.nanogpt is None:
         return "not measured: --nanogpt was not given"
     steps = setting.count(NANOGPT_STEPS, 20)
     command = "train.py config/train_shakespeare_char.py"
     if setting.device == "cpu":
-        size = setting.size(SHAKESPEARE)
-        command += (
-            f" --device=cpu --compile=False --eval_iters=2 --block_size={size.context}"
-            f" --batch_size={size.batch} --n_layer={size.layers} --n_head={size.heads}"
-            f" --n_embd={size.width}"
-        )
+        command += " --device=cpu --compile=False --eval_iters=2 --block_size=32"
+        command += " --batch_size=5 --n_layer=2 --n_head=3 --n_embd=48"
     printed, _ = nanogpt_run(
         Path(setting.nanogpt),
         read_text(setting),
@@ -307,23 +285,6 @@ def nanogpt_part(setting: Setting) -> dict | str:
     }
 
 
-def tests_part(setting: Setting) -> dict | str:
-    """Run all tests of this repository with CUDA in their names."""
-    for package in ("pytest", "hypothesis"):
-        if find_spec(package) is None:
-            return f"not run: {package} is not installed"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    # The settings of this repository name plugins that need not be there.
-    command += ["-o", "addopts=--import-mode=importlib", "--tb=line"]
-    command += ["-k", setting.device, "tests/test_devices.py"]
-    if setting.device == "cuda":
-        command.append("tests/tested_transformer")
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    told = done.stdout.strip().splitlines()
-    failed = [line for line in told if line.startswith(("FAILED", "ERROR", "E  "))]
-    return {"passed": done.returncode == 0, "said": told[-1:], "failed": failed[:20]}
-
-
 PARTS: dict[str, Callable[[Setting], dict | str]] = {
     "device": device_part,
     "training": training_part,
@@ -332,92 +293,69 @@ PARTS: dict[str, Callable[[Setting], dict | str]] = {
     "attention": attention_part,
     "shakespeare": partial(shakespeare_part, positions="alibi"),
     "shakespeare_rotary": partial(shakespeare_part, positions="rotary"),
-    "tests": tests_part,
     "nanogpt": nanogpt_part,
 }
-# What a part may take, in seconds, if it finds so much of the budget left.
-LEAST = 5  # seconds; in less than that no part is begun
-LIMITS = dict.fromkeys(PARTS, 120.0) | {"nanogpt": 240.0}
+# Seconds that a part may take; that all may take, less than ten minutes; and that must
+# be left for one to begin.
+LIMIT, LIMITS, BUDGET, LEAST = 120.0, {"nanogpt": 240.0}, 540.0, 5.0
 
 
-def measure_gpu(setting: Setting, budget: float = BUDGET) -> dict | str:
-    """Measure all parts, one after the other, and combine their results."""
-    if setting.device == "cuda" and not torch.cuda.is_available():
+def measure(run: Run) -> Results:
+    """Measure all parts. To try it out, a processor will do."""
+    cuda = torch.cuda.is_available()
+    if not cuda and not run.quick:
         return NOT_MEASURED
-    end = time.monotonic() + budget
+    paths = (run.shakespeare, run.nanogpt)
+    text, nanogpt = (path and str(path.resolve()) for path in paths)
+    setting = Setting("cuda" if cuda else "cpu", run.quick, text, nanogpt)
+    end = time.monotonic() + BUDGET
     report = {name: run_part(name, setting, end) for name in PARTS}
     return {"together": together(report), **report}
 
 
 def run_part(name: str, setting: Setting, end: float) -> dict:
     """Run a part in a process of its own, and return its results or its error."""
-    left = min(LIMITS[name], end - time.monotonic())
     start = time.monotonic()
-    found: dict = {}
-    if left < LEAST:
+    limit = min(LIMITS.get(name, LIMIT), end - start)
+    if limit < LEAST:
         return {"error": "not measured: no time was left"}
-    path = [ROOT / "src", ROOT, os.environ.get("PYTHONPATH", ""), STANDINS]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))}
-    env["OMP_NUM_THREADS"] = str(torch.get_num_threads())
-    told = json.dumps(asdict(replace(setting, limit=left - 15)))
+    order = {"name": name, **vars(setting), "limit": limit - 15}
+    result: dict = {}
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.gpu", name, told],
-            cwd=ROOT,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=left,
-        )
-        if done.returncode:
-            found["error"] = done.stderr.strip()[-1500:]
-        else:
-            answer = json.loads(done.stdout.splitlines()[-1])
-            found = answer if isinstance(answer, dict) else {"error": answer}
+        answer = in_a_process("gpu", order, limit=limit)
+        result = answer if isinstance(answer, dict) else {"error": answer}
     except subprocess.TimeoutExpired:
-        found["error"] = f"not finished after {left:.0f} s"
-    return found | {"wall_seconds": round(time.monotonic() - start, 1)}
+        result["error"] = f"not finished after {limit:.0f} s"
+    except subprocess.CalledProcessError as error:
+        result["error"] = error.stderr.strip()[-1500:]
+    return result | {"wall_seconds": round(time.monotonic() - start, 1)}
 
 
 def together(report: dict[str, dict]) -> dict:
     """Return results that combine parts; results with a missing part are left out."""
-    device, ours, peer = (report[name] for name in ("device", "decoding", "nanogpt"))
-    training, found = report["training"], dict[str, object]()
-    if "teraflops_of_a_product" in device and "teraflops" in training:
-        reached = training["teraflops"] / device["teraflops_of_a_product"]
-        found["part_of_matrix_peak"] = round(reached, 3)
-    if "gigabytes_per_second_of_a_copy" in device and "tokens_per_second" in ours:
-        read = ours["parameter_bytes"] * ours["tokens_per_second"] / 1e9
-        copied = device["gigabytes_per_second_of_a_copy"]
-        found["part_of_bandwidth"] = round(read / copied, 3)
-    theirs = report["transformers"]
-    if "tokens_per_second" in ours and "tokens_per_second" in theirs:
-        found["decoding_over_transformers"] = round(
-            ratio(ours["tokens_per_second"], theirs["tokens_per_second"]), 2
-        )
+    combined: dict[str, object] = {}
+
+    def part(name: str, one: tuple[str, str], other: tuple[str, str]) -> None:
+        values = [report[part].get(key) for part, key in (one, other)]
+        if all(values):
+            combined[name] = round(values[0] / values[1], 3)
+
+    speed = "tokens_per_second"
+    product, copied = "teraflops_of_a_product", "gigabytes_per_second_of_a_copy"
+    part("part_of_matrix_peak", ("training", "teraflops"), ("device", product))
+    part("decoding_over_transformers", ("decoding", speed), ("transformers", speed))
+    part("part_of_bandwidth", ("decoding", "gigabytes_per_second"), ("device", copied))
+    theirs = report["nanogpt"]
+    target = theirs.get("best_loss", PUBLISHED_LOSS)
     for name in ("shakespeare", "shakespeare_rotary"):
-        if "losses" not in report[name]:
-            continue
-        target = peer.get("best_loss", PUBLISHED_LOSS)
-        reached = [e["seconds"] for e in report[name]["losses"] if e["loss"] <= target]
-        own = reached[0] if reached else None
-        compared = {"target_loss": target, "seconds_to_target": own}
-        if own and "seconds_to_best" in peer:
-            compared["nanogpt_over_ours"] = round(peer["seconds_to_best"] / own, 2)
-        found[name] = compared
-    return found
-
-
-def config_of(size: Size, **options: object) -> GPTConfig:
-    """Return the config of a model of this size."""
-    return GPTConfig(
-        vocab_size=size.vocab_size,
-        max_seq_len=size.context,
-        d_model=size.width,
-        num_heads=size.heads,
-        num_layers=size.layers,
-        **options,
-    )
+        if "losses" in report[name]:
+            losses = report[name]["losses"]
+            own = next((x["seconds"] for x in losses if x["loss"] <= target), None)
+            combined[name] = {"target_loss": target, "seconds_to_target": own}
+            if own and "seconds_to_best" in theirs:
+                quotient = round(theirs["seconds_to_best"] / own, 2)
+                combined[name]["nanogpt_over_ours"] = quotient
+    return combined
 
 
 def read_text(setting: Setting) -> str:
@@ -449,14 +387,9 @@ def wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure one part, and print its results in one line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu")
-    parser.add_argument("part", choices=PARTS)
-    parser.add_argument("setting", type=json.loads)
-    options = parser.parse_args(arguments)
-    print("\n" + json.dumps(PARTS[options.part](Setting(**options.setting))))
+def _part(name: str, **setting: Any) -> dict | str:
+    return PARTS[name](Setting(**setting))
 
 
 if __name__ == "__main__":
-    main()
+    answer_order(_part)

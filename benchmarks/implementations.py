@@ -5,7 +5,7 @@ sequence and of every parameter. At the small size even plain Python is fast eno
 compiles the step before the timing starts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
@@ -13,10 +13,11 @@ from importlib.metadata import version
 import torch
 
 from benchmarks.measuring import in_turns
+from benchmarks.registry import Results, Run
 from tested_transformer import MultiHeadAttention
 from transformer_book.implementations import Question
 
-__all__ = ["NAMES", "SIZES", "Size", "measure_implementations", "question"]
+__all__ = ["NAMES", "SIZES", "Size", "measure", "question"]
 
 # Each with its module, which is imported only when measured, as some need JAX.
 NAMES = {
@@ -55,28 +56,24 @@ def question(size: Size) -> Question:
     return Question(layer, x, direction, causal=True)
 
 
-def measure_implementations(
-    *,
-    quick: bool = False,
-    names: Sequence[str] = tuple(NAMES),
-    sizes: Mapping[str, Size] = SIZES,
-) -> dict:
+def measure(
+    run: Run, names: Sequence[str] = tuple(NAMES), sizes: Mapping[str, Size] = SIZES
+) -> Results:
     """Time all implementations in turns at each size."""
     packages = ("jax", "flax", "numpy")
     report: dict = {"versions": {name: version(name) for name in packages}}
     for label, size in sizes.items():
-        asked, skipped = question(size), TOO_SLOW.get(label, set())
-        steps = {name: _step(name, asked) for name in names if name not in skipped}
-        calls = 1 if quick else size.calls
-        times = in_turns(steps, rounds=2 if quick else 7, calls=calls, warm_up=2)
+        task, skipped = question(size), TOO_SLOW.get(label, set())
+        modules = {
+            name: import_module(f"transformer_book.implementations.{NAMES[name]}")
+            for name in names
+            if name not in skipped
+        }
+        steps = {name: module.prepare(task) for name, module in modules.items()}
+        rounds, calls = (2, 1) if run.quick else (7, size.calls)
+        times = in_turns(steps, rounds=rounds, calls=calls, warm_up=2)
         report[label] = {
             "size": vars(size),
-            "step": {name: each.to_json() for name, each in times.items()},
+            "step": {name: taken.to_json() for name, taken in times.items()},
         }
     return report
-
-
-def _step(name: str, asked: Question) -> Callable[[], object]:
-    return import_module(f"transformer_book.implementations.{NAMES[name]}").prepare(
-        asked
-    )

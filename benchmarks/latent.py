@@ -7,14 +7,21 @@ with its rotary key, which is as wide as one head.
 """
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
+from benchmarks.learning import (
+    Descent,
+    as_characters,
+    fit_to_text,
+    guess_loss,
+    seeded,
+    windows,
+)
+from benchmarks.registry import Results, Run
 from tested_transformer.attentions import LatentAttention
-from tested_transformer.data import CharTokenizer, write_stories
+from tested_transformer.data import write_stories
 from tested_transformer.gpt import GPT, GPTConfig
 
-__all__ = ["KINDS", "make_model", "measure_latent"]
+__all__ = ["KINDS", "make_model", "measure"]
 
 D_MODEL, HEADS, LAYERS, LENGTH, BATCH, STEPS, RATE = 64, 4, 2, 64, 16, 600, 3e-3
 SEEDS = (1, 2, 3)
@@ -54,13 +61,11 @@ def make_model(kind: str, vocab_size: int) -> GPT:
     return model
 
 
-def measure_latent(*, quick: bool = False) -> dict:
+def measure(run: Run) -> Results:
     """Train each kind with each seed, and measure its loss on held-out text."""
-    text = write_stories(20_000 if quick else 300_000, seed=9).text
-    characters = CharTokenizer.from_text(text)
-    ids = torch.tensor(characters.encode(text))
-    training, held_out = ids[: len(ids) * 5 // 6], ids[len(ids) * 5 // 6 :]
-    steps, seeds = (2, SEEDS[:1]) if quick else (STEPS, SEEDS)
+    text = write_stories(20_000 if run.quick else 300_000, seed=9).text
+    training, held_out, vocab_size = as_characters(text, 5 / 6)
+    steps, seeds = (2, SEEDS[:1]) if run.quick else (STEPS, SEEDS)
     results: dict[str, dict] = {}
     for kind, (num_kv_heads, latent_dim) in KINDS.items():
         width = D_MODEL // HEADS
@@ -68,10 +73,14 @@ def measure_latent(*, quick: bool = False) -> dict:
         parameters = 0
         for seed in seeds:
             torch.manual_seed(seed)
-            model = make_model(kind, characters.vocab_size)
+            model = make_model(kind, vocab_size)
             parameters = model.num_parameters()
-            _train(model, training, steps, seed)
-            losses.append(_held_out_loss(model, held_out))
+            descent = Descent(steps, RATE, weight_decay=0.01)
+            size = {"batch": BATCH, "length": LENGTH}
+            fit_to_text(model, training, descent, seed=seed, **size)
+            with torch.no_grad():
+                test = windows(held_out, 256, LENGTH + 1, seeded(0))
+                losses.append(guess_loss(model, test).item())
         kept = 2 * num_kv_heads * width if latent_dim is None else latent_dim + width
         results[kind] = {
             "numbers a token and layer": kept,
@@ -86,31 +95,8 @@ def measure_latent(*, quick: bool = False) -> dict:
             "length": LENGTH,
             "batch": BATCH,
             "steps": steps,
-            "characters": characters.vocab_size,
+            "characters": vocab_size,
         },
         "seeds": [*seeds],
         "kinds": results,
     }
-
-
-def _batch(ids: Tensor, generator: torch.Generator, size: int) -> tuple[Tensor, Tensor]:
-    starts = torch.randint(len(ids) - LENGTH, (size,), generator=generator)
-    windows = ids[starts[:, None] + torch.arange(LENGTH + 1)]
-    return windows[:, :-1], windows[:, 1:]
-
-
-def _train(model: GPT, ids: Tensor, steps: int, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
-    for step in range(steps):
-        optimizer.param_groups[0]["lr"] = RATE * (1 - step / steps)
-        inputs, targets = _batch(ids, generator, BATCH)
-        F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-
-@torch.no_grad()
-def _held_out_loss(model: GPT, ids: Tensor) -> float:
-    inputs, targets = _batch(ids, torch.Generator().manual_seed(0), 256)
-    return F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).item()

@@ -17,8 +17,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from benchmarks.learning import (
+    Descent,
+    as_characters,
+    fit_to_text,
+    seeded,
+    windows,
+)
+from benchmarks.registry import Results, Run
 from tested_transformer.caches import rolling_cache, stream_logits
-from tested_transformer.data import CharTokenizer, write_stories
+from tested_transformer.data import write_stories
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.positions import rotate
 from tested_transformer.rotary_scaling import (
@@ -26,12 +34,12 @@ from tested_transformer.rotary_scaling import (
     ntk_rates,
     plain_rates,
     scaled_table,
-    stretched,
     yarn_attention_factor,
     yarn_rates,
 )
+from tested_transformer.surgery import stretched
 
-__all__ = ["measure_lengths"]
+__all__ = ["measure"]
 
 TRAINED, READ, BIN = 64, 512, 16
 FACTORS, FURTHER_FACTOR = (2.0, 4.0, 8.0), 4.0
@@ -39,23 +47,22 @@ SINKS = (0, 1, 4)
 LR, FURTHER_LR = 4e-3, 1e-3
 
 
-def measure_lengths(*, quick: bool = False) -> dict[str, Any]:
+def measure(run: Run) -> Results:
     """Train the models, and return the losses of each bin of positions."""
-    seeds, steps, further = ((0,), 1, 1) if quick else ((0, 1, 2), 600, 60)
-    read = 80 if quick else READ
-    text = write_stories(20_000 if quick else 700_000, seed=9).text
-    characters = CharTokenizer.from_text(text)
-    tokens = torch.tensor(characters.encode(text))
-    cut = len(tokens) * 9 // 10
-    training, held_out = tokens[:cut], tokens[cut:]
-    texts = _windows(held_out, 2 if quick else 32, read + 1, torch.manual_seed(1))
+    seeds, steps, further = ((0,), 1, 1) if run.quick else ((0, 1, 2), 600, 60)
+    read = 80 if run.quick else READ
+    text = write_stories(20_000 if run.quick else 700_000, seed=9).text
+    training, held_out, vocab_size = as_characters(text)
+    # As when the record was made, no window ends with the last token.
+    training, held_out = training[:-1], held_out[:-1]
+    texts = windows(held_out, 2 if run.quick else 32, read + 1, seeded(1))
     losses: dict[str, dict[str, list[float]]] = {}
 
-    def note(way: str, seed: int, found: list[float]) -> None:
-        losses.setdefault(way, {})[str(seed)] = [round(each, 4) for each in found]
+    def note(way: str, seed: int, bins: list[float]) -> None:
+        losses.setdefault(way, {})[str(seed)] = [round(loss, 4) for loss in bins]
 
     for seed in seeds:
-        config = {"vocab_size": characters.vocab_size, "max_seq_len": READ}
+        config = {"vocab_size": vocab_size, "max_seq_len": READ}
         rotary = _train(_make("rotary", seed, config), training, seed, steps)
         note("plain", seed, _losses(rotary, texts))
         for factor in FACTORS:
@@ -74,8 +81,8 @@ def measure_lengths(*, quick: bool = False) -> dict[str, Any]:
             _train(model, training, seed, further, (6, length), FURTHER_LR)
             note(f"{way}, trained on", seed, _losses(model, texts))
         for sinks in SINKS:
-            found = _rolling_losses(rotary, texts, sinks)
-            note(f"cache of {TRAINED}, {sinks} sinks", seed, found)
+            bins = _rolling_losses(rotary, texts, sinks)
+            note(f"cache of {TRAINED}, {sinks} sinks", seed, bins)
         alibi = _train(_make("alibi", seed, config), training, seed, steps)
         note("ALiBi", seed, _losses(alibi, texts))
     return {
@@ -88,7 +95,7 @@ def measure_lengths(*, quick: bool = False) -> dict[str, Any]:
             "further_steps": further,
             "further_length": int(TRAINED * FURTHER_FACTOR),
             "parameters": rotary.num_parameters(),
-            "characters": characters.vocab_size,
+            "characters": vocab_size,
         },
         "losses": losses,
     }
@@ -100,13 +107,6 @@ def _make(positions: str, seed: int, config: dict[str, Any]) -> GPT:
     return GPT(GPTConfig(positions=positions, **config, **sizes))
 
 
-def _windows(
-    tokens: Tensor, count: int, length: int, generator: torch.Generator
-) -> Tensor:
-    starts = torch.randint(len(tokens) - length, (count,), generator=generator)
-    return tokens[starts[:, None] + torch.arange(length)]
-
-
 def _train(
     model: GPT,
     tokens: Tensor,
@@ -116,19 +116,9 @@ def _train(
     lr: float = LR,
 ) -> GPT:
     """Train a model on windows of a text, with a warm-up and a linear decay."""
-    generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0)
-    for step in range(steps):
-        for group in optimizer.param_groups:
-            group["lr"] = lr * min(1, (step + 1) / 20) * (1 - step / steps)
-        count, length = shape
-        windows = _windows(tokens, count, length + 1, generator)
-        logits = model(windows[:, :-1])
-        loss = F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+    batch, length = shape
+    descent = Descent(steps, lr, warm_up=20, clip=1.0)
+    fit_to_text(model, tokens, descent, batch=batch, length=length, seed=seed)
     return model.requires_grad_(requires_grad=False)
 
 

@@ -4,14 +4,27 @@ The speed of a machine varies. So contenders run in turns, a few calls each, rou
 round, and are compared by the median of all their calls.
 """
 
+import json
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import log
 from pathlib import Path
 
-__all__ = ["Times", "in_turns", "peak_memory", "ratio", "slope"]
+import torch
+
+from benchmarks import STANDINS
+
+__all__ = [
+    *("Times", "answer_order", "in_a_process", "in_turns", "mib", "peak_memory"),
+    "slope",
+]
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
@@ -43,12 +56,13 @@ class Times:
 
     def to_json(self) -> dict[str, float]:
         """Return the summary as numbers, with times in milliseconds."""
-        return {
-            (name if name == "count" else f"{name}_ms"): (
-                value if name == "count" else round(1000 * value, 4)
-            )
-            for name, value in asdict(self).items()
+        times = {
+            name: seconds for name, seconds in vars(self).items() if name != "count"
         }
+        shown = {
+            f"{name}_ms": round(1000 * seconds, 4) for name, seconds in times.items()
+        }
+        return {**shown, "count": self.count}
 
 
 def in_turns(
@@ -68,13 +82,7 @@ def in_turns(
             caches hold a contender's own data.
         warm_up: Calls of each before the first round, which are not counted.
         clock: A function that returns the time in seconds.
-
-    Raises:
-        ValueError: If ``rounds`` or ``calls`` is not positive.
     """
-    for name, value in (("rounds", rounds), ("calls", calls)):
-        if value < 1:
-            raise ValueError(f"{name}={value} must be positive")
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for call in contenders.values():
         for _ in range(warm_up):
@@ -88,29 +96,48 @@ def in_turns(
     return {name: Times.of(taken) for name, taken in seconds.items()}
 
 
-def ratio(theirs: float, ours: float) -> float:
-    """Return how many times as fast ours is.
-
-    Raises:
-        ValueError: If a time is not positive.
-    """
-    if theirs <= 0 or ours <= 0:
-        raise ValueError(f"theirs={theirs} and ours={ours} must be positive")
-    return theirs / ours
-
-
 def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
-    """Fit ``log y = slope * log x + constant``: how y grows with x.
+    """Fit ``log y = slope * log x + constant`` to two points or more: how y grows.
 
     1 is proportional, 2 is quadratic.
-
-    Raises:
-        ValueError: If there are fewer than two points.
     """
-    if len(xs) < 2:
-        raise ValueError(f"a slope needs two points, not {len(xs)}")
     fitted = statistics.linear_regression([log(x) for x in xs], [log(y) for y in ys])
     return fitted.slope
+
+
+def in_a_process(
+    module: str, order: dict[str, object], *, limit: float | None = None, **env: str
+) -> object:
+    """Let a module of this folder answer an order in a fresh process.
+
+    Args:
+        module: Its name; it passes a function to ``answer_order``.
+        order: What the function is given, by name.
+        limit: Stop it after this many seconds.
+        **env: Variables of its environment.
+
+    Raises:
+        subprocess.SubprocessError: If it fails or is stopped.
+    """
+    path = [ROOT / "src", ROOT, os.environ.get("PYTHONPATH", ""), STANDINS]
+    env |= {"PYTHONPATH": os.pathsep.join(map(str, path))}
+    threads, arguments = str(torch.get_num_threads()), json.dumps(order)
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{module}", threads, arguments],
+        cwd=ROOT,
+        env=os.environ | env,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=limit,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def answer_order(function: Callable[..., object]) -> None:
+    """Answer the order of ``in_a_process`` with what a function returns."""
+    torch.set_num_threads(int(sys.argv[1]))
+    print("\n" + json.dumps(function(**json.loads(sys.argv[2]))))
 
 
 def peak_memory(call: Callable[[], object]) -> int:
@@ -133,3 +160,8 @@ def _status(name: str) -> int:
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
     raise OSError(f"the system does not tell {name}")
+
+
+def mib(used: float, digits: int = 1) -> float:
+    """Return a number of bytes in MiB."""
+    return round(used / 2**20, digits)

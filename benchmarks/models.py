@@ -164,18 +164,18 @@ def grammar_scores(model: GPT, tokenizer: Tokenizer) -> dict[str, Any]:
         "name that came before": name_target(stories, starts, length, letter=2),
     }
     weights = record_heads(model, windows).weights
-    scores = {name: head_scores(weights, each) for name, each in targets.items()}
+    scores = {name: head_scores(weights, target) for name, target in targets.items()}
     repeated = repeated_tokens(tokenizer.vocab_size, 32, num_sequences=32)
     weights = record_heads(model, repeated).weights
     scores["induction"] = head_scores(weights, induction_target(repeated))
     return {
         "text": f"write_stories({_STORIES}, seed={_STORIES_SEED})",
         "scores": {
-            name: [[round(score, 3) for score in row] for row in each.tolist()]
-            for name, each in scores.items()
+            name: [[round(score, 3) for score in row] for row in values.tolist()]
+            for name, values in scores.items()
         },
         "of an even head": {
-            name: round(uniform_score(each), 3) for name, each in targets.items()
+            name: round(uniform_score(target), 3) for name, target in targets.items()
         },
     }
 

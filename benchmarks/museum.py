@@ -5,7 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from benchmarks.registry import Results, Run
 from tested_transformer.checking import EXHIBITS, Steps, with_steps
+from tested_transformer.data import split
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import (
     Recipe,
@@ -15,7 +17,7 @@ from tested_transformer.training import (
     train,
 )
 
-__all__ = ["COMPARED", "largest_leak", "measure_museum", "throw_dice", "with_dice"]
+__all__ = ["COMPARED", "largest_leak", "measure", "throw_dice", "with_dice"]
 
 # The exhibits whose losses on Shakespeare had been measured elsewhere before.
 COMPARED = (
@@ -29,32 +31,23 @@ SEEDS = (0, 1, 2)
 SIZES = {"max_seq_len": 48, "d_model": 64, "num_heads": 4, "num_layers": 2}
 
 
-def measure_museum(tokens: Tensor, *, quick: bool = False) -> dict:
-    """Train with every exhibit on dice, and with some on a text, with three seeds.
-
-    Args:
-        tokens: The text, encoded; the last tenth is held out.
-        quick: Only try the program out.
-    """
-    steps = 5 if quick else 200
+def measure(run: Run) -> Results:
+    """Train with every exhibit on dice, and with some on a text, with three seeds."""
+    text = split(run.tokens())
+    on_dice, on_text = (5, 5) if run.quick else (200, 300)
+    names = COMPARED[:2] if run.quick else COMPARED
     dice = {
-        name: [with_dice(name, steps=steps, seed=seed) for seed in SEEDS]
+        name: [with_dice(name, steps=on_dice, seed=seed) for seed in SEEDS]
         for name in ("right", *EXHIBITS)
     }
-    cut = int(0.9 * len(tokens))
-    steps = 5 if quick else 300
-    names = COMPARED[:2] if quick else COMPARED
-    text = {
-        name: [
-            with_text(name, tokens[:cut], tokens[cut:], steps=steps, seed=seed)
-            for seed in SEEDS
-        ]
+    losses = {
+        name: [with_text(name, *text, steps=on_text, seed=seed) for seed in SEEDS]
         for name in names
     }
     return {
         "seeds": SEEDS,
         "dice": dice,
-        "text": {"steps": steps, "sizes": SIZES, "losses": text},
+        "text": {"steps": on_text, "sizes": SIZES, "losses": losses},
     }
 
 
@@ -93,7 +86,7 @@ def with_dice(name: str, *, steps: int, seed: int = 0) -> dict:
         part = max(1, steps // 20)
         parts = [losses[start : start + part] for start in range(0, steps, part)]
         return {
-            "training": [round(sum(each) / len(each), 3) for each in parts],
+            "training": [round(sum(part) / len(part), 3) for part in parts],
             "validation": round(usual(model), 3),
             "honest": round(honest, 3),
             "repaired": round(usual(with_steps(model, Steps())), 3),
@@ -113,10 +106,10 @@ def with_text(
     model = _model(name, vocab_size=int(data.max()) + 1, **SIZES)
     rate = {"lr": 6e-3, "warmup": min(100, steps // 2)}
     train(model, data, Recipe(steps=steps, precision="fp32", **rate))
-    found = honest_loss(model, validation, num_windows=32, num_positions=46)
+    loss = honest_loss(model, validation, num_windows=32, num_positions=46)
     return {
         "validation": round(evaluate(model, validation[:20_001]), 3),
-        "honest": round(found.prefix, 3),
+        "honest": round(loss.prefix, 3),
         "leak": round(largest_leak(model.eval(), validation[:192].view(4, 48)), 4),
     }
 
@@ -124,8 +117,8 @@ def with_text(
 def _model(name: str, **settings: int) -> GPT:
     """Return a GPT with an exhibit in it, or the right one."""
     exhibit = EXHIBITS.get(name)
-    made = GPT(GPTConfig(**settings, **(exhibit.settings if exhibit else {})))
-    return with_steps(made, exhibit.steps if exhibit else Steps())
+    model = GPT(GPTConfig(**settings, **(exhibit.settings if exhibit else {})))
+    return with_steps(model, exhibit.steps if exhibit else Steps())
 
 
 def largest_leak(model: Callable[[Tensor], Tensor], tokens: Tensor) -> float:

@@ -73,29 +73,28 @@ def nanogpt_run(
         env = os.environ | {"PYTHONUNBUFFERED": "1"}
         if threads:
             env["OMP_NUM_THREADS"] = str(threads)
-        told, wrong = home / "told.txt", home / "wrong.txt"
-        stopped = False
-        with told.open("w") as output, wrong.open("w") as errors:
+        log, errors_log = home / "told.txt", home / "wrong.txt"
+        with log.open("w") as output, errors_log.open("w") as errors:
             try:
-                status = subprocess.run(
+                subprocess.run(
                     [sys.executable, *command.split(), *extra],
                     cwd=home,
                     stdout=output,
                     stderr=errors,
-                    check=False,
+                    check=True,
                     env=env,
                     timeout=limit,
-                ).returncode
+                )
             except subprocess.TimeoutExpired:
-                stopped, status = True, 0
-        if status:
-            last = wrong.read_text("utf-8").strip().splitlines()[-1:]
-            raise ValueError(f"nanoGPT's train.py failed: {' '.join(last)}")
-        printed = told.read_text("utf-8")
-        if stopped:
-            return printed, {}
+                return log.read_text("utf-8"), {}
+            except subprocess.CalledProcessError:
+                last = errors_log.read_text("utf-8").strip().splitlines()[-1:]
+                raise ValueError(
+                    f"nanoGPT's train.py failed: {' '.join(last)}"
+                ) from None
         saved = home / "out-shakespeare-char" / "ckpt.pt"
-        return printed, torch.load(saved, map_location="cpu", weights_only=True)
+        checkpoint = torch.load(saved, map_location="cpu", weights_only=True)
+        return log.read_text("utf-8"), checkpoint
 
 
 def _prepare(folder: Path, text: str) -> None:

@@ -1,16 +1,17 @@
 """This library as one of the contenders."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import cycle
 
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
-from benchmarks.contenders import Contender, Size
+from benchmarks.contenders import Contender, Size, config_of
 from tested_transformer.cli.train import MODELS
 from tested_transformer.decoding import Decoder, Sampling, WholeReader, generate
-from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.gpt import GPT
 from tested_transformer.training import Recipe
 from tested_transformer.training.loop import Learner
 
@@ -45,19 +46,7 @@ class Ours(Contender):
 
     def model(self, size: Size) -> nn.Module:
         """Return a GPT."""
-        config = GPTConfig(
-            vocab_size=size.vocab_size,
-            max_seq_len=size.context,
-            d_model=size.width,
-            num_heads=size.heads,
-            num_layers=size.layers,
-            **self.options,
-        )
-        return GPT(config)
-
-    def logits(self, model: nn.Module, tokens: Tensor) -> Tensor:
-        """Return the logits at every position: (B, T, V)."""
-        return model(tokens)
+        return GPT(config_of(size, **self.options))
 
     def optimizer(self, model: nn.Module, *, fused: bool) -> Optimizer:
         """Return an AdamW with weight decay for matrices only."""
@@ -69,22 +58,18 @@ class Ours(Contender):
         ]
         return AdamW(groups, lr=1e-3, betas=(0.9, 0.99), fused=fused or None)
 
-    def own_step(
-        self, model: nn.Module, tokens: Tensor, *, compiled: bool = False
-    ) -> Callable[[], object]:
+    def own_step(self, model: nn.Module, tokens: Tensor) -> Callable[[], object]:
         """Return a function that does one step of the library's loop and its batch."""
-        recipe = replace(self.recipe, compile=compiled)
-        learner = Learner(model, tokens, recipe)
-        done = 0
+        learner = Learner(model, tokens, self.recipe)
+        # The schedule ends, but the timing goes on.
+        numbers = cycle(range(self.recipe.steps))
 
         def step() -> object:
-            nonlocal done
-            # The schedule ends, but the timing goes on.
-            learner.begin(done % recipe.steps)
-            loss = learner.backward(*learner.batch(done % recipe.steps))
+            number = next(numbers)
+            learner.begin(number)
+            loss = learner.backward(*learner.batch(number))
             learner.clip()
             learner.update()
-            done += 1
             return loss.item()
 
         return step
@@ -111,16 +96,11 @@ class Ours(Contender):
 
     def same_tokens(self, model: nn.Module, prompt: list[int], count: int) -> bool:
         """Return whether the cache changes no token, sampled or most likely."""
-        for temperature in (0.8, 0.0):
-            with_cache, without = (
-                self.generate(
-                    model, prompt, count, cached=cached, temperature=temperature
-                )
-                for cached in (True, False)
-            )
-            if with_cache != without:
-                return False
-        return True
+        return all(
+            self.generate(model, prompt, count, cached=True, temperature=heat)
+            == self.generate(model, prompt, count, cached=False, temperature=heat)
+            for heat in (0.8, 0.0)
+        )
 
 
 @dataclass(frozen=True)

@@ -8,28 +8,52 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
 from benchmarks.contenders import Contender, Size, as_batch, continued
+from benchmarks.registry import Run
 from benchmarks.stamp import fingerprint
 
-__all__ = ["MinGPT", "NanoGPT", "Raschka", "RaschkaFast", "TransformersGPT2"]
+__all__ = [
+    *("MinGPT", "NanoGPT", "Raschka", "RaschkaFast", "TransformersGPT2", "load"),
+    "versions",
+]
 
 TEMPERATURE = 0.8
 
 
-class NanoGPT(Contender):
+class Karpathy(Contender):
+    """A model by Andrej Karpathy: it computes its own loss, and has no cache."""
+
+    sampling: dict[str, object]
+
+    def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss that its forward pass computes."""
+        return model(inputs, targets)[1]
+
+    def generate(
+        self, model: nn.Module, prompt: list[int], count: int, *, cached: bool
+    ) -> list[int]:
+        """Sample by its own method, as its examples do."""
+        model.eval()
+        start = as_batch(prompt).to(next(model.parameters()).device)
+        tokens = model.generate(start, count, temperature=TEMPERATURE, **self.sampling)
+        return tokens[0, len(prompt) :].tolist()
+
+
+class NanoGPT(Karpathy):
     """karpathy/nanoGPT, with the settings of its README's command for a CPU."""
 
     name = "nanoGPT"
+    sampling: ClassVar = {"top_k": 200}
 
     def __init__(self, checkout: Path) -> None:
         file = _file(checkout, "model.py", "nanoGPT")
@@ -55,33 +79,20 @@ class NanoGPT(Contender):
         """Return all logits; without targets, nanoGPT returns only the last ones."""
         return model(tokens, tokens)[0]
 
-    def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss that its forward pass computes."""
-        return model(inputs, targets)[1]
-
     def optimizer(self, model: nn.Module, *, fused: bool) -> Optimizer:
         """Return its AdamW. For the device "cuda" it is the fused one."""
         kind = "cuda" if fused else "cpu"
         return _silently(model.configure_optimizers, 0.1, 1e-3, (0.9, 0.99), kind)
 
-    def generate(
-        self, model: nn.Module, prompt: list[int], count: int, *, cached: bool
-    ) -> list[int]:
-        """Sample as its sample.py does; it has no cache."""
-        model.eval()
-        start = as_batch(prompt).to(next(model.parameters()).device)
-        tokens = model.generate(start, count, temperature=TEMPERATURE, top_k=200)
-        return tokens[0, len(prompt) :].tolist()
 
-
-class MinGPT(Contender):
+class MinGPT(Karpathy):
     """karpathy/minGPT, with the settings of its chargpt project."""
 
     name = "minGPT"
+    sampling: ClassVar = {"do_sample": True}
 
     def __init__(self, checkout: Path) -> None:
-        file = _file(checkout, "mingpt/model.py", "minGPT")
-        self.version = fingerprint(file)
+        self.version = fingerprint(_file(checkout, "mingpt/model.py", "minGPT"))
         self.source = _import("mingpt.model", checkout)
 
     def model(self, size: Size) -> nn.Module:
@@ -98,26 +109,13 @@ class MinGPT(Contender):
         """Return the logits at every position: (B, T, V)."""
         return model(tokens)[0]
 
-    def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss that its forward pass computes."""
-        return model(inputs, targets)[1]
-
     def optimizer(self, model: nn.Module, *, fused: bool) -> Optimizer:
         """Return its AdamW."""
         settings = SimpleNamespace(
             learning_rate=5e-4, betas=(0.9, 0.95), weight_decay=0.1
         )
-        made = model.configure_optimizers(settings)
-        return AdamW(made.param_groups, fused=True) if fused else made
-
-    def generate(
-        self, model: nn.Module, prompt: list[int], count: int, *, cached: bool
-    ) -> list[int]:
-        """Sample by its own method; it has no cache."""
-        model.eval()
-        start = as_batch(prompt)
-        tokens = model.generate(start, count, temperature=TEMPERATURE, do_sample=True)
-        return tokens[0, len(prompt) :].tolist()
+        optimizer = model.configure_optimizers(settings)
+        return AdamW(optimizer.param_groups, fused=True) if fused else optimizer
 
 
 class Raschka(Contender):
@@ -140,10 +138,6 @@ class Raschka(Contender):
         """Return its GPT with the cache, which must be asked for."""
         return self.cached.GPTModel(_raschka_settings(size))
 
-    def logits(self, model: nn.Module, tokens: Tensor) -> Tensor:
-        """Return the logits at every position: (B, T, V)."""
-        return model(tokens)
-
     def optimizer(self, model: nn.Module, *, fused: bool) -> Optimizer:
         """Return the AdamW of its chapter 5."""
         return AdamW(model.parameters(), lr=5e-4, weight_decay=0.1, fused=fused or None)
@@ -160,9 +154,9 @@ class Raschka(Contender):
             )
             return tokens[0, len(prompt) :].tolist()
 
-        def more(tokens: list[int], room: int) -> list[int]:
+        def more(tokens: list[int], count: int) -> list[int]:
             longer = self.cached.generate_text_simple_cached(
-                model, as_batch(tokens), room
+                model, as_batch(tokens), count
             )
             return longer[0, len(tokens) :].tolist()
 
@@ -228,12 +222,12 @@ class TransformersGPT2(Contender):
         model.eval()
         device = next(model.parameters()).device
 
-        def more(tokens: list[int], room: int) -> list[int]:
+        def more(tokens: list[int], count: int) -> list[int]:
             start = as_batch(tokens).to(device)
             longer = model.generate(
                 start,
                 attention_mask=torch.ones_like(start),
-                max_new_tokens=room,
+                max_new_tokens=count,
                 do_sample=True,
                 temperature=TEMPERATURE,
                 top_k=0,
@@ -242,6 +236,31 @@ class TransformersGPT2(Contender):
             return longer[0, len(tokens) :].tolist()
 
         return continued(more, prompt, count, model.config.n_positions)
+
+
+def load(run: Run) -> list[Contender]:
+    """Return the peers whose checkouts were given, and ``transformers`` if installed.
+
+    Raises:
+        ValueError: If a path is not a checkout of its project.
+    """
+    loaded: list[Contender] = []
+    if run.nanogpt:
+        loaded.append(NanoGPT(run.nanogpt))
+    if run.mingpt:
+        loaded.append(MinGPT(run.mingpt))
+    if run.llms_from_scratch:
+        loaded += [kind(run.llms_from_scratch) for kind in (Raschka, RaschkaFast)]
+    with suppress(ImportError):
+        loaded.append(TransformersGPT2())
+    return loaded
+
+
+def versions(run: Run) -> dict[str, str]:
+    """Return the version of each peer, or that it was not measured."""
+    kinds = (NanoGPT, MinGPT, Raschka, RaschkaFast, TransformersGPT2)
+    missing = {kind.name: "not measured" for kind in kinds}
+    return missing | {peer.name: peer.version for peer in load(run)}
 
 
 def _raschka_settings(size: Size) -> dict[str, int | float | bool]:

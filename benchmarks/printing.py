@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.stamp import changed_modules
 from transformer_book import RECORDS
 
-__all__ = ["lines", "outdated_lines"]
+__all__ = ["lines", "outdated_lines", "shown"]
 
 
 def outdated_lines(folder: Path = RECORDS) -> Iterator[str]:
@@ -15,18 +15,25 @@ def outdated_lines(folder: Path = RECORDS) -> Iterator[str]:
     for file in sorted(folder.glob("*.json")):
         record = json.loads(file.read_text("utf-8"))
         stamp = record["stamp"]
-        made = f"{file.stem:16} {stamp['date'][:10]}"
+        heading = f"{file.stem:16} {stamp['date'][:10]}"
         if "modules" not in stamp:
-            yield f"{made}  does not name its modules"
+            yield f"{heading}  does not name its modules"
             continue
         changed, total = changed_modules(record), len(stamp["modules"])
         names = ", ".join(changed[:3]) + (", ..." if len(changed) > 3 else "")
-        told = f"{len(changed)} of {total} modules have changed: {names}"
-        yield f"{made}  {told if changed else 'up to date'}"
+        state = f"{len(changed)} of {total} modules have changed: {names}"
+        yield f"{heading}  {state if changed else 'up to date'}"
+
+
+def shown(record: dict, what: str = "all") -> str:
+    """Return ``all`` of a record, only its ``stamp``, or all of it as ``json``."""
+    if what == "json":
+        return json.dumps(record, indent=2)
+    return "\n".join(lines(record if what == "all" else {**record, "results": {}}))
 
 
 def lines(report: dict) -> Iterator[str]:
-    """Return the lines of a report: the machine, then the results."""
+    """Return the lines of a record: the machine, then the results."""
     stamp = report["stamp"]
     yield f"{report['kind']}: {stamp['date']}, commit {stamp['commit'][:10]}"
     yield (
@@ -47,15 +54,15 @@ def _shown(value: object, depth: int) -> Iterator[str]:
     indent = "  " * depth
     if isinstance(value, dict):
         width = max((len(str(key)) for key in value), default=0)
-        for key, each in value.items():
-            if _is_small(each):
-                yield f"{indent}{key!s:<{width}}  {_inline(each)}"
+        for key, item in value.items():
+            if _is_small(item):
+                yield f"{indent}{key!s:<{width}}  {_inline(item)}"
             else:
                 yield f"{indent}{key}"
-                yield from _shown(each, depth + 1)
+                yield from _shown(item, depth + 1)
     elif isinstance(value, list) and not _is_small(value):
-        for each in value:
-            yield f"{indent}{_inline(each)}"
+        for item in value:
+            yield f"{indent}{_inline(item)}"
     else:
         yield f"{indent}{_inline(value)}"
 
@@ -72,9 +79,9 @@ def _inline(value: object) -> str:
         shown = "{median_ms:9.2f} ms  (" + quartiles + ", {count} calls)"
         return shown.format(**value)
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_inline(each)}" for key, each in value.items())
+        return ", ".join(f"{key} {_inline(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(_inline(each) for each in value)
+        return ", ".join(_inline(item) for item in value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -11,16 +11,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks.learning import Descent, fit, seeded
+from benchmarks.registry import Results, Run
 from tested_transformer import MultiHeadAttention
 from tested_transformer.attentions import DeltaAttention, LinearAttention
 
-__all__ = ["ASKED", "KINDS", "Recall", "draw_pairs", "measure_recall", "train_on_pairs"]
+__all__ = [
+    *("BATCH", "D_MODEL", "KINDS", "NUM_HEADS", "NUM_LAYERS", "Recall", "draw_pairs"),
+    *("measure", "share_right", "train_on_pairs"),
+]
 
 NUM_KEYS, NUM_VALUES = 64, 16
 D_MODEL, NUM_HEADS, NUM_LAYERS = 32, 2, 4
 TRAINED = (4, 8, 16, 32)
 ASKED = (4, 8, 16, 24, 32, 48, 64)
-BATCH, LR, WARM_UP = 32, 5e-3, 30
+BATCH = 32
 
 _SIZE = {"d_model": D_MODEL, "num_heads": NUM_HEADS}
 _LAYERS: dict[str, Callable[[], nn.Module]] = {
@@ -80,9 +85,9 @@ def draw_pairs(
     )
 
 
-def measure_recall(*, quick: bool = False) -> dict:
+def measure(run: Run) -> Results:
     """Train every kind with three seeds, and measure how many answers are right."""
-    steps, seeds, tests = (8, (1,), 2) if quick else (500, (1, 2, 3), 256)
+    steps, seeds, tests = (8, (1,), 2) if run.quick else (500, (1, 2, 3), 256)
     right: dict[str, dict[str, list[float]]] = {}
     for name, layers in KINDS.items():
         right[name] = {str(pairs): [] for pairs in ASKED}
@@ -90,8 +95,10 @@ def measure_recall(*, quick: bool = False) -> dict:
             torch.manual_seed(seed)
             model = Recall(layers)
             train_on_pairs(model, seed, steps, TRAINED)
-            for pairs, share in _ask(model, tests).items():
-                right[name][pairs].append(share)
+            generator = seeded(0)
+            for pairs in ASKED:
+                share = share_right(model, tests, pairs, generator)
+                right[name][str(pairs)].append(share)
             print(name, seed, {p: r[-1] for p, r in right[name].items()}, flush=True)
     return {
         "size": {
@@ -114,28 +121,22 @@ def train_on_pairs(
     model: Recall, seed: int, steps: int, lengths: Sequence[int]
 ) -> None:
     """Train a model to recall values, with these numbers of pairs in turn."""
-    generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=LR, weight_decay=0.0, betas=(0.9, 0.98)
-    )
-    for step in range(steps):
-        rate = LR * min(1, (step + 1) / WARM_UP) * (1 - step / steps)
-        optimizer.param_groups[0]["lr"] = rate
+    generator = seeded(seed)
+
+    def loss_at(step: int) -> Tensor:
         pairs = lengths[step % len(lengths)]
         keys, values, answers = draw_pairs(BATCH, pairs, generator)
         logits = model(keys, values)[:, pairs:]
-        loss = F.cross_entropy(logits.flatten(0, 1), answers.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        return F.cross_entropy(logits.flatten(0, 1), answers.flatten())
+
+    fit(model, loss_at, Descent(steps, 5e-3, warm_up=30, clip=1.0, betas=(0.9, 0.98)))
 
 
 @torch.no_grad()
-def _ask(model: Recall, tests: int) -> dict[str, float]:
-    generator, shares = torch.Generator().manual_seed(0), dict[str, float]()
-    for pairs in ASKED:
-        keys, values, answers = draw_pairs(tests, pairs, generator)
-        guesses = model(keys, values)[:, pairs:].argmax(dim=-1)
-        shares[str(pairs)] = round((guesses == answers).float().mean().item(), 4)
-    return shares
+def share_right(
+    model: Recall, tests: int, pairs: int, generator: torch.Generator
+) -> float:
+    """Ask for every key of new sequences, and return the share of right answers."""
+    keys, values, answers = draw_pairs(tests, pairs, generator)
+    guesses = model(keys, values)[:, pairs:].argmax(dim=-1)
+    return round((guesses == answers).float().mean().item(), 4)

@@ -22,7 +22,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from benchmarks.learning import Descent, fit, seeded
 from benchmarks.measuring import in_turns
+from benchmarks.registry import Results, Run
+from benchmarks.steps import step_call
 from tested_transformer.checkpoints import load_shipped
 from tested_transformer.data import batch_at, load_corpus, split, tokenizer_from_dict
 from tested_transformer.decoding import (
@@ -41,7 +44,7 @@ from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import Recipe, train
 from transformer_book import model_folder
 
-__all__ = ["POLICIES", "Setting", "add_heads", "measure_several", "train_draft"]
+__all__ = ["POLICIES", "Setting", "add_heads", "measure", "train_draft"]
 
 TARGETS = ("grammar", "grammar-2", "grammar-3")
 PROMPT, NUM_TOKENS, NUM_DRAFTED = 24, 3, (1, 2, 4, 6)
@@ -76,9 +79,9 @@ QUICK = Setting(
 )
 
 
-def measure_several(*, quick: bool = False) -> dict:
+def measure(run: Run) -> Results:
     """Measure speculative decoding and batching."""
-    setting = QUICK if quick else Setting()
+    setting = QUICK if run.quick else Setting()
     return {"drafts": _drafts(setting), "batches": _batches(setting)}
 
 
@@ -108,23 +111,31 @@ def add_heads(
     torch.manual_seed(seed)
     model = MultiTokenGPT(target, num_tokens=NUM_TOKENS)
     model.requires_grad_(False)
-    own = [p.requires_grad_() for block in model.further for p in block.parameters()]
-    optimizer, losses = torch.optim.AdamW(own, lr=2e-3, weight_decay=0.0), Tensor()
-    for step in range(steps):
-        optimizer.param_groups[0]["lr"] = 2e-3 * (1 - step / steps)
-        inputs, targets = batch_at(
-            tokens, step=step, batch_size=12, seq_len=128, seed=seed
-        )
+    model.further.requires_grad_()
+    last: list[float] = []
+
+    def loss_at(step: int) -> Tensor:
+        size = {"batch_size": 12, "seq_len": 128}
+        inputs, targets = batch_at(tokens, step=step, seed=seed, **size)
         losses = multi_token_loss(model(inputs), targets)
-        optimizer.zero_grad()
-        losses.sum().backward()
-        optimizer.step()
-    return model.eval(), [round(loss, 4) for loss in losses.tolist()]
+        last[:] = losses.tolist()
+        return losses.sum()
+
+    fit(model, loss_at, Descent(steps, 2e-3))
+    return model.eval(), [round(loss, 4) for loss in last]
 
 
 def _drafts(setting: Setting) -> dict:
     text = load_corpus("grammar").text
-    found: dict = {"size": _size(setting), "seeds": [*setting.seeds], "targets": {}}
+    size = {
+        "target": "3 layers of 64 features",
+        "draft": "1 layer of 32 features",
+        "further heads": NUM_TOKENS - 1,
+        "steps": setting.steps,
+        "prompts": setting.prompts,
+        "prompt": PROMPT,
+    }
+    report: dict = {"size": size, "seeds": [*setting.seeds], "targets": {}}
     for seed, name in zip(setting.seeds, setting.targets, strict=True):
         shipped = load_shipped(model_folder(name))
         tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
@@ -151,7 +162,7 @@ def _drafts(setting: Setting) -> dict:
         times = in_turns(
             calls, rounds=setting.rounds, warm_up=0, clock=time.process_time
         )
-        found["targets"][name] = {
+        report["targets"][name] = {
             "losses of the heads": losses,
             "passes": _passes(target, small, setting),
             "written": {
@@ -159,19 +170,8 @@ def _drafts(setting: Setting) -> dict:
                 for key, call in calls.items()
             },
         }
-        print(name, found["targets"][name], flush=True)
-    return found
-
-
-def _size(setting: Setting) -> dict:
-    return {
-        "target": "3 layers of 64 features",
-        "draft": "1 layer of 32 features",
-        "further heads": NUM_TOKENS - 1,
-        "steps": setting.steps,
-        "prompts": setting.prompts,
-        "prompt": PROMPT,
-    }
+        print(name, report["targets"][name], flush=True)
+    return report
 
 
 def _writer(
@@ -196,17 +196,17 @@ def _writer(
             )
             for seed, prompt in enumerate(prompts)
         ]
-        tokens = sum(len(each.tokens) for each in written)
-        accepted = sum(sum(each.accepted) for each in written)
+        tokens = sum(len(text.tokens) for text in written)
+        accepted = sum(sum(text.accepted) for text in written)
         looked_at = sum(
             min(drafted, kept + 1)
-            for each in written
-            for drafted, kept in zip(each.drafted, each.accepted, strict=True)
+            for text in written
+            for drafted, kept in zip(text.drafted, text.accepted, strict=True)
         )
         return {
             "tokens": tokens,
             "passes": tokens - accepted,
-            "drafted": sum(sum(each.drafted) for each in written),
+            "drafted": sum(sum(text.drafted) for text in written),
             "accepted": accepted,
             "acceptance": round(accepted / max(looked_at, 1), 4),
         }
@@ -216,25 +216,15 @@ def _writer(
 
 def _passes(target: GPT, small: GPT, setting: Setting) -> dict[str, float]:
     """Time passes over some new tokens on top of 64, in milliseconds."""
-
-    def reads(model: GPT, count: int) -> Callable[[], object]:
-        cache = model.new_cache()
-        tokens = torch.zeros(1, count, dtype=torch.long)
-        with torch.inference_mode():
-            model(tokens[:, :1].expand(1, 64), cache=cache)
-
-        def call() -> object:
-            cache.rewind(64)
-            with torch.inference_mode():
-                return model(tokens, cache=cache)
-
-        return call
-
-    calls = {f"target, {count}": reads(target, count) for count in (1, 2, 3, 5, 7, 17)}
-    calls["small, 1"] = reads(small, 1)
+    size = {"batch": 1, "length": 64}
+    calls: dict[str, Callable[[], object]] = {
+        f"target, {count}": step_call(target, count=count, **size)
+        for count in (1, 2, 3, 5, 7, 17)
+    }
+    calls["small, 1"] = step_call(small, **size)
     rounds = 20 * setting.rounds
     times = in_turns(calls, rounds=rounds, calls=5, warm_up=2, clock=time.process_time)
-    return {key: round(1000 * each.median, 4) for key, each in times.items()}
+    return {key: round(1000 * taken.median, 4) for key, taken in times.items()}
 
 
 def _batches(setting: Setting) -> dict:
@@ -242,7 +232,7 @@ def _batches(setting: Setting) -> dict:
     model = GPT(
         GPTConfig(vocab_size=65, max_seq_len=256, d_model=128, num_layers=6)
     ).eval()
-    found: dict = {
+    report: dict = {
         "size": {
             "layers": 6,
             "d_model": 128,
@@ -258,39 +248,37 @@ def _batches(setting: Setting) -> dict:
     gap = alone["seconds"] / setting.requests / 2
     for seed in setting.seeds:
         for name in POLICIES:
-            asked = _requests(setting.requests, seed)
-            waits = torch.empty(setting.requests).exponential_(
-                generator=torch.Generator().manual_seed(seed)
-            )
+            requests = _requests(setting.requests, seed)
+            waits = torch.empty(setting.requests).exponential_(generator=seeded(seed))
             arrivals = (gap * waits).cumsum(0).tolist()
-            served = _served(model, asked, arrivals, name)
-            found["policies"][name].append(served)
+            served = _served(model, requests, arrivals, name)
+            report["policies"][name].append(served)
             print(name, seed, served, flush=True)
-    return found
+    return report
 
 
 def _requests(count: int, seed: int) -> list[Request]:
     """Draw requests of different lengths: most are short, a few are long."""
-    generator = torch.Generator().manual_seed(seed)
-    asked: list[Request] = []
+    generator = seeded(seed)
+    requests: list[Request] = []
     for number in range(count):
         length = int(torch.randint(8, 33, (), generator=generator))
         wanted = 4 + 196 * float(torch.rand((), generator=generator)) ** 2
         prompt = torch.randint(65, (length,), generator=generator).tolist()
-        asked.append(Request(prompt=prompt, max_new_tokens=int(wanted), seed=number))
-    return asked
+        requests.append(Request(prompt=prompt, max_new_tokens=int(wanted), seed=number))
+    return requests
 
 
 def _served(
-    model: GPT, asked: list[Request], arrivals: list[float] | None, policy: str
+    model: GPT, requests: list[Request], arrivals: list[float] | None, policy: str
 ) -> dict[str, float]:
     """Serve requests as they arrive, and time them."""
     batcher = Batcher(model, **POLICIES[policy])
-    arrivals = [0.0] * len(asked) if arrivals is None else arrivals
-    coming = deque(zip(arrivals, asked, strict=True))
+    arrivals = [0.0] * len(requests) if arrivals is None else arrivals
+    coming = deque(zip(arrivals, requests, strict=True))
     finished: dict[Request, float] = {}
     began, passes = time.process_time(), 0
-    while len(finished) < len(asked):
+    while len(finished) < len(requests):
         now = time.process_time() - began
         while coming and coming[0][0] <= now:
             batcher.submit(coming.popleft()[1])
@@ -300,11 +288,13 @@ def _served(
         present = batcher.step()
         passes += 1
         now = time.process_time() - began
-        finished |= {each: now for each in present if each is not None and each.done}
-    times = zip(arrivals, asked, strict=True)
+        finished |= {
+            request: now for request in present if request is not None and request.done
+        }
+    times = zip(arrivals, requests, strict=True)
     latencies = [finished[request] - arrival for arrival, request in times]
     seconds = max(finished.values())
-    tokens = sum(len(request.answer) for request in asked)
+    tokens = sum(len(request.answer) for request in requests)
     return {
         "tokens": tokens,
         "steps": passes,

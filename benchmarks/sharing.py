@@ -14,9 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.measuring import in_turns
+from benchmarks.registry import Results, Run
 from tested_transformer import fused_attention
 
-__all__ = ["WAYS", "inputs", "measure_sharing"]
+__all__ = ["WAYS", "inputs", "measure"]
 
 HEADS, HEAD_DIM, LENGTH, PROMPT, LAYERS = 32, 64, 2048, 1024, 12
 KV_HEADS = (32, 16, 8, 4, 2, 1)
@@ -29,9 +30,8 @@ def _plain(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
 
 def _repeated(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
     group = q.shape[1] // k.shape[1]
-    return _plain(
-        q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1), causal=causal
-    )
+    k, v = (heads.repeat_interleave(group, dim=1) for heads in (k, v))
+    return _plain(q, k, v, causal=causal)
 
 
 def _enabled(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
@@ -59,11 +59,11 @@ def inputs(
     return q, k, v
 
 
-def measure_sharing(*, quick: bool = False) -> dict:
+def measure(run: Run) -> Results:
     """Time each way of sharing, then the fastest with more and fewer heads of keys."""
     torch.manual_seed(0)
-    length, prompt = (64, 32) if quick else (LENGTH, PROMPT)
-    layers, rounds = (2, 1) if quick else (LAYERS, 15)
+    length, prompt = (64, 32) if run.quick else (LENGTH, PROMPT)
+    layers, rounds = (2, 1) if run.quick else (LAYERS, 15)
     calls = {"a step, all heads": _call(_plain, HEADS, 1, length, layers)}
     calls |= {
         f"a step, {name}": _call(way, SHARED, 1, length, layers)
@@ -74,7 +74,7 @@ def measure_sharing(*, quick: bool = False) -> dict:
     steps = in_turns(calls, rounds=rounds, calls=layers, warm_up=layers)
     reading = {"a prompt, all heads": _call(_plain, HEADS, prompt, prompt, 1)}
     reading["a prompt, enable_gqa"] = _call(_enabled, SHARED, prompt, prompt, 1)
-    prompts = in_turns(reading, rounds=1 if quick else 9)
+    prompts = in_turns(reading, rounds=1 if run.quick else 9)
     times = {name: taken.to_json() for name, taken in (steps | prompts).items()}
     return {
         "size": {

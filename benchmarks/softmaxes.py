@@ -9,24 +9,34 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from benchmarks.learning import (
+    Descent,
+    as_characters,
+    fit,
+    fit_to_text,
+    guess_loss,
+    seeded,
+    windows,
+)
+from benchmarks.registry import Results, Run
 from tested_transformer.attentions import (
-    AdjustedAttention,
-    AttentionLayer,
-    DifferentialAttention,
+    AdjustedSoftmax,
+    Differential,
 )
 from tested_transformer.data import load_corpus
 from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.multihead import MultiHeadAttention, Softmax
 
-__all__ = ["KINDS", "WIDER", "draw_questions", "make_layer", "measure_softmaxes"]
+__all__ = ["KINDS", "WIDER", "draw_questions", "make_layer", "measure"]
 
-KINDS: dict[str, dict[str, Any]] = {
-    "softmax": {},
-    "soft cap": {"soft_cap": 5.0},
-    "learned sink": {"learned_sink": True},
-    "gate": {"gate": "features"},
-    "differential": {},
+KINDS: dict[str, Softmax] = {
+    "softmax": Softmax(),
+    "soft cap": AdjustedSoftmax(soft_cap=5.0),
+    "learned sink": AdjustedSoftmax(learned_sink=True),
+    "gate": AdjustedSoftmax(gate="features"),
+    "differential": Differential(),
 }
 # On text also softmax with a wider feed-forward, which has about a gate's parameters.
 WIDER = "softmax, wider"
@@ -38,12 +48,11 @@ FROM = 8  # measure from this position on
 
 def make_layer(
     kind: str, d_model: int, num_heads: int, layer: int, *, bias: bool
-) -> AttentionLayer:
+) -> MultiHeadAttention:
     """Return a layer of a kind."""
-    sizes: dict[str, Any] = {"d_model": d_model, "num_heads": num_heads, "bias": bias}
-    if kind == "differential":
-        return DifferentialAttention(layer=layer, **sizes)
-    return AdjustedAttention(**sizes, **KINDS[kind])
+    return MultiHeadAttention(
+        d_model=d_model, num_heads=num_heads, bias=bias, core=KINDS[kind], layer=layer
+    )
 
 
 def draw_questions(
@@ -70,9 +79,9 @@ def draw_questions(
     return x, wanted
 
 
-def measure_softmaxes(*, quick: bool = False) -> dict:
+def measure(run: Run) -> Results:
     """Train every kind with three seeds on both tasks, and measure its behavior."""
-    steps, text_steps, seeds = (4, 2, (1,)) if quick else (300, 300, (1, 2, 3))
+    steps, text_steps, seeds = (4, 2, (1,)) if run.quick else (300, 300, (1, 2, 3))
     silent: dict[str, Any] = {}
     text: dict[str, Any] = {}
     maps: dict[str, Any] = {}
@@ -87,9 +96,13 @@ def measure_softmaxes(*, quick: bool = False) -> dict:
                 print(task, kind, seed, runs[-1], flush=True)
                 if marked and seed == seeds[0]:
                     maps[kind] = _map(layer)
-            found = {name: [run[name] for run in runs] for name in runs[0]}
-            silent[task][kind] = found
-    train, held_out, vocab_size = _read_text(20_000 if quick else 300_000)
+            measured = {name: [run[name] for run in runs] for name in runs[0]}
+            silent[task][kind] = measured
+    characters = 20_000 if run.quick else 300_000
+    corpus = load_corpus("grammar", num_characters=characters)
+    train, held_out, vocab_size = as_characters(corpus.text)
+    # As when the record was made, no window ends with the last token.
+    train, held_out = train[:-1], held_out[:-1]
     for kind in (*KINDS, WIDER):
         runs = []
         for seed in seeds:
@@ -97,7 +110,7 @@ def measure_softmaxes(*, quick: bool = False) -> dict:
             runs.append(_look_at_gpt(model, held_out))
             print("text", kind, seed, runs[-1], flush=True)
         text[kind] = {name: [run[name] for run in runs] for name in runs[0]}
-    x, _ = draw_questions(1, torch.Generator().manual_seed(0))
+    x, _ = draw_questions(1, seeded(0))
     return {
         "size": {
             "silent": {"d_model": WIDTH, "heads": HEADS, "steps": steps},
@@ -118,18 +131,18 @@ def measure_softmaxes(*, quick: bool = False) -> dict:
     }
 
 
-def _train_layer(kind: str, seed: int, steps: int, *, marked: bool) -> AttentionLayer:
+def _train_layer(
+    kind: str, seed: int, steps: int, *, marked: bool
+) -> MultiHeadAttention:
     torch.manual_seed(seed)
     layer = make_layer(kind, WIDTH, HEADS, 0, bias=True)
-    generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(layer.parameters(), lr=1e-2, weight_decay=0.0)
-    for step in range(steps):
-        optimizer.param_groups[0]["lr"] = 1e-2 * (1 - step / steps)
+    generator = seeded(seed)
+
+    def loss_at(step: int) -> Tensor:
         x, wanted = draw_questions(64, generator, marked=marked)
-        loss = F.mse_loss(layer(x, causal=True), wanted)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        return F.mse_loss(layer(x, causal=True), wanted)
+
+    fit(layer, loss_at, Descent(steps, 1e-2))
     return layer
 
 
@@ -140,46 +153,31 @@ def _first_share(weights: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _look_at_layer(layer: AttentionLayer, *, marked: bool) -> dict[str, float]:
+def _look_at_layer(layer: MultiHeadAttention, *, marked: bool) -> dict[str, float]:
     """Return the error, and the weights that asking and silent tokens give."""
-    generator = torch.Generator().manual_seed(0)
+    generator = seeded(0)
     x, wanted = draw_questions(512, generator, marked=marked)
     output, weights = layer(x, causal=True, return_weights=True)
     silent = (x[:, FROM:, 1] < 0)[:, None].expand_as(weights[:, :, FROM:, 0])
     first, sums = _first_share(weights), weights[:, :, FROM:].sum(dim=-1)
     right = wanted[:, FROM:] - output[:, FROM:]
-    found = {
+    measured = {
         "error": right.square().mean() / wanted[:, FROM:].square().mean(),
         "first, silent": first[silent].mean(),
         "first, asking": first[~silent].mean(),
         "given, silent": sums[silent].mean(),
         "given, asking": sums[~silent].mean(),
     }
-    return {name: round(value.item(), 4) for name, value in found.items()}
+    return {name: round(value.item(), 4) for name, value in measured.items()}
 
 
 @torch.no_grad()
-def _map(layer: AttentionLayer) -> list[list[float]]:
+def _map(layer: MultiHeadAttention) -> list[list[float]]:
     """Return the weights of the head that looks most at the first token of a text."""
-    x, _ = draw_questions(1, torch.Generator().manual_seed(0))
+    x, _ = draw_questions(1, seeded(0))
     _, weights = layer(x, causal=True, return_weights=True)
     head = weights[0, int(_first_share(weights)[0].mean(dim=-1).argmax())]
     return [[round(weight, 3) for weight in row] for row in head.tolist()]
-
-
-def _read_text(num_characters: int) -> tuple[Tensor, Tensor, int]:
-    """Return the text as character ids, for training and for testing."""
-    text = load_corpus("grammar", num_characters=num_characters).text
-    letters = sorted(set(text))
-    number = {letter: index for index, letter in enumerate(letters)}
-    ids = torch.tensor([number[letter] for letter in text])
-    cut = len(ids) * 9 // 10
-    return ids[:cut], ids[cut:], len(letters)
-
-
-def _windows(ids: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    starts = torch.randint(len(ids) - WINDOW - 1, (count, 1), generator=generator)
-    return ids[starts + torch.arange(WINDOW + 1)]
 
 
 def _train_gpt(kind: str, seed: int, steps: int, ids: Tensor, vocab_size: int) -> GPT:
@@ -193,25 +191,13 @@ def _train_gpt(kind: str, seed: int, steps: int, ids: Tensor, vocab_size: int) -
         positions="rotary",
         d_ff=4 * D_MODEL + (EXTRA if kind == WIDER else 0),
     )
-    model, generator = GPT(config), torch.Generator().manual_seed(seed)
+    model = GPT(config)
     layer = "softmax" if kind == WIDER else kind
     for number, block in enumerate(model.blocks):
         block.attention = make_layer(layer, D_MODEL, NUM_HEADS, number, bias=False)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
-    for step in range(steps):
-        rate = 3e-3 * min(1, (step + 1) / 30) * (1 - step / steps)
-        optimizer.param_groups[0]["lr"] = rate
-        loss = _loss(model, _windows(ids, 8, generator))
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+    descent = Descent(steps, 3e-3, warm_up=30, clip=1.0)
+    fit_to_text(model, ids, descent, batch=8, length=WINDOW, seed=seed)
     return model
-
-
-def _loss(model: GPT, tokens: Tensor) -> Tensor:
-    logits = model(tokens[:, :-1])
-    return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
 
 def _layers(model: GPT, tokens: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -225,12 +211,12 @@ def _layers(model: GPT, tokens: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 @torch.no_grad()
 def _look_at_gpt(model: GPT, ids: Tensor) -> dict[str, float]:
     """Return size, loss, weight on the first token, and how large activations are."""
-    tokens = _windows(ids, 64, torch.Generator().manual_seed(0))
+    tokens = windows(ids, 64, WINDOW + 1, seeded(0))
     layers = [*_layers(model, tokens[:, :-1])]
     shares = torch.cat([_first_share(weights).mean((0, 2)) for weights, _ in layers])
     return {
         "parameters": model.num_parameters(),
-        "loss": round(_loss(model, tokens).item(), 4),
+        "loss": round(guess_loss(model, tokens).item(), 4),
         "first": round(shares.mean().item(), 4),
         "first, strongest head": round(shares.max().item(), 4),
         "largest": round(max(x.abs().max().item() for _, x in layers), 2),

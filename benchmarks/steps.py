@@ -18,21 +18,24 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.measuring import in_turns
+from benchmarks.registry import Results, Run
 from tested_transformer.gpt import GPT, GPTConfig
 
-__all__ = ["measure_steps", "step_call"]
+__all__ = ["measure", "step_call"]
 
 BATCHES, LENGTHS = (1, 2, 4, 8, 16), (0, 1000)
 ROWS = (1, 2, 3, 4, 8, 16, 32)
 
 
-def step_call(model: GPT, *, batch: int, length: int) -> Callable[[], object]:
-    """Return a function that reads one token of each sequence after ``length``."""
-    cache = model.new_cache(batch, max_length=length + 1)
-    tokens = torch.zeros(batch, 1, dtype=torch.long)
+def step_call(
+    model: GPT, *, batch: int, length: int, count: int = 1
+) -> Callable[[], object]:
+    """Return a function that reads tokens of each sequence, on top of ``length``."""
+    cache = model.new_cache(batch, max_length=length + count)
+    tokens = torch.zeros(batch, count, dtype=torch.long)
     if length:
         with torch.inference_mode():
-            model(tokens.expand(batch, length), cache=cache, last_only=True)
+            model(tokens[:, :1].expand(batch, length), cache=cache, last_only=True)
 
     def call() -> object:
         cache.rewind(length)
@@ -42,10 +45,10 @@ def step_call(model: GPT, *, batch: int, length: int) -> Callable[[], object]:
     return call
 
 
-def measure_steps(*, quick: bool = False) -> dict:
+def measure(run: Run) -> Results:
     """Time a step for every batch and every number of cached tokens."""
     torch.manual_seed(0)
-    layers, width = (2, 64) if quick else (8, 1024)
+    layers, width = (2, 64) if run.quick else (8, 1024)
     model = GPT(
         GPTConfig(
             vocab_size=256,
@@ -60,7 +63,7 @@ def measure_steps(*, quick: bool = False) -> dict:
         f"{batch}, {length}": step_call(model, batch=batch, length=length)
         for batch, length in sizes
     }
-    rounds = 2 if quick else 15
+    rounds = 2 if run.quick else 15
     times = in_turns(calls, rounds=rounds, warm_up=2, clock=time.process_time)
     weights = sum(parameter.nbytes for parameter in model.parameters())
     return {

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.nn.attention.flex_attention import flex_attention
 
+from benchmarks.registry import Results, Run
 from tested_transformer import fused_attention
 from tested_transformer.attentions import (
     attention_in_blocks,
@@ -19,19 +20,21 @@ from tested_transformer.attentions import (
     flex_blocks,
 )
 
-__all__ = ["ASKING", "measure_tiles"]
+__all__ = ["ASKING", "measure"]
 
 HEADS, WIDTH, SIZE, COUNT = 2, 64, 128, 8
 ASKING = ("own", "alike")
 
 
 @torch.no_grad()
-def measure_tiles(*, quick: bool = False) -> dict[str, Any]:
+def measure(run: Run) -> Results:
     """Time attention to all keys and to chosen blocks, two ways, at each length."""
-    lengths = (256,) if quick else (1024, 2048, 4096, 8192, 16384, 32768)
+    lengths = (256,) if run.quick else (1024, 2048, 4096, 8192, 16384, 32768)
     # To try it out, what is not compiled computes the same. Each length is compiled by
     # itself: for any length at once, there is no kernel for a CPU (torch 2.13).
-    attend = flex_attention if quick else torch.compile(flex_attention, dynamic=False)
+    attend = (
+        flex_attention if run.quick else torch.compile(flex_attention, dynamic=False)
+    )
     results: dict[str, Any] = {
         "size": {"heads": HEADS, "width": WIDTH, "block size": SIZE, "blocks": COUNT}
     }
@@ -46,8 +49,10 @@ def _at(length: int, attend: Callable[..., Any]) -> dict[str, Any]:
     q, k, v = torch.randn(3, 1, HEADS, length, WIDTH, generator=generator).unbind()
     alike = q[:, :, ::SIZE].repeat_interleave(SIZE, dim=2)
     _, seconds = _timed(lambda: fused_attention(q, k, v, causal=True))
-    asked = zip(ASKING, (q, alike), strict=True)
-    rows = {asking: _blocks(queries, k, v, attend) for asking, queries in asked}
+    queries_by_kind = zip(ASKING, (q, alike), strict=True)
+    rows = {
+        asking: _blocks(queries, k, v, attend) for asking, queries in queries_by_kind
+    }
     return {"all keys": seconds, **rows}
 
 
@@ -79,9 +84,9 @@ def _blocks(
 
 def _timed(way: Callable[[], Any], times: int = 4) -> tuple[Any, float]:
     """Return what it returns, and the least processor seconds of a few runs."""
-    best, found = float("inf"), None
+    best, result = float("inf"), None
     for _ in range(times):
         start = time.process_time()
-        found = way()
+        result = way()
         best = min(best, time.process_time() - start)
-    return found, round(best, 5)
+    return result, round(best, 5)

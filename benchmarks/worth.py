@@ -1,16 +1,19 @@
 """Measure what choices of the fast recipe are worth: the loss without each."""
 
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from torch import Tensor
-
+from benchmarks.loss import run_ours
 from benchmarks.ours import FAST, Ours, Racer
-from benchmarks.race import run_ours
+from benchmarks.registry import Results, Run
+from tested_transformer.data import split
 from tested_transformer.training import Recipe
 
-__all__ = ["CHOICES", "Choice", "conclude", "measure_worth"]
+__all__ = ["CHOICES", "Choice", "conclude", "measure"]
+
+# The seeds are not those of the race, because a recipe chosen on some seeds must be
+# judged on others.
+STEPS, SEEDS = 148, (11, 12, 13)
 
 
 @dataclass(frozen=True)
@@ -34,37 +37,23 @@ CHOICES = {
 }
 
 
-def measure_worth(
-    tokens: Tensor,
-    *,
-    steps: int = 148,
-    seeds: Sequence[int] = (11, 12, 13),
-    quick: bool = False,
-) -> dict:
-    """Train with each choice undone in turn, and evaluate on all validation text.
-
-    Args:
-        tokens: The text, encoded.
-        steps: How many steps each run does.
-        seeds: The seeds of each run. They are not those of the race, because a recipe
-            chosen on some seeds must be judged on others.
-        quick: Only try the program out.
-    """
-    cut = int(0.9 * len(tokens))
-    data, validation = tokens[:cut], tokens[cut:]
-    if quick:
-        steps, seeds, validation = 5, seeds[:2], validation[:2000]
+def measure(run: Run) -> Results:
+    """Train with each choice undone in turn, and evaluate on all validation text."""
+    data, validation = split(run.tokens())
+    steps, seeds = STEPS, SEEDS
+    if run.quick:
+        steps, seeds, validation = 5, SEEDS[:2], validation[:2000]
     losses: dict[str, list[float]] = {name: [] for name in CHOICES}
     for seed in seeds:
         for name, choice in CHOICES.items():
             settings = {"steps": steps, "precision": "fp32", **choice.recipe}
-            if quick:
+            if run.quick:
                 settings["warmup"] = 0
             recipe = Recipe.fast(**settings)
             racer = Racer(Ours({**FAST, **choice.model}, name, recipe), recipe, 0.0)
-            run = run_ours(racer, data, validation, seed=seed)
-            losses[name].append(run["loss"])
-            print(seed, name, run["loss"], flush=True)
+            loss = run_ours(racer, data, validation, seed=seed)["loss"]
+            losses[name].append(loss)
+            print(seed, name, loss, flush=True)
     return {"steps": steps, "seeds": list(seeds), "choices": conclude(losses)}
 
 
@@ -75,14 +64,14 @@ def conclude(losses: dict[str, list[float]]) -> dict[str, dict]:
     rises without it; ``least`` and ``most`` are the extremes over the seeds.
     """
     base = next(iter(losses.values()))
-    found: dict[str, dict] = {}
-    for name, each in losses.items():
-        worth = [loss - whole for loss, whole in zip(each, base, strict=True)]
-        found[name] = {
-            "losses": each,
-            "mean": round(statistics.mean(each), 4),
+    compared: dict[str, dict] = {}
+    for name, runs in losses.items():
+        worth = [loss - usual for loss, usual in zip(runs, base, strict=True)]
+        compared[name] = {
+            "losses": runs,
+            "mean": round(statistics.mean(runs), 4),
             "worth": round(statistics.mean(worth), 4),
             "least": round(min(worth), 4),
             "most": round(max(worth), 4),
         }
-    return found
+    return compared

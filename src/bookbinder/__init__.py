@@ -1,20 +1,19 @@
 """Bind the book to its library: make sure that everything a page shows has run.
 
-A page passes through these steps, each of which is a module or a folder:
+A page passes through these steps, in this order:
 
-1. scan: `page` reads a page's Markdown once, for all other modules; `listings` finds
-   sections of source files.
-2. form: `rendering` turns the page into the site's HTML, and `audit` checks everything
-   that is shown there; `names` resolves names of this project, `numbers` finds the
-   source of numbers in the prose, `diagrams` compares shapes with a traced pass.
-3. run: `running` runs the blocks, each in a fresh state; `outputs` compares their
-   outputs as numbers, and writes them.
-4. evidence: `evidence` checks which lines ran and which figures were drawn.
-5. build: `drawing` puts formulas, diagrams and figures into the site; `wayfinding`
-   links terms, chapters and the reference.
-6. publish: `publishing` adds downloads, and what verified each page.
+1. read: ``page`` reads its Markdown once, for all other modules.
+2. audit: ``audit`` renders it, and checks that what is shown is what was read: code,
+   listings (``listings``), ``numbers`` in the prose, ``names`` of this project, and
+   ``shapes`` in diagrams, by a ``tracing`` of the library.
+3. run: ``evidence`` runs each chain of its blocks, in the fresh state of ``running``,
+   and keeps what was printed, which lines ran, and what was drawn.
+4. compare: ``outputs`` compares what was printed as numbers, and writes it;
+   ``evidence`` compares lines with listings, and pictures (``running.figures``).
+5. report: ``check`` gathers the problems for ``make page``, ``pytest_plugin`` for
+   pytest. ``chapter`` starts a chapter, and says what it lacks.
 
-`pytest_plugin` connects these to pytest and pytest-codeblocks. `check` and `chapter`
-are for contributors, `elsewhere` runs everything under other settings, the workflows
-call `hosting`, and `environment` makes `.venv`.
+``drawing`` puts formulas, diagrams and figures into the site, ``wayfinding`` links
+terms, chapters and the reference, and ``publishing`` finishes the site. ``elsewhere``
+runs everything under other settings, and ``environment`` makes ``.venv``.
 """

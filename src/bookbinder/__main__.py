@@ -1,8 +1,7 @@
 """``python -m bookbinder``: the commands for contributors, called through make.
 
-``outputs [PAGE ...]`` updates outputs and pictures, ``page PAGE`` checks one page,
-``chapter NAME`` starts one, and ``tolerances`` lists the wide ones. Slow imports happen
-where they are needed.
+``outputs [PAGE ...]`` updates outputs and pictures, ``page PAGE`` checks one page, and
+``chapter NAME`` starts one. Slow imports happen where they are needed.
 """
 
 import argparse
@@ -25,14 +24,11 @@ def main(arguments: list[str] | None = None) -> int:
     chapter = commands.add_parser("chapter", help="start a chapter")
     chapter.add_argument("name", metavar="NAME", help="its title")
     chapter.add_argument("--question", default="", help="what it answers")
-    commands.add_parser("tolerances", help="list the outputs with one above 10 %%")
     options = parser.parse_args(arguments)
     if options.command == "outputs":
-        return _outputs(options.pages)
+        return _outputs([page.resolve() for page in options.pages])
     if options.command == "page":
         return _page(options.page.resolve(), watched=options.watch)
-    if options.command == "tolerances":
-        return _tolerances()
     return _chapter(options.name, options.question)
 
 
@@ -42,14 +38,12 @@ def _outputs(pages: list[Path]) -> int:
 
     draw_as_the_book()
     failed = False
-    everywhere = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-    for page in [page.resolve() for page in pages] or sorted(everywhere):
-        if not page.is_file():
-            print(f"{page}: no such page", file=sys.stderr)
-            failed = True
-            continue
-        difference, problems = refresh(page, ROOT)
-        sys.stdout.write(difference)
+    for page in pages or sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]):
+        if page.is_file():
+            difference, problems = refresh(page, ROOT)
+            sys.stdout.write(difference)
+        else:
+            problems = [f"{page}: no such page"]
         for problem in problems:
             print(problem, file=sys.stderr)
         failed = failed or bool(problems)
@@ -77,21 +71,10 @@ def _chapter(name: str, question: str) -> int:
     from bookbinder.chapter import ChapterError, begin
 
     try:
-        written = begin(ROOT, name, question=question)
+        print(*begin(ROOT, name, question=question), sep="\n")
     except ChapterError as error:
         print(f"chapter: {error}", file=sys.stderr)
         return 1
-    print(*written, sep="\n")
-    return 0
-
-
-def _tolerances() -> int:
-    from bookbinder.outputs import wide_tolerances
-    from bookbinder.page import load_page
-
-    for page in sorted((ROOT / "docs").rglob("*.md")):
-        for problem in wide_tolerances(load_page(page, ROOT)):
-            print(problem)
     return 0
 
 

@@ -1,29 +1,42 @@
-"""Start a chapter: copy the model page, and add it to the navigation.
+"""Start a chapter from the page to copy, and check what a chapter needs beside a page.
 
-Either the page, its entry in the navigation, its row in the list of chapters and its
-place on the map are all written, or nothing is. Once the map is drawn again, the result
-passes every test.
+A chapter asks a question, has exercises with graders, and stands in the navigation, in
+the list of chapters and on the map, in one order. Each problem says what to write.
 """
 
 import json
 import re
-import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
+from pymdownx.slugs import slugify
 
-from bookbinder.chapter_form import TEMPLATE
-from bookbinder.page import split_lines
+from bookbinder.page import Page, Problem, split_lines
 from bookbinder.writing import write_whole
 
-__all__ = ["ChapterError", "begin"]
+__all__ = ["PLACES", "TEMPLATE", "ChapterError", "begin", "chapter_problems"]
 
-_ENTRY = r"- .*: chapters/(?!a-chapter-to-copy)\S+\.md"
-_LINK = r"%% \[(?P<name>.*)\]\(chapters/\S+\.md\)"
-_ROW = r"\| \[.*\]\(chapters/\S+\.md\) \|.*\|"
+TEMPLATE = "docs/chapters/a-chapter-to-copy.md"
+
+# The line of a chapter in each of them.
+_CHAPTER = r"(?P<page>chapters/(?!a-chapter-to-copy)[^\s)]+\.md)"
+_LINES = {
+    "mkdocs.yml": re.compile(rf"^(?P<indent> *)- .*: {_CHAPTER}$", re.MULTILINE),
+    "docs/index.md": re.compile(rf"^(?P<indent>)\| \[.*\]\({_CHAPTER}\) \|.*\|$", re.M),
+    "docs/map.md": re.compile(
+        rf"^(?P<indent> *)%% \[(?P<name>.*)\]\({_CHAPTER}\)$", re.M
+    ),
+}
+PLACES = ("docs/index.md", "docs/map.md")
+
 # Characters with a meaning in Markdown or YAML.
 _MARKS = re.compile(r"[\[\]`*_#|<>$\\]")
-_ACCENTS = re.compile("[\u0300-\u036f]")
+_QUESTION = re.compile(r"\*[^*].*\?\*")
+_GRADER = re.compile(r"\b(?:check|grade)_\w+\(")
+_IMPORTED = re.compile(r"from transformer_book[\w.]* import (?:\([^)]*|.*)\bgrade_\w")
+# Search engines show about as many letters of a description.
+_LEAST, _MOST = 20, 180
 
 
 class ChapterError(ValueError):
@@ -45,12 +58,12 @@ def begin(root: Path, name: str, *, question: str = "") -> list[str]:
         ChapterError: If the name does not fit a chapter; nothing is written then.
     """
     name, question = " ".join(name.split()), " ".join(question.split())
-    slug = _slug(name)
+    slug = re.sub("-+", "-", slugify(case="lower")(name, "-")).strip("-")
     if not slug:
         raise ChapterError('give a title: make chapter NAME="Attention sinks"')
     for what, words in (("NAME", name), ("QUESTION", question)):
-        if found := _MARKS.search(words):
-            raise ChapterError(f"{what}={words!r}: wanted words, without {found[0]}")
+        if mark := _MARKS.search(words):
+            raise ChapterError(f"{what}={words!r}: wanted words, without {mark[0]}")
     path = f"chapters/{slug}.md"
     if (root / "docs" / path).exists():
         raise ChapterError(f"NAME={name!r}: docs/{path} already exists")
@@ -60,15 +73,17 @@ def begin(root: Path, name: str, *, question: str = "") -> list[str]:
     short = name.partition(":")[0]
     # Search engines show the description of a page, the book's own search its tags.
     front = [
-        *("---", f"description: {_quoted(question)}"),
-        *("tags:", f"  - {_quoted(short)}", "---", ""),
+        "---",
+        f"description: {_quoted(question)}",
+        "tags:",
+        f"  - {_quoted(short)}",
     ]
-    page = [*front, f"# {name}", "", f"*{question}*", *rest]
+    page = [*front, "---", "", f"# {name}", "", f"*{question}*", *rest]
     new = {
         f"docs/{path}": "\n".join(page) + "\n",
-        "mkdocs.yml": _with_line(root, "mkdocs.yml", _ENTRY, _entry(name, path)),
+        "mkdocs.yml": _with_line(root, "mkdocs.yml", _entry(name, path)),
         "docs/index.md": _with_line(
-            root, "docs/index.md", _ROW, f"| [{short}]({path}) | {question} |"
+            root, "docs/index.md", f"| [{short}]({path}) | {question} |"
         ),
         "docs/map.md": _on_the_map(root, short, path),
     }
@@ -81,17 +96,6 @@ def begin(root: Path, name: str, *, question: str = "") -> list[str]:
         f"next: make serve, and write; then make outputs PAGE=docs/{path}",
         f"and make page PAGE=docs/{path}",
     ]
-
-
-def _slug(title: str) -> str:
-    """Return the name of a title's file, in the letters of its language.
-
-    Latin, Greek and Cyrillic letters lose their accents, for those without such keys.
-    """
-    apart = unicodedata.normalize("NFKD", title.casefold())
-    plain = unicodedata.normalize("NFC", _ACCENTS.sub("", apart))
-    kept = (each if unicodedata.category(each)[0] in "LMN" else " " for each in plain)
-    return "-".join("".join(kept).split())
 
 
 def _entry(name: str, path: str) -> str:
@@ -108,23 +112,123 @@ def _quoted(words: str) -> str:
     return json.dumps(words, ensure_ascii=False)
 
 
+def _with_line(root: Path, place: str, line: str) -> str:
+    """Insert a line after the last chapter's, with the same indentation."""
+    text = (root / place).read_text("utf-8")
+    chapters = [*_LINES[place].finditer(text)]
+    if not chapters:
+        raise ChapterError(f"{place}: wanted the line of a chapter, to add one below")
+    last = chapters[-1]
+    return f"{text[: last.end()]}\n{last['indent']}{line}{text[last.end() :]}"
+
+
 def _on_the_map(root: Path, name: str, path: str) -> str:
     """Put a chapter into the box of the last one, and make its line there a link."""
-    text = (root / "docs/map.md").read_text("utf-8")
-    names = [found["name"] for found in re.finditer(_LINK, text)]
-    above = rf"(<br/>{re.escape(names[-1])})(?=<br/>|`)" if names else "$^"
-    if not re.search(above, text):
+    text = _with_line(root, "docs/map.md", f"%% [{name}]({path})")
+    *_, last, _new = _LINES["docs/map.md"].finditer(text)
+    above = re.compile(rf"<br/>{re.escape(last['name'])}(?=<br/>|`)")
+    if not above.search(text):
         raise ChapterError("docs/map.md: wanted the last chapter as a line of a box")
-    text = _with_line(root, "docs/map.md", _LINK, f"%% [{name}]({path})")
-    return re.sub(above, lambda line: f"{line[0]}<br/>{name}", text, count=1)
+    return above.sub(lambda line: f"{line[0]}<br/>{name}", text, count=1)
 
 
-def _with_line(root: Path, path: str, like: str, line: str) -> str:
-    """Insert a line after the last of its kind, with the same indentation."""
-    lines = split_lines((root / path).read_text("utf-8"))
-    kind = re.compile(rf"(?P<indent> *){like}")
-    for index in range(len(lines) - 1, -1, -1):
-        if found := kind.fullmatch(lines[index]):
-            lines.insert(index + 1, found["indent"] + line)
-            return "\n".join(lines) + "\n"
-    raise ChapterError(f"{path}: wanted a line like {like}, to add one behind it")
+def chapter_problems(page: Page, root: Path) -> Iterator[Problem]:
+    """Return what a chapter lacks, with the line and what to write there."""
+    if page.path.startswith("docs/chapters/"):
+        lacking = [*_front(page), *_exercises(page)]
+        if page.path != TEMPLATE:
+            lacking += _place(page, root)
+        yield from (Problem(page.path, line, reason) for line, reason in lacking)
+
+
+def _front(page: Page) -> Iterator[tuple[int, str]]:
+    """Check the front matter, the title and the question."""
+    letters, tags = len(str(page.meta.get("description", ""))), page.meta.get("tags")
+    if not _LEAST < letters < _MOST:
+        yield (
+            1,
+            f"the description in the front matter has {letters} letters: say there "
+            f"in more than {_LEAST} and fewer than {_MOST} what the chapter is about",
+        )
+    if not isinstance(tags, list) or not tags:
+        yield (
+            1,
+            "no tags: list under tags: in the front matter what a reader would search "
+            "for, such as names, errors and symptoms",
+        )
+    text = [(number, line.strip()) for number, line in page.prose if line.strip()]
+    while text and not text[0][1].startswith("# "):
+        del text[0]
+    if not text:
+        yield 1, "no title: begin with # and the title"
+    elif not _QUESTION.fullmatch(text[:2][-1][1]):
+        yield (
+            text[:2][-1][0],
+            "no question: below the title write what the chapter answers, in italics, "
+            "*How far back does a token look?*",
+        )
+
+
+def _exercises(page: Page) -> Iterator[tuple[int, str]]:
+    """Check that each exercise has a grader that refuses wrong answers.
+
+    A grader of ``transformer_book`` has its wrong answers in the tests of that
+    package. One that stands on a page refuses them there: what it says is an output of
+    the page, compared when the page runs. Here it is counted.
+    """
+    headings = [(n, line) for n, line in page.prose if re.match(r"##+ ", line)]
+    start = next((n for n, line in headings if line == "## Exercises"), 0)
+    end = next((n for n, line in headings if n > start and line[2] == " "), 10**6)
+    begins = [n for n, _ in headings if 0 < start < n < end]
+    if not start:
+        reason = "no heading ## Exercises, with at least one exercise under a heading"
+        yield len(page.lines), f"{reason} ###"
+    elif not begins:
+        yield start, "no exercise, which begins with ###"
+    for first, last in zip(begins, [*begins[1:], end], strict=False):
+        blocks = [block for block in page.blocks if first < block.line < last]
+        code = "".join(block.code for block in blocks)
+        outputs = "".join(block.output.text for block in blocks if block.output)
+        refused = {*outputs.splitlines()} - {"right", "correct"}
+        if not _GRADER.search(code):
+            yield (
+                first,
+                "no run of this exercise calls a grader, check_...(answer) or "
+                "grade_...(answer): define one here, or import it",
+            )
+        elif not _IMPORTED.search(code) and len(refused) < 3:
+            yield (
+                first,
+                f"this exercise shows {len(refused)} refused answers: print what "
+                "its grader says of three likely wrong ones",
+            )
+
+
+def _place(page: Page, root: Path) -> Iterator[tuple[int, str]]:
+    """Check that the chapter stands in all three lists, behind the same chapter."""
+    name, title = page.path.removeprefix("docs/"), page.anchors().get("", "Title")
+    short = title.partition(":")[0]
+    write = {
+        "mkdocs.yml": f"- {title}: {name}, under the part of the book it belongs to",
+        "docs/index.md": f"| [{short}]({name}) | its question |, in the list",
+        "docs/map.md": (
+            f"{short} into the box of its part and %% [{short}]({name}) below, "
+            "then run make diagrams"
+        ),
+    }
+    texts = {place: (root / place).read_text("utf-8") for place in _LINES}
+    chapters = {
+        place: [line["page"] for line in lines.finditer(texts[place])]
+        for place, lines in _LINES.items()
+    }
+    everywhere = set.intersection(*map(set, chapters.values())) | {name}
+    before = dict[str, str]()
+    for place, names in chapters.items():
+        if name not in names:
+            yield 1, f"not in {place}: write {write[place]}"
+            continue
+        above = [known for known in names[: names.index(name)] if known in everywhere]
+        before[place] = above[-1].removeprefix("chapters/") if above else "none"
+    if len({*before.values()}) > 1:
+        where = ", ".join(f"{above} in {place}" for place, above in before.items())
+        yield 1, f"its places differ; it stands behind {where}: move it in one of them"

@@ -1,17 +1,15 @@
 """Report everything that is wrong with one page, for ``make page``."""
 
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from bookbinder.audit import audit
-from bookbinder.chapter_form import PLACES, chapter_problems, is_chapter
+from bookbinder.chapter import PLACES, chapter_problems
 from bookbinder.evidence import Evidence, evidence_problems
 from bookbinder.outputs import compare
-from bookbinder.page import Page, Problem, load_page
-from bookbinder.running.blocks import explain, run_chain
+from bookbinder.page import Page, PageError, Problem, load_page
 
 __all__ = ["check", "page_problems", "watch"]
 
@@ -31,36 +29,30 @@ def check(file: Path, root: Path) -> list[str]:
         )
     ]
     page = load_page(file, root)
-    problems = page_problems(page, root)
-    if is_chapter(page.path):
-        problems += chapter_problems(page, root)
+    problems = [*page_problems(page, root), *chapter_problems(page, root)]
+    if page.path.startswith("docs/chapters/"):
         # A chapter is in them, too.
         for place in PLACES:
             problems += audit(load_page(root / place, root), root)
-    found = [str(problem) for problem in problems]
+    reported = [str(problem) for problem in problems]
     for linter in linters:
-        told = [stream for stream in linter.communicate() if stream]
-        found += [line for line in "".join(told).splitlines() if f"{name}:" in line]
-    return found
+        lines = "".join(filter(None, linter.communicate())).splitlines()
+        reported += [line for line in lines if f"{name}:" in line]
+    return reported
 
 
 def page_problems(page: Page, root: Path) -> list[Problem]:
     """Audit a page, run it, and check the evidence of its blocks."""
     problems = audit(page, root)
-    if any(page.is_code(problem.line) for problem in page.problems):
+    if not page.code_is_known:
         return problems
     evidence, ended = Evidence(page, root), True
     for chain in page.chains:
         try:
-            with evidence.gathered(chain):
-                printed = run_chain(chain)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            problems.append(explain(page, chain, error))
+            problems += compare(page, chain, evidence.run(chain))
+        except PageError as error:
+            problems += error.problems
             ended = False
-        else:
-            problems += compare(page, chain, printed)
     # Of a chain that broke off, much has not run.
     return [*problems, *evidence_problems(evidence)] if ended else problems
 
@@ -74,5 +66,5 @@ def watch(file: Path) -> None:
             saved = now
             # A fresh interpreter: the library may have been edited as well.
             command = [sys.executable, "-m", "bookbinder", "page", str(file)]
-            subprocess.run(command, env=os.environ, check=False)
+            subprocess.run(command, check=False)
         time.sleep(0.3)

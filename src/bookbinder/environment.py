@@ -13,39 +13,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from subprocess import DEVNULL, PIPE, STDOUT
-
-if sys.platform == "win32":  # no flock: two terminals do not wait for each other
-    flock = None
-else:
-    from fcntl import LOCK_EX, flock
-
-__all__ = ["SetupError", "main", "set_up"]
 
 ROOT = Path(__file__).resolve().parents[2]
-LOG = ".cache/setup.log"
 # The folder of an environment's programs, and their suffix.
 BIN, SUFFIX = ("Scripts", ".exe") if sys.platform == "win32" else ("bin", "")
 # Lies in the folder that it speaks of, and says what that was made from.
 STAMP = ".made-from"
-INSTALL = ("-m", "pip", "install", "--progress-bar=off", "-c", "constraints.txt")
+INSTALL = ("-m", "pip", "install", "--quiet", "-c", "constraints.txt")
 # Every browser that KaTeX supports reads woff2.
 OTHER_FONTS = re.compile(r',url\([^)]*\.(?:woff|ttf)\) format\("\w+"\)')
-# Explanations that the last lines of pip, npm and venv lack.
-REASONS = {
-    r"ensurepip is not|No module named '?(?:venv|ensurepip)": (
-        "Python's venv module is missing: on Debian or Ubuntu, apt install "
-        "python{}.{}-venv".format(*sys.version_info)
-    ),
-    r"NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|ProxyError"
-    r"|ENOTFOUND|EAI_AGAIN|ECONN|ETIMEDOUT|Network is unreachable": (
-        "no network: the package index does not answer (a proxy? set HTTPS_PROXY)"
-    ),
-}
-
-
-class SetupError(Exception):
-    """The setup failed; the message says why, and what to do about it."""
 
 
 def set_up(root: Path, *, named: bool = False) -> None:
@@ -57,14 +33,14 @@ def set_up(root: Path, *, named: bool = False) -> None:
             Python is replaced.
 
     Raises:
-        SetupError: If a program fails.
+        subprocess.CalledProcessError: If a program fails, which has said why.
     """
     venv, modules = root / ".venv", root / "node_modules"
     python, npm = (venv / BIN / f"{name}{SUFFIX}" for name in ("python", "npm"))
     vendor = root / "docs/assets/vendor"
     packages = _stamp(root, "pyproject.toml", "constraints.txt")
-    ours = "src/bookbinder/environment.py"
-    front_end = _stamp(root, "package.json", "package-lock.json", ours)
+    this_file = "src/bookbinder/environment.py"
+    front_end = _stamp(root, "package.json", "package-lock.json", this_file)
     # An environment cannot be moved: its scripts contain the path of its folder.
     kept = python.exists() and _read(venv / STAMP).startswith(f"{root}\n")
     version = "version = {}.{}.".format(*sys.version_info)
@@ -97,13 +73,7 @@ def _read(file: Path) -> str:
 
 
 def _run(root: Path, *command: str | Path) -> None:
-    done = subprocess.run(command, cwd=root, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
-    said = done.stdout.decode(errors="replace")
-    (root / LOG).write_text(said, "utf-8")
-    if done.returncode:
-        known = [line for sign, line in REASONS.items() if re.search(sign, said)]
-        last = [line.strip() for line in said.splitlines() if line.strip()][-3:]
-        raise SetupError(f"{(known or [' / '.join(last)])[0]} (all of it: {LOG})")
+    subprocess.run(command, cwd=root, check=True)
 
 
 def _copy_assets(modules: Path, vendor: Path) -> None:
@@ -118,20 +88,11 @@ def _copy_assets(modules: Path, vendor: Path) -> None:
     shutil.copy(modules / "mermaid/dist/mermaid.min.js", vendor / "mermaid")
 
 
-def main() -> None:
-    """Set up the repository that this file is in."""
-    try:
-        (ROOT / LOG).parent.mkdir(exist_ok=True)
-        with (ROOT / LOG).open("a") as lock:
-            # If two terminals run the setup at once, the second waits for the first.
-            if flock is not None:
-                flock(lock, LOCK_EX)
-            # make passes PYTHON on only if the user has set it.
-            set_up(ROOT, named="PYTHON" in os.environ)
-    except (SetupError, OSError, KeyboardInterrupt) as error:
-        line = str(error) or "interrupted: the next make continues from here"
-        sys.exit(f"setup: {line}")
-
-
 if __name__ == "__main__":
-    main()
+    try:
+        # make passes PYTHON on only if the user has set it.
+        set_up(ROOT, named="PYTHON" in os.environ)
+    except (subprocess.CalledProcessError, OSError, KeyboardInterrupt) as error:
+        sys.exit(
+            f"setup: {str(error) or 'interrupted: the next make continues from here'}"
+        )

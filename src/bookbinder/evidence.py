@@ -1,8 +1,8 @@
 """The evidence of a page's blocks: lines that ran, and pictures that were drawn."""
 
-import contextlib
+import io
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,12 +11,18 @@ from bookbinder.listings import (
     find_section,
     idle_statements,
     never_executed,
+    never_run,
 )
-from bookbinder.page import Chain, Page, Problem
-from bookbinder.running.blocks import explain, program, run_chain
+from bookbinder.page import Chain, Page, PageError, Problem
+from bookbinder.running.blocks import explain, printed, program
 from bookbinder.running.figures import compare_figures
-from bookbinder.running.lines import PAGE, Lines, recorded_lines
-from bookbinder.running.scripts import Idle, never_run, recorded_scripts
+from bookbinder.running.recording import (
+    PAGE,
+    Idle,
+    Lines,
+    recorded_lines,
+    recorded_scripts,
+)
 from bookbinder.running.state import CHECKED, fresh_state
 
 __all__ = ["Evidence", "evidence_problems"]
@@ -38,28 +44,47 @@ class Evidence:
     drawn: dict[str, str] = field(default_factory=dict[str, str])
     idle: Idle = field(default_factory=Idle)
 
+    def run(self, chain: Chain, seed: int = CHECKED) -> list[str]:
+        """Run a chain, and return what each of its blocks has printed.
+
+        Raises:
+            PageError: If a block fails; it names the line of the page.
+        """
+        with self.gathered(chain, seed) as outputs, redirect_stdout(io.StringIO()):
+            exec(program(chain), {"__MODULE__": "__main__"})
+        return outputs
+
     @contextmanager
-    def gathered(self, chain: Chain, seed: int = CHECKED) -> Generator[None]:
-        """Run the ``with`` block in a fresh state, and record its evidence."""
+    def gathered(self, chain: Chain, seed: int = CHECKED) -> Generator[list[str]]:
+        """Watch the program of a chain, which has to run within ``with``.
+
+        Returns:
+            What each block has printed, filled while they run.
+
+        Raises:
+            PageError: If a block fails; it names the line of the page.
+        """
         files = {str(self.root / listing.path) for listing in self.page.listings}
         lines = Lines()
-        with fresh_state(seed) as folder:
-            try:
-                with recorded_lines(files) as lines, recorded_scripts(self.idle):
-                    yield
-            finally:
-                self.chains.add(chain.line)
-                for place, line in lines.items():
-                    self.lines[place] = min(line, self.lines.get(place, line))
-                self.drawn |= _drawings(folder)
-
-
-def _drawings(folder: Path) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for file in sorted(folder.glob("*.svg")):
-        with contextlib.suppress(UnicodeDecodeError):
-            found[file.name] = file.read_text(encoding="utf-8")
-    return found
+        outputs = list[str]()
+        printed.clear()
+        try:
+            with fresh_state(seed) as folder:
+                try:
+                    with recorded_lines(files) as lines, recorded_scripts(self.idle):
+                        yield outputs
+                finally:
+                    outputs += printed
+                    self.chains.add(chain.line)
+                    for place, line in lines.items():
+                        self.lines[place] = min(line, self.lines.get(place, line))
+                    for file in sorted(folder.glob("*.svg")):
+                        with suppress(UnicodeDecodeError):
+                            self.drawn[file.name] = file.read_text("utf-8")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise PageError([explain(self.page, chain, error)]) from None
 
 
 def evidence_problems(evidence: Evidence) -> list[Problem]:
@@ -71,12 +96,9 @@ def evidence_problems(evidence: Evidence) -> list[Problem]:
     for chain in page.chains:
         if chain.line not in evidence.chains:
             try:
-                with evidence.gathered(chain):
-                    run_chain(chain)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                return [explain(page, chain, error)]
+                evidence.run(chain)
+            except PageError as error:
+                return [*error.problems]
     problems = [*_idle_code(evidence), *_idle_listings(evidence)]
     return problems + compare_figures(page, evidence.drawn, evidence.root)
 
@@ -92,18 +114,16 @@ def _idle_code(evidence: Evidence) -> Iterator[Problem]:
 
 def _idle_listings(evidence: Evidence) -> Iterator[Problem]:
     for listing in evidence.page.listings:
-        try:
+        with suppress(ListingError):  # The audit reports it.
             section = find_section(evidence.root, listing.path, listing.section)
-        except ListingError:
-            continue  # The audit reports it.
-        idle = (
-            never_run(section, evidence.idle)
-            if listing.language == "js"
-            else never_executed(section, evidence.lines.keys())
-        )
-        for line in idle:
-            reason = (
-                f"lists {listing.path}:{line}, but no block of this page executes it: "
-                "run it here, or list a smaller section"
+            idle = (
+                never_run(section, evidence.idle)
+                if listing.language == "js"
+                else never_executed(section, evidence.lines.keys())
             )
-            yield Problem(evidence.page.path, listing.line, reason)
+            for line in idle:
+                reason = (
+                    f"lists {listing.path}:{line}, but no block of this page executes "
+                    "it: run it here, or list a smaller section"
+                )
+                yield Problem(evidence.page.path, listing.line, reason)

@@ -12,8 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bookbinder.places import real_name
+from bookbinder.running.recording import Idle
 
-_MARK = re.compile(r"^\s*(?:#|//) --8<-- \[(?P<kind>start|end):(?P<name>[\w-]+)\]\s*$")
+__all__ = [
+    *("Executed", "ListingError", "Section"),
+    *("find_section", "idle_statements", "never_executed", "never_run"),
+]
+
+_MARK = r"^[ \t]*(?:#|//) --8<-- \[{}\][ \t]*(?:\n|\Z)"
+_ANY_MARK = re.compile(_MARK.format(r"(?:start|end):([\w-]+)"), re.MULTILINE)
 
 Executed = Set[tuple[str, int]]
 """Lines that have run, each as (real name of the file, line)."""
@@ -38,8 +45,7 @@ def find_section(root: Path, path: str, name: str) -> Section:
     """Return a section by its name.
 
     Raises:
-        ListingError: If the file or the section is not there, or its marks are not
-            one start and one end, in this order.
+        ListingError: If the file or the section is not there, or there are several.
     """
     file = root / path
     home = "src/transformer_book/" if file.suffix == ".js" else "src/"
@@ -47,38 +53,22 @@ def find_section(root: Path, path: str, name: str) -> Section:
     if not inside or file.suffix not in (".py", ".js") or not file.is_file():
         kind = "JavaScript" if file.suffix == ".js" else "Python"
         raise ListingError(f"{path} is not a {kind} file under {home}")
-    lines = file.read_text(encoding="utf-8").splitlines()
-    marks = [_MARK.match(line) for line in lines]
-    starts, ends = (
-        [
-            number
-            for number, mark in enumerate(marks, start=1)
-            if mark and (mark["kind"], mark["name"]) == (kind, name)
-        ]
-        for kind in ("start", "end")
+    source = file.read_text(encoding="utf-8")
+    start, end = (
+        _MARK.format(f"{kind}:{re.escape(name)}") for kind in ("start", "end")
     )
-    if not starts and not ends:
-        sections = sorted({mark["name"] for mark in marks if mark})
+    sections = [*re.finditer(f"{start}(.*?){end}", source, re.DOTALL | re.MULTILINE)]
+    if len(sections) != 1:
+        names = ", ".join(sorted({*_ANY_MARK.findall(source)})) or "none"
         raise ListingError(
-            f"{path} has no section {name!r}; it has {', '.join(sections) or 'none'}"
+            f"{path} has {'several sections' if sections else 'no section'} {name!r}, "
+            f"each with a start and an end behind it; it has {names}"
         )
-    if len(starts) != 1 or len(ends) != 1 or starts[0] >= ends[0]:
-        raise ListingError(
-            f"section {name!r} of {path} must have one start and one end after it; "
-            f"starts at {starts}, ends at {ends}"
-        )
-    first, last = starts[0] + 1, ends[0] - 1
-    shown = [
-        line
-        for line, mark in zip(
-            lines[first - 1 : last], marks[first - 1 : last], strict=True
-        )
-        if not mark
-    ]
-    text = textwrap.dedent("\n".join(shown))
+    first, last = (source.count("\n", 0, at) for at in sections[0].span(1))
+    text = textwrap.dedent(_ANY_MARK.sub("", sections[0][1])).removesuffix("\n")
     if not text.strip():
         raise ListingError(f"section {name!r} of {path} is empty")
-    return Section(file, path, first, last, text)
+    return Section(file, path, first + 1, last, text)
 
 
 def never_executed(section: Section, executed: Executed) -> list[int]:
@@ -126,14 +116,39 @@ def _statements(tree: ast.Module, everywhere: bool) -> Iterator[tuple[int, int]]
 
 
 def _span(node: ast.stmt) -> Iterator[tuple[int, int]]:
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-        return  # A docstring, or the ellipsis of an overload.
-    if isinstance(node, ast.Try | ast.Global | ast.Nonlocal | ast.Pass):
-        return  # The statement itself runs no code.
-    if isinstance(node, ast.Raise) and "NotImplementedError" in ast.dump(node):
-        return  # An abstract method, for subclasses to implement.
-    if isinstance(node, ast.AnnAssign) and node.value is None:
-        return  # An annotation without a value.
-    body: list[ast.stmt] = getattr(node, "body", [])
-    last = body[0].lineno - 1 if body else (node.end_lineno or node.lineno)
-    yield node.lineno, max(node.lineno, last)
+    match node:
+        case ast.Expr(ast.Constant()):  # A docstring, or the ellipsis of an overload.
+            return
+        case ast.Try() | ast.Global() | ast.Nonlocal() | ast.Pass():
+            return  # The statement itself runs no code.
+        case ast.AnnAssign(value=None):
+            return
+        case ast.Raise() if "NotImplementedError" in ast.dump(node):
+            return  # An abstract method, for subclasses to implement.
+        case _:
+            body: list[ast.stmt] = getattr(node, "body", [])
+            last = body[0].lineno - 1 if body else (node.end_lineno or node.lineno)
+            yield node.lineno, max(node.lineno, last)
+
+
+def never_run(section: Section, idle: Idle) -> list[int]:
+    """Return the first line of each part of a section of JavaScript that has not run.
+
+    Args:
+        section: The section.
+        idle: For each script that was loaded, the characters that never ran.
+    """
+    file = real_name(str(section.file))
+    if file not in idle:
+        return [section.first]
+    lines: list[int] = []
+    start = 0
+    source = section.file.read_text("utf-8")
+    for number, line in enumerate(source.splitlines(keepends=True), start=1):
+        listed = section.first <= number <= section.last
+        # Closing brackets are counted with what follows them.
+        places = (start + at for at, sign in enumerate(line) if not sign.isspace())
+        if listed and line.strip("}); \n") and idle[file].intersection(places):
+            lines.append(number)
+        start += len(line)
+    return [line for line in lines if line - 1 not in lines]

@@ -49,64 +49,64 @@ _GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\w,])")
 def number_problems(page: Page, root: Path) -> Iterator[Problem]:
     """Return a problem for each strong number without a source on the page."""
     listed = {str(number) for number in page.meta.get("numbers", {})}
-    heads = [n for n, line in page.prose if line.startswith("## ")]
+    heads = [number for number, line in page.prose if line.startswith("## ")]
     recorded = _recorded(page)
-    for number, line in page.prose:
-        for found, text in _strong(line):
-            part = bisect_right(heads, number)
-            if text in listed or found["digits"] in listed:
-                continue
-            backing = _run(page, heads, part, root) | recorded
-            if not any(_is_shown(found, value) for value in backing):
-                reason = (
-                    f"{text} appears in no code, output or listing under this heading: "
-                    "print it, or list it under numbers: in the front matter"
-                )
-                yield Problem(page.path, number, reason)
+    for line, text in page.prose:
+        for number in _strong_numbers(text):
+            if not {number[0].strip(), number["digits"]} & listed:
+                part = bisect_right(heads, line)
+                values = _values_of_part(page, heads, part, root) | recorded
+                if not any(_reads_so(number, value) for value in values):
+                    reason = (
+                        f"{number[0].strip()} appears in no code, output or listing "
+                        "under this heading: print it, or list it under numbers: in "
+                        "the front matter"
+                    )
+                    yield Problem(page.path, line, reason)
 
 
-def _strong(line: str) -> Iterator[tuple[re.Match[str], str]]:
+def _strong_numbers(line: str) -> Iterator[re.Match[str]]:
     for sentence in _SENTENCE.split(line):
         if _CITED.search(sentence):
             continue
         bare = _NOT_PROSE.sub(" ` ", sentence)
-        for found in _NUMBER.finditer(bare):
-            digits = found["digits"]
-            whole = len(re.sub(r"\D", "", digits.partition(".")[0])) >= 3
-            exact = "." in digits and len(re.sub(r"\D", "", digits).lstrip("0")) >= 2
-            year = _YEAR.fullmatch(digits) or _NAMED.search(bare[: found.start()])
-            if (whole or exact or found["percent"]) and not year:
-                yield found, found[0].strip()
+        for number in _NUMBER.finditer(bare):
+            before, _, after = number["digits"].replace(",", "").partition(".")
+            significant = len((before + after).lstrip("0"))
+            strong = len(before) >= 3 or (after and significant >= 2)
+            year = _YEAR.fullmatch(number["digits"])
+            named = _NAMED.search(bare[: number.start()])
+            if (strong or number["percent"]) and not year and not named:
+                yield number
 
 
-def _is_shown(found: re.Match[str], value: float) -> bool:
+def _reads_so(number: re.Match[str], value: float) -> bool:
     """Return whether a value, rounded to these digits or as a percentage, reads so."""
-    digits = found["digits"].replace(",", "")
-    places = len(digits.partition(".")[2])
-    values = [value, 100 * value] if found["percent"] else [value]
-    unit = 10.0**-places
-    return any(abs(each - float(digits)) <= unit * 0.500001 for each in values)
+    digits = number["digits"].replace(",", "")
+    unit = 10.0 ** -len(digits.partition(".")[2])
+    values = [value, 100 * value] if number["percent"] else [value]
+    return any(abs(near - float(digits)) <= unit * 0.500001 for near in values)
 
 
 def _recorded(page: Page) -> frozenset[float]:
-    found = frozenset[float]()
+    values = frozenset[float]()
     for name in page.meta.get("records", []):
         with suppress(OSError):
-            found |= _values((RECORDS / f"{name}.json").read_text("utf-8"))
-    return found
+            values |= _values((RECORDS / f"{name}.json").read_text("utf-8"))
+    return values
 
 
-def _run(page: Page, heads: list[int], part: int, root: Path) -> frozenset[float]:
+def _values_of_part(
+    page: Page, heads: list[int], part: int, root: Path
+) -> frozenset[float]:
     """Return the numbers of a part, or of the whole page if the part runs nothing."""
     parts = {bisect_right(heads, block.line) for block in page.blocks}
-    everywhere = part == 0 or part not in parts
-
-    def here(line: int) -> bool:
-        return everywhere or bisect_right(heads, line) == part
-
-    texts = [fence.text for fence in page.fences if here(fence.line)]
+    lines = range(1, len(page.lines) + 1)
+    if part and part in parts:
+        lines = range(heads[part - 1], [*heads, len(page.lines) + 1][part])
+    texts = [fence.text for fence in page.fences if fence.line in lines]
     for listing in page.listings:
-        if here(listing.line):
+        if listing.line in lines:
             with suppress(ListingError):  # The audit reports it.
                 texts.append(find_section(root, listing.path, listing.section).text)
     return _values("\n".join(texts))
@@ -114,5 +114,5 @@ def _run(page: Page, heads: list[int], part: int, root: Path) -> frozenset[float
 
 @lru_cache(maxsize=64)
 def _values(text: str) -> frozenset[float]:
-    found = [*_SHOWN.findall(text), *_GROUPED.findall(text)]
-    return frozenset(float(re.sub("[_,]", "", number)) for number in found)
+    shown = [*_SHOWN.findall(text), *_GROUPED.findall(text)]
+    return frozenset(float(re.sub("[_,]", "", number)) for number in shown)

@@ -14,26 +14,26 @@ from pathlib import Path, PurePosixPath
 from bookbinder.evidence import Evidence
 from bookbinder.page import (
     EXPECTED,
+    Block,
     Chain,
     Page,
+    PageError,
     Problem,
     Tolerance,
     invisible,
     load_page,
     split_lines,
 )
-from bookbinder.running.blocks import SEPARATOR, explain, run_chain
 from bookbinder.running.figures import figures_folder, same_drawing
 from bookbinder.running.state import WRITTEN
 from bookbinder.writing import write_whole
 
-__all__ = ["agrees", "compare", "refresh", "wide_tolerances"]
+__all__ = ["agrees", "compare", "refresh"]
 
 # A separate number: not the 2 in conv2d, in 10.1.1 or in v2.
 _DECIMAL = re.compile(
     r"(?<![\w.])[-+]?(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+)(?![\w.]*\w)"
 )
-_WIDE = 0.1
 _REMEDY = "undo the change that did this, or make outputs"
 
 
@@ -78,48 +78,40 @@ def _unit(number: str) -> float:
     return float(f"1e{int(exponent or 0) - len(digits.partition('.')[2])}")
 
 
-def compare(page: Page, chain: Chain, printed: str) -> Iterator[Problem]:
+def compare(page: Page, chain: Chain, outputs: list[str]) -> Iterator[Problem]:
     """Return every line of the outputs that differs from the run.
 
     If the run prints more or fewer lines than an output shows, only the first that
     differs is told, because those after it stand elsewhere.
     """
-    for block, got in zip(chain.blocks, printed.split(SEPARATOR), strict=False):
+    for block, printed in zip(chain.blocks, outputs, strict=True):
         shown = split_lines(block.output.text) if block.output else []
-        ran = split_lines(_as_on_a_terminal(got))
-        if ran and not block.output:
-            reason = f"prints {ran[0]!r}, but the page shows no output: make outputs"
-            yield Problem(page.path, block.line, reason)
-        elif block.output:
-            tolerance, first = block.output.tolerance, block.output.line + 1
-            lines = enumerate(zip_longest(shown, ran), start=first)
-            different = [
-                (line, f"the page shows {_quote(ours)}, the run gives {_quote(theirs)}")
-                for line, (ours, theirs) in lines
-                if ours is None or theirs is None or not agrees(ours, theirs, tolerance)
-            ]
-            if len(shown) != len(ran):
-                del different[1:]
-            for line, what in different:
-                yield Problem(page.path, line, f"{what}: {_REMEDY}")
-            if got and not got.endswith("\n") and not different:
-                reason = "the output does not end with a line break"
+        ran = split_lines(printed)
+        if not block.output:
+            if ran:
+                reason = (
+                    f"prints {ran[0]!r}, but the page shows no output: make outputs"
+                )
                 yield Problem(page.path, block.line, reason)
-
-
-def _quote(line: str | None) -> str:
-    return "nothing" if line is None else repr(line)
-
-
-def wide_tolerances(page: Page) -> list[Problem]:
-    """Return the outputs that declare a tolerance above 10 %, for reviewers."""
-    return [
-        Problem(
-            page.path, output.tolerance.line, f"within {output.tolerance.within:.0%}"
-        )
-        for output in (block.output for block in page.blocks)
-        if output and output.tolerance.within > _WIDE
-    ]
+            continue
+        different = [
+            (line, "nothing" if ours is None else repr(ours), theirs)
+            for line, (ours, theirs) in enumerate(
+                zip_longest(shown, ran), start=block.output.line + 1
+            )
+            if ours is None
+            or theirs is None
+            or not agrees(ours, theirs, block.output.tolerance)
+        ]
+        if len(shown) != len(ran):
+            del different[1:]
+        for line, ours, theirs in different:
+            gives = "nothing" if theirs is None else repr(theirs)
+            reason = f"the page shows {ours}, the run gives {gives}: {_REMEDY}"
+            yield Problem(page.path, line, reason)
+        if printed and not printed.endswith("\n") and not different:
+            reason = "the output does not end with a line break"
+            yield Problem(page.path, block.line, reason)
 
 
 def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:
@@ -134,47 +126,25 @@ def refresh(file: Path, root: Path) -> tuple[str, list[Problem]]:
     page = load_page(file, root)
     if page.problems:
         return "", page.problems
-    evidence, outputs = Evidence(page, root), dict[int, str]()
-    for chain in page.chains:
-        try:
-            with evidence.gathered(chain, WRITTEN):
-                printed = run_chain(chain)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            return "", [explain(page, chain, error)]
-        for block, output in zip(chain.blocks, printed.split(SEPARATOR), strict=False):
-            reason = _unprintable(_as_on_a_terminal(output))
-            if reason:
-                return "", [Problem(page.path, block.line, reason)]
-            outputs[block.line] = _as_on_a_terminal(output)
+    evidence, outputs = Evidence(page, root), list[str]()
+    try:
+        for chain in page.chains:
+            outputs += evidence.run(chain, WRITTEN)
+    except PageError as error:
+        return "", [*error.problems]
+    for block, output in zip(page.blocks, outputs, strict=True):
+        if reason := _unprintable(output):
+            return "", [Problem(page.path, block.line, reason)]
     before = "".join(f"{line}\n" for line in page.lines)
     after = _rewritten(page, outputs)
     if load_page(file, root).lines != page.lines:
-        return "", [
-            Problem(page.path, 1, "the page was edited while it ran: run again")
-        ]
+        reason = "the page was edited while it ran: run again"
+        return "", [Problem(page.path, 1, reason)]
     if after != before:
         write_whole(file, after)
-    changed = _draw(page, evidence.drawn, root)
-    difference = difflib.unified_diff(
-        before.splitlines(keepends=True),
-        after.splitlines(keepends=True),
-        page.path,
-        page.path,
-    )
-    return "".join(difference) + "".join(f"drawn: {name}\n" for name in changed), []
-
-
-def _as_on_a_terminal(output: str) -> str:
-    """Return what is left to see of lines that go back to their start, as progress."""
-    lines = output.split("\n")
-    for number, line in enumerate(lines):
-        seen = ""
-        for part in line.split("\r"):
-            seen = part + seen[len(part) :]
-        lines[number] = seen
-    return "\n".join(lines)
+    old, new = (text.splitlines(keepends=True) for text in (before, after))
+    difference = "".join(difflib.unified_diff(old, new, page.path, page.path))
+    return difference + "".join(_draw(page, evidence.drawn, root)), []
 
 
 def _unprintable(output: str) -> str | None:
@@ -182,50 +152,43 @@ def _unprintable(output: str) -> str | None:
     if output and not output.endswith("\n"):
         return "the output does not end with a line break"
     lines = split_lines(output)
-    if found := next((found for line in lines if (found := invisible(line))), ""):
-        return f"the output has {found!r}, which cannot be shown: print its repr"
-    if any(line.startswith("```") for line in split_lines(output)):
+    if character := next(filter(None, map(invisible, lines)), ""):
+        return f"the output has {character!r}, which cannot be shown: print its repr"
+    if any(line.startswith("```") for line in lines):
         return "the output has a line that begins with ```, which ends its fence"
     return None
 
 
-def _rewritten(page: Page, outputs: dict[int, str]) -> str:
+def _rewritten(page: Page, outputs: list[str]) -> str:
     """Replace each block's output, or insert it after a block without one."""
     lines = [f"{line}\n" for line in page.lines]
-    for block in reversed(page.blocks):
-        printed = outputs[block.line]
+    for block, printed in reversed([*zip(page.blocks, outputs, strict=True)]):
         if block.output:
             first = block.output.line
             last = first + block.output.text.count("\n")
-            lines[first:last] = [
-                _kept(block.output.text, printed, block.output.tolerance)
-            ]
+            lines[first:last] = _kept(block, printed)
         elif printed:
-            fence = f"\n{EXPECTED}\n```text\n{printed}```\n"
-            lines.insert(block.end, fence)
+            lines.insert(block.end, f"\n{EXPECTED}\n```text\n{printed}```\n")
     return "".join(lines)
 
 
-def _kept(shown: str, printed: str, tolerance: Tolerance) -> str:
+def _kept(block: Block, printed: str) -> list[str]:
     """Return the printed lines, but keep lines that agree as they were written."""
-    before, after = split_lines(shown), split_lines(printed)
+    assert block.output
+    before = block.output.text.splitlines(keepends=True)
+    after = printed.splitlines(keepends=True)
     if len(before) != len(after):
-        return printed
-    return "".join(
-        f"{old if agrees(old, new, tolerance) else new}\n"
-        for old, new in zip(before, after, strict=True)
-    )
+        return after
+    pairs = zip(before, after, strict=True)
+    return [o if agrees(o, n, block.output.tolerance) else n for o, n in pairs]
 
 
-def _draw(page: Page, drawn: dict[str, str], root: Path) -> list[str]:
+def _draw(page: Page, drawn: dict[str, str], root: Path) -> Iterator[str]:
     """Save the pictures that the page shows, if they changed beyond tolerance."""
     folder = figures_folder(page, root)
     shown = {PurePosixPath(image.target).name for image in page.images}
-    changed: list[str] = []
     for name in sorted(shown & drawn.keys()):
         file = folder / name
-        if file.is_file() and same_drawing(file.read_text("utf-8"), drawn[name]):
-            continue
-        write_whole(file, drawn[name])
-        changed.append(f"{folder.relative_to(root).as_posix()}/{name}")
-    return changed
+        if not file.is_file() or not same_drawing(file.read_text("utf-8"), drawn[name]):
+            write_whole(file, drawn[name])
+            yield f"drawn: {file.relative_to(root).as_posix()}\n"

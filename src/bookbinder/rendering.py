@@ -2,15 +2,19 @@
 
 import os
 import re
+from contextlib import chdir
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import markdown
 from bs4 import BeautifulSoup, Tag
 from mkdocs.config import load_config
 from mkdocs.utils import meta
+
+__all__ = ["Shown", "render", "shown_code"]
 
 # The elements of KaTeX, of drawings and of colored code: most elements of a page, and
 # none of them from its author. KaTeX makes neither <var> nor <div>.
@@ -19,10 +23,8 @@ _DRAWN = re.compile(
     r"|(<svg\b[^>]*>).*?(</svg>)",
     re.DOTALL,
 )
-_CODE, _COLORED = (
-    re.compile(r"<pre\b.*?</pre>", re.DOTALL),
-    re.compile(r"</?span\b[^>]*>"),
-)
+_CODE = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
+_COLORED = re.compile(r"</?span\b[^>]*>")
 
 
 @dataclass(frozen=True)
@@ -51,20 +53,10 @@ def render(text: str, root: Path) -> BeautifulSoup:
     would be slow and is not needed.
     """
     text, _ = meta.get_data(text)
-    before = os.environ.get("BOOKBINDER_PREVIEW")
-    here = Path.cwd()
-    os.environ["BOOKBINDER_PREVIEW"] = "1"
-    try:
-        os.chdir(root)
+    with patch.dict(os.environ, BOOKBINDER_PREVIEW="1"), chdir(root):
         html = markdown.markdown(text, **_site(root))
-    finally:
-        os.chdir(here)
-        if before is None:
-            del os.environ["BOOKBINDER_PREVIEW"]
-        else:
-            os.environ["BOOKBINDER_PREVIEW"] = before
     html = _DRAWN.sub(r"\1\3\4\5", html)
-    html = _CODE.sub(lambda found: _COLORED.sub("", found[0]), html)
+    html = _CODE.sub(lambda code: _COLORED.sub("", code[0]), html)
     return BeautifulSoup(html, "html.parser")
 
 

@@ -22,9 +22,15 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, see __getattr__
         check_attention,
     )
     from tested_transformer.checkpoints import (
+        from_torch,
         load_checkpoint,
         load_gpt2,
+        load_pretrained,
         save_checkpoint,
+        to_torch,
+    )
+    from tested_transformer.config import (
+        GPTConfig,
     )
     from tested_transformer.data import (
         load_corpus,
@@ -45,11 +51,6 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, see __getattr__
     from tested_transformer.gpt import (
         GPT,
         DecoderBlock,
-        GPTConfig,
-    )
-    from tested_transformer.interchange import (
-        from_torch,
-        to_torch,
     )
     from tested_transformer.interpret import (
         record_heads,
@@ -104,14 +105,21 @@ _HOMES = {
     "positions": ["alibi_bias", "rotary_table", "rotate", "sinusoidal_positions"],
     "cache": ["KVCache"],
     "multihead": ["MultiHeadAttention", "merge_heads", "split_heads"],
-    "interchange": ["from_torch", "to_torch"],
     "layers": ["FeedForward"],
     "experts": ["MixtureOfExperts"],
-    "gpt": ["DecoderBlock", "GPT", "GPTConfig"],
+    "config": ["GPTConfig"],
+    "gpt": ["DecoderBlock", "GPT"],
     "encoder_decoder": ["EncoderDecoder", "EncoderDecoderConfig"],
     "data": ["load_corpus", "load_tokens"],
     "training": ["Recipe", "honest_loss", "train"],
-    "checkpoints": ["load_checkpoint", "load_gpt2", "save_checkpoint"],
+    "checkpoints": [
+        "from_torch",
+        "load_checkpoint",
+        "load_gpt2",
+        "load_pretrained",
+        "save_checkpoint",
+        "to_torch",
+    ],
     "decoding": ["Sampling", "generate", "stream"],
     "interpret": ["record_heads"],
     "checking": ["assert_attention", "assert_causal", "check_attention"],
@@ -146,6 +154,7 @@ __all__ = [
     "load_checkpoint",
     "load_corpus",
     "load_gpt2",
+    "load_pretrained",
     "load_tokens",
     "merge_heads",
     "padding_mask",

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from tested_transformer.checks import validate_attention, validate_mask
 from tested_transformer.masks import causal_mask, sliding_window_mask
-from tested_transformer.validation import validate_attention, validate_mask
 
 __all__ = [
     "and_causal",

@@ -10,12 +10,11 @@ keys and values (``attentions.StateCache``).
 """
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 __all__ = [
     "Cache",
@@ -24,7 +23,6 @@ __all__ = [
     "LayerCache",
     "dense_layers",
     "length_of",
-    "numbers_of",
     "validate_batch",
     "validate_capacity",
     "validate_rewind",
@@ -280,18 +278,6 @@ def dense_layers(cache: KVCache) -> list[DenseCache]:
             f"every layer must keep keys and values in a DenseCache; they have {kinds}"
         )
     return layers
-
-
-def numbers_of(module: nn.Module) -> Tensor:
-    """Return an empty tensor with the type and the device that a module computes in.
-
-    They are those of its first floating-point parameter or buffer; without one, as
-    where all weights are packed integers, PyTorch's defaults.
-    """
-    for each in chain(module.parameters(), module.buffers()):
-        if each.is_floating_point():
-            return torch.empty(0, dtype=each.dtype, device=each.device)
-    return torch.empty(0)
 
 
 def validate_capacity(cache: Cache, num_new: int, max_length: int) -> None:

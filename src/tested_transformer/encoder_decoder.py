@@ -10,6 +10,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from tested_transformer.cache import KVCache, LayerCache, length_of
+from tested_transformer.checks import (
+    validate_between,
+    validate_choice,
+    validate_heads,
+    validate_sizes,
+    validate_tokens,
+)
 from tested_transformer.layers import (
     ACTIVATIONS,
     NORMS,
@@ -21,13 +28,6 @@ from tested_transformer.layers import (
 )
 from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.positions import sinusoidal_positions
-from tested_transformer.validation import (
-    validate_between,
-    validate_choice,
-    validate_heads,
-    validate_sizes,
-    validate_tokens,
-)
 
 __all__ = [
     "AttentionMaps",

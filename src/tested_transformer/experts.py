@@ -5,8 +5,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import is_fake
 
+from tested_transformer.checks import validate_between, validate_sizes
 from tested_transformer.layers import FeedForward
-from tested_transformer.validation import validate_between, validate_sizes
 
 __all__ = ["MixtureOfExperts", "count_parameters"]
 

@@ -21,7 +21,7 @@ from torch.nn.attention.flex_attention import (
     flex_attention,
 )
 
-from tested_transformer.validation import validate_shape, validate_sizes
+from tested_transformer.checks import validate_shape, validate_sizes
 
 __all__ = ["blockwise_attention", "make_block_mask"]
 

@@ -1,4 +1,4 @@
-"""Look into a model: what its heads attend to, what each is worth, and pruning.
+"""Look into a model: what its heads attend to, and what each is worth.
 
 ``record_heads`` keeps the weights of one pass. A target marks, for each query (row),
 the keys (columns) that a head of some kind would attend to; ``head_scores`` is the
@@ -7,22 +7,21 @@ a target does not count in the score.
 
 A gate says how much a head counts: 1 leaves it as it is, and 0 replaces its output with
 zeros, with its mean, or with its output for another text. A gate is a number, so the
-loss has a gradient with respect to it. ``prune_heads`` removes heads from the weights.
+loss has a gradient with respect to it. ``surgery.prune_heads`` removes heads from the
+weights.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tested_transformer.cache import numbers_of
+from tested_transformer.checks import validate_between
 from tested_transformer.gpt import GPT
-from tested_transformer.multihead import MultiHeadAttention
-from tested_transformer.validation import validate_between
+from tested_transformer.inspection import numbers_of
 
 __all__ = [
     "Recording",
@@ -36,7 +35,6 @@ __all__ = [
     "loss_changes",
     "mean_instead",
     "previous_token_target",
-    "prune_heads",
     "record_heads",
     "repeated_tokens",
     "resampled_instead",
@@ -98,8 +96,7 @@ def record_heads(model: GPT, tokens: Int[Tensor, "B T"]) -> Recording:
 
 
 def _validate_weights(model: GPT) -> None:
-    form = model.config.form()
-    if form is not None and not form.weighs_by_head:
+    if not model.config.attention.weighs_by_head:
         raise ValueError(
             f"attention={model.config.attention!r} of model has no table of weights "
             "for each head"
@@ -355,10 +352,10 @@ def _gate(gate: Tensor, instead: Tensor | None) -> Callable[..., tuple[Tensor]]:
 def _validate_layers(
     model: GPT, gates: Sequence[Tensor], instead: Sequence[Tensor] | None
 ) -> None:
-    form = model.config.form()
-    if form is not None and form.has_scores and not form.weighs_by_head:
+    attention = model.config.attention
+    if attention.has_scores and not attention.weighs_by_head:
         raise ValueError(
-            f"attention={model.config.attention!r} of model joins heads in pairs "
+            f"attention={attention!r} of model joins heads in pairs "
             "before o_proj: a gate cannot take one away"
         )
     heads = [block.attention.num_heads for block in model.blocks]
@@ -435,74 +432,3 @@ def gate_slopes(
 
 
 # --8<-- [end:slopes]
-
-
-# --8<-- [start:prune]
-def prune_heads(model: GPT, heads: Iterable[tuple[int, int]]) -> GPT:
-    """Return a copy of a model without some of its heads.
-
-    A head is a slice of rows of ``q_proj``, ``k_proj`` and ``v_proj``, and a slice of
-    columns of ``o_proj``. The copy leaves these out and keeps everything else. It
-    computes what the model computes with these heads' gates at 0, with less work.
-
-    Args:
-        model: A GPT with softmax attention; it may have been pruned before.
-        heads: ``(layer, head)`` of each head to leave out, by its present number in
-            ``model``.
-
-    Raises:
-        ValueError: If there is no such head, a layer would keep none, only some of the
-            heads that share keys are left out, or the model's attention is another than
-            ``"softmax"``.
-
-    Source: Michel et al., 2019, "Are Sixteen Heads Really Better than One?".
-    """
-    _validate_prunable(model)
-    gates = shut(model, heads)
-    kept: list[list[int]] = [gate.nonzero().flatten().tolist() for gate in gates]
-    before = model.config.kept_heads or [range(len(gate)) for gate in gates]
-    names = tuple(
-        tuple(numbers[head] for head in of_layer)
-        for numbers, of_layer in zip(before, kept, strict=True)
-    )
-    state = model.state_dict()
-    for layer, block in enumerate(model.blocks):
-        for name, weight in _kept_weights(block.attention, kept[layer]).items():
-            state[f"blocks.{layer}.attention.{name}"] = weight
-    copy = GPT.from_weights(replace(model.config, kept_heads=names), state)
-    return copy.train(model.training)
-
-
-# --8<-- [end:prune]
-
-
-def _validate_prunable(model: GPT) -> None:
-    if model.config.form() is not None:
-        raise ValueError(
-            f"attention={model.config.attention!r} of model must be 'softmax': only "
-            "its heads can be pruned"
-        )
-
-
-# --8<-- [start:weights]
-def _kept_weights(attention: MultiHeadAttention, heads: list[int]) -> dict[str, Tensor]:
-    """Return the weights that belong to these heads, by name."""
-    share = attention.num_heads // attention.num_kv_heads
-    groups = sorted({head // share for head in heads})
-    queries = _features(heads, attention.head_dim)
-    keys = _features(groups, attention.head_dim)
-    rows = {"q_proj": queries, "k_proj": keys, "v_proj": keys}
-    weights = {"o_proj.weight": attention.o_proj.weight[:, queries]}
-    for name, weight in attention.state_dict().items():
-        projection = name.partition(".")[0]
-        if projection in rows:
-            weights[name] = weight[rows[projection]]
-    return weights
-
-
-def _features(heads: list[int], head_dim: int) -> list[int]:
-    """Return the indices of the features that belong to these heads."""
-    return [head * head_dim + feature for head in heads for feature in range(head_dim)]
-
-
-# --8<-- [end:weights]

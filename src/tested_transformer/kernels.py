@@ -16,7 +16,8 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tested_transformer.attention import and_causal, repeat_heads
-from tested_transformer.validation import is_known, is_readable, validate_attention
+from tested_transformer.checks import validate_attention
+from tested_transformer.inspection import is_known, is_readable
 
 __all__ = ["fused_attention"]
 

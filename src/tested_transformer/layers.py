@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tested_transformer.cache import numbers_of
-from tested_transformer.validation import validate_choice, validate_sizes
+from tested_transformer.checks import validate_choice, validate_sizes
+from tested_transformer.inspection import numbers_of
 
 __all__ = [
     "ACTIVATIONS",

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tested_transformer.validation import is_readable
+from tested_transformer.inspection import is_readable
 
 __all__ = [
     "causal_mask",

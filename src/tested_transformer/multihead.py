@@ -1,10 +1,12 @@
 """Multi-head attention: several attentions side by side, and a matrix that mixes them.
 
 One module does self-attention and cross-attention, open or fused, with keys and values
-for each head or shared among heads, with or without a cache.
+for each head or shared among heads, with or without a cache. Its *core* says how
+queries, keys and values become outputs: by a softmax, or as in ``attentions``.
 """
 
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypedDict, Unpack, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -12,12 +14,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from tested_transformer.attention import attention_with_weights
-from tested_transformer.cache import DenseCache, LayerCache, numbers_of
-from tested_transformer.kernels import fused_attention
-from tested_transformer.positions import rotate
-from tested_transformer.validation import (
-    refuse_foreign_call,
-    refuse_foreign_settings,
+from tested_transformer.cache import DenseCache, LayerCache
+from tested_transformer.checks import (
     validate_between,
     validate_divisible,
     validate_dtype,
@@ -25,8 +23,27 @@ from tested_transformer.validation import (
     validate_heads,
     validate_sizes,
 )
+from tested_transformer.habits import (
+    advise_on_layer_call,
+    advise_on_layer_settings,
+    advised,
+)
+from tested_transformer.inspection import numbers_of
+from tested_transformer.interfaces import LayerSettings
+from tested_transformer.kernels import fused_attention
+from tested_transformer.positions import POSITIONS, rotate
 
-__all__ = ["MultiHeadAttention", "merge_heads", "split_heads"]
+__all__ = [
+    "SOFTMAX",
+    "Core",
+    "MultiHeadAttention",
+    "ScoreOptions",
+    "Softmax",
+    "attend",
+    "attend_with_softmax",
+    "merge_heads",
+    "split_heads",
+]
 
 _Output = Float[Tensor, "B T D"]
 _Weights = Float[Tensor, "B H T S"]
@@ -60,6 +77,121 @@ def merge_heads(heads: Float[Tensor, "B H T d_k"]) -> Float[Tensor, "B T D"]:
 # --8<-- [end:split]
 
 
+class ScoreOptions(TypedDict):
+    """Arguments of ``attention_with_weights``: what queries see, and what is dropped.
+
+    Args:
+        mask: ``True`` where a query may attend.
+        causal: Also forbid attending to later positions.
+        window: Also forbid all but the last ``window`` positions up to each.
+        score_bias: Add this to the scores.
+        dropout_p: The probability of dropping a weight.
+    """
+
+    mask: Bool[Tensor, "..."] | None
+    causal: bool
+    window: int | None
+    score_bias: Float[Tensor, "..."] | None
+    dropout_p: float
+
+
+@runtime_checkable
+class Core(Protocol):
+    """How queries, keys and values become the outputs of the heads."""
+
+    def __call__(
+        self,
+        q: Float[Tensor, "B H T d_k"],
+        k: Float[Tensor, "B H_kv S d_k"],
+        v: Float[Tensor, "B H_kv S d_k"],
+        x: Float[Tensor, "B T D"],
+        /,
+        *,
+        in_the_open: bool,
+        **options: Unpack[ScoreOptions],
+    ) -> tuple[Float[Tensor, "B _ T _"], Float[Tensor, "B _ T S"] | None]:
+        """Return the outputs of the heads and, if ``in_the_open``, their weights.
+
+        ``x`` is the sequence that the queries come from.
+        """
+        ...
+
+
+# --8<-- [start:softmax]
+def attend(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H_kv S d_k"],
+    v: Float[Tensor, "B H_kv S d_v"],
+    *,
+    in_the_open: bool,
+    scale: float | None = None,
+    **options: Unpack[ScoreOptions],
+) -> tuple[Float[Tensor, "B H T d_v"], Float[Tensor, "B H T S"] | None]:
+    """Attend step by step, with weights, or by PyTorch's fused kernels, without."""
+    if in_the_open:
+        return attention_with_weights(q, k, v, scale=scale, **options)
+    return fused_attention(q, k, v, scale=scale, **options), None
+
+
+# --8<-- [end:softmax]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Softmax:
+    """Attend with softmax, as usual; the base of settings that change how heads attend.
+
+    A subclass returns another core, and states what differs; see
+    ``interfaces.Attention`` for the facts.
+    """
+
+    positions: ClassVar[tuple[str, ...]] = POSITIONS
+    unsupported: ClassVar[tuple[str, ...]] = ("softmax_every",)
+    has_scores: ClassVar[bool] = True
+    keeps_heads: ClassVar[bool] = True
+    weighs_by_head: ClassVar[bool] = True
+    reads_padding: ClassVar[bool] = True
+
+    def make(self, settings: LayerSettings) -> "MultiHeadAttention":
+        """Return a new layer with this core."""
+        return MultiHeadAttention(
+            d_model=settings.d_model,
+            num_heads=settings.num_heads,
+            head_dim=settings.head_dim,
+            num_kv_heads=settings.num_kv_heads,
+            dropout=settings.dropout,
+            bias=settings.bias,
+            fused=settings.fused,
+            qk_norm=settings.qk_norm,
+            core=self,
+            layer=settings.layer,
+            device=settings.device,
+            dtype=settings.dtype,
+        )
+
+    def make_core(self, settings: LayerSettings) -> Core:
+        """Return what attends in a layer with these settings.
+
+        If it has parameters, it is an ``nn.Module``, and becomes part of the layer.
+        """
+        return attend_with_softmax
+
+
+def attend_with_softmax(
+    q: Float[Tensor, "B H T d_k"],
+    k: Float[Tensor, "B H_kv S d_k"],
+    v: Float[Tensor, "B H_kv S d_k"],
+    x: Float[Tensor, "B T D"],
+    *,
+    in_the_open: bool,
+    **options: Unpack[ScoreOptions],
+) -> tuple[Float[Tensor, "B H T d_k"], Float[Tensor, "B H T S"] | None]:
+    """Attend as usual: the core of ``Softmax``."""
+    return attend(q, k, v, in_the_open=in_the_open, **options)
+
+
+SOFTMAX = Softmax()
+
+
 # --8<-- [start:module]
 class MultiHeadAttention(nn.Module):
     """Attend with several heads at once, each in its own slice of the features.
@@ -78,6 +210,10 @@ class MultiHeadAttention(nn.Module):
             kernels have first derivatives only.
         qk_norm: Center each query and each key and scale it to the length
             ``sqrt(head_dim)``, so that no score exceeds ``sqrt(head_dim)`` either.
+        core: How queries, keys and values become outputs: ``Softmax()``, or one of
+            ``attentions``, such as ``AdjustedSoftmax(soft_cap=50.0)``.
+        layer: The number of the layer in its model, from 0. Only the core of
+            ``attentions.Differential`` depends on it.
         device: Where to make the parameters.
         dtype: The type of the parameters.
 
@@ -92,7 +228,7 @@ class MultiHeadAttention(nn.Module):
     2023, "Scaling Vision Transformers to 22 Billion Parameters".
     """
 
-    @refuse_foreign_settings
+    @advised(advise_on_layer_settings)
     # --8<-- [start:init]
     def __init__(
         self,
@@ -106,6 +242,8 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         fused: bool = True,
         qk_norm: bool = False,
+        core: Softmax = SOFTMAX,
+        layer: int = 0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -124,19 +262,29 @@ class MultiHeadAttention(nn.Module):
         self.fused = fused
         self.qk_norm = qk_norm
         d_q, d_kv = num_heads * head_dim, num_kv_heads * head_dim
-        made: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
-        self.q_proj = nn.Linear(d_model, d_q, **made)
-        self.k_proj = nn.Linear(d_context, d_kv, **made)
-        self.v_proj = nn.Linear(d_context, d_kv, **made)
-        self.o_proj = nn.Linear(d_q, d_model, **made)
+        self.q_proj = nn.Linear(d_model, d_q, bias, device, dtype)
+        self.k_proj = nn.Linear(d_context, d_kv, bias, device, dtype)
+        self.v_proj = nn.Linear(d_context, d_kv, bias, device, dtype)
+        self.o_proj = nn.Linear(d_q, d_model, bias, device, dtype)
+        self.core = core.make_core(
+            LayerSettings(
+                d_model=d_model,
+                num_heads=num_heads,
+                head_dim=head_dim,
+                num_kv_heads=num_kv_heads,
+                dropout=dropout,
+                bias=bias,
+                fused=fused,
+                qk_norm=qk_norm,
+                layer=layer,
+                device=device,
+                dtype=dtype,
+            )
+        )
 
     # --8<-- [end:init]
 
-    def __call__(self, *sequences: Tensor, **options: Any) -> Any:
-        """Call ``forward``; for a call in PyTorch's manner, say what to write."""
-        refuse_foreign_call(sequences, options)
-        return super().__call__(*sequences, **options)
-
+    @advised(advise_on_layer_call)
     # --8<-- [start:forward]
     def forward(
         self,
@@ -187,18 +335,20 @@ class MultiHeadAttention(nn.Module):
         k = split_heads(self.k_proj(context), self.num_kv_heads)
         v = split_heads(self.v_proj(context), self.num_kv_heads)
         q, k, v = self._prepare(q, k, v, rotary, cache)
-        how: dict[str, Any] = {
-            "mask": mask,
-            "causal": causal,
-            "window": window,
-            "score_bias": score_bias,
-            "dropout_p": self.dropout if self.training else 0.0,
-        }
-        if self.fused and not return_weights:
-            return self.o_proj(merge_heads(fused_attention(q, k, v, **how)))
-        heads, weights = attention_with_weights(q, k, v, **how)
+        heads, weights = self.core(
+            q,
+            k,
+            v,
+            x,
+            in_the_open=return_weights or not self.fused,
+            mask=mask,
+            causal=causal,
+            window=window,
+            score_bias=score_bias,
+            dropout_p=self.dropout if self.training else 0.0,
+        )
         output = self.o_proj(merge_heads(heads))
-        return (output, weights) if return_weights else output
+        return output if weights is None or not return_weights else (output, weights)
 
     # --8<-- [end:forward]
 

@@ -12,10 +12,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tested_transformer.validation import validate_choice
+from tested_transformer.checks import validate_choice
 
 __all__ = [
     "PAIRINGS",
+    "POSITIONS",
     "alibi_bias",
     "alibi_slopes",
     "rotary_table",
@@ -26,6 +27,8 @@ __all__ = [
 ]
 
 PAIRINGS = ("halves", "neighbors")
+# What a model may do about the order of its tokens.
+POSITIONS = ("learned", "sinusoidal", "rotary", "alibi", "none")
 
 
 # --8<-- [start:sinusoidal]

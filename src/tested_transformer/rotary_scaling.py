@@ -10,15 +10,13 @@ each pair, found by a search. A rule returns rates, in radians per token.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tested_transformer.gpt import GPT
+from tested_transformer.checks import validate_sizes
 from tested_transformer.positions import rotary_table
-from tested_transformer.validation import validate_choice, validate_sizes
 
 __all__ = [
     "SCALINGS",
@@ -30,8 +28,6 @@ __all__ = [
     "ntk_rates",
     "plain_rates",
     "scaled_table",
-    "stretched",
-    "stretched_by",
     "yarn_attention_factor",
     "yarn_rates",
 ]
@@ -286,71 +282,6 @@ def scaled_table(
         rates=[*map(float, rates)],
         attention_factor=attention_factor,
     )
-
-
-def stretched(
-    model: GPT,
-    max_seq_len: int,
-    rates: Float[Tensor, "half"],
-    *,
-    attention_factor: float = 1.0,
-) -> GPT:
-    """Return a copy of a rotary model with other rates, for longer texts.
-
-    No weight changes. The copy's config holds the rates, so a checkpoint keeps them.
-
-    Args:
-        model: A GPT with rotary positions.
-        max_seq_len: How many tokens the copy can read.
-        rates: How far each pair turns from one token to the next, ``head_dim / 2``
-            numbers.
-        attention_factor: Multiply rotated queries and keys by this; see
-            ``yarn_attention_factor``.
-
-    Raises:
-        ValueError: If the model has no rotary positions, or ``rates`` does not have
-            ``head_dim / 2`` numbers.
-    """
-    config = replace(
-        model.config,
-        max_seq_len=max_seq_len,
-        rotary_rates=tuple(rates.tolist()),
-        rotary_attention_factor=attention_factor,
-    )
-    return GPT.from_weights(config, model.state_dict()).train(model.training)
-
-
-def stretched_by(model: GPT, factor: float, *, scaling: str = "yarn") -> GPT:
-    """Return a copy of a rotary model for texts ``factor`` times as long.
-
-    This assumes that the model was trained on texts of its ``max_seq_len``.
-
-    Args:
-        model: A GPT with rotary positions, not stretched before.
-        factor: How many times as long; at least 1.
-        scaling: The rule, one of ``SCALINGS``.
-
-    Raises:
-        ValueError: If ``factor`` is less than 1, ``scaling`` is unknown, the model has
-            no rotary positions, or it is already stretched.
-    """
-    validate_choice("scaling", scaling, SCALINGS)
-    _validate_factor(factor)
-    config = model.config
-    if config.positions != "rotary":
-        raise ValueError(f"positions={config.positions!r} of model must be 'rotary'")
-    if config.rotary_rates is not None:
-        raise ValueError("rotary_rates of model must be None: it is already stretched")
-    trained, base = config.max_seq_len, config.rotary_base
-    if scaling == "yarn":
-        rates = yarn_rates(
-            config.head_dim, factor=factor, trained_length=trained, base=base
-        )
-    else:
-        rule = linear_rates if scaling == "linear" else ntk_rates
-        rates = rule(config.head_dim, factor=factor, base=base)
-    scale = yarn_attention_factor(factor) if scaling == "yarn" else 1.0
-    return stretched(model, int(trained * factor), rates, attention_factor=scale)
 
 
 # --8<-- [start:ramp]

@@ -1,9 +1,9 @@
 """Material for the book only: small models, records, plots and graders.
 
-``museum``, ``implementations``, ``microgpt`` and ``plots`` are separate modules. The
-folder also contains files: trained models, measurements that take too long for a page,
-and the GPT in JavaScript that runs in the browser. Import the graders of the exercises,
-whose names begin with ``grade_``, from here.
+``museum``, ``implementations``, ``microgpt``, ``outcomes`` and ``plots`` are separate
+modules. The folder also contains files: trained models, measurements that take too long
+for a page, and the GPT in JavaScript that runs in the browser. Import the graders of
+the exercises, whose names begin with ``grade_``, from here.
 """
 
 import importlib
@@ -34,7 +34,7 @@ def load_record(name: str) -> dict[str, Any]:
         ValueError: If there is no such record.
     """
     file = RECORDS / f"{name}.json"
-    _check_name(name, {each.stem for each in RECORDS.glob("*.json")})
+    _check_name(name, {file.stem for file in RECORDS.glob("*.json")})
     return json.loads(file.read_text("utf-8"))
 
 
@@ -47,7 +47,7 @@ def model_folder(name: str) -> Path:
     Raises:
         ValueError: If there is no such model.
     """
-    _check_name(name, {each.parent.name for each in MODELS.glob("*/card.json")})
+    _check_name(name, {file.parent.name for file in MODELS.glob("*/card.json")})
     return MODELS / name
 
 

@@ -76,7 +76,7 @@ def shape_of_line(axes: Axes, line: Line2D, *, above: bool = False) -> Shape:
     lengths = np.hypot(*np.diff(places, axis=0).T)
     along = np.concatenate([[0.0], lengths.cumsum()])
     steps = np.linspace(0, along[-1], 2 + int(along[-1] / _STEP))
-    path = np.stack([np.interp(steps, along, each) for each in places.T], axis=1)
+    path = np.stack([np.interp(steps, along, axis) for axis in places.T], axis=1)
     return Shape(color, path, path)
 
 
@@ -128,7 +128,7 @@ def _places(axes: Axes, text: Text, shape: Shape, others: list[Shape]) -> list[_
     """Return the places for a label within the axes, the best first."""
     lower, upper = axes.get_window_extent().get_points()
     rest = np.concatenate([np.full((1, 2), np.inf), *(o.outline for o in others)])
-    found: list[_Place] = []
+    places: list[_Place] = []
     for words in _in_lines(text.get_text()):
         text.set_text(words)
         size = np.array(text.get_window_extent().size)
@@ -140,11 +140,11 @@ def _places(axes: Axes, text: Text, shape: Shape, others: list[Shape]) -> list[_
         score += _EARLY * (low[:, 0] + size[0] - upper[0]) / (upper - lower)[0]
         score -= _HIDDEN * (np.minimum(to_own, to_rest) < _CLEAR)
         score -= _BROKEN * ("\n" in words)
-        found += [
+        places += [
             _Place(words, corner, corner + size, float(points))
             for corner, points in zip(low, score, strict=True)
         ]
-    return sorted(found, key=lambda place: -place.score)
+    return sorted(places, key=lambda place: -place.score)
 
 
 def _in_lines(name: str) -> list[str]:

@@ -61,6 +61,10 @@ _LINES = (ACCENT, WARM, MUTED, INK)
 _STYLES = ("-", "--", ":", "-.")
 _SHAPES = ("o", "^", "s", "x")
 
+# Of titles, numbers and labels of axes; and of what stands in the middle of a cell.
+_TEXT = {"color": INK, "fontsize": LETTERS}
+_MIDDLE = {"ha": "center", "va": "center", "fontsize": LETTERS}
+
 # In inches, the width that a phone shows completely with letters of 11 pixels.
 _PHONE = 4.1
 _KEY = {
@@ -88,29 +92,22 @@ def bar_panels(panels: Mapping[str, Mapping[str, float]]) -> Figure:
         ValueError: If there are no cases, or their names differ.
     """
     names = [list(lengths) for lengths in panels.values()]
-    if not names or any(each != names[0] for each in names):
+    if not names or any(labels != names[0] for labels in names):
         raise ValueError(
             f"panels must have one or more cases with the same bars; they have {names}"
         )
     most = max(length for lengths in panels.values() for length in lengths.values())
     rows, places = -(-len(panels) // 2), range(len(names[0]))
-    size = _PHONE, rows * (0.6 + 0.27 * len(names[0]))
-    figure = Figure(figsize=size, layout="constrained")
+    figure = _figure(_PHONE, rows * (0.6 + 0.27 * len(names[0])))
     for index, (title, lengths) in enumerate(panels.items()):
         axes = figure.add_subplot(rows, 2, index + 1)
         drawn = axes.barh(places, [*lengths.values()], height=0.68, color=ACCENT)
         labels = [f"{length:.2f}" if length else "" for length in lengths.values()]
-        axes.bar_label(drawn, labels, padding=3, color=INK, fontsize=LETTERS)
-        axes.set_title(title, loc="left", color=INK, fontsize=LETTERS)
+        axes.bar_label(drawn, labels, padding=3, **_TEXT)
+        axes.set_title(title, loc="left", **_TEXT)
         axes.set_yticks(places, names[0] if index % 2 == 0 else [""] * len(names[0]))
-        axes.invert_yaxis()
         axes.set_xlim(0, 1.22 * most)
-        axes.set_xticks([])
-        _quiet(axes)
-        axes.tick_params(axis="y", labelsize=LETTERS, colors=INK)
-        for side in ("top", "right", "bottom"):
-            axes.spines[side].set_visible(False)
-    figure.patch.set_visible(False)
+        _lying(axes)
     return _settled(figure)
 
 
@@ -125,27 +122,20 @@ def bars(lengths: Mapping[str, float], *, x_label: str, form: str = "{:.2f}") ->
     Raises:
         ValueError: If there are no bars, or one has a negative length.
     """
-    if not lengths:
-        raise ValueError("lengths has 0 entries; it takes 1 or more")
+    _check_number("lengths", len(lengths))
     for name, length in lengths.items():
         if length < 0:
             raise ValueError(f"lengths[{name!r}]={length} must not be negative")
-    figure = Figure(figsize=(_PHONE, 0.9 + 0.42 * len(lengths)), layout="constrained")
+    figure = _figure(_PHONE, 0.9 + 0.42 * len(lengths))
     axes = figure.add_subplot()
     places = range(len(lengths))
     drawn = axes.barh(places, [*lengths.values()], height=0.62, color=ACCENT)
     labels = [form.format(length) for length in lengths.values()]
-    axes.bar_label(drawn, labels, padding=4, color=INK, fontsize=LETTERS)
+    axes.bar_label(drawn, labels, padding=4, **_TEXT)
     axes.set_yticks(places, [*lengths])
-    axes.invert_yaxis()
     axes.margins(x=0.2)
-    axes.set_xlabel(x_label, loc="right", color=INK, fontsize=LETTERS)
-    _quiet(axes)
-    axes.tick_params(axis="y", labelsize=LETTERS, colors=INK)
-    for side in ("top", "right", "bottom"):
-        axes.spines[side].set_visible(False)
-    axes.set_xticks([])
-    figure.patch.set_visible(False)
+    axes.set_xlabel(x_label, loc="right", **_TEXT)
+    _lying(axes)
     return _settled(figure)
 
 
@@ -182,7 +172,7 @@ def cells(
     fills = ("none", to_rgba(ACCENT, 0.35), to_rgba(WARM, 0.55))
     width = min(_PHONE, 1.3 + 0.5 * len(columns))
     height = 0.4 + len(titles) * (0.75 + 0.34 * len(rows))
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = _figure(width, height)
     for index, (table, title) in enumerate(zip(states.tolist(), titles, strict=True)):
         axes = figure.add_subplot(len(titles), 1, index + 1)
         for row, line in enumerate(table):
@@ -192,26 +182,19 @@ def cells(
                 axes.add_patch(Rectangle(corner, 1, 1, facecolor=fill, edgecolor=RULE))
                 if texts is not None:
                     text = texts[index][row][column]
-                    style = {"ha": "center", "va": "center", "fontsize": LETTERS}
-                    axes.text(column, row, text, color=INK, **style)
+                    axes.text(column, row, text, color=INK, **_MIDDLE)
         axes.set_xlim(-0.5, len(columns) - 0.5)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.xaxis.tick_top()
         axes.set_xticks(range(len(columns)), columns, fontsize=LETTERS)
         axes.set_yticks(range(len(rows)), rows, fontsize=LETTERS)
-        axes.set_title(title, color=INK, fontsize=LETTERS, loc="left")
-        _quiet(axes)
-        axes.tick_params(colors=INK)
+        axes.set_title(title, **_TEXT, loc="left")
+        _quiet(axes, labels=INK)
     handles = [
         Patch(facecolor=fill, edgecolor=RULE, label=name)
         for fill, name in zip(fills[1:], names, strict=True)
     ]
-    figure.legend(
-        handles=handles,
-        loc="outside upper left",
-        **_KEY,
-    )
-    figure.patch.set_visible(False)
+    figure.legend(handles=handles, loc="outside upper left", **_KEY)
     return _settled(figure)
 
 
@@ -249,10 +232,10 @@ def head_maps(
     most = max(1, min(columns, len(weights), int((_PHONE - beside) / wanted)))
     rows = -(-len(weights) // most)
     columns = -(-len(weights) // rows)  # equally many in each row
-    room = (_PHONE - beside) / columns - 0.15
+    width_left = (_PHONE - beside) / columns - 0.15
     large = 0.2 if rows > 2 else 2.4 / max(len(queries), len(keys))
     # Adjacent letters must not touch, even if that makes the figure wider.
-    cell = max(1.25 * _LETTER if any(keys) else 0, min(large, room / len(keys)))
+    cell = max(1.25 * _LETTER if any(keys) else 0, min(large, width_left / len(keys)))
     # Nor do labels below each other touch.
     close = any(one and other for one, other in pairwise(queries))
     tall = max(cell, 1.7 * _LETTER) if close else cell
@@ -260,13 +243,12 @@ def head_maps(
     beyond = 0 if _upright(keys) else _LETTER * max(map(len, keys))
     above = 0.55 + 0.18 * lines + beyond
     width = beside + columns * (cell * len(keys) + 0.15)
-    height = rows * (tall * len(queries) + above)
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = _figure(width, rows * (tall * len(queries) + above))
     for index, (head, title) in enumerate(zip(weights, titles, strict=True)):
         axes = figure.add_subplot(rows, columns, index + 1)
         _draw_map(axes, head, queries if index % columns == 0 else None, keys)
         axes.set_aspect(tall / cell)
-        axes.set_title(title, color=INK, fontsize=LETTERS)
+        axes.set_title(title, **_TEXT)
     return _settled(figure)
 
 
@@ -311,18 +293,16 @@ def head_slices(
         },
         "concatenate, and mix": {"heads": heads, "$W^O$": w_o, "output": output[None]},
     }
-    figure = Figure(layout="constrained")
+    figure = _figure(_PHONE, _PHONE)
     axes = figure.add_subplot()
     width, top = x.shape[1] + 1.5, 0.0
     for step, tables in steps.items():
-        axes.text(-4.5, top, step, color=INK, fontsize=LETTERS, va="top")
+        axes.text(-4.5, top, step, **_TEXT, va="top")
         top += 2.6
         for column, (name, table) in enumerate(tables.items()):
             axes.text(column * width, top - 0.3, name, color=MUTED, fontsize=LETTERS)
-            if name.startswith("head "):
-                colors = [_LINES[column]]
-            else:
-                colors = [INK] if len(table) == 1 else _LINES
+            colors = [INK] if len(table) == 1 else _LINES
+            colors = [_LINES[column]] if name.startswith("head ") else colors
             _draw_slices(axes, table, colors, (column * width, top), name == "$W^O$")
         for row, word in enumerate(words):
             middle = top + row + 0.5
@@ -332,7 +312,6 @@ def head_slices(
     top += max(0, w_o.shape[0] * w_o.shape[1] - len(x))  # which may be higher
     axes.set(xlim=(-4.6, 3 * width - 1.3), ylim=(top - 0.8, -0.2), aspect="equal")
     axes.axis("off")
-    figure.patch.set_visible(False)
     figure.set_size_inches(_PHONE, _PHONE * (top - 0.6) / (3 * width + 3.3))
     return _settled(figure)
 
@@ -357,22 +336,13 @@ def weight_map(
     keys = queries if keys is None else keys
     _check_labels("queries", queries, weights.shape[0])
     _check_labels("keys", keys, weights.shape[1])
-    figure = Figure(
-        figsize=(1.4 + 0.62 * len(keys), 0.9 + 0.5 * len(queries)), layout="constrained"
-    )
+    figure = _figure(1.4 + 0.62 * len(keys), 0.9 + 0.5 * len(queries))
     axes = figure.add_subplot()
     _draw_map(axes, weights, queries, keys)
     for row, values in enumerate(weights.tolist()):
         for column, value in enumerate(values):
-            axes.text(
-                column,
-                row,
-                f"{value:.2f}",
-                ha="center",
-                va="center",
-                fontsize=LETTERS,
-                color=PAPER if value > 0.8 else INK,
-            )
+            color = PAPER if value > 0.8 else INK
+            axes.text(column, row, f"{value:.2f}", color=color, **_MIDDLE)
     return _settled(figure)
 
 
@@ -394,9 +364,8 @@ def arrows(
     Raises:
         ValueError: If there are no groups, more than three, or one without arrows.
     """
-    if not 1 <= len(groups) <= 3:
-        raise ValueError(f"groups has {len(groups)} entries; it takes 1 to 3")
-    figure = Figure(figsize=(_PHONE, 3.5), layout="constrained")
+    _check_number("groups", len(groups), 3)
+    figure = _figure(_PHONE, 3.5)
     axes = figure.add_subplot()
     tips = [(0.0, 0.0)]
     for (group, named), color, width in zip(
@@ -406,18 +375,9 @@ def arrows(
             raise ValueError(f"groups[{group!r}] has no arrows")
         axes.plot([], [], color=color, linewidth=width, label=group)
         for name, (x, y) in named.items():
-            axes.annotate(
-                "",
-                xy=(x, y),
-                xytext=(0, 0),
-                arrowprops={
-                    "arrowstyle": "-|>,head_width=0.4,head_length=0.7",
-                    "color": color,
-                    "linewidth": width,
-                    "shrinkA": 0,
-                    "shrinkB": 0,
-                },
-            )
+            style = {"arrowstyle": "-|>,head_width=0.4,head_length=0.7"}
+            style |= {"color": color, "linewidth": width, "shrinkA": 0, "shrinkB": 0}
+            axes.annotate("", xy=(x, y), xytext=(0, 0), arrowprops=style)
             # Outward from the tip; a second name at the same tip is placed beyond it.
             length = (x * x + y * y) ** 0.5 or 1.0
             beyond = 13 * tips.count((x, y)) * (1 if y >= 0 else -1)
@@ -519,8 +479,7 @@ def marks(
     cell = (2.6 if max(map(len, columns)) == 2 else 1.6) * _LETTER
     beside = 0.1 + 0.8 * _LETTER * max(map(len, rows))
     above = 0.3 if _upright(columns) else 0.9 * _LETTER * max(map(len, columns))
-    size = beside + cell * len(columns), above + cell * len(rows)
-    figure = Figure(figsize=size, layout="constrained")
+    figure = _figure(beside + cell * len(columns), above + cell * len(rows))
     _draw_map(figure.add_subplot(), marked, rows, columns)
     return _settled(figure)
 
@@ -534,28 +493,26 @@ def scores_and_weights(scores: Mapping[str, Float[Tensor, "T S"]]) -> Figure:
     Raises:
         ValueError: If there are no scores, or more than three.
     """
-    if not 1 <= len(scores) <= 3:
-        raise ValueError(f"scores has {len(scores)} entries; it takes 1 to 3")
-    figure = Figure(figsize=(_PHONE / 2 * len(scores), 4.4), layout="constrained")
+    _check_number("scores", len(scores), 3)
+    figure = _figure(_PHONE / 2 * len(scores), 4.4)
     reach = max(rows.abs().max().item() for rows in scores.values())
     for index, (name, rows) in enumerate(scores.items()):
         above = figure.add_subplot(2, len(scores), index + 1)
         counts = rows.flatten().histc(41, -reach, reach).tolist()
         middles = [reach * (2 * bin - 40) / 41 for bin in range(41)]
         above.bar(middles, counts, width=2 * reach / 41, color=ACCENT)
-        above.set_title(name, color=INK, fontsize=LETTERS)
-        above.set_xlabel("score", color=INK, fontsize=LETTERS)
+        above.set_title(name, **_TEXT)
+        above.set_xlabel("score", **_TEXT)
         above.set_yticks([])
         below = figure.add_subplot(2, len(scores), len(scores) + index + 1)
         below.bar(range(rows.shape[1]), rows[0].softmax(dim=-1).tolist(), color=WARM)
         below.set_ylim(0, 1)
-        below.set_xlabel("key", color=INK, fontsize=LETTERS)
+        below.set_xlabel("key", **_TEXT)
         if index == 0:
-            above.set_ylabel("how many", color=INK, fontsize=LETTERS)
-            below.set_ylabel("weight", color=INK, fontsize=LETTERS)
+            above.set_ylabel("how many", **_TEXT)
+            below.set_ylabel("weight", **_TEXT)
         _quiet(above)
         _quiet(below)
-    figure.patch.set_visible(False)
     return _settled(figure)
 
 
@@ -569,14 +526,13 @@ def shared_heads(num_heads: int, num_kv_heads: Mapping[str, int]) -> Figure:
     Raises:
         ValueError: If there are no titles, or a number does not divide ``num_heads``.
     """
-    if not num_kv_heads:
-        raise ValueError("num_kv_heads has 0 entries; it takes 1 or more")
+    _check_number("num_kv_heads", len(num_kv_heads))
     for title, number in num_kv_heads.items():
         if number < 1 or num_heads % number:
             raise ValueError(
                 f"num_kv_heads[{title!r}]={number} must divide num_heads={num_heads}"
             )
-    figure = Figure(figsize=(_PHONE, 1.4 * len(num_kv_heads)), layout="constrained")
+    figure = _figure(_PHONE, 1.4 * len(num_kv_heads))
     for index, (title, number) in enumerate(num_kv_heads.items()):
         axes = figure.add_subplot(len(num_kv_heads), 1, index + 1)
         group = num_heads // number
@@ -589,14 +545,10 @@ def shared_heads(num_heads: int, num_kv_heads: Mapping[str, int]) -> Figure:
         axes.scatter(centers, [0] * number, s=200, color=WARM, marker="s")
         axes.set_xlim(-0.6, num_heads - 0.4)
         axes.set_ylim(-0.45, 1.45)
-        axes.set_title(title, color=INK, fontsize=LETTERS, loc="left")
+        axes.set_title(title, **_TEXT, loc="left")
         axes.set_yticks([0, 1], ["keys, values", "queries"], fontsize=LETTERS)
         axes.set_xticks([])
-        _quiet(axes)
-        axes.tick_params(colors=INK)
-        for spine in axes.spines.values():
-            spine.set_visible(False)
-    figure.patch.set_visible(False)
+        _quiet(axes, labels=INK, frame=())
     return _settled(figure)
 
 
@@ -619,18 +571,12 @@ def side_by_side(
     Raises:
         ValueError: If there are no panels, or one has no groups or more than four.
     """
-    if not panels:
-        raise ValueError("panels has 0 entries; it takes at least 1")
-    size = _PHONE, 0.6 + 1.35 * len(panels)
-    figure = Figure(figsize=size, layout="constrained")
+    _check_number("panels", len(panels))
+    figure = _figure(_PHONE, 0.6 + 1.35 * len(panels))
     first: Axes | None = None
     named: dict[str, BarContainer] = {}
     for index, (title, groups) in enumerate(panels.items()):
-        if not 1 <= len(groups) <= len(_LINES):
-            raise ValueError(
-                f"panels[{title!r}] has {len(groups)} groups; "
-                f"it takes 1 to {len(_LINES)}"
-            )
+        _check_number(f"panels[{title!r}]", len(groups), len(_LINES), "groups")
         axes = figure.add_subplot(len(panels), 1, index + 1, sharex=first, sharey=first)
         first = first or axes
         width = 0.8 / len(groups)
@@ -643,14 +589,13 @@ def side_by_side(
                 named[name] = drawn
         if level is not None:
             axes.axhline(level, color=INK, linewidth=1, linestyle="--")
-        axes.set_title(title, color=INK, fontsize=LETTERS, loc="left")
-        axes.set_ylabel(y_label, color=INK, fontsize=LETTERS)
+        axes.set_title(title, **_TEXT, loc="left")
+        axes.set_ylabel(y_label, **_TEXT)
         axes.tick_params(labelbottom=index == len(panels) - 1)
         axes.margins(y=0.45)  # with room for the groups' names
         _quiet(axes)
-    axes.set_xlabel(x_label, color=INK, fontsize=LETTERS)
+    axes.set_xlabel(x_label, **_TEXT)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    figure.patch.set_visible(False)
     _settled(figure)
     if len(named) > 1:
         shapes = {name: shape_of_bars(bars) for name, bars in named.items()}
@@ -676,12 +621,13 @@ def strips(
         ValueError: If there are no groups, more than four, or their names differ.
     """
     names = [list(numbers) for numbers in groups.values()]
-    if not 1 <= len(groups) <= len(_SHAPES) or any(each != names[0] for each in names):
+    if not 1 <= len(groups) <= len(_SHAPES) or any(
+        labels != names[0] for labels in names
+    ):
         raise ValueError(
             f"groups must be 1 to 4 with the same names; they have {names}"
         )
-    size = _PHONE, 1.1 + 0.42 * len(names[0])
-    figure = Figure(figsize=size, layout="constrained")
+    figure = _figure(_PHONE, 1.1 + 0.42 * len(names[0]))
     axes = figure.add_subplot()
     for (name, numbers), shape, color in zip(
         groups.items(), _SHAPES, _LINES, strict=False
@@ -694,12 +640,11 @@ def strips(
         axes.xaxis.set_major_formatter("{x:g}")
     axes.set_yticks(range(len(names[0])), names[0])
     axes.set_ylim(len(names[0]) - 0.4, -1.1)  # with room for the groups' names
-    axes.set_xlabel(x_label, color=INK, fontsize=LETTERS)
+    axes.set_xlabel(x_label, **_TEXT)
     axes.grid(axis="y", color=RULE, linewidth=0.8)
     axes.set_axisbelow(True)
     _quiet(axes)
-    axes.tick_params(axis="y", labelsize=LETTERS, colors=INK)
-    figure.patch.set_visible(False)
+    axes.tick_params(axis="y", colors=INK)
     return _named(_settled(figure), above=True)
 
 
@@ -713,17 +658,13 @@ def turns(planes: Mapping[str, Mapping[str, tuple[float, float]]]) -> Figure:
     Raises:
         ValueError: If there are no planes, or a circle has no arrows or more than four.
     """
-    if not planes:
-        raise ValueError("planes has 0 entries; it takes at least 1")
+    _check_number("planes", len(planes))
     rows = -(-len(planes) // 2)
     columns = min(2, len(planes))
-    figure = Figure(figsize=(_PHONE / 2 * columns, 2.2 * rows), layout="constrained")
+    figure = _figure(_PHONE / 2 * columns, 2.2 * rows)
     turn = [step * math.tau / 120 for step in range(121)]
     for index, (title, tips) in enumerate(planes.items()):
-        if not 1 <= len(tips) <= len(_LINES):
-            raise ValueError(
-                f"planes[{title!r}] has {len(tips)} arrows; it takes 1 to {len(_LINES)}"
-            )
+        _check_number(f"planes[{title!r}]", len(tips), len(_LINES), "arrows")
         axes = figure.add_subplot(rows, columns, index + 1)
         circle = [math.cos(a) for a in turn], [math.sin(a) for a in turn]
         axes.plot(*circle, color=RULE, linewidth=1)
@@ -732,13 +673,11 @@ def turns(planes: Mapping[str, Mapping[str, tuple[float, float]]]) -> Figure:
             style |= {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 14}
             axes.annotate("", (x, y), (0, 0), arrowprops=style)
             beyond = 1.28 / max(math.hypot(x, y), 1e-9)
-            place = {"ha": "center", "va": "center", "fontsize": LETTERS}
-            axes.text(x * beyond, y * beyond, name, color=color, **place)
-        axes.set_title(title, color=INK, fontsize=LETTERS)
+            axes.text(x * beyond, y * beyond, name, color=color, **_MIDDLE)
+        axes.set_title(title, **_TEXT)
         axes.set(xlim=(-1.6, 1.6), ylim=(-1.5, 1.5), xticks=[], yticks=[])
         axes.set_aspect("equal")
         axes.set_frame_on(False)
-    figure.patch.set_visible(False)
     return _settled(figure)
 
 
@@ -748,11 +687,8 @@ def _draw_groups(
     styles: Sequence[str],
 ) -> tuple[Figure, Axes]:
     """Draw each group of points in its own color and style."""
-    if not 1 <= len(groups) <= len(_LINES):
-        raise ValueError(
-            f"{argument} has {len(groups)} entries; it takes 1 to {len(_LINES)}"
-        )
-    figure = Figure(figsize=(_PHONE, 2.9), layout="constrained")
+    _check_number(argument, len(groups), len(_LINES))
+    figure = _figure(_PHONE, 2.9)
     axes = figure.add_subplot()
     for (name, pairs), color, style in zip(
         groups.items(), _LINES, styles, strict=False
@@ -789,7 +725,6 @@ def _draw_map(
     axes.set_xticks(range(columns), keys, rotation=turned, fontsize=LETTERS)
     axes.set_yticks(range(rows), queries or [""] * rows, fontsize=LETTERS)
     _quiet(axes)
-    axes.figure.patch.set_visible(False)
 
 
 def _upright(keys: Sequence[str]) -> bool:
@@ -832,6 +767,13 @@ def _clear_to_full(color: str) -> LinearSegmentedColormap:
     return LinearSegmentedColormap.from_list("weight", ends, N=101)
 
 
+def _figure(width: float, height: float) -> Figure:
+    """Return an empty figure without a background, in inches."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.patch.set_visible(False)
+    return figure
+
+
 def _settled(figure: Figure) -> Figure:
     """Lay out the figure, twice, because titles get their room only the second time."""
     figure.draw_without_rendering()
@@ -841,17 +783,16 @@ def _settled(figure: Figure) -> Figure:
 
 def _with_axes(figure: Figure, axes: Axes, x_label: str, y_label: str) -> Figure:
     """Finish a drawing over two axes: labels, and a grid."""
-    axes.set_xlabel(x_label, color=INK, fontsize=LETTERS)
+    axes.set_xlabel(x_label, **_TEXT)
     _say_height(axes, y_label)
     axes.grid(color=RULE, linewidth=0.6)
     _quiet(axes)
-    figure.patch.set_visible(False)
     return _settled(figure)
 
 
 def _say_height(axes: Axes, y_label: str) -> None:
     """Write the label of the vertical axis horizontally above it, to save width."""
-    axes.set_ylabel(y_label, rotation=0, loc="top", color=INK, fontsize=LETTERS)
+    axes.set_ylabel(y_label, rotation=0, loc="top", **_TEXT)
     axes.yaxis.label.set(ha="left", va="bottom")
     axes.yaxis.set_label_coords(0, 1.03)
 
@@ -866,12 +807,25 @@ def _named(figure: Figure, *, above: bool = False) -> Figure:
     return figure
 
 
-def _quiet(axes: Axes) -> None:
-    """Use thin borders and muted labels, without a background."""
+def _quiet(
+    axes: Axes,
+    *,
+    labels: str = MUTED,
+    frame: Sequence[str] = ("left", "right", "top", "bottom"),
+) -> None:
+    """Use thin borders on some sides and muted labels, without a background."""
     axes.patch.set_visible(False)
-    axes.tick_params(length=0, colors=MUTED, labelsize=LETTERS, which="both")
-    for spine in axes.spines.values():
-        spine.set_color(RULE)
+    axes.tick_params(length=0, colors=labels, labelsize=LETTERS, which="both")
+    for side, spine in axes.spines.items():
+        spine.set(color=RULE, visible=side in frame)
+
+
+def _lying(axes: Axes) -> None:
+    """Finish bars that lie below each other, whose numbers need no axis."""
+    axes.invert_yaxis()
+    axes.set_xticks([])
+    _quiet(axes, frame=("left",))
+    axes.tick_params(axis="y", colors=INK)
 
 
 def _check_axes(weights: Tensor, axes: str) -> None:
@@ -884,3 +838,11 @@ def _check_axes(weights: Tensor, axes: str) -> None:
 def _check_labels(name: str, labels: Sequence[str], wanted: int) -> None:
     if len(labels) != wanted:
         raise ValueError(f"{name} has {len(labels)} labels; weights need {wanted}")
+
+
+def _check_number(
+    name: str, number: int, most: int | None = None, things: str = "entries"
+) -> None:
+    if number < 1 or number > (most or number):
+        wanted = f"1 to {most}" if most else "1 or more"
+        raise ValueError(f"{name} has {number} {things}; it takes {wanted}")

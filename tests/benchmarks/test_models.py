@@ -52,10 +52,10 @@ def test_a_card_says_how_its_model_was_made(name: str) -> None:
 def test_a_model_predicts_its_own_sample_as_its_card_says(name: str) -> None:
     shipped = load_shipped(MODELS / name)
     tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
-    told = shipped.card["sample"]
-    loss = evaluate(shipped.model, torch.tensor(tokenizer.encode(told["text"])))
-    assert loss == pytest.approx(told["loss"], abs=2e-3)
-    assert sample(shipped.model, tokenizer)["text"][:20] == told["text"][:20]
+    recorded = shipped.card["sample"]
+    loss = evaluate(shipped.model, torch.tensor(tokenizer.encode(recorded["text"])))
+    assert loss == pytest.approx(recorded["loss"], abs=2e-3)
+    assert sample(shipped.model, tokenizer)["text"][:20] == recorded["text"][:20]
 
 
 @pytest.mark.parametrize("name", GRAMMAR)
@@ -76,9 +76,9 @@ def test_the_loss_holds_on_stories_that_no_model_has_read(name: str) -> None:
 def test_shakespeare_was_learned() -> None:
     """The text does not ship; what the card says was measured where it is."""
     shipped = load_shipped(MODELS / "shakespeare")
-    told = shipped.card["loss"]
-    assert told["held_out"] < 1.75
-    assert told["honest"] == pytest.approx(told["one_pass"], abs=1e-3)
+    recorded = shipped.card["loss"]
+    assert recorded["held_out"] < 1.75
+    assert recorded["honest"] == pytest.approx(recorded["one_pass"], abs=1e-3)
     tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
     line = "First Citizen:\nBefore we proceed any further, hear me speak.\n"
     tokens = torch.tensor(tokenizer.encode(line))
@@ -91,10 +91,10 @@ def test_shakespeare_was_learned() -> None:
 def test_the_scores_beside_a_model_are_those_of_its_heads(name: str) -> None:
     shipped = load_shipped(MODELS / name)
     tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
-    found = grammar_scores(shipped.model, tokenizer)
-    told = json.loads((MODELS / name / "heads.json").read_text("utf-8"))
-    assert told["text"] == found["text"]
-    for kind, scores in told["scores"].items():
-        ours = torch.tensor(found["scores"][kind])
+    scores_now = grammar_scores(shipped.model, tokenizer)
+    recorded = json.loads((MODELS / name / "heads.json").read_text("utf-8"))
+    assert recorded["text"] == scores_now["text"]
+    for kind, scores in recorded["scores"].items():
+        ours = torch.tensor(scores_now["scores"][kind])
         torch.testing.assert_close(ours, torch.tensor(scores), rtol=0, atol=5e-3)
-    assert told["of an even head"] == found["of an even head"]
+    assert recorded["of an even head"] == scores_now["of an even head"]

@@ -5,7 +5,7 @@ import pytest
 from bookbinder.__main__ import main
 
 
-@pytest.mark.parametrize("command", ["", "outputs", "page", "chapter", "tolerances"])
+@pytest.mark.parametrize("command", ["", "outputs", "page", "chapter"])
 def test_every_command_explains_itself(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

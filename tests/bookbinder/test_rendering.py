@@ -42,12 +42,3 @@ def test_code_is_read_as_it_was_written() -> None:
     (code,) = (s for s in shown_code(render(PAGE, ROOT)) if s.language == "python")
     assert code.text == 'print("<span>", 1 < 2)  # a comment\n'
     assert not render(PAGE, ROOT).select("pre span")
-
-
-def test_a_figure_keeps_its_place() -> None:
-    page = ROOT / "docs/chapters/attention-by-hand.md"
-    html = render(page.read_text("utf-8"), ROOT)
-    drawings = html.select("figure svg")
-    assert len(drawings) == 5
-    assert not [part for svg in drawings for part in svg.find_all(True)]
-    assert all(svg.get("aria-label") or svg.get("aria-labelledby") for svg in drawings)

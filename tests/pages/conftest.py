@@ -12,6 +12,7 @@ from bookbinder.page import load_page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
+FORMULA = re.compile(r"\$\$(.*?)\$\$|(?<![\\$])\$([^$\n]+)\$", re.DOTALL)
 # One formula may hold several equations: this stands before one of them, and after.
 BREAK = r"\\q?quad|\\\\(?:\[[^]]*\])?|\\(?:begin|end)\{aligned\}|,|&(?![=\\])"
 BEFORE, AFTER = rf"(?:^|{BREAK})\s*", rf"\s*[.,]?\s*(?:$|{BREAK})"
@@ -24,7 +25,14 @@ def folded(text: str) -> str:
 @cache
 def formulas(page: Path) -> list[tuple[int, str]]:
     """Return each formula of a page, its white space folded, with its line."""
-    return [(f.line, folded(f.text)) for f in load_page(page, DOCS).formulas()]
+    loaded = load_page(page, DOCS)
+    prose = dict(loaded.prose)
+    lines = (prose.get(number, "") for number in range(1, len(loaded.lines) + 1))
+    text = "\n".join(re.sub("`[^`]*`", "", line) for line in lines)
+    return [
+        (text.count("\n", 0, formula.start()) + 1, folded(formula[1] or formula[2]))
+        for formula in FORMULA.finditer(text)
+    ]
 
 
 @cache

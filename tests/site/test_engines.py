@@ -127,8 +127,8 @@ def test_what_the_other_engine_made_is_published(
     site = tmp_path / "site"
     shutil.copytree(other, site)
     book = load_book(pytestconfig.rootpath, {})
-    leaves = tuple(leaf for leaf in book.leaves if leaf.file(site).is_file())
-    publish(site, pytestconfig.rootpath, replace(book, leaves=leaves))
+    entries = tuple(entry for entry in book.entries if entry.file(site).is_file())
+    publish(site, pytestconfig.rootpath, replace(book, entries=entries))
     page = (site / "chapters/padding/index.html").read_text("utf-8")
     assert 'id="block-1"' in page
     assert "This page to take away: " in page

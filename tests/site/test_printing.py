@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bookbinder.page import read_page
-from bookbinder.publishing.book import Book, Leaf, parts
+from bookbinder.publishing.book import Book, Entry, parts
 from bookbinder.publishing.printing import one_document, print_book
 
 PAGE = """<!doctype html><html lang="en"><head></head><body><nav>not this</nav>
@@ -18,20 +18,20 @@ PAGE = """<!doctype html><html lang="en"><head></head><body><nav>not this</nav>
 
 @pytest.mark.browser
 def test_a_book_is_printed_part_by_part(tmp_path: Path) -> None:
-    leaves: list[Leaf] = []
+    entries: list[Entry] = []
     for source, part, link in (
         ("index.md", "", "one/end/#top"),
         ("one/start.md", "I. One", "../../"),
         ("one/end.md", "I. One", "../../two/#top"),
         ("two.md", "II. Two", "../one/end/#top"),
     ):
-        leaf = Leaf(source, part, read_page("", f"docs/{source}"))
-        leaf.file(tmp_path).parent.mkdir(parents=True, exist_ok=True)
+        entry = Entry(source, part, read_page("", f"docs/{source}"))
+        entry.file(tmp_path).parent.mkdir(parents=True, exist_ok=True)
         html = PAGE.format(title=source, link=link)
-        leaf.file(tmp_path).write_text(html, "utf-8")
-        leaves.append(leaf)
+        entry.file(tmp_path).write_text(html, "utf-8")
+        entries.append(entry)
     before = sorted(tmp_path.rglob("*"))
-    book = Book("The Book", "Of four pages.", "Free.", (*leaves,))
+    book = Book("The Book", "Of four pages.", "Free.", (*entries,))
     # It starts a browser of its own, and a thread may have but one of them.
     with ThreadPoolExecutor(1) as beside:
         pdfs = beside.submit(lambda: dict(print_book(tmp_path, book))).result()

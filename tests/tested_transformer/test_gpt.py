@@ -1,23 +1,18 @@
 """Settings, block and model: against the formula, and the model against itself."""
 
 import copy
-import json
 import math
-import re
 from collections.abc import Callable
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
-from tested_transformer.checkpoints.saving import read_config
-from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig, with_fewer_keys
+from tested_transformer.decoding import generate
+from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig
 from tested_transformer.masks import sliding_window_mask
-from tested_transformer.rotary_scaling import yarn_rates
 
 # Pairwise different: vocabulary, longest sequence, heads, head width, layers, batch, T.
 V, LONGEST, H, D_K, L, B, T = 13, 17, 6, 4, 3, 2, 7
@@ -332,87 +327,6 @@ def test_new_cache_fits_the_model():
         model.new_cache(max_length=18)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"vocab_size": 0}, "vocab_size=0 must be positive"),
-        ({"num_layers": 0}, "num_layers=0 must be positive"),
-        ({"d_model": 65}, "d_model=65 must be divisible by num_heads=6"),
-        ({"num_kv_heads": 4}, "num_kv_heads=4 must divide num_heads=6"),
-        (
-            {"positions": "relative"},
-            "positions='relative' must be one of "
-            "learned, sinusoidal, rotary, alibi, none",
-        ),
-        ({"norm": "batch"}, "norm='batch' must be one of layer, rms"),
-        (
-            {"activation": "tanh"},
-            "activation='tanh' must be one of "
-            "gelu, gelu_tanh, relu, relu2, silu, swiglu",
-        ),
-        ({"dropout": -0.1}, "dropout=-0.1 must lie between 0 and 1"),
-        ({"d_model": 0}, "d_model=0 must be positive"),
-        ({"num_heads": 0}, "num_heads=0 must be positive"),
-        ({"num_kv_heads": 0}, "num_kv_heads=0 must be positive"),
-        ({"d_ff": 0}, "d_ff=0 must be positive"),
-        ({"dropout": 1.1}, "dropout=1.1 must lie between 0 and 1"),
-        ({"rotary_base": 0.0}, "rotary_base=0.0 must be positive and finite"),
-        ({"rotary_base": math.nan}, "rotary_base=nan must be positive and finite"),
-        (
-            {"positions": "rotary", "rotary_rates": (1.0,)},
-            "1 rotary_rates must be 2: one for each pair of a head of 4",
-        ),
-        (
-            {"positions": "rotary", "rotary_rates": (1.0, math.inf)},
-            "rotary_rates=(1.0, inf) must be finite",
-        ),
-        (
-            {"positions": "alibi", "rotary_rates": (1.0, 1.0)},
-            "positions='alibi' must be 'rotary' for rotary_rates",
-        ),
-        (
-            {"rotary_attention_factor": 0.0},
-            "rotary_attention_factor=0.0 must be positive and finite",
-        ),
-        ({"windows": (3, None)}, "windows has 2 layers; num_layers=3"),
-        (
-            {"windows": 0},
-            "windows=0 must be a positive int, or one for each layer, "
-            "with None for no window",
-        ),
-        (
-            {"windows": (3, None, -1)},
-            "windows=(3, None, -1) must be a positive int, or one for each layer, "
-            "with None for no window",
-        ),
-        ({"num_experts": -1}, "num_experts=-1 must not be negative"),
-        (
-            {"num_experts": 2, "experts_per_token": 3},
-            "experts_per_token=3 must lie between 1 and num_experts=2",
-        ),
-        (
-            {"positions": "rotary", "d_model": 18},
-            "head_dim=3 must be even for rotary positions",
-        ),
-        (
-            {"positions": "sinusoidal", "d_model": 15, "num_heads": 3},
-            "d_model=15 must be even for sinusoids",
-        ),
-    ],
-)
-def test_bad_settings_are_named(change, message: str):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        replace(SMALL, **change)
-
-
-@pytest.mark.usefixtures("as_a_caller")
-def test_a_size_that_is_no_int_is_named():
-    with pytest.raises(TypeError, match=r"^d_model=24.0 must be an int$"):
-        replace(SMALL, d_model=24.0)
-    with pytest.raises(ValueError, match=r"^windows=2.5 must be a positive int, or"):
-        replace(SMALL, windows=2.5)
-
-
 @pytest.mark.usefixtures("as_a_caller")
 def test_bad_tokens_are_named():
     model = make()
@@ -620,40 +534,6 @@ def test_a_model_of_weights_has_copies_of_them(dtype: torch.dtype):
         GPT.from_weights(replace(model.config, smear=False), model.state_dict())
 
 
-def test_settings_come_back_from_json_old_ones_too():
-    config = replace(SMALL, windows=(2, None, 5), kept_heads=((0,), (1, 2), (3,)))
-    slowed = replace(SMALL, positions="rotary", rotary_rates=(0.1, 1 / 3))
-    again = read_config(json.loads(json.dumps(asdict(slowed))), Path("config.json"))
-    assert again == slowed
-    values = json.loads(json.dumps(asdict(config)))
-    assert read_config(values, Path("config.json")) == config
-    assert hash(read_config(values, Path("config.json"))) == hash(config)
-    for name in ("windows", "rotary_base"):
-        del values[name]
-    old = read_config(values, Path("config.json"))
-    assert old == replace(config, windows=None, rotary_base=10_000.0)
-
-
-@pytest.mark.usefixtures("as_a_caller")
-def test_heads_may_be_given_in_lists():
-    config = replace(SMALL, kept_heads=[[0], [1, 2], [3]])
-    assert config.kept_heads == ((0,), (1, 2), (3,))
-    assert hash(config) == hash(replace(SMALL, kept_heads=((0,), (1, 2), (3,))))
-
-
-@pytest.mark.usefixtures("as_a_caller")
-def test_rates_from_a_tensor_are_saved_as_numbers(tmp_path: Path):
-    rates = yarn_rates(D_K, factor=2.0, trained_length=64)
-    config = replace(SMALL, positions="rotary", rotary_rates=rates)
-    assert config.rotary_rates == tuple(rates.tolist())
-    weights = GPT(config).state_dict()
-    save_checkpoint(tmp_path, config=config, weights=weights)
-    assert load_checkpoint(tmp_path).config == config
-
-
-# Blocks.
-
-
 @pytest.mark.parametrize("norm", ["layer", "rms"])
 @pytest.mark.parametrize("num_experts", [0, 4])
 def test_a_block_adds_what_its_parts_find(num_experts: int, norm: str):
@@ -681,16 +561,12 @@ def test_settings_reach_the_parts_of_a_block():
     block = DecoderBlock(
         d_model=12,
         num_heads=3,
-        num_kv_heads=1,
         d_ff=7,
         bias=False,
         dropout=0.25,
-        qk_norm=True,
-        fused=False,
         activation="swiglu",
     )
-    assert block.attention.num_kv_heads == 1
-    assert (block.attention.qk_norm, block.attention.fused) == (True, False)
+    assert block.attention.num_heads == 3
     assert block.attention.dropout == 0.25
     assert block.feed_forward.gate.weight.shape == (7, 12)
     assert all(not name.endswith("bias") for name in block.state_dict())
@@ -726,139 +602,6 @@ def test_each_block_is_made_with_the_heads_that_were_kept():
     assert [each.q_proj.weight.shape for each in attention] == [(6, 24), (18, 24)]
 
 
-def test_groups_that_share_keys_are_kept_whole():
-    config = replace(PRUNED, kept_heads=((2, 3), (0, 1, 2, 3)), num_kv_heads=2)
-    assert [config.heads_of(layer) for layer in range(2)] == [(2, 1), (4, 2)]
-    assert replace(PRUNED, num_kv_heads=2).heads_of(1) == (4, 2)
-
-
-@pytest.mark.parametrize(
-    ("kept", "change", "message"),
-    [
-        (((0,),), {}, "kept_heads has 1 layers; num_layers=2"),
-        (
-            ((0,), (1, 1)),
-            {},
-            "kept_heads[1]=(1, 1) must be one or more of the heads 0 to 3, in order",
-        ),
-        (
-            ((2, 0), (1,)),
-            {},
-            "kept_heads[0]=(2, 0) must be one or more of the heads 0 to 3, in order",
-        ),
-        (
-            ((4,), (1,)),
-            {},
-            "kept_heads[0]=(4,) must be one or more of the heads 0 to 3, in order",
-        ),
-        (
-            ((0, 1), (1, 2)),
-            {"num_kv_heads": 2},
-            "kept_heads[1]=(1, 2) must be whole groups: "
-            "2 consecutive heads share keys and values",
-        ),
-    ],
-)
-def test_heads_that_cannot_be_kept_are_named(
-    kept: tuple, change: dict, message: str
-) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        replace(PRUNED, kept_heads=kept, **change)
-
-
-# Averaged keys: exact where heads agree, and the mean where they do not.
-
-SHARED = GPTConfig(vocab_size=13, max_seq_len=11, d_model=24, num_heads=6, num_layers=3)
-
-
-def test_heads_that_agree_lose_nothing():
-    shared = GPT(replace(SHARED, num_kv_heads=2))
-    state = shared.state_dict()
-    for name in state:
-        if ".k_proj." in name or ".v_proj." in name:
-            state[name] = torch.randn_like(state[name])
-    shared.load_state_dict(state)
-    written_out = GPT(SHARED)
-    for name, tensor in state.items():
-        if ".k_proj." in name or ".v_proj." in name:
-            first, second = tensor.chunk(2)
-            state[name] = torch.cat([first, first, first, second, second, second])
-    written_out.load_state_dict(state)
-    tokens = torch.randint(13, (2, 7))
-    torch.testing.assert_close(written_out(tokens), shared(tokens))
-    again = with_fewer_keys(written_out, 2)
-    assert again.config == shared.config
-    torch.testing.assert_close(again(tokens), shared(tokens))
-
-
-@pytest.mark.parametrize("num_kv_heads", [1, 3, 6])
-def test_each_shared_head_is_the_mean_of_its_group(num_kv_heads: int):
-    model = GPT(SHARED).double()
-    with torch.no_grad():  # to the last digit, of which single precision has no room
-        for parameter in model.parameters():
-            parameter.normal_()
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    copy = with_fewer_keys(model, num_kv_heads)
-    group = 6 // num_kv_heads
-    for name, tensor in copy.state_dict().items():
-        if ".k_proj." in name or ".v_proj." in name:
-            heads = before[name].unflatten(0, (6, 4))
-            for head in range(num_kv_heads):
-                mean = sum(heads[head * group + i] for i in range(group)) / group
-                torch.testing.assert_close(
-                    tensor.unflatten(0, (num_kv_heads, 4))[head],
-                    mean,
-                    rtol=1e-12,
-                    atol=1e-12,
-                )
-        else:
-            assert torch.equal(tensor, before[name])
-    with torch.no_grad():
-        for parameter in copy.parameters():
-            parameter.zero_()
-    assert all(torch.equal(t, before[n]) for n, t in model.state_dict().items())
-
-
-def test_mode_precision_and_chance_are_kept():
-    copy = with_fewer_keys(GPT(SHARED).bfloat16().eval(), 3)
-    assert copy.head_weight.dtype == torch.bfloat16
-    assert not copy.training
-    model = GPT(SHARED)
-    chance = torch.get_rng_state()
-    assert with_fewer_keys(model, 3).training
-    assert torch.equal(torch.get_rng_state(), chance)
-
-
-@pytest.mark.parametrize("num_kv_heads", [0, 4, 12])
-def test_groups_must_be_whole(num_kv_heads: int):
-    message = f"^num_kv_heads={num_kv_heads} must divide the model's num_kv_heads=6$"
-    with pytest.raises(ValueError, match=message):
-        with_fewer_keys(GPT(SHARED), num_kv_heads)
-
-
-@pytest.mark.parametrize(
-    ("attention", "change"),
-    [
-        ("latent", {"positions": "rotary"}),
-        ("linear", {}),
-        ("delta", {}),
-        ("gated_delta", {"softmax_every": 1}),
-    ],
-)
-def test_attention_without_keys_to_share_is_refused(attention: str, change: dict):
-    model = GPT(replace(SHARED, attention=attention, **change))
-    message = f"^attention='{attention}' of model has no keys that heads can share$"
-    with pytest.raises(ValueError, match=message):
-        with_fewer_keys(model, 1)
-
-
-def test_a_pruned_model_is_refused():
-    pruned = GPT(replace(SHARED, kept_heads=((0, 1), (2,), (5,))))
-    message = "^model was pruned: share its keys before pruning$"
-    with pytest.raises(ValueError, match=message):
-        with_fewer_keys(pruned, 1)
-
-
 def test_other_modules_may_stand_in_for_every_layer(
     model: GPT, replaced: Callable[[GPT], tuple[GPT, GPT]]
 ):
@@ -873,8 +616,8 @@ def test_other_modules_may_stand_in_for_every_layer(
     last = other(tokens, last_only=True)
     torch.testing.assert_close(last, plain(tokens)[:, -1:], rtol=1e-8, atol=1e-8)
     prompts = [[1, 2, 3], [4]]
-    assert other.generate(prompts, max_new_tokens=5, seed=1) == plain.generate(
-        prompts, max_new_tokens=5, seed=1
+    assert generate(other, prompts, max_new_tokens=5, seed=1) == generate(
+        plain, prompts, max_new_tokens=5, seed=1
     )
     other(tokens).sum().backward()
     trained = [(n, p) for n, p in other.named_parameters() if p.requires_grad]
@@ -903,7 +646,7 @@ def test_what_a_hook_on_the_head_returns_is_the_logits():
     )
     torch.testing.assert_close(model(tokens), hidden)
     # The packed weights of the fast decoder know no hook.
-    answers = model.eval().generate([[1], [2]], max_new_tokens=11, seed=1)
+    answers = generate(model.eval(), [[1], [2]], max_new_tokens=11, seed=1)
     assert 5 not in {*answers[0], *answers[1]}
 
 

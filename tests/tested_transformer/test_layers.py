@@ -242,7 +242,7 @@ BLOCKS: dict[type[nn.Module], Callable[[nn.Module, Tensor], Tensor]] = {
 }
 DEFAULTS: dict[type[nn.Module], dict[str, Any]] = {
     EncoderBlock: {"activation": "relu", "norm": "layer", "norm_first": False},
-    DecoderBlock: {"activation": "gelu", "norm": "layer", "qk_norm": False},
+    DecoderBlock: {"activation": "gelu", "norm": "layer"},
     CrossDecoderBlock: {"activation": "relu", "norm": "layer", "norm_first": False},
 }
 

@@ -27,7 +27,7 @@ def test_importing_it_imports_no_more_than_is_asked_for():
         "assert 'torch' not in sys.modules\n"
         "from tested_transformer import causal_mask\n"
         "loaded = {n for n in sys.modules if n.startswith('tested_transformer.')}\n"
-        "assert loaded == {f'tested_transformer.{n}' for n in ('masks', 'validation')}"
+        "assert loaded == {f'tested_transformer.{n}' for n in ('masks', 'inspection')}"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -150,9 +150,9 @@ def test_it_is_the_gpt_of_pytorch_with_the_same_weights(
     for heads, weights in zip(past, maps, strict=True):
         for head, table in zip(heads, weights[0], strict=True):
             assert [len(row) for row in head.weights] == [1, 2, 3, 4, 5]
-            for row, whole in zip(head.weights, table, strict=True):
+            for row, expected in zip(head.weights, table, strict=True):
                 padded = row + [0.0] * (T - len(row))
-                torch.testing.assert_close(torch.tensor(padded).double(), whole)
+                torch.testing.assert_close(torch.tensor(padded).double(), expected)
             assert (len(head.keys), len(head.keys[0])) == (T, D // num_heads)
 
     targets = torch.tensor([*TOKENS[1:], 2])

@@ -15,9 +15,9 @@ from transformer_book.museum import alone, exhibit_layer, kill_matrix, redundant
 def matrix() -> dict[str, dict[str, bool]]:
     # Thousands of calls: their shapes are checked where each exhibit is called once.
     config.update("jaxtyping_disable", True)
-    found = kill_matrix(EXHIBITS.values())
+    rows = kill_matrix(EXHIBITS.values())
     config.update("jaxtyping_disable", False)
-    return found
+    return rows
 
 
 def test_every_exhibit_is_caught_and_every_check_catches(matrix) -> None:
@@ -30,11 +30,13 @@ def test_every_exhibit_is_caught_and_every_check_catches(matrix) -> None:
 
 def test_what_is_right_passes_every_check() -> None:
     report = judge(make_subject(exhibit_layer(Steps())))
-    assert [each.passed for each in report.verdicts] == [True] * len(CHECKS)
+    assert [verdict.passed for verdict in report.verdicts] == [True] * len(CHECKS)
 
 
 def test_what_each_check_alone_catches(matrix) -> None:
-    assert {check: found for check, found in alone(matrix).items() if found} == {
+    assert {
+        check: exhibits for check, exhibits in alone(matrix).items() if exhibits
+    } == {
         "padding": ["padding-ignored", "padding-on-the-wrong-axis"],
         "empty rows": ["nan-in-empty-rows", "nan-replaced"],
         "huge scores": ["large-but-finite"],
@@ -71,9 +73,9 @@ TOLD_APART = {
 @pytest.mark.parametrize("name", TOLD_APART)
 def test_an_exhibit_is_told_from_all_others(name: str) -> None:
     subject = make_subject(exhibit_layer(EXHIBITS[name].steps))
-    found = likely_exhibits(subject)
-    assert [each.name for each in found.exhibits] == TOLD_APART[name]
-    assert not found.whole_only
+    likely = likely_exhibits(subject)
+    assert [exhibit.name for exhibit in likely.exhibits] == TOLD_APART[name]
+    assert not likely.whole_only
 
 
 def test_what_was_trained_leaks_where_the_checks_say_so(matrix) -> None:

@@ -54,6 +54,24 @@ def drawn_weights(figure: Figure) -> list[torch.Tensor]:
     return [torch.tensor(mesh.get_array().tolist()) for mesh in meshes]
 
 
+def cell_labels(tables: int) -> dict:
+    return {
+        "names": ["kept", "new"],
+        "rows": ["1", "2"],
+        "columns": ["a", "b", "c"],
+        "titles": ["first", "second"][:tables],
+    }
+
+
+def head_tables(heads: int) -> dict[str, torch.Tensor]:
+    return {
+        **{name: torch.rand(heads, 5, 3) for name in ("q", "k", "v", "heads")},
+        **{name: torch.rand(5, 6) for name in ("x", "output")},
+        "weights": torch.rand(heads, 5, 5),
+        "w_o": -torch.rand(heads, 3, 6),
+    }
+
+
 def svg(figure: Figure) -> str:
     file = io.StringIO()
     figure.savefig(file, format="svg")
@@ -79,9 +97,6 @@ def test_marks_fill_the_cells_that_are_true():
     (axes,) = figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["p", "q"]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["x", "y", "z"]
-    assert set(re.findall(r"#[0-9a-f]{6}", svg(figure))) <= PALETTE
-    with pytest.raises(ValueError, match="columns has 2 labels; weights need 3"):
-        marks(marked, rows=["p", "q"], columns=["x", "y"])
 
 
 def test_heads_are_numbered_and_keys_are_queries_by_default():
@@ -266,32 +281,39 @@ def test_columns_named_by_two_digits_are_told_apart():
     assert min(apart) > 0.04 * figure.dpi
 
 
-@pytest.mark.parametrize(
-    "draw",
-    [
-        lambda: head_maps(WEIGHTS, queries=QUERIES, keys=KEYS),
-        lambda: weight_map(WEIGHTS[0], queries=QUERIES, keys=KEYS),
-        lambda: curves({n: [(1.0, 2.0)] for n in "abcd"}, x_label="x", y_label="y"),
-    ],
-    ids=["head_maps", "weight_map", "curves"],
-)
-def test_pictures_keep_to_the_palette(draw):
-    colors = set(re.findall("#[0-9a-f]{6}", svg(draw())))
-    assert plots.INK in colors
-    assert colors <= PALETTE
+GROUPS = {"one": [(1.0, 2.0), (2.0, 8.0)], "other": [(3.0, 5.0)]}
+BARS = {"all": {"a": 0.5, "b": 0.0}, "one": {"a": 1.0, "b": 0.25}}
+DRAWN = {
+    "arrows": lambda: arrows({"q": {"a": (0.0, 1.0)}, "k": {"b": (1, -1)}}, **LABELS),
+    "bar_panels": lambda: bar_panels(BARS),
+    "bars": lambda: bars(BARS["all"], x_label="ms"),
+    "cells": lambda: cells(torch.arange(6).view(1, 2, 3) % 3, **cell_labels(1)),
+    "curves": lambda: curves(GROUPS, dots=GROUPS, **LABELS),
+    "head_maps": lambda: head_maps(WEIGHTS, queries=QUERIES, keys=KEYS),
+    "head_slices": lambda: head_slices(**head_tables(2), words="abcde"),
+    "marks": lambda: marks(WEIGHTS[0] > 0.3, rows=QUERIES, columns=KEYS),
+    "points": lambda: points(GROUPS, **LABELS),
+    "scores_and_weights": lambda: scores_and_weights({"a": WEIGHTS[0]}),
+    "shared_heads": lambda: shared_heads(4, {"two": 2}),
+    "side_by_side": lambda: side_by_side({"p": {"a": [1.0, 2.0]}}, level=1.0, **LABELS),
+    "strips": lambda: strips({"one": {"a": [1.0, 2.0], "b": [4.0]}}, x_label="x"),
+    "turns": lambda: turns({"p": {"q": (1.0, 0.0), "k": (0.0, -1.0)}}),
+    "weight_map": lambda: weight_map(WEIGHTS[0], queries=QUERIES, keys=KEYS),
+}
 
 
-@pytest.mark.parametrize(
-    "figure",
-    [
-        lambda: head_maps(WEIGHTS, queries=QUERIES, keys=KEYS),
-        lambda: weight_map(WEIGHTS[0], queries=QUERIES, keys=KEYS),
-    ],
-    ids=["head_maps", "weight_map"],
-)
-def test_nothing_is_cut_off_at_the_edges(figure):
+def test_pictures_keep_to_the_palette():
+    assert list(DRAWN) == plots.__all__
+    for name, draw in DRAWN.items():
+        colors = {*re.findall("#[0-9a-f]{6}", svg(draw()))}
+        assert colors & {plots.INK, plots.ACCENT}, name
+        assert colors <= PALETTE, name
+
+
+@pytest.mark.parametrize("name", ["head_maps", "weight_map"])
+def test_nothing_is_cut_off_at_the_edges(name):
     """What is drawn the first time is what is drawn the second time."""
-    drawn = figure()
+    drawn = DRAWN[name]()
     width, height = drawn.get_size_inches() * drawn.dpi
     first = svg(drawn)
     for axes in drawn.axes:
@@ -307,44 +329,73 @@ def test_nothing_is_cut_off_at_the_edges(figure):
     )
 
 
-@pytest.mark.parametrize(
-    ("draw", "message"),
-    [
-        (
-            lambda: head_maps(WEIGHTS, queries=["a"], keys=KEYS),
-            "queries has 1 labels; weights need 3",
-        ),
-        (
-            lambda: head_maps(WEIGHTS, queries=QUERIES),
-            "keys has 3 labels; weights need 4",
-        ),
-        (
-            lambda: head_maps(WEIGHTS, queries=QUERIES, keys=KEYS, titles=["one"]),
-            "titles has 1 labels; weights need 2",
-        ),
-        (
-            lambda: weight_map(WEIGHTS[0], queries=KEYS, keys=KEYS),
-            "queries has 4 labels; weights need 3",
-        ),
-        (
-            lambda: curves({"a": []}, x_label="x", y_label="y"),
-            "lines['a'] has no points",
-        ),
-        (
-            lambda: curves({}, x_label="x", y_label="y"),
-            "lines has 0 entries; it takes 1 to 4",
-        ),
-        (
-            lambda: curves(
-                {n: [(1.0, 1.0)] for n in "abcde"}, x_label="x", y_label="y"
-            ),
-            "lines has 5 entries; it takes 1 to 4",
-        ),
-    ],
-)
-def test_labels_that_do_not_fit_are_named(draw, message: str):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        draw()
+NO_STATES = torch.zeros(2, 2, 3, dtype=torch.long)
+FIVE = dict.fromkeys("abcde", (1.0, 0.0))
+REFUSED = {
+    "queries has 1 labels; weights need 3": lambda: head_maps(
+        WEIGHTS, queries=["a"], keys=KEYS
+    ),
+    "keys has 3 labels; weights need 4": lambda: head_maps(WEIGHTS, queries=QUERIES),
+    "titles has 1 labels; weights need 2": lambda: head_maps(
+        WEIGHTS, queries=QUERIES, keys=KEYS, titles=["one"]
+    ),
+    "queries has 4 labels; weights need 3": lambda: weight_map(
+        WEIGHTS[0], queries=KEYS, keys=KEYS
+    ),
+    "columns has 2 labels; weights need 4": lambda: marks(
+        WEIGHTS[0] > 0, rows=QUERIES, columns=["x", "y"]
+    ),
+    "words has 3 labels; weights need 5": lambda: head_slices(
+        **head_tables(2), words="abc"
+    ),
+    "q has 4 heads; it takes at most 3": lambda: head_slices(
+        **head_tables(4), words="abcde"
+    ),
+    "names has 1 labels; weights need 2": lambda: cells(
+        NO_STATES, **cell_labels(2) | {"names": ["kept"]}
+    ),
+    "states must be 0, 1 or 2": lambda: cells(NO_STATES + 3, **cell_labels(2)),
+    "lines has 0 entries; it takes 1 to 4": lambda: curves({}, **LABELS),
+    "lines has 5 entries; it takes 1 to 4": lambda: curves(
+        {name: [(1.0, 1.0)] for name in "abcde"}, **LABELS
+    ),
+    "lines['a'] has no points": lambda: curves({"a": []}, **LABELS),
+    "groups has 0 entries; it takes 1 to 4": lambda: points({}, **LABELS),
+    "groups['b'] has no points": lambda: points({"a": [(1.0, 2.0)], "b": []}, **LABELS),
+    "groups has 0 entries; it takes 1 to 3": lambda: arrows({}, **LABELS),
+    "groups['a'] has no arrows": lambda: arrows({"a": {}}, **LABELS),
+    "lengths has 0 entries; it takes 1 or more": lambda: bars({}, x_label="ms"),
+    "lengths['a']=-1.0 must not be negative": lambda: bars({"a": -1.0}, x_label="ms"),
+    "groups must be 1 to 4 with the same names; they have []": lambda: strips(
+        {}, x_label="x"
+    ),
+    "groups must be 1 to 4 with the same names; they have [['a'], ['b']]": lambda: (
+        strips({"x": {"a": [1.0]}, "y": {"b": [1.0]}}, x_label="x")
+    ),
+    "panels must have one or more cases with the same bars; they have []": lambda: (
+        bar_panels({})
+    ),
+    "panels must have one or more cases with the same bars; they have [['a'], ['b']]": (
+        lambda: bar_panels({"x": {"a": 1.0}, "y": {"b": 1.0}})
+    ),
+    "num_kv_heads['odd']=4 must divide num_heads=6": lambda: shared_heads(
+        6, {"odd": 4}
+    ),
+    "num_kv_heads has 0 entries; it takes 1 or more": lambda: shared_heads(6, {}),
+    "planes has 0 entries; it takes 1 or more": lambda: turns({}),
+    "planes['p'] has 5 arrows; it takes 1 to 4": lambda: turns({"p": FIVE}),
+    "scores has 0 entries; it takes 1 to 3": lambda: scores_and_weights({}),
+    "panels has 0 entries; it takes 1 or more": lambda: side_by_side({}, **LABELS),
+    "panels['p'] has 5 groups; it takes 1 to 4": lambda: side_by_side(
+        {"p": FIVE}, **LABELS
+    ),
+}
+
+
+def test_what_cannot_be_drawn_is_named():
+    for message, draw in REFUSED.items():
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            draw()
 
 
 @pytest.mark.usefixtures("as_a_caller")
@@ -372,15 +423,6 @@ def test_points_are_drawn_where_they_are_and_joined_by_nothing():
     assert {line.get_linestyle() for line in axes.get_lines()} == {"None"}
     assert len({line.get_marker() for line in axes.get_lines()}) == 2
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("score", "damage")
-    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
-
-
-def test_points_want_groups_with_points():
-    labels = {"x_label": "score", "y_label": "damage"}
-    with pytest.raises(ValueError, match=r"^groups has 0 entries; it takes 1 to 4$"):
-        points({}, **labels)
-    with pytest.raises(ValueError, match=r"^groups\['second'\] has no points$"):
-        points({"first": [(1.0, 2.0)], "second": []}, **labels)
 
 
 def test_arrows_lead_from_the_origin_to_their_tips():
@@ -390,33 +432,24 @@ def test_arrows_lead_from_the_origin_to_their_tips():
     }
     figure = arrows(groups, x_label="x", y_label="y")
     (axes,) = figure.axes
-    drawn = [each for each in axes.texts if each.arrow_patch is not None]
-    assert [each.xy for each in drawn] == [(0.0, 1.0), (0.0, 1.0), (1.0, -1.0)]
-    assert {each.xyann for each in drawn} == {(0, 0)}
+    drawn = [arrow for arrow in axes.texts if arrow.arrow_patch is not None]
+    assert [arrow.xy for arrow in drawn] == [(0.0, 1.0), (0.0, 1.0), (1.0, -1.0)]
+    assert {arrow.xyann for arrow in drawn} == {(0, 0)}
     # The first is broad, since another lies on it; both names can be read.
-    broad, *narrow = (each.arrow_patch.get_linewidth() for each in drawn)
+    broad, *narrow = (arrow.arrow_patch.get_linewidth() for arrow in drawn)
     assert broad > max(narrow)
-    names = {each.get_text(): each for each in axes.texts if each.get_text()}
+    names = {arrow.get_text(): arrow for arrow in axes.texts if arrow.get_text()}
     assert [*names] == ["sat asks", "cat", "The"]
     first, second = (names[name].get_window_extent() for name in ("sat asks", "cat"))
     assert second.y0 >= first.y0 + 0.8 * first.height
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["query", "keys"]
-    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
-    for each in names.values():
-        box, plot = each.get_window_extent(), axes.get_window_extent()
+    for name in names.values():
+        box, plot = name.get_window_extent(), axes.get_window_extent()
         assert plot.x0 <= box.x0
         assert box.x1 <= plot.x1
         assert plot.y0 <= box.y0
         assert box.y1 <= plot.y1
-
-
-def test_arrows_want_groups_with_arrows():
-    labels = {"x_label": "x", "y_label": "y"}
-    with pytest.raises(ValueError, match=r"^groups has 0 entries; it takes 1 to 3$"):
-        arrows({}, **labels)
-    with pytest.raises(ValueError, match=r"^groups\['a'\] has no arrows$"):
-        arrows({"a": {}}, **labels)
 
 
 def test_bars_are_as_long_as_their_numbers_and_say_so():
@@ -431,14 +464,6 @@ def test_bars_are_as_long_as_their_numbers_and_say_so():
     assert [text.get_text() for text in axes.texts] == ["1.5 ms", "0.2 ms"]
     assert axes.yaxis_inverted()  # the first is the topmost
     assert axes.get_xlabel() == "ms"
-    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
-
-
-def test_bars_want_lengths():
-    with pytest.raises(ValueError, match=r"^lengths has 0 entries; it takes 1 or more"):
-        bars({}, x_label="ms")
-    with pytest.raises(ValueError, match=r"^lengths\['a'\]=-1.0 must not be negati"):
-        bars({"a": -1.0}, x_label="ms")
 
 
 def test_strips_have_a_mark_for_every_number():
@@ -458,14 +483,7 @@ def test_strips_have_a_mark_for_every_number():
         assert highest < box.y0 < highest + 20  # above the first row
         first = marks[marks[:, 1] > highest - 1, 0]
         assert ((box.x0 - 15 < first) & (first < box.x1 + 15)).any()
-    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
     assert not strips({"one": {"a": [1.0]}}, x_label="x").axes[0].texts
-
-
-def test_strips_want_the_same_names_everywhere():
-    for groups in ({}, {"x": {"a": [1.0]}, "y": {"b": [1.0]}}):
-        with pytest.raises(ValueError, match=r"^groups must be 1 to 4 with the same"):
-            strips(groups, x_label="x")
 
 
 def test_bar_panels_share_a_scale_and_leave_out_what_is_cut():
@@ -490,34 +508,18 @@ def test_bar_panels_share_a_scale_and_leave_out_what_is_cut():
         "b",
     ]
     assert all(axes.yaxis_inverted() for axes in figure.axes)
-    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
-
-
-def test_bar_panels_want_the_same_bars_everywhere():
-    for panels in ({}, {"x": {"a": 1.0}, "y": {"b": 1.0}}):
-        with pytest.raises(ValueError, match=r"^panels must have one or more cases"):
-            bar_panels(panels)
-
-
-def cell_labels() -> dict:
-    return {
-        "names": ["kept", "new"],
-        "rows": ["1", "2"],
-        "columns": ["a", "b", "c"],
-        "titles": ["first", "second"],
-    }
 
 
 def test_cells_have_the_color_of_their_state_and_their_text():
     states = torch.tensor([[[0, 1, 2], [2, 0, 1]], [[1, 1, 1], [0, 0, 2]]])
     texts = [[[f"{p}{r}{c}" for c in "xyz"] for r in range(2)] for p in range(2)]
-    figure = cells(states, **cell_labels(), texts=texts)
+    figure = cells(states, **cell_labels(2), texts=texts)
     colors = {0: (0, 0, 0, 0), 1: (53, 87, 194, 89), 2: (194, 86, 46, 140)}
     for axes, table, wanted in zip(figure.axes, states, texts, strict=True):
         fills = [patch.get_facecolor() for patch in axes.patches]
         shown = [tuple(round(255 * part) for part in fill) for fill in fills]
         assert shown == [colors[state] for state in table.flatten().tolist()]
-        assert [each.get_text() for each in axes.texts] == [
+        assert [text.get_text() for text in axes.texts] == [
             text for line in wanted for text in line
         ]
         assert axes.yaxis_inverted()
@@ -525,15 +527,6 @@ def test_cells_have_the_color_of_their_state_and_their_text():
     assert titles == ["first", "second"]
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["kept", "new"]
-    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
-
-
-def test_cells_want_states_and_labels_that_fit():
-    states = torch.zeros(2, 2, 3, dtype=torch.long)
-    with pytest.raises(ValueError, match=r"^names has 1 labels; weights need 2"):
-        cells(states, **cell_labels() | {"names": ["kept"]})
-    with pytest.raises(ValueError, match=r"^states must be 0, 1 or 2$"):
-        cells(states + 3, **cell_labels())
 
 
 def test_each_head_is_joined_to_the_keys_that_it_reads():
@@ -547,13 +540,6 @@ def test_each_head_is_joined_to_the_keys_that_it_reads():
         *((3, 4), (4, 4), (5, 4)),
     ]
     assert two.get_title(loc="left") == "two"
-    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
-    with pytest.raises(
-        ValueError, match=r"num_kv_heads\['odd'\]=4 must divide num_head"
-    ):
-        shared_heads(6, {"odd": 4})
-    with pytest.raises(ValueError, match=r"^num_kv_heads has 0 entries; it takes 1"):
-        shared_heads(6, {})
 
 
 def test_turned_arrows_lead_from_the_center_to_their_tips():
@@ -570,20 +556,10 @@ def test_turned_arrows_lead_from_the_center_to_their_tips():
         assert {arrow.get_position() for arrow in drawn} == {(0, 0)}
         names = [text.get_text() for text in axes.texts if text.get_text()]
         assert names == list(tips)
-    assert set(re.findall(r"#[0-9a-f]{6}", svg(figure))) <= PALETTE
-    with pytest.raises(ValueError, match="planes has 0 entries"):
-        turns({})
-    with pytest.raises(ValueError, match=r"planes\['p'\] has 5 arrows"):
-        turns({"p": dict.fromkeys("abcde", (1.0, 0.0))})
 
 
 def test_slices_have_the_color_of_their_head():
-    tables = {
-        **{name: torch.rand(2, 5, 3) for name in ("q", "k", "v", "heads")},
-        **{name: torch.rand(5, 6) for name in ("x", "output")},
-        "weights": torch.rand(2, 5, 5),
-        "w_o": -torch.rand(2, 3, 6),
-    }
+    tables = head_tables(2)
     figure = head_slices(**tables, words="abcde")
     order = ("x", "q", "k", "v", "weights", "heads", "w_o", "output")
     wanted = [
@@ -593,23 +569,10 @@ def test_slices_have_the_color_of_their_head():
     ]
     for drawn, part in zip(drawn_weights(figure), wanted, strict=True):
         torch.testing.assert_close(drawn, part)
-    each = ["gray", *["blue", "orange"] * 6, "gray"]
+    color = ["gray", *["blue", "orange"] * 6, "gray"]
     frames = [patch.get_edgecolor() for patch in figure.axes[0].patches]
     palette = {"gray": plots.INK, "blue": plots.ACCENT, "orange": plots.WARM}
-    assert frames == [to_rgba(palette[color]) for color in each]
-    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
-
-
-def test_slices_want_few_heads_and_a_label_for_each_word():
-    q, x = torch.rand(4, 5, 2), torch.rand(5, 8)
-    same = dict.fromkeys(("q", "k", "v", "heads"), q)
-    rest = {"weights": torch.rand(4, 5, 5), "w_o": torch.rand(4, 2, 8), "output": x}
-    with pytest.raises(ValueError, match=r"^q has 4 heads; it takes at most 3"):
-        head_slices(x=x, **same, **rest, words="abcde")
-    few = {name: table[:2] for name, table in {**same, **rest}.items()}
-    few |= {"w_o": torch.rand(2, 2, 4), "output": torch.rand(5, 4)}
-    with pytest.raises(ValueError, match=r"^words has 3 labels; weights need 5$"):
-        head_slices(x=torch.rand(5, 4), **few, words="abc")
+    assert frames == [to_rgba(palette[color]) for color in color]
 
 
 def test_scores_stand_above_the_weights_of_the_first_row():
@@ -628,9 +591,6 @@ def test_scores_stand_above_the_weights_of_the_first_row():
         drawn = [bar.get_height() for bar in axes.patches]
         assert drawn == pytest.approx((scores[0] * scale).softmax(dim=-1).tolist())
         assert axes.get_ylim() == (0, 1)
-    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
-    with pytest.raises(ValueError, match=r"^scores has 0 entries; it takes 1 to 3$"):
-        scores_and_weights({})
 
 
 def test_dots_lie_on_curves_and_nothing_joins_them():
@@ -647,7 +607,6 @@ def test_dots_lie_on_curves_and_nothing_joins_them():
     assert (guess.get_linestyle(), signposts.get_linestyle()) == ("-", "None")
     assert signposts.get_marker() != "None"
     assert [text.get_text() for text in axes.texts] == ["guess", "signposts"]
-    assert set(re.findall("#[0-9a-f]{6}", svg(figure))) <= PALETTE
 
 
 def test_bars_side_by_side_are_as_high_as_given():
@@ -672,8 +631,3 @@ def test_bars_side_by_side_are_as_high_as_given():
         assert any(0 < box.y0 - top.y1 < 15 and box.x0 < top.x1 for top in tops)
     assert not figure.axes[1].texts
     assert not side_by_side(panels, **labels).axes[0].lines
-    assert set(re.findall(r"#[0-9a-f]{6}", svg(figure))) <= PALETTE
-    with pytest.raises(ValueError, match="panels has 0 entries"):
-        side_by_side({}, **labels)
-    with pytest.raises(ValueError, match=r"panels\['p'\] has 5 groups"):
-        side_by_side({"p": {name: [1.0] for name in "abcde"}}, **labels)

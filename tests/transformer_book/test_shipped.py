@@ -20,14 +20,14 @@ from transformer_book import (
 )
 
 
-@pytest.mark.parametrize("name", sorted(each.stem for each in RECORDS.iterdir()))
+@pytest.mark.parametrize("name", sorted(entry.stem for entry in RECORDS.iterdir()))
 def test_a_record_has_results_and_a_stamp(name: str) -> None:
     record = load_record(name)
     assert record["kind"] == name
     assert {"results", "stamp"} <= record.keys()
 
 
-@pytest.mark.parametrize("name", sorted(each.name for each in MODELS.iterdir()))
+@pytest.mark.parametrize("name", sorted(entry.name for entry in MODELS.iterdir()))
 def test_a_folder_holds_a_model(name: str) -> None:
     assert load_shipped(model_folder(name)).card["name"] == name
 

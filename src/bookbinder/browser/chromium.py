@@ -24,17 +24,6 @@ HOW_TO_GET = (
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _MAC = Path("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome")
 
-# Features that a window without an address bar does not need, such as suggestions,
-# which would be drawn for each window. Only the last list of features counts, so it
-# repeats those that Playwright switches off for every test.
-_UNWANTED = (
-    "WebUIOmniboxPopup,WebUIOmniboxAimPopup,AimEnabled,"
-    "AvoidCorsURLLoaderRestartOnRedirect,AvoidUnnecessaryBeforeUnloadCheckSync,"
-    "DestroyProfileOnBrowserClose,HttpsFirstBalancedModeAutoEnable,HttpsUpgrades,"
-    "LensOverlay,MediaRouter,NetworkTimeServiceQuerying,OptimizationHints,PaintHolding,"
-    "PreconnectToSearch,ThirdPartyStoragePartitioning"
-)
-
 
 class NoChromiumError(RuntimeError):
     """This machine has no browser; the message says how to get one."""
@@ -58,10 +47,7 @@ def launch_options() -> dict[str, Any]:
     executable = find_chromium()
     if executable is None:
         raise NoChromiumError(HOW_TO_GET)
-    arguments = [
-        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-        f"--disable-features={_UNWANTED}",
-    ]
+    arguments = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         # Chromium refuses to sandbox itself for root, as in a container.
         arguments.append("--no-sandbox")

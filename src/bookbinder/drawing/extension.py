@@ -2,8 +2,8 @@
 
 from markdown import Extension, Markdown
 
-from bookbinder.drawing.figures import FigureTreeprocessor
 from bookbinder.drawing.formulas import FormulaTreeprocessor
+from bookbinder.drawing.inlined_figures import FigureTreeprocessor
 
 
 class DrawingExtension(Extension):

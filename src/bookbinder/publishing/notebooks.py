@@ -19,13 +19,10 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from bookbinder.page import Page
 from bookbinder.places import PACKAGES
-from bookbinder.publishing.book import Book, Leaf, folder_of
-from bookbinder.publishing.twins import Passage
+from bookbinder.publishing.book import Book, Entry, folder_of
+from bookbinder.publishing.plain_markdown import Passage
 from bookbinder.running.figures import figures_folder
 from bookbinder.running.state import THREADS, WRITTEN, as_started
-from bookbinder.writing import write_whole
-
-__all__ = ["ANEW", "SETUP", "colab_address", "gather_notebooks", "notebook"]
 
 # Tags that mark the cells that are not on the page.
 SETUP, ANEW = "setup", "starts-anew"
@@ -33,19 +30,16 @@ SETUP, ANEW = "setup", "starts-anew"
 _IMPORT = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
 # Packages that the library and its extra for plots install.
 _INSTALLED = {
-    *(*PACKAGES, "torch", "numpy", "jaxtyping", "safetensors", "rich"),
-    "matplotlib",
+    *(*PACKAGES, "torch", "numpy", "jaxtyping", "safetensors", "rich", "matplotlib")
 }
 
 
-def notebook(
-    leaf: Leaf, parts: list[Passage], book: Book, root: Path, ref: str = ""
-) -> str:
-    """Return the notebook of a page, which installs the library from a commit."""
-    setup = new_code_cell(_setup(leaf.page, book, ref), metadata={"tags": [SETUP]})
+def notebook(entry: Entry, parts: list[Passage], book: Book, root: Path) -> str:
+    """Return the notebook of a page, which installs the version that was verified."""
+    setup = new_code_cell(_setup(entry, book), metadata={"tags": [SETUP]})
     where = f"[{book.name}]({book.site})" if book.site else book.name
     end = new_markdown_cell(f"*From {where}. {book.license}*")
-    cells: list[Any] = [setup, *_cells(leaf, parts, book, root), end]
+    cells: list[Any] = [setup, *_cells(entry, parts, book, root), end]
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
     python = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -53,7 +47,7 @@ def notebook(
     return nbformat.writes(new_notebook(cells=cells, metadata=metadata)) + "\n"
 
 
-def colab_address(leaf: Leaf, book: Book) -> str:
+def colab_address(entry: Entry, book: Book) -> str:
     """Return the address that opens a notebook in Colab, which reads only from GitHub.
 
     The workflow of the site writes the notebooks to a branch of that name.
@@ -61,25 +55,32 @@ def colab_address(leaf: Leaf, book: Book) -> str:
     parts = urlsplit(book.repository)
     if parts.netloc != "github.com":
         return ""
-    path = f"{parts.path.strip('/')}/blob/notebooks/{quote(leaf.notebook)}"
+    path = f"{parts.path.strip('/')}/blob/notebooks/{quote(entry.notebook)}"
     return f"https://colab.research.google.com/github/{path}"
 
 
-def gather_notebooks(site: Path, book: Book, folder: Path) -> None:
-    """Copy the notebooks of a published site for their branch, in the same folders."""
-    for leaf in book.leaves:
-        if leaf.page.blocks:
-            content = (site / leaf.notebook).read_bytes()
-            write_whole(folder / leaf.notebook, content)
+def _setup(entry: Entry, book: Book) -> str:
+    """Return the cell that installs the page's imports."""
+    blocks, record = entry.page.blocks, entry.record
+    imports = {name for block in blocks for name in _IMPORT.findall(block.code)}
+    others = sorted(imports - _INSTALLED - sys.stdlib_module_names)
+    commit = record.commit if record and not record.changed else ""
+    library = f"git+{book.repository}" + (f"@{commit}" if commit else "")
+    start = f'%pip install --quiet "tested-transformer[plots] @ {library}"'
+    if not book.repository:
+        start = (
+            "# This copy of the book does not know where its repository is. In a clone"
+            '\n# of it, install the library: pip install ".[plots]"'
+        )
+    return " ".join([start, *others])
 
 
-def _cells(leaf: Leaf, parts: list[Passage], book: Book, root: Path) -> Iterator[Any]:
+def _cells(entry: Entry, parts: list[Passage], book: Book, root: Path) -> Iterator[Any]:
     """Return the cells of a page, with adjacent prose joined."""
-    page = leaf.page
-    anew = {chain.line for chain in page.chains[1:]}
-    drawings = _drawings(page, root)
+    anew = {chain.line for chain in entry.page.chains[1:]}
+    blocks = {block.line: block for block in entry.page.blocks}
+    drawings = _drawings(entry.page, root)
     prose: list[str] = []
-    runs = {block.line: block for block in page.blocks}
     for part in parts:
         if part.kind == "run":
             if prose:
@@ -87,16 +88,15 @@ def _cells(leaf: Leaf, parts: list[Passage], book: Book, root: Path) -> Iterator
             prose = []
             if part.line in anew:
                 yield _anew()
-            block = runs[part.line]
+            block = blocks[part.line]
             outputs = drawings.get(part.line, [])
             if block.output:
                 outputs = [new_output("stream", text=block.output.text), *outputs]
             yield new_code_cell(block.code.removesuffix("\n"), outputs=outputs)
-        elif part.kind == "prose":
-            if text := _linked(part.text, leaf, book):
-                prose.append(text)
         elif part.kind == "shown":
             prose.append(part.text)
+        elif part.kind == "prose" and (text := _linked(part.text, entry, book)):
+            prose.append(text)
     if prose:
         yield new_markdown_cell("\n\n".join(prose))
 
@@ -112,20 +112,20 @@ def _anew() -> Any:
     return new_code_cell(f"%reset -f\n\n{source}\n\n{call}", metadata=folded)
 
 
-def _linked(prose: str, leaf: Leaf, book: Book) -> str:
+def _linked(prose: str, entry: Entry, book: Book) -> str:
     """Point the links of some prose to the site, or remove them if it has no address.
 
     Pictures are left out, because they are with the blocks that draw them.
     """
     text = "\n".join(line for line in prose.split("\n") if not line.startswith("!["))
-    for link in leaf.page.links():
+    for link in entry.page.links():
         path, mark, fragment = link.target.partition("#")
         if "://" in path:
             continue
         words = link.text
         if book.site and path:  # A notebook's headings have other anchors, or none.
-            folder = posixpath.dirname(leaf.source)
-            target = posixpath.normpath(posixpath.join(folder, path))
+            target = posixpath.join(posixpath.dirname(entry.source), path)
+            target = posixpath.normpath(target)
             if target.endswith(".md"):
                 target = f"{folder_of(target)}/".lstrip("/")
             words = f"[{words}]({book.site}{target}{mark}{fragment})"
@@ -140,30 +140,10 @@ def _drawings(page: Page, root: Path) -> dict[int, list[Any]]:
         name = PurePosixPath(image.target).name
         above = [block for block in page.blocks if block.line < image.line]
         naming = [block for block in page.blocks if f'"{name}"' in block.code]
-        block = [*above, *naming][-1]
         drawing = (figures_folder(page, root) / name).read_text("utf-8")
         # A cell shows an element, not a document, so remove the prolog.
         svg = drawing[drawing.index("<svg") :]
         data = {"image/svg+xml": svg, "text/plain": image.alt}
         output = new_output("display_data", data=data)
-        drawings.setdefault(block.line, []).append(output)
+        drawings.setdefault([*above, *naming][-1].line, []).append(output)
     return drawings
-
-
-def _setup(page: Page, book: Book, ref: str) -> str:
-    """Return the cell that installs the page's imports."""
-    packages = " ".join(_packages(page))
-    if not book.repository:
-        return (
-            "# This copy of the book does not know where its repository is. In a clone"
-            f'\n# of it, install the library: pip install ".[plots]" {packages}'
-        ).rstrip()
-    at = f"@{ref}" if ref else ""
-    library = f'"tested-transformer[plots] @ git+{book.repository}{at}"'
-    return f"%pip install --quiet {library} {packages}".rstrip()
-
-
-def _packages(page: Page) -> list[str]:
-    """Return the packages that a page imports but the library does not install."""
-    code = "\n".join(block.code for block in page.blocks)
-    return sorted({*_IMPORT.findall(code)} - _INSTALLED - sys.stdlib_module_names)

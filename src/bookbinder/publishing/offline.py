@@ -14,22 +14,18 @@ from pathlib import Path
 
 from bookbinder.publishing.book import Book
 
-__all__ = ["ARCHIVE", "from_disk", "write_archive"]
-
 ARCHIVE = "tested-transformer-book.zip"
 
-_TOP = "tested-transformer-book"
 _DATE = (1980, 1, 1, 0, 0, 0)  # the first date that an archive can have
-_HREF = re.compile(
-    r'(?P<start><(?:a|link)\b[^>]*?\shref=")(?P<path>(?:\.{1,2}/|[\w-]+/|\.{1,2}(?=["#]))[^"#?]*)'
+# Links to folders, to the page's own or to those above it, with a slash or without.
+_FOLDER = re.compile(
+    r'(<(?:a|link)\b[^>]*?\shref=")((?:\.{1,2}/|[\w-]+/)*)(\.{1,2})?(?=["#?])'
 )
-# Browsers do not preload fonts from a disk.
-# A page from a disk cannot load a module, so its replacement sentence stays.
-_MODULE = re.compile(r'<script type="?module"? src="?[^>]*></script>')
-_PRELOAD = re.compile(r'\s*<link\b[^>]*\brel="preload"[^>]*>')
-# Not in the archive: the archive itself, and the parts to print.
-_OFFERS = re.compile(
-    r',? <a href="[\w-]+\.zip">[^<]*</a>|<p class="?to-print"?>.*?</p>'
+# From a disk, browsers neither preload fonts nor load modules: a module's replacement
+# sentence stays. The archive offers neither itself nor the parts to print.
+_USELESS = re.compile(
+    r'\s*<link\b[^>]*\brel="preload"[^>]*>|<script type="module" src=[^>]*></script>'
+    r'|,? <a href="[\w-]+\.zip">[^<]*</a>|<p class="to-print">.*?</p>'
 )
 # Files that contain addresses on a server, or are useless without one.
 _LEFT_OUT = ("404.html", "sitemap.xml", "sitemap.xml.gz", "_headers")
@@ -51,11 +47,11 @@ and then http://127.0.0.1:8000 in a browser.
 def write_archive(site: Path, book: Book) -> None:
     """Write a finished site into an archive in the site's folder."""
     read_me = _READ_ME.format(book=book).encode()
-    with zipfile.ZipFile(site / ARCHIVE, "w", compresslevel=9) as packed:
+    with zipfile.ZipFile(site / ARCHIVE, "w", compresslevel=9) as archive:
         for path, data in [*_files(site), ("read-me.txt", read_me)]:
-            entry = zipfile.ZipInfo(f"{_TOP}/{path}", _DATE)
+            entry = zipfile.ZipInfo(f"tested-transformer-book/{path}", _DATE)
             entry.external_attr = 0o100644 << 16
-            packed.writestr(entry, data, zipfile.ZIP_DEFLATED)
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
 
 
 def _files(site: Path) -> Iterator[tuple[str, bytes]]:
@@ -65,7 +61,7 @@ def _files(site: Path) -> Iterator[tuple[str, bytes]]:
             continue
         data = file.read_bytes()
         if file.suffix == ".html":
-            data = _OFFERS.sub("", from_disk(data.decode())).encode()
+            data = from_disk(data.decode()).encode()
         elif path == "search/search_index.json":
             index = json.loads(data)
             for entry in index["docs"]:
@@ -76,11 +72,8 @@ def _files(site: Path) -> Iterator[tuple[str, bytes]]:
             yield "search/search_index.js", b"var __index = " + data
         elif path.startswith("assets/javascripts/workers/") and file.suffix == ".js":
             # docs/assets/js/search-on-demand.js makes a worker of it in a page.
-            data = (
-                b"function __worker() {"
-                + data
-                + b"\n}\nif (!self.document) __worker();"
-            )
+            start = b"\n}\nif (!self.document) __worker();"
+            data = b"function __worker() {" + data + start
         yield path, data
 
 
@@ -88,9 +81,9 @@ def from_disk(html: str) -> str:
     """Return a page of the site in a form that a browser can open from a disk."""
 
     def named(link: re.Match[str]) -> str:
-        path = link["path"]
-        if path.endswith((".", "..")):
-            path = f"{path}/"
-        return link["start"] + (f"{path}index.html" if path.endswith("/") else path)
+        start, folders, dots = link.groups()
+        if not folders and not dots:
+            return link[0]  # a place on the page itself
+        return f"{start}{folders}{f'{dots}/' if dots else ''}index.html"
 
-    return _HREF.sub(named, _MODULE.sub("", _PRELOAD.sub("", html)))
+    return _FOLDER.sub(named, _USELESS.sub("", html))

@@ -15,24 +15,19 @@ from tempfile import TemporaryDirectory
 
 from bookbinder.browser.chromium import chromium
 from bookbinder.browser.serving import served
-from bookbinder.publishing.book import Book, Leaf, parts
-
-__all__ = ["one_document", "print_book"]
+from bookbinder.publishing.book import Book, Entry, parts
 
 STYLE = Path(__file__).with_name("print.css")
 
-_ARTICLE = re.compile(r"<article\b[^>]*>(?P<inside>.*)</article>", re.DOTALL)
-_STYLESHEETS = re.compile(r'<link rel="stylesheet" href="(?P<path>[^":]+)">')
+_ARTICLE = re.compile(r"<article\b[^>]*>(.*)</article>", re.DOTALL)
+_STYLESHEETS = re.compile(r'<link rel="stylesheet" href="([^":]+)">')
 _USELESS = re.compile(
     r'<!--.*?-->|<a class="headerlink".*?</a>|<script\b.*?</script>', re.DOTALL
 )
 # Attributes that define an id, and attributes that refer to one.
 _NAMED = re.compile(
-    r'(?P<start>\s(?:id|for|name|aria-labelledby|aria-describedby|xlink:href|href)=")'
-    r'(?P<value>[^"]*)"'
+    r'(\s(?:id|for|name|aria-labelledby|aria-describedby|xlink:href|href)=")([^"]*)"'
 )
-_PAINTED = re.compile(r"url\(#(?P<name>[^)]+)\)")
-
 _EDGE = "18mm"
 _FOOTER = (
     '<div style="width: 100%; text-align: center; font: 8pt sans-serif; color: #555">'
@@ -60,80 +55,79 @@ def print_book(site: Path, book: Book) -> Iterator[tuple[str, bytes]]:
             document = Path(folder, name).with_suffix(".html")
             document.write_text(one_document(site, part), "utf-8")
             page.goto(address + document.relative_to(site).as_posix())
-            pdf = page.pdf(
-                format="A4",
-                print_background=True,
-                display_header_footer=True,
-                header_template="<span></span>",
-                footer_template=_FOOTER,
-                margin={"top": _EDGE, "bottom": _EDGE, "left": _EDGE, "right": _EDGE},
-                outline=True,
-                tagged=True,
+            yield (
+                name,
+                page.pdf(
+                    format="A4",
+                    print_background=True,
+                    display_header_footer=True,
+                    header_template="<span></span>",
+                    footer_template=_FOOTER,
+                    margin={
+                        "top": _EDGE,
+                        "bottom": _EDGE,
+                        "left": _EDGE,
+                        "right": _EDGE,
+                    },
+                    outline=True,
+                    tagged=True,
+                ),
             )
-            yield name, pdf
 
 
 def one_document(site: Path, book: Book) -> str:
     """Return the pages of a built site as one HTML document, one folder below it."""
     styles = dict.fromkeys(
-        posixpath.normpath(posixpath.join("..", leaf.folder, path))
-        for leaf in book.leaves
-        for path in _STYLESHEETS.findall(leaf.file(site).read_text("utf-8"))
+        posixpath.normpath(posixpath.join("..", entry.folder, path))
+        for entry in book.entries
+        for path in _STYLESHEETS.findall(entry.file(site).read_text("utf-8"))
     )
     links = [f'<link rel="stylesheet" href="{path}">' for path in [*styles, STYLE.name]]
-    articles = "".join(_article(leaf, book, site) for leaf in book.leaves)
+    contents: list[str] = []
+    for number, entry in enumerate(book.entries):
+        if not number or entry.part != book.entries[number - 1].part:
+            part = f'<p class="part">{escape(entry.part)}</p>'
+            contents.append(part if entry.part else "<hr>" * bool(number))
+        contents.append(f'<p><a href="#{entry.name}">{escape(entry.title)}</a></p>')
+    articles = "".join(_article(entry, book, site) for entry in book.entries)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f"<title>{escape(book.name)}</title>{''.join(links)}</head>"
         '<body dir="ltr" data-md-color-scheme="default">'
-        f"{_contents(book)}{articles}</body></html>"
-    )
-
-
-def _contents(book: Book) -> str:
-    """Return the title and the table of contents."""
-    lines: list[str] = []
-    part = ""
-    for leaf in book.leaves:
-        if leaf.part != part:
-            part = leaf.part
-            lines.append(f'<p class="part">{escape(part)}</p>' if part else "<hr>")
-        lines.append(f'<p><a href="#{leaf.name}">{escape(leaf.title)}</a></p>')
-    return (
         f'<nav class="md-typeset contents"><p class="title">{escape(book.name)}</p>'
         f"<p>{escape(book.summary)}</p><p>{escape(book.license)}</p>"
-        f'<div class="pages">{"".join(lines)}</div></nav>'
+        f'<div class="pages">{"".join(contents)}</div></nav>'
+        f"{articles}</body></html>"
     )
 
 
-def _article(leaf: Leaf, book: Book, site: Path) -> str:
+def _article(entry: Entry, book: Book, site: Path) -> str:
     """Return a page's article, with ids and links made unique in one document."""
-    found = _ARTICLE.search(leaf.file(site).read_text("utf-8"))
-    inside = _USELESS.sub("", found["inside"] if found else "")
-    inside = inside.replace("<details", "<details open")
-    places = {other.folder: other.name for other in book.leaves}
+    article = _ARTICLE.search(entry.file(site).read_text("utf-8"))
+    inside = _USELESS.sub("", article[1] if article else "")
+    names = {other.folder: other.name for other in book.entries}
 
-    def named(found: re.Match[str]) -> str:
-        value = found["value"]
-        if "href" not in found["start"]:
-            value = " ".join(f"{leaf.name}--{name}" for name in value.split())
+    def unique(attribute: re.Match[str]) -> str:
+        start, value = attribute.groups()
+        if "href" not in start:
+            value = " ".join(f"{entry.name}--{name}" for name in value.split())
         elif "://" not in value:
             path, mark, fragment = value.partition("#")
-            folder = posixpath.normpath(posixpath.join(leaf.folder, path or "."))
-            folder = folder.removeprefix(".")
-            if name := places.get(folder):
+            target = posixpath.normpath(posixpath.join(entry.folder, path or "."))
+            target = target.removeprefix(".")
+            if name := names.get(target):
                 value = f"#{name}--{fragment}" if mark else f"#{name}"
             elif book.site:
                 # A page in another part, or a file of the site.
-                end = "" if not folder or posixpath.splitext(folder)[1] else "/"
-                value = f"{book.site}{folder}{end}{mark}{fragment}"
+                end = "" if not target or posixpath.splitext(target)[1] else "/"
+                value = f"{book.site}{target}{end}{mark}{fragment}"
             else:
                 return ""
-        return f'{found["start"]}{value}"'
+        return f'{start}{value}"'
 
-    inside = _NAMED.sub(named, inside)
-    inside = _PAINTED.sub(rf"url(#{leaf.name}--\g<name>)", inside)
+    inside = _NAMED.sub(unique, inside.replace("<details", "<details open"))
+    inside = re.sub(r"url\(#([^)]+)\)", rf"url(#{entry.name}--\1)", inside)
     return (
-        f'<article id="{leaf.name}" class="md-content__inner md-typeset">'
+        f'<article id="{entry.name}" class="md-content__inner md-typeset">'
         f"{inside}</article>"
     )

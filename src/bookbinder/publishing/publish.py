@@ -1,33 +1,27 @@
 """Add everything to a built site that readers can take away, in this order."""
 
-from collections.abc import Callable, Mapping
+import argparse
+import re
+import sys
 from html import escape
 from pathlib import Path
 
 import markdown
 
-from bookbinder.publishing.book import Book, Leaf, parts
-from bookbinder.publishing.code_blocks import with_code_blocks
-from bookbinder.publishing.foot import CHECKED, foot
+from bookbinder.publishing.book import Book, Entry, load_book, parts
 from bookbinder.publishing.headers import write_headers
 from bookbinder.publishing.notebooks import notebook
 from bookbinder.publishing.offline import ARCHIVE, write_archive
 from bookbinder.publishing.old_addresses import add_old_addresses
-from bookbinder.publishing.records import Record, foundations, fresh_record
+from bookbinder.publishing.pages import CHECKED, footer, with_code_blocks
+from bookbinder.publishing.plain_markdown import llms, passages, plain_markdown
 from bookbinder.publishing.shipped import add_shipped_files
 from bookbinder.publishing.standalone import write_standalone_files
-from bookbinder.publishing.trimming import trim
-from bookbinder.publishing.twins import llms, passages, twin
 from bookbinder.writing import write_whole
-
-__all__ = ["PLACE", "publish"]
 
 INDEX = "llms.txt"
 # On the page about checks, the records of the build replace this paragraph.
 PLACE = "The records of this build stand here once the site is published."
-
-Records = Mapping[str, Record | None]
-"""The fresh record of each page, by the page's file."""
 
 
 def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
@@ -43,37 +37,27 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
         ValueError: If the site was not built from these pages, or is already finished.
         FileNotFoundError: If a page is missing from the site.
     """
-    standing_on = foundations(root)
-    records = {
-        leaf.source: fresh_record(root, leaf.page, standing_on) for leaf in book.leaves
-    }
-    texts = {leaf.source: list(passages(leaf.page, root)) for leaf in book.leaves}
     offers = [("as Markdown", INDEX), ("to read offline", ARCHIVE)]
-    # Make all pages before writing any, so that an error leaves the site unchanged.
-    table = _table(book, records, lambda leaf: leaf.source)
-    whole = f"<p>The whole book to take away: {_links(offers)}.</p>"
+    downloads = f"<p>The whole book to take away: {_links(offers)}.</p>"
     if pdf:
         prints = [
             (part.name.removeprefix(f"{book.name}: "), name)
             for name, part in parts(book).items()
         ]
-        whole += f'<p class="to-print">To print, in parts: {_links(prints)}.</p>'
+        downloads += f'<p class="to-print">To print, in parts: {_links(prints)}.</p>'
+    # Make all pages before writing any, so that an error leaves the site unchanged.
     pages = [
-        _page(leaf, book, site, records, "" if leaf.folder else whole)
-        for leaf in book.leaves
+        _page(entry, book, site, "" if entry.folder else downloads)
+        for entry in book.entries
     ]
-    for leaf, html in zip(book.leaves, pages, strict=True):
-        passed = texts[leaf.source]
-        text = twin(passed).replace(PLACE, table)
-        write_whole(site / leaf.source, text)
-        if leaf.page.blocks:
-            record = records[leaf.source]
-            # Notebooks install the version that was verified.
-            ref = record.commit if record and not record.changed else ""
-            text = notebook(leaf, passed, book, root, ref)
-            write_whole(site / leaf.notebook, text)
-        write_whole(leaf.file(site), html)
-    write_whole(site / INDEX, llms(book, texts))
+    for entry, html in zip(book.entries, pages, strict=True):
+        passed = list(passages(entry.page, root))
+        text = plain_markdown(passed).replace(PLACE, _table(book))
+        write_whole(site / entry.source, text)
+        if entry.page.blocks:
+            write_whole(site / entry.notebook, notebook(entry, passed, book, root))
+        write_whole(entry.file(site), html)
+    write_whole(site / INDEX, llms(book))
     write_standalone_files(site, root, book)
     add_old_addresses(site)
     add_shipped_files(site)
@@ -83,56 +67,53 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
 
         for name, content in print_book(site, book):
             write_whole(site / name, content)
-    trim(site)
     write_headers(site)
     write_archive(site, book)
 
 
-def _page(
-    leaf: Leaf,
-    book: Book,
-    site: Path,
-    records: Records,
-    whole: str,
-) -> str:
+def _page(entry: Entry, book: Book, site: Path, downloads: str) -> str:
     """Return the HTML of a page with all additions."""
-    before, end, after = leaf.file(site).read_text("utf-8").partition("</article>")
-    if leaf.source == CHECKED:
-        table = _table(
-            book, records, lambda leaf: f"../{leaf.folder}".rstrip("/") + "/"
-        )
-        made = markdown.markdown(table, extensions=["tables"])
+    before, end, after = entry.file(site).read_text("utf-8").partition("</article>")
+    if entry.source == CHECKED:
+        table = markdown.markdown(_table(book), extensions=["tables"])
+        table = re.sub(r'href="([^"]*)\.md"', r'href="../\1/"', table)
         # In the same frame that the theme gives to every table.
-        made = made.replace("<table>", '<div class="table"><table>')
-        made = made.replace("</table>", "</table></div>")
-        made = f'<section class="published">{made}</section>'
-        before = before.replace(f"<p>{PLACE}</p>", made)
-    record = records[leaf.source]
-    html = with_code_blocks(before, leaf, record)
-    return f"{html}{end}{foot(leaf, record, book, whole)}{after}"
+        table = table.replace("<table>", '<div class="table"><table>')
+        table = table.replace("</table>", "</table></div>")
+        section = f'<section class="published">{table}</section>'
+        before = before.replace(f"<p>{PLACE}</p>", section)
+    html = with_code_blocks(before, entry)
+    return f"{html}{end}{footer(entry, book, downloads)}{after}"
 
 
 def _links(offers: list[tuple[str, str]]) -> str:
     return ", ".join(f'<a href="{name}">{escape(words)}</a>' for words, name in offers)
 
 
-def _table(book: Book, records: Records, way: Callable[[Leaf], str]) -> str:
-    """Return the records of a build as a table, for the page about checks.
+def _table(book: Book) -> str:
+    """Return the records of a build as Markdown, for the page about checks."""
+    fresh = sum(entry.record is not None for entry in book.entries)
+    lines = [f"{fresh} of {len(book.entries)} pages are verified in this build."]
+    rows = [
+        f"| [{entry.title}]({entry.source}) | {record.blocks} | {record.outputs} "
+        f"| {record.lines} | {record.date} |"
+        for entry in book.entries
+        if entry.page.blocks and (record := entry.record)
+    ]
+    if rows:
+        head = "| page | blocks run | outputs compared | source lines | verified |"
+        lines += ["", head, "|---|---:|---:|---:|---|", *rows]
+    return "\n".join(lines)
 
-    Args:
-        book: The pages.
-        records: The record of each page.
-        way: A function that returns the link to a page, in HTML or in Markdown pages.
-    """
-    found = [record for record in records.values() if record]
-    said = f"{len(found)} of {len(book.leaves)} pages are verified in this build."
-    rows: list[str] = []
-    for leaf in book.leaves:
-        if leaf.page.blocks and (record := records[leaf.source]):
-            link = f"[{leaf.title}]({way(leaf)})"
-            numbers = f"{record.blocks} | {record.outputs} | {record.lines}"
-            rows.append(f"| {link} | {numbers} | {record.date} |")
-    head = "| page | blocks run | outputs compared | source lines | verified |"
-    return (
-        "\n".join([said, "", head, "|---|---:|---:|---:|---|", *rows]) if rows else said
-    )
+
+def main() -> None:
+    """Run the command line; the exit status is 1 if the site cannot be finished."""
+    parser = argparse.ArgumentParser(prog="python -m bookbinder.publishing")
+    parser.add_argument("site", type=Path, metavar="SITE")
+    parser.add_argument("--pdf", action="store_true", help="print its parts, too")
+    options = parser.parse_args()
+    root = Path(__file__).resolve().parents[3]
+    try:
+        publish(options.site, root, load_book(root), pdf=options.pdf)
+    except (OSError, ValueError, RuntimeError) as error:
+        sys.exit(str(error))

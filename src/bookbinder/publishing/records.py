@@ -20,15 +20,6 @@ from bookbinder.page import Page
 from bookbinder.places import real_name
 from bookbinder.writing import write_whole
 
-__all__ = [
-    "Record",
-    "foundations",
-    "fresh_record",
-    "make_record",
-    "record_file",
-    "write_record",
-]
-
 # Files that the pages depend on, besides their own text.
 _FOUNDATIONS = ("src", "constraints.txt", "docs/assets/figures")
 
@@ -79,14 +70,16 @@ def make_record(
         root: The repository.
         standing_on: The result of ``foundations`` before the run.
     """
-    sections = [find_section(root, each.path, each.section) for each in page.listings]
+    sections = [
+        find_section(root, listing.path, listing.section) for listing in page.listings
+    ]
     commit, changed = _commit(root)
     return Record(
         digest=_digest(page, standing_on),
         blocks=len(page.blocks),
         outputs=sum(block.output is not None for block in page.blocks),
         lines=sum(len(section.text.strip("\n").split("\n")) for section in sections),
-        first_run_by=[_first_run_by(each, page, first) for each in sections],
+        first_run_by=[_first_run_by(section, page, first) for section in sections],
         torch=version("torch"),
         python=python_version(),
         date=datetime.now(UTC).date().isoformat(),
@@ -111,11 +104,11 @@ def _first_run_by(
     if section.file.suffix != ".py":
         return []
     inside, file = never_executed(section, frozenset()), real_name(str(section.file))
-    asked = {first.get((file, line), 0) for line in inside}
+    ran_by = {first.get((file, line), 0) for line in inside}
     return [
         number
         for number, block in enumerate(page.blocks, start=1)
-        if any(block.line < line <= block.end for line in asked)
+        if any(block.line < line <= block.end for line in ran_by)
     ]
 
 
@@ -138,15 +131,14 @@ def foundations(root: Path) -> str:
 @cache
 def _commit(root: Path) -> tuple[str, bool]:
     """Return the commit of a tree, and whether the tree differs from it."""
+
+    def git(*words: str) -> str:
+        return subprocess.check_output(["git", *words], cwd=root, text=True).strip()
+
     # A folder without a repository may be inside another repository.
     if not (root / ".git").exists():
         return "", False
-    git = ["git", "-C", str(root)]
     try:
-        commit, changes = (
-            subprocess.run([*git, *asked], capture_output=True, text=True, check=True)
-            for asked in (["rev-parse", "HEAD"], ["status", "--porcelain"])
-        )
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain"))
     except (OSError, subprocess.CalledProcessError):
         return "", False
-    return commit.stdout.strip(), bool(changes.stdout)

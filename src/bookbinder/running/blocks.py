@@ -1,21 +1,27 @@
-"""Run a chain of blocks as a reader would, and report errors with the page's line.
+"""Turn a chain of blocks into a program, and explain its errors by the page's lines.
 
 The code of a chain keeps its line numbers of the page, so that the line of an error
-*is* the line of the page. Between two blocks the program prints a separator, to tell
-their outputs apart.
+*is* the line of the page. On the line of its closing fence, each block hands over what
+it has printed.
 """
 
 import ast
+import io
+import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import suppress
 from difflib import get_close_matches
 
 from bookbinder.page import CONTINUES, Chain, Page, Problem, split_lines
-from bookbinder.running.lines import is_of_a_page
+from bookbinder.running.recording import is_of_a_page
 
-__all__ = ["SEPARATOR", "explain", "program", "run_chain"]
+__all__ = ["end_block", "explain", "printed", "program"]
 
-SEPARATOR = "\x1d"
-_MARK = f"__import__('sys').stdout.write({SEPARATOR!r})"
+_END = f"__import__({__name__!r}, fromlist=['']).end_block()"
+
+printed: list[str] = []
+"""What each block of the running chain has printed so far."""
 
 
 def program(chain: Chain) -> str:
@@ -23,38 +29,44 @@ def program(chain: Chain) -> str:
     lines = [""] * chain.blocks[-1].end
     for block in chain.blocks:
         lines[block.line : block.end - 1] = split_lines(block.code)
-        lines[block.end - 1] = _MARK
+        lines[block.end - 1] = _END
     return "\n".join(lines) + "\n"
 
 
-def run_chain(chain: Chain) -> str:
-    """Run a chain, and return everything it printed, including separators."""
-    from pytest_codeblocks.main import stdout_io
-
-    with stdout_io() as printed:
-        exec(program(chain), {"__MODULE__": "__main__"})
-    return printed.getvalue()
+def end_block() -> None:
+    """Take what a block has printed out of the captured output."""
+    captured = sys.stdout
+    assert isinstance(captured, io.StringIO), "a block must not replace sys.stdout"
+    printed.append(captured.getvalue())
+    captured.seek(0)
+    captured.truncate()
 
 
 def explain(page: Page, chain: Chain, error: BaseException) -> Problem:
     """Return the line of the page at which an error was raised, and its message."""
+    # pytest-codeblocks raises an error of its own behind that of the block.
+    while not _lines(error) and error.__context__:
+        error = error.__context__
     what = "".join(traceback.format_exception_only(error)).strip()
-    if not isinstance(error, Exception):
+    line = [chain.line, *_lines(error)][-1]
+    if isinstance(error, SyntaxError) and error.filename == "<string>":
+        line, what = error.lineno or line, f"SyntaxError: {error.msg}"
+    elif not isinstance(error, Exception):
         # SystemExit, or pytest's skip: the block would seem to have run.
         what = f"{what}: a block must not end the run"
     elif isinstance(error, NameError) and error.name:
         what = f"{what}: {_remedy(page, chain, error.name)}"
-    lines = [
-        line
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if is_of_a_page(frame)
-    ]
-    return Problem(page.path, lines[-1] if lines else chain.line, what)
+    return Problem(page.path, line, what)
+
+
+def _lines(error: BaseException) -> list[int]:
+    frames = traceback.walk_tb(error.__traceback__)
+    return [line for frame, line in frames if is_of_a_page(frame)]
 
 
 def _remedy(page: Page, chain: Chain, name: str) -> str:
     """Return advice for an undefined name: an earlier block with it, or a typo."""
-    own = {each for block in chain.blocks for each in _defined(block.code)}
+    own = {known for block in chain.blocks for known in _defined(block.code)}
     for block in reversed(page.blocks):
         if block.line < chain.line and name in _defined(block.code) and name not in own:
             return (
@@ -65,17 +77,16 @@ def _remedy(page: Page, chain: Chain, name: str) -> str:
     return f"{near[0]}?" if near else "make it in this block, or import it"
 
 
-def _defined(code: str) -> set[str]:
+def _defined(code: str) -> Iterator[str]:
     """Return the names that a piece of code defines, at any level."""
-    made: set[str] = set()
-    for node in ast.walk(ast.parse(code)):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store()):
-                made.add(name)
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                made.add(name)
-            case ast.alias(name=name, asname=other):
-                made.add(other or name.partition(".")[0])
-            case _:
-                pass
-    return made
+    with suppress(SyntaxError):
+        for node in ast.walk(ast.parse(code)):
+            match node:
+                case ast.Name(id=name, ctx=ast.Store()):
+                    yield name
+                case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                    yield name
+                case ast.alias(name=name, asname=other):
+                    yield other or name.partition(".")[0]
+                case _:
+                    pass

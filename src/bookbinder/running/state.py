@@ -1,8 +1,7 @@
 """Give each block a fresh state, and refuse what would affect later blocks.
 
-A block that ended the process would end the test run too, and seem to have passed. A
-function that a block replaces in a module would stay replaced for every later block, so
-a block that patches must restore it.
+A function that a block replaces in a module would stay replaced for every later block,
+so a block that patches must restore it.
 """
 
 import builtins
@@ -15,10 +14,8 @@ import time
 import warnings
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import NoReturn
 
 from bookbinder.places import PACKAGES
 
@@ -38,8 +35,7 @@ WRITTEN, CHECKED = 0, int(os.environ.get("BOOK_SEED", "1"))
 # Tensors on pages are small, so more threads only add waiting on a busy machine.
 THREADS = int(os.environ.get("BOOK_THREADS", "1"))
 
-_WAYS_OUT = ("_exit", "abort", "execv", "execve", "fork", "forkpty")
-_WATCHED = ("torch.nn", "torch.optim", *PACKAGES)
+_WATCHED = ("torch.nn.functional", "torch.nn.modules", *PACKAGES)
 _KINDS = (FunctionType, BuiltinFunctionType, type, property, staticmethod, classmethod)
 
 
@@ -70,7 +66,7 @@ def fresh_state(seed: int = CHECKED) -> Generator[Path]:
         os.chdir(folder)
         try:
             # Under pytest each test has its own filters of warnings already.
-            with warnings.catch_warnings(), _no_way_out(), nothing_left_behind():
+            with warnings.catch_warnings(), nothing_left_behind():
                 yield Path(folder)
         finally:
             os.chdir(here)
@@ -110,42 +106,28 @@ def as_started(seed: int, threads: int) -> None:
 
 
 @contextmanager
-def _no_way_out() -> Generator[None]:
-    """Refuse calls that would end or fork the process."""
-
-    def leave(*_: object) -> NoReturn:
-        raise RuntimeError("a block must not end the run")
-
-    before = {name: getattr(os, name) for name in _WAYS_OUT if hasattr(os, name)}
-    for name in before:
-        setattr(os, name, leave)
-    try:
-        yield
-    finally:
-        for name, function in before.items():
-            setattr(os, name, function)
-
-
-@contextmanager
 def nothing_left_behind() -> Generator[None]:
     """Restore what a block has replaced in modules and classes, and raise an error.
 
     Raises:
         LeftBehindError: If there is anything; the message names it.
     """
-    before = [(owner, dict(vars(owner))) for owner in _owners()]
+    before = {
+        (owner, name): value
+        for owner in _owners()
+        for name, value in vars(owner).items()
+        if isinstance(value, _KINDS)
+    }
+    changed: list[str] = []
     try:
         yield
     finally:
-        changed: list[str] = []
-        for owner, held in before:
-            now = vars(owner)
-            for name, value in held.items():
-                if now.get(name) is value or not isinstance(value, _KINDS):
-                    continue
-                if not _is_torchs_own(name, now.get(name)):
-                    changed.append(f"{_path_of(owner)}.{name}")
-                    setattr(owner, name, value)
+        for (owner, name), value in before.items():
+            now = vars(owner).get(name)
+            if now is not value and not _is_torchs_own(name, now):
+                of = f"{owner.__module__}." if isinstance(owner, type) else ""
+                changed.append(f"{of}{owner.__name__}.{name}")
+                setattr(owner, name, value)
     if changed:
         raise LeftBehindError(
             f"this leaves {', '.join(changed)} replaced for every block after it: put "
@@ -154,40 +136,20 @@ def nothing_left_behind() -> Generator[None]:
 
 
 def _is_torchs_own(name: str, value: object) -> bool:
-    """Return whether PyTorch itself makes this change: steps, storages, compiling."""
-    import torch
-
-    if getattr(value, "hooked", False) or name == "Storage":
-        return True
-    file = getattr(getattr(value, "__code__", None), "co_filename", "")
-    same = getattr(value, "__name__", "") == name
-    ours = not file.startswith(os.path.dirname(torch.__file__))
-    return not ours and (same or name in ("__init__", "__setstate__"))
+    """Return whether PyTorch itself makes this change, as when it compiles."""
+    module, same = getattr(value, "__module__", ""), getattr(value, "__name__", "")
+    return name == "Storage" or (same == name and module.startswith("torch"))
 
 
 def _owners() -> Iterator[ModuleType | type]:
     """Return the modules that blocks work with, and the classes that they define."""
     import torch
 
-    yield torch.Tensor
-    yield from (builtins, math, os, random, time, torch)
+    yield from (builtins, math, os, random, time, torch, torch.Tensor)
     loaded: dict[str, object] = {**sys.modules}  # not all are modules
     for name, module in loaded.items():
         if name.startswith(_WATCHED) and isinstance(module, ModuleType):
             yield module
-            yield from _classes(module)
-
-
-@cache
-def _classes(module: ModuleType) -> list[type]:
-    return [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and value.__module__ == module.__name__
-    ]
-
-
-def _path_of(owner: ModuleType | type) -> str:
-    if isinstance(owner, ModuleType):
-        return owner.__name__
-    return f"{owner.__module__}.{owner.__qualname__}"
+            for value in vars(module).values():
+                if isinstance(value, type) and value.__module__ == name:
+                    yield value

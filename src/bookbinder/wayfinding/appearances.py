@@ -8,7 +8,7 @@ shows lines of it, and uses it if one of its runs imports it.
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -50,33 +50,27 @@ class Appearances:
 
 def exports(root: Path) -> dict[str, list[str]]:
     """Return the public names of each module, by its dotted name."""
+    source = root / "src"
     # What the package of the library exports has its home in one of the modules.
-    modules = {book: home for book in PACKAGES[1:] for home in [_home(root, book)]}
+    files = [source / book / "__init__.py" for book in PACKAGES[1:]]
     for package in PACKAGES:
-        folder = _home(root, package).parent
-        for file in [*folder.glob("[!_]*.py"), *folder.glob("*/__init__.py")]:
-            name = file.parent.name if file.stem == "__init__" else file.stem
-            modules[f"{package}.{name}"] = file
-    modules = {name: file for name, file in modules.items() if file.is_file()}
-    found = {
-        name: _LISTED.search(modules[name].read_text()) for name in sorted(modules)
+        files += (source / package).glob("[!_]*.py")
+        files += (source / package).glob("*/__init__.py")
+    listed = {
+        ".".join(file.relative_to(source).with_suffix("").parts).removesuffix(
+            ".__init__"
+        ): _LISTED.search(file.read_text("utf-8"))
+        for file in files
+        if file.is_file()
     }
-    return {name: ast.literal_eval(m[1]) for name, m in found.items() if m}
-
-
-def _home(root: Path, package: str) -> Path:
-    return root / "src" / package / "__init__.py"
+    return {
+        n: ast.literal_eval(names[1]) for n, names in sorted(listed.items()) if names
+    }
 
 
 def reference_page(module: str) -> str:
     """Return the reference page of a module, as a path within docs."""
     return f"reference/{module.rpartition('.')[2]}.md"
-
-
-def _module(dotted: str, offered: Mapping[str, list[str]]) -> str:
-    """Return the module that a dotted name is in, or ""."""
-    parts = dotted.split(".")
-    return next((m for m in (".".join(parts[:2]), parts[0]) if m in offered), "")
 
 
 def pages_of(root: Path) -> dict[str, Appearances]:
@@ -90,30 +84,34 @@ def pages_of(root: Path) -> dict[str, Appearances]:
 def appearances_in(path: str, root: Path) -> Appearances:
     """Return the appearances on the page at a path within docs."""
     offered = exports(root)
+
+    def home(dotted: str) -> str:
+        """Return the module that a dotted name is in, or ""."""
+        parts = dotted.split(".")
+        return next((m for m in (".".join(parts[:2]), parts[0]) if m in offered), "")
+
     page = read_page((root / "docs" / path).read_text("utf-8"), path)
     anchors = page.anchors()
-    found = Appearances(title=anchors.pop("", ""))
+    shown = Appearances(title=anchors.pop("", ""))
     lines = [number for number, line in page.prose if line.startswith("#")]
     headings = [*zip(lines, anchors, strict=False)]
     for listing in page.listings:
         _, *within = listing.path.removesuffix(".py").split("/")
-        module = _module(".".join(within), offered)
+        module = home(".".join(within))
         if listing.language == "py" and module:
-            shown = _shown(root, listing)
-            names = [f"{module}.{n}" for n in shown if n in offered[module]]
-            found.listings.append((module, names[0] if names else ""))
+            names = [n for n in _names_in(root, listing) if n in offered[module]]
+            names = [f"{module}.{name}" for name in names]
+            shown.listings.append((module, [*names, ""][0]))
             above = ["", *(anchor for line, anchor in headings if line < listing.line)]
             for name in names:
-                found.listed.setdefault(name, above[-1])
-    library = PACKAGES[0]
-    init = _home(root, library).read_text("utf-8")
+                shown.listed.setdefault(name, above[-1])
+    init = (root / "src" / PACKAGES[0] / "__init__.py").read_text("utf-8")
     gathered = {name: module for module, name in _imported(init)}
     for module, name in _imported("\n".join(block.code for block in page.blocks)):
-        home = gathered.get(name, "") if module == library else module
-        home = _module(home, offered)
-        if name in offered.get(home, []):
-            found.used.add(f"{home}.{name}")
-    return found
+        module = home(gathered.get(name, "") if module == PACKAGES[0] else module)
+        if name in offered.get(module, []):
+            shown.used.add(f"{module}.{name}")
+    return shown
 
 
 def _imported(code: str) -> Iterator[tuple[str, str]]:
@@ -122,13 +120,12 @@ def _imported(code: str) -> Iterator[tuple[str, str]]:
         yield from ((module, name) for name in re.findall(r"\w+", names))
 
 
-def _shown(root: Path, listing: Listing) -> list[str]:
+def _names_in(root: Path, listing: Listing) -> Iterator[str]:
     """Return the top-level names of a source file of which a listing shows lines."""
     try:
         section = find_section(root, listing.path, listing.section)
     except ListingError:
-        return []  # The audit reports it.
-    names: list[str] = []
+        return  # The audit reports it.
     for node in _statements(section.file, section.file.stat().st_mtime_ns):
         if node.lineno <= section.last and (node.end_lineno or 0) >= section.first:
             match node:
@@ -138,10 +135,9 @@ def _shown(root: Path, listing: Listing) -> list[str]:
                     | ast.Assign(targets=[ast.Name(name)])
                     | ast.AnnAssign(target=ast.Name(name))
                 ):
-                    names.append(name)
+                    yield name
                 case _:
                     pass
-    return names
 
 
 # A file has many sections, and may change while the book is served.

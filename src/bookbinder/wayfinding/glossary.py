@@ -2,9 +2,10 @@
 
 The first use of a glossary term in a section, in a paragraph or a list, becomes a link
 to its entry, with the first sentence of the entry as its title. The theme shows the
-title as a tip for pointer and keyboard; a touch follows the link. (An ``<abbr>`` would
-work for neither keyboard nor touch.) Pages that explain a term do not link it, and
-everyday words listed in the front matter of the glossary are not linked.
+title as a tip for pointer and keyboard; a touch follows the link. (An ``<abbr>``, as
+Markdown's own extension makes them, would work for neither keyboard nor touch, at every
+use, and in one spelling.) Pages that explain a term do not link it, and everyday words
+listed in the front matter of the glossary are not linked.
 """
 
 import re
@@ -19,7 +20,7 @@ from pymdownx.slugs import slugify
 
 from bookbinder.wayfinding.whereabouts import current_page, way
 
-__all__ = ["GLOSSARY", "Term", "read_glossary"]
+__all__ = ["GLOSSARY", "Term", "TermExtension", "makeExtension", "read_glossary"]
 
 GLOSSARY = "glossary.md"
 
@@ -39,6 +40,7 @@ _PLAIN = {
     r"(?<![\w)])-(?=[\d∞])": "−",
     r"[{}]": "",
 }
+_PROSE = ("p", "li", "dd")
 # Text that introduces a term in bold explains it.
 _LEFT_OUT = {"a", "code", "pre", "strong", "summary", "var"}
 _LEFT_OUT |= {"h1", "h2", "h3", "h4", "h5", "h6"}
@@ -79,8 +81,8 @@ def read_glossary(text: str) -> list[Term]:
 
 def _tip(name: str, body: str) -> str:
     """Return the first sentence of an entry, without markup."""
-    found = _SENTENCE.match(" ".join(body.split()))
-    plain = found["first"] if found else "]("
+    sentence = _SENTENCE.match(" ".join(body.split()))
+    plain = sentence["first"] if sentence else "]("
     for pattern, instead in _PLAIN.items():
         plain = re.sub(pattern, instead, plain)
     if re.search(r"\]\(|\\", plain):
@@ -95,54 +97,54 @@ class _Terms(Treeprocessor):
         page, file = current_page(self.md), Path("docs", GLOSSARY)
         if page in ("", GLOSSARY) or page.startswith("reference/") or not file.exists():
             return
-        here = page.rpartition("/")[2]
+        name = page.rpartition("/")[2]
         terms = [
-            t for t in read_glossary(file.read_text("utf-8")) if here not in t.pages
+            t for t in read_glossary(file.read_text("utf-8")) if name not in t.pages
         ]
-        self.terms = {form: term for term in terms for form in term.forms}
-        words = "|".join(map(re.escape, sorted(self.terms, key=len, reverse=True)))
-        self.pattern = re.compile(rf"(?<![\w-])(?:{words})(?![\w-])", re.IGNORECASE)
-        self.glossary = way(page, GLOSSARY)
-        self.seen: set[Term] = set()
         if terms:
+            self.terms = {form: term for term in terms for form in term.forms}
+            words = sorted(map(re.escape, self.terms), key=len, reverse=True)
+            pattern = rf"(?<![\w-])(?:{'|'.join(words)})(?![\w-])"
+            self.pattern = re.compile(pattern, re.IGNORECASE)
+            self.glossary = way(page, GLOSSARY)
+            self.seen: set[Term] = set()
             self._walk(root, prose=False)
 
     def _walk(self, element: Element, *, prose: bool) -> None:
+        """Link the terms in an element, in the order of the text."""
         if element.tag in ("h1", "h2"):
             self.seen.clear()
         if element.tag in _LEFT_OUT:
             return
-        prose = prose or element.tag in ("p", "li", "dd")
-        children = list(element)
+        prose = prose or element.tag in _PROSE
+        children = [*element]
         element[:] = []
-        if prose:
-            self._link(element, None)
+        element.text = self._linked(element, element.text, prose=prose)
         for child in children:
             self._walk(child, prose=prose)
             element.append(child)
-            if prose:
-                self._link(element, child)
+            child.tail = self._linked(element, child.tail, prose=prose)
 
-    def _link(self, parent: Element, last: Element | None) -> None:
-        """Link the terms in the text after an element, or at its parent's start."""
-        text, start = (parent.text if last is None else last.tail) or "", 0
-        for found in self.pattern.finditer(text):
-            term = self.terms[found[0].lower()]
-            if term not in self.seen:
-                self.seen.add(term)
-                _say(parent, last, text[start : found.start()])
-                target = f"{self.glossary}#{term.anchor}"
-                last = SubElement(parent, "a", {"class": "term", "href": target})
-                last.set("title", term.tip)
-                last.text, start = found[0], found.end()
-        _say(parent, last, text[start:])
-
-
-def _say(parent: Element, last: Element | None, text: str) -> None:
-    if last is None:
-        parent.text = text
-    else:
-        last.tail = text
+    def _linked(self, parent: Element, text: str | None, *, prose: bool) -> str | None:
+        """Add links for the terms in a text; return the part before the first."""
+        link: Element | None = None
+        before, start = text, 0
+        for use in self.pattern.finditer(text or "") if prose and text else ():
+            term = self.terms[use[0].lower()]
+            if term in self.seen:
+                continue
+            self.seen.add(term)
+            between = use.string[start : use.start()]
+            if link is None:
+                before = between
+            else:
+                link.tail = between
+            target = f"{self.glossary}#{term.anchor}"
+            link = SubElement(parent, "a", {"class": "term", "href": target})
+            link.set("title", term.tip)
+            link.text, start = use[0], use.end()
+            link.tail = use.string[start:]
+        return before
 
 
 class TermExtension(Extension):

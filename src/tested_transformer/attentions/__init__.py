@@ -1,12 +1,13 @@
 """Forms of attention used in models since 2023.
 
 Each module holds one idea, written to be read and tested against its fast form and an
-established implementation. ``GPTConfig(attention=...)`` chooses a form by its name in
-``FORMS``; for other settings, replace ``block.attention``.
+established implementation. ``GPTConfig(attention=Latent(latent_dim=32))`` lets a model
+attend so; ``MultiHeadAttention(core=Differential())`` makes one layer with another core
+than softmax. ``ATTENTIONS`` has the names that files and the command line use.
 """
 
 from tested_transformer.attentions.chosen_blocks import (
-    BlockAttention,
+    ChosenBlocks,
     attention_in_blocks,
     choose_blocks,
     chosen_mask,
@@ -15,23 +16,23 @@ from tested_transformer.attentions.chosen_blocks import (
 )
 from tested_transformer.attentions.delta import (
     DeltaAttention,
+    DeltaRule,
     chunked_delta_rule,
     parallel_delta_rule,
     recurrent_delta_rule,
 )
 from tested_transformer.attentions.differential import (
-    DifferentialAttention,
+    Differential,
+    DifferentialCore,
     first_share,
 )
-from tested_transformer.attentions.forms import (
-    FORMS,
-    Form,
-)
 from tested_transformer.attentions.latent import (
+    Latent,
     LatentAttention,
 )
 from tested_transformer.attentions.linear import (
     LinearAttention,
+    LinearRecurrence,
     StateCache,
     StateLayer,
     averaged_linear_attention,
@@ -40,10 +41,15 @@ from tested_transformer.attentions.linear import (
     positive_features,
     recurrent_linear_attention,
 )
+from tested_transformer.attentions.names import (
+    ATTENTIONS,
+    attention_named,
+    name_of,
+)
 from tested_transformer.attentions.softmaxes import (
     GATES,
-    AdjustedAttention,
-    AttentionLayer,
+    AdjustedCore,
+    AdjustedSoftmax,
     adjusted_attention_with_weights,
     cap_scores,
     fused_attention_with_sink,
@@ -51,20 +57,24 @@ from tested_transformer.attentions.softmaxes import (
 )
 
 __all__ = [
-    "FORMS",
+    "ATTENTIONS",
     "GATES",
-    "AdjustedAttention",
-    "AttentionLayer",
-    "BlockAttention",
+    "AdjustedCore",
+    "AdjustedSoftmax",
+    "ChosenBlocks",
     "DeltaAttention",
-    "DifferentialAttention",
-    "Form",
+    "DeltaRule",
+    "Differential",
+    "DifferentialCore",
+    "Latent",
     "LatentAttention",
     "LinearAttention",
+    "LinearRecurrence",
     "StateCache",
     "StateLayer",
     "adjusted_attention_with_weights",
     "attention_in_blocks",
+    "attention_named",
     "averaged_linear_attention",
     "cap_scores",
     "choose_blocks",
@@ -75,6 +85,7 @@ __all__ = [
     "flex_blocks",
     "flex_in_blocks",
     "fused_attention_with_sink",
+    "name_of",
     "parallel_delta_rule",
     "parallel_linear_attention",
     "positive_features",

@@ -5,7 +5,8 @@ blocks. The open form turns the choice into a mask. The fast form gathers, for e
 block, the queries that chose it. With FlexAttention, PyTorch can skip whole tiles.
 """
 
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -13,20 +14,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
 
-from tested_transformer.attention import attention_with_weights, repeat_heads
-from tested_transformer.attentions.softmaxes import AttentionLayer
+from tested_transformer.attention import repeat_heads
+from tested_transformer.checks import validate_attention, validate_sizes
 from tested_transformer.flex import blockwise_attention
-from tested_transformer.kernels import fused_attention
+from tested_transformer.inspection import is_open, is_readable
+from tested_transformer.interfaces import LayerSettings
 from tested_transformer.masks import causal_mask
-from tested_transformer.validation import (
-    is_open,
-    is_readable,
-    validate_attention,
-    validate_sizes,
-)
+from tested_transformer.multihead import Core, ScoreOptions, Softmax, attend
 
 __all__ = [
-    "BlockAttention",
+    "ChosenBlocks",
     "attention_in_blocks",
     "choose_blocks",
     "chosen_mask",
@@ -232,86 +229,69 @@ def flex_in_blocks(
 
 
 # --8<-- [start:layer]
-class BlockAttention(AttentionLayer):
-    """Causal self-attention in which each query reads a few blocks of keys.
+@dataclass(frozen=True, kw_only=True)
+class ChosenBlocks(Softmax):
+    """Let each query read a few blocks of keys; causal attention only.
 
-    It has the parameters of ``MultiHeadAttention``, and computes the same if every
-    query reads all blocks.
+    A layer with it has the parameters of ``MultiHeadAttention``, and computes the same
+    if every query reads all blocks.
+
+    Fused, it gathers the queries of each block, unless more than the future is masked,
+    weights are dropped, or there are no numbers yet, as while ``torch.compile`` or
+    ``torch.export`` traces it: then the choice becomes a mask. A mask hides keys but
+    does not change which blocks are chosen.
 
     Args:
-        d_model: D, the width of the sequence.
-        num_heads: H, how many heads.
         block_size: How many keys make a block.
         num_chosen: How many blocks a query reads, including its own.
-        head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
-        num_kv_heads: Heads of keys and values, shared; ``num_heads`` by default.
-        bias: Whether the four projections add a bias.
-        fused: Gather the queries of each block, unless weights are asked for, more than
-            the future is masked, or there are no numbers yet, as while
-            ``torch.compile`` or ``torch.export`` traces it: then the choice becomes a
-            mask. A mask hides keys but does not change which
-            blocks are chosen.
 
     Raises:
-        ValueError: If heads do not fit, or a size is not positive.
+        ValueError: If a size is not positive.
 
     Source: Lu et al., 2025, "MoBA: Mixture of Block Attention for Long-Context LLMs",
     section 2.2.
     """
 
-    def __init__(
-        self,
-        *,
-        d_model: int,
-        num_heads: int,
-        block_size: int,
-        num_chosen: int,
-        head_dim: int | None = None,
-        num_kv_heads: int | None = None,
-        bias: bool = False,
-        fused: bool = True,
-    ) -> None:
-        super().__init__(
-            d_model=d_model,
-            num_heads=num_heads,
-            head_dim=head_dim,
-            num_kv_heads=num_kv_heads,
-            bias=bias,
-            fused=fused,
-        )
-        validate_sizes(block_size=block_size, num_chosen=num_chosen)
-        self.block_size = block_size
-        self.num_chosen = num_chosen
+    block_size: int = 16
+    num_chosen: int = 3
 
-    def attend(
+    unsupported: ClassVar[tuple[str, ...]] = ("kept_heads", "windows")
+    reads_padding: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        validate_sizes(block_size=self.block_size, num_chosen=self.num_chosen)
+
+    def make_core(self, settings: LayerSettings) -> Core:
+        """Return what chooses blocks, and attends to them."""
+        return self._attend
+
+    def _attend(
         self,
         q: Float[Tensor, "B H T d_k"],
         k: Float[Tensor, "B H_kv S d_k"],
         v: Float[Tensor, "B H_kv S d_k"],
         x: Float[Tensor, "B T D"],
-        how: dict[str, Any],
         *,
         in_the_open: bool,
-    ) -> tuple[Float[Tensor, "B *heads T d_v"], Float[Tensor, "B *heads T S"] | None]:
-        """Choose blocks, and attend to them."""
-        if not how["causal"]:
+        **options: Unpack[ScoreOptions],
+    ) -> tuple[Float[Tensor, "B H T d_k"], Float[Tensor, "B H T S"] | None]:
+        if not options["causal"]:
             raise ValueError("causal=False is refused: blocks are chosen from the past")
-        mask, window, score_bias = how["mask"], how["window"], how["score_bias"]
-        validate_attention(q, k, v, mask, window, score_bias, 0.0)
+        mask, window = options["mask"], options["window"]
+        score_bias, dropout_p = options["score_bias"], options["dropout_p"]
+        validate_attention(q, k, v, mask, window, score_bias, dropout_p)
         size = self.block_size
         counted = not is_open(k.shape[-2])
         choose = choose_blocks if counted else _choose_in_any_length
         chosen = choose(q, k, block_size=size, num_chosen=self.num_chosen)
-        only_causal = mask is window is score_bias
+        only_causal = mask is window is score_bias and dropout_p == 0.0
         # How many queries chose each block is not known without numbers.
         if not in_the_open and only_causal and is_readable(q):
             return attention_in_blocks(q, k, v, chosen, block_size=size), None
         to_mask = chosen_mask if counted else _mask_in_any_length
         allowed = to_mask(chosen, num_keys=k.shape[-2], block_size=size)
-        how = how | {"mask": allowed if mask is None else allowed & mask}
-        if not in_the_open:
-            return fused_attention(q, k, v, **how), None
-        return attention_with_weights(q, k, v, **how)
+        options["mask"] = allowed if mask is None else allowed & mask
+        return attend(q, k, v, in_the_open=in_the_open, **options)
 
 
 # --8<-- [end:layer]

@@ -10,19 +10,18 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tested_transformer.attentions.linear import (
+    Stateful,
     StateLayer,
     pairwise_decay,
     validate_stateful,
 )
-from tested_transformer.validation import (
-    is_open,
-    validate_kinds,
-    validate_shape,
-    validate_sizes,
-)
+from tested_transformer.checks import validate_kinds, validate_shape, validate_sizes
+from tested_transformer.inspection import is_open
+from tested_transformer.interfaces import LayerSettings
 
 __all__ = [
     "DeltaAttention",
+    "DeltaRule",
     "chunked_delta_rule",
     "parallel_delta_rule",
     "recurrent_delta_rule",
@@ -155,6 +154,26 @@ def chunked_delta_rule(
 # --8<-- [end:chunked]
 
 
+class DeltaRule(Stateful):
+    """Attend with a state written by the delta rule, with ``DeltaAttention``.
+
+    Args:
+        gated: Let each token choose how much of the state it keeps.
+    """
+
+    def make(self, settings: LayerSettings) -> "DeltaAttention":
+        """Return a new layer."""
+        return DeltaAttention(
+            d_model=settings.d_model,
+            num_heads=settings.num_heads,
+            head_dim=settings.head_dim,
+            bias=settings.bias,
+            gated=self.gated,
+            device=settings.device,
+            dtype=settings.dtype,
+        )
+
+
 # --8<-- [start:layer]
 class DeltaAttention(StateLayer):
     """Several heads that write by the delta rule, with or without a gate for each head.
@@ -166,6 +185,8 @@ class DeltaAttention(StateLayer):
         bias: Whether the four projections add a bias.
         chunk_size: How many tokens are computed at once.
         gated: Let each token choose how much of the state each head keeps.
+        device: Where to make the parameters.
+        dtype: The type of the parameters.
 
     Source: Yang et al., 2025, "Gated Delta Networks", section 3. Their layer also has
     a short convolution and an output gate, and parameterizes the decay differently.
@@ -180,6 +201,8 @@ class DeltaAttention(StateLayer):
         bias: bool = False,
         chunk_size: int = 32,
         gated: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(
             d_model=d_model,
@@ -187,9 +210,13 @@ class DeltaAttention(StateLayer):
             head_dim=head_dim,
             bias=bias,
             chunk_size=chunk_size,
+            device=device,
+            dtype=dtype,
         )
-        self.beta_proj = nn.Linear(d_model, num_heads)
-        self.gate_proj = nn.Linear(d_model, num_heads) if gated else None
+        self.beta_proj = nn.Linear(d_model, num_heads, device=device, dtype=dtype)
+        self.gate_proj: nn.Linear | None = None
+        if gated:
+            self.gate_proj = nn.Linear(d_model, num_heads, device=device, dtype=dtype)
 
     def mix(
         self,

@@ -5,30 +5,81 @@ and its value. It can also do without computing them: the matrices that would do
 be absorbed into the query and the output instead.
 """
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from tested_transformer.attention import attention_with_weights
-from tested_transformer.cache import DenseCache, LayerCache, numbers_of
-from tested_transformer.kernels import fused_attention
-from tested_transformer.layers import HeadNorm
-from tested_transformer.multihead import merge_heads, split_heads
-from tested_transformer.positions import PAIRINGS, rotate
-from tested_transformer.validation import (
-    is_plain,
+from tested_transformer.cache import DenseCache, LayerCache
+from tested_transformer.checks import (
     validate_between,
     validate_choice,
     validate_features,
     validate_sizes,
 )
+from tested_transformer.inspection import is_plain, numbers_of
+from tested_transformer.interfaces import LayerSettings
+from tested_transformer.layers import HeadNorm
+from tested_transformer.multihead import attend, merge_heads, split_heads
+from tested_transformer.positions import PAIRINGS, rotate
 
-__all__ = ["LatentAttention"]
+__all__ = ["Latent", "LatentAttention"]
 
 _Output = Float[Tensor, "B T D"]
 _Weights = Float[Tensor, "B H T S"]
+# Attends with queries, keys and values.
+_Attend = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor | None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latent:
+    """Attend to one latent vector per token, with ``LatentAttention``.
+
+    Args:
+        latent_dim: Width of the vector that is kept for each token; ``2 * head_dim`` by
+            default.
+
+    Raises:
+        ValueError: If ``latent_dim`` is not positive.
+    """
+
+    latent_dim: int | None = None
+
+    positions: ClassVar[tuple[str, ...]] = ("rotary",)
+    unsupported: ClassVar[tuple[str, ...]] = (
+        "num_kv_heads",
+        "kept_heads",
+        "qk_norm",
+        "softmax_every",
+    )
+    has_scores: ClassVar[bool] = True
+    keeps_heads: ClassVar[bool] = False
+    weighs_by_head: ClassVar[bool] = True
+    reads_padding: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.latent_dim is not None:
+            validate_sizes(latent_dim=self.latent_dim)
+
+    def make(self, settings: LayerSettings) -> "LatentAttention":
+        """Return a new layer, whose rotary part is as wide as a model's table."""
+        given, head_dim = self.latent_dim, settings.head_dim
+        return LatentAttention(
+            d_model=settings.d_model,
+            num_heads=settings.num_heads,
+            head_dim=head_dim,
+            rotary_dim=head_dim,
+            latent_dim=2 * head_dim if given is None else given,
+            dropout=settings.dropout,
+            bias=settings.bias,
+            fused=settings.fused,
+            device=settings.device,
+            dtype=settings.dtype,
+        )
 
 
 # --8<-- [start:module]
@@ -110,21 +161,25 @@ class LatentAttention(nn.Module):
         self.latent_dim, self.value_dim = latent_dim, value_dim
         self.dropout, self.pairing = dropout, pairing
         self.absorbed, self.fused = absorbed, fused
-        made: dict[str, Any] = {"device": device, "dtype": dtype}
+        on = device
         d_q = num_heads * (head_dim + rotary_dim)
         if query_latent_dim is None:
-            self.q_proj = nn.Linear(d_model, d_q, bias=False, **made)
+            self.q_proj = nn.Linear(d_model, d_q, bias=False, device=on, dtype=dtype)
         else:
             self.q_proj = nn.Sequential(
-                nn.Linear(d_model, query_latent_dim, bias=bias, **made),
-                HeadNorm(query_latent_dim, eps=1e-6, **made),
-                nn.Linear(query_latent_dim, d_q, bias=False, **made),
+                nn.Linear(d_model, query_latent_dim, bias=bias, device=on, dtype=dtype),
+                HeadNorm(query_latent_dim, eps=1e-6, device=on, dtype=dtype),
+                nn.Linear(query_latent_dim, d_q, bias=False, device=on, dtype=dtype),
             )
-        self.kv_down = nn.Linear(d_model, latent_dim + rotary_dim, bias=bias, **made)
-        self.kv_norm = HeadNorm(latent_dim, eps=1e-6, **made)
+        self.kv_down = nn.Linear(
+            d_model, latent_dim + rotary_dim, bias=bias, device=on, dtype=dtype
+        )
+        self.kv_norm = HeadNorm(latent_dim, eps=1e-6, device=on, dtype=dtype)
         d_kv = num_heads * (head_dim + value_dim)
-        self.kv_up = nn.Linear(latent_dim, d_kv, bias=False, **made)
-        self.o_proj = nn.Linear(num_heads * value_dim, d_model, bias=bias, **made)
+        self.kv_up = nn.Linear(latent_dim, d_kv, bias=False, device=on, dtype=dtype)
+        self.o_proj = nn.Linear(
+            num_heads * value_dim, d_model, bias=bias, device=on, dtype=dtype
+        )
 
     # --8<-- [end:init]
 
@@ -167,15 +222,16 @@ class LatentAttention(nn.Module):
         q, entries = self._queries_and_entries(x, rotary)
         if cache is not None:
             entries, _ = cache.append(entries, entries[..., :0])
-        how: dict[str, Any] = {
-            "mask": mask,
-            "causal": causal,
-            "window": window,
-            "score_bias": score_bias,
-            "scale": (self.head_dim + self.rotary_dim) ** -0.5,
-            "dropout_p": self.dropout if self.training else 0.0,
-            "in_the_open": return_weights or not self.fused,
-        }
+        attend_here = partial(
+            attend,
+            in_the_open=return_weights or not self.fused,
+            scale=(self.head_dim + self.rotary_dim) ** -0.5,
+            mask=mask,
+            causal=causal,
+            window=window,
+            score_bias=score_bias,
+            dropout_p=self.dropout if self.training else 0.0,
+        )
         absorbed = self.absorbed
         if absorbed is None:
             naive, other = self.multiplications(q.shape[2], entries.shape[2])
@@ -183,11 +239,9 @@ class LatentAttention(nn.Module):
         if not is_plain(self.kv_up, nn.Linear):
             absorbed = False
         form = self._attend_absorbed if absorbed else self._attend_naive
-        heads, weights = form(q, entries, how)
+        heads, weights = form(q, entries, attend_here)
         output = self.o_proj(merge_heads(heads))
-        if weights is None or not return_weights:
-            return output
-        return output, weights
+        return output if weights is None or not return_weights else (output, weights)
 
     def _queries_and_entries(
         self, x: Tensor, rotary: Tensor | None
@@ -207,20 +261,20 @@ class LatentAttention(nn.Module):
 
     # --8<-- [start:naive]
     def _attend_naive(
-        self, q: Tensor, entries: Tensor, how: dict[str, Any]
+        self, q: Tensor, entries: Tensor, attend_here: _Attend
     ) -> tuple[Tensor, Tensor | None]:
         """Compute the key and the value of every head, and attend as usual."""
         latent, turning = entries.split([self.latent_dim, self.rotary_dim], dim=-1)
         made = split_heads(self.kv_up(latent[:, 0]), self.num_heads)
         k, v = made.split([self.head_dim, self.value_dim], dim=-1)
         k = torch.cat([k, turning.expand(-1, self.num_heads, -1, -1)], dim=-1)
-        return _attend(q, k, v, **how)
+        return attend_here(q, k, v)
 
     # --8<-- [end:naive]
 
     # --8<-- [start:absorbed]
     def _attend_absorbed(
-        self, q: Tensor, entries: Tensor, how: dict[str, Any]
+        self, q: Tensor, entries: Tensor, attend_here: _Attend
     ) -> tuple[Tensor, Tensor | None]:
         """Attend to the entries: one key for all heads, with the latent as its value.
 
@@ -232,7 +286,7 @@ class LatentAttention(nn.Module):
         up_k, up_v = up.split([self.head_dim, self.value_dim], dim=1)
         q, turning = q.split([self.head_dim, self.rotary_dim], dim=-1)
         q = torch.cat([q @ up_k, turning], dim=-1)  # (B, H, T, d_c + r)
-        heads, weights = _attend(q, entries, entries[..., : self.latent_dim], **how)
+        heads, weights = attend_here(q, entries, entries[..., : self.latent_dim])
         return heads @ up_v.mT, weights
 
     # --8<-- [end:absorbed]
@@ -283,11 +337,3 @@ class LatentAttention(nn.Module):
 
 
 # --8<-- [end:module]
-
-
-def _attend(
-    q: Tensor, k: Tensor, v: Tensor, *, in_the_open: bool, **how: Any
-) -> tuple[Tensor, Tensor | None]:
-    if in_the_open:
-        return attention_with_weights(q, k, v, **how)
-    return fused_attention(q, k, v, **how), None

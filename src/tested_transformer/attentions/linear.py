@@ -5,28 +5,34 @@ once, and the chunked form goes from chunk to chunk. All three compute the same.
 """
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import ClassVar, TypedDict, Unpack
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from tested_transformer.cache import Cache, numbers_of, validate_rewind
-from tested_transformer.layers import HeadNorm
-from tested_transformer.multihead import merge_heads, split_heads
-from tested_transformer.validation import (
-    is_open,
+from tested_transformer.cache import Cache, validate_rewind
+from tested_transformer.checks import (
     validate_features,
     validate_heads,
     validate_kinds,
     validate_shape,
     validate_sizes,
 )
+from tested_transformer.inspection import is_open, numbers_of
+from tested_transformer.interfaces import LayerSettings
+from tested_transformer.layers import HeadNorm
+from tested_transformer.multihead import merge_heads, split_heads
 
 __all__ = [
     "LinearAttention",
+    "LinearRecurrence",
+    "OptionsOnScores",
     "StateCache",
     "StateLayer",
+    "Stateful",
     "averaged_linear_attention",
     "chunked_linear_attention",
     "pairwise_decay",
@@ -263,6 +269,56 @@ class StateCache:
         self.length, self._state = 0, self._state.detach()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Stateful:
+    """What holds for all settings that make a ``StateLayer``."""
+
+    gated: bool = False
+
+    # There are no scores for ALiBi, and no keys to rotate.
+    positions: ClassVar[tuple[str, ...]] = ("learned", "sinusoidal", "none")
+    unsupported: ClassVar[tuple[str, ...]] = (
+        "num_kv_heads",
+        "kept_heads",
+        "qk_norm",
+        "windows",
+    )
+    has_scores: ClassVar[bool] = False
+    keeps_heads: ClassVar[bool] = False
+    weighs_by_head: ClassVar[bool] = False
+    reads_padding: ClassVar[bool] = False
+
+
+class LinearRecurrence(Stateful):
+    """Attend without a softmax, with ``LinearAttention``.
+
+    Args:
+        gated: Let each token choose how much of the state it keeps.
+    """
+
+    def make(self, settings: LayerSettings) -> "LinearAttention":
+        """Return a new layer."""
+        return LinearAttention(
+            d_model=settings.d_model,
+            num_heads=settings.num_heads,
+            head_dim=settings.head_dim,
+            bias=settings.bias,
+            gated=self.gated,
+            device=settings.device,
+            dtype=settings.dtype,
+        )
+
+
+class OptionsOnScores(TypedDict, total=False):
+    """What an ``AttentionLayer`` can be asked to do with its scores."""
+
+    mask: Bool[Tensor, "..."] | None
+    window: int | None
+    score_bias: Float[Tensor, "..."] | None
+    rotary: Float[Tensor, "2 *table T half"] | None
+    return_weights: bool
+
+
 # --8<-- [start:layer]
 class StateLayer(nn.Module):
     """Base class of layers whose heads each read and write a state.
@@ -277,6 +333,8 @@ class StateLayer(nn.Module):
         head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
         bias: Whether the four projections add a bias.
         chunk_size: How many tokens are computed at once.
+        device: Where to make the parameters.
+        dtype: The type of the parameters.
 
     Raises:
         ValueError: If a size is not positive, or ``num_heads`` does not divide
@@ -293,6 +351,8 @@ class StateLayer(nn.Module):
         head_dim: int | None = None,
         bias: bool = False,
         chunk_size: int = 32,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         validate_heads(d_model, num_heads, head_dim)
@@ -302,11 +362,12 @@ class StateLayer(nn.Module):
         self.num_heads = num_heads
         self.head_dim = head_dim
         self.chunk_size = chunk_size
-        self.q_proj = nn.Linear(d_model, num_heads * head_dim, bias=bias)
-        self.k_proj = nn.Linear(d_model, num_heads * head_dim, bias=bias)
-        self.v_proj = nn.Linear(d_model, num_heads * head_dim, bias=bias)
-        self.norm = HeadNorm(head_dim, eps=1e-6)
-        self.o_proj = nn.Linear(num_heads * head_dim, d_model, bias=bias)
+        width = num_heads * head_dim
+        self.q_proj = nn.Linear(d_model, width, bias, device, dtype)
+        self.k_proj = nn.Linear(d_model, width, bias, device, dtype)
+        self.v_proj = nn.Linear(d_model, width, bias, device, dtype)
+        self.norm = HeadNorm(head_dim, eps=1e-6, device=device, dtype=dtype)
+        self.o_proj = nn.Linear(width, d_model, bias, device, dtype)
 
     def forward(
         self,
@@ -316,7 +377,7 @@ class StateLayer(nn.Module):
         return_state: bool = False,
         causal: bool = True,
         cache: Cache | None = None,
-        **refused: object,
+        **on_scores: Unpack[OptionsOnScores],
     ) -> Float[Tensor, "B T D"] | tuple[Float[Tensor, "B T D"], _State]:
         """Return what every position reads from the state.
 
@@ -324,11 +385,11 @@ class StateLayer(nn.Module):
             x: The sequence.
             state: The state after earlier tokens, as returned by a previous call.
             return_state: Also return the state after the last token.
-            causal: Must be true; accepted because a ``DecoderBlock`` passes it.
+            causal: Must be true: a state only holds the past.
             cache: Start from the state in this cache of ``new_cache``, and store the
                 new state in it.
-            refused: The other arguments of a ``DecoderBlock``. They must be ``None`` or
-                false, since without scores there is nothing to mask, rotate or return.
+            on_scores: Must be ``None`` or false, since without scores there is nothing
+                to mask, rotate or return.
 
         Raises:
             TypeError: If ``x`` is not a tensor.
@@ -338,8 +399,8 @@ class StateLayer(nn.Module):
         validate_features("x", x, self.d_model)
         if not causal:
             raise ValueError("causal=False is refused: a state only holds the past")
-        for name, given in refused.items():
-            if given is not None and given is not False:
+        for name, option in on_scores.items():
+            if option is not None and option is not False:
                 raise ValueError(
                     f"{name} is refused: {type(self).__name__} has a state, but "
                     "neither scores nor a cache of keys"
@@ -408,6 +469,8 @@ class LinearAttention(StateLayer):
         bias: Whether the four projections add a bias.
         chunk_size: How many tokens are computed at once.
         gated: Let each token choose how much of each feature of the state it keeps.
+        device: Where to make the parameters.
+        dtype: The type of the parameters.
 
     Source: Yang et al., 2024, "Gated Linear Attention Transformers", section 4. Their
     gate comes from a low-rank matrix, ours from a full one.
@@ -422,6 +485,8 @@ class LinearAttention(StateLayer):
         bias: bool = False,
         chunk_size: int = 32,
         gated: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(
             d_model=d_model,
@@ -429,9 +494,13 @@ class LinearAttention(StateLayer):
             head_dim=head_dim,
             bias=bias,
             chunk_size=chunk_size,
+            device=device,
+            dtype=dtype,
         )
         width = self.num_heads * self.head_dim
-        self.gate_proj = nn.Linear(d_model, width) if gated else None
+        self.gate_proj: nn.Linear | None = None
+        if gated:
+            self.gate_proj = nn.Linear(d_model, width, device=device, dtype=dtype)
 
     def mix(
         self,

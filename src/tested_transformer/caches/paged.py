@@ -20,8 +20,8 @@ from tested_transformer.cache import (
     validate_rewind,
     validate_widths,
 )
+from tested_transformer.checks import validate_sizes
 from tested_transformer.gpt import GPT
-from tested_transformer.validation import validate_sizes
 
 __all__ = ["PagePool", "PagedCache", "PagedLayer", "share_in_use"]
 

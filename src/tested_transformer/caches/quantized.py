@@ -19,8 +19,8 @@ from tested_transformer.cache import (
     validate_rewind,
     validate_widths,
 )
+from tested_transformer.checks import validate_choice, validate_sizes
 from tested_transformer.gpt import GPT
-from tested_transformer.validation import validate_choice, validate_sizes
 
 __all__ = [
     "BITS",
@@ -236,8 +236,8 @@ def quantized_cache(
     Raises:
         ValueError: If a setting does not fit, or the model does not.
     """
-    config, form = model.config, model.config.form()
-    if form is not None and not form.keeps_heads:
+    config = model.config
+    if not config.attention.keeps_heads:
         raise ValueError(
             f"attention={config.attention!r} of model caches no keys and values of "
             "heads"

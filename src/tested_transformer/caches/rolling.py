@@ -20,11 +20,11 @@ from tested_transformer.cache import (
     validate_rewind,
     validate_widths,
 )
+from tested_transformer.checks import validate_attention, validate_sizes
 from tested_transformer.gpt import GPT
 from tested_transformer.masks import causal_mask, sliding_window_mask
 from tested_transformer.positions import rotate
 from tested_transformer.rotary_scaling import scaled_table
-from tested_transformer.validation import validate_attention, validate_sizes
 
 __all__ = [
     "RollingLayer",
@@ -268,9 +268,8 @@ def rolling_cache(
     _validate_sinks(sinks)
     validate_sizes(window=window)
     config, room = model.config, sinks + window
-    form = config.form()
     # Chosen blocks would shift with every step.
-    if form is not None and not (form.keeps_heads and form.reads_padding):
+    if not (config.attention.keeps_heads and config.attention.reads_padding):
         raise ValueError(
             f"attention={config.attention!r} of model does not cache keys that can "
             "change position"

@@ -18,8 +18,8 @@ from tested_transformer.cache import (
     validate_rewind,
     validate_widths,
 )
+from tested_transformer.checks import validate_sizes
 from tested_transformer.gpt import GPT
-from tested_transformer.validation import validate_sizes
 
 __all__ = ["SlotCache", "SlotLayer", "slot_cache"]
 
@@ -192,8 +192,7 @@ def slot_cache(model: GPT, num_slots: int) -> SlotCache:
     """
     validate_sizes(num_slots=num_slots)
     config = model.config
-    form = config.form()
-    if form is not None and not form.reads_padding:
+    if not config.attention.reads_padding:
         raise ValueError(
             f"attention={config.attention!r} of model cannot mask the rest of a slot"
         )

@@ -16,13 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tested_transformer.checkpoints.configs import CheckpointError, read_json
 from tested_transformer.checkpoints.layouts import from_gpt2, from_nanogpt
 from tested_transformer.checkpoints.loading import (
     has_checkpoint,
     load_checkpoint,
     read_tensors,
 )
-from tested_transformer.checkpoints.saving import MANIFEST, CheckpointError, read_json
+from tested_transformer.checkpoints.saving import MANIFEST
 from tested_transformer.checkpoints.shipping import CARD, load_shipped
 from tested_transformer.gpt import GPT
 
@@ -51,7 +52,7 @@ def load_pretrained(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> GPT:
-    """Load a model in any supported format; ``GPT.from_pretrained`` calls this.
+    """Load a model in any supported format, without unpickling.
 
     Args:
         name_or_folder: A folder with a checkpoint of this library, a shipped model, or

@@ -7,7 +7,7 @@ is ever executed: there are no pickles.
 import hashlib
 import reprlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from tested_transformer.checkpoints.configs import CheckpointError, describe_config
 from tested_transformer.checkpoints.saving import (
     MANIFEST,
-    CheckpointError,
     FileRecord,
     Manifest,
     check_fit,
@@ -72,7 +72,7 @@ class Checkpoint:
         Raises:
             CheckpointError: If a setting differs; the message lists all that do.
         """
-        found = {**self.settings, "config": asdict(self.config)}
+        found = {**self.settings, "config": describe_config(self.config)}
         differing = [*_differences("", found, settings)]
         if differing:
             raise CheckpointError(
@@ -120,7 +120,8 @@ def _read(folder: Path, text: bytes, training: bool) -> Checkpoint:
     }
     state = None
     if "training" in tensors and manifest.training is not None:
-        state = (tensors["training"], manifest.training)
+        wanted = GPT(manifest.config, device="meta").state_dict()
+        state = (_by_present_name(tensors["training"], wanted), manifest.training)
     return Checkpoint(
         folder, manifest.config, manifest.settings, tensors["model"], state
     )
@@ -178,8 +179,28 @@ def model_with(config: GPTConfig, weights: Mapping[str, Tensor], origin: str) ->
     Raises:
         CheckpointError: If a weight is missing, unknown or has another shape.
     """
-    check_fit(GPT(config, device="meta").state_dict(), weights, origin)
+    wanted = GPT(config, device="meta").state_dict()
+    weights = _by_present_name(weights, wanted)
+    check_fit(wanted, weights, origin)
     return GPT.from_weights(config, weights)
+
+
+def _by_present_name(
+    tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return tensors by the names that the model has for its weights.
+
+    Before layers had cores, sinks, gates and shares belonged to the layers themselves.
+
+    Args:
+        tensors: Weights by name, or the training state, whose names contain them.
+        wanted: The model's ``state_dict()``.
+    """
+    moved = {name.replace(".core.", "."): name for name in wanted if ".core." in name}
+    return {
+        "/".join(moved.get(part, part) for part in name.split("/")): tensor
+        for name, tensor in tensors.items()
+    }
 
 
 def _differences(name: str, found: Any, wanted: Any) -> Iterator[str]:

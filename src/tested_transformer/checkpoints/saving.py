@@ -13,13 +13,19 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 from torch import Tensor
 
+from tested_transformer.checkpoints.configs import (
+    CheckpointError,
+    describe_config,
+    read_config,
+    read_json,
+)
 from tested_transformer.gpt import GPT, GPTConfig
 
 if sys.platform == "win32":  # which has no flock, so folders are not locked
@@ -29,13 +35,10 @@ else:
 
 __all__ = [
     "MANIFEST",
-    "CheckpointError",
     "CheckpointWriter",
     "FileRecord",
     "Manifest",
     "check_fit",
-    "read_config",
-    "read_json",
     "save_checkpoint",
     "write_tensors",
 ]
@@ -47,13 +50,6 @@ _TENSOR_FILE = re.compile(r"(model|training)-[0-9a-f]{16}\.safetensors")
 _LOCK = ".lock"
 _UNFINISHED = ".unfinished"
 _SHOWN = 3
-
-
-class CheckpointError(ValueError):
-    """A checkpoint cannot be read, or another run is saving to its folder.
-
-    The message names the file and says what is wrong with it.
-    """
 
 
 @dataclass(frozen=True)
@@ -93,7 +89,14 @@ class Manifest:
         """
         for name in ("settings", "training"):
             _check_json(name, getattr(self, name))
-        content = {"format": _FORMAT, "version": _VERSION, **asdict(self)}
+        content = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "config": describe_config(self.config),
+            "settings": self.settings,
+            "training": self.training,
+            "files": {kind: asdict(record) for kind, record in self.files.items()},
+        }
         content["sha256"] = _hash(content)
         return json.dumps(content, indent=1) + "\n"
 
@@ -131,45 +134,6 @@ class Manifest:
         if foreign:
             raise CheckpointError(f"{path} names an unexpected file, {foreign[0]!r}")
         return cls(read_config(values, path), settings, training, files)
-
-
-def read_json(path: Path, text: bytes | None = None) -> dict[str, Any]:
-    """Return the content of a JSON file, or of the ``text`` already read from it.
-
-    Raises:
-        CheckpointError: If it is cut short, not JSON, or not a JSON object.
-    """
-    try:
-        content = json.loads(path.read_bytes() if text is None else text)
-    except (ValueError, RecursionError):
-        raise CheckpointError(f"{path} is cut short or not JSON") from None
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path} holds no settings")
-    return content
-
-
-def read_config(values: Mapping[str, Any], path: Path) -> GPTConfig:
-    """Return the config that a file describes, with defaults for missing fields.
-
-    Args:
-        values: Fields of ``GPTConfig`` by name. Files from before a field was added
-            lack it.
-        path: The path of the file, for error messages.
-
-    Raises:
-        CheckpointError: If a field is unknown or its value does not fit.
-    """
-    if not isinstance(values, Mapping):
-        raise CheckpointError(f"{path}: config={values!r} must have a model's settings")
-    unknown = sorted(values.keys() - {field.name for field in fields(GPTConfig)})
-    if unknown:
-        raise CheckpointError(
-            f"{path}: config has {', '.join(unknown)}, which this library does not know"
-        )
-    try:
-        return GPTConfig(**{name: _tuples(value) for name, value in values.items()})
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: config: {error}") from None
 
 
 class CheckpointWriter:
@@ -385,11 +349,6 @@ def _check_json(name: str, value: Any) -> None:
             f"{name} would not survive JSON: it holds tuples, or "
             "keys that are not strings"
         )
-
-
-def _tuples(value: Any) -> Any:
-    """Convert lists to tuples, which JSON lacks."""
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _make_folder(folder: Path) -> None:

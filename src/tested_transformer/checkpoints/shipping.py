@@ -16,14 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tested_transformer.checkpoints.loading import check_file, model_with, read_tensors
-from tested_transformer.checkpoints.saving import (
+from tested_transformer.checkpoints.configs import (
     CheckpointError,
-    FileRecord,
+    describe_config,
     read_config,
     read_json,
-    write_tensors,
 )
+from tested_transformer.checkpoints.loading import check_file, model_with, read_tensors
+from tested_transformer.checkpoints.saving import FileRecord, write_tensors
 from tested_transformer.gpt import GPT
 
 __all__ = ["CARD", "ShippedModel", "load_shipped", "ship_model"]
@@ -72,7 +72,7 @@ def ship_model(
         record = write_tensors(Path(unfinished) / _WEIGHTS, weights)
         card = {
             **described,
-            "config": asdict(model.config),
+            "config": describe_config(model.config),
             "weights": {**asdict(record), "dtype": "float16"},
         }
         (Path(unfinished) / CARD).write_bytes(_to_json(card))

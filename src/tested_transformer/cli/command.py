@@ -24,8 +24,8 @@ from tested_transformer.cli.flags import Call, Flags, add_flags, given
 from tested_transformer.cli.generate import SAMPLING, Generate
 from tested_transformer.cli.heads import Heads
 from tested_transformer.cli.info import Info
-from tested_transformer.cli.train import MODEL, TRAINING, Train
-from tested_transformer.validation import (
+from tested_transformer.cli.train import ATTENTION, MODEL, TRAINING, Train
+from tested_transformer.habits import (
     MODEL_SETTINGS,
     TRAINING_SETTINGS,
     WRITING_SETTINGS,
@@ -36,7 +36,7 @@ __all__ = ["main", "make_parser", "use_machine"]
 NAME = "tested-transformer"
 # A command is a dataclass: its fields are the flags, its docstring is the help.
 COMMANDS: dict[str, tuple[Any, tuple[Flags, ...]]] = {
-    "train": (Train, (MODEL, TRAINING)),
+    "train": (Train, (*ATTENTION, MODEL, TRAINING)),
     "generate": (Generate, (SAMPLING,)),
     "evaluate": (Evaluate, ()),
     "heads": (Heads, ()),
@@ -73,10 +73,9 @@ def main(words: Sequence[str] | None = None) -> int:
         _refuse(arguments.command, unknown)
     kind, groups = COMMANDS[arguments.command]
     try:
-        settings = {
-            title: given(arguments, source, leave_out)
-            for title, source, _, leave_out in groups
-        }
+        settings: dict[str, dict[str, Any]] = {}
+        for title, source, _, leave_out in groups:
+            settings.setdefault(title, {}).update(given(arguments, source, leave_out))
         command = kind(**given(arguments, kind), **settings)
         device = use_machine(**given(arguments, use_machine))
         status = command.run(Call(device, arguments.json, words))

@@ -36,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
     no defaults, so that it returns only what was typed.
     """
     title, source, defaults, leave_out = flags
-    group = parser if title == "options" else parser.add_argument_group(title)
+    group = _group(parser, title)
     hints, texts = typing.get_type_hints(source), _texts(source)
     for name, parameter in inspect.signature(source).parameters.items():
         settings = _settings(hints[name])
@@ -51,6 +51,16 @@ def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
             group.add_argument(flag, dest=name, **settings)
         else:
             group.add_argument(name, nargs="?", **settings | {"metavar": name.upper()})
+
+
+def _group(
+    parser: argparse.ArgumentParser, title: str
+) -> argparse.ArgumentParser | argparse._ArgumentGroup:
+    """Return the group with a title, a new one if there is none."""
+    if title == "options":
+        return parser
+    titled = [group for group in parser._action_groups if group.title == title]
+    return titled[0] if titled else parser.add_argument_group(title)
 
 
 def given(

@@ -3,7 +3,7 @@
 import json
 import platform
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 
 from tested_transformer import __version__, training
 from tested_transformer.checkpoints import Checkpoint
+from tested_transformer.checkpoints.configs import describe_config
 from tested_transformer.cli.display import printable
 from tested_transformer.cli.flags import Call
 from tested_transformer.cli.sources import find_checkpoint
@@ -95,7 +96,7 @@ def _of_run(checkpoint: Checkpoint) -> dict[str, Any]:
     model, settings = checkpoint.model(), checkpoint.settings
     facts: dict[str, Any] = {
         "folder": str(checkpoint.folder),
-        "model": asdict(checkpoint.config),
+        "model": describe_config(checkpoint.config),
         "parameters": model.num_parameters(),
         "active": model.num_parameters(active=True),
         "bytes": sum(file.stat().st_size for file in checkpoint.folder.iterdir()),

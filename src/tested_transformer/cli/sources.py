@@ -11,7 +11,7 @@ import torch
 from tested_transformer import checkpoints, data
 from tested_transformer.cli.display import reminder
 from tested_transformer.gpt import GPT
-from tested_transformer.rotary_scaling import stretched_by
+from tested_transformer.surgery import stretched_by
 
 __all__ = [
     "HELD_OUT",
@@ -90,7 +90,7 @@ def load_source(name: str | None, device: torch.device) -> Source:
     """Load a model and its tokenizer.
 
     Args:
-        name: Whatever ``GPT.from_pretrained`` loads from a folder; the name of a GPT-2,
+        name: Whatever ``load_pretrained`` loads from a folder; the name of a GPT-2,
             or ``hub:`` and another name on the hub; the latest run by default.
         device: Where to load the model.
     """

@@ -3,8 +3,9 @@
 import os
 import shlex
 import subprocess
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -12,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from tested_transformer import data, decoding, training
-from tested_transformer.attentions.forms import FORMS
+from tested_transformer.attentions import ATTENTIONS, attention_named, name_of
 from tested_transformer.checkpoints import (
     Checkpoint,
     CheckpointError,
@@ -30,10 +31,12 @@ from tested_transformer.cli.sources import (
     load_text,
 )
 from tested_transformer.cli.stopping import StopRequest
-from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.config import GPTConfig, fitting_positions
+from tested_transformer.gpt import GPT
+from tested_transformer.interfaces import Attention
 from tested_transformer.training import Recipe, TrainingState, World, validate_run
 
-__all__ = ["MODEL", "MODELS", "RECIPES", "TRAINING", "Train"]
+__all__ = ["ATTENTION", "MODEL", "MODELS", "RECIPES", "TRAINING", "Train"]
 
 RECIPES = {"fast": Recipe.fast, "plain": Recipe.plain}
 # The model settings of each recipe.
@@ -48,7 +51,30 @@ MODELS: dict[str, dict[str, Any]] = {
     },
     "plain": {},
 }
-MODEL = Flags("model", GPTConfig, MODELS.values(), leave_out={"vocab_size"})
+
+
+def _named(*, attention: str = "softmax") -> None:
+    """Say how a model attends.
+
+    Args:
+        attention: How layers attend, one of ``ATTENTIONS``.
+    """
+
+
+def _attention_flags() -> Iterator[Flags]:
+    """Return the flag for a name, and those for the settings of each kind."""
+    yield Flags("attending", _named)
+    known: set[str] = set()
+    for kind in dict.fromkeys(type(each) for each in ATTENTIONS.values()):
+        defaults = [asdict(each) for each in ATTENTIONS.values() if type(each) is kind]
+        yield Flags("attending", kind, defaults, leave_out={*known})
+        known |= {each.name for each in fields(kind)}
+
+
+ATTENTION = (*_attention_flags(),)
+MODEL = Flags(
+    "model", GPTConfig, MODELS.values(), leave_out={"vocab_size", "attention"}
+)
 TRAINING = Flags("training", Recipe, [vars(make()) for make in RECIPES.values()])
 _TOKENIZERS = {"char": "characters", "bpe": "byte pairs"}
 
@@ -109,6 +135,7 @@ class Train:
         overwrite: Start over; an earlier run in the folder is kept until the new one is
             saved.
         shard: Shard the weights over the processes that torchrun starts.
+        attending: A name of attention, and settings of its kind.
         model: See ``GPTConfig``.
         training: See ``Recipe``.
     """
@@ -126,6 +153,7 @@ class Train:
     resume: bool = False
     overwrite: bool = False
     shard: bool = False
+    attending: dict[str, Any] = field(default_factory=dict)
     model: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
 
@@ -174,8 +202,11 @@ class Train:
             tell=reminder(),
         )
         tokenizer = corpus.tokenizer
-        model = _fitting_model(name, self.model)
-        config = GPTConfig(vocab_size=tokenizer.vocab_size, **model)
+        attention = _attention(self.attending)
+        model = _fitting_model(name, self.model, attention)
+        config = GPTConfig(
+            vocab_size=tokenizer.vocab_size, attention=attention, **model
+        )
         recipe = _fitting_recipe(name, self.training)
         torch.manual_seed(recipe.seed)
         settings = {
@@ -219,6 +250,11 @@ class Train:
         recipe = {**self.training}
         recipe.pop("evaluate_every", None)  # does not affect the training
         wanted: dict[str, Any] = {"config": {**self.model}, "recipe": recipe}
+        if "attention" in self.attending:
+            name, settings = name_of(_attention(self.attending))
+            wanted["config"] |= {"attention": name, "attention_settings": settings}
+        elif self.attending:
+            wanted["config"]["attention_settings"] = self.attending
         if self.vocab_size is not None:
             wanted["config"]["vocab_size"] = self.vocab_size
         if self.tokenizer is not None:
@@ -378,14 +414,22 @@ class Train:
         )
 
 
-def _fitting_model(name: str, changes: dict[str, Any]) -> dict[str, Any]:
+def _attention(typed: dict[str, Any]) -> Attention:
+    """Return the attention with a name and settings."""
+    settings = {**typed}
+    return attention_named(settings.pop("attention", "softmax"), settings)
+
+
+def _fitting_model(
+    name: str, changes: dict[str, Any], attention: Attention
+) -> dict[str, Any]:
     """Return a recipe's model settings, adapted to the chosen attention."""
-    asked, form = MODELS[name], FORMS.get(changes.get("attention", ""))
-    if form is not None:
-        positions = form.fitting_positions(changes.get("softmax_every"))
-        default = asked.get("positions", positions[0])
-        fits = default if default in positions else positions[0]
-        asked = asked | {"positions": fits, "qk_norm": False}
+    asked = MODELS[name]
+    fitting = fitting_positions(attention, changes.get("softmax_every"))
+    if asked.get("positions", "learned") not in fitting:
+        asked = asked | {"positions": fitting[0]}
+    if "qk_norm" in attention.unsupported:
+        asked = asked | {"qk_norm": False}
     return asked | changes
 
 

@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tested_transformer.cache import numbers_of
 from tested_transformer.caches.slots import slot_cache
+from tested_transformer.checks import validate_sizes
 from tested_transformer.decoding.prompts import checked_prompt, validate_length
 from tested_transformer.decoding.sampling import (
     Probabilities,
@@ -25,8 +25,8 @@ from tested_transformer.decoding.sampling import (
     softmax,
 )
 from tested_transformer.gpt import GPT
+from tested_transformer.inspection import numbers_of
 from tested_transformer.layers import evaluating
-from tested_transformer.validation import validate_sizes
 
 __all__ = ["Batcher", "Request", "serve"]
 

@@ -10,20 +10,21 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tested_transformer.cache import KVCache, numbers_of
+from tested_transformer.cache import KVCache
 from tested_transformer.caches import (
     PagedCache,
     PagePool,
     quantized_cache,
     rolling_cache,
 )
+from tested_transformer.checks import validate_choice
 from tested_transformer.decoding.readers import (
     CachedReader,
     EqualLengthsReader,
     last_logits,
 )
 from tested_transformer.gpt import GPT
-from tested_transformer.validation import validate_choice
+from tested_transformer.inspection import numbers_of
 
 __all__ = ["CACHES", "PAGE_SIZE", "PagedReader", "RollingReader", "reader_with"]
 

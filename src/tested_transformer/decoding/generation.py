@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tested_transformer.cache import numbers_of
 from tested_transformer.decoding.prompts import (
     Prompts,
     checked_prompts,
@@ -26,6 +25,7 @@ from tested_transformer.decoding.sampling import (
 )
 from tested_transformer.decoding.stopping import StopFilter
 from tested_transformer.gpt import GPT
+from tested_transformer.inspection import numbers_of
 
 __all__ = ["generate", "stream"]
 

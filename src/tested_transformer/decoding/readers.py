@@ -13,8 +13,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tested_transformer.cache import KVCache, numbers_of
+from tested_transformer.cache import KVCache
 from tested_transformer.gpt import GPT
+from tested_transformer.inspection import numbers_of
 from tested_transformer.layers import evaluating
 
 __all__ = [
@@ -58,8 +59,7 @@ def reader_for(model: GPT, *, use_cache: bool = True) -> Reader:
         use_cache: Keep keys and values, instead of reading all tokens in each step.
     """
     kind = CachedReader if use_cache else WholeReader
-    form = model.config.form()
-    if form is not None and not form.reads_padding:
+    if not model.config.attention.reads_padding:
         return EqualLengthsReader(lambda: kind(model))
     return kind(model)
 

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Integer
 from torch import Tensor, nn
 
+from tested_transformer.checks import validate_shape, validate_text
 from tested_transformer.layers import evaluating
 from tested_transformer.training.devices import (
     autocast,
@@ -17,7 +18,6 @@ from tested_transformer.training.devices import (
     float32_products,
 )
 from tested_transformer.training.state import Validation
-from tested_transformer.validation import validate_shape, validate_text
 
 __all__ = [
     "HonestLoss",

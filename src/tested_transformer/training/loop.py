@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Integer
 from torch import Tensor
 
+from tested_transformer.checks import validate_text
 from tested_transformer.data import batch_at
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training.devices import (
@@ -42,7 +43,6 @@ from tested_transformer.training.optimizers import (
 )
 from tested_transformer.training.recipe import Recipe
 from tested_transformer.training.state import Progress, TrainingState, Validation
-from tested_transformer.validation import validate_text
 
 __all__ = ["Learner", "train", "training_precision", "validate_run"]
 

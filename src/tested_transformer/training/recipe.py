@@ -6,11 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tested_transformer.validation import (
-    TRAINING_SETTINGS,
-    advise_on_settings,
-    validate_switches,
-)
+from tested_transformer.checks import validate_switches
+from tested_transformer.habits import TRAINING_SETTINGS, advise_on_settings
 
 __all__ = ["Recipe"]
 

@@ -31,12 +31,12 @@ def grade_safe_attend(answer: Callable[..., Sequence[float]]) -> str:
         right, _ = attention_with_weights(q, k, v)
         unscaled, _ = attention_with_weights(q, k, v, scale=1.0)
         try:
-            given = answer(query, _KEYS, values)
+            output = answer(query, _KEYS, values)
         except ArithmeticError as error:
             name = type(error).__name__
             raise AssertionError(f"{name} for the query {query}") from None
-        assert len(given) == 2, "return only the output: two numbers"
-        got = torch.tensor([list(given)]).double()
+        assert len(output) == 2, "return only the output: two numbers"
+        got = torch.tensor([list(output)]).double()
         if torch.allclose(got, unscaled) and not torch.allclose(right, unscaled):
             raise AssertionError("the scores are not divided by sqrt(d_k)")
         if torch.allclose(got, right, atol=1e-4):
@@ -45,7 +45,7 @@ def grade_safe_attend(answer: Callable[..., Sequence[float]]) -> str:
         raise AssertionError(
             "the weights are not divided by their sum"
             if proportional
-            else f"wrong for the query {query}: it gives {list(given)}"
+            else f"wrong for the query {query}: it gives {list(output)}"
         )
     return "right"
 

@@ -18,9 +18,10 @@ def grade_norm(answer: Callable[[Tensor, Tensor, Tensor, float], Tensor]) -> str
     Raises:
         AssertionError: If it is wrong; the message says how.
     """
-    made = torch.Generator().manual_seed(0)
-    x = torch.randn(2, 3, 5, generator=made) * 0.01  # small, so that eps counts
-    gain, bias = torch.rand(5, generator=made) + 0.5, torch.randn(5, generator=made)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 3, 5, generator=generator) * 0.01  # small, so that eps counts
+    gain = torch.rand(5, generator=generator) + 0.5
+    bias = torch.randn(5, generator=generator)
     eps = 1e-4
     got = answer(x, gain, bias, eps)
     assert got.shape == x.shape, f"{tuple(got.shape)}, not {tuple(x.shape)}"

@@ -21,12 +21,12 @@ def grade_cross_attend(answer: Callable[..., Tensor]) -> str:
     """
     generator = torch.Generator().manual_seed(0)
     shapes = {"x": (4, 6), "context": (3, 5), "w_q": (6, 2), "w_k": (5, 2)}
-    given = {
+    arguments = {
         name: torch.randn(shape, generator=generator)
         for name, shape in (shapes | {"w_v": (5, 7)}).items()
     }
-    x, context, w_q, w_k, w_v = given.values()
-    got = answer(*given.values())
+    x, context, w_q, w_k, w_v = arguments.values()
+    got = answer(*arguments.values())
     assert got.shape == (4, 7), (
         f"{tuple(got.shape)} is not (4, 7): one row for each query, as wide as a value"
     )

@@ -18,15 +18,15 @@ def grade_shift(answer: Callable[..., tuple[Tensor, Tensor]]) -> str:
     Raises:
         AssertionError: If it is wrong; the message says how.
     """
-    given, wanted = answer([[7, 8, 9], [5]], bos=1, eos=2, pad=3)
-    assert given.shape == wanted.shape, "each row that reads has one guess"
-    assert not torch.equal(given, wanted), "not shifted: it reads what it is to guess"
-    asked = [row[row != 3].tolist() for row in wanted]
-    assert not any(1 in row for row in asked), "<bos> is given, and never guessed"
-    assert all(2 in row for row in asked), "<eos> is never guessed: it will not stop"
-    assert bool((given[:, 0] == 1).all()), "the first word is guessed from <bos>"
-    assert asked == [[7, 8, 9, 2], [5, 2]], "the guesses are the sentence, then <eos>"
-    reads = [row[: len(a)].tolist() for row, a in zip(given, asked, strict=True)]
+    read, wanted = answer([[7, 8, 9], [5]], bos=1, eos=2, pad=3)
+    assert read.shape == wanted.shape, "each row that reads has one guess"
+    assert not torch.equal(read, wanted), "not shifted: it reads what it is to guess"
+    guesses = [row[row != 3].tolist() for row in wanted]
+    assert not any(1 in row for row in guesses), "<bos> is given, and never guessed"
+    assert all(2 in row for row in guesses), "<eos> is never guessed: it will not stop"
+    assert bool((read[:, 0] == 1).all()), "the first word is guessed from <bos>"
+    assert guesses == [[7, 8, 9, 2], [5, 2]], "the guesses are the sentence, then <eos>"
+    reads = [row[: len(a)].tolist() for row, a in zip(read, guesses, strict=True)]
     assert reads == [[1, 7, 8, 9], [1, 5]], "a row reads the words before its guess"
     return "right"
 

@@ -18,31 +18,31 @@ def grade_unpack(answer: Callable[[Tensor, int], Sequence[Tensor]]) -> str:
         AssertionError: If it is wrong; the message says how.
     """
     width, heads = 20, 4  # not three, the number of matrices
-    whole = torch.arange(3.0 * width * width).view(3, width, width)
+    matrices = torch.arange(3.0 * width * width).view(3, width, width)
     packed = torch.cat(
-        [part for each in zip(*_heads(whole, heads), strict=True) for part in each]
+        [part for parts in zip(*_heads(matrices, heads), strict=True) for part in parts]
     )
     got = answer(packed.clone(), heads)
     assert len(got) == 3, f"three matrices are wanted, not {len(got)}"
-    for each in got:
-        shape = tuple(each.shape)
+    for matrix in got:
+        shape = tuple(matrix.shape)
         assert shape == (width, width), f"a matrix of shape {shape}, wanted (20, 20)"
     flat = torch.stack(list(got))
     assert not torch.equal(flat, packed.view(3, width, width)), (
         "these are thirds of the rows: but the first third is head 0, whole"
     )
-    assert not torch.equal(flat, whole.transpose(1, 2)), "each matrix is transposed"
-    assert not torch.equal(flat[[0, 2, 1]], whole), "keys and values are exchanged"
+    assert not torch.equal(flat, matrices.transpose(1, 2)), "each matrix is transposed"
+    assert not torch.equal(flat[[0, 2, 1]], matrices), "keys and values are exchanged"
     assert not torch.equal(flat, packed.view(width, 3, width).transpose(0, 1)), (
         "every third row: that would be q, k, v for each feature, not for each head"
     )
-    assert torch.equal(flat, whole), "a number is not where it belongs"
+    assert torch.equal(flat, matrices), "a number is not where it belongs"
     return "right"
 
 
-def _heads(whole: Tensor, heads: int) -> list[tuple[Tensor, ...]]:
+def _heads(matrices: Tensor, heads: int) -> list[tuple[Tensor, ...]]:
     """Cut each of the three matrices into its heads."""
-    return [each.chunk(heads) for each in whole]
+    return [matrix.chunk(heads) for matrix in matrices]
 
 
 def grade_softmax_backward(answer: Callable[[Tensor, Tensor], Tensor]) -> str:

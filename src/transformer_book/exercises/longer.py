@@ -24,7 +24,7 @@ def grade_slower_base(answer: Callable[[float, float, int], float]) -> str:
         got = float(answer(base, factor, head_dim))
         assert got > 0, f"a base of {got:g} is impossible: it must be positive"
         assert got != base or factor == 1, "that is the old base: no pair turns slower"
-        before, after = (plain_rates(head_dim, base=each)[-1] for each in (base, got))
+        before, after = (plain_rates(head_dim, base=value)[-1] for value in (base, got))
         right = abs(before / after / factor - 1) < 1e-6
         assert right, (
             f"from base {base:g} to {got:g}, the slowest pair of a head of {head_dim} "
@@ -43,13 +43,13 @@ def grade_slot(answer: Callable[[int, int, int], int]) -> str:
         AssertionError: If it is wrong; the message says how.
     """
     for sinks, window in ((2, 3), (0, 4), (1, 1), (4, 7)):
-        room = sinks + window
+        slots = sinks + window
         held = dict[int, int]()
-        for token in range(3 * room):
+        for token in range(3 * slots):
             got = answer(token, sinks, window)
             where = f"token {token}, {sinks} sinks, a window of {window}"
-            assert 0 <= got < room, f"{where}: there is no slot {got}, only {room}"
-            if token < room:
+            assert 0 <= got < slots, f"{where}: there is no slot {got}, only {slots}"
+            if token < slots:
                 assert got not in held, (
                     f"{where}: slot {got} is token {held[got]}'s, and others are free"
                 )

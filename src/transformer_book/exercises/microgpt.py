@@ -39,13 +39,13 @@ def grade_saved(answer: Callable[[int, int, int], int]) -> str:
     """
     for width, vocab, tokens in ((16, 26, 5), (6, 11, 7), (16, 26, 1)):
         blocks = 12 * width**2
-        each = blocks + width * vocab
-        again = each * tokens * (tokens + 1) // 2
-        got, saved = answer(width, vocab, tokens), again - each * tokens
+        parameters = blocks + width * vocab
+        again = parameters * tokens * (tokens + 1) // 2
+        got, saved = answer(width, vocab, tokens), again - parameters * tokens
         assert got == saved or got != again, (
             "that is the cost of reading again: what is saved?"
         )
-        assert got == saved or got != each * (tokens - 1), (
+        assert got == saved or got != parameters * (tokens - 1), (
             "each prefix is as long as itself: add them all up"
         )
         assert got == saved or got != blocks * (tokens * (tokens - 1) // 2), (

@@ -44,11 +44,11 @@ def grade_in_pieces(answer: Callable[[Tensor, Tensor, Tensor, int], Tensor]) -> 
         AssertionError: If it is wrong; the message says how.
     """
     q, k, v = torch.randn(3, 1, 2, 7, 4, dtype=torch.double)
-    whole, _ = attention_with_weights(q, k, v, causal=True)
+    expected, _ = attention_with_weights(q, k, v, causal=True)
     for size in (7, 3, 1):
         got = answer(q, k, v, size)
-        assert got.shape == whole.shape, f"{tuple(got.shape)} for size {size}"
-        close = torch.isclose(got, whole, atol=1e-6).all(dim=-1).all(dim=(0, 1))
+        assert got.shape == expected.shape, f"{tuple(got.shape)} for size {size}"
+        close = torch.isclose(got, expected, atol=1e-6).all(dim=-1).all(dim=(0, 1))
         assert close[:size].all(), (
             f"the first piece of {size} is wrong: does a query see those behind it?"
         )

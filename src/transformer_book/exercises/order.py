@@ -20,8 +20,9 @@ def grade_turn(answer: Callable[[Tensor, Tensor, float], Tensor]) -> str:
     Raises:
         AssertionError: If it is wrong; the message says how.
     """
-    made = torch.Generator().manual_seed(0)
-    x, positions = torch.randn(5, 8, generator=made), torch.tensor([0, 1, 2, 7, 30])
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(5, 8, generator=generator)
+    positions = torch.tensor([0, 1, 2, 7, 30])
     base = 100.0
     got = answer(x, positions, base)
     assert got.shape == x.shape, f"{tuple(got.shape)}, not {tuple(x.shape)}"

@@ -23,8 +23,8 @@ def _loaded(state: _State, num_heads: int) -> MultiHeadAttention:
     layer = MultiHeadAttention(d_model=12, num_heads=num_heads, head_dim=4)
     for name, wanted in layer.state_dict().items():
         assert name in state, f"{name} is missing"
-        shape, found = tuple(wanted.shape), tuple(state[name].shape)
-        assert found == shape, f"{name} is {found}, not {shape}"
+        shape, actual = tuple(wanted.shape), tuple(state[name].shape)
+        assert actual == shape, f"{name} is {actual}, not {shape}"
     layer.load_state_dict(state)
     return layer
 
@@ -43,7 +43,9 @@ def grade_drop_head(answer: Callable[[_State, int, int], _State]) -> str:
     x = torch.randn(2, 5, 12)
 
     def shut(head: int) -> Tensor:
-        state = {name: each.clone() for name, each in layer.state_dict().items()}
+        state = {
+            name: parameter.clone() for name, parameter in layer.state_dict().items()
+        }
         state["o_proj.weight"][:, 4 * head : 4 * head + 4] = 0.0
         return _loaded(state, num_heads=3)(x, causal=True)
 

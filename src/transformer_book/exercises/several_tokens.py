@@ -51,9 +51,9 @@ def grade_count_steps(answer: Callable[[Sequence[int], int, bool], int]) -> str:
         ([2, 6], 5),
     ):
         for static in (True, False):
-            given = [*wanted]
-            got = answer(given, num_slots, static)
-            assert given == wanted, "it changes the list that it was given"
+            lengths = [*wanted]
+            got = answer(lengths, num_slots, static)
+            assert lengths == wanted, "it changes the list that it was given"
             right = _steps(wanted, num_slots, static)
             kind = "static" if static else "continuous"
             assert got == right, f"{wanted}, {num_slots} slots, {kind}: it says {got}"
@@ -64,8 +64,8 @@ def _steps(wanted: Sequence[int], num_slots: int, static: bool) -> int:
     left, waiting, steps = list[int](), [*wanted], 0
     while left or waiting:
         if not (static and left):
-            room = num_slots - len(left)
-            left, waiting = left + waiting[:room], waiting[room:]
-        left = [each - 1 for each in left if each > 1]
+            free = num_slots - len(left)
+            left, waiting = left + waiting[:free], waiting[free:]
+        left = [length - 1 for length in left if length > 1]
         steps += 1
     return steps

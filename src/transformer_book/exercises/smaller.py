@@ -91,12 +91,12 @@ def grade_pages_in_use(answer: Callable[[int, list[int], int], int]) -> str:
     for prompt, answers, size, wanted in cases:
         got = answer(prompt, answers, size)
         case = f"{answers} tokens after {prompt}, in pages of {size}"
-        alone = sum(-(-(prompt + each) // size) for each in answers)
+        alone = sum(-(-(prompt + length) // size) for length in answers)
         assert got != alone or alone == wanted, (
             f"{case}: {got} pages would be right if nothing were shared"
         )
         begun = -(-prompt // size) + sum(
-            -(-(prompt + each) // size) - -(-prompt // size) for each in answers
+            -(-(prompt + length) // size) - -(-prompt // size) for length in answers
         )
         assert got != begun or begun == wanted, (
             f"{case}: {got} pages would be right if answers shared the page they write"

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.multihead import MultiHeadAttention
 
 __all__ = ["grade_grown", "grade_influence"]
 
@@ -22,21 +23,23 @@ def grade_grown(answer: Callable[[list[Tensor]], Tensor]) -> str:
     """
     sizes = {"d_model": 8, "num_heads": 2, "num_layers": 1}
     model = GPT(GPTConfig(vocab_size=11, max_seq_len=8, **sizes))
-    model.blocks[0].attention.q_proj.weight.mul_(50)
+    attention = model.blocks[0].attention
+    assert isinstance(attention, MultiHeadAttention)
+    attention.q_proj.weight.mul_(50)
     tokens = torch.tensor([[3, 1, 4, 1, 5]])
-    _, (whole,) = model(tokens, return_weights=True)
+    _, (weights,) = model(tokens, return_weights=True)
     cache, rows = model.new_cache(), []
     for token in tokens[0]:
         step = model(token[None, None], cache=cache, return_weights=True)
         rows.append(step[1][0][0, :, 0])
     got = answer([row.clone() for row in rows])
     assert got.shape == (2, 5, 5), f"the maps are {tuple(got.shape)}, not (2, 5, 5)"
-    assert not torch.allclose(got, whole[0].mT, atol=1e-6), (
+    assert not torch.allclose(got, weights[0].mT, atol=1e-6), (
         "a row is a query: these are the columns"
     )
     assert not got.triu(diagonal=1).any(), "a weight stands in the future of its query"
     assert torch.allclose(got.sum(-1), torch.ones(2, 5)), "a row does not add up to 1"
-    assert torch.allclose(got, whole[0], atol=1e-6), "the rows are in another order"
+    assert torch.allclose(got, weights[0], atol=1e-6), "the rows are in another order"
     return "right"
 
 
@@ -53,15 +56,15 @@ def grade_influence(
     """
     text = "dogs"
 
-    def chance(given: str) -> float:
-        assert len(given) == len(text), (
-            f"{given!r} is not as long as {text!r}: replace the character"
+    def chance(guess: str) -> float:
+        assert len(guess) == len(text), (
+            f"{guess!r} is not as long as {text!r}: replace the character"
         )
-        same = [len({*pair}) < 2 for pair in zip(given, text, strict=True)]
+        same = [len({*pair}) < 2 for pair in zip(guess, text, strict=True)]
         # Another third character makes it rise: by 6, less the 4 that are lost.
         return sum(2**at for at in range(4) if same[at]) + 6 * (not same[2])
 
-    got = [float(each) for each in answer(chance, text, "x")]
+    got = [float(score) for score in answer(chance, text, "x")]
     assert len(got) == 4, f"{len(got)} numbers for {len(text)} characters"
     assert got != [1, 3, 1, 9], "put each character back before the next is replaced"
     assert got != [-1, -2, 2, -8], "the sign: it is how far the chance falls"

@@ -1,7 +1,6 @@
 """Diagrams are drawn once, kept by what they say, and read back without a browser."""
 
 import re
-import runpy
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,8 +8,7 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup
 
-from bookbinder.browser.chromium import HOW_TO_GET
-from bookbinder.drawing import __main__ as command, diagrams
+from bookbinder.drawing import __main__ as command
 from bookbinder.drawing.diagrams import drawing
 from bookbinder.drawing.undrawn import UndrawnError
 from bookbinder.writing import write_whole
@@ -83,16 +81,6 @@ def test_a_changed_diagram_is_an_undrawn_one(
     assert [each.get_text() for each in left] == [OTHER]
 
 
-def test_another_way_of_drawing_is_another_drawing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = drawing(FLOW)
-    write_whole(tmp_path / "drawing.js", "another")
-    monkeypatch.setattr(diagrams, "DRAWING_SCRIPT", tmp_path / "drawing.js")
-    monkeypatch.setattr(diagrams, "_drawing_code", diagrams._drawing_code.__wrapped__)
-    assert drawing(FLOW) != before
-
-
 @pytest.mark.parametrize(
     ("right", "wrong", "reason"),
     [
@@ -147,16 +135,6 @@ def test_what_is_new_is_drawn_and_what_is_left_over_deleted(
     write_whole(PAGE, fences(FLOW, OTHER))
     assert command.new_and_old() == ({}, [])
     assert command.main() == 0
-
-
-def test_without_a_browser_the_line_says_how_to_get_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CHROMIUM", "/nowhere/chromium")
-    write_whole(PAGE, fences(FLOW))
-    with pytest.raises(SystemExit, match=f"{HOW_TO_GET}; or leave it to the pull req"):
-        runpy.run_path(str(command.__file__), run_name="__main__")
 
 
 def test_the_diagrams_of_this_book_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:

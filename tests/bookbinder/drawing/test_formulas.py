@@ -1,16 +1,11 @@
 """Formulas are drawn while the page is made, or refused at their page and line."""
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup
 
-from bookbinder.drawing import katex
 from bookbinder.drawing.undrawn import UndrawnError
 
 Render = Callable[[str], BeautifulSoup]
@@ -59,28 +54,6 @@ def test_what_cannot_be_drawn_as_it_should_is_refused(
 ) -> None:
     with pytest.raises(UndrawnError, match=reason):
         rendered(f"\n{text}\n")
-
-
-@pytest.mark.parametrize("killed", [False, True])
-def test_the_worker_ends_with_the_program_and_its_death_is_told(killed: bool) -> None:
-    program = (
-        "from bookbinder.drawing import katex; katex.draw('x', display=False)\n"
-        "print(katex._worker().pid)\n"
-        f"if {killed}:\n"
-        "    katex._worker().kill()\n"
-        "    katex.draw('y', display=False)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        env={**os.environ, "PYTHONPATH": str(Path(katex.__file__).parents[2])},
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    assert killed == ("KaTeX stopped with status" in done.stderr)
-    assert killed == bool(done.stderr)
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(done.stdout), 0)
 
 
 @pytest.mark.parametrize(

@@ -53,13 +53,6 @@ def test_a_box_and_a_line_lead_on(rendered: Render) -> None:
     assert found.get_text().count("two words") == 1
 
 
-def test_where_a_box_leads_is_no_part_of_its_drawing(rendered: Render) -> None:
-    bare = "\n".join(line for line in FLOW.splitlines() if "%%" not in line)
-    assert drawing(bare) == drawing(FLOW)
-    write_whole(drawing(bare), DRAWN)
-    assert not rendered(page(bare)).select("svg a, svg[role=group]")
-
-
 def test_a_link_of_no_box_is_refused(rendered: Render) -> None:
     slip = FLOW.replace("[two words]", "[two word]")
     write_whole(drawing(slip), DRAWN)

@@ -8,6 +8,7 @@ from bookbinder.publishing.publish import PLACE
 
 CHAPTER = """\
 ---
+description: How sums are made.
 search:
   boost: 2
 ---
@@ -87,10 +88,6 @@ HOME = """\
 # The Book
 
 A book of sums.
-
-| chapter | the question |
-|---|---|
-| [Sums](chapters/01-sums.md) | What is a sum? |
 
 ## Why
 

@@ -10,23 +10,23 @@ import nbformat
 import pytest
 
 from bookbinder.outputs import compare
-from bookbinder.publishing.book import Leaf, load_book
+from bookbinder.publishing.book import Entry, load_book
 from bookbinder.publishing.notebooks import ANEW, SETUP, notebook
-from bookbinder.publishing.twins import passages
-from bookbinder.running.blocks import SEPARATOR
+from bookbinder.publishing.plain_markdown import passages
+from bookbinder.publishing.records import Record
 from bookbinder.running.state import fresh_state
 
 ROOT = Path(__file__).parents[3]
 BOOK = replace(
     load_book(ROOT, {}), site="https://me.org/book/", repository="https://me.org/r"
 )
-LEAVES = {leaf.name: leaf for leaf in BOOK.leaves if leaf.page.blocks}
+PAGES = {entry.name: entry for entry in BOOK.entries if entry.page.blocks}
 
 Cells = list[dict[str, Any]]
 
 
-def written(leaf: Leaf, ref: str = "") -> str:
-    return notebook(leaf, list(passages(leaf.page, ROOT)), BOOK, ROOT, ref)
+def written(entry: Entry) -> str:
+    return notebook(entry, list(passages(entry.page, ROOT)), BOOK, ROOT)
 
 
 def chains_of(text: str) -> list[Cells]:
@@ -47,29 +47,26 @@ def stored(cell: dict[str, Any]) -> str:
     return "".join("".join(each.get("text", "")) for each in cell["outputs"])
 
 
-@pytest.mark.parametrize("leaf", LEAVES.values(), ids=LEAVES)
-def test_a_notebook_is_the_blocks_that_the_tests_run(leaf: Leaf) -> None:
-    text = written(leaf)
-    nbformat.validate(nbformat.reads(text, as_version=4))
-    assert written(leaf) == text
-    chains = chains_of(text)
-    assert [
-        [("".join(cell["source"]) + "\n", stored(cell)) for cell in chain]
-        for chain in chains
-    ] == [
-        [(b.code, b.output.text if b.output else "") for b in chain.blocks]
-        for chain in leaf.page.chains
-    ]
-    cells = [cell for chain in chains for cell in chain]
-    data = [
-        each["data"] for cell in cells for each in cell["outputs"] if "data" in each
-    ]
-    drawn = ["".join(each["text/plain"]) for each in data]
-    assert sorted(drawn) == sorted(image.alt for image in leaf.page.images)
+def test_a_notebook_is_the_blocks_that_the_tests_run() -> None:
+    for entry in PAGES.values():
+        text = written(entry)
+        nbformat.validate(nbformat.reads(text, as_version=4))
+        chains = chains_of(text)
+        assert [
+            [("".join(cell["source"]) + "\n", stored(cell)) for cell in chain]
+            for chain in chains
+        ] == [
+            [(b.code, b.output.text if b.output else "") for b in chain.blocks]
+            for chain in entry.page.chains
+        ]
+        outputs = [out for chain in chains for cell in chain for out in cell["outputs"]]
+        data = [output["data"] for output in outputs if "data" in output]
+        drawn = ["".join(each["text/plain"]) for each in data]
+        assert sorted(drawn) == sorted(image.alt for image in entry.page.images)
 
 
 def test_prose_listings_and_links_are_in_markdown_cells() -> None:
-    cells = json.loads(written(LEAVES["no-peeking"]))["cells"]
+    cells = json.loads(written(PAGES["no-peeking"]))["cells"]
     prose = "\n".join(
         "".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"
     )
@@ -81,19 +78,21 @@ def test_prose_listings_and_links_are_in_markdown_cells() -> None:
     assert prose.endswith(f"*From [{BOOK.name}](https://me.org/book/). {BOOK.license}*")
 
 
-def test_the_first_cell_installs_what_the_page_imports() -> None:
-    def first(name: str) -> list[str]:
-        cell = json.loads(written(LEAVES[name], "abc"))["cells"][0]
-        return "".join(cell["source"]).split("\n")
+def test_the_first_cell_installs_what_was_verified_and_is_imported() -> None:
+    record = Record("", 0, 0, 0, [], "2.13.0", "3.11.7", "2026-11-02", "abc", False)
 
-    library = (
-        '%pip install --quiet "tested-transformer[plots] @ git+https://me.org/r@abc"'
-    )
-    assert first("no-peeking") == [library]
-    assert first("five-implementations") == [f"{library} flax jax"]
+    def first(name: str, record: Record | None) -> str:
+        cell = json.loads(written(replace(PAGES[name], record=record)))["cells"][0]
+        return "".join(cell["source"])
+
+    start = '%pip install --quiet "tested-transformer[plots] @ git+https://me.org/r'
+    assert first("no-peeking", record) == f'{start}@abc"'
+    assert first("five-implementations", record) == f'{start}@abc" flax jax'
+    assert first("no-peeking", replace(record, changed=True)) == f'{start}"'
+    assert first("no-peeking", None) == f'{start}"'
 
 
-def ran(text: str) -> list[str]:
+def ran(text: str) -> list[list[str]]:
     """Run the cells in order, in one process, and return what each chain printed.
 
     ``%reset -f`` clears the names and nothing else, as in IPython.
@@ -116,8 +115,8 @@ def ran(text: str) -> list[str]:
         if tags == [ANEW]:
             assert printed.getvalue() == ""
         else:
-            chains[-1].append(printed.getvalue() + SEPARATOR)
-    return ["".join(outputs) for outputs in chains]
+            chains[-1].append(printed.getvalue())
+    return chains
 
 
 # These leave a state behind that changes what a later run prints. For a change of one
@@ -128,16 +127,16 @@ EACH_CHANGE = ("smaller", "without-the-softmax", ASKED)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "leaf",
+    "entry",
     [
-        pytest.param(leaf, marks=[] if name in EACH_CHANGE else pytest.mark.nightly)
-        for name, leaf in LEAVES.items()
+        pytest.param(entry, marks=[] if name in EACH_CHANGE else pytest.mark.nightly)
+        for name, entry in PAGES.items()
     ],
-    ids=LEAVES,
+    ids=PAGES,
 )
-def test_a_notebook_prints_what_the_page_shows(leaf: Leaf) -> None:
-    page = leaf.page
+def test_a_notebook_prints_what_the_page_shows(entry: Entry) -> None:
+    page = entry.page
     with fresh_state():
-        printed = ran(written(leaf))
+        printed = ran(written(entry))
     outputs = zip(page.chains, printed, strict=True)
     assert [str(problem) for each in outputs for problem in compare(page, *each)] == []

@@ -8,7 +8,7 @@ import pytest
 from bookbinder.page import load_page
 from bookbinder.publishing import printing
 from bookbinder.publishing.book import load_book, parts
-from bookbinder.publishing.foot import CHECKED
+from bookbinder.publishing.pages import CHECKED
 from bookbinder.publishing.publish import PLACE, publish
 from bookbinder.publishing.records import foundations, make_record, write_record
 
@@ -57,28 +57,31 @@ def test_the_page_about_checks_has_the_records(root: Path, site: Path) -> None:
     assert ["Sums", "3", "2", "6"] in cells
     assert '<a href="../chapters/01-sums/">' in text
     assert "1 of 3 pages are verified in this build." in text
-    twin = (site / CHECKED).read_text("utf-8")
-    assert "| [Sums](chapters/01-sums.md) | 3 | 2 | 6 |" in twin
-    assert PLACE not in text + twin
+    markdown = (site / CHECKED).read_text("utf-8")
+    assert "| [Sums](chapters/01-sums.md) | 3 | 2 | 6 |" in markdown
+    assert PLACE not in text + markdown
     assert (ROOT / "docs" / CHECKED).read_text("utf-8").count(f"\n\n{PLACE}\n") == 1
 
 
-def test_a_site_is_published_once_and_whole(root: Path, site: Path) -> None:
-    publish(site, root, load_book(root, {}))
-    before = {file: file.read_bytes() for file in site.rglob("*") if file.is_file()}
-    with pytest.raises(ValueError, match="the site shows 0 blocks"):
-        publish(site, root, load_book(root, {}))
-    assert before == {file: file.read_bytes() for file in before}
-
-
-def test_a_page_that_was_not_built_leaves_the_site_alone(
-    root: Path, site: Path
-) -> None:
-    (site / CHECKED.removesuffix(".md") / "index.html").unlink()
-    before = {file: file.read_bytes() for file in site.rglob("*") if file.is_file()}
+def test_a_site_that_cannot_be_finished_is_left_alone(root: Path, site: Path) -> None:
+    book = load_book(root, {})
+    missing = site / CHECKED.removesuffix(".md") / "index.html"
+    content = missing.read_bytes()
+    missing.unlink()
+    before = contents(site)
     with pytest.raises(FileNotFoundError, match="is-checked"):
-        publish(site, root, load_book(root, {}))
-    assert before == {file: file.read_bytes() for file in before}
+        publish(site, root, book)
+    assert contents(site) == before
+    missing.write_bytes(content)
+    publish(site, root, book)
+    before = contents(site)
+    with pytest.raises(ValueError, match="the site shows 0 blocks"):
+        publish(site, root, book)
+    assert contents(site) == before
+
+
+def contents(site: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in site.rglob("*") if file.is_file()}
 
 
 def test_each_part_to_print_is_offered(

@@ -15,7 +15,6 @@ from bookbinder.publishing.records import (
     record_file,
     write_record,
 )
-from bookbinder.running.blocks import run_chain
 
 CONFIG = """\
 site_name: The Book
@@ -50,8 +49,7 @@ def test_a_record_says_what_ran_and_is_read_as_it_was_written(
     monkeypatch.delitem(sys.modules, "adding", raising=False)
     evidence = Evidence(page, root)
     for chain in page.chains:
-        with evidence.gathered(chain):
-            run_chain(chain)
+        evidence.run(chain)
     standing_on = foundations(root)
     record = make_record(page, evidence.lines, root, standing_on)
     assert (record.blocks, record.outputs, record.lines) == (3, 2, 6)

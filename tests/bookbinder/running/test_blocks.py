@@ -1,10 +1,13 @@
 """A chain runs on the lines of its page, and each block has its own output."""
 
+from pathlib import Path
+
 import pytest
 
+from bookbinder.evidence import Evidence
 from bookbinder.outputs import compare
-from bookbinder.page import EXPECTED, read_page
-from bookbinder.running.blocks import SEPARATOR, explain, program, run_chain
+from bookbinder.page import PageError, read_page
+from bookbinder.running.blocks import program
 
 PAGE = read_page(
     """\
@@ -43,10 +46,10 @@ def test_code_stands_on_the_lines_of_its_page():
 
 def test_each_block_is_compared_with_its_own_output():
     (chain,) = PAGE.chains
-    printed = run_chain(chain)
-    assert printed == f"1\n{SEPARATOR}2\n{SEPARATOR}"
+    printed = Evidence(PAGE, Path()).run(chain)
+    assert printed == ["1\n", "2\n"]
     assert list(compare(PAGE, chain, printed)) == []
-    moved = f"1\n2\n{SEPARATOR}{SEPARATOR}"
+    moved = ["1\n2\n", ""]
     remedy = "undo the change that did this, or make outputs"
     assert [str(problem) for problem in compare(PAGE, chain, moved)] == [
         f"page.md:11: the page shows nothing, the run gives '2': {remedy}",
@@ -54,20 +57,12 @@ def test_each_block_is_compared_with_its_own_output():
     ]
 
 
-def test_each_line_that_differs_is_told():
-    shown = "one 1.5\ntwo 2.5\nthree 3.5\n"
-    code = f"```python\nprint(1)\n```\n\n{EXPECTED}\n```text\n{shown}```\n"
-    page = read_page(code, "page.md")
-    printed = "one 1.7\ntwo 2.5\nthree 4.5\n"
-    problems = list(compare(page, page.chains[0], printed + SEPARATOR))
-    assert [each.line for each in problems] == [7, 9]
-
-
 @pytest.mark.parametrize(
     ("code", "line", "told"),
     [
         ("def f():\n    return {}['key']\n\n\nf()", 8, "KeyError: 'key'"),
         ("print(lengths)", 7, "length?"),
+        ("x = 1\ny = (", 8, "SyntaxError: '(' was never closed"),
         ("print(other)", 7, "the block of line 1 has it: continue it with"),
         ("print(nothing_like_it)", 7, "make it in this block, or import it"),
     ],
@@ -77,9 +72,8 @@ def test_an_error_is_explained_at_the_deepest_line_of_the_page(
 ):
     text = f"```python\nother = 1\n```\n\n```python\nlength = 1\n{code}\n```\n"
     page = read_page(text, "page.md")
-    chain = page.chains[1]
-    with pytest.raises((KeyError, NameError)) as caught:
-        run_chain(chain)
-    problem = explain(page, chain, caught.value)
+    with pytest.raises(PageError) as caught:
+        Evidence(page, Path()).run(page.chains[1])
+    (problem,) = caught.value.problems
     assert problem.line == line
     assert told in problem.reason

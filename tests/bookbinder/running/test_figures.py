@@ -121,10 +121,3 @@ def test_what_is_not_drawn_kept_or_shown_is_reported(
     now = {f"{name}.svg": "<svg/>" for name in drawn.split()}
     (problem,) = compare_figures(PAGE, now, root)
     assert str(problem).startswith(f"docs/chapters/page.md:{report}")
-
-
-def test_no_picture_of_this_book_belongs_to_a_page_that_is_gone():
-    docs = Path(__file__).parents[3] / "docs"
-    pages = {page.stem for page in docs.rglob("*.md")}
-    folders = {folder.name for folder in (docs / "assets" / "figures").iterdir()}
-    assert folders - pages == set()

@@ -10,8 +10,6 @@ from zensical.extensions.context import ContextExtension, Page
 
 from bookbinder.wayfinding.glossary import TermExtension, read_glossary
 
-DOCS = Path(__file__).parents[3] / "docs"
-
 GLOSSARY = """---
 everyday: [Block]
 ---
@@ -74,11 +72,6 @@ def test_the_first_use_in_a_section_is_linked_and_nothing_is_lost(
     assert soup.get_text() == linked(text, "none.md").get_text()
 
 
-def test_many_are_one_term_and_parts_of_words_are_none(linked: Linked) -> None:
-    soup = linked("Vocabularies, unmasked, mask-like, the queries; masks.")
-    assert [text for text, *_ in links(soup)] == ["Vocabularies", "queries", "masks"]
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -112,11 +105,6 @@ def test_the_page_that_explains_a_term_does_not_link_it(
     assert [target for _, target, _ in found] == wanted
 
 
-def test_a_glossary_without_terms_links_none(linked: Linked) -> None:
-    Path("docs/glossary.md").write_text("# Glossary\n", "utf-8")
-    assert links(linked("A mask.")) == []
-
-
 @pytest.mark.usefixtures("linked")
 def test_zensical_says_in_its_own_way_which_page_it_is() -> None:
     context = ContextExtension(page=Page(url="", path="chapters/01.md"), config={})
@@ -128,11 +116,3 @@ def test_zensical_says_in_its_own_way_which_page_it_is() -> None:
 def test_an_entry_without_a_plain_sentence_is_refused(entry: str) -> None:
     with pytest.raises(ValueError, match="Mask: no tip can show the first sentence"):
         read_glossary(f"# Glossary\n\n## Mask\n\n{entry}\n")
-
-
-def test_the_book_s_own_tips_are_short_and_name_pages_that_are_there() -> None:
-    terms = read_glossary((DOCS / "glossary.md").read_text("utf-8"))
-    assert len(terms) > 50
-    assert [term.name for term in terms if not 20 < len(term.tip) < 160] == []
-    files = {file.name for file in DOCS.rglob("*.md")} | {""}
-    assert {page for term in terms for page in term.pages} - files == set()

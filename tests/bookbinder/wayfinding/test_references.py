@@ -117,21 +117,6 @@ def test_a_name_that_the_page_imports_is_linked_once_a_section(linked: Linked) -
     assert texts == ["causal, causal.", "So causal(3)!"]
 
 
-def test_the_modules_of_the_book_have_pages_of_their_own(linked: Linked) -> None:
-    code = """```python
-from transformer_book import load_record
-from transformer_book.plots import curves
-from transformer_book.microgpt.scalar import Scalar
-```
-
-"""
-    assert names(linked(code + "`curves`, `Scalar`, `load_record`")) == [
-        ("curves", "reference/plots.md#transformer_book.plots.curves"),
-        ("Scalar", "reference/microgpt.md#transformer_book.microgpt.Scalar"),
-        ("load_record", "reference/transformer_book.md#transformer_book.load_record"),
-    ]
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -1,7 +1,5 @@
 """Chosen blocks: gathered = masked = FlexAttention, and all blocks = attention."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
@@ -9,7 +7,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 
 from tested_transformer.attention import attention_with_weights
 from tested_transformer.attentions import (
-    BlockAttention,
+    ChosenBlocks,
     attention_in_blocks,
     choose_blocks,
     chosen_mask,
@@ -31,10 +29,16 @@ def drawn(t: int = T) -> list[Tensor]:
     return [rand(*shape).requires_grad_() for shape in shapes]
 
 
-def made(**settings: Any) -> BlockAttention:
-    sizes: dict[str, Any] = {"d_model": D, "num_heads": H, "head_dim": 4}
-    sizes |= {"num_kv_heads": H_KV, "block_size": 3, "num_chosen": 2}
-    return BlockAttention(**(sizes | settings)).double()
+def made(num_chosen: int = 2, dropout: float = 0.0) -> MultiHeadAttention:
+    return MultiHeadAttention(
+        d_model=D,
+        num_heads=H,
+        head_dim=4,
+        num_kv_heads=H_KV,
+        dropout=dropout,
+        bias=False,
+        core=ChosenBlocks(block_size=3, num_chosen=num_chosen),
+    ).double()
 
 
 def test_choosing_by_hand() -> None:

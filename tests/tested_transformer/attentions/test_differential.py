@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tested_transformer.attentions import DifferentialAttention, first_share
+from tested_transformer.attentions import Differential, first_share
+from tested_transformer.multihead import MultiHeadAttention
 from tested_transformer.positions import rotary_table
 
 B, H, H_KV, T, D, D_K = 2, 12, 6, 7, 24, 4
@@ -17,9 +18,10 @@ def rand(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def made(**settings: Any) -> DifferentialAttention:
+def made(**settings: Any) -> MultiHeadAttention:
     sizes = {"d_model": D, "num_heads": H, "num_kv_heads": H_KV, "head_dim": D_K}
-    layer = DifferentialAttention(**(sizes | settings)).double()
+    settings = sizes | {"core": Differential()} | settings
+    layer = MultiHeadAttention(**settings).double()
     for parameter in layer.parameters():
         nn.init.normal_(parameter, std=0.7)
     return layer
@@ -50,10 +52,10 @@ def test_it_is_diff_llamas(
             named[name].data = p.detach().clone()
             pairs.append((p, named[name]))
     vectors = [named[name] for name in ("lambda_q1", "lambda_q2")]
-    for vector, p in zip(vectors, ours.share_q, strict=True):
+    for vector, p in zip(vectors, ours.core.share_q, strict=True):
         vector.data = p.detach().clone()
     vectors += [named[name] for name in ("lambda_k1", "lambda_k2")]
-    for vector, p in zip(vectors[2:], ours.share_k, strict=True):
+    for vector, p in zip(vectors[2:], ours.core.share_k, strict=True):
         vector.data = p.detach().clone()
     assert len(pairs) + len(vectors) == len(named)
 
@@ -69,7 +71,7 @@ def test_it_is_diff_llamas(
     torch.testing.assert_close(in_the_open, wanted, rtol=0, atol=1e-11)
     assert weights.shape == (B, H // 2, T, T)
     torch.testing.assert_close(
-        weights.sum(dim=-1), (1 - ours.share()).expand(B, H // 2, T)
+        weights.sum(dim=-1), (1 - ours.core.share()).expand(B, H // 2, T)
     )
     other = torch.autograd.grad(
         wanted, [x, *(b for _, b in pairs), *vectors], direction
@@ -77,7 +79,9 @@ def test_it_is_diff_llamas(
     other = (*other[:-4], torch.stack(other[-4:-2]), torch.stack(other[-2:]))
     for found in (output, in_the_open):
         one = torch.autograd.grad(
-            found, [x, *(a for a, _ in pairs), ours.share_q, ours.share_k], direction
+            found,
+            [x, *(a for a, _ in pairs), ours.core.share_q, ours.core.share_k],
+            direction,
         )
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
@@ -95,11 +99,11 @@ def test_with_a_cache_a_token_at_a_time() -> None:
 
 def test_two_equal_tables_leave_their_difference_alone() -> None:
     """By hand: with one table twice, and a share of 0.2, each weight is 0.8 of it."""
-    layer = DifferentialAttention(d_model=4, num_heads=2)
+    layer = MultiHeadAttention(d_model=4, num_heads=2, bias=False, core=Differential())
     for proj in (layer.q_proj, layer.k_proj):
         proj.weight.data[2:] = proj.weight.data[:2]
-    layer.share_q.data.zero_()
-    assert layer.share().item() == pytest.approx(0.2)
+    layer.core.share_q.data.zero_()
+    assert layer.core.share().item() == pytest.approx(0.2)
     _, weights = layer(torch.randn(1, 3, 4), causal=True, return_weights=True)
     assert weights[0, 0, 0].tolist() == pytest.approx([0.8, 0, 0])
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tested_transformer.attentions import LatentAttention
+from tested_transformer.attentions import Latent, LatentAttention
 from tested_transformer.cache import KVCache, LayerCache, dense_layers
 from tested_transformer.caches import PagedCache, PagePool, rolling_cache, share_in_use
 from tested_transformer.gpt import GPT, GPTConfig
@@ -225,7 +225,7 @@ def test_what_is_in_use_by_hand() -> None:
 
 
 def test_a_pool_has_the_shapes_of_a_models_own_cache() -> None:
-    for changes in ({}, {"attention": "latent", "num_kv_heads": None}):
+    for changes in ({}, {"attention": Latent(), "num_kv_heads": None}):
         model = make_model(positions="rotary", **changes).bfloat16()
         pool = PagePool.for_model(model, num_pages=5, page_size=7)
         cache = model.new_cache(5, max_length=7)

@@ -20,10 +20,10 @@ from tested_transformer.multihead import MultiHeadAttention, merge_heads, split_
 from tested_transformer.positions import alibi_bias, rotary_table, rotate
 from tested_transformer.rotary_scaling import (
     plain_rates,
-    stretched,
     yarn_attention_factor,
     yarn_rates,
 )
+from tested_transformer.surgery import stretched
 
 # Pairwise different: batch, heads, head width, tokens.
 B, H, D_K, T = 2, 3, 8, 19

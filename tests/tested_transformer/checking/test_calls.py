@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tested_transformer.attentions import BlockAttention
+from tested_transformer.attentions import ChosenBlocks
 from tested_transformer.checking import Report, check_attention
+from tested_transformer.multihead import MultiHeadAttention
 
 D_MODEL, HEADS = 20, 5
 
@@ -530,10 +531,12 @@ def test_what_is_around_attention_is_taken_for_what_it_is() -> None:
 
 @pytest.mark.nightly
 def test_a_layer_that_refuses_to_read_both_sides_is_asked_for_the_past() -> None:
-    layer = BlockAttention(d_model=20, num_heads=5, block_size=2, num_chosen=2)
+    core = ChosenBlocks(block_size=2, num_chosen=2)
+    layer = MultiHeadAttention(d_model=20, num_heads=5, core=core)
     report = check_attention(layer)
     assert report.state == "not known", str(report)
-    every = BlockAttention(d_model=20, num_heads=5, block_size=2, num_chosen=99)
+    core = ChosenBlocks(block_size=2, num_chosen=99)
+    every = MultiHeadAttention(d_model=20, num_heads=5, core=core)
     assert check_attention(every).state == "right"
 
 

@@ -17,7 +17,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 
@@ -31,6 +30,7 @@ from tested_transformer.checkpoints import (
     save_checkpoint,
     saving,
 )
+from tested_transformer.checkpoints.configs import describe_config
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import Recipe, TrainingState, train
 
@@ -161,7 +161,7 @@ def run(folder: Path, on_step: Callable[[object], None] | None = None) -> None:
     model, state = GPT(CONFIG), None
     if has_checkpoint(folder):
         found = load_checkpoint(folder)
-        found.require({"config": asdict(CONFIG), "recipe": RECIPE.to_dict()})
+        found.require({"config": describe_config(CONFIG), "recipe": RECIPE.to_dict()})
         model, state = found.model(), TrainingState.from_state(*found.training)
     with CheckpointWriter(folder) as writer:
 

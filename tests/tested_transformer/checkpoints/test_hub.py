@@ -380,14 +380,14 @@ def test_a_model_of_any_kind_is_loaded_from_its_folder(
     put(tmp_path / "gpt2", *to_gpt2(model))
     put_nanogpt(tmp_path / "nanogpt", GPT(NANO))
     for name in ("run", "gpt2", "shipped", "nanogpt"):
-        found = GPT.from_pretrained(tmp_path / name)
+        found = load_pretrained(tmp_path / name)
         assert not found.training
         if name in ("run", "gpt2"):
             check_same(found, model)
         assert found.config == (NANO if name == "nanogpt" else CONFIG)
-    found = GPT.from_pretrained(str(tmp_path / "run"), dtype=torch.bfloat16)
+    found = load_pretrained(str(tmp_path / "run"), dtype=torch.bfloat16)
     assert {weight.dtype for weight in found.parameters()} == {torch.bfloat16}
-    found = GPT.from_pretrained(tmp_path / "run", device="meta")
+    found = load_pretrained(tmp_path / "run", device="meta")
     assert {weight.device.type for weight in found.parameters()} == {"meta"}
 
 
@@ -409,20 +409,20 @@ def test_only_a_checkpoint_of_ours_keeps_a_type_of_16_bits(
 
 def test_a_model_is_loaded_by_its_name(model: GPT, served: Hub) -> None:
     put(served.folder / "some/tiny/v2", *to_gpt2(model))
-    check_same(GPT.from_pretrained("some/tiny", revision="v2"), model)
+    check_same(load_pretrained("some/tiny", revision="v2"), model)
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path, model: GPT) -> None:
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
     with pytest.raises(CheckpointError) as refused:
-        GPT.from_pretrained(tmp_path)
+        load_pretrained(tmp_path)
     assert str(refused.value) == (
         f"{tmp_path} holds no model: it must have checkpoint.json, card.json or "
         "config.json"
     )
     (tmp_path / "config.json").write_text(json.dumps(to_gpt2(model)[1]))
     with pytest.raises(CheckpointError, match=r"pytorch_model\.bin, are not read"):
-        GPT.from_pretrained(tmp_path)
+        load_pretrained(tmp_path)
 
 
 # nanoGPT's, after it was taken out of its pickle.

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from tested_transformer.checkpoints import (
     loading,
     save_checkpoint,
 )
+from tested_transformer.checkpoints.configs import describe_config
 from tested_transformer.gpt import GPT, GPTConfig
 
 CONFIG = GPTConfig(vocab_size=11, max_seq_len=5, d_model=6, num_heads=3, num_layers=2)
@@ -210,7 +211,7 @@ def test_the_settings_that_it_was_made_with_are_accepted(
     checkpoint: Checkpoint,
 ) -> None:
     checkpoint.require({})
-    checkpoint.require({**SETTINGS, "config": asdict(CONFIG)})
+    checkpoint.require({**SETTINGS, "config": describe_config(CONFIG)})
     checkpoint.require({"recipe": {"lr": 0.1}})
 
 
@@ -218,7 +219,9 @@ def test_all_that_differs_is_named(checkpoint: Checkpoint, tmp_path: Path) -> No
     with pytest.raises(CheckpointError) as refused:
         checkpoint.require(
             {
-                "config": asdict(replace(CONFIG, d_model=12, positions="rotary")),
+                "config": describe_config(
+                    replace(CONFIG, d_model=12, positions="rotary")
+                ),
                 "recipe": {"lr": 0.2, "steps": 7, "clip": 1.0},
                 "tokenizer": {"characters": "abd" * 30},
                 "text": "shakespeare",

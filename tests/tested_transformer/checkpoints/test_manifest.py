@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tested_transformer.checkpoints import CheckpointError, saving
+from tested_transformer.checkpoints.configs import describe_config
 from tested_transformer.checkpoints.saving import FileRecord, Manifest
 from tested_transformer.gpt import GPTConfig
 
@@ -36,7 +37,7 @@ def test_it_comes_back() -> None:
     assert [*content] == [
         *("format", "version", "config", "settings", "training", "files", "sha256")
     ]
-    assert content["config"] == asdict(CONFIG)
+    assert content["config"] == describe_config(CONFIG)
     assert text.endswith("\n}\n")
     assert Manifest.from_text(text_with(), PATH) == MANIFEST
 
@@ -96,11 +97,11 @@ DEEP = b"[" * 100_000
             "names an unexpected file, '../../secret'",
         ),
         (
-            text_with(config={**asdict(CONFIG), "width": 3, "depth": 2}),
+            text_with(config={**describe_config(CONFIG), "width": 3, "depth": 2}),
             ": config has depth, width, which this library does not know",
         ),
         (
-            text_with(config={**asdict(CONFIG), "num_heads": 5}),
+            text_with(config={**describe_config(CONFIG), "num_heads": 5}),
             ": config: d_model=12 must be divisible by num_heads=5",
         ),
     ],
@@ -114,7 +115,7 @@ def test_what_is_no_manifest_of_ours_is_refused(text: bytes, message: str) -> No
 
 @pytest.mark.usefixtures("as_a_caller")
 def test_a_setting_of_another_type_is_refused() -> None:
-    text = text_with(config={**asdict(CONFIG), "d_model": "wide"})
+    text = text_with(config={**describe_config(CONFIG), "d_model": "wide"})
     with pytest.raises(
         CheckpointError, match=f"^{PATH}: config: d_model='wide' must be an int"
     ):
@@ -122,7 +123,7 @@ def test_a_setting_of_another_type_is_refused() -> None:
 
 
 def test_a_configuration_of_before_a_setting_was_added_is_read() -> None:
-    values = asdict(CONFIG)
+    values = describe_config(CONFIG)
     del values["qk_norm"]
     assert Manifest.from_text(text_with(config=values), PATH) == MANIFEST
 

@@ -10,8 +10,8 @@ import torch
 from tested_transformer.checkpoints import load_checkpoint
 from tested_transformer.cli import evaluate as module
 from tested_transformer.data import CharTokenizer, split, tokenizer_from_dict
-from tested_transformer.decoding import Sampling
-from tested_transformer.rotary_scaling import stretched_by
+from tested_transformer.decoding import Sampling, generate
+from tested_transformer.surgery import stretched_by
 from tested_transformer.training import Validation, evaluate
 
 Command = Callable[..., Any]
@@ -68,8 +68,12 @@ def test_a_rotary_run_reads_and_writes_texts_longer_than_its_own(
             load_checkpoint("runs/play").settings["tokenizer"]
         )
         sampling = Sampling(temperature=0.8)
-        tokens = model.generate(
-            [alphabet.encode("\n")], max_new_tokens=300, seed=3, sampling=sampling
+        tokens = generate(
+            model,
+            [alphabet.encode("\n")],
+            max_new_tokens=300,
+            seed=3,
+            sampling=sampling,
         )
         assert wrote == alphabet.decode(tokens[0])
     assert losses["linear"] != losses["yarn"]

@@ -25,12 +25,12 @@ from tested_transformer.interpret import (
     head_scores,
     induction_target,
     previous_token_target,
-    prune_heads,
     record_heads,
     repeated_tokens,
     same_token_target,
     uniform_score,
 )
+from tested_transformer.surgery import prune_heads
 
 Command = Callable[..., Any]
 

@@ -11,10 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tested_transformer.attentions import ATTENTIONS, attention_named
 from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
 from tested_transformer.cli import train as module
 from tested_transformer.cli.display import Display, reminder
-from tested_transformer.gpt import ATTENTIONS, GPT, GPTConfig
+from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import Progress, Recipe, TrainingDivergedError
 from tested_transformer.training.monitor import DivergenceWatch
 
@@ -109,7 +110,7 @@ def test_models_and_recipes_are_as_asked_for(train: Command) -> None:
     assert [recipe[name] for name in names] == [0.25, 3, 6, 5, "adamw", 0]
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS[1:])
+@pytest.mark.parametrize("attention", [*ATTENTIONS][1:])
 def test_every_attention_trains_goes_on_and_writes(
     attention: str,
     text: Path,
@@ -125,12 +126,25 @@ def test_every_attention_trains_goes_on_and_writes(
     assert (ended.status, losses(ended.out)) == (143, whole[:3])
     rest = command(*words, "--json", "--out", "parts", "--resume")
     assert (rest.status, losses(rest.out)) == (0, whole[3:])
-    assert load_checkpoint(Path("parts")).config.attention == attention
+    assert load_checkpoint(Path("parts")).config.attention == ATTENTIONS[attention]
     # More than its context of seven holds.
     written = command(
         "generate", "parts", "--temperature", "0", "--max-new-tokens", "9"
     )
     assert (written.status, len(written.out)) == (0, 9 + len("\n"))
+
+
+def test_an_attention_has_its_settings_as_flags(
+    train: Command, refused: Refused, text: Path
+) -> None:
+    words = ["--attention", "sink", "--soft-cap", "5"]
+    assert train(*words).status == 0
+    attention = load_checkpoint(Path("runs/play")).config.attention
+    assert attention == attention_named("sink", {"soft_cap": 5.0})
+    assert train("--resume", *words).status == 0
+    assert train("--resume", "--soft-cap", "5").status == 0
+    error = refused("train", str(text), "--resume", "--soft-cap", "6")
+    assert "config.attention_settings.soft_cap=5.0, not 6.0" in error
 
 
 def test_layers_of_softmax_stand_between_those_with_a_state(train: Command) -> None:
@@ -144,15 +158,19 @@ def test_layers_of_softmax_stand_between_those_with_a_state(train: Command) -> N
     ("flags", "message"),
     [
         ("--attention soft", "attention='soft' must be one of softmax, latent, "),
-        ("--attention delta --windows 3", "windows=3 does not fit attention='delta'"),
+        (
+            "--attention delta --windows 3",
+            "windows=3 does not fit attention=Delta",
+        ),
         (
             "--attention delta --positions rotary",
-            "positions='rotary' does not fit attention='delta': choose one of learned, "
-            "sinusoidal, none",
+            "positions='rotary' does not fit attention=DeltaRule(gated=False): choose "
+            "one of learned, sinusoidal, none",
         ),
-        ("--attention sink --qk-norm", "qk_norm=True does not fit attention='sink'"),
+        ("--attention delta --qk-norm", "qk_norm=True does not fit attention=Delta"),
+        ("--attention sink --latent-dim 3", "latent_dim=3 does not fit attention='sin"),
         ("--attention differential", "num_heads=3 must be even: heads come in pairs"),
-        ("--softmax-every 4", "softmax_every=4 does not fit attention='softmax'"),
+        ("--softmax-every 4", "softmax_every=4 does not fit attention=Softmax()"),
     ],
 )
 def test_what_does_not_fit_an_attention_is_named(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from tested_transformer.attentions import ChosenBlocks, DeltaRule, Latent
 from tested_transformer.caches import (
     quantized_cache,
     rolling_cache,
@@ -160,13 +161,21 @@ def test_fewer_bits_are_farther_from_the_numbers() -> None:
     [
         ("whole", {}, f"cache='whole' must be one of {', '.join(CACHES)}"),
         ("rolling", {"positions": "learned"}, "positions='learned' of model must be"),
-        ("rolling", {"attention": "latent"}, "attention='latent' of model does not"),
-        ("rolling", {"attention": "blocks"}, "attention='blocks' of model does not"),
-        ("int8", {"attention": "latent"}, "attention='latent' of model caches no keys"),
+        (
+            "rolling",
+            {"attention": Latent()},
+            "Latent(latent_dim=None) of model does not",
+        ),
+        ("rolling", {"attention": ChosenBlocks()}, "of model does not cache keys"),
         (
             "int8",
-            {"attention": "delta", "positions": "none"},
-            "attention='delta' of model caches no keys and values of heads",
+            {"attention": Latent()},
+            "Latent(latent_dim=None) of model caches no",
+        ),
+        (
+            "int8",
+            {"attention": DeltaRule(), "positions": "none"},
+            "DeltaRule(gated=False) of model caches no keys and values of heads",
         ),
         (
             "int4",
@@ -175,7 +184,7 @@ def test_fewer_bits_are_farther_from_the_numbers() -> None:
         ),
         (
             "paged",
-            {"attention": "delta", "softmax_every": 2},
+            {"attention": DeltaRule(), "softmax_every": 2},
             "every layer must keep keys and values in a DenseCache",
         ),
         (

@@ -258,6 +258,9 @@ def test_a_reader_reads_in_place_of_its_model(
     calls.clear()
     generate(model, PROMPTS, max_new_tokens=2, seed=0)
     assert calls == ["CachedReader"]
+    calls.clear()
+    generate(model, PROMPTS, max_new_tokens=2, seed=0, use_cache=False)
+    assert calls == ["WholeReader"] * 2
     message = f"use_cache=False does not fit a {reader.__name__}: pass its model"
     with pytest.raises(ValueError, match=f"^{message}$"):
         stream(reader(model), PROMPTS, max_new_tokens=2, use_cache=False)

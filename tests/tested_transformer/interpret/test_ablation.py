@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tested_transformer.attentions import Differential
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.interpret import (
     all_open,
@@ -14,11 +15,11 @@ from tested_transformer.interpret import (
     gated_heads,
     loss_changes,
     mean_instead,
-    prune_heads,
     record_heads,
     resampled_instead,
     shut,
 )
+from tested_transformer.surgery import prune_heads
 
 CONFIG = GPTConfig(vocab_size=13, max_seq_len=11, d_model=15, num_heads=3, num_layers=2)
 TOKENS = torch.tensor([[1, 5, 2, 12, 0, 7, 7], [4, 4, 3, 9, 10, 11, 6]])
@@ -125,7 +126,7 @@ def test_a_head_that_is_not_there_is_named(model: GPT, head: tuple[int, int]) ->
 
 
 def test_heads_in_pairs_have_no_gates_of_their_own() -> None:
-    model = GPT(replace(CONFIG, attention="differential", d_model=16, num_heads=4))
+    model = GPT(replace(CONFIG, attention=Differential(), d_model=16, num_heads=4))
     message = "^attention='differential' of model joins heads in pairs before o_proj"
     with pytest.raises(ValueError, match=message), gated_heads(model, all_open(model)):
         pass

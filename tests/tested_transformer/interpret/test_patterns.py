@@ -14,12 +14,12 @@ from tested_transformer.interpret import (
     head_scores,
     induction_target,
     previous_token_target,
-    prune_heads,
     record_heads,
     repeated_tokens,
     same_token_target,
     uniform_score,
 )
+from tested_transformer.surgery import prune_heads
 
 CONFIG = GPTConfig(vocab_size=13, max_seq_len=11, d_model=15, num_heads=3, num_layers=2)
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tested_transformer.attentions import Differential
 from tested_transformer.gpt import GPT
 from tested_transformer.training.optimizers import (
     clip_gradients,
@@ -84,7 +85,7 @@ def test_a_smear_is_no_matrix(make_model: Callable[..., GPT]):
 def test_the_shares_of_differential_attention_are_no_matrices(
     optimizer: str, make_model: Callable[..., GPT]
 ):
-    model = make_model(attention="differential", num_heads=2)
+    model = make_model(attention=Differential(), num_heads=2)
     optimizers = make_optimizers(model, Recipe(optimizer=optimizer))
     vectors = names_of(model, optimizers[0].param_groups[-1]["params"])
     shares = [name for name, _ in model.named_parameters() if "share_" in name]

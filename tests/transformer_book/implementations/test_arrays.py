@@ -42,27 +42,24 @@ def implementation(request: pytest.FixtureRequest) -> ModuleType:
     return request.param
 
 
-@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_output_and_every_gradient_are_those_of_the_layer(
-    ask: Callable[..., Question],
-    dtype: torch.dtype,
-    implementation: ModuleType,
-    case: str,
+    ask: Callable[..., Question], dtype: torch.dtype, implementation: ModuleType
 ) -> None:
-    question = ask(dtype, **CASES[case])
-    if implementation is packed and case != "causal":
-        message = "PackedAttention does only causal self-attention"
-        with pytest.raises(ValueError, match=f"^{message}$"):
-            gaps(packed, question)
-    elif implementation is per_head and dtype == torch.bfloat16:
-        with pytest.raises(TypeError, match="BFloat16"):  # NumPy has no such numbers
-            gaps(per_head, question)
-    else:
-        found = gaps(implementation, question)
-        assert max(found.values()) <= TOLERANCE[dtype], found
-        assert {"output", "x"} <= found.keys()
-        assert ("context" in found) == (question.context is not None)
+    for case, how in CASES.items():
+        question = ask(dtype, **how)
+        if implementation is packed and case != "causal":
+            message = "PackedAttention does only causal self-attention"
+            with pytest.raises(ValueError, match=f"^{message}$"):
+                gaps(packed, question)
+        elif implementation is per_head and dtype == torch.bfloat16:
+            with pytest.raises(TypeError, match="BFloat16"):  # NumPy has no such type
+                gaps(per_head, question)
+        else:
+            differences = gaps(implementation, question)
+            assert max(differences.values()) <= TOLERANCE[dtype], (case, differences)
+            assert {"output", "x"} <= differences.keys(), case
+            assert ("context" in differences) == (question.context is not None), case
 
 
 def test_an_answer_by_hand(implementation: ModuleType) -> None:
@@ -94,26 +91,22 @@ def test_a_conversion_moves_every_number_and_changes_none(
     weights = ask(torch.float64).weights
     converted = implementation.convert(weights, 3)
     before, after = (
-        torch.cat([each.flatten() for each in some.values()]).sort().values
+        torch.cat([array.flatten() for array in some.values()]).sort().values
         for some in (weights, converted)
     )
     assert torch.equal(before, after)
 
 
-def test_the_mask_is_aligned_at_the_end(ask: Callable[..., Question]) -> None:
+def test_a_question_has_a_mask_aligned_at_the_end_and_a_gradient_for_everything(
+    ask: Callable[..., Question],
+) -> None:
     question = ask(torch.float64, causal=True, context=True)
     assert question.mask is not None
     assert question.mask.sum(dim=-1).tolist() == [3, 4, 5, 6, 7]
     assert ask(torch.float64).mask is None
-
-
-def test_the_reference_has_a_gradient_for_everything(
-    ask: Callable[..., Question],
-) -> None:
-    question = ask(torch.float64, context=True)
-    names = {"output", "x", "context", *question.weights}
-    assert reference(question).keys() == names
-    assert all(each.dtype == torch.float64 for each in reference(question).values())
+    right = reference(question)
+    assert right.keys() == {"output", "x", "context", *question.weights}
+    assert all(gradient.dtype == torch.float64 for gradient in right.values())
 
 
 class Broken:
@@ -145,19 +138,16 @@ class Broken:
         return broken
 
 
-@pytest.mark.parametrize("name", ["output", "x", "context", "v_proj.weight"])
 def test_one_number_that_is_off_is_seen_where_it_is(
-    ask: Callable[..., Question], name: str
+    ask: Callable[..., Question],
 ) -> None:
-    found = gaps(Broken(off=name), ask(torch.float64, context=True))
-    assert [each for each, gap in found.items() if gap > 1e-12] == [name]
-    assert found[name] > 1e-4
-
-
-def test_a_nan_is_no_small_gap(ask: Callable[..., Question]) -> None:
-    found = gaps(Broken(nan="v_proj.bias"), ask(torch.float64))
-    assert [name for name, gap in found.items() if gap > 1e-12] == ["v_proj.bias"]
-    assert found["v_proj.bias"] == float("inf")
+    for name in ("output", "x", "context", "v_proj.weight"):
+        differences = gaps(Broken(off=name), ask(torch.float64, context=True))
+        assert [part for part, gap in differences.items() if gap > 1e-12] == [name]
+        assert differences[name] > 1e-4
+    differences = gaps(Broken(nan="v_proj.bias"), ask(torch.float64))
+    assert [name for name, gap in differences.items() if gap > 1e-12] == ["v_proj.bias"]
+    assert differences["v_proj.bias"] == float("inf")
 
 
 def test_a_gradient_that_is_not_given_is_missed(ask: Callable[..., Question]) -> None:

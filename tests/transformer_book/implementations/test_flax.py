@@ -29,15 +29,15 @@ from transformer_book.implementations.flax_experts import (
 def test_one_dense_layer_answers_as_the_layer_does(
     ask: Callable[..., Question], module: ModuleType
 ) -> None:
-    found = gaps(module, ask(torch.float32))
-    assert max(found.values()) <= 1e-5, found
-    assert {"output", "x", "qkv_proj.kernel", "o_proj.bias"} <= found.keys()
+    differences = gaps(module, ask(torch.float32))
+    assert max(differences.values()) <= 1e-5, differences
+    assert {"output", "x", "qkv_proj.kernel", "o_proj.bias"} <= differences.keys()
 
 
 def test_the_layer_of_flax_answers_as_ours_does(ask: Callable[..., Question]) -> None:
-    found = gaps(flax_layer, ask(torch.float32, causal=True, context=True))
-    assert max(found.values()) <= 1e-5, found
-    assert {"context", "query.kernel", "out.bias"} <= found.keys()
+    differences = gaps(flax_layer, ask(torch.float32, causal=True, context=True))
+    assert max(differences.values()) <= 1e-5, differences
+    assert {"context", "query.kernel", "out.bias"} <= differences.keys()
 
 
 def test_a_second_sequence_is_refused(ask: Callable[..., Question]) -> None:
@@ -48,9 +48,11 @@ def test_a_second_sequence_is_refused(ask: Callable[..., Question]) -> None:
 
 def test_the_two_orders_of_one_dense_layer_differ(ask: Callable[..., Question]) -> None:
     question = ask(torch.float32)
-    orders = [each.convert(question.weights, 3) for each in (flax_dense, flax_packed)]
-    assert [each["qkv_proj.kernel"].shape for each in orders] == [(12, 36)] * 2
-    assert not torch.equal(*(each["qkv_proj.kernel"] for each in orders))
+    orders = [
+        module.convert(question.weights, 3) for module in (flax_dense, flax_packed)
+    ]
+    assert [weights["qkv_proj.kernel"].shape for weights in orders] == [(12, 36)] * 2
+    assert not torch.equal(*(weights["qkv_proj.kernel"] for weights in orders))
 
 
 @pytest.mark.parametrize("module", [flax_dense, flax_packed, flax_layer])
@@ -60,7 +62,7 @@ def test_a_conversion_moves_every_number_and_changes_none(
     weights = ask(torch.float64).weights
     converted = module.convert(weights, 3)
     before, after = (
-        torch.cat([each.flatten() for each in some.values()]).sort().values
+        torch.cat([array.flatten() for array in some.values()]).sort().values
         for some in (weights, converted)
     )
     assert torch.equal(before, after)
@@ -97,18 +99,19 @@ def test_experts_in_flax_answer_as_ours_do(experts_per_token: int) -> None:
         d_model=6, num_experts=5, experts_per_token=experts_per_token, d_ff=7
     ).double()
     x, direction = torch.randn(2, 2, 3, 6, dtype=torch.float64)
-    found = expert_gaps(layer, x, direction)
-    assert found.keys() == {"output", "x", *convert_experts(layer.state_dict())}
-    assert max(found.values()) <= 1e-12, found
+    differences = expert_gaps(layer, x, direction)
+    assert differences.keys() == {"output", "x", *convert_experts(layer.state_dict())}
+    assert max(differences.values()) <= 1e-12, differences
 
 
 def test_flax_makes_parameters_of_the_shapes_that_ours_are_converted_to() -> None:
     layer = MixtureOfExperts(d_model=6, num_experts=5, d_ff=7)
     module = FlaxExperts(num_experts=5, experts_per_token=2, d_ff=7)
-    made = jax.eval_shape(module.init, jax.random.key(0), jnp.ones((2, 6)))["params"]
-    made["router"] = made["router"]["kernel"]
+    shapes = jax.eval_shape(module.init, jax.random.key(0), jnp.ones((2, 6)))
+    parameters = shapes["params"]
+    parameters["router"] = parameters["router"]["kernel"]
     converted = convert_experts(layer.state_dict())
-    assert {name: each.shape for name, each in made.items()} == {
-        name: tuple(each.shape) for name, each in converted.items()
+    assert {name: array.shape for name, array in parameters.items()} == {
+        name: tuple(array.shape) for name, array in converted.items()
     }
-    assert sum(each.numel() for each in converted.values()) == count_parameters(layer)
+    assert sum(array.numel() for array in converted.values()) == count_parameters(layer)

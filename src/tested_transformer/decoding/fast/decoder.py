@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tested_transformer.cache import dense_layers, numbers_of
+from tested_transformer.cache import dense_layers
 from tested_transformer.decoding.fast.packing import (
     Int8Matrix,
     Matrix,
@@ -21,6 +21,8 @@ from tested_transformer.decoding.fast.packing import (
 )
 from tested_transformer.decoding.readers import last_logits, pad_left
 from tested_transformer.gpt import GPT
+from tested_transformer.inspection import numbers_of
+from tested_transformer.multihead import MultiHeadAttention
 
 __all__ = ["Decoder"]
 
@@ -58,6 +60,7 @@ class Decoder:
         self.model = model
         self.weights = pack(model, Matrix if weights == "own" else Int8Matrix)
         attention = model.blocks[0].attention
+        assert isinstance(attention, MultiHeadAttention)  # packing refuses others
         self.groups = attention.num_kv_heads
         self.share = attention.num_heads // attention.num_kv_heads
         self.head_dim = attention.head_dim

@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from tested_transformer.checks import validate_between, validate_sizes
 from tested_transformer.decoding.sampling import Probabilities, RandomSource, softmax
 from tested_transformer.decoding.speculative.text_reader import TextReader
 from tested_transformer.gpt import GPT
-from tested_transformer.validation import validate_between, validate_sizes
 
 __all__ = ["Draft", "Drafter", "ModelDrafter", "NgramDrafter"]
 

@@ -7,8 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tested_transformer.cache import KVCache, numbers_of
+from tested_transformer.cache import KVCache
 from tested_transformer.gpt import GPT
+from tested_transformer.inspection import numbers_of
 from tested_transformer.layers import evaluating
 
 __all__ = ["TextReader"]

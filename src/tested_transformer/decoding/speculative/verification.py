@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from jaxtyping import Float
 from torch import Tensor
 
+from tested_transformer.checks import validate_between
 from tested_transformer.decoding.sampling import RandomSource
-from tested_transformer.validation import validate_between
 
 __all__ = ["expected_tokens", "left_over", "verify"]
 

@@ -10,8 +10,9 @@ from tested_transformer.decoding import Sampling, generate
 from tested_transformer.decoding.fast.decoder import Decoder
 from tested_transformer.decoding.fast.packing import _rms_norm
 from tested_transformer.decoding.readers import CachedReader, WholeReader
-from tested_transformer.gpt import GPT, POSITIONS, GPTConfig
+from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.layers import ACTIVATIONS
+from tested_transformer.positions import POSITIONS
 
 # Pairwise different: vocabulary, longest sequence, heads, head width, layers.
 V, LONGEST, H, D_K, L = 13, 71, 6, 4, 2
@@ -116,8 +117,7 @@ def test_every_setting_has_been_away_from_its_default():
     tried = {name for variant in VARIANTS.values() for name in variant}
     free = {"vocab_size", "max_seq_len", "d_model", "num_heads", "num_layers"}
     refused = {"num_experts", "experts_per_token", "kept_heads", "windows"}
-    refused |= {"attention", "softmax_every", "latent_dim", "soft_cap"}
-    refused |= {"block_size", "num_chosen"}
+    refused |= {"attention", "softmax_every"}
     assert {field.name for field in fields(GPTConfig)} - free - refused == tried
     assert {variant.get("positions") for variant in VARIANTS.values()} - {None} == (
         set(POSITIONS) - {GPTConfig(vocab_size=V).positions}

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from tested_transformer.attentions import DeltaRule
 from tested_transformer.decoding import TextReader
 from tested_transformer.gpt import GPT
 
@@ -39,4 +40,4 @@ def test_a_reader_reads_only_what_is_new(make):
 
 def test_a_model_with_a_state_is_refused(make: Callable[..., GPT]):
     with pytest.raises(ValueError, match="cannot go back: a layer keeps only the last"):
-        TextReader(make(attention="delta"))
+        TextReader(make(attention=DeltaRule()))

@@ -1,0 +1,162 @@
+"""The measurements by name, and what a run of one is given.
+
+To add one, write a module of this folder with a function ``measure``, which takes a
+``Run`` and returns results that JSON can hold, and register it with a line in
+``_MEASUREMENTS``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+__all__ = ["MEASUREMENTS", "OPTIONS", "SETS", "Measurement", "Results", "Run"]
+
+Results = dict[str, object] | str
+SETS = ("learn", "held_out", "unseen")  # of public modules
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the command line asks of a measurement, by the names of its options."""
+
+    quick: bool = False
+    threads: int = 2
+    out: Path | None = None
+    shakespeare: Path | None = None
+    nanogpt: Path | None = None
+    mingpt: Path | None = None
+    llms_from_scratch: Path | None = None
+    projects: Path | None = None
+    parts: Path | None = None
+    set: str = ""
+    only: str = ""
+    verbose: bool = False
+
+    def text(self) -> str:
+        """Return tiny Shakespeare.
+
+        Raises:
+            ValueError: If it is missing, unreadable, or not tiny Shakespeare.
+        """
+        path = self.shakespeare
+        if path is None:
+            raise ValueError("--shakespeare must be given: a path to tiny Shakespeare")
+        try:
+            text = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"--shakespeare={path} cannot be read: {error}") from None
+        if (number := len(set(text))) != 65:
+            raise ValueError(
+                f"--shakespeare={path} has {number} different characters; "
+                "tiny Shakespeare has 65"
+            )
+        return text
+
+    def tokens(self) -> Tensor:
+        """Return its characters as sorted ids.
+
+        Raises:
+            ValueError: As ``text`` does.
+        """
+        text = self.text()
+        number = {character: index for index, character in enumerate(sorted(set(text)))}
+        return torch.tensor([number[character] for character in text])
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of the command line: its type, and what it is."""
+
+    type: Callable[[str], object]
+    about: str
+    choices: tuple[str, ...] | None = None
+
+
+OPTIONS = {
+    "nanogpt": Option(Path, "a checkout of karpathy/nanoGPT"),
+    "mingpt": Option(Path, "a checkout of karpathy/minGPT"),
+    "llms-from-scratch": Option(Path, "a checkout of rasbt/LLMs-from-scratch"),
+    "shakespeare": Option(Path, "tiny Shakespeare, as a text file"),
+    "projects": Option(Path, "a folder with a checkout of each project"),
+    "parts": Option(Path, "a folder for answers, from which a stopped run goes on"),
+    "set": Option(str, "one set; default all", SETS),
+    "only": Option(str, "only modules named so"),
+    "verbose": Option(bool, "print more of each"),
+}
+_PEERS = ("nanogpt", "mingpt", "llms-from-scratch")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A measurement, which is the function ``measure`` of the module of its name.
+
+    Args:
+        name: Its name.
+        about: What it measures.
+        options: The names of its own options.
+        source: Another module of this folder, and another function after a colon.
+        prints: What the command prints of the record.
+    """
+
+    name: str
+    about: str
+    options: tuple[str, ...] = ()
+    source: str = ""
+    prints: Literal["all", "stamp", "json"] = "all"
+
+    def function(self) -> Callable[[Run], Results]:
+        """Import its module, only now, as a stamp lists what was imported."""
+        module, _, function = (self.source or self.name).partition(":")
+        return getattr(import_module(f"benchmarks.{module}"), function or "measure")
+
+    def peer_versions(self, run: Run) -> dict[str, str]:
+        """Return the versions of the other implementations, if they may take part."""
+        if {*_PEERS}.isdisjoint(self.options):
+            return {}
+        return import_module("benchmarks.peers").versions(run)
+
+
+_PROJECTS = ("projects", "only", "verbose")
+_MEASUREMENTS = (
+    Measurement("train", "one training step", ("shakespeare", *_PEERS)),
+    Measurement("loss", "seconds of training to a loss", ("shakespeare", "nanogpt")),
+    Measurement("worth", "the loss without choices of the recipe", ("shakespeare",)),
+    Measurement("text", "losses and samples of small models"),
+    Measurement("generate", "tokens per second", _PEERS),
+    Measurement("attention", "layers: time and memory", ("llms-from-scratch",)),
+    Measurement("scaling", "attention by length"),
+    Measurement("cost", "a training step by each size", ("shakespeare",)),
+    Measurement("sharing", "ways to share keys"),
+    Measurement("steps", "latency and throughput of generation"),
+    Measurement("gpu", "all for a GPU", ("shakespeare", "nanogpt"), prints="json"),
+    Measurement("masks", "how libraries read a mask"),
+    Measurement("implementations", "ways to write attention"),
+    Measurement("museum", "the loss with each bug", ("shakespeare",)),
+    Measurement(
+        "public",
+        "the checks on modules of public projects",
+        (*_PROJECTS, "parts", "set"),
+        source="projects:public",
+        prints="stamp",
+    ),
+    Measurement(
+        "found",
+        "the checks on modules that may be wrong",
+        _PROJECTS,
+        source="projects:found",
+        prints="stamp",
+    ),
+    Measurement("recall", "what a state forgets"),
+    Measurement("latent", "losses at equal cache size"),
+    Measurement("lengths", "the loss beyond the trained length"),
+    Measurement("softmaxes", "sinks and outliers"),
+    Measurement("blocks", "what block attention misses"),
+    Measurement("tiles", "what block attention costs, gathered and by FlexAttention"),
+    Measurement("several", "speculative decoding and batching"),
+)
+MEASUREMENTS = {entry.name: entry for entry in _MEASUREMENTS}

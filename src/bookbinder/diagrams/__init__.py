@@ -1,1 +1,0 @@
-"""Compare the shapes that diagrams draw with the tensors of a pass."""

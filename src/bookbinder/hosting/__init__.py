@@ -1,1 +1,0 @@
-"""Programs that run only on the public host."""

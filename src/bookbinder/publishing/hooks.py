@@ -1,0 +1,133 @@
+"""Hooks of MkDocs: numbers of chapters, the list of questions, and quick previews.
+
+No file, address or link contains the number of a chapter, so one can be inserted
+between two others: the menu, the headings and the home page get their numbers from the
+navigation. Other engines leave out these hooks, and ``publish`` does not need them.
+"""
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import Files
+from mkdocs.structure.nav import Navigation
+from mkdocs.structure.pages import Page
+
+from bookbinder.drawing.undrawn import previewing
+from bookbinder.publishing.shipped import add_shipped_files
+
+# The parts of the book have Roman numbers; other pages have none.
+_PART = re.compile(r"[IVX]+\. ")
+_QUESTIONS = re.compile(r"^## Questions and answers\n(.*?)(?=^## |\Z)", re.M | re.S)
+_QUESTION = re.compile(r"^### (.+)$", re.M)
+# Sections whose single entries are not in the table of contents of a chapter.
+_FOLDED = ("Exercises", "Questions and answers")
+# What a page shows of other files: listings, figures, modules.
+_FILE = re.compile(r"\b(?:src|assets/figures)/[\w./-]+")
+_MODULE = re.compile(r"^::: ([\w.]+)$", re.M)
+
+# What a build knows of itself: the chapters in their order, and when it began.
+_chapters: list[Page] = []
+_began: list[float] = []
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """Build from the folder of the configuration, wherever MkDocs was called.
+
+    Extensions and snippets name files from there, because MkDocs tells an extension
+    neither its configuration nor its page.
+    """
+    os.chdir(os.path.dirname(os.path.abspath(config.config_file_path)))
+
+
+def on_files(files: Files, config: MkDocsConfig) -> None:
+    """Remove the HTML of each page of a preview that shows a newer file.
+
+    A dirty build leaves out pages whose own file is older than their HTML, nine tenths
+    of its time. What pages say of each other, such as the list of questions, is brought
+    up to date when the server starts.
+    """
+    if previewing():
+        _began[:] = [time.time()]
+        for page in files.documentation_pages():
+            built = Path(page.abs_dest_path)
+            if page.abs_src_path and built.is_file():
+                text = Path(page.abs_src_path).read_text("utf-8", errors="replace")
+                shown = filter(Path.exists, _shown_files(text, Path.cwd()))
+                if max(file.stat().st_mtime for file in shown) > built.stat().st_mtime:
+                    built.unlink()
+
+
+def _shown_files(text: str, root: Path) -> Iterator[Path]:
+    """Return the files that a page is made of, beside its own."""
+    yield from (root / "mkdocs.yml", *(root / "theme").rglob("*.html"))
+    for path in _FILE.findall(text):
+        yield root / ("" if path.startswith("src") else "docs") / path
+    for name in _MODULE.findall(text):
+        module = (root / "src").joinpath(*name.split("."))
+        yield from (module.with_suffix(".py"), *module.rglob("*.py"))
+    if "```mermaid" in text:
+        yield root / "docs/assets/diagrams"  # changes with each new drawing
+
+
+def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> None:
+    """Put the number of each chapter before its title."""
+    _chapters[:] = [
+        page
+        for page in nav.pages
+        if page.file.src_uri.startswith("chapters/")
+        and page.parent
+        and _PART.match(page.parent.title or "")
+    ]
+    for number, page in enumerate(_chapters, start=1):
+        # In MkDocs, an entry in the dictionary overrides the computed value.
+        vars(page)["title"] = f"{number}. {page.title}"
+
+
+def on_page_markdown(
+    markdown: str, page: Page, config: MkDocsConfig, files: Files
+) -> str:
+    """Append the questions of all chapters to the page that lists them."""
+    if page.file.src_uri != "questions.md":
+        return markdown
+    slug = config.mdx_configs["toc"]["slugify"]
+    parts = [markdown]
+    for chapter in _chapters:
+        source = chapter.file.src_uri
+        if section := _QUESTIONS.search(
+            Path(config.docs_dir, source).read_text("utf-8")
+        ):
+            parts.append(f"\n## [{chapter.title}]({source})\n")
+            for question in _QUESTION.findall(section[1]):
+                parts.append(f"- [{question}]({source}#{slug(question, '-')})")
+    return "\n".join(parts)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Number the heading of a chapter, without its anchor, and the rows of the home."""
+    for number, chapter in enumerate(_chapters, start=1):
+        if page is chapter:
+            html = re.sub(r"(<h1\b[^>]*>)", rf"\g<1>{number}. ", html, count=1)
+        elif page.is_homepage:
+            link = rf'(<td\b[^>]*>)(?=<a href="{re.escape(chapter.url)}">)'
+            html = re.sub(link, rf"\g<1>{number}. ", html)
+    if page.file.src_uri.startswith("chapters/"):
+        for section in (section for top in page.toc for section in top.children):
+            if section.title in _FOLDED:
+                section.children = []
+    return html
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Add the files of live parts, and date the HTML of a preview to its start.
+
+    So the next build sees what was changed during this one.
+    """
+    site = Path(config.site_dir)
+    add_shipped_files(site)
+    for file in site.rglob("*.html") if previewing() else ():
+        if file.stat().st_mtime > _began[0]:
+            os.utime(file, (_began[0], _began[0]))

@@ -1,0 +1,142 @@
+"""Record which lines of a page, of the files that it lists, and of scripts have run."""
+
+import json
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+from unittest.mock import patch
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from bookbinder.places import real_name
+
+__all__ = [
+    *("PAGE", "Idle", "Lines", "idle_places"),
+    *("is_of_a_page", "recorded_lines", "recorded_scripts"),
+]
+
+# The name under which pytest-codeblocks runs a block.
+PAGE = "<string>"
+
+Lines = dict[tuple[str, int], int]
+"""For each line that ran, as (file, line), the line of the page that first ran it.
+
+A file has its real name, ``real_name``.
+"""
+
+Idle = dict[str, set[int]]
+"""For each script that was loaded, the places of the characters that never ran."""
+
+
+@contextmanager
+def recorded_lines(files: Collection[str]) -> Generator[Lines]:
+    """Record every line of a page and of source files that runs.
+
+    Code is no longer watched once all of it has run, and other files are not watched at
+    all, so that training is not slowed down.
+
+    Args:
+        files: The source files, by any of their names.
+    """
+    watched = {real_name(file) for file in files}
+    lines: Lines = {}
+    # By its identity, since equal code may stand on other lines; and the code, to
+    # keep the identity from another.
+    missing: dict[int, tuple[CodeType, set[int]]] = {}
+
+    def trace_lines(frame: FrameType, event: str, _: object) -> Any:
+        if event == "line":
+            place = real_name(frame.f_code.co_filename), frame.f_lineno
+            if place not in lines:
+                lines[place] = _line_of_page(frame)
+            _, left = missing[id(frame.f_code)]
+            left.discard(frame.f_lineno)
+            frame.f_trace_lines = bool(left)
+        return trace_lines
+
+    def trace_calls(frame: FrameType, _event: str, _: object) -> Any:
+        code = frame.f_code
+        if id(code) not in missing:
+            left = set[int]()
+            if real_name(code.co_filename) in watched or is_of_a_page(frame):
+                left = {line for *_, line in code.co_lines() if line}
+            # A function's first line does not run, unless the function is on it alone.
+            missing[id(code)] = code, left - {code.co_firstlineno} or left
+        if missing[id(code)][1]:
+            return trace_lines
+        frame.f_trace_lines = False  # A frame may be traced again, line by line.
+        return None
+
+    before = sys.gettrace()
+    threading.settrace(trace_calls)
+    sys.settrace(trace_calls)
+    try:
+        yield lines
+    finally:
+        sys.settrace(before)
+        threading.settrace(before)
+
+
+def is_of_a_page(frame: FrameType) -> bool:
+    """Return whether code is a block's own; dataclasses are named <string> too."""
+    return frame.f_code.co_filename == PAGE and "__MODULE__" in frame.f_globals
+
+
+def _line_of_page(frame: FrameType | None) -> int:
+    """Return the line of the page that called a frame, directly or indirectly.
+
+    It is 0 in another thread, whose frames do not lead back to the page.
+    """
+    while frame:
+        if frame.f_code.co_name == "<module>" and is_of_a_page(frame):
+            return frame.f_lineno
+        frame = frame.f_back
+    return 0
+
+
+@contextmanager
+def recorded_scripts(idle: Idle) -> Generator[None]:
+    """Record what does not run in any Node that starts and ends within the block.
+
+    If an environment variable names a folder, Node writes a count there for every
+    function and branch of the scripts that it ran.
+
+    Args:
+        idle: The places that no run has reached so far; updated at the end.
+    """
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        patch.dict(os.environ, NODE_V8_COVERAGE=folder),
+    ):
+        try:
+            yield
+        finally:
+            for report in sorted(Path(folder).glob("*.json")):
+                for script in json.loads(report.read_text("utf-8"))["result"]:
+                    url = urlsplit(script["url"])
+                    if url.scheme == "file":
+                        file = real_name(url2pathname(url.path))
+                        places = idle_places(script["functions"])
+                        idle[file] = idle.get(file, places) & places
+
+
+def idle_places(functions: list[dict[str, Any]]) -> set[int]:
+    """Return the characters that never ran, from V8's counts.
+
+    Its ranges are nested, and the innermost one counts.
+    """
+    ranges = [counted for function in functions for counted in function["ranges"]]
+    idle: set[int] = set()
+    for counted in sorted(ranges, key=lambda r: (r["startOffset"], -r["endOffset"])):
+        places = range(counted["startOffset"], counted["endOffset"])
+        if counted["count"]:
+            idle.difference_update(places)
+        else:
+            idle.update(places)
+    return idle

@@ -1,0 +1,151 @@
+"""What a model asks of attention: of a layer, and of the settings that make one.
+
+``MultiHeadAttention`` and each layer in ``attentions`` are such layers. A layer of your
+own can take the place of ``block.attention`` if it keeps the contract of
+``AttentionLayer``; with settings that make it, ``GPTConfig(attention=...)`` takes it.
+"""
+
+from dataclasses import Field, dataclass
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from tested_transformer.cache import Cache
+
+__all__ = ["Attention", "AttentionLayer", "LayerSettings"]
+
+Kept = TypeVar("Kept", bound=Cache)
+Output = Float[Tensor, "B T D"]
+Weights = Float[Tensor, "B H T S"]
+
+
+# --8<-- [start:layer]
+@runtime_checkable
+class AttentionLayer(Protocol[Kept]):
+    """A layer of self-attention, as a ``DecoderBlock`` calls it.
+
+    Every layer keeps this contract:
+
+    - With ``causal=True``, no output depends on a later position.
+    - Reading a sequence in pieces, each with the same cache from ``new_cache``, returns
+      what reading it at once returns, wherever it is cut.
+    - The output is the same whether ``return_weights`` is asked for or not, except for
+      dropout; gradients are, too.
+    - ``o_proj`` is the last thing that it computes, and all that it adds to a block.
+    - Loaded into another layer with the same settings, its ``state_dict()`` makes that
+      layer compute the same.
+
+    A layer that keeps a state instead of scores refuses, with a ``ValueError``, the
+    arguments that act on scores: ``mask``, ``window``, ``score_bias``, ``rotary`` and
+    ``return_weights``. If its settings say ``reads_padding``, a sequence padded on the
+    left, with a ``mask`` that hides the padding, gets the outputs that it gets alone.
+
+    Attributes:
+        num_heads: H, how many heads.
+        head_dim: d_k, the width of a head.
+        o_proj: The projection from the heads to the output.
+    """
+
+    num_heads: int
+    head_dim: int
+    o_proj: nn.Linear
+
+    def __call__(
+        self,
+        x: Float[Tensor, "B T D"],
+        /,
+        *,
+        mask: Bool[Tensor, "..."] | None = None,
+        causal: bool = ...,
+        window: int | None = None,
+        score_bias: Float[Tensor, "..."] | None = None,
+        rotary: Float[Tensor, "2 *table T half"] | None = None,
+        cache: Kept | None = None,
+        return_weights: bool = False,
+    ) -> Output | tuple[Output, Weights]:
+        """Return what every position gathers; see ``MultiHeadAttention.forward``."""
+        ...
+
+    def new_cache(self, batch_size: int, max_length: int) -> Kept:
+        """Return an empty cache for this layer.
+
+        Args:
+            batch_size: How many sequences are read side by side.
+            max_length: How many tokens it has room for.
+        """
+        ...
+
+
+# --8<-- [end:layer]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerSettings:
+    """What a model tells the attention of one of its layers.
+
+    Args:
+        d_model: D, the width of the model.
+        num_heads: H, how many heads.
+        head_dim: d_k, the width of a head.
+        num_kv_heads: Heads of keys and values.
+        dropout: The probability of dropping an attention weight while training.
+        bias: Whether projections add a bias.
+        fused: Use PyTorch's fused kernels.
+        qk_norm: Normalize queries and keys to the same length.
+        layer: The number of the layer in the model, from 0.
+        device: Where to make the parameters.
+        dtype: The type of the parameters.
+    """
+
+    d_model: int
+    num_heads: int
+    head_dim: int
+    num_kv_heads: int
+    dropout: float = 0.0
+    bias: bool = True
+    fused: bool = True
+    qk_norm: bool = False
+    layer: int = 0
+    device: torch.device | str | None = None
+    dtype: torch.dtype | None = None
+
+
+# --8<-- [start:attention]
+@runtime_checkable
+class Attention(Protocol):
+    """Settings of a way to attend: they make the layer, and state facts about it.
+
+    It is a frozen dataclass, whose fields JSON can represent. ``attentions.ATTENTIONS``
+    gives it the name that checkpoints and the command line know it by.
+
+    Attributes:
+        positions: The positional encodings that fit, the recommended one first.
+        unsupported: Settings of a model that must keep their defaults.
+        has_scores: Whether it scores queries against keys. If not, it keeps a state,
+            and rotary positions and ALiBi do not reach it.
+        keeps_heads: Whether the cache holds keys and values of each head.
+        weighs_by_head: Whether each head has a table of weights, like softmax.
+        reads_padding: Whether padding on the left can be masked, so that sequences of
+            different lengths can be read side by side.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
+    positions: ClassVar[tuple[str, ...]]
+    unsupported: ClassVar[tuple[str, ...]]
+    has_scores: ClassVar[bool]
+    keeps_heads: ClassVar[bool]
+    weighs_by_head: ClassVar[bool]
+    reads_padding: ClassVar[bool]
+
+    def make(self, settings: LayerSettings) -> AttentionLayer[Any]:
+        """Return a new layer, an ``nn.Module``.
+
+        Raises:
+            ValueError: If the settings do not fit.
+        """
+        ...
+
+
+# --8<-- [end:attention]

@@ -1,0 +1,43 @@
+"""A pass is watched: its tensors are found under the names of the code."""
+
+import pytest
+import torch
+
+from bookbinder.tracing import traced
+from tested_transformer import MultiHeadAttention, causal_mask
+from tested_transformer.gpt import DecoderBlock
+from transformer_book.microgpt import MicroGPT
+
+
+def test_steps_have_the_names_of_the_code() -> None:
+    x, context = torch.rand(2, 5, 12), torch.rand(2, 7, 11)
+    attend = MultiHeadAttention(d_model=12, num_heads=3, d_context=11)
+    steps = traced(attend, x, context=context, return_weights=True)
+    assert steps.q.shape == (2, 3, 5, 4)
+    assert steps.k.shape == (2, 3, 7, 4)
+    output, weights = steps.result
+    assert steps.output is output
+    assert steps.weights is weights
+
+
+def test_a_variable_has_its_values_in_order() -> None:
+    x = torch.rand(2, 5, 12)
+    steps = traced(DecoderBlock(d_model=12, num_heads=3), x)
+    before, between, after = steps.each("x", "DecoderBlock.forward")
+    assert before is x
+    assert after is steps.result
+    assert between.shape == x.shape
+    assert len(steps.each("x")) > 3
+
+
+def test_numbers_of_plain_python_are_watched_too() -> None:
+    model = MicroGPT(vocab_size=5, max_seq_len=3, d_model=4, num_heads=2)
+    steps = traced(model.read, 0, model.new_past())
+    assert len(steps.merged) == 4
+
+
+def test_what_a_pass_has_not_is_an_error() -> None:
+    steps = traced(causal_mask, 3, 5)
+    assert steps.result.shape == (3, 5)
+    with pytest.raises(AttributeError, match="no step of the pass is called weights"):
+        _ = steps.weights

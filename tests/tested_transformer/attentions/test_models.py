@@ -1,0 +1,545 @@
+"""A GPT of each attention: with a cache and without, saved, drawn anew, refused."""
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from tested_transformer.attentions import (
+    ATTENTIONS,
+    AdjustedSoftmax,
+    ChosenBlocks,
+    DeltaAttention,
+    DeltaRule,
+    Differential,
+    Latent,
+    LatentAttention,
+    LinearAttention,
+    LinearRecurrence,
+    attention_named,
+    name_of,
+)
+from tested_transformer.caches import slot_cache
+from tested_transformer.checking import check_attention
+from tested_transformer.checkpoints import (
+    load_checkpoint,
+    load_pretrained,
+    save_checkpoint,
+)
+from tested_transformer.decoding import (
+    Decoder,
+    NgramDrafter,
+    Sampling,
+    generate,
+    speculate,
+)
+from tested_transformer.decoding.cache_readers import PagedReader
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.interfaces import Attention
+from tested_transformer.interpret import record_heads
+from tested_transformer.multihead import MultiHeadAttention, Softmax
+
+# Pairwise different: vocabulary, longest sequence, heads, head width, layers, batch.
+V, LONGEST, H, D_K, L, B = 13, 23, 6, 4, 3, 2
+SMALL = GPTConfig(
+    vocab_size=V, max_seq_len=LONGEST, d_model=H * D_K, num_heads=H, num_layers=L
+)
+BLOCKS = {"attention": ChosenBlocks(block_size=5, num_chosen=2)}
+MODELS: dict[str, dict[str, Any]] = {
+    "latent": {"attention": Latent(latent_dim=11), "positions": "rotary"},
+    "linear": {"attention": LinearRecurrence(), "smear": True},
+    "gated_linear": {"attention": LinearRecurrence(gated=True), "positions": "none"},
+    "delta": {"attention": DeltaRule(), "positions": "sinusoidal", "bias": False},
+    "gated_delta": {"attention": DeltaRule(gated=True)},
+    "differential": {"attention": Differential(), "positions": "rotary"},
+    "gated": {
+        "attention": AdjustedSoftmax(gate="features"),
+        "positions": "alibi",
+        "num_kv_heads": 2,
+    },
+    "soft_capped": {"attention": AdjustedSoftmax(soft_cap=1.5), "qk_norm": True},
+    "sink": {"attention": AdjustedSoftmax(learned_sink=True), "windows": (3, None, 7)},
+    "blocks": BLOCKS,
+    "latent, windows": {"attention": Latent(), "positions": "rotary", "windows": 5},
+    "delta and ALiBi": {
+        "attention": DeltaRule(),
+        "softmax_every": 2,
+        "positions": "alibi",
+        "num_layers": 4,
+    },
+    "linear and rotary": {
+        "attention": LinearRecurrence(),
+        "softmax_every": 3,
+        "positions": "rotary",
+    },
+    "blocks, open, and softmax": BLOCKS
+    | {"softmax_every": 2, "positions": "alibi", "fused": False},
+}
+
+
+@pytest.fixture(params=MODELS.values(), ids=MODELS.keys())
+def model(request: pytest.FixtureRequest) -> GPT:
+    """Make a model with weights large enough for it to have an opinion."""
+    torch.manual_seed(0)
+    made = GPT(replace(SMALL, **request.param), dtype=torch.float64)
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return made.eval()
+
+
+def some_tokens(length: int = LONGEST) -> Tensor:
+    return torch.randint(V, (B, length), generator=torch.Generator().manual_seed(3))
+
+
+def test_each_name_makes_the_layer_of_its_chapter() -> None:
+    kinds: dict[str, tuple[type, Attention]] = {
+        "softmax": (MultiHeadAttention, Softmax()),
+        "latent": (LatentAttention, Latent()),
+        "linear": (LinearAttention, LinearRecurrence(gated=False)),
+        "gated_linear": (LinearAttention, LinearRecurrence(gated=True)),
+        "delta": (DeltaAttention, DeltaRule(gated=False)),
+        "gated_delta": (DeltaAttention, DeltaRule(gated=True)),
+        "differential": (MultiHeadAttention, Differential()),
+        "gated": (MultiHeadAttention, AdjustedSoftmax(gate="features")),
+        "soft_capped": (MultiHeadAttention, AdjustedSoftmax(soft_cap=50.0)),
+        "sink": (MultiHeadAttention, AdjustedSoftmax(learned_sink=True)),
+        "blocks": (MultiHeadAttention, ChosenBlocks(block_size=16, num_chosen=3)),
+    }
+    assert [*kinds] == [*ATTENTIONS]
+    for name, (kind, attention) in kinds.items():
+        assert attention_named(name) == attention
+        assert name_of(attention) == (name, asdict(attention))
+        made = GPT(
+            replace(SMALL, attention=attention, positions=attention.positions[0])
+        )
+        assert {type(block.attention) for block in made.blocks} == {kind}
+
+
+def test_a_name_and_settings_make_what_they_were_taken_from() -> None:
+    for attention in (
+        AdjustedSoftmax(),
+        AdjustedSoftmax(soft_cap=5.0, learned_sink=True, gate="heads"),
+        Latent(latent_dim=3),
+        ChosenBlocks(num_chosen=1),
+    ):
+        assert attention_named(*name_of(attention)) == attention
+    assert name_of(AdjustedSoftmax(soft_cap=5.0))[0] == "soft_capped"
+    assert name_of(AdjustedSoftmax(soft_cap=5.0, learned_sink=True))[0] == "sink"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: attention_named("none"), "attention='none' must be one of softmax, l"),
+        (
+            lambda: attention_named("softmax", {"latent_dim": 8}),
+            "latent_dim=8 does not fit attention='softmax': leave it out",
+        ),
+        (lambda: name_of(Nameless()), "attention=Nameless() has no name: give it one"),
+    ],
+)
+def test_what_has_no_name_or_setting_is_named(
+    make: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make()
+
+
+@dataclass(frozen=True)
+class Nameless(Softmax):
+    pass
+
+
+def test_each_last_layer_of_so_many_has_softmax() -> None:
+    config = replace(SMALL, num_layers=7, attention=DeltaRule(), softmax_every=3)
+    kinds = [type(block.attention) for block in GPT(config).blocks]
+    assert kinds == [
+        *(DeltaAttention, DeltaAttention, MultiHeadAttention),
+        *(DeltaAttention, DeltaAttention, MultiHeadAttention),
+        DeltaAttention,
+    ]
+
+
+def test_differential_layers_begin_with_the_shares_of_their_depth() -> None:
+    made = GPT(replace(SMALL, attention=Differential()))
+    shares = [block.attention.core.first_share for block in made.blocks]
+    assert shares == pytest.approx([0.2, 0.3555, 0.4707], abs=1e-4)
+
+
+# Forms with a loop of their own.
+LOOPS = ["linear", "gated_linear", "delta", "gated_delta", "blocks"]
+LONG = 37  # more than one chunk of linear attention
+
+
+def of_one_layer(name: str) -> GPT:
+    torch.manual_seed(0)
+    settings = {**MODELS[name], "max_seq_len": LONG, "num_layers": 1}
+    model = GPT(replace(SMALL, **settings), dtype=torch.float64)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return model.eval()
+
+
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.usefixtures("as_a_caller")
+def test_it_compiles_whole(name: str) -> None:
+    torch.compiler.reset()
+    model = of_one_layer(name)
+    tokens = some_tokens(LONG)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(tokens), model(tokens))
+
+
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.usefixtures("as_a_caller")
+def test_one_program_is_for_every_length(name: str) -> None:
+    torch.compiler.reset()
+    model = of_one_layer(name)
+    compiled = torch.compile(model, backend="eager", fullgraph=True, dynamic=True)
+    length = torch.export.Dim("length", min=1, max=LONG)
+    exported = torch.export.export(
+        model, (some_tokens(7),), dynamic_shapes=({1: length},)
+    ).module()
+    compiled(some_tokens(7))
+    with torch.compiler.set_stance("fail_on_recompile"):
+        for t in (2, 3, 5, 16, LONG):
+            torch.testing.assert_close(compiled(some_tokens(t)), model(some_tokens(t)))
+    for t in (1, 2, 3, 5, 16, LONG):
+        torch.testing.assert_close(exported(some_tokens(t)), model(some_tokens(t)))
+
+
+def test_reading_in_parts_is_reading_at_once(model: GPT) -> None:
+    tokens = some_tokens()
+    whole = model(tokens)
+    cache = model.new_cache(B)
+    for _ in range(2):  # again, when it has forgotten
+        parts = [model(part, cache=cache) for part in tokens.split([7, 1, 1, 11, 3], 1)]
+        torch.testing.assert_close(torch.cat(parts, dim=1), whole)
+        assert cache.length == LONGEST
+        cache.reset()
+        assert cache.length == 0
+
+
+def test_gradients_reach_all_parameters(model: GPT) -> None:
+    model.train()(some_tokens()).logsumexp(dim=-1).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+def test_later_tokens_change_nothing(model: GPT) -> None:
+    tokens = some_tokens()
+    changed = tokens.clone()
+    changed[:, 17:] = (changed[:, 17:] + 5) % V
+    before, after = model(tokens), model(changed)
+    torch.testing.assert_close(after[:, :17], before[:, :17])
+    assert not torch.allclose(after[:, 17], before[:, 17])
+
+
+def test_a_batch_writes_what_each_row_writes_alone(model: GPT) -> None:
+    prompts = [[1, 2, 3], [4], [5, 6, 7], [*range(V)]]
+    how: dict[str, Any] = {"max_new_tokens": 14, "sampling": Sampling(temperature=0.0)}
+    together = generate(model, prompts, **how)  # the longest outgrows the context
+    assert together == [generate(model, [prompt], **how)[0] for prompt in prompts]
+    assert together == generate(model, prompts, use_cache=False, **how)
+    # By hand, for one that does not outgrow it: the likeliest token, again and again.
+    context = [1, 2, 3]
+    for _ in range(14):
+        context.append(int(model(torch.tensor([context]))[0, -1].argmax()))
+    assert together[0] == context[3:]
+
+
+def test_a_checkpoint_keeps_the_form(model: GPT, tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, config=model.config, weights=model.state_dict())
+    loaded = load_checkpoint(tmp_path)
+    assert loaded.config == model.config
+    for again in (loaded.model(), load_pretrained(tmp_path)):
+        assert torch.equal(again.eval()(some_tokens()), model(some_tokens()))
+
+
+def test_what_was_drawn_is_drawn_again(model: GPT) -> None:
+    config = model.config
+    empty = GPT(config, device="meta").to_empty(device="cpu")
+    for parameter in empty.parameters():
+        torch.nn.init.constant_(parameter, float("nan"))
+    torch.manual_seed(5)
+    empty.reset_parameters()
+    usual = GPT(config)
+    torch.manual_seed(5)
+    usual.reset_parameters()
+    assert torch.equal(empty(some_tokens()), usual(some_tokens()))
+
+
+def test_making_settings_draws_nothing() -> None:
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    replace(SMALL, attention=Differential())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_state_takes_the_same_room_at_any_length() -> None:
+    delta = GPT(replace(SMALL, attention=DeltaRule()))
+    sizes = [delta.new_cache(B, max_length=length).nbytes for length in (1, LONGEST)]
+    assert sizes == [L * B * H * D_K * D_K * 4] * 2
+    latent = GPT(replace(SMALL, attention=Latent(latent_dim=11), positions="rotary"))
+    assert latent.new_cache(B).nbytes == L * B * LONGEST * (11 + D_K) * 4
+
+
+def test_drafts_are_checked_by_what_can_go_back(model: GPT) -> None:
+    drafter, greedy = NgramDrafter(V), Sampling(temperature=0.0)
+    prompt, how = [1, 2, 3, 1, 2], {"max_new_tokens": 9}
+    if not model.config.attention.has_scores:
+        with pytest.raises(
+            ValueError, match="cannot go back: a layer keeps only the last state"
+        ):
+            speculate(model, prompt, drafter, **how)
+        return
+    found = speculate(model, prompt, drafter, probabilities=greedy.probabilities, **how)
+    assert found.tokens == generate(model, [prompt], sampling=greedy, **how)[0]
+
+
+def test_what_keys_are_kept_can_be_kept_in_pages(model: GPT) -> None:
+    if not model.config.attention.has_scores:
+        with pytest.raises(
+            ValueError, match="every layer must keep keys and values in a DenseCache"
+        ):
+            PagedReader(model, page_size=4)
+        return
+    prompts = [[1, 2, 3], [4], [1, 2, 3], [*range(V)]]
+    how: dict[str, Any] = {"max_new_tokens": 14, "sampling": Sampling(temperature=0.0)}
+    paged = PagedReader(model, page_size=4)
+    assert generate(paged, prompts, **how) == generate(model, prompts, **how)
+
+
+def test_the_packed_decoder_says_which_attention_it_does_not_know(model: GPT) -> None:
+    message = re.escape(f"not support attention={model.config.attention!r}")
+    with pytest.raises(ValueError, match=f"{message}$"):
+        Decoder(model)
+
+
+# What a form is, as the checks see it: the layers that are softmax attention, capped or
+# gated at most, are compared with it to the last digit, and of the others they say that
+# they do not know.
+RIGHT: dict[str, dict[str, object]] = {
+    "softmax": {},
+    "soft_capped": {},
+    "gated": {},
+    "blocks": {"num_chosen": LONGEST},
+}
+
+
+def layer_of(name: str, settings: dict[str, object] | None = None) -> torch.nn.Module:
+    torch.manual_seed(0)
+    positions = "rotary" if name == "latent" else "none"
+    attention = attention_named(name, settings)
+    config = replace(SMALL, attention=attention, positions=positions, num_layers=1)
+    return GPT(config).double().blocks[0].attention
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_the_checks_pass_softmax_attention_and_say_what_is_none(name: str) -> None:
+    report = check_attention(layer_of(name, RIGHT.get(name)))
+    assert report.failed == []
+    assert report.state == ("right" if name in RIGHT else "not known"), str(report)
+
+
+@pytest.mark.parametrize(
+    "name", ["softmax", "latent", "differential", "gated", "soft_capped", "sink"]
+)
+def test_the_checks_find_a_form_that_sees_the_future(name: str) -> None:
+    """It is called without ``causal=True``, as if it were causal by itself."""
+    assert "leak" in check_attention(layer_of(name), style="causal").failed
+
+
+@pytest.mark.parametrize("name", sorted({*ATTENTIONS} - {*RIGHT}))
+def test_with_an_oracle_the_checks_compare_what_they_do_not_know(name: str) -> None:
+    layer = layer_of(name)
+
+    def oracle(x: Tensor) -> Tensor:
+        return layer(x, causal=True)
+
+    report = check_attention(layer, oracle=oracle)
+    assert report.passed, str(report)
+    reasons = {each.check: each.reason for each in report.verdicts}
+    # If weights do not sum to one, equal tokens get unequal rows.
+    no_sums = not ATTENTIONS[name].has_scores or name == "sink"
+    assert (reasons["row sums"] == "the oracle fails it, too") == no_sums, str(report)
+    off = check_attention(layer, oracle=lambda x: oracle(1.01 * x + 0.01))
+    assert "output" in off.failed
+
+
+@pytest.mark.parametrize("attention", ["delta", "blocks"])
+def test_what_cannot_be_masked_is_not_batched_in_slots(attention: str) -> None:
+    with pytest.raises(ValueError, match="cannot mask the rest of a slot"):
+        slot_cache(GPT(replace(SMALL, attention=ATTENTIONS[attention])), 2)
+
+
+@pytest.mark.parametrize("attention", ["delta", "differential"])
+def test_heads_without_tables_are_not_recorded(attention: str) -> None:
+    with pytest.raises(ValueError, match="no table of weights for each head"):
+        record_heads(
+            GPT(replace(SMALL, attention=ATTENTIONS[attention])), some_tokens()
+        )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"softmax_every": 2},
+            "softmax_every=2 does not fit attention=Softmax(): leave it out",
+        ),
+        (
+            {"attention": Latent()},
+            "positions='learned' does not fit attention=Latent(latent_dim=None): "
+            "choose one of rotary",
+        ),
+        (
+            {"attention": Latent(), "positions": "rotary", "softmax_every": 2},
+            "softmax_every=2 does not fit attention=Latent(",
+        ),
+        (
+            {"attention": Latent(), "positions": "rotary", "qk_norm": True},
+            "qk_norm=True does not fit attention=Latent(",
+        ),
+        (
+            {"attention": LinearRecurrence(), "positions": "alibi"},
+            "positions='alibi' does not fit attention=LinearRecurrence(gated=False): "
+            "choose one of learned, sinusoidal, none",
+        ),
+        (
+            {"attention": DeltaRule(gated=True), "num_kv_heads": 2},
+            "num_kv_heads=2 does not fit attention=DeltaRule(gated=True)",
+        ),
+        (
+            {"attention": DeltaRule(), "softmax_every": 2, "windows": 5},
+            "windows=5 does not fit attention=DeltaRule(",
+        ),
+        (
+            {"attention": DeltaRule(), "softmax_every": 0},
+            "softmax_every=0 must be positive",
+        ),
+        (
+            {"attention": ChosenBlocks(), "windows": 5},
+            "windows=5 does not fit attention=ChosenBlocks(",
+        ),
+        (
+            {"attention": Differential(), "num_heads": 3},
+            "num_heads=3 must be even: heads come in pairs",
+        ),
+        (
+            {"attention": AdjustedSoftmax(), "kept_heads": ((0,),) * L},
+            "kept_heads=((0,), (0,), (0,)) does not fit attention=AdjustedSoftmax(",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        replace(SMALL, **changes)
+
+
+def test_a_name_is_no_attention() -> None:
+    with pytest.raises(TypeError, match=r"write ATTENTIONS\['latent'\]$"):
+        replace(SMALL, attention="latent")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_trains_under_autocast_without_a_warning(name: str) -> None:
+    """Here a warning is an error: of norms whose weights are of another type, for one.
+
+    Logits are those of single precision, up to the eight bits of a bfloat16.
+    """
+    torch.manual_seed(0)
+    model = GPT(replace(SMALL, **MODELS[name]))
+    tokens = torch.randint(V, (B, LONGEST))
+    exact = model(tokens)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = model(tokens)
+    assert (rounded.float() - exact).norm() < 0.05 * exact.norm()
+    rounded.float().logsumexp(dim=-1).mean().backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_other_modules_may_stand_in_for_every_layer(
+    model: GPT, replaced: Callable[[GPT], tuple[GPT, GPT]]
+) -> None:
+    other, plain = replaced(model)
+    tokens = some_tokens()
+    torch.testing.assert_close(other(tokens), plain(tokens), rtol=1e-8, atol=1e-8)
+    cache = other.new_cache(B)
+    parts = [other(part, cache=cache) for part in tokens.split([7, 1, LONGEST - 8], 1)]
+    torch.testing.assert_close(torch.cat(parts, 1), plain(tokens), rtol=1e-8, atol=1e-8)
+    prompts = [[1, 2, 3], [4]]
+    assert generate(other, prompts, max_new_tokens=9, seed=1) == generate(
+        plain, prompts, max_new_tokens=9, seed=1
+    )
+
+
+@pytest.mark.parametrize("absorbed", [None, True])
+def test_a_hook_on_what_could_be_absorbed_is_called(absorbed: bool | None) -> None:
+    layer = LatentAttention(
+        d_model=12, num_heads=3, head_dim=4, rotary_dim=2, latent_dim=5
+    )
+    layer.absorbed = absorbed
+    x = torch.randn(B, 1, 12)
+    calls: list[Tensor] = []
+    before = layer(x)
+    handle = layer.kv_up.register_forward_hook(lambda *given: calls.append(given[2]))
+    torch.testing.assert_close(layer(x), before)
+    assert len(calls) == 1
+    handle.remove()
+    torch.testing.assert_close(layer(x), before)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_bias_of_minus_infinity_forbids_as_a_mask_does(
+    model: GPT, fused: bool
+) -> None:
+    layer = model.blocks[0].attention
+    if isinstance(layer, (LinearAttention, DeltaAttention)):
+        with pytest.raises(ValueError, match=r"^score_bias is refused"):
+            layer(torch.randn(B, 5, H * D_K).double(), score_bias=torch.zeros(5, 5))
+        return
+    layer.fused = fused
+    x = torch.randn(B, 5, H * D_K, dtype=torch.float64, requires_grad=True)
+    allowed = torch.rand(B, 1, 5, 5, generator=torch.Generator().manual_seed(1)) < 0.5
+    allowed[:, :, 2] = False  # and so it sees nothing
+    bias = torch.zeros(allowed.shape).double().masked_fill(~allowed, -torch.inf)
+    expected = layer(x, causal=True, mask=allowed)
+    output = layer(x, causal=True, score_bias=bias)
+    torch.testing.assert_close(output, expected)
+    (gradient,), (wanted,) = (
+        torch.autograd.grad(each.square().sum(), x) for each in (output, expected)
+    )
+    torch.testing.assert_close(gradient, wanted)
+    _, weights = layer(x, causal=True, score_bias=bias, return_weights=True)
+    assert weights.isfinite().all()
+    assert not weights[:, :, 2].any()
+
+
+@pytest.mark.parametrize("where", ["meta", "fake"])
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.usefixtures("as_a_caller")
+def test_it_is_made_and_run_without_numbers(name: str, where: str) -> None:
+    config = replace(SMALL, **MODELS[name])
+    with torch.device("meta") if where == "meta" else FakeTensorMode():
+        model = GPT(config)
+        tokens = torch.zeros(B, LONGEST, dtype=torch.long)
+        logits = model(tokens)
+        logits.sum().backward()
+        with torch.no_grad():
+            cache = model.new_cache(B)
+            model(tokens[:, :7], cache=cache)
+            next_logits = model(tokens[:, 7:8], cache=cache)
+    assert logits.shape == (B, LONGEST, V)
+    assert next_logits.shape == (B, 1, V)
+    assert cache.length == 8
+    without = [n for n, p in model.named_parameters() if p.grad is None]
+    assert without == []

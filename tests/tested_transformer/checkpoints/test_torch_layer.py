@@ -1,0 +1,182 @@
+"""A layer and its translation compute the same, and pass the same gradients back."""
+
+import re
+from typing import TypeVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tested_transformer.attentions import AdjustedSoftmax
+from tested_transformer.checkpoints import from_torch, to_torch
+from tested_transformer.masks import padding_mask
+from tested_transformer.multihead import MultiHeadAttention
+
+# Pairwise different: batch, heads, queries, keys, head width, context width.
+B, H, T, S, D_K, C = 2, 3, 5, 7, 4, 11
+D = H * D_K
+
+Layer = TypeVar("Layer", bound=nn.Module)
+
+
+def scattered(layer: Layer) -> Layer:
+    """Make every parameter, biases included, different from what it began as."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) / 3)
+    return layer
+
+
+def results(
+    layer: MultiHeadAttention | nn.MultiheadAttention, sequences: list[Tensor]
+) -> list[Tensor]:
+    """Give output, weights, and the gradients of both inputs, under a mask."""
+    x, context = (each.clone().requires_grad_() for each in sequences)
+    mask = padding_mask(torch.tensor([S, S - 2]))
+    if isinstance(layer, MultiHeadAttention):
+        output, weights = layer(x, context=context, mask=mask, return_weights=True)
+    else:
+        batch = 0 if layer.batch_first else 1
+        asks, answers = x.movedim(0, batch), context.movedim(0, batch)
+        output, weights = layer(
+            asks,
+            answers,
+            answers,
+            key_padding_mask=~mask[:, 0, 0],
+            average_attn_weights=False,
+        )
+        output = output.movedim(batch, 0)
+    direction = torch.arange(output.numel()).sin().view(output.shape)
+    return [output, weights, *torch.autograd.grad(output, [x, context], direction)]
+
+
+def hold_equal(one: nn.Module, other: nn.Module, d_context: int) -> None:
+    sequences = [torch.randn(B, T, D), torch.randn(B, S, d_context)]
+    pairs = zip(results(one, sequences), results(other, sequences), strict=True)
+    for mine, yours in pairs:
+        torch.testing.assert_close(mine, yours)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("d_context", [D, C])
+def test_pytorchs_layer_becomes_ours(
+    d_context: int, batch_first: bool, bias: bool, fused: bool
+) -> None:
+    theirs = nn.MultiheadAttention(
+        D, H, bias=bias, kdim=d_context, vdim=d_context, batch_first=batch_first
+    )
+    ours = from_torch(scattered(theirs), fused=fused)
+    assert ours.fused is fused
+    hold_equal(ours, theirs, d_context)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("d_context", [D, C])
+def test_our_layer_becomes_pytorchs(d_context: int, bias: bool) -> None:
+    ours = MultiHeadAttention(d_model=D, num_heads=H, d_context=d_context, bias=bias)
+    theirs = to_torch(scattered(ours))
+    assert theirs.batch_first
+    assert (theirs.in_proj_weight is None) is (d_context != D)
+    hold_equal(ours, theirs, d_context)
+
+
+def test_there_and_back_is_the_same_to_the_last_bit() -> None:
+    for d_context in (D, C):
+        ours = scattered(
+            MultiHeadAttention(d_model=D, num_heads=H, d_context=d_context)
+        )
+        again = from_torch(to_torch(ours)).state_dict()
+        assert again.keys() == ours.state_dict().keys()
+        for name, tensor in ours.state_dict().items():
+            assert torch.equal(tensor, again[name]), name
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_dtype_dropout_and_mode_are_kept(training: bool) -> None:
+    theirs = nn.MultiheadAttention(D, H, dropout=0.25, dtype=torch.double)
+    ours = from_torch(theirs.train(training))
+    again = to_torch(ours)
+    for layer in (ours, again):
+        assert layer.training is training
+        assert layer.dropout == 0.25
+        assert {each.dtype for each in layer.parameters()} == {torch.double}
+
+
+def test_nothing_is_drawn() -> None:
+    theirs = nn.MultiheadAttention(D, H, kdim=C, vdim=C)
+    chance = torch.get_rng_state()
+    to_torch(from_torch(theirs))
+    assert torch.equal(torch.get_rng_state(), chance)
+
+
+def test_the_copy_is_a_copy() -> None:
+    theirs = scattered(nn.MultiheadAttention(D, H))
+    ours = from_torch(theirs)
+    again = to_torch(ours)
+    before = [each.clone() for each in again.parameters()]
+    with torch.no_grad():
+        for layer in (theirs, ours):
+            for parameter in layer.parameters():
+                parameter.zero_()
+    assert ours.q_proj.weight.requires_grad
+    for parameter, kept in zip(again.parameters(), before, strict=True):
+        assert parameter.is_leaf
+        assert parameter.requires_grad
+        assert torch.equal(parameter, kept)
+        assert parameter.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"add_bias_kv": True}, "add_bias_kv=True has no counterpart here"),
+        ({"add_zero_attn": True}, "add_zero_attn=True has no counterpart here"),
+        (
+            {"kdim": C, "vdim": D},
+            f"kdim={C} and vdim={D} must be equal: "
+            "keys and values come from one context",
+        ),
+    ],
+)
+def test_what_ours_has_not_is_refused(settings: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        from_torch(nn.MultiheadAttention(D, H, **settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"head_dim": 5},
+            f"num_heads={H} of head_dim=5 must be d_model={D} wide in "
+            f"nn.MultiheadAttention; they are {5 * H}",
+        ),
+        (
+            {"num_kv_heads": 1},
+            f"num_kv_heads=1 must equal num_heads={H}: "
+            "PyTorch's heads do not share keys",
+        ),
+        (
+            {"qk_norm": True},
+            "qk_norm=True has no counterpart in nn.MultiheadAttention",
+        ),
+        (
+            {"core": AdjustedSoftmax(soft_cap=5.0)},
+            "core must be Softmax(): PyTorch's layer has no other",
+        ),
+    ],
+)
+def test_what_pytorchs_has_not_is_refused(settings: dict, message: str) -> None:
+    ours = MultiHeadAttention(d_model=D, num_heads=H, **settings)
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        to_torch(ours)
+
+
+def test_the_weights_of_another_module_are_not_copied():
+    layer = MultiHeadAttention(d_model=12, num_heads=3)
+    layer.v_proj = nn.Sequential(layer.v_proj)
+    with pytest.raises(TypeError, match=r"^v_proj must be an nn.Linear .* Sequential"):
+        to_torch(layer)

@@ -1,0 +1,176 @@
+"""Settings of a GPT: what fits, what does not, and as JSON."""
+
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
+from tested_transformer.checkpoints.configs import describe_config, read_config
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.rotary_scaling import yarn_rates
+
+V, LONGEST, H, D_K, L = 13, 17, 6, 4, 3
+SMALL = GPTConfig(
+    vocab_size=V, max_seq_len=LONGEST, d_model=H * D_K, num_heads=H, num_layers=L
+)
+PRUNED = GPTConfig(vocab_size=13, max_seq_len=7, d_model=24, num_heads=4, num_layers=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"vocab_size": 0}, "vocab_size=0 must be positive"),
+        ({"num_layers": 0}, "num_layers=0 must be positive"),
+        ({"d_model": 65}, "d_model=65 must be divisible by num_heads=6"),
+        ({"num_kv_heads": 4}, "num_kv_heads=4 must divide num_heads=6"),
+        (
+            {"positions": "relative"},
+            "positions='relative' must be one of "
+            "learned, sinusoidal, rotary, alibi, none",
+        ),
+        ({"norm": "batch"}, "norm='batch' must be one of layer, rms"),
+        (
+            {"activation": "tanh"},
+            "activation='tanh' must be one of "
+            "gelu, gelu_tanh, relu, relu2, silu, swiglu",
+        ),
+        ({"dropout": -0.1}, "dropout=-0.1 must lie between 0 and 1"),
+        ({"d_model": 0}, "d_model=0 must be positive"),
+        ({"num_heads": 0}, "num_heads=0 must be positive"),
+        ({"num_kv_heads": 0}, "num_kv_heads=0 must be positive"),
+        ({"d_ff": 0}, "d_ff=0 must be positive"),
+        ({"dropout": 1.1}, "dropout=1.1 must lie between 0 and 1"),
+        ({"rotary_base": 0.0}, "rotary_base=0.0 must be positive and finite"),
+        ({"rotary_base": math.nan}, "rotary_base=nan must be positive and finite"),
+        (
+            {"positions": "rotary", "rotary_rates": (1.0,)},
+            "1 rotary_rates must be 2: one for each pair of a head of 4",
+        ),
+        (
+            {"positions": "rotary", "rotary_rates": (1.0, math.inf)},
+            "rotary_rates=(1.0, inf) must be finite",
+        ),
+        (
+            {"positions": "alibi", "rotary_rates": (1.0, 1.0)},
+            "positions='alibi' must be 'rotary' for rotary_rates",
+        ),
+        (
+            {"rotary_attention_factor": 0.0},
+            "rotary_attention_factor=0.0 must be positive and finite",
+        ),
+        ({"windows": (3, None)}, "windows has 2 layers; num_layers=3"),
+        (
+            {"windows": 0},
+            "windows=0 must be a positive int, or one for each layer, "
+            "with None for no window",
+        ),
+        (
+            {"windows": (3, None, -1)},
+            "windows=(3, None, -1) must be a positive int, or one for each layer, "
+            "with None for no window",
+        ),
+        ({"num_experts": -1}, "num_experts=-1 must not be negative"),
+        (
+            {"num_experts": 2, "experts_per_token": 3},
+            "experts_per_token=3 must lie between 1 and num_experts=2",
+        ),
+        (
+            {"positions": "rotary", "d_model": 18},
+            "head_dim=3 must be even for rotary positions",
+        ),
+        (
+            {"positions": "sinusoidal", "d_model": 15, "num_heads": 3},
+            "d_model=15 must be even for sinusoids",
+        ),
+    ],
+)
+def test_bad_settings_are_named(change, message: str):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        replace(SMALL, **change)
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_a_size_that_is_no_int_is_named():
+    with pytest.raises(TypeError, match=r"^d_model=24.0 must be an int$"):
+        replace(SMALL, d_model=24.0)
+    with pytest.raises(ValueError, match=r"^windows=2.5 must be a positive int, or"):
+        replace(SMALL, windows=2.5)
+
+
+def test_settings_come_back_from_json_old_ones_too():
+    config = replace(SMALL, windows=(2, None, 5), kept_heads=((0,), (1, 2), (3,)))
+    slowed = replace(SMALL, positions="rotary", rotary_rates=(0.1, 1 / 3))
+    text = json.dumps(describe_config(slowed))
+    again = read_config(json.loads(text), Path("config.json"))
+    assert again == slowed
+    values = json.loads(json.dumps(describe_config(config)))
+    assert read_config(values, Path("config.json")) == config
+    assert hash(read_config(values, Path("config.json"))) == hash(config)
+    for name in ("windows", "rotary_base"):
+        del values[name]
+    old = read_config(values, Path("config.json"))
+    assert old == replace(config, windows=None, rotary_base=10_000.0)
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_heads_may_be_given_in_lists():
+    config = replace(SMALL, kept_heads=[[0], [1, 2], [3]])
+    assert config.kept_heads == ((0,), (1, 2), (3,))
+    assert hash(config) == hash(replace(SMALL, kept_heads=((0,), (1, 2), (3,))))
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_rates_from_a_tensor_are_saved_as_numbers(tmp_path: Path):
+    rates = yarn_rates(D_K, factor=2.0, trained_length=64)
+    config = replace(SMALL, positions="rotary", rotary_rates=rates)
+    assert config.rotary_rates == tuple(rates.tolist())
+    weights = GPT(config).state_dict()
+    save_checkpoint(tmp_path, config=config, weights=weights)
+    assert load_checkpoint(tmp_path).config == config
+
+
+# Blocks.
+
+
+def test_groups_that_share_keys_are_kept_whole():
+    config = replace(PRUNED, kept_heads=((2, 3), (0, 1, 2, 3)), num_kv_heads=2)
+    assert [config.heads_of(layer) for layer in range(2)] == [(2, 1), (4, 2)]
+    assert replace(PRUNED, num_kv_heads=2).heads_of(1) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("kept", "change", "message"),
+    [
+        (((0,),), {}, "kept_heads has 1 layers; num_layers=2"),
+        (
+            ((0,), (1, 1)),
+            {},
+            "kept_heads[1]=(1, 1) must be one or more of the heads 0 to 3, in order",
+        ),
+        (
+            ((2, 0), (1,)),
+            {},
+            "kept_heads[0]=(2, 0) must be one or more of the heads 0 to 3, in order",
+        ),
+        (
+            ((4,), (1,)),
+            {},
+            "kept_heads[0]=(4,) must be one or more of the heads 0 to 3, in order",
+        ),
+        (
+            ((0, 1), (1, 2)),
+            {"num_kv_heads": 2},
+            "kept_heads[1]=(1, 2) must be whole groups: "
+            "2 consecutive heads share keys and values",
+        ),
+    ],
+)
+def test_heads_that_cannot_be_kept_are_named(
+    kept: tuple, change: dict, message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        replace(PRUNED, kept_heads=kept, **change)

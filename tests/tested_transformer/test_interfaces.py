@@ -1,0 +1,236 @@
+"""The contract of an attention layer, asked of every implementation."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tested_transformer.attentions import (
+    ATTENTIONS,
+    AdjustedSoftmax,
+    ChosenBlocks,
+    DeltaRule,
+    Differential,
+    Latent,
+    LinearRecurrence,
+    attention_named,
+    name_of,
+)
+from tested_transformer.interfaces import Attention, AttentionLayer, LayerSettings
+from tested_transformer.masks import sliding_window_mask, token_mask
+from tested_transformer.multihead import Softmax
+from tested_transformer.positions import rotary_table
+
+# Pairwise different: batch, heads, head width, tokens, width of the model.
+B, H, D_K, T, D = 2, 6, 4, 37, 22
+USUAL = LayerSettings(
+    d_model=D, num_heads=H, head_dim=D_K, num_kv_heads=H, dtype=torch.float64
+)
+GROUPED = replace(USUAL, num_kv_heads=2)
+LAYERS: dict[str, tuple[Attention, LayerSettings]] = {
+    "softmax": (Softmax(), USUAL),
+    "grouped": (Softmax(), replace(GROUPED, bias=False)),
+    "qk_norm": (Softmax(), replace(GROUPED, qk_norm=True)),
+    "sink": (AdjustedSoftmax(learned_sink=True), GROUPED),
+    "cap": (AdjustedSoftmax(soft_cap=0.7), replace(USUAL, qk_norm=True)),
+    "gate": (AdjustedSoftmax(gate="features", scale=0.3), GROUPED),
+    "gated heads": (AdjustedSoftmax(gate="heads"), replace(USUAL, qk_norm=True)),
+    "differential": (Differential(), replace(GROUPED, qk_norm=True, layer=2)),
+    "chosen blocks": (ChosenBlocks(block_size=3), replace(GROUPED, qk_norm=True)),
+    "latent": (Latent(latent_dim=7), USUAL),
+    "linear": (LinearRecurrence(), USUAL),
+    "gated linear": (LinearRecurrence(gated=True), USUAL),
+    "delta": (DeltaRule(), replace(USUAL, bias=False)),
+    "gated delta": (DeltaRule(gated=True), USUAL),
+}
+
+
+def of(*names: str) -> pytest.MarkDecorator:
+    """Run a test with these layers."""
+    return pytest.mark.parametrize("name", names)
+
+
+every = of(*LAYERS)
+with_scores = of(*(name for name, (each, _) in LAYERS.items() if each.has_scores))
+without_scores = of(
+    *(name for name, (each, _) in LAYERS.items() if not each.has_scores)
+)
+that_read_padding = of(
+    *(name for name, (each, _) in LAYERS.items() if each.reads_padding)
+)
+with_windows = of(
+    *(name for name, (each, _) in LAYERS.items() if "windows" not in each.unsupported)
+)
+
+
+def made(name: str, *, fused: bool = True) -> AttentionLayer[Any]:
+    """Return a layer whose weights are large enough for it to have an opinion."""
+    attention, settings = LAYERS[name]
+    layer = attention.make(replace(settings, fused=fused))
+    assert isinstance(layer, nn.Module)
+    generator = torch.Generator().manual_seed(1)
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, std=0.6, generator=generator)
+    return layer
+
+
+def rotary_of(name: str, start: int = 0, length: int = T) -> Tensor | None:
+    """Return a table of positions, if the layer has scores."""
+    if not LAYERS[name][0].has_scores:
+        return None
+    return rotary_table(torch.arange(start, start + length), D_K).double()
+
+
+def some(*shape: int) -> Tensor:
+    generator = torch.Generator().manual_seed(2)
+    return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+
+@every
+def test_it_is_a_layer_of_its_settings_and_they_have_a_name(name: str) -> None:
+    attention, settings = LAYERS[name]
+    layer = made(name)
+    assert isinstance(attention, Attention)
+    assert isinstance(layer, AttentionLayer)
+    assert (layer.num_heads, layer.head_dim) == (settings.num_heads, D_K)
+    assert attention_named(*name_of(attention)) == attention
+    assert len({attention, replace(attention)}) == 1
+
+
+def test_every_name_is_asked() -> None:
+    kinds = {type(attention) for attention, _ in LAYERS.values()}
+    assert {type(attention) for attention in ATTENTIONS.values()} == kinds
+
+
+@every
+def test_no_output_depends_on_a_later_position_or_another_sequence(name: str) -> None:
+    layer, x = made(name), some(B, T, D).requires_grad_()
+    output = layer(x, causal=True, rotary=rotary_of(name))
+    assert output.shape == (B, T, D)
+    for t in (0, 8, 17):
+        (slope,) = torch.autograd.grad(
+            output[1, t].square().sum(), x, retain_graph=True
+        )
+        assert not slope[0].any()
+        assert not slope[1, t + 1 :].any()
+        assert slope[1, t].any()
+        assert slope[1, 0].any()
+
+
+@with_scores
+def test_with_its_weights_it_returns_the_same_outputs_and_gradients(name: str) -> None:
+    layer, x = made(name), some(B, T, D).requires_grad_()
+    inputs, direction = [x, *layer.parameters()], some(T, B, D).transpose(0, 1)
+    output = layer(x, causal=True, rotary=rotary_of(name))
+    wanted = torch.autograd.grad(output, inputs, direction)
+    again, weights = layer(x, causal=True, rotary=rotary_of(name), return_weights=True)
+    unfused = made(name, fused=False)(x, causal=True, rotary=rotary_of(name))
+    for other in (again, unfused):
+        torch.testing.assert_close(other, output, rtol=1e-10, atol=1e-11)
+    found = torch.autograd.grad(again, inputs, direction)
+    torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-9)
+    heads = H if LAYERS[name][0].weighs_by_head else H // 2
+    assert weights.shape == (B, heads, T, T)
+    assert not weights.triu(1).any()
+
+
+PIECES = ([1] * T, [7, 1, 1, 13, 15], [T - 1, 1], [2, T - 2])
+
+
+@every
+@pytest.mark.parametrize("pieces", PIECES)
+@torch.no_grad()
+def test_in_pieces_it_reads_what_it_reads_at_once(name: str, pieces: list[int]) -> None:
+    layer, x = made(name), some(B, T, D)
+    whole = layer(x, causal=True, rotary=rotary_of(name))
+    cache = layer.new_cache(B, T)
+    for _ in range(2):  # again, when it has forgotten
+        outputs: list[Tensor] = []
+        for piece in x.split(pieces, dim=1):
+            rotary = rotary_of(name, cache.length, piece.shape[1])
+            outputs.append(layer(piece, causal=True, rotary=rotary, cache=cache))
+        read = torch.cat(outputs, dim=1)
+        torch.testing.assert_close(read, whole, rtol=1e-9, atol=1e-10)
+        assert cache.length == T
+        cache.reset()
+
+
+@that_read_padding
+@pytest.mark.parametrize("fused", [True, False])
+def test_padding_on_the_left_changes_nothing(name: str, fused: bool) -> None:
+    layer, x = made(name, fused=fused), some(B, T, D).requires_grad_()
+    padded = torch.cat([9 * some(B, 3, D), x], dim=1)
+    real = torch.ones(B, T + 3, dtype=torch.bool)
+    real[:, :3] = False
+    positions = torch.arange(-3, T).clamp(min=0)
+    rotary = rotary_table(positions, D_K).double()
+    wanted = layer(x, causal=True, rotary=rotary_of(name))
+    output = layer(padded, mask=token_mask(real), causal=True, rotary=rotary)[:, 3:]
+    torch.testing.assert_close(output, wanted, rtol=1e-10, atol=1e-11)
+    one, other = (
+        torch.autograd.grad(each.square().sum(), x)[0] for each in (output, wanted)
+    )
+    torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-9)
+
+
+@with_windows
+def test_a_window_is_its_mask(name: str) -> None:
+    layer, x = made(name), some(B, T, D)
+    mask = sliding_window_mask(T, window=5)
+    output = layer(x, causal=True, window=5, rotary=rotary_of(name))
+    wanted = layer(x, causal=True, mask=mask, rotary=rotary_of(name))
+    torch.testing.assert_close(output, wanted)
+    assert not torch.allclose(output, layer(x, causal=True, rotary=rotary_of(name)))
+
+
+@without_scores
+def test_without_scores_it_refuses_what_acts_on_them(name: str) -> None:
+    layer, x = made(name), some(B, T, D)
+    for option, value in {
+        "mask": torch.ones(T, T, dtype=torch.bool),
+        "window": 3,
+        "score_bias": some(T, T),
+        "rotary": rotary_table(torch.arange(T), D_K),
+        "return_weights": True,
+    }.items():
+        with pytest.raises(ValueError, match=f"{option} is refused"):
+            layer(x, causal=True, **{option: value})
+    with pytest.raises(ValueError, match="causal=False is refused"):
+        layer(x, causal=False)
+
+
+@every
+def test_its_state_dict_makes_another_layer_compute_the_same(name: str) -> None:
+    layer, x = made(name), some(B, T, D)
+    attention, settings = LAYERS[name]
+    other = attention.make(settings)
+    wanted = layer(x, causal=True, rotary=rotary_of(name))
+    assert not torch.allclose(other(x, causal=True, rotary=rotary_of(name)), wanted)
+    other.load_state_dict(layer.state_dict())
+    assert torch.equal(other(x, causal=True, rotary=rotary_of(name)), wanted)
+
+
+@every
+def test_its_output_is_that_of_o_proj(name: str) -> None:
+    layer, x, outputs = made(name), some(B, T, D), list[Tensor]()
+    layer.o_proj.register_forward_hook(lambda *io: outputs.append(io[2]))
+    output = layer(x, causal=True, rotary=rotary_of(name))
+    assert len(outputs) == 1
+    assert torch.equal(outputs[0], output)
+
+
+@with_scores
+def test_dropout_drops_weights_while_it_trains(name: str) -> None:
+    attention, settings = LAYERS[name]
+    x = some(B, T, D)
+    for fused in (True, False):
+        dropped = attention.make(replace(settings, dropout=0.3, fused=fused))
+        dropped.load_state_dict(made(name).state_dict())
+        wanted = made(name)(x, causal=True, rotary=rotary_of(name))
+        output = dropped(x, causal=True, rotary=rotary_of(name))
+        assert not torch.allclose(output, wanted)
+        torch.testing.assert_close(
+            dropped.eval()(x, causal=True, rotary=rotary_of(name)), wanted
+        )
