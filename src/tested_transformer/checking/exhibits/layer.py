@@ -199,6 +199,7 @@ def with_steps(model: GPT, steps: Steps) -> GPT:
         steps: The steps of each of its layers; ``Steps()`` are the correct ones.
 
     Raises:
+        TypeError: If a layer is neither ``MultiHeadAttention`` nor one with steps.
         ValueError: If its layers do something that the steps cannot: rotate queries and
             keys, add a bias to the scores, normalize queries and keys, use a window, or
             attend otherwise than with softmax.
@@ -218,7 +219,8 @@ def with_steps(model: GPT, steps: Steps) -> GPT:
     model = copy.deepcopy(model)
     for block in model.blocks:
         before = block.attention
-        assert isinstance(before, MultiHeadAttention)  # as SOFTMAX makes it
+        if not isinstance(before, MultiHeadAttention | ExchangeableAttention):
+            raise TypeError(f"{type(before).__name__} does not attend in these steps")
         layer = ExchangeableAttention(
             d_model=config.d_model,
             num_heads=before.num_heads,
