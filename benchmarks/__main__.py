@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(run.threads)
     try:
         peers = measurement.peer_versions(run)
-        results = measurement.measure(run)
+        results = measurement.function()(run)
     except ValueError as error:
         command.error(str(error))
     record = {

@@ -109,12 +109,10 @@ class Measurement:
     source: str = ""
     prints: Literal["all", "stamp", "json"] = "all"
 
-    def measure(self, run: Run) -> Results:
-        """Measure. Only now is the module imported: a stamp lists what was."""
+    def function(self) -> Callable[[Run], Results]:
+        """Import its module, only now, as a stamp lists what was imported."""
         module, _, function = (self.source or self.name).partition(":")
-        return getattr(import_module(f"benchmarks.{module}"), function or "measure")(
-            run
-        )
+        return getattr(import_module(f"benchmarks.{module}"), function or "measure")
 
     def peer_versions(self, run: Run) -> dict[str, str]:
         """Return the versions of the other implementations, if they may take part."""

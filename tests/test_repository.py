@@ -28,7 +28,7 @@ FLOORS = [
     ["attention", "interfaces", "rotary_scaling"],
     ["kernels"],
     ["multihead", "layers"],
-    ["attentions", "config", "experts", "interchange"],
+    ["attentions", "config", "experts"],
     ["gpt", "encoder_decoder"],
     ["caches"],
     ["data", "checkpoints", "decoding", "interpret"],

@@ -22,10 +22,12 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, see __getattr__
         check_attention,
     )
     from tested_transformer.checkpoints import (
+        from_torch,
         load_checkpoint,
         load_gpt2,
         load_pretrained,
         save_checkpoint,
+        to_torch,
     )
     from tested_transformer.config import (
         GPTConfig,
@@ -49,10 +51,6 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, see __getattr__
     from tested_transformer.gpt import (
         GPT,
         DecoderBlock,
-    )
-    from tested_transformer.interchange import (
-        from_torch,
-        to_torch,
     )
     from tested_transformer.interpret import (
         record_heads,
@@ -107,7 +105,6 @@ _HOMES = {
     "positions": ["alibi_bias", "rotary_table", "rotate", "sinusoidal_positions"],
     "cache": ["KVCache"],
     "multihead": ["MultiHeadAttention", "merge_heads", "split_heads"],
-    "interchange": ["from_torch", "to_torch"],
     "layers": ["FeedForward"],
     "experts": ["MixtureOfExperts"],
     "config": ["GPTConfig"],
@@ -116,10 +113,12 @@ _HOMES = {
     "data": ["load_corpus", "load_tokens"],
     "training": ["Recipe", "honest_loss", "train"],
     "checkpoints": [
+        "from_torch",
         "load_checkpoint",
         "load_gpt2",
         "load_pretrained",
         "save_checkpoint",
+        "to_torch",
     ],
     "decoding": ["Sampling", "generate", "stream"],
     "interpret": ["record_heads"],

@@ -40,6 +40,7 @@ __all__ = [
     "ScoreOptions",
     "Softmax",
     "attend",
+    "attend_with_softmax",
     "merge_heads",
     "split_heads",
 ]
@@ -172,10 +173,10 @@ class Softmax:
 
         If it has parameters, it is an ``nn.Module``, and becomes part of the layer.
         """
-        return _attend_with_softmax
+        return attend_with_softmax
 
 
-def _attend_with_softmax(
+def attend_with_softmax(
     q: Float[Tensor, "B H T d_k"],
     k: Float[Tensor, "B H_kv S d_k"],
     v: Float[Tensor, "B H_kv S d_k"],
@@ -184,6 +185,7 @@ def _attend_with_softmax(
     in_the_open: bool,
     **options: Unpack[ScoreOptions],
 ) -> tuple[Float[Tensor, "B H T d_k"], Float[Tensor, "B H T S"] | None]:
+    """Attend as usual: the core of ``Softmax``."""
     return attend(q, k, v, in_the_open=in_the_open, **options)
 
 

@@ -1,6 +1,5 @@
 """The command line, and results of the form that the records have."""
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,8 @@ def _threads():
 
 def test_every_measurement_has_a_function_and_options_that_are_known() -> None:
     for name, entry in MEASUREMENTS.items():
-        module, _, function = (entry.source or name).partition(":")
-        assert callable(
-            getattr(import_module(f"benchmarks.{module}"), function or "measure")
-        )
-        assert {*entry.options} <= OPTIONS.keys()
+        assert callable(entry.function()), name
+        assert {*entry.options} <= OPTIONS.keys(), name
     others = {file.stem for file in RECORDS.iterdir()} - MEASUREMENTS.keys()
     assert others == {"h100", "public-first"}
 
@@ -127,7 +123,7 @@ QUICK = (
 )
 def test_a_record_has_what_is_measured(name: str) -> None:
     torch.set_num_threads(1)  # the models are too small to share
-    quick = MEASUREMENTS[name].measure(Run(quick=True, threads=1))
+    quick = MEASUREMENTS[name].function()(Run(quick=True, threads=1))
     record = load_record(name)
     assert not record["quick"]
     assert misfits(quick, record["results"]) == []

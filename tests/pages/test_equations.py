@@ -24,7 +24,6 @@ from tested_transformer import (
     decoding,
     encoder_decoder,
     gpt,
-    interchange,
     interpret,
     masks,
     positions,
@@ -38,6 +37,7 @@ from tested_transformer.attention import (
     repeat_heads,
 )
 from tested_transformer.cache import DenseCache, KVCache
+from tested_transformer.checkpoints import to_torch
 from tested_transformer.experts import MixtureOfExperts, count_parameters
 from tested_transformer.gpt import DecoderBlock
 from tested_transformer.kernels import fused_attention
@@ -494,7 +494,7 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
         r"\begin{pmatrix} Q & K & V \end{pmatrix}"
         r" = X \begin{pmatrix} W^Q & W^K & W^V \end{pmatrix}": lambda: (
             torch.cat([layer.q_proj(X), layer.k_proj(X), layer.v_proj(X)], dim=1),
-            X @ interchange.to_torch(layer).in_proj_weight.T),
+            X @ to_torch(layer).in_proj_weight.T),
         r"1 / (1 - p)": lambda: (F.dropout(torch.ones(99), 0.2).max(), 1 / (1 - 0.2)),
     },
     "fast-paths": {  # three keys were read, and the tile is of the others

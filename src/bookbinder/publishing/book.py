@@ -12,6 +12,7 @@ import yaml
 from pymdownx.slugs import slugify
 
 from bookbinder.page import Page, load_page
+from bookbinder.publishing.records import Record, foundations, fresh_record
 
 # Addresses appear in commands and pages, so they may not have quotes or spaces.
 _ADDRESS = re.compile(r"https?://[\w.:/~%@+-]+", re.ASCII)
@@ -19,11 +20,12 @@ _ADDRESS = re.compile(r"https?://[\w.:/~%@+-]+", re.ASCII)
 
 @dataclass(frozen=True)
 class Entry:
-    """A page in the navigation of the book, with its title and its part."""
+    """A page in the navigation of the book, and its record if it is verified."""
 
     title: str
     part: str
     page: Page
+    record: Record | None = None
 
     @property
     def source(self) -> str:
@@ -100,16 +102,17 @@ def load_book(root: Path, environment: Mapping[str, str] = os.environ) -> Book:
     Raises:
         ValueError: If one of the two is not an address.
     """
-    config = _config(root)
+    config, digest = _config(root), foundations(root)
     site, repository = (_address(environment, n) for n in ("SITE_URL", "REPO_URL"))
+    entries: list[Entry] = []
+    for part, title, source in navigation(root):
+        page = load_page(root / "docs" / source, root)
+        entries.append(Entry(title, part, page, fresh_record(root, page, digest)))
     return Book(
         name=config["site_name"],
         summary=config["site_description"],
         license=config["copyright"],
-        entries=tuple(
-            Entry(title, part, load_page(root / "docs" / source, root))
-            for part, title, source in navigation(root)
-        ),
+        entries=tuple(entries),
         site=f"{site}/" if site else "",
         repository=repository,
     )

@@ -34,11 +34,9 @@ _INSTALLED = {
 }
 
 
-def notebook(
-    entry: Entry, parts: list[Passage], book: Book, root: Path, ref: str = ""
-) -> str:
-    """Return the notebook of a page, which installs the library from a commit."""
-    setup = new_code_cell(_setup(entry.page, book, ref), metadata={"tags": [SETUP]})
+def notebook(entry: Entry, parts: list[Passage], book: Book, root: Path) -> str:
+    """Return the notebook of a page, which installs the version that was verified."""
+    setup = new_code_cell(_setup(entry, book), metadata={"tags": [SETUP]})
     where = f"[{book.name}]({book.site})" if book.site else book.name
     end = new_markdown_cell(f"*From {where}. {book.license}*")
     cells: list[Any] = [setup, *_cells(entry, parts, book, root), end]
@@ -61,11 +59,13 @@ def colab_address(entry: Entry, book: Book) -> str:
     return f"https://colab.research.google.com/github/{path}"
 
 
-def _setup(page: Page, book: Book, ref: str) -> str:
+def _setup(entry: Entry, book: Book) -> str:
     """Return the cell that installs the page's imports."""
-    imports = {name for block in page.blocks for name in _IMPORT.findall(block.code)}
+    blocks, record = entry.page.blocks, entry.record
+    imports = {name for block in blocks for name in _IMPORT.findall(block.code)}
     others = sorted(imports - _INSTALLED - sys.stdlib_module_names)
-    library = f"git+{book.repository}" + (f"@{ref}" if ref else "")
+    commit = record.commit if record and not record.changed else ""
+    library = f"git+{book.repository}" + (f"@{commit}" if commit else "")
     start = f'%pip install --quiet "tested-transformer[plots] @ {library}"'
     if not book.repository:
         start = (

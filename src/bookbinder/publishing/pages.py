@@ -39,13 +39,13 @@ _CODE = re.compile(r"(<pre[^>]*>(?:<span></span>)?<code>)(.*?)</code>", re.DOTAL
 _SHAPE = re.compile(r"&#34;[^&<>]+&#34;(?=\])")
 
 
-def with_code_blocks(html: str, entry: Entry, record: Record | None) -> str:
+def with_code_blocks(html: str, entry: Entry) -> str:
     """Finish the code of a page's HTML.
 
     Raises:
         ValueError: If the HTML has other blocks or listings than the page.
     """
-    page = entry.page
+    page, record = entry.page, entry.record
     shown = len(_RUN.findall(html)), len(_LISTING.findall(html))
     if shown != (len(page.blocks), len(page.listings)):
         raise ValueError(
@@ -93,17 +93,18 @@ def _sized(code: re.Match[str]) -> str:
     return f'{code[1]}<span class="sized" style="{sizes}">{code[2]}</span></code>'
 
 
-def footer(entry: Entry, record: Record | None, book: Book, extra: str = "") -> str:
+def footer(entry: Entry, book: Book, extra: str = "") -> str:
     """Return the foot of a page as HTML, with an extra paragraph after it."""
     links = [f'<a href="{entry.up}{entry.source}">Markdown</a>']
     if entry.page.blocks:
         links.append(f'<a href="{entry.up}{entry.notebook}" download>notebook</a>')
         if colab := colab_address(entry, book):
             links.append(f'<a href="{escape(colab)}">open in Colab</a>')
+    more = entry.up + CHECKED.removesuffix(".md")
     # Use the classes of the theme's articles, so that the foot is styled like one.
     return (
         '<footer class="md-content__inner md-typeset foot">'
-        f"<p>{verified_words(record, book, entry.up + CHECKED.removesuffix('.md'))}</p>"
+        f"<p>{verified_words(entry.record, book, more)}</p>"
         f"<p>This page to take away: {', '.join(links)}.</p>{extra}</footer>"
     )
 

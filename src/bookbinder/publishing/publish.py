@@ -1,8 +1,8 @@
 """Add everything to a built site that readers can take away, in this order."""
 
 import argparse
+import re
 import sys
-from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from bookbinder.publishing.offline import ARCHIVE, write_archive
 from bookbinder.publishing.old_addresses import add_old_addresses
 from bookbinder.publishing.pages import CHECKED, footer, with_code_blocks
 from bookbinder.publishing.plain_markdown import llms, passages, plain_markdown
-from bookbinder.publishing.records import Record, foundations, fresh_record
 from bookbinder.publishing.shipped import add_shipped_files
 from bookbinder.publishing.standalone import write_standalone_files
 from bookbinder.writing import write_whole
@@ -23,9 +22,6 @@ from bookbinder.writing import write_whole
 INDEX = "llms.txt"
 # On the page about checks, the records of the build replace this paragraph.
 PLACE = "The records of this build stand here once the site is published."
-
-Records = Mapping[str, Record | None]
-"""The fresh record of each page, by the page's file."""
 
 
 def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
@@ -41,10 +37,6 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
         ValueError: If the site was not built from these pages, or is already finished.
         FileNotFoundError: If a page is missing from the site.
     """
-    digest = foundations(root)
-    records = {
-        entry.source: fresh_record(root, entry.page, digest) for entry in book.entries
-    }
     offers = [("as Markdown", INDEX), ("to read offline", ARCHIVE)]
     downloads = f"<p>The whole book to take away: {_links(offers)}.</p>"
     if pdf:
@@ -55,18 +47,15 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
         downloads += f'<p class="to-print">To print, in parts: {_links(prints)}.</p>'
     # Make all pages before writing any, so that an error leaves the site unchanged.
     pages = [
-        _page(entry, book, site, records, "" if entry.folder else downloads)
+        _page(entry, book, site, "" if entry.folder else downloads)
         for entry in book.entries
     ]
-    table = _table(book, records, lambda entry: entry.source)
     for entry, html in zip(book.entries, pages, strict=True):
         passed = list(passages(entry.page, root))
-        write_whole(site / entry.source, plain_markdown(passed).replace(PLACE, table))
+        text = plain_markdown(passed).replace(PLACE, _table(book))
+        write_whole(site / entry.source, text)
         if entry.page.blocks:
-            record = records[entry.source]
-            # Notebooks install the version that was verified.
-            ref = record.commit if record and not record.changed else ""
-            write_whole(site / entry.notebook, notebook(entry, passed, book, root, ref))
+            write_whole(site / entry.notebook, notebook(entry, passed, book, root))
         write_whole(entry.file(site), html)
     write_whole(site / INDEX, llms(book))
     write_standalone_files(site, root, book)
@@ -82,45 +71,34 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
     write_archive(site, book)
 
 
-def _page(
-    entry: Entry, book: Book, site: Path, records: Records, downloads: str
-) -> str:
+def _page(entry: Entry, book: Book, site: Path, downloads: str) -> str:
     """Return the HTML of a page with all additions."""
     before, end, after = entry.file(site).read_text("utf-8").partition("</article>")
     if entry.source == CHECKED:
-        table = _table(
-            book, records, lambda entry: f"../{entry.folder}".rstrip("/") + "/"
-        )
-        html = markdown.markdown(table, extensions=["tables"])
+        table = markdown.markdown(_table(book), extensions=["tables"])
+        table = re.sub(r'href="([^"]*)\.md"', r'href="../\1/"', table)
         # In the same frame that the theme gives to every table.
-        html = html.replace("<table>", '<div class="table"><table>')
-        html = html.replace("</table>", "</table></div>")
-        section = f'<section class="published">{html}</section>'
+        table = table.replace("<table>", '<div class="table"><table>')
+        table = table.replace("</table>", "</table></div>")
+        section = f'<section class="published">{table}</section>'
         before = before.replace(f"<p>{PLACE}</p>", section)
-    record = records[entry.source]
-    html = with_code_blocks(before, entry, record)
-    return f"{html}{end}{footer(entry, record, book, downloads)}{after}"
+    html = with_code_blocks(before, entry)
+    return f"{html}{end}{footer(entry, book, downloads)}{after}"
 
 
 def _links(offers: list[tuple[str, str]]) -> str:
     return ", ".join(f'<a href="{name}">{escape(words)}</a>' for words, name in offers)
 
 
-def _table(book: Book, records: Records, address: Callable[[Entry], str]) -> str:
-    """Return the records of a build as a table, for the page about checks.
-
-    Args:
-        book: The pages.
-        records: The record of each page.
-        address: A function that returns the link to a page.
-    """
-    fresh = [record for record in records.values() if record]
-    lines = [f"{len(fresh)} of {len(book.entries)} pages are verified in this build."]
+def _table(book: Book) -> str:
+    """Return the records of a build as Markdown, for the page about checks."""
+    fresh = sum(entry.record is not None for entry in book.entries)
+    lines = [f"{fresh} of {len(book.entries)} pages are verified in this build."]
     rows = [
-        f"| [{entry.title}]({address(entry)}) | {record.blocks} | {record.outputs} "
+        f"| [{entry.title}]({entry.source}) | {record.blocks} | {record.outputs} "
         f"| {record.lines} | {record.date} |"
         for entry in book.entries
-        if entry.page.blocks and (record := records[entry.source])
+        if entry.page.blocks and (record := entry.record)
     ]
     if rows:
         head = "| page | blocks run | outputs compared | source lines | verified |"

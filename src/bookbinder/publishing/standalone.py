@@ -85,13 +85,11 @@ class Library:
                     names |= dict.fromkeys(definition.names, definition)
                     continue
                 for alias in statement.names:
-                    source = getattr(statement, "module", "")
+                    source: str = getattr(statement, "module", "")
                     name = alias.asname or alias.name.partition(".")[0]
-                    if _is_of_this_project(source):
+                    if source.partition(".")[0] in PACKAGES:
                         if alias.asname:
-                            raise ValueError(
-                                f"{module} imports {name} under another name"
-                            )
+                            raise ValueError(f"{module} imports {name} by another name")
                         names[name] = source
                         self.names(source)
                     else:
@@ -111,46 +109,25 @@ class Library:
         return [*self._modules].index(definition.module), definition.first
 
 
-def _is_of_this_project(module: str | None) -> bool:
-    return (module or "").partition(".")[0] in PACKAGES
-
-
-def _imports_this_project(node: ast.stmt) -> bool:
-    imports = (n for n in ast.walk(node) if isinstance(n, ast.ImportFrom))
-    return any(_is_of_this_project(statement.module) for statement in imports)
-
-
 def _definition(node: ast.stmt, module: str, lines: list[str]) -> Definition:
-    first, last = _lines_of(node)
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    first = min(part.lineno for part in [node, *decorators])
+    last = node.end_lineno or node.lineno
     above = first
     while above > 1 and lines[above - 2].startswith("#"):
         above -= 1
-    shown = dict(enumerate(lines[above - 1 : last], start=above))
-    # Methods that import from the package when called cannot be included.
-    if isinstance(node, ast.ClassDef):
-        for method in filter(_imports_this_project, [*node.body]):
-            node.body.remove(method)
-            start, end = _lines_of(method)
-            for number in range(start, end + 2):
-                shown.pop(number, None)
-    text = [line for line in shown.values() if "# --8<-- [" not in line]
-    names = dis.get_instructions(compile(ast.Module([node], []), "", "exec"))
+    text = [line for line in lines[above - 1 : last] if "# --8<-- [" not in line]
+    steps = dis.get_instructions(compile(ast.Module([node], []), "", "exec"))
+    names = (step.argval for step in steps if step.opname == "STORE_NAME")
     uses = (inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
     return Definition(
         module,
         first,
         last,
         "\n".join(text).strip("\n"),
-        tuple(step.argval for step in names if step.opname == "STORE_NAME"),
+        tuple(names),
         tuple(dict.fromkeys(uses)),
     )
-
-
-def _lines_of(node: ast.stmt) -> tuple[int, int]:
-    """Return the first line of a statement, or of its decorators, and its last."""
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    first = min(part.lineno for part in [node, *decorators])
-    return first, node.end_lineno or node.lineno
 
 
 def standalone(section: Section, library: Library) -> str:

@@ -1,7 +1,7 @@
 """Checkpoints: save and load models and runs, atomically and without pickles.
 
 Weights of GPT-2 and of nanoGPT are read in their own layouts, from folders and from the
-hub.
+hub, and those of PyTorch's own layer are converted both ways.
 """
 
 from tested_transformer.checkpoints.configs import CheckpointError
@@ -12,7 +12,13 @@ from tested_transformer.checkpoints.hub import (
     load_gpt2,
     load_pretrained,
 )
-from tested_transformer.checkpoints.layouts import from_gpt2, from_nanogpt, to_gpt2
+from tested_transformer.checkpoints.layouts import (
+    from_gpt2,
+    from_nanogpt,
+    from_torch,
+    to_gpt2,
+    to_torch,
+)
 from tested_transformer.checkpoints.loading import (
     Checkpoint,
     has_checkpoint,
@@ -35,6 +41,7 @@ __all__ = [
     "find_pretrained",
     "from_gpt2",
     "from_nanogpt",
+    "from_torch",
     "has_checkpoint",
     "load_checkpoint",
     "load_gpt2",
@@ -43,4 +50,5 @@ __all__ = [
     "save_checkpoint",
     "ship_model",
     "to_gpt2",
+    "to_torch",
 ]

@@ -36,7 +36,7 @@ from tested_transformer.gpt import GPT
 from tested_transformer.interfaces import Attention
 from tested_transformer.training import Recipe, TrainingState, World, validate_run
 
-__all__ = ["MODEL", "MODELS", "RECIPES", "TRAINING", "Train"]
+__all__ = ["ATTENTION", "MODEL", "MODELS", "RECIPES", "TRAINING", "Train"]
 
 RECIPES = {"fast": Recipe.fast, "plain": Recipe.plain}
 # The model settings of each recipe.
@@ -63,16 +63,18 @@ def _named(*, attention: str = "softmax") -> None:
 
 def _attention_flags() -> Iterator[Flags]:
     """Return the flag for a name, and those for the settings of each kind."""
-    yield Flags("attention", _named)
+    yield Flags("attending", _named)
     known: set[str] = set()
     for kind in dict.fromkeys(type(each) for each in ATTENTIONS.values()):
         defaults = [asdict(each) for each in ATTENTIONS.values() if type(each) is kind]
-        yield Flags("attention", kind, defaults, leave_out={*known})
+        yield Flags("attending", kind, defaults, leave_out={*known})
         known |= {each.name for each in fields(kind)}
 
 
 ATTENTION = (*_attention_flags(),)
-MODEL = Flags("model", GPTConfig, MODELS.values(), leave_out={"vocab_size"})
+MODEL = Flags(
+    "model", GPTConfig, MODELS.values(), leave_out={"vocab_size", "attention"}
+)
 TRAINING = Flags("training", Recipe, [vars(make()) for make in RECIPES.values()])
 _TOKENIZERS = {"char": "characters", "bpe": "byte pairs"}
 
@@ -133,7 +135,7 @@ class Train:
         overwrite: Start over; an earlier run in the folder is kept until the new one is
             saved.
         shard: Shard the weights over the processes that torchrun starts.
-        attention: A name, and settings of its kind.
+        attending: A name of attention, and settings of its kind.
         model: See ``GPTConfig``.
         training: See ``Recipe``.
     """
@@ -151,7 +153,7 @@ class Train:
     resume: bool = False
     overwrite: bool = False
     shard: bool = False
-    attention: dict[str, Any] = field(default_factory=dict)
+    attending: dict[str, Any] = field(default_factory=dict)
     model: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
 
@@ -200,7 +202,7 @@ class Train:
             tell=reminder(),
         )
         tokenizer = corpus.tokenizer
-        attention = _attention(self.attention)
+        attention = _attention(self.attending)
         model = _fitting_model(name, self.model, attention)
         config = GPTConfig(
             vocab_size=tokenizer.vocab_size, attention=attention, **model
@@ -248,11 +250,11 @@ class Train:
         recipe = {**self.training}
         recipe.pop("evaluate_every", None)  # does not affect the training
         wanted: dict[str, Any] = {"config": {**self.model}, "recipe": recipe}
-        if "attention" in self.attention:
-            name, settings = name_of(_attention(self.attention))
+        if "attention" in self.attending:
+            name, settings = name_of(_attention(self.attending))
             wanted["config"] |= {"attention": name, "attention_settings": settings}
-        elif self.attention:
-            wanted["config"]["attention_settings"] = self.attention
+        elif self.attending:
+            wanted["config"]["attention_settings"] = self.attending
         if self.vocab_size is not None:
             wanted["config"]["vocab_size"] = self.vocab_size
         if self.tokenizer is not None:

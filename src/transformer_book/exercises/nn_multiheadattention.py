@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from tested_transformer.interchange import from_torch
+from tested_transformer.checkpoints import from_torch
 
 __all__ = ["grade_heads_of_a_layer", "grade_packed_weights"]
 

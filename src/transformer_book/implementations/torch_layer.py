@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from tested_transformer.interchange import to_torch
+from tested_transformer.checkpoints import to_torch
 from tested_transformer.multihead import MultiHeadAttention
 from transformer_book.implementations.question import (
     Parameters,
@@ -17,7 +17,7 @@ __all__ = ["convert", "prepare"]
 
 # --8<-- [start:convert]
 def convert(weights: Parameters, num_heads: int) -> Parameters:
-    """Pack three matrices into one, as ``interchange.to_torch`` does."""
+    """Pack three matrices into one, as ``checkpoints.to_torch`` does."""
     return _layer(weights, num_heads).state_dict()
 
 

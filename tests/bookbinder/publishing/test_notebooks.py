@@ -13,6 +13,7 @@ from bookbinder.outputs import compare
 from bookbinder.publishing.book import Entry, load_book
 from bookbinder.publishing.notebooks import ANEW, SETUP, notebook
 from bookbinder.publishing.plain_markdown import passages
+from bookbinder.publishing.records import Record
 from bookbinder.running.state import fresh_state
 
 ROOT = Path(__file__).parents[3]
@@ -24,8 +25,8 @@ PAGES = {entry.name: entry for entry in BOOK.entries if entry.page.blocks}
 Cells = list[dict[str, Any]]
 
 
-def written(entry: Entry, ref: str = "") -> str:
-    return notebook(entry, list(passages(entry.page, ROOT)), BOOK, ROOT, ref)
+def written(entry: Entry) -> str:
+    return notebook(entry, list(passages(entry.page, ROOT)), BOOK, ROOT)
 
 
 def chains_of(text: str) -> list[Cells]:
@@ -77,16 +78,18 @@ def test_prose_listings_and_links_are_in_markdown_cells() -> None:
     assert prose.endswith(f"*From [{BOOK.name}](https://me.org/book/). {BOOK.license}*")
 
 
-def test_the_first_cell_installs_what_the_page_imports() -> None:
-    def first(name: str) -> list[str]:
-        cell = json.loads(written(PAGES[name], "abc"))["cells"][0]
-        return "".join(cell["source"]).split("\n")
+def test_the_first_cell_installs_what_was_verified_and_is_imported() -> None:
+    record = Record("", 0, 0, 0, [], "2.13.0", "3.11.7", "2026-11-02", "abc", False)
 
-    library = (
-        '%pip install --quiet "tested-transformer[plots] @ git+https://me.org/r@abc"'
-    )
-    assert first("no-peeking") == [library]
-    assert first("five-implementations") == [f"{library} flax jax"]
+    def first(name: str, record: Record | None) -> str:
+        cell = json.loads(written(replace(PAGES[name], record=record)))["cells"][0]
+        return "".join(cell["source"])
+
+    start = '%pip install --quiet "tested-transformer[plots] @ git+https://me.org/r'
+    assert first("no-peeking", record) == f'{start}@abc"'
+    assert first("five-implementations", record) == f'{start}@abc" flax jax'
+    assert first("no-peeking", replace(record, changed=True)) == f'{start}"'
+    assert first("no-peeking", None) == f'{start}"'
 
 
 def ran(text: str) -> list[list[str]]:

@@ -53,7 +53,7 @@ def test_a_foot_claims_nothing_that_it_does_not_know() -> None:
 
 def test_a_foot_offers_downloads(root: Path) -> None:
     home, chapter, _ = load_book(root, {}).entries
-    assert re.findall(r'href="([^"]*)"', footer(chapter, None, BOOK)) == [
+    assert re.findall(r'href="([^"]*)"', footer(chapter, BOOK)) == [
         "../../how-this-book-is-checked/",
         "../../chapters/01-sums.md",
         "../../chapters/01-sums.ipynb",
@@ -61,13 +61,13 @@ def test_a_foot_offers_downloads(root: Path) -> None:
         "chapters/01-sums.ipynb",
     ]
     elsewhere = replace(BOOK, repository="https://git.example.org/me/book")
-    assert "Colab" not in footer(chapter, None, elsewhere)
-    assert "notebook" not in footer(home, None, BOOK)
+    assert "Colab" not in footer(chapter, elsewhere)
+    assert "notebook" not in footer(home, BOOK)
 
 
 @pytest.fixture
 def chapter(root: Path) -> Entry:
-    return load_book(root, {}).entries[1]
+    return replace(load_book(root, {}).entries[1], record=RECORD)
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def html(chapter: Entry, site: Path) -> str:
 
 
 def test_code_has_names_sizes_copies_and_who_ran_it(chapter: Entry, html: str) -> None:
-    page = with_code_blocks(html, chapter, RECORD)
+    page = with_code_blocks(html, chapter)
     ids = re.findall(r'python highlight" id="([^"]*)" data-torch="2.13.0"', page)
     assert ids == ["block-1", "block-2", "block-3"]
     (copy,) = re.findall(r'py highlight" data-copy="([^"]*)"', page)
@@ -86,7 +86,7 @@ def test_code_has_names_sizes_copies_and_who_ran_it(chapter: Entry, html: str) -
     (note,) = re.findall(r'</code></pre></div>(<p class="ran">.*?</p>)', page)
     assert words(note) == "First run by block 1 and block 2."
     assert '<a href="#block-2">' in note
-    assert 'class="ran"' not in with_code_blocks(html, chapter, None)
+    assert 'class="ran"' not in with_code_blocks(html, replace(chapter, record=None))
 
 
 def test_a_docstring_is_folded_behind_its_first_line(chapter: Entry, html: str) -> None:
@@ -94,17 +94,17 @@ def test_a_docstring_is_folded_behind_its_first_line(chapter: Entry, html: str) 
     rest = '\n\n<span class="sd">    a: b."""</span>'
     before, listing = html.split("    return a + b\n")
     html = f"{before}    return a + b\n{first}{rest}\n{listing}"
-    page = with_code_blocks(html, chapter, RECORD)
+    page = with_code_blocks(html, chapter)
     assert re.search(f'{first}<label.*</label><span class="folded">{rest}</span>', page)
     # Six lines were there. What is folded takes no room until it is opened.
     assert "--lines:7;" in page
 
 
 def test_a_block_that_only_draws_is_folded(chapter: Entry, html: str) -> None:
-    assert "drawing" not in with_code_blocks(html, chapter, RECORD)
+    assert "drawing" not in with_code_blocks(html, chapter)
     silent = next(block for block in chapter.page.blocks if not block.output)
     silent.code += '\nfigure.savefig("sums.svg")'
-    page = with_code_blocks(html, chapter, RECORD)
+    page = with_code_blocks(html, chapter)
     (folded,) = re.findall(r'<details class="drawing">.*?</details>', page, re.DOTALL)
     assert f'id="block-{chapter.page.blocks.index(silent) + 1}"' in folded
 
@@ -112,7 +112,7 @@ def test_a_block_that_only_draws_is_folded(chapter: Entry, html: str) -> None:
 def test_a_shape_in_a_type_stays_in_one_line(root: Path) -> None:
     home = load_book(root, {}).entries[0]
     shape = "Float[Tensor, {}] of &#34;words&#34;"
-    html = with_code_blocks(shape.format("&#34;B T&#34;"), home, None)
+    html = with_code_blocks(shape.format("&#34;B T&#34;"), home)
     assert html == shape.format('<span class="whole">&#34;B T&#34;</span>')
 
 
@@ -120,4 +120,4 @@ def test_a_site_of_other_pages_is_refused(chapter: Entry, html: str) -> None:
     for kind in ("text", "py"):
         other = html.replace(f"-{kind} highlight", "-python highlight")
         with pytest.raises(ValueError, match="the site shows 4 blocks"):
-            with_code_blocks(other, chapter, RECORD)
+            with_code_blocks(other, chapter)

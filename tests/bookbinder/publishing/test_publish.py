@@ -68,14 +68,20 @@ def test_a_site_that_cannot_be_finished_is_left_alone(root: Path, site: Path) ->
     missing = site / CHECKED.removesuffix(".md") / "index.html"
     content = missing.read_bytes()
     missing.unlink()
-    before = {file: file.read_bytes() for file in site.rglob("*") if file.is_file()}
+    before = contents(site)
     with pytest.raises(FileNotFoundError, match="is-checked"):
         publish(site, root, book)
-    assert before == {file: file.read_bytes() for file in before}
+    assert contents(site) == before
     missing.write_bytes(content)
     publish(site, root, book)
+    before = contents(site)
     with pytest.raises(ValueError, match="the site shows 0 blocks"):
         publish(site, root, book)
+    assert contents(site) == before
+
+
+def contents(site: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in site.rglob("*") if file.is_file()}
 
 
 def test_each_part_to_print_is_offered(

@@ -107,7 +107,7 @@ def test_what_is_needed_comes_along_and_nothing_else(tmp_path: Path) -> None:
         "        return half(_check(x)) * _SCALE * math.pi",
         a="import math\nimport torch\nfrom jaxtyping import Float\n"
         "from torch import Tensor\nfrom tested_transformer.b import half, Base\n"
-        "_LIMIT = 3\n# Why it is so.\n_SCALE, _ZERO = 2.0, 0\n\n\n"
+        "_LIMIT = 3\n# Why it is so.\n_ZERO, _SCALE = 0, 2.0\n\n\n"
         "def unused(): ...\n\n\n"
         "def _check(x):\n    return x\n\n\n",
         b="from tested_transformer.c import two\n\n\ndef _check(x):\n    return x\n\n\n"
@@ -120,7 +120,7 @@ def test_what_is_needed_comes_along_and_nothing_else(tmp_path: Path) -> None:
         "def _check_of_b(x):\n    return x\n\n\n"
         "def half(x):\n    return _check_of_b(x)._check / two()\n\n\n"
         "class Base: ...\n\n\n"
-        "# Why it is so.\n_SCALE, _ZERO = 2.0, 0\n\n\n"
+        "# Why it is so.\n_ZERO, _SCALE = 0, 2.0\n\n\n"
         "def _check(x):\n    return x\n\n\n"
         "class Here(Base):\n    def f(self, x: Tensor) -> float:\n"
         "        return half(_check(x)) * _SCALE * math.pi\n"
@@ -134,7 +134,7 @@ def test_what_is_needed_comes_along_and_nothing_else(tmp_path: Path) -> None:
             "def h():\n    return g()",
             "from tested_transformer.b import f as g\n",
             "def f(): ...\n",
-            "tested_transformer.a imports g under another name",
+            "tested_transformer.a imports g by another name",
         ),
         (
             "def h():\n    return f() + e",

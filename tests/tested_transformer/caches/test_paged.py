@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tested_transformer.attentions import LatentAttention
+from tested_transformer.attentions import Latent, LatentAttention
 from tested_transformer.cache import KVCache, LayerCache, dense_layers
 from tested_transformer.caches import PagedCache, PagePool, rolling_cache, share_in_use
 from tested_transformer.gpt import GPT, GPTConfig

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tested_transformer.attentions import ATTENTIONS
+from tested_transformer.attentions import ATTENTIONS, attention_named
 from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
 from tested_transformer.cli import train as module
 from tested_transformer.cli.display import Display, reminder

@@ -17,7 +17,7 @@ from tested_transformer.attention import attention_scores, attention_weights
 from tested_transformer.cache import DenseCache, LayerCache
 from tested_transformer.gpt import GPT
 from tested_transformer.masks import causal_mask
-from tested_transformer.multihead import MultiHeadAttention
+from tested_transformer.multihead import SOFTMAX, MultiHeadAttention
 
 __all__ = ["ExchangeableAttention", "Steps", "with_steps"]
 
@@ -199,11 +199,16 @@ def with_steps(model: GPT, steps: Steps) -> GPT:
         steps: The steps of each of its layers; ``Steps()`` are the correct ones.
 
     Raises:
-        TypeError: If a layer is no ``MultiHeadAttention``.
+        TypeError: If a layer is neither ``MultiHeadAttention`` nor one with steps.
         ValueError: If its layers do something that the steps cannot: rotate queries and
-            keys, add a bias to the scores, normalize queries and keys, or use a window.
+            keys, add a bias to the scores, normalize queries and keys, use a window, or
+            attend otherwise than with softmax.
     """
     config = model.config
+    if config.attention != SOFTMAX:
+        raise ValueError(
+            f"attention={config.attention!r} has no counterpart in the steps"
+        )
     if config.positions in ("rotary", "alibi") or config.qk_norm:
         raise ValueError(
             f"positions={config.positions!r} and qk_norm={config.qk_norm} have no "
@@ -214,7 +219,7 @@ def with_steps(model: GPT, steps: Steps) -> GPT:
     model = copy.deepcopy(model)
     for block in model.blocks:
         before = block.attention
-        if not isinstance(before, MultiHeadAttention):
+        if not isinstance(before, MultiHeadAttention | ExchangeableAttention):
             raise TypeError(f"{type(before).__name__} does not attend in these steps")
         layer = ExchangeableAttention(
             d_model=config.d_model,

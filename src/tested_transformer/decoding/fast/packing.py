@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig
 from tested_transformer.inspection import is_plain, numbers_of
 from tested_transformer.layers import ACTIVATIONS, FeedForward
-from tested_transformer.multihead import MultiHeadAttention
+from tested_transformer.multihead import MultiHeadAttention, attend_with_softmax
 
 __all__ = [
     "Int8Matrix",
@@ -175,11 +175,13 @@ def _validate(model: GPT) -> None:
                 f"{where} has hooks, a forward or weights of its own kind, which the "
                 "decoder would not run"
             )
+        if kind is MultiHeadAttention and module.core is not attend_with_softmax:
+            raise PackingError(f"{where} has another core than softmax")
 
 
 def _layer(block: DecoderBlock, matrix: type[Matrix]) -> PackedLayer:
     attention, inner = block.attention, block.feed_forward
-    assert isinstance(attention, MultiHeadAttention)  # _check_known refuses others
+    assert isinstance(attention, MultiHeadAttention)  # _validate refuses others
     assert isinstance(inner, FeedForward)  # and experts
     wide, activation, scale = [inner.up], inner.activation, 1.0
     if inner.gate is not None:

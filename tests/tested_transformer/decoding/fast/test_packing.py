@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
-from tested_transformer.attentions import DeltaRule
+from tested_transformer.attentions import AdjustedSoftmax, DeltaRule
 from tested_transformer.decoding import Decoder, PackingError
 from tested_transformer.decoding.fast import packing
 from tested_transformer.decoding.readers import WholeReader
 from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.multihead import MultiHeadAttention
 
 # Pairwise different: vocabulary, longest sequence, heads, head width, layers, d_ff.
 V, LONGEST, H, D_K, L = 131, 19, 3, 64, 2
@@ -119,6 +120,14 @@ def by_an_adapter(model: GPT) -> None:
     inner.up = Adapter(inner.up.in_features, inner.up.out_features)
 
 
+def by_another_core(model: GPT) -> None:
+    attention = model.blocks[1].attention
+    capped = AdjustedSoftmax(soft_cap=2.0)
+    model.blocks[1].attention = MultiHeadAttention(
+        d_model=attention.d_model, num_heads=H, core=capped
+    )
+
+
 class Extended(GPT):
     """A model that may do anything."""
 
@@ -138,6 +147,7 @@ HOOKED = "has hooks, a forward or weights of its own kind, which the decoder wou
             f"the decoder does not know the ParametrizedLinear {UP}",
         ),
         (by_an_adapter, f"the decoder does not know the Adapter {UP}"),
+        (by_another_core, "blocks.1.attention has another core than softmax"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

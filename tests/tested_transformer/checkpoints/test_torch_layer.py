@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tested_transformer.interchange import from_torch, to_torch
+from tested_transformer.attentions import AdjustedSoftmax
+from tested_transformer.checkpoints import from_torch, to_torch
 from tested_transformer.masks import padding_mask
 from tested_transformer.multihead import MultiHeadAttention
 
@@ -161,6 +162,10 @@ def test_what_ours_has_not_is_refused(settings: dict, message: str) -> None:
         (
             {"qk_norm": True},
             "qk_norm=True has no counterpart in nn.MultiheadAttention",
+        ),
+        (
+            {"core": AdjustedSoftmax(soft_cap=5.0)},
+            "core must be Softmax(): PyTorch's layer has no other",
         ),
     ],
 )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tested_transformer.inspection import is_plain
-from tested_transformer.multihead import MultiHeadAttention
+from tested_transformer.multihead import MultiHeadAttention, attend_with_softmax
 
 __all__ = ["from_torch", "to_torch"]
 
@@ -77,8 +77,9 @@ def to_torch(module: MultiHeadAttention) -> nn.MultiheadAttention:
 
     Raises:
         TypeError: If another module than an ``nn.Linear`` took a projection's place.
-        ValueError: If ``module`` shares keys among heads, normalizes queries and keys,
-            or its heads together are not as wide as ``d_model``.
+        ValueError: If ``module`` has another core than softmax, shares keys among
+            heads, normalizes queries and keys, or its heads together are not as wide as
+            ``d_model``.
     """
     _validate_width(module)
     for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
@@ -92,6 +93,8 @@ def to_torch(module: MultiHeadAttention) -> nn.MultiheadAttention:
             f"num_kv_heads={module.num_kv_heads} must equal "
             f"num_heads={module.num_heads}: PyTorch's heads do not share keys"
         )
+    if module.core is not attend_with_softmax:
+        raise ValueError("core must be Softmax(): PyTorch's layer has no other")
     if module.qk_norm:
         raise ValueError("qk_norm=True has no counterpart in nn.MultiheadAttention")
     inputs = [module.q_proj, module.k_proj, module.v_proj]

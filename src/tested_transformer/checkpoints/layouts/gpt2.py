@@ -1,8 +1,7 @@
-"""Convert weights from and to the layouts of GPT-2 and nanoGPT.
+"""Convert weights from and to the layout of GPT-2.
 
-Both have one matrix for queries, keys and values, which is split in three here. GPT-2
-stores its matrices as (in, out), the transpose of ``nn.Linear``; nanoGPT stores them as
-(out, in), under the same names.
+It has one matrix for queries, keys and values, which is split in three here, and stores
+its matrices as (in, out), the transpose of ``nn.Linear``.
 """
 
 import re
@@ -18,7 +17,7 @@ from tested_transformer.checkpoints.loading import model_with
 from tested_transformer.checkpoints.saving import check_fit
 from tested_transformer.gpt import GPT, GPTConfig
 
-__all__ = ["from_gpt2", "from_nanogpt", "to_gpt2"]
+__all__ = ["from_gpt2", "model_settings", "present_weights", "to_gpt2"]
 
 # --8<-- [start:names]
 # Their names and ours, without .weight and .bias.
@@ -47,15 +46,6 @@ _OF_GPT2 = {
     "d_ff": "n_inner",
     "activation": "activation_function",
     "tie_head": "tie_word_embeddings",
-}
-_OF_NANOGPT = {
-    "vocab_size": "vocab_size",
-    "max_seq_len": "block_size",
-    "d_model": "n_embd",
-    "num_heads": "n_head",
-    "num_layers": "n_layer",
-    "bias": "bias",
-    "dropout": "dropout",
 }
 # GPT-2's defaults for settings that config.json may leave out.
 _SILENT = {
@@ -117,39 +107,8 @@ def from_gpt2(
             f"only {', '.join(_ACTIVATIONS)} can be read"
         )
     settings["activation_function"] = _ACTIVATIONS[activation]
-    config = _read_settings(settings, _OF_GPT2, origin, dropout=dropout)
-    ours = _to_ours(weights, config, origin, turned=True)
-    return model_with(config, ours, origin)
-
-
-def from_nanogpt(
-    weights: Mapping[str, Tensor],
-    settings: Mapping[str, Any],
-    *,
-    origin: str = "the given model",
-) -> GPT:
-    """Return a model with weights in the layout of nanoGPT.
-
-    nanoGPT saves a pickle, which can run any program when it is opened, so this library
-    does not open it. If you trust yours, extract the weights and settings:
-
-        checkpoint = torch.load("out/ckpt.pt", map_location="cpu", weights_only=True)
-        weights = {name: x.clone() for name, x in checkpoint["model"].items()}
-        safetensors.torch.save_file(weights, "model.safetensors")
-        json.dump(checkpoint["model_args"], open("config.json", "w"))
-
-    Args:
-        weights: Tensors by name; the prefix of ``torch.compile`` is ignored. They are
-            converted to float32.
-        settings: nanoGPT's ``model_args``.
-        origin: Where the model comes from, for error messages.
-
-    Raises:
-        CheckpointError: If a weight is missing, unknown or has another shape, or a
-            setting is missing or does not fit.
-    """
-    config = _read_settings(settings, _OF_NANOGPT, origin)
-    ours = _to_ours(weights, config, origin, turned=False)
+    config = model_settings(settings, _OF_GPT2, origin, dropout=dropout)
+    ours = present_weights(weights, config, origin, turned=True)
     return model_with(config, ours, origin)
 
 
@@ -197,10 +156,20 @@ def _in_layout(
     return theirs
 
 
-def _to_ours(
+def present_weights(
     weights: Mapping[str, Tensor], config: GPTConfig, origin: str, *, turned: bool
 ) -> dict[str, Tensor]:
-    """Return their weights in our layout."""
+    """Return weights in our layout.
+
+    Args:
+        weights: Tensors under GPT-2's names.
+        config: The settings of the model.
+        origin: Where the model comes from, for error messages.
+        turned: Whether matrices are stored as (in, out).
+
+    Raises:
+        CheckpointError: If a weight is missing, unknown or has another shape.
+    """
     theirs: dict[str, Tensor] = {}
     for name, tensor in weights.items():
         name = name.removeprefix("_orig_mod.")  # from torch.compile
@@ -226,15 +195,31 @@ def _to_ours(
     return ours
 
 
-def _read_settings(
-    settings: Mapping[str, Any], names: Mapping[str, str], origin: str, **more: Any
+def model_settings(
+    settings: Mapping[str, Any],
+    names: Mapping[str, str],
+    origin: str,
+    dropout: float | None = None,
 ) -> GPTConfig:
+    """Return the config that another library's settings mean.
+
+    Args:
+        settings: Their settings by name.
+        names: Our name of each setting, and theirs.
+        origin: Where the model comes from, for error messages.
+        dropout: The dropout of the model, if theirs does not say it.
+
+    Raises:
+        CheckpointError: If a setting is missing, or does not fit.
+    """
     missing = [name for name in names.values() if name not in settings]
     if missing:
         raise CheckpointError(f"{origin} does not say {', '.join(missing)}")
     values = {ours: settings[name] for ours, name in names.items()}
+    if dropout is not None:
+        values["dropout"] = dropout
     try:
-        return GPTConfig(**values, **more)
+        return GPTConfig(**values)
     except (TypeError, ValueError) as error:
         raise CheckpointError(
             f"{origin} has settings that do not fit: {error}"
