@@ -166,6 +166,10 @@ def test_a_file_that_is_not_what_was_written_is_named(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=f"^{path} is missing$"):
             load_checkpoint(tmp_path)
         path.write_bytes(data)
+    path = tmp_path / "checkpoint.json"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(CheckpointError, match=f"^{path} is cut short or not JSON$"):
+        load_checkpoint(tmp_path)
 
 
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 import _thread
 import json
 import random
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -188,6 +189,15 @@ def test_a_text_without_spaces_is_cut_to_fit_in_memory():
     assert cut[-1] == "\nf"
 
 
+@pytest.fixture
+def _ctrl_c() -> Iterator[None]:
+    """Obey it even in a background job of a shell, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_ctrl_c")
 def test_ctrl_c_is_obeyed_while_pairs_are_learned():
     interrupted = Event()
 

@@ -207,6 +207,18 @@ def test_a_connection_that_breaks_off_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_disk_that_is_full_leaves_nothing(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        load_corpus("shakespeare", cache_folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_no_such_file(tmp_path: Path):
     with pytest.raises(
         FileNotFoundError,
