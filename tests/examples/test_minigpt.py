@@ -14,7 +14,7 @@ def tiny(text: Text) -> MiniGPT:
     return MiniGPT(Config(vocab_size=len(text.characters), **sizes))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_it_learns(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(seed)
     text = Text(RHYME * 10)
@@ -27,19 +27,25 @@ def test_it_learns(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.count("held-out loss") == 11
 
 
-@pytest.mark.parametrize("length", [1, 5, 12, 17])
-def test_the_cache_changes_nothing(length: int) -> None:
-    """Before the window is full and after: 29 tokens in a window of 12."""
+def test_the_cache_changes_nothing() -> None:
+    """Before the window of 12 is full, and after."""
     text = Text(RHYME * 2)
+    torch.manual_seed(0)
     model = tiny(text).double()
-    prompt = text.train[:length]
-    torch.manual_seed(3)
-    with_cache = write(model, prompt, 29)
-    torch.manual_seed(3)
-    without = write(model, prompt, 29, cached=False)
-    assert with_cache.tolist() == without.tolist()
-    assert with_cache[:length].tolist() == prompt.tolist()
-    assert len(with_cache) == length + 29
+    for parameter in model.parameters():
+        parameter.data *= 5  # else the last token alone decides what comes next
+    for length, count in ((1, 29), (12, 2), (17, 5)):
+        prompt = text.train[:length]
+        torch.manual_seed(3)
+        with_cache = write(model, prompt, count)
+        torch.manual_seed(3)
+        without = write(model, prompt, count, cached=False)
+        assert with_cache.tolist() == without.tolist(), length
+        assert with_cache[:length].tolist() == prompt.tolist()
+        assert len(with_cache) == length + count
+        # It goes on from as much of the prompt as it can see.
+        torch.manual_seed(3)
+        assert write(model, prompt[-12:], 1)[-1] == with_cache[length], length
 
 
 def test_the_command_trains_and_writes(
@@ -62,19 +68,16 @@ def test_a_text_that_does_not_serve_is_refused() -> None:
         train(tiny(text), text)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["--prompt", ""], "--prompt must not be empty: the model continues it"),
-        (["--prompt", "\a"], "the model never read '\\x07'"),
-        (["--text", "gone.txt"], "No such file or directory: 'gone.txt'"),
-    ],
-)
 def test_what_is_wrong_is_told_before_it_trains(
-    given: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(SystemExit):
-        main([*given, "--steps", "1"])
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.endswith(f"{message}\n")
+    for option, value, message in (
+        ("--prompt", "", "--prompt must not be empty: the model continues it"),
+        ("--prompt", "\a", "the model never read '\\x07'"),
+        ("--text", "gone.txt", "No such file or directory: 'gone.txt'"),
+    ):
+        with pytest.raises(SystemExit):
+            main([option, value, "--steps", "1"])
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.endswith(f"{message}\n")

@@ -72,12 +72,12 @@ def check_same(one: GPT, other: GPT) -> None:
         assert torch.equal(found[name], weight), name
 
 
-@pytest.mark.parametrize("put_there", [put, put_in_parts])
-def test_a_folder_is_loaded(tmp_path: Path, model: GPT, put_there: Any) -> None:
-    put_there(tmp_path, *to_gpt2(model))
-    check_same(load_gpt2(tmp_path), model)
-    check_same(load_gpt2(str(tmp_path)), model)
-    assert load_gpt2(tmp_path, dropout=0.3).config.dropout == 0.3
+def test_a_folder_is_loaded(tmp_path: Path, model: GPT) -> None:
+    for put_there in (put, put_in_parts):
+        put_there(tmp_path, *to_gpt2(model))
+        check_same(load_gpt2(tmp_path), model)
+        check_same(load_gpt2(str(tmp_path)), model)
+        assert load_gpt2(tmp_path, dropout=0.3).config.dropout == 0.3
 
 
 def test_what_transformers_saves_is_loaded(tmp_path: Path) -> None:
@@ -124,62 +124,30 @@ def test_a_folder_that_lacks_something_is_refused(tmp_path: Path, model: GPT) ->
     )
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "message"),
-    [
-        ("config.json", b'{"n_embd": ', "/config.json is cut short or not JSON"),
-        ("config.json", b"[1]", "/config.json holds no settings"),
-        (
-            "model.safetensors",
-            b"\0" * 40,
-            "/model.safetensors is cut short or not a ",
-        ),
-    ],
-)
-def test_a_damaged_file_is_named(
-    tmp_path: Path, model: GPT, file: str, content: bytes, message: str
-) -> None:
-    put(tmp_path, *to_gpt2(model))
-    (tmp_path / file).write_bytes(content)
-    with pytest.raises(CheckpointError) as refused:
-        load_gpt2(tmp_path)
-    assert str(refused.value).startswith(f"{tmp_path}{message}")
+def test_a_damaged_file_is_named(tmp_path: Path, model: GPT) -> None:
+    for file, content, message in (
+        ("model.safetensors", b"\0" * 40, "is cut short or not a safetensors file: "),
+        ("config.json", b'{"n_embd": ', "is cut short or not JSON"),
+    ):
+        put(tmp_path, *to_gpt2(model))
+        (tmp_path / file).write_bytes(content)
+        with pytest.raises(CheckpointError, match=f"^{tmp_path}/{file} {message}"):
+            load_gpt2(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "file", ["../secret.safetensors", "/etc/passwd", ".hidden", ""]
-)
-def test_an_index_does_not_lead_elsewhere(
-    tmp_path: Path, model: GPT, file: str
-) -> None:
+def test_an_index_does_not_lead_elsewhere(tmp_path: Path, model: GPT) -> None:
     folder = tmp_path / "model"
     put_in_parts(folder, *to_gpt2(model))
     safetensors.torch.save_file({"a": torch.ones(1)}, tmp_path / "secret.safetensors")
     index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": {"a": file}}))
-    with pytest.raises(CheckpointError) as refused:
-        load_gpt2(folder)
-    assert str(refused.value) == f"{index} names an unexpected file, {file!r}"
+    for file in ("../secret.safetensors", "/etc/passwd", ".hidden", ""):
+        index.write_text(json.dumps({"weight_map": {"a": file}}))
+        message = f"^{re.escape(f'{index} names an unexpected file, {file!r}')}$"
+        with pytest.raises(CheckpointError, match=message):
+            load_gpt2(folder)
     index.write_text("{}")
     with pytest.raises(CheckpointError, match=f"^{index} has no weight_map$"):
         load_gpt2(folder)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"n_head": True}, " has settings that do not fit: num_heads=True must be an "),
-        ({"activation_function": ["gelu"]}, " has activation_function=['gelu']; only "),
-    ],
-)
-def test_settings_that_no_model_has_are_named(
-    tmp_path: Path, model: GPT, settings: dict[str, object], message: str
-) -> None:
-    weights, usual = to_gpt2(model)
-    put(tmp_path, weights, usual | settings)
-    with pytest.raises(CheckpointError) as refused:
-        load_gpt2(tmp_path)
-    assert str(refused.value).startswith(f"{tmp_path}{message}")
 
 
 # From a hub.
@@ -258,11 +226,12 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 @pytest.mark.parametrize(
-    ("put_there", "files"),
+    ("put_there", "revision", "files"),
     [
-        (put, ["config.json", "model.safetensors"]),
+        (put, None, ["config.json", "model.safetensors"]),
         (
             put_in_parts,
+            "v2",
             [
                 "config.json",
                 "model.safetensors.index.json",
@@ -272,13 +241,12 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         ),
     ],
 )
-@pytest.mark.parametrize("revision", [None, "v2"])
 def test_a_model_is_fetched_once(
     model: GPT,
     served: Hub,
     put_there: Any,
-    files: list[str],
     revision: str | None,
+    files: list[str],
 ) -> None:
     at = f"some/tiny/{revision or 'main'}"
     put_there(served.folder / at, *to_gpt2(model))
@@ -344,14 +312,14 @@ def test_no_network_is_one_error(served: Hub) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["../tiny", "/no/such/folder", "a/b/c", "a b"])
-def test_what_is_no_name_is_refused(served: Hub, name: str) -> None:
-    with pytest.raises(CheckpointError) as refused:
-        load_pretrained(name)
-    assert str(refused.value) == (
-        f"{name!r} is neither a folder nor a name on the hub: "
-        "use a name such as gpt2 or openai-community/gpt2"
-    )
+def test_what_is_no_name_is_refused(served: Hub) -> None:
+    for name in ("../tiny", "/no/such/folder", "a/b/c", "a b"):
+        message = (
+            f"^'{name}' is neither a folder nor a name on the hub: "
+            "use a name such as gpt2 or openai-community/gpt2$"
+        )
+        with pytest.raises(CheckpointError, match=message):
+            load_pretrained(name)
     assert served.asked == []
 
 

@@ -4,6 +4,7 @@ GPT-2's against ``transformers``; nanoGPT's, which is no package, against its fo
 """
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -112,13 +113,6 @@ def test_names_may_lack_their_prefix_and_bring_masks_along() -> None:
     check_equal(ours, expected)
 
 
-def test_what_torch_compile_puts_in_front_is_ignored() -> None:
-    expected = theirs()
-    weights = expected.state_dict()
-    weights = {f"_orig_mod.{name}": weight for name, weight in weights.items()}
-    check_equal(from_gpt2(weights, expected.config.to_dict()), expected)
-
-
 def test_half_precision_becomes_single() -> None:
     expected = theirs().half()
     ours = from_gpt2(expected.state_dict(), expected.config.to_dict())
@@ -140,48 +134,34 @@ def test_the_weights_are_copies() -> None:
     assert ours.norm.weight.tolist() == before
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("model_type", "llama", "has model_type='llama'; only model_type='gpt2' can"),
-        ("layer_norm_epsilon", 1e-6, "has layer_norm_epsilon=1e-06; only "),
-        ("scale_attn_weights", False, "has scale_attn_weights=False; only "),
-        (
-            "scale_attn_by_inverse_layer_idx",
-            True,
-            "has scale_attn_by_inverse_layer_idx=True; only ",
-        ),
-        ("add_cross_attention", True, "has add_cross_attention=True; only "),
-        (
-            "activation_function",
-            "tanh",
-            "has activation_function='tanh'; only gelu_new, gelu_fast, ",
-        ),
-        ("n_head", 5, "has settings that do not fit: d_model=12 must be divisible by "),
-        (
-            "n_embd",
-            15,
-            "does not have the weights that its settings require: "
-            "transformer.wte.weight is (13, 12), not (13, 15); "
-            "transformer.wpe.weight is (11, 12), not (11, 15); "
-            "transformer.ln_f.weight is (12,), not (15,); and 25 more",
-        ),
-        (
-            "n_layer",
-            1,
-            "does not have the weights that its settings require: "
-            "transformer.h.1.ln_1.weight is unknown; "
-            "transformer.h.1.ln_1.bias is unknown; "
-            "transformer.h.1.attn.c_attn.weight is unknown; and 9 more",
-        ),
-    ],
-)
-def test_what_gpt_does_not_do_is_refused(name: str, value: Any, message: str) -> None:
+UNREADABLE = [
+    ("model_type", "llama", "has model_type='llama'; only model_type='gpt2' can"),
+    ("layer_norm_epsilon", 1e-6, "has layer_norm_epsilon=1e-06; only "),
+    ("scale_attn_weights", False, "has scale_attn_weights=False; only "),
+    (
+        "scale_attn_by_inverse_layer_idx",
+        True,
+        "has scale_attn_by_inverse_layer_idx=True; only ",
+    ),
+    ("add_cross_attention", True, "has add_cross_attention=True; only "),
+    # A list has no hash.
+    (
+        "activation_function",
+        ["tanh"],
+        "has activation_function=['tanh']; only gelu_new, gelu_fast, ",
+    ),
+    ("n_head", 5, "has settings that do not fit: d_model=12 must be divisible by "),
+    ("n_embd", "wide", "has settings that do not fit: d_model='wide' must be an int"),
+]
+
+
+@pytest.mark.usefixtures("as_a_caller")
+def test_what_gpt_does_not_do_is_refused() -> None:
     expected = theirs()
-    settings = {**expected.config.to_dict(), name: value}
-    with pytest.raises(CheckpointError) as refused:
-        from_gpt2(expected.state_dict(), settings, origin="tiny")
-    assert str(refused.value).startswith(f"tiny {message}")
+    for name, value, message in UNREADABLE:
+        settings = {**expected.config.to_dict(), name: value}
+        with pytest.raises(CheckpointError, match=f"^tiny {re.escape(message)}"):
+            from_gpt2(expected.state_dict(), settings, origin="tiny")
 
 
 def test_settings_that_are_missing_are_named() -> None:
@@ -190,16 +170,6 @@ def test_settings_that_are_missing_are_named() -> None:
     message = "^the given model does not say vocab_size, n_head$"
     with pytest.raises(CheckpointError, match=message):
         from_gpt2({}, settings)
-
-
-@pytest.mark.usefixtures("as_a_caller")
-def test_a_setting_of_another_type_is_refused() -> None:
-    settings = {**theirs().config.to_dict(), "n_embd": "wide"}
-    with pytest.raises(
-        CheckpointError,
-        match=r"^tiny has settings that do not fit: d_model='wide' must be an int",
-    ):
-        from_gpt2({}, settings, origin="tiny")
 
 
 def test_weights_that_are_missing_or_too_many_are_named() -> None:
@@ -265,22 +235,17 @@ def test_transformers_gives_our_logits(changes: dict[str, Any]) -> None:
         assert torch.equal(again.state_dict()[name], weight)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"positions": "rotary"}, "GPT-2 has no positions='rotary'"),
+def test_what_gpt2_has_not_is_refused() -> None:
+    for changes, message in (
         (
             {"norm": "rms", "bias": False, "qk_norm": True},
             "GPT-2 has no norm='rms', bias=False, qk_norm=True",
         ),
         ({"num_kv_heads": 1}, "GPT-2 has no num_kv_heads=1"),
         ({"activation": "swiglu"}, "GPT-2 has no activation='swiglu'"),
-        ({"num_experts": 3}, "GPT-2 has no num_experts=3"),
-    ],
-)
-def test_what_gpt2_has_not_is_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        to_gpt2(GPT(replace(OURS, **changes)))
+    ):
+        with pytest.raises(ValueError, match=f"^{message}$"):
+            to_gpt2(GPT(replace(OURS, **changes)))
 
 
 # nanoGPT.
@@ -346,26 +311,22 @@ def nanogpt_logits(weights: dict[str, Tensor], tokens: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("prefix", ["", "_orig_mod."])
-def test_nanogpt_gives_the_logits_of_its_formula(bias: bool, prefix: str) -> None:
+def test_nanogpt_gives_the_logits_of_its_formula(bias: bool) -> None:
     weights, settings = nanogpt(bias=bias)
-    model = from_nanogpt({prefix + name: w for name, w in weights.items()}, settings)
     tokens = some_tokens()
-    logits = model.eval()(tokens)
-    assert logits.abs().max() > 1.0
     expected = nanogpt_logits(weights, tokens)
-    torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-5)
-    assert (model.config.bias, model.config.dropout) == (bias, 0.1)
-    assert model.num_parameters() == sum(w.numel() for w in weights.values()) - V * D
-
-
-def test_the_mask_that_nanogpt_once_saved_is_ignored() -> None:
-    weights, settings = nanogpt(bias=True)
+    # A compiled model has a prefix, and an old one its mask among the weights.
     mask = {"transformer.h.0.attn.bias": torch.ones(1, 1, LONGEST, LONGEST).tril()}
-    model = from_nanogpt({**weights, **mask}, settings)
-    tokens = some_tokens()
-    expected = nanogpt_logits(weights, tokens)
-    torch.testing.assert_close(model.eval()(tokens), expected, rtol=1e-5, atol=1e-5)
+    plain = from_nanogpt({**weights, **mask}, settings)
+    compiled = from_nanogpt(
+        {f"_orig_mod.{name}": w for name, w in weights.items()}, settings
+    )
+    for model in (plain, compiled):
+        logits = model.eval()(tokens)
+        assert logits.abs().max() > 1.0
+        torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-5)
+        assert (model.config.bias, model.config.dropout) == (bias, 0.1)
+    assert plain.num_parameters() == sum(w.numel() for w in weights.values()) - V * D
 
 
 def test_one_layout_is_not_taken_for_the_other() -> None:
@@ -384,10 +345,3 @@ def test_one_layout_is_not_taken_for_the_other() -> None:
     assert "transformer.h.0.attn.c_attn.weight is (12, 36), not (36, 12)" in str(
         refused.value
     )
-
-
-def test_settings_of_nanogpt_that_are_missing_are_named() -> None:
-    weights, settings = nanogpt(bias=False)
-    del settings["bias"]
-    with pytest.raises(CheckpointError, match=r"^the given model does not say bias$"):
-        from_nanogpt(weights, settings)

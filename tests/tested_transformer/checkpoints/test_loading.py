@@ -43,17 +43,20 @@ def file_of(folder: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("dtype", "changes"),
     [
-        {},
-        {"positions": "rotary", "norm": "rms", "tie_head": False, "num_kv_heads": 1},
-        {"positions": "sinusoidal", "num_experts": 2, "activation": "swiglu"},
-        {"positions": "alibi", "smear": True},
+        (torch.float32, {"positions": "alibi", "smear": True}),
+        (torch.float32, {"positions": "sinusoidal", "num_experts": 2}),
+        (torch.bfloat16, {"activation": "swiglu"}),
+        (
+            torch.bfloat16,
+            {"positions": "rotary", "norm": "rms", "tie_head": False}
+            | {"num_kv_heads": 1},
+        ),
     ],
 )
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_model_comes_back_to_the_bit(
-    tmp_path: Path, changes: dict, dtype: torch.dtype
+    tmp_path: Path, dtype: torch.dtype, changes: dict
 ) -> None:
     model = GPT(replace(CONFIG, **changes)).to(dtype)
     save(tmp_path, model)
@@ -146,30 +149,23 @@ def test_a_folder_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("kind", ["model", "training"])
-def test_a_file_that_is_not_what_was_written_is_named(
-    tmp_path: Path, kind: str
-) -> None:
+def test_a_file_that_is_not_what_was_written_is_named(tmp_path: Path) -> None:
     save(tmp_path, GPT(CONFIG))
-    path = file_of(tmp_path, kind)
-    data = path.read_bytes()
-    other = data[:-1] + bytes([data[-1] ^ 1])
-    for altered, message in (
-        (data[:-1], f"{path} is cut short: {len(data) - 1} bytes, not {len(data)}"),
-        (b"", f"{path} is cut short: 0 bytes, not {len(data)}"),
-        (other, f"{path} was altered: its sha256 begins with "),
-    ):
-        path.write_bytes(altered)
-        with pytest.raises(CheckpointError) as refused:
+    for kind in ("model", "training"):
+        path = file_of(tmp_path, kind)
+        data = path.read_bytes()
+        altered = data[:-1] + bytes([data[-1] ^ 1])
+        for content, message in (
+            (data[:-1], f"is cut short: {len(data) - 1} bytes, not {len(data)}$"),
+            (altered, "was altered: its sha256 begins with "),
+        ):
+            path.write_bytes(content)
+            with pytest.raises(CheckpointError, match=f"^{path} {message}"):
+                load_checkpoint(tmp_path)
+        path.unlink()
+        with pytest.raises(CheckpointError, match=f"^{path} is missing$"):
             load_checkpoint(tmp_path)
-        assert str(refused.value).startswith(message)
-    path.unlink()
-    with pytest.raises(CheckpointError, match=f"^{path} is missing$"):
-        load_checkpoint(tmp_path)
-
-
-def test_the_manifest_is_named_too(tmp_path: Path) -> None:
-    save(tmp_path, GPT(CONFIG))
+        path.write_bytes(data)
     path = tmp_path / "checkpoint.json"
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(CheckpointError, match=f"^{path} is cut short or not JSON$"):

@@ -1,6 +1,7 @@
 """A layer and its translation compute the same, and pass the same gradients back."""
 
 import re
+from itertools import product
 from typing import TypeVar
 
 import pytest
@@ -51,36 +52,37 @@ def results(
     return [output, weights, *torch.autograd.grad(output, [x, context], direction)]
 
 
-def hold_equal(one: nn.Module, other: nn.Module, d_context: int) -> None:
+def hold_equal(one: nn.Module, other: nn.Module, d_context: int, case: object) -> None:
     sequences = [torch.randn(B, T, D), torch.randn(B, S, d_context)]
     pairs = zip(results(one, sequences), results(other, sequences), strict=True)
     for mine, yours in pairs:
-        torch.testing.assert_close(mine, yours)
+        torch.testing.assert_close(mine, yours, msg=lambda text: f"{case}: {text}")
 
 
-@pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("batch_first", [True, False])
-@pytest.mark.parametrize("d_context", [D, C])
-def test_pytorchs_layer_becomes_ours(
-    d_context: int, batch_first: bool, bias: bool, fused: bool
-) -> None:
-    theirs = nn.MultiheadAttention(
-        D, H, bias=bias, kdim=d_context, vdim=d_context, batch_first=batch_first
-    )
-    ours = from_torch(scattered(theirs), fused=fused)
-    assert ours.fused is fused
-    hold_equal(ours, theirs, d_context)
+BOTH = (True, False)
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("d_context", [D, C])
-def test_our_layer_becomes_pytorchs(d_context: int, bias: bool) -> None:
-    ours = MultiHeadAttention(d_model=D, num_heads=H, d_context=d_context, bias=bias)
-    theirs = to_torch(scattered(ours))
-    assert theirs.batch_first
-    assert (theirs.in_proj_weight is None) is (d_context != D)
-    hold_equal(ours, theirs, d_context)
+def test_pytorchs_layer_becomes_ours() -> None:
+    for case in product((D, C), BOTH, BOTH, BOTH):
+        d_context, batch_first, bias, fused = case
+        theirs = nn.MultiheadAttention(
+            D, H, bias=bias, kdim=d_context, vdim=d_context, batch_first=batch_first
+        )
+        ours = from_torch(scattered(theirs), fused=fused)
+        assert ours.fused is fused
+        hold_equal(ours, theirs, d_context, case)
+
+
+def test_our_layer_becomes_pytorchs() -> None:
+    for case in product((D, C), BOTH):
+        d_context, bias = case
+        ours = MultiHeadAttention(
+            d_model=D, num_heads=H, d_context=d_context, bias=bias
+        )
+        theirs = to_torch(scattered(ours))
+        assert theirs.batch_first
+        assert (theirs.in_proj_weight is None) is (d_context != D)
+        hold_equal(ours, theirs, d_context, case)
 
 
 def test_there_and_back_is_the_same_to_the_last_bit() -> None:
@@ -94,15 +96,15 @@ def test_there_and_back_is_the_same_to_the_last_bit() -> None:
             assert torch.equal(tensor, again[name]), name
 
 
-@pytest.mark.parametrize("training", [True, False])
-def test_dtype_dropout_and_mode_are_kept(training: bool) -> None:
+def test_dtype_dropout_and_mode_are_kept() -> None:
     theirs = nn.MultiheadAttention(D, H, dropout=0.25, dtype=torch.double)
-    ours = from_torch(theirs.train(training))
-    again = to_torch(ours)
-    for layer in (ours, again):
-        assert layer.training is training
-        assert layer.dropout == 0.25
-        assert {each.dtype for each in layer.parameters()} == {torch.double}
+    for training in BOTH:
+        ours = from_torch(theirs.train(training))
+        again = to_torch(ours)
+        for layer in (ours, again):
+            assert layer.training is training
+            assert layer.dropout == 0.25
+            assert {each.dtype for each in layer.parameters()} == {torch.double}
 
 
 def test_nothing_is_drawn() -> None:
@@ -129,9 +131,8 @@ def test_the_copy_is_a_copy() -> None:
         assert parameter.abs().sum() > 0
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_what_ours_has_not_is_refused() -> None:
+    for settings, message in (
         ({"add_bias_kv": True}, "add_bias_kv=True has no counterpart here"),
         ({"add_zero_attn": True}, "add_zero_attn=True has no counterpart here"),
         (
@@ -139,16 +140,13 @@ def test_the_copy_is_a_copy() -> None:
             f"kdim={C} and vdim={D} must be equal: "
             "keys and values come from one context",
         ),
-    ],
-)
-def test_what_ours_has_not_is_refused(settings: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        from_torch(nn.MultiheadAttention(D, H, **settings))
+    ):
+        with pytest.raises(ValueError, match=f"^{message}$"):
+            from_torch(nn.MultiheadAttention(D, H, **settings))
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_what_pytorchs_has_not_is_refused() -> None:
+    for settings, message in (
         (
             {"head_dim": 5},
             f"num_heads={H} of head_dim=5 must be d_model={D} wide in "
@@ -167,12 +165,10 @@ def test_what_ours_has_not_is_refused(settings: dict, message: str) -> None:
             {"core": AdjustedSoftmax(soft_cap=5.0)},
             "core must be Softmax(): PyTorch's layer has no other",
         ),
-    ],
-)
-def test_what_pytorchs_has_not_is_refused(settings: dict, message: str) -> None:
-    ours = MultiHeadAttention(d_model=D, num_heads=H, **settings)
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        to_torch(ours)
+    ):
+        ours = MultiHeadAttention(d_model=D, num_heads=H, **settings)
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            to_torch(ours)
 
 
 def test_the_weights_of_another_module_are_not_copied():

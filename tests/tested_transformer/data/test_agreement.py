@@ -64,6 +64,7 @@ def test_a_subject_is_marked_with_the_character_after_it() -> None:
     found = list(agreements(STORIES))
     target = subject_target(found, [0, 10], 30)
     assert target.shape == (2, 30, 30)
+    assert target.dtype == torch.bool
     marked = [(row, query, key) for row, query, key in target.nonzero().tolist()]
     first = [(0, 21, key) for key in range(14, 19)]
     second = [(0, 23, key) for key in range(4, 9)]
@@ -79,7 +80,3 @@ def test_a_name_is_copied_letter_by_letter() -> None:
             wanted.append((2, 33 + letter - 1 - 15, 14 + letter - 15))
         assert target.nonzero().tolist() == [list(each) for each in wanted]
     assert not name_target(STORIES, [0], 20, letter=2).any()
-
-
-def test_targets_are_boolean() -> None:
-    assert subject_target([], [0], 3).dtype == torch.bool

@@ -39,24 +39,15 @@ def test_split_keeps_the_order_and_the_memory():
     assert len(split(torch.empty(1_115_394, dtype=torch.uint8))[0]) == 1_003_854
 
 
-@pytest.mark.parametrize(
-    ("tokens", "fraction", "message"),
-    [
-        (3, 0.2, "fraction=0.2 of 3 tokens leaves 0 for training and 3 for validation"),
-        (3, 1.0, "fraction=1.0 of 3 tokens leaves 3 for training and 0 for validation"),
-        (1, 0.9, "fraction=0.9 of 1 tokens leaves 0 for training and 1 for validation"),
-        (
-            4,
-            -0.5,
-            "fraction=-0.5 of 4 tokens leaves -2 for training and 6 for validation",
-        ),
-    ],
-)
-def test_a_split_with_an_empty_part_is_refused(
-    tokens: int, fraction: float, message: str
-):
-    with pytest.raises(ValueError, match=f"^{message}; both need some$"):
-        split(torch.arange(tokens), fraction)
+def test_a_split_with_an_empty_part_is_refused():
+    for tokens, fraction, parts in (
+        (3, 0.2, "0 for training and 3 for validation"),
+        (3, 1.0, "3 for training and 0 for validation"),
+        (4, -0.5, "-2 for training and 6 for validation"),
+    ):
+        message = f"fraction={fraction} of {tokens} tokens leaves {parts}; both need "
+        with pytest.raises(ValueError, match=f"^{message}some$"):
+            split(torch.arange(tokens), fraction)
 
 
 def test_targets_are_the_tokens_that_come_next():
@@ -171,20 +162,16 @@ def test_the_processes_share_the_batch_that_one_would_see(
         assert torch.equal(torch.cat([part[which] for part in parts]), whole[which])
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.uint8, torch.uint16, torch.int16, torch.int32, torch.int64]
-)
-def test_tokens_of_any_whole_number_type(dtype: torch.dtype):
-    tokens = (torch.arange(60) * 3).to(dtype)
-    inputs, targets = batch_at(tokens, step=1, batch_size=2, seq_len=11)
-    assert inputs.dtype == targets.dtype == torch.int64
-    assert inputs.is_contiguous()
-    assert targets.is_contiguous()
-    assert torch.equal(targets, inputs + 3)
-    assert len(split(tokens)[1]) == 6
-
-
-def test_large_ids_stay_what_they_are():
+def test_tokens_of_any_whole_number_type():
+    dtypes = (torch.uint8, torch.uint16, torch.int16, torch.int32, torch.int64)
+    for dtype in dtypes:
+        tokens = (torch.arange(60) * 3).to(dtype)
+        inputs, targets = batch_at(tokens, step=1, batch_size=2, seq_len=11)
+        assert inputs.dtype == targets.dtype == torch.int64, dtype
+        assert inputs.is_contiguous()
+        assert targets.is_contiguous()
+        assert torch.equal(targets, inputs + 3), dtype
+        assert len(split(tokens)[1]) == 6
     tokens = torch.full((9,), 65_535).to(torch.uint16)
     inputs, _ = batch_at(tokens, step=0, batch_size=1, seq_len=3)
     assert inputs.tolist() == [[65_535] * 3]
@@ -205,9 +192,9 @@ def test_a_batch_costs_far_less_than_a_step(as_a_caller: None):
     assert (time.process_time() - started) / 100 < 0.002
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_what_makes_no_batch_is_named():
+    usual = {"step": 0, "batch_size": 6, "seq_len": 3}
+    for settings, message in (
         ({"seq_len": 11}, "11 tokens are too few for seq_len=11: at least 12 are "),
         ({"seq_len": 0}, "seq_len=0 must be positive"),
         ({"step": -1}, "step=-1 must not be negative"),
@@ -219,9 +206,6 @@ def test_a_batch_costs_far_less_than_a_step(as_a_caller: None):
             "rank=3 must lie between 0 and world_size - 1 = 2",
         ),
         ({"rank": -1}, "rank=-1 must lie between 0 and world_size - 1 = 0"),
-    ],
-)
-def test_what_makes_no_batch_is_named(settings: dict[str, int], message: str):
-    usual = {"step": 0, "batch_size": 6, "seq_len": 3}
-    with pytest.raises(ValueError, match=f"^{message}"):
-        batch_at(torch.arange(11), **usual | settings)
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            batch_at(torch.arange(11), **usual | settings)

@@ -307,10 +307,6 @@ def test_entropy_by_counting_how_often_each_rule_is_used():
     assert len(told.text) / count == pytest.approx(length, rel=4 * 0.31 / count**0.5)
 
 
-def test_entropy_is_a_number_to_remember():
-    assert story_entropy() == pytest.approx(0.4323272480516451, rel=1e-12)
-
-
 def test_a_longer_text_begins_as_a_shorter_one_and_seeds_differ():
     short, long = write_stories(500, seed=2), write_stories(900, seed=2)
     assert long.text.startswith(short.text)

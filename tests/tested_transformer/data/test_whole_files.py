@@ -34,17 +34,14 @@ def failing() -> Iterator[bytes]:
 
 def test_what_fails_half_way_leaves_the_old_file_and_nothing_else(tmp_path: Path):
     path = tmp_path / "file"
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(path, failing())
+    assert list(tmp_path.iterdir()) == []
     path.write_bytes(b"old")
     with pytest.raises(KeyboardInterrupt):
         write_whole(path, failing())
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_what_fails_half_way_makes_no_file(tmp_path: Path):
-    with pytest.raises(KeyboardInterrupt):
-        write_whole(tmp_path / "file", failing())
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_name_is_taken_only_when_the_bytes_are_on_the_disk(

@@ -236,20 +236,17 @@ def test_a_frozen_parameter_may_have_a_memory_or_none(make_model: Callable[..., 
         restored(half)
 
 
-@pytest.mark.parametrize(
-    ("name", "tensor", "shape"),
-    [
-        ("norm.weight/exp_avg", torch.zeros(3), "(12,)"),
-        ("norm.weight/step", torch.zeros(1), "()"),
-    ],
-)
-def test_a_tensor_of_another_shape_is_refused(
-    name: str, tensor: Tensor, shape: str, make_model: Callable[..., GPT]
-):
+def test_a_tensor_of_another_shape_is_refused(make_model: Callable[..., GPT]):
     model = make_model()
     optimizers = make_optimizers(model, Recipe())
     steps_of(model, optimizers, [1])
-    tensors = optimizer_tensors(model, optimizers) | {name: tensor}
-    message = f"{name} of the training state is {tuple(tensor.shape)}, not {shape}"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        restore_optimizers(model, make_optimizers(model, Recipe()), tensors)
+    tensors = optimizer_tensors(model, optimizers)
+    for name, tensor, message in (
+        ("norm.weight/exp_avg", torch.zeros(3), "is (3,), not (12,)"),
+        ("norm.weight/step", torch.zeros(1), "is (1,), not ()"),
+    ):
+        message = re.escape(f"{name} of the training state {message}")
+        with pytest.raises(ValueError, match=f"^{message}$"):
+            restore_optimizers(
+                model, make_optimizers(model, Recipe()), tensors | {name: tensor}
+            )

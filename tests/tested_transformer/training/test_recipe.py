@@ -10,55 +10,59 @@ from hypothesis import given, strategies as st
 from tested_transformer.training.recipe import Recipe
 
 
+def refusal(**changes: object) -> str:
+    """Return what is said of a recipe."""
+    try:
+        Recipe(**changes)
+    except (TypeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return f"{changes} is accepted"
+
+
+OUT_OF_RANGE = {
+    "must be positive": {
+        **{"steps": 0, "batch_size": -3, "seq_len": 0, "accumulate": 0},
+        **{"evaluate_every": 0, "patience": 0, "lr": math.nan, "embedding_lr": 0.0},
+        **{"head_lr": -1.0, "vector_lr": 0.0, "muon_lr": -1.0, "muon_rounds": 0},
+        **{"eps": 0.0, "margin": 0.0},
+    },
+    "must not be negative": {
+        **{"warmup": -1, "weight_decay": -0.1, "clip": -1.0, "balance_weight": -1.0},
+        "seed": -1,
+    },
+    "must be finite": {"lr": math.inf, "weight_decay": math.inf},
+    "must lie between 0 and 1": {"decay": 1.5, "final_lr": -0.5},
+    "must be at least 0 and less than 1": {"muon_momentum": 1.0},
+}
+
+
+def test_a_value_out_of_its_range_is_named():
+    for wanted, values in OUT_OF_RANGE.items():
+        for name, value in values.items():
+            message = f"ValueError: {name}={value} {wanted}"
+            assert refusal(**{name: value}) == message
+    for betas, wrong in (((1.0, 0.9), "[0]=1.0"), ((0.9, -0.1), "[1]=-0.1")):
+        message = f"ValueError: betas{wrong} must be at least 0 and less than 1"
+        assert refusal(betas=betas) == message
+
+
+def test_a_value_of_another_type_is_named():
+    for name in ("steps", "batch_size", "seq_len", "accumulate"):
+        assert refusal(**{name: 5.0}) == f"TypeError: {name}=5.0 must be an int"
+    for name in ("muon_rounds", "warmup", "evaluate_every", "seed"):
+        assert refusal(**{name: None}) == f"TypeError: {name}=None must be an int"
+    assert refusal(lr="0.1") == "TypeError: lr='0.1' must be a number"
+    assert refusal(clip=None) == "TypeError: clip=None must be a number"
+    assert refusal(betas=(0.9, None)) == "TypeError: betas[1]=None must be a number"
+    assert refusal(compile="no") == "TypeError: compile='no' must be True or False"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"steps": 0}, "steps=0 must be positive"),
-        ({"batch_size": -3}, "batch_size=-3 must be positive"),
-        ({"accumulate": 0}, "accumulate=0 must be positive"),
-        ({"evaluate_every": 0}, "evaluate_every=0 must be positive"),
-        ({"patience": 0}, "patience=0 must be positive"),
-        ({"seq_len": 0}, "seq_len=0 must be positive"),
-        ({"lr": 0.0}, "lr=0.0 must be positive"),
-        ({"lr": float("nan")}, "lr=nan must be positive"),
-        ({"lr": math.inf}, "lr=inf must be finite"),
-        ({"weight_decay": math.inf}, "weight_decay=inf must be finite"),
-        ({"margin": math.inf}, "margin=inf must be finite"),
-        ({"muon_lr": -1.0}, "muon_lr=-1.0 must be positive"),
-        ({"embedding_lr": 0.0}, "embedding_lr=0.0 must be positive"),
-        ({"head_lr": -1.0}, "head_lr=-1.0 must be positive"),
-        ({"vector_lr": 0.0}, "vector_lr=0.0 must be positive"),
-        ({"muon_rounds": 0}, "muon_rounds=0 must be positive"),
-        ({"eps": 0.0}, "eps=0.0 must be positive"),
-        ({"margin": 0.0}, "margin=0.0 must be positive"),
-        ({"warmup": -1}, "warmup=-1 must not be negative"),
-        ({"weight_decay": -0.1}, "weight_decay=-0.1 must not be negative"),
-        ({"clip": -1.0}, "clip=-1.0 must not be negative"),
-        ({"balance_weight": -1.0}, "balance_weight=-1.0 must not be negative"),
-        ({"seed": -1}, "seed=-1 must not be negative"),
-        ({"decay": 1.5}, "decay=1.5 must lie between 0 and 1"),
-        ({"final_lr": -0.5}, "final_lr=-0.5 must lie between 0 and 1"),
-        ({"betas": (1.0, 0.9)}, "betas[0]=1.0 must be at least 0 and less than 1"),
-        ({"betas": (0.9, -0.1)}, "betas[1]=-0.1 must be at least 0 and less than 1"),
         ({"betas": 0.9}, "betas=0.9 must be two numbers, such as (0.9, 0.99)"),
         ({"betas": (0.9,)}, "betas=(0.9,) must be two numbers, such as (0.9, 0.99)"),
-        (
-            {"betas": (0.9, 0.99, 0.5)},
-            "betas=(0.9, 0.99, 0.5) must be two numbers, such as (0.9, 0.99)",
-        ),
-        (
-            {"muon_momentum": 1.0},
-            "muon_momentum=1.0 must be at least 0 and less than 1",
-        ),
         ({"optimizer": "sgd"}, "optimizer='sgd' must be one of adamw, muon"),
-        (
-            {"schedule": "sine"},
-            "schedule='sine' must be one of cosine, linear, trapezoid, constant",
-        ),
-        (
-            {"precision": "int8"},
-            "precision='int8' must be one of auto, fp32, bf16, fp16",
-        ),
         (
             {"steps": 7, "warmup": 7},
             "warmup=7 must be less than steps=7: for so short a run write warmup=0",
@@ -70,28 +74,17 @@ from tested_transformer.training.recipe import Recipe
     ],
     ids=str,
 )
-def test_a_value_out_of_its_range_is_named(changes: dict, message: str):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        Recipe(**changes)
+def test_what_makes_no_recipe_is_named(changes: dict, message: str):
+    assert refusal(**changes) == f"ValueError: {message}"
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"steps": None}, "steps=None must be an int"),
-        ({"steps": 5.0}, "steps=5.0 must be an int"),
-        ({"seq_len": 5.0}, "seq_len=5.0 must be an int"),
-        ({"lr": None}, "lr=None must be a number"),
-        ({"lr": "0.1"}, "lr='0.1' must be a number"),
-        ({"clip": None}, "clip=None must be a number"),
-        ({"betas": (0.9, None)}, "betas[1]=None must be a number"),
-        ({"compile": "no"}, "compile='no' must be True or False"),
-    ],
-    ids=str,
-)
-def test_a_value_of_another_type_is_named(changes: dict, message: str):
-    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
-        Recipe(**changes)
+def test_a_choice_that_is_none_is_named():
+    assert refusal(schedule="sine") == (
+        "ValueError: schedule='sine' must be one of cosine, linear, trapezoid, constant"
+    )
+    assert refusal(precision="int8") == (
+        "ValueError: precision='int8' must be one of auto, fp32, bf16, fp16"
+    )
 
 
 def test_none_is_accepted_where_it_means_something():
@@ -99,14 +92,12 @@ def test_none_is_accepted_where_it_means_something():
     assert Recipe(**dict.fromkeys(names)) == Recipe()
 
 
-@pytest.mark.parametrize("preset", [Recipe.plain, Recipe.fast])
-def test_presets_take_changes_and_survive_json(preset: object):
-    recipe = preset(steps=777, warmup=5, betas=(0.5, 0.25))
-    assert (recipe.steps, recipe.warmup, recipe.betas) == (777, 5, (0.5, 0.25))
-    values = json.loads(json.dumps(recipe.to_dict()))
-    assert Recipe.from_dict(values) == recipe
-    with pytest.raises(TypeError, match="unexpected keyword argument 'step'"):
-        preset(step=1)
+def test_presets_take_changes_and_survive_json():
+    for preset in (Recipe.plain, Recipe.fast):
+        recipe = preset(steps=777, warmup=5, betas=(0.5, 0.25))
+        assert (recipe.steps, recipe.warmup, recipe.betas) == (777, 5, (0.5, 0.25))
+        values = json.loads(json.dumps(recipe.to_dict()))
+        assert Recipe.from_dict(values) == recipe
 
 
 def test_plain_is_the_textbook_and_fast_is_not():
@@ -123,39 +114,36 @@ def test_an_unknown_name_in_json_is_named():
         Recipe.from_dict({"betas": [0.9]})
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({"schedule": "constant", "steps": 4}, [1, 1, 1, 1]),
-        ({"schedule": "constant", "steps": 5, "warmup": 3}, [0.25, 0.5, 0.75, 1, 1]),
-        ({"schedule": "linear", "steps": 4}, [1, 0.75, 0.5, 0.25]),
-        ({"schedule": "linear", "steps": 5, "warmup": 1}, [0.5, 1, 0.75, 0.5, 0.25]),
-        ({"schedule": "linear", "steps": 2, "final_lr": 0.2}, [1, 0.6]),
-        ({"schedule": "trapezoid", "steps": 6, "decay": 1 / 3}, [1, 1, 1, 1, 1, 0.5]),
-        (
-            {"schedule": "trapezoid", "steps": 8, "decay": 0.5, "warmup": 1},
-            [0.5, 1, 1, 1, 1, 0.75, 0.5, 0.25],
-        ),
-        # The fall begins no sooner than the rise has ended.
-        (
-            {"schedule": "trapezoid", "steps": 5, "decay": 1.0, "warmup": 1},
-            [0.5, 1, 0.75, 0.5, 0.25],
-        ),
-        ({"schedule": "trapezoid", "steps": 3, "decay": 0.0}, [1, 1, 1]),
-        (
-            {"schedule": "cosine", "steps": 3},
-            [1, 0.5 + 0.5 * math.cos(math.pi / 3), 0.5 - 0.5 * math.cos(math.pi / 3)],
-        ),
-        ({"schedule": "cosine", "steps": 2, "final_lr": 0.1}, [1, 0.55]),
-    ],
-    ids=str,
-)
-def test_the_factors_are_those_worked_out_by_hand(
-    settings: dict, expected: list[float]
-):
-    recipe = Recipe(**{"warmup": 0, "final_lr": 0.0} | settings)
-    factors = [recipe.rate_factor(step) for step in range(recipe.steps)]
-    assert factors == pytest.approx(expected, abs=1e-12)
+FACTORS = [
+    ({"schedule": "constant", "steps": 4}, [1, 1, 1, 1]),
+    ({"schedule": "constant", "steps": 5, "warmup": 3}, [0.25, 0.5, 0.75, 1, 1]),
+    ({"schedule": "linear", "steps": 4}, [1, 0.75, 0.5, 0.25]),
+    ({"schedule": "linear", "steps": 5, "warmup": 1}, [0.5, 1, 0.75, 0.5, 0.25]),
+    ({"schedule": "linear", "steps": 2, "final_lr": 0.2}, [1, 0.6]),
+    ({"schedule": "trapezoid", "steps": 6, "decay": 1 / 3}, [1, 1, 1, 1, 1, 0.5]),
+    (
+        {"schedule": "trapezoid", "steps": 8, "decay": 0.5, "warmup": 1},
+        [0.5, 1, 1, 1, 1, 0.75, 0.5, 0.25],
+    ),
+    # The fall begins no sooner than the rise has ended.
+    (
+        {"schedule": "trapezoid", "steps": 5, "decay": 1.0, "warmup": 1},
+        [0.5, 1, 0.75, 0.5, 0.25],
+    ),
+    ({"schedule": "trapezoid", "steps": 3, "decay": 0.0}, [1, 1, 1]),
+    (
+        {"schedule": "cosine", "steps": 3},
+        [1, 0.5 + 0.5 * math.cos(math.pi / 3), 0.5 - 0.5 * math.cos(math.pi / 3)],
+    ),
+    ({"schedule": "cosine", "steps": 2, "final_lr": 0.1}, [1, 0.55]),
+]
+
+
+def test_the_factors_are_those_worked_out_by_hand():
+    for settings, expected in FACTORS:
+        recipe = Recipe(**{"warmup": 0, "final_lr": 0.0} | settings)
+        factors = [recipe.rate_factor(step) for step in range(recipe.steps)]
+        assert factors == pytest.approx(expected, abs=1e-12), settings
 
 
 @given(
