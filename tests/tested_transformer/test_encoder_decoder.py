@@ -478,6 +478,20 @@ def test_a_length_that_does_not_fit_is_named(model: EncoderDecoder):
             translate(model, source, bos=BOS, eos=EOS, max_length=max_length)
 
 
+def test_what_a_model_says_after_the_end_is_not_kept(
+    model: EncoderDecoder, monkeypatch: pytest.MonkeyPatch
+):
+    script = torch.tensor([[EOS, 5, 6], [7, EOS, 8], [9, 10, EOS]])
+    steps = iter(script.unbind(dim=1))
+
+    def decode(target: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
+        return torch.nn.functional.one_hot(next(steps), V)[:, None].double()
+
+    monkeypatch.setattr(model, "decode", decode)
+    written = translate(model, some_sources(), bos=BOS, eos=EOS)
+    assert written.tolist() == [[EOS, EOS, EOS], [7, EOS, EOS], [9, 10, EOS]]
+
+
 def test_other_modules_may_stand_in_for_every_layer(
     replaced: Callable[[EncoderDecoder], tuple[EncoderDecoder, EncoderDecoder]],
 ):

@@ -190,34 +190,27 @@ def test_a_tokenizer_that_does_not_fit_is_refused() -> None:
         load_source("given", CPU)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("play", "there is no folder 'play'; type runs/play"),
-        (
-            "some/model",
-            "there is no folder 'some/model'; a model on the hub is hub:OWNER/NAME",
-        ),
-        ("To be", "there is no folder 'To be'"),
-        ("", "there is no folder ''"),
-        ("~nobody-at-all/x", "there is no folder '~nobody-at-all/x'"),
-        ("runs", "runs holds no model: name one of those in it, such as runs/play"),
-        ("runs/play/checkpoint.json", "runs/play/checkpoint.json is a file: name the "),
-        ("nano", "nano holds no model: ckpt.pt is a pickle, which can run any code wh"),
-    ],
-)
 @pytest.mark.skipif(os.name == "nt", reason="paths are written in another way there")
-def test_what_is_no_model_says_what_to_type(
-    name: str, message: str, trained: Path
-) -> None:
+def test_what_is_no_model_says_what_to_type(trained: Path) -> None:
     Path("nano").mkdir()
     Path("nano/ckpt.pt").touch()
-    with pytest.raises(CheckpointError) as error:
-        load_source(name, CPU)
-    assert str(error.value).startswith(message)
-    if not name.startswith(("runs", "nano")):
-        with pytest.raises(CheckpointError, match=r"^there is no folder"):
-            find_checkpoint(name, training=True)
+    file = "runs/play/checkpoint.json"
+    for name, message in {
+        "play": "there is no folder 'play'; type runs/play",
+        "some/model": "there is no folder 'some/model'; a model on the hub is hub:OWN",
+        "To be": "there is no folder 'To be'",
+        "": "there is no folder ''",
+        "~nobody-at-all/x": "there is no folder '~nobody-at-all/x'",
+        "runs": "runs holds no model: name one of those in it, such as runs/play",
+        file: f"{file} is a file: name the ",
+        "nano": "nano holds no model: ckpt.pt is a pickle, which can run any code wh",
+    }.items():
+        with pytest.raises(CheckpointError) as error:
+            load_source(name, CPU)
+        assert str(error.value).startswith(message)
+        if message.startswith("there is no folder"):
+            with pytest.raises(CheckpointError, match=r"^there is no folder"):
+                find_checkpoint(name, training=True)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no pipes in folders")
