@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 
 from benchmarks.printing import outdated_lines, shown
-from benchmarks.registry import MEASUREMENTS, OPTIONS, Run
+from benchmarks.registry import MEASUREMENTS, OPTIONS
+from benchmarks.run import Run
 from benchmarks.stamp import stamp, write_record
 from transformer_book import RECORDS
 

@@ -20,7 +20,7 @@ from benchmarks.measuring import (
     peak_memory,
     slope,
 )
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from tested_transformer import MultiHeadAttention, attention_with_weights
 
 __all__ = ["attention_call", "measure"]

@@ -16,7 +16,7 @@ from benchmarks.recall import (
     share_right,
     train_on_pairs,
 )
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from tested_transformer.attentions import ChosenBlocks
 from tested_transformer.multihead import MultiHeadAttention
 

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.contenders import SMALL, Size, formula
 from benchmarks.measuring import in_turns, slope
 from benchmarks.ours import Ours
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from benchmarks.train import batches_of, training_step
 
 __all__ = ["counted_operations", "measure"]

@@ -17,7 +17,7 @@ from benchmarks.contenders import SMALL, Contender, beside_ours, num_parameters
 from benchmarks.measuring import in_turns
 from benchmarks.ours import Ours, contestants, scatter
 from benchmarks.peers import RaschkaFast, TransformersGPT2, load
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 
 __all__ = ["measure"]
 

@@ -30,7 +30,7 @@ from benchmarks.measuring import (
 )
 from benchmarks.nanogpt import documented_seconds, nanogpt_run
 from benchmarks.peers import TransformersGPT2
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from tested_transformer.data import CharTokenizer, load_corpus, split
 from tested_transformer.decoding import Decoder, generate
 from tested_transformer.gpt import GPT

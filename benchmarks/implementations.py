@@ -13,7 +13,7 @@ from importlib.metadata import version
 import torch
 
 from benchmarks.measuring import in_turns
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from tested_transformer import MultiHeadAttention
 from transformer_book.implementations import Question
 

@@ -16,7 +16,7 @@ from benchmarks.learning import (
     seeded,
     windows,
 )
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from tested_transformer.attentions import LatentAttention
 from tested_transformer.data import write_stories
 from tested_transformer.gpt import GPT, GPTConfig

@@ -24,7 +24,7 @@ from benchmarks.learning import (
     seeded,
     windows,
 )
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from tested_transformer.caches import rolling_cache, stream_logits
 from tested_transformer.data import write_stories
 from tested_transformer.gpt import GPT, GPTConfig

@@ -19,7 +19,7 @@ from benchmarks.contenders import SMALL, num_parameters
 from benchmarks.nanogpt import documented_seconds, nanogpt_run
 from benchmarks.ours import Racer, racers
 from benchmarks.peers import NanoGPT
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from tested_transformer.data import split
 from tested_transformer.training import evaluate, train
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from tested_transformer import attention_with_weights, causal_mask, padding_mask
 
 __all__ = [

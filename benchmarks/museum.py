@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from tested_transformer.checking import EXHIBITS, Steps, with_steps
 from tested_transformer.data import split
 from tested_transformer.gpt import GPT, GPTConfig

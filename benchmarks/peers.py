@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
 from benchmarks.contenders import Contender, Size, as_batch, continued
-from benchmarks.registry import Run
+from benchmarks.run import Run
 from benchmarks.stamp import fingerprint
 
 __all__ = [

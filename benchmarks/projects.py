@@ -2,7 +2,7 @@
 
 from benchmarks.public import measure_found, measure_public, shortened
 from benchmarks.public.telling import told, told_found
-from benchmarks.registry import SETS, Results, Run
+from benchmarks.run import SETS, Results, Run
 
 __all__ = ["found", "public"]
 

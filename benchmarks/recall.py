@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.learning import Descent, fit, seeded
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from tested_transformer import MultiHeadAttention
 from tested_transformer.attentions import DeltaAttention, LinearAttention
 

@@ -23,7 +23,7 @@ from benchmarks.measuring import (
     peak_memory,
     slope,
 )
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from tested_transformer import attention_with_weights
 
 __all__ = ["PATHS", "attend", "error_of", "inputs", "measure", "summary"]

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from benchmarks.learning import Descent, fit, seeded
 from benchmarks.measuring import in_turns
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from benchmarks.steps import step_call
 from tested_transformer.checkpoints import load_shipped
 from tested_transformer.data import batch_at, load_corpus, split, tokenizer_from_dict

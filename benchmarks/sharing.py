@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.measuring import in_turns
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from tested_transformer import fused_attention
 
 __all__ = ["WAYS", "inputs", "measure"]

@@ -20,7 +20,7 @@ from benchmarks.learning import (
     seeded,
     windows,
 )
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from tested_transformer.attentions import (
     AdjustedSoftmax,
     Differential,

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.measuring import in_turns
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from tested_transformer.gpt import GPT, GPTConfig
 
 __all__ = ["measure", "step_call"]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.ours import FAST
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from tested_transformer.data import CharTokenizer, Corpus, load_corpus, split
 from tested_transformer.decoding import Sampling, generate
 from tested_transformer.gpt import GPT, GPTConfig

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.nn.attention.flex_attention import flex_attention
 
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from tested_transformer import fused_attention
 from tested_transformer.attentions import (
     attention_in_blocks,

@@ -16,7 +16,7 @@ from benchmarks.learning import windows
 from benchmarks.measuring import in_turns
 from benchmarks.ours import Ours, contestants
 from benchmarks.peers import load
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 
 __all__ = ["Batch", "batches_of", "measure", "training_step"]
 

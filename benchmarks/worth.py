@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.loss import run_ours
 from benchmarks.ours import FAST, Ours, Racer
-from benchmarks.registry import Results, Run
+from benchmarks.run import Results, Run
 from tested_transformer.data import split
 from tested_transformer.training import Recipe
 

@@ -68,8 +68,8 @@ def _unknown(text: str, root: Path) -> str:
         return _no_name(dotted[0])
     if _FILE.fullmatch(text):
         ignored = (root / ".gitignore").read_text("utf-8").split()
-        made = any(text.strip("/").startswith(name.strip("/")) for name in ignored)
-        return "" if made or (root / text).exists() else "there is no such file"
+        generated = any(text.strip("/").startswith(name.strip("/")) for name in ignored)
+        return "" if generated or (root / text).exists() else "there is no such file"
     return _no_argument(text)
 
 

@@ -213,17 +213,17 @@ class Page:
 
     def anchors(self) -> dict[str, str]:
         """Return the headings by their anchors; the title has an empty one."""
-        found: dict[str, str] = {}
+        anchors: dict[str, str] = {}
         slug = slugify(case="lower")
         for _, line in self.prose:
             if heading := _HEADING.fullmatch(line):
                 words = _MARKS.sub("", heading["text"])
-                found.setdefault("", words)
+                anchors.setdefault("", words)
                 name, again = slug(words, "-"), 0
-                while (anchor := f"{name}_{again}" if again else name) in found:
+                while (anchor := f"{name}_{again}" if again else name) in anchors:
                     again += 1
-                found[anchor] = words
-        return found
+                anchors[anchor] = words
+        return anchors
 
     def code_spans(self) -> Iterator[tuple[int, str]]:
         """Return everything in backticks in the prose, with its line."""
@@ -248,8 +248,8 @@ def split_lines(text: str) -> list[str]:
 
 def invisible(text: str) -> str:
     """Return the first character of a text that a page may not hold, or ""."""
-    found = _INVISIBLE.search(text)
-    return found[0] if found else ""
+    character = _INVISIBLE.search(text)
+    return character[0] if character else ""
 
 
 def load_page(file: Path, root: Path) -> Page:

@@ -143,8 +143,8 @@ def _run(diagram: Diagram, page: Page) -> dict[str, Any]:
     """Run the program with the diagram's line numbers; return its variables."""
     library = {n: getattr(tested_transformer, n) for n in tested_transformer.__all__}
     torchs = {"torch": torch, "nn": nn, "F": F, "rand": torch.rand}
-    given = {**library, **torchs, "traced": traced, **SIZES}
-    names: dict[str, Any] = {**given}
+    provided = {**library, **torchs, "traced": traced, **SIZES}
+    names: dict[str, Any] = {**provided}
     lines = range(max(diagram.program) + 1)
     tree = ast.parse("\n".join(diagram.program.get(line, "") for line in lines))
     wanted = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -153,7 +153,7 @@ def _run(diagram: Diagram, page: Page) -> dict[str, Any]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         exec(compile(tree, "<diagram>", "exec"), names)
-    return {n: v for n, v in names.items() if n not in given or given[n] is not v}
+    return {n: v for n, v in names.items() if n not in provided or provided[n] is not v}
 
 
 def _definitions(page: Page, wanted: set[str]) -> Iterator[ast.Module]:

@@ -7,7 +7,8 @@ import pytest
 import torch
 from benchmarks import __main__ as command_line
 from benchmarks.gpu import NOT_MEASURED
-from benchmarks.registry import MEASUREMENTS, OPTIONS, Run
+from benchmarks.registry import MEASUREMENTS, OPTIONS
+from benchmarks.run import Run
 
 from transformer_book import RECORDS, load_record
 

@@ -8,7 +8,7 @@ from benchmarks.implementations import (
     measure,
     question,
 )
-from benchmarks.registry import Run
+from benchmarks.run import Run
 
 from transformer_book import load_record
 

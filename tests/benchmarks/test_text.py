@@ -1,7 +1,7 @@
 """The small models of the chapter on training: leaks are told, and texts differ."""
 
 import pytest
-from benchmarks.registry import Run
+from benchmarks.run import Run
 from benchmarks.text import measure
 
 

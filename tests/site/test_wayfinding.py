@@ -14,7 +14,7 @@ from jinja2 import DictLoader, Environment
 from mkdocs.config import load_config
 from playwright.sync_api import Page, expect
 
-from bookbinder.wayfinding.appearances import exports, pages_of
+from bookbinder.wayfinding.appearances import exports, pages_of, reference_page
 from bookbinder.wayfinding.glossary import read_glossary
 
 ROOT = Path(__file__).parents[2]
@@ -105,8 +105,8 @@ SIGNATURE = re.compile(r'<div class="[^"]*doc-signature[^"]*">.*?</div>', re.DOT
 
 
 def reference_to(module: str) -> str:
-    """Return the address of a module's page: the book's own are not in a folder."""
-    return f"reference/{module.removeprefix('book.')}/"
+    """Return the address of a module's page."""
+    return f"{reference_page(module).removesuffix('.md')}/"
 
 
 def test_each_name_of_the_library_stands_in_the_reference(
@@ -114,7 +114,7 @@ def test_each_name_of_the_library_stands_in_the_reference(
 ) -> None:
     for module, names in exports(ROOT).items():
         page = html[reference_to(module)]
-        wanted = {f"tested_transformer.{module}.{name}" for name in names}
+        wanted = {f"{module}.{name}" for name in names}
         assert wanted - ids(page) == set()
         article = page[page.index("<article") : page.rindex("</article>")]
         text = text_of(article)
@@ -135,8 +135,7 @@ def test_chapters_and_the_reference_lead_to_each_other(html: dict[str, str]) -> 
         here = path.removesuffix("index.md").removesuffix(".md")
         here = f"{here}/" if here else ""
         for name in {*shown.listed, *shown.used}:
-            module = name.removeprefix("tested_transformer.").rpartition(".")[0]
-            there = reference_to(module)
+            there = reference_to(name.rpartition(".")[0])
             if (here, shown.listed.get(name, "")) not in found[there]:
                 missing.append(f"{there} does not lead {name} to {here}")
         for module, name in shown.listings:

@@ -157,6 +157,15 @@ def test_in_pieces_it_reads_what_it_reads_at_once(name: str, pieces: list[int]) 
         cache.reset()
 
 
+@with_scores
+def test_with_rotary_positions_only_distances_matter(name: str) -> None:
+    layer, x = made(name), some(B, T, D)
+    wanted = layer(x, causal=True, rotary=rotary_of(name))
+    shifted = layer(x, causal=True, rotary=rotary_of(name, start=1000))
+    torch.testing.assert_close(shifted, wanted, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(layer(x, causal=True), wanted, rtol=1e-2, atol=1e-2)
+
+
 @that_read_padding
 @pytest.mark.parametrize("fused", [True, False])
 def test_padding_on_the_left_changes_nothing(name: str, fused: bool) -> None:

@@ -34,8 +34,8 @@ def find_chromium() -> str | None:
     wanted = os.environ.get("CHROMIUM")
     if wanted:
         return shutil.which(wanted)
-    found = filter(None, map(shutil.which, _NAMES))
-    return next(found, str(_MAC) if _MAC.is_file() else None)
+    paths = filter(None, map(shutil.which, _NAMES))
+    return next(paths, str(_MAC) if _MAC.is_file() else None)
 
 
 def launch_options() -> dict[str, Any]:

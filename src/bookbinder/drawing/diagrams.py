@@ -84,8 +84,8 @@ def diagram_problem(source: str) -> str | None:
     if not re.search(r"^\s*flowchart\b", source, re.MULTILINE):
         return "is not a flowchart, the only kind that is drawn in the book's colors"
     for name in ("accTitle", "accDescr"):
-        said = rf"^\s*{name}[ \t]*(?::[ \t]*\S|{{\s*[^\s}}])"
-        if not re.search(said, source, re.MULTILINE):
+        words = rf"^\s*{name}[ \t]*(?::[ \t]*\S|{{\s*[^\s}}])"
+        if not re.search(words, source, re.MULTILINE):
             return f"has no {name}, which screen readers read out"
     return None
 

@@ -102,8 +102,8 @@ def _clean(root: ElementTree.Element) -> None:
         element.tag = _NAMESPACE.sub("", element.tag)
         if element.tag not in _SHAPES:
             raise ValueError(f"it holds <{element.tag}>: only shapes and text are kept")
-        given, element.attrib = element.attrib, {}
-        for name, value in given.items():
+        attributes, element.attrib = element.attrib, {}
+        for name, value in attributes.items():
             name = _NAMESPACE.sub("", name)
             away = name == "href" and not value.startswith("#")
             if name.startswith("on") or away:
@@ -118,10 +118,10 @@ def _fit(root: ElementTree.Element) -> tuple[float, float]:
         The natural width in pixels, and the least one at which letters can be read.
     """
     styles = [text.get("style", "") for text in root.iter("text")]
-    letters = [float(found[1]) for each in styles if (found := _SIZE.search(each))]
+    letters = [float(size[1]) for style in styles if (size := _SIZE.search(style))]
     left, top, width, height = map(float, root.get("viewBox", "0 0 0 0").split())
     frame = (left - _MARGIN, top - _MARGIN, width + 2 * _MARGIN, height + 2 * _MARGIN)
-    root.set("viewBox", " ".join(f"{each:g}" for each in frame))
+    root.set("viewBox", " ".join(f"{length:g}" for length in frame))
     root.attrib.pop("width", None)
     root.attrib.pop("height", None)
     natural = frame[2] * _POINTS_TO_PIXELS

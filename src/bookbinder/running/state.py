@@ -138,7 +138,11 @@ def nothing_left_behind() -> Generator[None]:
 def _is_torchs_own(name: str, value: object) -> bool:
     """Return whether PyTorch itself makes this change, as when it compiles."""
     module, same = getattr(value, "__module__", ""), getattr(value, "__name__", "")
-    return name == "Storage" or (same == name and module.startswith("torch"))
+    if name == "Storage" or (same == name and module.startswith("torch")):
+        return True
+    if getattr(value, "hooked", False):  # the step of an optimizer, once one is made
+        return True
+    return module.startswith("torch._dynamo.")  # which patches Module.__init__ for good
 
 
 def _owners() -> Iterator[ModuleType | type]:

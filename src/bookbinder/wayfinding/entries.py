@@ -76,10 +76,10 @@ def _type(node: ast.expr | None, owner: Function | Attribute) -> str | None:
 
 
 def _value(value: Any) -> Any:
-    said = str(value).replace("'", '"')
-    if value is None or said.startswith("field("):  # that Griffe reads later
+    written = str(value).replace("'", '"')
+    if value is None or written.startswith("field("):  # that Griffe reads later
         return value
-    return "..." if _PRIVATE.search(said) else said
+    return "..." if _PRIVATE.search(written) else written
 
 
 def appearance_line(name: str, pages: dict[str, Appearances]) -> str:

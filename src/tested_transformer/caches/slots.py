@@ -46,6 +46,7 @@ class SlotLayer:
         # The same lengths twice: to know them, a device would have to be waited for.
         self.lengths = [0] * len(keys)
         self.ends = torch.zeros(len(keys), dtype=torch.long, device=keys.device)
+        self._numbers = torch.arange(len(keys), device=keys.device)
 
     # --8<-- [start:append]
     def append(
@@ -59,7 +60,7 @@ class SlotLayer:
         """
         self._validate_new(k, v)
         num_slots, num_new = k.shape[0], k.shape[2]
-        slots = torch.arange(num_slots, device=k.device)[:, None]
+        slots = self._numbers[:num_slots, None]
         places = self.ends[:num_slots, None] + torch.arange(num_new, device=k.device)
         # Under autocast, new keys and values have another type than the memory.
         self.keys[slots, :, places] = k.transpose(1, 2).to(self.keys.dtype)

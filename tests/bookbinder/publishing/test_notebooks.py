@@ -22,47 +22,43 @@ BOOK = replace(
 )
 PAGES = {entry.name: entry for entry in BOOK.entries if entry.page.blocks}
 
-Cells = list[dict[str, Any]]
+Chain = tuple[str, list[dict[str, Any]]]
 
 
 def written(entry: Entry) -> str:
     return notebook(entry, list(passages(entry.page, ROOT)), BOOK, ROOT)
 
 
-def chains_of(text: str) -> list[Cells]:
-    """Return the cells that hold code, chain by chain, as the notebook says."""
-    chains: list[Cells] = [[]]
+def chains_of(text: str) -> list[Chain]:
+    """Return the cell that starts each chain anew, and the chain's cells with code."""
+    chains: list[Chain] = [("", [])]
     for cell in json.loads(text)["cells"]:
         tags = cell["metadata"].get("tags", [])
-        if cell["cell_type"] != "code" or tags == [SETUP]:
-            continue
         if tags == [ANEW]:
-            chains.append([])
-        else:
-            chains[-1].append(cell)
+            chains.append(("".join(cell["source"]), []))
+        elif cell["cell_type"] == "code" and tags != [SETUP]:
+            chains[-1][1].append(cell)
     return chains
-
-
-def stored(cell: dict[str, Any]) -> str:
-    return "".join("".join(each.get("text", "")) for each in cell["outputs"])
 
 
 def test_a_notebook_is_the_blocks_that_the_tests_run() -> None:
     for entry in PAGES.values():
         text = written(entry)
         nbformat.validate(nbformat.reads(text, as_version=4))
-        chains = chains_of(text)
-        assert [
-            [("".join(cell["source"]) + "\n", stored(cell)) for cell in chain]
-            for chain in chains
-        ] == [
+        code: list[list[tuple[str, str]]] = []
+        pictures: list[str] = []
+        for _, cells in chains_of(text):
+            code.append([])
+            for cell in cells:
+                printed = ("".join(out.get("text", "")) for out in cell["outputs"])
+                code[-1].append(("".join(cell["source"]) + "\n", "".join(printed)))
+                data = (out["data"] for out in cell["outputs"] if "data" in out)
+                pictures += ("".join(each["text/plain"]) for each in data)
+        assert code == [
             [(b.code, b.output.text if b.output else "") for b in chain.blocks]
             for chain in entry.page.chains
         ]
-        outputs = [out for chain in chains for cell in chain for out in cell["outputs"]]
-        data = [output["data"] for output in outputs if "data" in output]
-        drawn = ["".join(each["text/plain"]) for each in data]
-        assert sorted(drawn) == sorted(image.alt for image in entry.page.images)
+        assert sorted(pictures) == sorted(image.alt for image in entry.page.images)
 
 
 def test_prose_listings_and_links_are_in_markdown_cells() -> None:
@@ -92,31 +88,26 @@ def test_the_first_cell_installs_what_was_verified_and_is_imported() -> None:
     assert first("no-peeking", None) == f'{start}"'
 
 
-def ran(text: str) -> list[list[str]]:
+def printed_by(text: str) -> list[list[str]]:
     """Run the cells in order, in one process, and return what each chain printed.
 
     ``%reset -f`` clears the names and nothing else, as in IPython.
     """
     names: dict[str, object] = {}
-    chains: list[list[str]] = [[]]
-    for cell in json.loads(text)["cells"]:
-        tags = cell["metadata"].get("tags", [])
-        if cell["cell_type"] != "code" or tags == [SETUP]:
-            continue
-        code = "".join(cell["source"])
-        if tags == [ANEW]:
-            command, _, code = code.partition("\n")
-            assert command == "%reset -f"
-            names.clear()
-            chains.append([])
+
+    def run(code: str) -> str:
         names.setdefault("__MODULE__", "__main__")
         with redirect_stdout(io.StringIO()) as printed:
             exec(compile(code, "<string>", "exec"), names)
-        if tags == [ANEW]:
-            assert printed.getvalue() == ""
-        else:
-            chains[-1].append(printed.getvalue())
-    return chains
+        return printed.getvalue()
+
+    outputs: list[list[str]] = []
+    for start, cells in chains_of(text):
+        if start:
+            names.clear()
+            assert run(start.removeprefix("%reset -f\n")) == ""
+        outputs.append([run("".join(cell["source"])) for cell in cells])
+    return outputs
 
 
 # These leave a state behind that changes what a later run prints. For a change of one
@@ -137,6 +128,6 @@ EACH_CHANGE = ("smaller", "without-the-softmax", ASKED)
 def test_a_notebook_prints_what_the_page_shows(entry: Entry) -> None:
     page = entry.page
     with fresh_state():
-        printed = ran(written(entry))
+        printed = printed_by(written(entry))
     outputs = zip(page.chains, printed, strict=True)
     assert [str(problem) for each in outputs for problem in compare(page, *each)] == []

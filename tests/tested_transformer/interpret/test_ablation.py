@@ -111,7 +111,7 @@ def test_a_head_that_is_not_there_is_named(model: GPT) -> None:
 
 def test_heads_in_pairs_have_no_gates_of_their_own() -> None:
     model = GPT(replace(CONFIG, attention=Differential(), d_model=16, num_heads=4))
-    message = "^attention='differential' of model joins heads in pairs before o_proj"
+    message = r"^attention=Differential\(\) of model joins heads in pairs before o_proj"
     with pytest.raises(ValueError, match=message), gated_heads(model, all_open(model)):
         pass
     with pytest.raises(ValueError, match=message):
