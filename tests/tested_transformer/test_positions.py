@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, strategies as st
 from torch import Tensor
 
 from tested_transformer.positions import (
@@ -73,14 +72,6 @@ def test_rotating_multiplies_complex_numbers(positions: Tensor, pairing: str):
     )
 
 
-def test_pairs_by_hand():
-    # A quarter turn takes (a, b) to (-b, a); the second pair stays.
-    table = torch.tensor([[[0.0, 1.0]], [[1.0, 0.0]]])
-    x = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
-    assert rotate(x, table).tolist() == [[-3.0, 2.0, 1.0, 4.0]]
-    assert rotate(x, table, pairing="neighbors").tolist() == [[-2.0, 1.0, 3.0, 4.0]]
-
-
 def test_the_other_order_by_hand():
     # Two heads of four features; a bias, and a weight whose rows are its own numbers.
     bias = torch.arange(8.0)
@@ -90,13 +81,6 @@ def test_the_other_order_by_hand():
     assert to_neighbors(bias, 1).tolist() == [0, 4, 1, 5, 2, 6, 3, 7]
     weight = bias[:, None].expand(8, 3)
     assert torch.equal(to_halves(weight, 1), to_halves(bias, 1)[:, None].expand(8, 3))
-
-
-def test_there_and_back():
-    for num_heads in (1, 2, 5):
-        rows = torch.randn(num_heads * 6, 3)
-        there = to_halves(rows, num_heads)
-        assert torch.equal(to_neighbors(there, num_heads), rows), num_heads
 
 
 def test_reordered_projections_give_the_same_scores_and_gradients():
@@ -153,20 +137,6 @@ def test_each_sequence_may_stand_elsewhere():
     output = rotate(x, table[:, :, None])
     for b in range(B):
         torch.testing.assert_close(output[b], turned(x[b], positions[b]))
-
-
-@given(shift=st.integers(0, 5000), apart=st.integers(0, 50))
-def test_a_score_depends_on_the_distance_alone(shift: int, apart: int):
-    generator = torch.Generator().manual_seed(2)
-    q, k = torch.randn(2, 1, D_K, generator=generator)
-
-    def score(query: int, key: int) -> Tensor:
-        at = [rotary_table(torch.tensor([p]), D_K) for p in (query, key)]
-        return (rotate(q, at[0]) * rotate(k, at[1])).sum()
-
-    torch.testing.assert_close(
-        score(apart, 0), score(shift + apart, shift), rtol=1e-4, atol=1e-4
-    )
 
 
 def test_half_precision_stays_half():

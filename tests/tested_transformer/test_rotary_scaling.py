@@ -104,16 +104,6 @@ def test_longrope_is_that_of_transformers():
             assert ours == pytest.approx(scale, rel=1e-12)
 
 
-def test_the_ramp_of_llama_3_by_hand():
-    # Rates 1, 1/2, 1/4 and 1/8: within 12 tokens 1.91, 0.95, 0.48 and 0.24 turns.
-    rates = llama3_rates(
-        8, factor=5.0, trained_length=12, base=16.0, fast=1.5, slow=0.5
-    )
-    kept = 6 / (2 * math.pi) - 0.5  # of the second pair
-    second = 0.5 * (kept + (1 - kept) / 5)
-    assert rates.tolist() == pytest.approx([1, second, 0.25 / 5, 0.125 / 5])
-
-
 TURNED = {
     "linear": {},
     "yarn": {},
@@ -173,30 +163,6 @@ def test_rates_by_hand():
     assert ntk[0].item() == 1
     assert ntk[-1].item() == pytest.approx(1 / 8)
     assert bool((ntk.diff() < 0).all())
-
-
-def test_yarn_keeps_pairs_that_came_round_and_slows_those_that_did_not():
-    trained = 2000
-    plain = plain_rates(D_K)
-    turns = plain * trained / (2 * math.pi)
-    slower = yarn_rates(D_K, factor=8.0, trained_length=trained) / plain
-    # Whole numbers make the ramp wider by less than a pair on either side.
-    assert slower[turns > 64].tolist() == pytest.approx([1.0] * 2)
-    assert slower[turns < 1 / 2].tolist() == pytest.approx([1 / 8] * 2)
-    between = slower[(turns < 32) & (turns > 1)]
-    assert len(between) == 4
-    assert bool((between < 1).all() and (between > 1 / 8).all())
-
-
-def test_a_factor_of_one_changes_nothing():
-    plain = plain_rates(D_K)
-    for rates in (
-        linear_rates(D_K, factor=1.0),
-        ntk_rates(D_K, factor=1.0),
-        yarn_rates(D_K, factor=1.0, trained_length=TRAINED),
-    ):
-        torch.testing.assert_close(rates, plain, rtol=1e-15, atol=0)
-    assert yarn_attention_factor(1.0) == 1
 
 
 @pytest.mark.parametrize(

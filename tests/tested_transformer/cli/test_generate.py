@@ -1,5 +1,5 @@
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -247,27 +247,6 @@ def model() -> GPT:
 def test_a_new_line_is_the_prompt_where_it_is_known() -> None:
     assert default_prompt(CharTokenizer("\nab")) == "\n"
     assert default_prompt(CharTokenizer("ba")) == "b"
-
-
-def test_after_a_stop_string_no_token_is_asked_for(
-    model: GPT, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
-    letters = CharTokenizer("abcdef")
-
-    def stream(*_: object, **__: object) -> Iterator[list[tuple[int, ...]]]:
-        for token in letters.encode("abcdef"):
-            asked.append(token)
-            yield [(token,)]
-        yield [()]
-
-    monkeypatch.setattr(module.decoding, "stream", stream)
-    settings = {"max_new_tokens": 9, "seed": 0, "sampling": {}}
-    pieces = write(model, letters, "a", **settings, stop=["cd", "x"])
-    assert "".join(piece for [piece] in pieces) == "ab"
-    assert asked == [0, 1, 2, 3]
-    pieces = write(model, letters, "a", **settings, stop=["fa"])
-    assert "".join(piece for [piece] in pieces) == "abcdef"
 
 
 class Oracle(Drafter):
