@@ -128,6 +128,7 @@ def test_a_draft_that_does_not_fit_is_refused(
     text: Path,
     tiny: list[str],
 ) -> None:
+    tiny += ["--steps", "1", "--sample", "0"]
     other = Path("other.txt")
     other.write_text("0123456789" * 50)
     assert command("train", str(other), *tiny, "--out", "other").status == 0
