@@ -42,6 +42,16 @@ def test_a_shut_head_is_one_whose_columns_are_zero(model: GPT) -> None:
     torch.testing.assert_close(shut_logits, model(TOKENS))
 
 
+def test_half_a_gate_is_half_a_head(model: GPT) -> None:
+    gates = all_open(model)
+    gates[0][1] = 0.5
+    with gated_heads(model, gates):
+        half = model(TOKENS)
+    with torch.no_grad():
+        model.blocks[0].attention.o_proj.weight[:, 5:10] *= 0.5
+    torch.testing.assert_close(half, model(TOKENS))
+
+
 def test_a_shut_head_gives_what_stands_in_its_place(model: GPT) -> None:
     outputs = record_heads(model, TOKENS).outputs
     caught: list[torch.Tensor] = []
