@@ -393,13 +393,21 @@ def test_a_lookup_by_keyboard_and_mouse(
 
 @pytest.mark.browser
 @by_touch
-def test_a_lookup_by_touch(page: Page, address: str, complaints: list[str]) -> None:
+def test_a_lookup_and_samplers_by_touch(
+    page: Page, address: str, complaints: list[str]
+) -> None:
     widget = opened(page, address, "lookup")
     query = slider(widget, "query")
     touched(page, widget.get_by_role("img"), 0.3, 0.5, (48 + 7 * 38) / 360)
     expect(query).to_have_attribute("aria-valuetext", "6.0 km")
     touched(page, query, 0.99)
     expect(query).to_have_attribute("aria-valuetext", "7.0 km")
+    # All widgets have the same sliders and buttons.
+    widget = opened(page, address, "samplers")
+    widget.get_by_role("button", name="top-k 3").tap()
+    expect(widget.get_by_role("status")).to_contain_text("Left: mat, sofa, roof.")
+    touched(page, slider(widget, "top-k"), 0.5, 0.99)
+    expect(widget.get_by_role("status")).to_have_text("All five words are left.")
     assert complaints == []
 
 
@@ -446,20 +454,6 @@ def test_samplers_by_keyboard_and_mouse(
 
 
 @pytest.mark.browser
-@pytest.mark.nightly
-@by_touch
-def test_samplers_by_touch(page: Page, address: str, complaints: list[str]) -> None:
-    widget = opened(page, address, "samplers")
-    widget.get_by_role("button", name="top-k 3").tap()
-    expect(widget.get_by_role("status")).to_contain_text("Left: mat, sofa, roof.")
-    top_k = slider(widget, "top-k")
-    touched(page, top_k, 0.5, 0.99)
-    expect(top_k).to_have_attribute("aria-valuetext", "off")
-    expect(widget.get_by_role("status")).to_have_text("All five words are left.")
-    assert complaints == []
-
-
-@pytest.mark.browser
 def test_arrows_by_keyboard_and_mouse(
     page: Page, address: str, complaints: list[str]
 ) -> None:
@@ -495,18 +489,6 @@ def test_arrows_by_keyboard_and_mouse(
     page.mouse.move(*across(key, 0.01))
     page.mouse.up()
     expect(key).to_have_attribute("aria-valuetext", "0")
-    assert complaints == []
-
-
-@pytest.mark.browser
-@pytest.mark.nightly
-@by_touch
-def test_arrows_by_touch(page: Page, address: str, complaints: list[str]) -> None:
-    widget = opened(page, address, "rotary")
-    touched(page, slider(widget, "query at"), 0.2, 0.5, 0.99)
-    touched(page, slider(widget, "key at"), 0.99)
-    expect(widget.get_by_role("status")).to_contain_text("difference 0.")
-    expect(widget.locator(".dials p").first).to_contain_text("score 1.00")
     assert complaints == []
 
 
@@ -556,18 +538,6 @@ def test_tiles_by_keyboard_and_mouse(
 
 
 @pytest.mark.browser
-@pytest.mark.nightly
-@by_touch
-def test_tiles_by_touch(page: Page, address: str, complaints: list[str]) -> None:
-    widget = opened(page, address, "tiles")
-    touched(page, slider(widget, "tiles read"), 0.3, 0.99)
-    expect(widget.get_by_role("status")).to_contain_text("o / ℓ = 29.00;")
-    widget.get_by_role("button", name="query 1").tap()
-    expect(widget.get_by_role("status")).to_contain_text("o / ℓ = 21.00;")
-    assert complaints == []
-
-
-@pytest.mark.browser
 def test_heads_are_switched_by_keyboard_and_mouse(
     page: Page, address: str, complaints: list[str]
 ) -> None:
@@ -597,19 +567,6 @@ def test_heads_are_switched_by_keyboard_and_mouse(
     assert {*switches.all_inner_texts()} == {"on"}
     page.mouse.click(*across(switches.last, 0.5))
     expect(switches.last).to_have_text("off")
-    assert complaints == []
-
-
-@pytest.mark.browser
-@pytest.mark.nightly
-@by_touch
-def test_heads_are_switched_by_touch(
-    page: Page, address: str, complaints: list[str]
-) -> None:
-    widget = opened(page, address, "switches")
-    switch = widget.get_by_role("button", name="head 0.1", exact=True)
-    switch.tap()
-    expect(switch).to_have_text("off")
     assert complaints == []
 
 
@@ -664,14 +621,15 @@ def test_a_widget_moves_nothing_and_is_read_by_everyone(
 
 @pytest.mark.browser
 @pytest.mark.browser_context_args(java_script_enabled=False)
-@pytest.mark.parametrize("name", PAGES)
 def test_without_scripts_a_sentence_and_a_picture_stand_there(
-    name: str, page: Page, address: str
+    page: Page, address: str
 ) -> None:
-    page.goto(address + PAGES[name])
-    expect(page.locator(f'[data-live="{name}"]')).to_contain_text("Where scripts are")
-    picture = "article figure" if PAGES[name] else "article .language-python"
-    expect(page.locator(picture).first).to_be_visible()
+    for name, path in PAGES.items():
+        page.goto(address + path)
+        widget = page.locator(f'[data-live="{name}"]')
+        expect(widget).to_contain_text("Where scripts are")
+        picture = "article figure" if path else "article .language-python"
+        expect(page.locator(picture).first).to_be_visible()
 
 
 def test_all_widgets_together_are_small(built: Path) -> None:

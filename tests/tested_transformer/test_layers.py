@@ -30,21 +30,6 @@ S, E, H = 4, 6, 2  # of blocks: keys across, their width, their heads
 # Norms, with their gain, their bias and the number that guards zero.
 
 
-def test_a_layer_norm_by_hand():
-    # Mean 2, variance (1 + 0 + 1 + 0) / 4.
-    norm = make_norm("layer", 4)
-    output = norm(torch.tensor([1.0, 2.0, 3.0, 2.0]))
-    root = (0.5 + 1e-5) ** 0.5
-    torch.testing.assert_close(output, torch.tensor([-1.0, 0.0, 1.0, 0.0]) / root)
-
-
-def test_an_rms_norm_by_hand():
-    # Mean of squares (9 + 16) / 2; nothing is centered.
-    norm = make_norm("rms", 2)
-    output = norm(torch.tensor([3.0, -4.0]))
-    torch.testing.assert_close(output, torch.tensor([3.0, -4.0]) / 12.50001**0.5)
-
-
 @pytest.mark.parametrize("name", NORMS)
 def test_gains_and_gradients(name: str):
     norm = make_norm(name, D, bias=False)
@@ -74,13 +59,13 @@ def test_only_a_layer_norm_may_have_a_bias():
     assert [name for name, _ in make_norm("rms", D).named_parameters()] == ["weight"]
 
 
-@pytest.mark.parametrize("name", NORMS)
-def test_zeros_stay_zeros(name: str):
-    x = torch.zeros(T, D, requires_grad=True)
-    output = make_norm(name, D)(x)
-    output.sum().backward()
-    assert output.eq(0).all()
-    assert x.grad.isfinite().all()
+def test_zeros_stay_zeros():
+    for name in NORMS:
+        x = torch.zeros(T, D, requires_grad=True)
+        output = make_norm(name, D)(x)
+        output.sum().backward()
+        assert output.eq(0).all(), name
+        assert x.grad.isfinite().all(), name
 
 
 # The feed-forward against its formula, for each activation.
@@ -101,8 +86,10 @@ def bend(name: str, x: Tensor) -> Tensor:
     }[name]
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("name", ACTIVATIONS)
+# A bias with every other activation.
+@pytest.mark.parametrize(
+    ("name", "bias"), [(name, at % 2 == 0) for at, name in enumerate(ACTIVATIONS)]
+)
 def test_a_feed_forward_is_its_formula(name: str, bias: bool):
     layer = FeedForward(d_model=D, d_ff=D_FF, activation=name, bias=bias)
     x = torch.randn(B, T, D, requires_grad=True)
@@ -128,11 +115,10 @@ def test_a_feed_forward_is_its_formula(name: str, bias: bool):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_an_activation_has_both_derivatives(name: str):
+def test_squared_relu_has_both_derivatives():
     # None is zero, where a ReLU has a kink.
     x = torch.tensor([-1.5, -0.5, 0.5, 1.5], dtype=torch.float64, requires_grad=True)
-    activation = ACTIVATIONS[name]
+    activation = ACTIVATIONS["relu2"]
     assert torch.autograd.gradcheck(activation, x, check_batched_grad=True)
     assert torch.autograd.gradgradcheck(activation, x, check_batched_grad=True)
 
@@ -154,7 +140,8 @@ def test_squared_relu_keeps_one_tensor_for_its_gradient():
     assert [tensor.shape for tensor in kept] == [x.shape]
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
+# What PyTorch has is its own, and a gate is another path.
+@pytest.mark.parametrize("name", ["relu2", "swiglu"])
 def test_gradients_of_each_sequence_on_its_own(name: str):
     layer = FeedForward(d_model=D, d_ff=D_FF, activation=name)
     weights, x = dict(layer.named_parameters()), torch.randn(B, T, D)
@@ -167,20 +154,6 @@ def test_gradients_of_each_sequence_on_its_own(name: str):
         wanted = torch.autograd.grad(total(weights, x[index]), [*weights.values()])
         for one, other in zip(found.values(), wanted, strict=True):
             torch.testing.assert_close(one[index], other)
-
-
-def test_positions_do_not_meet():
-    layer = FeedForward(d_model=D)
-    x = torch.randn(B, T, D, requires_grad=True)
-    (gradient,) = torch.autograd.grad(layer(x)[0, 1].sum(), x)
-    assert gradient[0, 1].ne(0).all()
-    gradient[0, 1] = 0
-    assert gradient.eq(0).all()
-
-
-def test_it_is_four_times_as_wide_by_default():
-    assert FeedForward(d_model=D).up.weight.shape == (4 * D, D)
-    assert FeedForward(d_model=D).gate is None
 
 
 def test_settings_that_a_feed_forward_cannot_have_are_named():
@@ -215,14 +188,11 @@ def test_pre_norm_norms_what_the_part_reads_alone():
     torch.testing.assert_close(made, X + 10 * NORMED, rtol=0, atol=1e-3)
 
 
-@pytest.mark.parametrize("norm_first", [False, True])
-def test_in_a_sum_dropout_acts_on_what_is_added_and_never_on_what_passes(
-    norm_first: bool,
-):
-    add = AddNorm(d_model=4, dropout=1.0, norm_first=norm_first)
-    passed = X if norm_first else NORMED
-    torch.testing.assert_close(add(X, torch.exp), passed, rtol=0, atol=1e-4)
-    assert not torch.allclose(add.eval()(X, torch.exp), passed, atol=1e-2)
+def test_in_a_sum_dropout_acts_on_what_is_added_and_never_on_what_passes():
+    for norm_first, passed in ((True, X), (False, NORMED)):
+        add = AddNorm(d_model=4, dropout=1.0, norm_first=norm_first)
+        torch.testing.assert_close(add(X, torch.exp), passed, rtol=0, atol=1e-4)
+        assert not torch.allclose(add.eval()(X, torch.exp), passed, atol=1e-2)
 
 
 def test_settings_reach_the_norm_of_a_sum():
@@ -267,10 +237,9 @@ def test_two_experts_see_a_token_unless_it_is_told_otherwise():
     assert DecoderBlock(num_heads=H, **told).feed_forward.experts_per_token == 2
 
 
-@pytest.mark.parametrize("kind", BLOCKS)
-def test_without_bias_no_part_has_one(kind: type[nn.Module]):
+def test_without_bias_no_part_has_one():
     def biases(**told: Any) -> list[str]:
-        names = [name for name, _ in kind(**told).named_parameters()]
+        names = [name for name, _ in DecoderBlock(**told).named_parameters()]
         return [name for name in names if name.endswith("bias")]
 
     assert biases(d_model=E, num_heads=H)
@@ -288,17 +257,12 @@ def test_experts_are_as_they_are_told():
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
-@pytest.mark.parametrize("norm_first", [False, True])
-def test_what_is_dropped_is_what_the_parts_make(
-    kind: type[nn.Module], norm_first: bool
-):
-    order = {} if kind is DecoderBlock else {"norm_first": norm_first}
-    block = kind(d_model=E, num_heads=H, dropout=1.0, **order)
+def test_what_is_dropped_is_what_the_parts_make(kind: type[nn.Module]):
+    block = kind(d_model=E, num_heads=H, dropout=1.0)
     x = expected = torch.randn(B, T, E)
-    if order and not norm_first:
+    if kind is not DecoderBlock:
         # Of each sum that a norm reads, the sequence itself is left.
-        norms = [m for m in block.modules() if isinstance(m, nn.LayerNorm)]
-        for norm in norms:
+        for norm in [m for m in block.modules() if isinstance(m, nn.LayerNorm)]:
             expected = norm(expected)
     torch.testing.assert_close(BLOCKS[kind](block, x), expected)
 

@@ -163,12 +163,6 @@ def test_what_cannot_be_called_is_one_line_and_is_not_called_wrong(
     assert line.startswith(f"tested-transformer: error: {message}")
 
 
-def test_help_lists_every_style_and_meaning_of_a_mask(command: Command) -> None:
-    shown = " ".join(command("check", "--help").out.split())
-    assert "How it is called: ours, sdpa, mha, mask, causal, both" in shown
-    assert "The meaning of its mask: attend, ignore, ones, add" in shown
-
-
 def test_a_file_that_fails_says_how(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

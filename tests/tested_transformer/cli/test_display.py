@@ -98,19 +98,18 @@ def test_nobody_left_to_read_is_told_to_the_command() -> None:
         Terminal(file=Closed()).print("anybody?")
 
 
-@pytest.mark.parametrize(
-    ("width", "kept"), [(100, "0:00 left"), (30, "3/11"), (9, "3/11")]
-)
-def test_a_bar_stays_on_one_line_however_narrow(width: int, kept: str) -> None:
-    file = io.StringIO()
-    console = Console(file=file, force_terminal=True, width=width, color_system=None)
-    display = Display(console=console)
-    with display.running(11):
-        display.step(replace(STEP, seconds_left=0.0))
-        display.bar.refresh()
-    shown = file.getvalue()
-    assert kept in shown
-    assert shown.count("\n") == 1  # at its end
+def test_a_bar_stays_on_one_line_however_narrow() -> None:
+    for width, kept in ((100, "0:00 left"), (30, "3/11"), (9, "3/11")):
+        file = io.StringIO()
+        console = Console(
+            file=file, force_terminal=True, width=width, color_system=None
+        )
+        display = Display(console=console)
+        with display.running(11):
+            display.step(replace(STEP, seconds_left=0.0))
+            display.bar.refresh()
+        assert kept in file.getvalue(), width
+        assert file.getvalue().count("\n") == 1, width  # at its end
 
 
 def test_what_is_seen_depends_on_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,27 +110,20 @@ def test_models_and_recipes_are_as_asked_for(train: Command) -> None:
     assert [recipe[name] for name in names] == [0.25, 3, 6, 5, "adamw", 0]
 
 
-@pytest.mark.parametrize("attention", [*ATTENTIONS][1:])
-def test_every_attention_trains_goes_on_and_writes(
-    attention: str,
-    text: Path,
-    tiny: list[str],
-    command: Command,
-    stop_at: Callable[[int, int], None],
+# One of each kind: a gate or a cap is another setting of it.
+KINDS = {type(attention): name for name, attention in ATTENTIONS.items()}
+
+
+@pytest.mark.parametrize("attention", [*KINDS.values()][1:])
+def test_every_kind_of_attention_trains_and_writes(
+    attention: str, train: Command, command: Command
 ) -> None:
-    words = ["train", str(text), *tiny, "--num-heads", "2", "--attention", attention]
-    whole = losses(command(*words, "--json", "--out", "whole").out)
-    assert len(whole) == 6
-    stop_at(2, signal.SIGTERM)
-    ended = command(*words, "--json", "--out", "parts")
-    assert (ended.status, losses(ended.out)) == (143, whole[:3])
-    rest = command(*words, "--json", "--out", "parts", "--resume")
-    assert (rest.status, losses(rest.out)) == (0, whole[3:])
-    assert load_checkpoint(Path("parts")).config.attention == ATTENTIONS[attention]
+    ended = train("--num-heads", "2", "--attention", attention, "--sample", "0")
+    assert (ended.status, ended.err) == (0, "")
+    found = load_checkpoint(Path("runs/play")).config.attention
+    assert found == ATTENTIONS[attention]
     # More than its context of seven holds.
-    written = command(
-        "generate", "parts", "--temperature", "0", "--max-new-tokens", "9"
-    )
+    written = command("generate", "--temperature", "0", "--max-new-tokens", "9")
     assert (written.status, len(written.out)) == (0, 9 + len("\n"))
 
 
@@ -159,18 +152,12 @@ def test_layers_of_softmax_stand_between_those_with_a_state(train: Command) -> N
     [
         ("--attention soft", "attention='soft' must be one of softmax, latent, "),
         (
-            "--attention delta --windows 3",
-            "windows=3 does not fit attention=Delta",
-        ),
-        (
             "--attention delta --positions rotary",
             "positions='rotary' does not fit attention=DeltaRule(gated=False): choose "
             "one of learned, sinusoidal, none",
         ),
         ("--attention delta --qk-norm", "qk_norm=True does not fit attention=Delta"),
         ("--attention sink --latent-dim 3", "latent_dim=3 does not fit attention='sin"),
-        ("--attention differential", "num_heads=3 must be even: heads come in pairs"),
-        ("--softmax-every 4", "softmax_every=4 does not fit attention=Softmax()"),
     ],
 )
 def test_what_does_not_fit_an_attention_is_named(
@@ -365,18 +352,10 @@ def test_what_is_stopped_before_anything_is_saved_begins_anew(
     [
         ("--num-heads 5", "d_model=12 must be divisible by num_heads=5"),
         ("--lr nan", "lr=nan must be positive"),
-        ("--lr inf", "lr=inf must be finite"),
-        ("--weight-decay inf", "weight_decay=inf must be finite"),
-        ("--betas 0.9", "betas=(0.9,) must be two numbers, such as (0.9, 0.99)"),
-        ("--betas 0.9,0.99,0.5", "betas=(0.9, 0.99, 0.5) must be two numbers"),
         ("--accumulate 3", "batch_size=5 must be divisible by accumulate=3"),
-        ("--dropout 1", "dropout=1.0 must be less than 1: it drops everything"),
         ("--max-seq-len 435", "435 tokens are too few for seq_len=435: at least 436"),
         ("--seq-len 8", "seq_len=8 must be at most max_seq_len=7"),
         ("--vocab-size 300", "vocab_size needs --tokenizer bpe"),
-        ("--vocab-size 5 --tokenizer bpe", "vocab_size=5 must be at least 256"),
-        ("--num-characters 0", "num_characters=0 must be positive"),
-        ("--num-characters 8", "7 tokens are too few for seq_len=7: at least 8 are"),
         ("--num-characters 9 --max-seq-len 2", "9 tokens leave 1 for validation"),
         ("--device cuda:99", "device='cuda:99' is not available; it must be one of "),
         ("--save-every 0", "save_every=0 must be at least 1"),
@@ -398,9 +377,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "'bad.txt' is empty"),
         (b"to be \xff or", "'bad.txt' is not UTF-8: byte 0xff at offset 6"),
-        (b"a" * 99, ""),
         (None, "there is no file 'bad.txt', and no corpus of that name"),
     ],
 )
@@ -424,27 +401,21 @@ def test_a_batch_has_to_go_round(
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_a_run_does_not_go_on_with_other_settings(
+    trained: Path, text: Path, refused: Refused
+) -> None:
+    lr = Recipe.fast().lr
+    for words, message in (
         ("--num-layers 3", "num_layers=2, not 3"),
-        (
-            "--lr 0.25 --bias",
-            f"bias=False, not True; recipe.lr={Recipe.fast().lr}, not",
-        ),
-        ("--steps 7", "steps=6, not 7"),
+        ("--lr 0.25 --bias", f"bias=False, not True; recipe.lr={lr}, not"),
         ("--recipe plain", "recipe_name='fast', not 'plain'"),
         ("--tokenizer bpe", "tokenizer.kind='characters', not 'byte pairs'"),
         ("--num-characters 99", "text.limit=None, not 99"),
         ("--vocab-size 99", "vocab_size=17, not 99"),
-    ],
-)
-def test_a_run_does_not_go_on_with_other_settings(
-    words: str, message: str, trained: Path, text: Path, refused: Refused
-) -> None:
-    told = refused("train", str(text), "--resume", *words.split())
-    assert message in told
-    assert told.endswith("omit what differs, or start over with --overwrite")
+    ):
+        told = refused("train", str(text), "--resume", *words.split())
+        assert message in told
+        assert told.endswith("omit what differs, or start over with --overwrite")
 
 
 def test_a_run_goes_on_with_the_same_settings_or_none(
@@ -487,25 +458,14 @@ def test_a_model_alone_is_no_run(refused: Refused, text: Path) -> None:
     assert told == "alone holds a model but no run to resume"
 
 
-@pytest.mark.parametrize(
-    ("steps", "wanted"),
+def test_a_few_steps_have_a_short_warm_up_and_some_evaluations() -> None:
     # The evaluations are rounded up, so that the last one is the end.
-    [(20, (2, 5)), (3, (0, 1)), (21, (2, 6))],
-)
-def test_a_few_steps_have_a_short_warm_up_and_some_evaluations(
-    steps: int, wanted: tuple[int, int]
-) -> None:
-    recipe = module._fitting_recipe("plain", {"steps": steps})
-    assert (recipe.warmup, recipe.evaluate_every) == wanted
-    asked = {"steps": steps, "warmup": 1, "evaluate_every": 11}
+    for steps, wanted in ((20, (2, 5)), (3, (0, 1)), (21, (2, 6))):
+        recipe = module._fitting_recipe("plain", {"steps": steps})
+        assert (recipe.warmup, recipe.evaluate_every) == wanted
+    asked = {"steps": 20, "warmup": 1, "evaluate_every": 11}
     recipe = module._fitting_recipe("plain", asked)
     assert (recipe.warmup, recipe.evaluate_every) == (1, 11)
-
-
-def test_each_recipe_has_a_model() -> None:
-    assert module.MODELS.keys() == module.RECIPES.keys()
-    for settings in module.MODELS.values():
-        GPTConfig(vocab_size=3, **settings)
 
 
 @pytest.mark.parametrize(
@@ -521,7 +481,6 @@ def test_each_recipe_has_a_model() -> None:
             "runs/play is a run, not a text: to continue it, type "
             "tested-transformer train --resume --out runs/play",
         ),
-        ("runs/play", "runs/play is a run, not a text: to continue it, type "),
     ],
 )
 @pytest.mark.skipif(os.name == "nt", reason="paths are written in another way there")

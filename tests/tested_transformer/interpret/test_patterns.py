@@ -153,8 +153,7 @@ def test_repeated_tokens_have_one_answer_each() -> None:
     assert not torch.equal(tokens, repeated_tokens(11, 5, num_sequences=3, seed=8))
 
 
-@pytest.mark.parametrize("length", [0, 12])
-def test_more_tokens_than_there_are_cannot_be_drawn(length: int) -> None:
-    message = f"^length={length} must lie between 1 and vocab_size=11$"
+def test_more_tokens_than_there_are_cannot_be_drawn() -> None:
+    message = "^length=12 must lie between 1 and vocab_size=11$"
     with pytest.raises(ValueError, match=message):
-        repeated_tokens(11, length)
+        repeated_tokens(11, 12)
