@@ -47,8 +47,8 @@ MODULES = [
     *("rotary", "rotary-arrows", "tiled-softmax", "softmax-tiles"),
     *("muted-guess", "head-switches"),
 ]
-# Bytes of scripts and style as they are published, before they are packed and after.
-BUDGET, PACKED = 20.5 * 1024, 10.6 * 1024
+# Bytes of scripts and style as they are written, with comments, and as they are sent.
+BUDGET, PACKED = 28 * 1024, 13.5 * 1024
 
 
 def computed(module: str, call: str, cases: list[Any], before: str = "") -> list[Any]:
