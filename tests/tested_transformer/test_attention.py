@@ -143,6 +143,18 @@ def test_causal_and_window_are_short_for_their_masks(
             torch.testing.assert_close(short, expected)
 
 
+@pytest.mark.parametrize("attend", [attention_with_weights, fused_attention])
+@pytest.mark.parametrize("options", [{"causal": True}, {"window": 3}], ids=str)
+def test_any_number_of_axes_may_stand_in_front(attend, options: dict):
+    q, k, v = (x.detach() for x in sequences())
+    expected = attend(q, k, v, **options)
+    expected = expected[0] if isinstance(expected, tuple) else expected
+    for index in ((0,), (0, 1), (slice(None), slice(None), None)):
+        output = attend(q[index], k[index], v[index], **options)
+        output = output[0] if isinstance(output, tuple) else output
+        torch.testing.assert_close(output, expected[index])
+
+
 @pytest.mark.parametrize("num_kv_heads", [1, 2, 3])
 def test_heads_that_share_keys_see_copies_of_them(num_kv_heads: int):
     q = torch.randn(B, 6, T, D_K)
@@ -217,7 +229,7 @@ def test_half_precision_scores_do_not_overflow_on_the_way():
 
 def test_scale_multiplies_the_dot_products_and_the_bias_is_added():
     q, k, v = sequences()
-    bias = torch.randn(H, T, 1, dtype=torch.float64)[None]
+    bias = torch.randn(1, H, T, S, dtype=torch.float64)
     torch.testing.assert_close(attention_scores(q, k, scale=1.0), q @ k.mT)
     scores = q @ k.mT / D_K**0.5 + bias.float()
     torch.testing.assert_close(attention_scores(q, k, score_bias=bias), scores)

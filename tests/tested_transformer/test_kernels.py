@@ -144,9 +144,10 @@ def test_a_query_with_nothing_to_attend_to_gives_zeros(dtype: torch.dtype):
 @pytest.mark.parametrize(("t", "s"), [(0, 3), (3, 0)])
 def test_nothing_asked_and_nothing_known_are_no_error(t: int, s: int):
     q, k, v = (torch.randn(B, H, n, D_K) for n in (t, s, s))
-    options = {"causal": True, "score_bias": torch.randn(1, H, 1, 1)}
-    opened, _ = attention_with_weights(q, k, v, **options)
-    torch.testing.assert_close(fused_attention(q, k, v, **options), opened)
+    for bias in (torch.randn(1, H, 1, 1), torch.randn(1, H, t, s)):
+        options = {"causal": True, "score_bias": bias}
+        opened, _ = attention_with_weights(q, k, v, **options)
+        torch.testing.assert_close(fused_attention(q, k, v, **options), opened)
 
 
 @pytest.mark.parametrize("attend", [attention_with_weights, fused_attention])
@@ -299,13 +300,13 @@ def test_a_far_key_that_is_alone_keeps_its_weight():
 
 
 def test_one_long_query_finds_one_long_key_however_far():
-    """The others are short, so that a bound by their mean length would drop it."""
+    """The others, and other heads', are short: a bound by their mean would drop it."""
     q, k, v = (torch.randn(B, H, LONG, D_K, requires_grad=True) for _ in range(3))
     with torch.no_grad():
-        q[:, :, -1] = k[:, :, 0] = (1.5 * LONG / D_K**0.5) ** 0.5
+        q[:, 1, -1] = k[:, 1, 0] = (1.15 * LONG / D_K**0.5) ** 0.5
     options = {"causal": True, "score_bias": alibi_bias(torch.ones(H), LONG)}
     opened, weights = attention_with_weights(q, k, v, **options)
-    assert weights[:, :, -1, 0].min() > 0.5
+    assert weights[:, 1, -1, 0].min() > 0.5
     torch.testing.assert_close(
         fused_attention(q, k, v, **options), opened, rtol=1e-5, atol=1e-5
     )
