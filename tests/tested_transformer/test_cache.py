@@ -142,3 +142,20 @@ def test_a_pass_that_a_cache_refuses_changes_nothing(paged: bool) -> None:
         model(torch.randint(13, (1, 2)), cache=cache)
     last = model(tokens[:, 4:], cache=cache)
     torch.testing.assert_close(last, model(tokens)[:, 4:])
+
+
+def test_a_cache_takes_the_type_of_its_first_keys_and_keeps_it() -> None:
+    """A layer of packed integers does not tell in which type it computes."""
+    k, v = torch.rand(2, 3, 4, 5).double(), torch.rand(2, 3, 4, 6).double()
+
+    def empty() -> DenseCache:
+        return DenseCache(torch.zeros(2, 3, 9, 5), torch.zeros(2, 3, 9, 6))
+
+    cache = empty()
+    keys, values = cache.append(k, v)
+    torch.testing.assert_close((keys, values), (k, v), rtol=0, atol=0)
+    keys, _ = cache.append(k.float(), v.float())
+    assert keys.dtype == torch.float64
+    with torch.autocast("cpu", torch.bfloat16):  # there, types differ by call
+        keys, _ = empty().append(k, v)
+    assert keys.dtype == torch.float32
