@@ -1,0 +1,1 @@
+from attention_check.reference import Reference, Rotary, allowed, packed, together
