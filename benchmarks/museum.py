@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from attention_check import EXHIBITS, Steps
 from benchmarks.run import Results, Run
-from tested_transformer.checking import EXHIBITS, Steps, with_steps
 from tested_transformer.data import split
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.training import (
@@ -16,6 +16,7 @@ from tested_transformer.training import (
     next_token_loss,
     train,
 )
+from transformer_book.museum import with_steps
 
 __all__ = ["COMPARED", "largest_leak", "measure", "throw_dice", "with_dice"]
 

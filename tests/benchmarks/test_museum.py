@@ -3,7 +3,7 @@
 import torch
 from benchmarks.museum import COMPARED, throw_dice, with_dice
 
-from tested_transformer.checking import EXHIBITS
+from attention_check import EXHIBITS
 
 
 def test_a_run_on_dice_reports_losses_and_the_leak() -> None:

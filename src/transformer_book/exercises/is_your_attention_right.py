@@ -5,7 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tested_transformer.checking import EXHIBITS, ExchangeableAttention
+from attention_check import EXHIBITS
+from transformer_book.museum import ExchangeableAttention
 
 __all__ = ["grade_drops", "grade_sharing"]
 
@@ -26,7 +27,9 @@ def grade_sharing(accepts: Callable[[Share], bool]) -> str:
         return heads.repeat_interleave(copies, dim=1)
 
     wrong: dict[str, Share] = {
-        "it accepts tiled keys": EXHIBITS["tiled-keys"].function,
+        "it accepts tiled keys": lambda heads, copies: EXHIBITS["tiled-keys"].function(
+            heads, heads, copies
+        )[0],
         "it accepts the right groups in the wrong order": lambda heads, copies: right(
             heads.flip(1), copies
         ),

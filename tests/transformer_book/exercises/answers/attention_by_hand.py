@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tested_transformer.checking import EXHIBITS, Steps
+from attention_check import EXHIBITS, Steps
 from transformer_book import (
     grade_query,
     grade_safe_attend,
@@ -62,7 +62,8 @@ def by(exhibit: str) -> Callable[[Sequence[float], Rows, Rows], list[float]]:
 
     def attend(query: Sequence[float], keys: Rows, values: Rows) -> list[float]:
         q, k, v = (torch.tensor(x).double() for x in ([query], keys, values))
-        weights = steps.weigh(steps.score(q[None, None], k[None, None]), None)
+        scores = steps.score(q[None, None], k[None, None], len(query) ** -0.5)
+        weights = steps.weigh(scores, None)
         return (weights[0, 0] @ v)[0].tolist()
 
     return attend

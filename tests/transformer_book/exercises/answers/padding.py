@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tested_transformer.checking import EXHIBITS, ExchangeableAttention
+from attention_check import EXHIBITS
 from tested_transformer.masks import padding_mask
 from transformer_book import grade_depends_on_batch, grade_ported_masks
+from transformer_book.museum import ExchangeableAttention
 
 LAYER = ExchangeableAttention(d_model=8, num_heads=2)
 Ported = Callable[[Tensor, Tensor], Tensor]
@@ -22,9 +23,12 @@ def as_exhibited(name: str) -> Ported:
     """Answer with a mask of the bug museum, right but for one slip."""
 
     def answer(key_padding_mask: Tensor, attn_mask: Tensor) -> Tensor:
-        padding = ~key_padding_mask[:, None, None, :]
-        allowed = EXHIBITS[name].function(LAYER, *attn_mask.shape, padding)
-        return padding.new_ones(()) & allowed
+        steps = EXHIBITS[name].steps
+        masks = steps.allow(LAYER, *attn_mask.shape), steps.hide(~key_padding_mask)
+        allowed = torch.ones((), dtype=torch.bool)
+        for each in masks:
+            allowed = allowed if each is None else allowed & each
+        return allowed
 
     return answer
 

@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attention_check import EXHIBITS
 from tested_transformer import attention_weights
-from tested_transformer.checking import EXHIBITS, ExchangeableAttention
 from transformer_book import grade_leak, grade_triangle
+from transformer_book.museum import ExchangeableAttention
 
 LAYER = ExchangeableAttention(d_model=8, num_heads=2)
 
@@ -29,8 +30,13 @@ def ones(num_queries: int, num_keys: int) -> Tensor:
 
 def exhibit(name: str) -> Callable[[int, int], Tensor]:
     """Answer with the mask of an exhibit, where a causal layer is asked for one."""
-    allow = EXHIBITS[name].function
-    return lambda t, s: allow(LAYER, t, s, ones(t, s))
+    steps = EXHIBITS[name].steps
+
+    def answer(t: int, s: int) -> Tensor:
+        causal = steps.allow(LAYER, t, s)
+        return ones(t, s) if causal is None else causal
+
+    return answer
 
 
 RIGHT = {
