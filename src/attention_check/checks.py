@@ -37,7 +37,7 @@ REACH = (1e3, 1e5)
 
 def apart(got: Tensor, right: Tensor) -> float:
     """Return how far two outputs are apart, relative to the largest number."""
-    got, right = got.double(), right.double()
+    got, right = got.detach().double(), right.detach().double()
     if not torch.equal(got.isfinite(), right.isfinite()):
         return float("inf")
     if not got.numel():
