@@ -176,10 +176,10 @@ def empty_rows(subject: Subject) -> str | None:
     if not output[use.rows].isfinite().all():
         return "another query gets NaN"
     (gradient,) = torch.autograd.grad(output[use.rows].sum(), x)
-    if not gradient.isfinite().all():
-        return "the gradient is NaN"
     if not output.isfinite().all():
         return "such a query gets NaN"
+    if not gradient.isfinite().all():
+        return "the gradient is NaN"
     return None
 
 

@@ -6,7 +6,7 @@ layer has that bug, or one that cannot be told from it.
 
 import copy
 import inspect
-from collections.abc import Collection
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -59,10 +59,10 @@ class Naming:
         return found
 
     @cached_property
-    def answers(self) -> dict[Use, Tensor]:
-        """What the layer answers in each use."""
+    def answers(self) -> dict[Use, Tensor | None]:
+        """What the layer answers in each use; ``None`` where it fails."""
         with torch.no_grad():
-            return {use: self.subject.answer(use) for use in self.uses}
+            return {use: _answer(self.subject.answer, use) for use in self.uses}
 
     @cached_property
     def gradient(self) -> Tensor:
@@ -89,19 +89,21 @@ class Naming:
             with Dropout(off=True):
                 return subject.right(use)
 
-        try:
-            for use, got in self.answers.items():
-                rows = use.rows
-                finite = got[rows].isfinite()
-                with torch.no_grad():
-                    gap = apart(got[rows][finite], right(use)[rows][finite])
-                largest = max(largest, gap)
-                if not largest <= bound:
+        for use, got in self.answers.items():
+            with torch.no_grad():
+                wanted = _answer(right, use)
+            if got is None or wanted is None:
+                if got is not wanted:
                     return None
+                continue
+            finite = got[use.rows].isfinite()
+            gap = apart(got[use.rows][finite], wanted[use.rows][finite])
+            largest = max(largest, gap)
+            if not largest <= bound:
+                return None
+        if self.answers[self.uses[0]] is not None:
             gap = apart(self.gradient, gradients(right, self.uses[0], self._kept))
-        except (RuntimeError, IndexError, ValueError, TypeError):
-            return None  # the bug does not fit this layer
-        largest = max(largest, gap)
+            largest = max(largest, gap)
         return largest if largest <= bound else None
 
     def bugs(self) -> list[Exhibit]:
@@ -127,7 +129,9 @@ class Naming:
             width = q.shape[-1] // self.right.num_heads
             scale = self.right.scale
             wanted = float(width**-0.5 if scale is None else scale)
-            got = self.answers[use].double()
+            if (got := self.answers[use]) is None:
+                return None
+            got = got.double()
 
             def miss(logarithm: Tensor) -> Tensor:
                 twin = copy.copy(self.right)
@@ -147,16 +151,24 @@ class Naming:
         twin.scale = float(best.exp()) * wanted
         return (twin.scale, wanted) if self.agrees(twin) is not None else None
 
-    def limits(self, failed: Collection[str]) -> list[Exhibit]:
-        """Return the known limits that fail the same of the checks of limits."""
+    def limits(self, failed: Mapping[str, str]) -> list[Exhibit]:
+        """Return the known limits that fail the same checks, and in the same way."""
         found: list[Exhibit] = []
         for exhibit in KNOWN.values():
-            if not exhibit.reach:
-                continue
-            twin = with_exhibit(self.right, exhibit, 0.0)
-            if _failing(_as_layer(self.subject, twin)) == {*failed}:
-                found.append(exhibit)
+            if exhibit.reach:
+                twin = with_exhibit(self.right, exhibit, 0.0)
+                if _failing(_as_layer(self.subject, twin)) == _ways(failed):
+                    found.append(exhibit)
         return found
+
+
+def _answer(answer: Callable[[Use], Tensor], use: Use) -> Tensor | None:
+    """Return an answer, or ``None`` if there is none: a bug may also crash."""
+    try:
+        found = answer(use)
+    except (RuntimeError, IndexError, ValueError, TypeError):
+        return None
+    return found if found.shape == use.x.shape else None
 
 
 def _as_layer(subject: Subject, twin: Reference) -> Subject:
@@ -169,13 +181,21 @@ def _as_layer(subject: Subject, twin: Reference) -> Subject:
     return replace(subject, layer=twin, call=call, pieces=None, dtype=torch.float64)
 
 
-def _failing(subject: Subject) -> set[str]:
-    """Return which of the checks of limits a subject fails."""
-    failing: set[str] = set()
+def _failing(subject: Subject) -> dict[str, str]:
+    """Return which of the checks of limits a subject fails, and how."""
+    failing: dict[str, str] = {}
     for name in LIMITS:
         try:
-            if CHECKS[name](subject) is not None:
-                failing.add(name)
+            if (reason := CHECKS[name](subject)) is not None:
+                failing[name] = reason
         except NotAskedError:
             continue
-    return failing
+    return _ways(failing)
+
+
+def _ways(failed: Mapping[str, str]) -> dict[str, str]:
+    """Return failures without the words of errors, which differ from code to code."""
+    return {
+        name: "" if name == "half precision" else reason
+        for name, reason in failed.items()
+    }
