@@ -14,7 +14,7 @@ from attention_check.exhibits import KNOWN, Exhibit
 from attention_check.naming import Naming
 from attention_check.reference import Reference
 from attention_check.report import Counterexample, Report, Verdict
-from attention_check.subject import NotAskedError, Subject, Use, first, prepare
+from attention_check.subject import HeadsLayer, NotAskedError, Subject, Use, first, prepare
 from attention_check.usual import (
     Usual,
     adapter_for,
@@ -271,6 +271,7 @@ def _judged(subject: Subject, verdicts: list[Verdict], kind: str) -> Report:
         measured=measured,
         counterexample=case,
         reason="" if compared else "What it should compute is not known.",
+        lengths=subject.lengths,
         notes=_notes(subject),
     )
 
@@ -278,8 +279,7 @@ def _judged(subject: Subject, verdicts: list[Verdict], kind: str) -> Report:
 def _notes(subject: Subject) -> list[str]:
     single = subject.single or subject.dtype != torch.float64
     notes = ["It computes in single precision, and was checked so."] * single
-    lengths = " and ".join(map(str, subject.lengths))
-    return [*notes, f"Sequences of {lengths} tokens."]
+    return notes
 
 
 def _named(naming: Naming, wrong: dict[str, str]) -> tuple[Sequence[Exhibit], str]:
@@ -362,14 +362,12 @@ def _asking(
     causal: bool | None,
 ) -> Report:
     """Return a report that asks for what was not said, if more has to be."""
-    if report.state == "wrong" and subject.like is not None:
-        return report
+    if report.state == "wrong":
+        return _scaled(report, subject)
     asks = "causal" not in subject.declared and causal is None
     if subject.like is None:
         text = adapter_for(attention, usual, call=call is None, causal=asks)
         reason = "What it should compute is not usual: complete"
-        if report.state == "wrong":
-            return report
         return replace(report, state="cannot tell", reason=reason, adapter=text)
     if asks and subject.causal is False:
         reason = "It attends to both sides: if that is meant, give causal=False"
@@ -382,6 +380,27 @@ def _asking(
         reason = f"{', '.join(report.unused)} has no effect: give like= if that is meant"
         return replace(report, state="cannot tell", reason=reason)
     return report
+
+
+def _scaled(report: Report, subject: Subject) -> Report:
+    """Return a report that asks about a scale, if nothing else is unusual.
+
+    T5 has no scale, and muP another: only its author knows what is meant.
+    """
+    if isinstance(subject.layer, HeadsLayer) or not (
+        report.measured
+        or (report.bugs and all(each.step == "score" for each in report.bugs))
+    ):
+        return report
+    scales = Naming(subject).factor()
+    if scales is None:
+        return report
+    got, usual = scales
+    reason = (
+        f"Its scores have the factor {got:.4g}, and {usual:.4g} is usual: if that is "
+        f"meant, give like= with scale={got:.4g}"
+    )
+    return replace(report, state="cannot tell", reason=reason)
 
 
 def assert_attention(attention: Callable[..., Any], **settings: Any) -> None:

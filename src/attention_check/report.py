@@ -84,6 +84,7 @@ class Report:
         unused: Its parts that have no effect on the output.
         adapter: What to fill in, as code, if it cannot be told whether it is right.
         reason: Why it cannot be told.
+        lengths: How many tokens the sequences had.
         notes: What else should be known.
     """
 
@@ -99,6 +100,7 @@ class Report:
     unused: Sequence[str] = ()
     adapter: str = ""
     reason: str = ""
+    lengths: Sequence[int] = ()
     notes: Sequence[str] = field(default=())
 
     def __bool__(self) -> bool:
@@ -190,6 +192,8 @@ class Report:
             return [*lines, *([self.adapter] if self.adapter else [])]
         asked = [each for each in self.verdicts if each.passed is not None]
         passed_count = sum(bool(each.passed) for each in asked)
-        lines.append(f"{passed_count} of {len(asked)} checks passed:")
+        lengths = " and ".join(map(str, self.lengths))
+        count = f"{passed_count} of {len(asked)} checks passed"
+        lines.append(f"{count}, with sequences of {lengths} tokens:")
         lines += [f"  {each}" for each in self.verdicts]
         return lines

@@ -439,13 +439,16 @@ def _single() -> Iterator[list[bool]]:
         ) -> Any:
             found = func(*args, **(kwargs or {}))
             if isinstance(found, Tensor) and found.dtype in _LESS and not seen:
-                seen.append(True)
+                given = [each for each in args if isinstance(each, Tensor)]
+                if any(each.dtype in _EXACT for each in given):
+                    seen.append(True)
             return found
 
     with Watch():
         yield seen
 
 
+_EXACT = (torch.float64, torch.complex128)
 _LESS = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
 
 

@@ -216,12 +216,18 @@ def _call_of_heads(
     """Return how a function of heads is called, if its masks are of a usual kind."""
     masks = {*names} & {"attn_mask", "is_causal", "mask", "causal"}
     kinds = {
+        frozenset(): ("", "", False),
         frozenset({"attn_mask", "is_causal"}): ("attn_mask", "is_causal", True),
         frozenset({"mask", "causal"}): ("mask", "causal", False),
     }
     if (kind := kinds.get(frozenset(masks))) is None:
         return None
     mask_name, causal_name, alone = kind
+
+    if not masks:
+        return lambda function, q, k, v: function(
+            **dict(zip(triple, (q, k, v), strict=True))
+        )
 
     def call(
         function: Any,
@@ -361,9 +367,14 @@ def forms(usual: Usual, causal: bool | None) -> Iterator[tuple[str, Reference]]:
         causal: Whether it is causal; ``None`` if that is not known.
     """
     for parts in usual.parts:
-        for name, settings in _FORMS:
+        # Positions are not the business of a function of heads.
+        for name, settings in _FORMS[:1] if _of_heads(usual) else _FORMS:
             for mode in (True, False) if causal is None else (causal,):
                 yield name, Reference(**parts, **settings, causal=mode)
+
+
+def _of_heads(usual: Usual) -> bool:
+    return isinstance(usual.layer, HeadsLayer)
 
 
 def adapter_for(
