@@ -1,6 +1,11 @@
 """Is your attention right? Say how it is called and what it should compute."""
 
-from attention_check.checker import assert_attention, assert_causal, check_attention
+from attention_check.checker import (
+    adapter,
+    assert_attention,
+    assert_causal,
+    check_attention,
+)
 from attention_check.checks import CHECKS
 from attention_check.exhibits import EXHIBITS, KNOWN, Exhibit, Publication
 from attention_check.reference import Reference, Rotary, allowed, packed, together
@@ -19,6 +24,7 @@ __all__ = [
     "Rotary",
     "Steps",
     "Verdict",
+    "adapter",
     "allowed",
     "assert_attention",
     "assert_causal",

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import singledispatch
 from typing import Any
 
 import torch
@@ -14,7 +15,14 @@ from attention_check.exhibits import KNOWN, Exhibit
 from attention_check.naming import Naming
 from attention_check.reference import Reference
 from attention_check.report import Counterexample, Report, Verdict
-from attention_check.subject import HeadsLayer, NotAskedError, Subject, Use, first, prepare
+from attention_check.subject import (
+    HeadsLayer,
+    NotAskedError,
+    Subject,
+    Use,
+    first,
+    prepare,
+)
 from attention_check.usual import (
     Usual,
     adapter_for,
@@ -24,7 +32,7 @@ from attention_check.usual import (
     recognize,
 )
 
-__all__ = ["assert_attention", "assert_causal", "check_attention"]
+__all__ = ["adapter", "assert_attention", "assert_causal", "check_attention"]
 
 # More bugs than so many that give the same answers help nobody.
 _MOST = 3
@@ -36,6 +44,12 @@ def _own_seed() -> Generator[None]:
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.default_generator.manual_seed(0)
         yield
+
+
+@singledispatch
+def adapter(layer: object) -> dict[str, Any]:
+    """Return ``call``, ``like`` and perhaps ``pieces`` for a layer of a known class."""
+    return {}
 
 
 @_own_seed()
@@ -58,8 +72,8 @@ def check_attention(
     or both. The layer is copied together with the reference, and stays as it is. In the
     copy, constant parameters, which would hide a bug, are drawn again.
 
-    A layer with a method ``checked_as``, which returns these arguments, brings its
-    adapter along.
+    The adapter of a class is registered once: ``@adapter.register`` stands before a
+    function of a layer that returns these arguments.
 
     Args:
         attention: A layer of features (B, T, D), or a function of heads (B, H, T, d).
@@ -88,23 +102,22 @@ def check_attention(
     """
     _validate(attention, call, like, pieces, skip)
     name = _name(attention)
-    brought = getattr(attention, "checked_as", None)
-    if call is None and like is None and callable(brought):
-        given = dict(brought())
-        call, like = given.get("call"), given.get("like")
+    if call is None and like is None and (given := adapter(attention)):
+        call, like = given["call"], given["like"]
         pieces = given.get("pieces") if pieces is None else pieces
+        causal = given.get("causal") if causal is None else causal
     usual = recognize(attention, call)
     if usual.call is None:
         text = adapter_for(attention, usual, call=True, causal=False, like=like is None)
-        reason = "How it is called is not usual: complete"
+        reason = "how it is called is not usual"
         return Report(name=name, state="cannot tell", reason=reason, adapter=text)
     if isinstance(like, Reference) and causal is None:
         causal = like.causal
-    candidates = [("", like)] if like is not None else [*forms(usual, causal)]
+    candidates = [like] if like is not None else [*forms(usual, causal)]
     subject, likes = prepare(
         usual.layer,
         usual.call,
-        [each for _, each in candidates],
+        candidates,
         name=name,
         pieces=pieces,
         causal=causal,
@@ -113,16 +126,11 @@ def check_attention(
         lengths=tuple(lengths),
     )
     seen = _watch(attention, subject.layer)
-    chosen, kind = subject, ""
     if like is None:
-        kinds = [each for each, _ in candidates]
-        found = _choose(subject, [*zip(kinds, likes, strict=True)])
-        if found is not None:
-            kind, chosen = found
-    elif isinstance(likes[0], Reference) or callable(likes[0]):
+        chosen = _choose(subject, likes) or subject
+    else:
         chosen = replace(subject, like=likes[0])
-    verdicts = _verdicts(chosen, skip)
-    report = _judged(chosen, verdicts, kind)
+    report = _judged(chosen, _verdicts(chosen, skip))
     report = replace(
         report,
         never_passed=never_passed(attention, seen),
@@ -185,21 +193,16 @@ def _watch(attention: Any, layer: Any) -> set[str]:
     return seen
 
 
-def _choose(
-    subject: Subject, candidates: list[tuple[str, Any]]
-) -> tuple[str, Subject] | None:
+def _choose(subject: Subject, forms: list[Reference]) -> Subject | None:
     """Return the usual form that a layer has, exactly, or has but for a known bug."""
-    tried: list[tuple[str, Subject]] = []
-    for kind, like in candidates:
-        causal = like.causal if subject.causal is None else subject.causal
+    tried: list[Subject] = []
+    for like in forms:
         if "causal" in subject.declared:
-            causal = None
-            if like.causal is False:
+            if like.causal:
                 continue
-        formed = replace(subject, like=like, causal=causal)
-        words = ["causal"] if causal else ["both sides"] if causal is False else []
-        tried.append((", ".join(filter(None, [*words, kind])), formed))
-    for kind, formed in tried:
+            like.causal = None
+        tried.append(replace(subject, like=like, causal=like.causal))
+    for formed in tried:
         use = next(formed.uses(padded=False))
         try:
             with torch.no_grad():
@@ -207,12 +210,12 @@ def _choose(
         except (RuntimeError, IndexError):
             continue  # an odd width cannot be rotary
         if gap <= max(SINGLE, 10 * subject.slack):
-            return kind, formed
-    for kind, formed in tried:
+            return formed
+    for formed in tried:
         try:
             naming = Naming(formed)
             if naming.bugs() or naming.factor() is not None:
-                return kind, formed
+                return formed
         except (RuntimeError, IndexError, ValueError):
             continue
     return None
@@ -235,7 +238,7 @@ def _verdicts(subject: Subject, skip: Collection[str]) -> list[Verdict]:
     return found
 
 
-def _judged(subject: Subject, verdicts: list[Verdict], kind: str) -> Report:
+def _judged(subject: Subject, verdicts: list[Verdict]) -> Report:
     """Return the report of verdicts: with the name of the bug, if it has one."""
     failed = {each.check: each.reason for each in verdicts if each.passed is False}
     limits = {
@@ -263,17 +266,22 @@ def _judged(subject: Subject, verdicts: list[Verdict], kind: str) -> Report:
     return Report(
         name=subject.name,
         state=state,
-        # The check that says most comes first.
         verdicts=verdicts,
-        kind=kind,
+        kind=", ".join(subject.like.told()) if known else "",
         bugs=bugs,
         limits=of_limits,
         measured=measured,
         counterexample=case,
-        reason="" if compared else "What it should compute is not known.",
+        reason="" if compared else _unknown(subject),
         lengths=subject.lengths,
         notes=_notes(subject),
     )
+
+
+def _unknown(subject: Subject) -> str:
+    if subject.like is None:
+        return "what it should compute is not known"
+    return "whether it is causal is not said: give causal="
 
 
 def _notes(subject: Subject) -> list[str]:
@@ -334,9 +342,7 @@ def _unused(subject: Subject, *, buffers: bool) -> list[str]:
         )
     except (ValueError, RuntimeError):
         return []
-    unused = [
-        name for name, each in zip(named, found, strict=True) if each is None
-    ]
+    unused = [name for name, each in zip(named, found, strict=True) if each is None]
     for name, each in layer.named_buffers() if buffers else ():
         kept = each.clone()
         try:
@@ -364,22 +370,25 @@ def _asking(
     """Return a report that asks for what was not said, if more has to be."""
     if report.state == "wrong":
         return _scaled(report, subject)
-    asks = "causal" not in subject.declared and causal is None
-    if subject.like is None:
-        text = adapter_for(attention, usual, call=call is None, causal=asks)
-        reason = "What it should compute is not usual: complete"
-        return replace(report, state="cannot tell", reason=reason, adapter=text)
-    if asks and subject.causal is False:
-        reason = "It attends to both sides: if that is meant, give causal=False"
-        return replace(report, state="cannot tell", reason=reason)
-    if report.never_passed and call is None:
-        text = adapter_for(attention, usual, call=True, causal=False, like=False)
-        reason = f"{', '.join(report.never_passed)} was never passed: complete"
-        return replace(report, state="cannot tell", reason=reason, adapter=text)
-    if report.unused:
-        reason = f"{', '.join(report.unused)} has no effect: give like= if that is meant"
-        return replace(report, state="cannot tell", reason=reason)
-    return report
+    unknown = subject.like is None
+    side = "causal" not in subject.declared and causal is None
+    side = side and (unknown or subject.causal is False)
+    unpassed = [] if call is not None else report.never_passed
+    reasons = [
+        *["what it should compute is not usual"] * unknown,
+        *["whether it should attend to both sides is not said"]
+        * (side and not unknown),
+        *[f"no call passed {', '.join(unpassed)}"] * bool(unpassed),
+        *[f"{', '.join(report.unused)} has no effect"] * bool(report.unused),
+    ]
+    if not reasons:
+        return report
+    text = ""
+    if unknown or side or unpassed:
+        text = adapter_for(
+            attention, usual, call=bool(unpassed), causal=side, like=unknown
+        )
+    return replace(report, state="cannot tell", reason="; ".join(reasons), adapter=text)
 
 
 def _scaled(report: Report, subject: Subject) -> Report:
@@ -397,8 +406,8 @@ def _scaled(report: Report, subject: Subject) -> Report:
         return report
     got, usual = scales
     reason = (
-        f"Its scores have the factor {got:.4g}, and {usual:.4g} is usual: if that is "
-        f"meant, give like= with scale={got:.4g}"
+        f"its scores have the factor {got:.4g}, and {usual:.4g} is usual: if that is "
+        f"meant, give like=Reference(..., scale={got:.4g})"
     )
     return replace(report, state="cannot tell", reason=reason)
 

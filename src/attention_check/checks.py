@@ -304,7 +304,9 @@ def cached(subject: Subject) -> str | None:
     for length in subject.lengths:
         parts = PARTS.get(length, (length - 2, 1, 1))
         use = Use(subject.sample(length), causal=True)
-        whole, read = (subject.answer(each) for each in (use, replace(use, parts=parts)))
+        whole, read = (
+            subject.answer(each) for each in (use, replace(use, parts=parts))
+        )
         if differs(subject, read, whole):
             row = _first_row(subject, read, whole)
             return f"row {row} changes when it is read in pieces of {parts}"

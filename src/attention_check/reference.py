@@ -204,6 +204,36 @@ class Reference(nn.Module):
         object.__setattr__(self, "layer", layer)
         return self
 
+    def told(self) -> list[str]:
+        """Return what is special about it, in words for a report."""
+        words = ["causal" if self.causal else "both sides"] * (self.causal is not None)
+        if self.num_kv_heads != self.num_heads:
+            words.append(
+                f"{self.num_heads} heads of queries, {self.num_kv_heads} of keys"
+            )
+        if (rotary := self.rotary) is not None:
+            base = (
+                "given rates" if rotary.rates is not None else f"base {rotary.base:g}"
+            )
+            words.append(f"rotary positions ({rotary.pairing}, {base})")
+        words += ["ALiBi"] * (self.alibi is not None and self.alibi is not False)
+        if self.scale is not None:
+            number = isinstance(self.scale, float | int)
+            words.append(f"scale {self.scale:.4g}" if number else "a scale of its own")
+        words += [f"window {self.window}"] * (self.window is not None)
+        words += [f"cap {self.soft_cap}"] * (self.soft_cap is not None)
+        if self.sink is not None:
+            plus_one = isinstance(self.sink, float | int) and not self.sink
+            words.append("softmax plus one" if plus_one else "a sink")
+        for name, word in (
+            ("norm_q", "norms"),
+            ("bias", "a bias of the scores"),
+            ("relative", "relative positions"),
+            ("gate", "a gate"),
+        ):
+            words += [word] * (getattr(self, name) is not None)
+        return words
+
     # --8<-- [start:forward]
     def forward(
         self,

@@ -152,7 +152,8 @@ class Report:
             return f"{self.name} is WRONG: {self._mistake()}"
         covered = ", ".join(filter(None, [self.kind, *self.covered]))
         if self.state == "cannot tell":
-            return f"{self.name}: cannot tell. {self.reason}"
+            complete = ": complete what follows" if self.adapter else ""
+            return f"{self.name}: cannot tell, since {self.reason}{complete}."
         limits = " within limits" if self.state == "within limits" else ""
         return f"{self.name} is right{limits}: {covered}."
 

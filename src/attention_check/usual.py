@@ -48,11 +48,11 @@ _HARMLESS = {
     *("need_weights", "average_attn_weights", "return_weights", "output_attentions"),
     *("dropout_p", "scale", "enable_gqa"),
 }
-_FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("", {}),
-    ("rotary positions (halves)", {"rotary": Rotary()}),
-    ("rotary positions (neighbors)", {"rotary": Rotary(pairing="neighbors")}),
-    ("ALiBi", {"alibi": True}),
+_FORMS: tuple[dict[str, Any], ...] = (
+    {},
+    {"rotary": Rotary()},
+    {"rotary": Rotary(pairing="neighbors")},
+    {"alibi": True},
 )
 
 
@@ -92,7 +92,9 @@ def arguments_of(attention: Any) -> dict[str, inspect.Parameter]:
             if name.strip().isidentifier()
         }
     variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    return {name: each for name, each in parameters.items() if each.kind not in variadic}
+    return {
+        name: each for name, each in parameters.items() if each.kind not in variadic
+    }
 
 
 def required(attention: Any) -> list[str]:
@@ -163,7 +165,9 @@ def _as_layer(call: Callable[..., Any]) -> Callable[..., Any]:
     of_call = inspect.signature(call).parameters.values()
     words = [each for each in of_call if each.kind is each.KEYWORD_ONLY]
     if "context" not in {each.name for each in words}:
-        word = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, default=None)
+        word = inspect.Parameter(
+            "context", inspect.Parameter.KEYWORD_ONLY, default=None
+        )
         words.append(word)
     kind = inspect.Parameter.POSITIONAL_ONLY
     first = [inspect.Parameter(name, kind) for name in ("layer", "x")]
@@ -191,7 +195,12 @@ def _call_of_three(names: tuple[str, ...]) -> Callable[..., Any]:
 
 def _call_like_mha(names: tuple[str, ...]) -> Callable[..., Any]:
     def call(
-        layer: Any, x: Tensor, *, causal: bool, context: Tensor, real: Tensor | None = None
+        layer: Any,
+        x: Tensor,
+        *,
+        causal: bool,
+        context: Tensor,
+        real: Tensor | None = None,
     ) -> Any:
         first = getattr(layer, "batch_first", True)
         given = (x, context, context)
@@ -345,7 +354,10 @@ def _is_count(layer: nn.Module, name: str) -> bool:
 def _is_linear(module: nn.Module) -> bool:
     """Return whether a module is linear: a matrix and perhaps a bias."""
     parameters = [*module.parameters()]
-    return parameters[0].ndim == 2 and [each.ndim for each in parameters[1:]] in ([], [1])
+    return parameters[0].ndim == 2 and [each.ndim for each in parameters[1:]] in (
+        [],
+        [1],
+    )
 
 
 def _sizes(module: nn.Module) -> tuple[int, int]:
@@ -359,8 +371,8 @@ def _sizes(module: nn.Module) -> tuple[int, int]:
     return matrix.shape[0], matrix.shape[1]
 
 
-def forms(usual: Usual, causal: bool | None) -> Iterator[tuple[str, Reference]]:
-    """Yield the usual forms that a layer may have, with what to call each.
+def forms(usual: Usual, causal: bool | None) -> Iterator[Reference]:
+    """Yield the usual forms that a layer may have.
 
     Args:
         usual: What is known about the layer.
@@ -368,9 +380,9 @@ def forms(usual: Usual, causal: bool | None) -> Iterator[tuple[str, Reference]]:
     """
     for parts in usual.parts:
         # Positions are not the business of a function of heads.
-        for name, settings in _FORMS[:1] if _of_heads(usual) else _FORMS:
+        for settings in _FORMS[:1] if _of_heads(usual) else _FORMS:
             for mode in (True, False) if causal is None else (causal,):
-                yield name, Reference(**parts, **settings, causal=mode)
+                yield Reference(**parts, **settings, causal=mode)
 
 
 def _of_heads(usual: Usual) -> bool:
@@ -389,29 +401,35 @@ def adapter_for(
         causal: Whether to ask whether it is causal.
         like: Whether to write what it should compute.
     """
-    names = [*arguments_of(attention)]
     lines = ["check_attention(", "    layer,"]
     if call:
-        rest = [name for name in names[1:] if name not in _HARMLESS]
-        given = "".join(f", {name}=..." for name in rest)
-        words = "causal, real" if rest else "real"
-        first = f"    call=lambda layer, x, *, {words}: layer(x{given}),"
-        lines += [first] if rest else ["    call=lambda layer, x: layer(x),"]
-        if rest:
-            lines.append(
-                "    # each ...: what it gets, or leave it out; causal is a bool, real is "
-                "(B, T), True for tokens; or drop them"
-            )
+        lines += [f"    {line}" for line in _call_lines([*arguments_of(attention)])]
     if like:
         lines.append("    like=Reference(")
         lines += [f"        {line}" for line in _like_lines(attention, usual)]
-        if causal:
-            lines.append("        causal=...,  # True if a token ignores later ones")
+        lines += [f"        {_CAUSAL}"] * causal
         lines.append("        # and what else it has: rotary=, alibi=, window=, scale=")
         lines.append("    ),")
-    elif causal:
-        lines.append("    causal=...,  # True if a token ignores later ones")
+    else:
+        lines += [f"    {_CAUSAL}"] * causal
     return "\n".join([*lines, ")"])
+
+
+_CAUSAL = "causal=...,  # True if a token ignores later ones, or False"
+
+
+def _call_lines(names: list[str]) -> list[str]:
+    """Return how a layer is called, with what its other arguments could be given."""
+    rest = [name for name in names[1:] if name not in _HARMLESS]
+    if not rest:
+        return ["call=lambda layer, x: layer(x),"]
+    return [
+        "# causal: a bool; real: (B, T), True for tokens. Take away what it cannot do.",
+        "call=lambda layer, x, *, causal, real: layer(",
+        *["    x,"] * bool(names),
+        *[f"    {name}=...,  # or leave it out" for name in rest],
+        "),",
+    ]
 
 
 def _like_lines(attention: Any, usual: Usual) -> list[str]:

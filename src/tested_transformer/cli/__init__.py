@@ -1,4 +1,4 @@
-"""The command ``tested-transformer``: train, generate, evaluate, heads, check, info."""
+"""The command ``tested-transformer``: from training to explaining a bug."""
 
 import signal
 import threading

@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import inspect
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -14,15 +15,29 @@ from typing import Any
 
 import torch
 
-from tested_transformer.checking import CHECKS, check_attention
-from tested_transformer.checking.styles import MEANINGS, STYLES
+import attention_check
+from attention_check import CHECKS, Report, check_attention
 from tested_transformer.cli.display import printable
 from tested_transformer.cli.flags import Call
 
 __all__ = ["Check", "RefusedError", "load_attention"]
 
-# The exit status of each result.
-_STATUS = {"right": 0, "wrong": 1, "not known": 3}
+# The exit status of each state.
+_STATUS = {"right": 0, "within limits": 0, "wrong": 1, "cannot tell": 3}
+# What stands around an adapter in a file of its own.
+_FILE = '''"""How {name} is called, and what it should compute.
+
+Complete each ..., and check again: the file is found by its name.
+"""
+
+from attention_check import Reference, Rotary, allowed, packed, together
+
+
+def adapter(layer):
+    return dict(
+{lines}
+    )
+'''
 
 
 class RefusedError(Exception):
@@ -35,68 +50,114 @@ class Check:
 
     Examples:
       tested-transformer check model.py:CausalSelfAttention --with n_embd=64 n_head=4
-      tested-transformer check package.module:attend --style sdpa
-      tested-transformer check model.py:Attention --with dim=64 heads=4 --json
+      tested-transformer check model.py:Attention --with dim=64 heads=4 --causal
+      tested-transformer check model.py:attend --call "lambda f, q, k, v: f(q, k, v)"
 
     A class is called with the settings of --with: as keyword arguments, or as
-    attributes of a config if it takes one. A function is checked as it is. The exit
-    status is 0 if the attention is right, 1 if it is wrong, 3 if it cannot be judged,
-    which includes that no way to call it was found, and 2 for bad input.
+    attributes of a config if it takes one. If it is not known how the attention is
+    called or what it should compute, an adapter is written to a file beside it, which
+    you complete. The exit status is 0 if the attention is right, perhaps within limits,
+    1 if it is wrong, 3 if that cannot be told, and 2 for bad input.
 
     Args:
         attention: A file or a module, a colon, and the name of a class or function.
         with_: The settings of the layer.
-        style: How it is called: ``STYLES``.
+        call: How it is called, as Python: lambda layer, x, *, causal, real: ...
+        like: What it should compute, as Python: Reference(q=layer.q, ...).
+        pieces: How it reads with its cache, as Python: lambda layer, parts: ...
+        causal: It is causal, if its arguments cannot say.
+        both: It attends to both sides.
+        adapter: A file with an adapter; by default the one beside the attention.
         d_model: The width of the features, if it cannot be inferred.
-        num_heads: The number of heads, if it cannot be inferred.
-        mask_means: The meaning of its mask: ``MEANINGS``.
-        projections: The names of its projections, if they are not found.
+        lengths: How many tokens sequences have; 7 and 67 by default.
         skip: Checks to leave out.
     """
 
     attention: str | None = None
     _: KW_ONLY
     with_: Mapping[str, str] = field(default_factory=dict)
-    style: str | None = None
+    call: str | None = None
+    like: str | None = None
+    pieces: str | None = None
+    causal: bool = False
+    both: bool = False
+    adapter: str | None = None
     d_model: int | None = None
-    num_heads: int | None = None
-    mask_means: str | None = None
-    projections: Sequence[str] = ()
+    lengths: Sequence[str] = ()
     skip: Sequence[str] = ()
 
     def run(self, call: Call) -> int:
         """Print the report, and return the exit status."""
         if self.attention is None or not all(self.attention.rpartition(":")[::2]):
             raise ValueError("name an attention, such as model.py:CausalSelfAttention")
-        attention = load_attention(self.attention, dict(self.with_))
-        for name, known, words in (
-            ("style", STYLES, [self.style]),
-            ("mask_means", MEANINGS, [self.mask_means]),
-            ("skip", CHECKS, self.skip),
-        ):
-            for word in words:
-                if word is not None and word not in known:
-                    raise ValueError(
-                        f"{name}={word!r} must be one of {', '.join(known)}"
-                    )
+        for word in self.skip:
+            if word not in CHECKS:
+                raise ValueError(f"skip={word!r} must be one of {', '.join(CHECKS)}")
+        if self.causal and self.both:
+            raise ValueError("causal and both exclude each other")
+        attention, names = load_attention(self.attention, dict(self.with_))
+        beside = _beside(self.attention)
+        file = beside if self.adapter is None else Path(self.adapter)
+        settings = self._settings(attention, names, file)
+        if self.causal or self.both:
+            settings["causal"] = self.causal
+        if self.lengths:
+            settings["lengths"] = [*map(int, self.lengths)]
         try:
             report = check_attention(
-                attention,
-                style=self.style,
-                d_model=self.d_model,
-                num_heads=self.num_heads,
-                mask_means=self.mask_means,
-                projections=self.projections,
-                skip=self.skip,
+                attention, d_model=self.d_model, skip=self.skip, **settings
             )
         except (TypeError, ValueError) as error:
             raise RefusedError(str(error)) from error
         print(json.dumps(report.as_dict()) if call.as_json else printable(str(report)))
+        if report.adapter and beside is not None and not file.exists():
+            _write(report, file)
         return _STATUS[report.state]
 
+    def _settings(
+        self, attention: Any, names: dict[str, Any], file: Path | None
+    ) -> dict[str, Any]:
+        """Return the adapter: from a file, and from the command line."""
+        settings: dict[str, Any] = {}
+        if file is not None and file.is_file():
+            print(f"With the adapter of {file}.", file=sys.stderr)
+            settings = dict(vars(_import(str(file)))["adapter"](attention))
+        elif self.adapter is not None:
+            raise ValueError(f"{self.adapter}: no such file")
+        known = {**vars(attention_check), **names, "layer": attention}
+        for name in ("call", "like", "pieces"):
+            if (text := getattr(self, name)) is not None:
+                try:
+                    settings[name] = eval(text, dict(known))
+                except Exception as error:
+                    told = f"{type(error).__name__}: {error}"
+                    raise ValueError(f"--{name} {text!r}: {told}") from error
+        return settings
 
-def load_attention(target: str, settings: Mapping[str, str]) -> Callable[..., Any]:
-    """Import a file or a module, and return its attention, ready to be called.
+
+def _beside(target: str) -> Path | None:
+    """Return where the adapter of an attention in a file lies."""
+    place, _, name = target.rpartition(":")
+    path = Path(place)
+    if path.suffix != ".py":
+        return None
+    return path.with_name(f"{path.stem}_{name}_adapter.py")
+
+
+def _write(report: Report, file: Path) -> None:
+    """Write an adapter to complete, whole or not at all."""
+    inner = report.adapter.splitlines()[2:-1]
+    text = _FILE.format(name=report.name, lines="\n".join("    " + x for x in inner))
+    unfinished = file.with_name(f".{file.name}.unfinished")
+    unfinished.write_text(text, "utf-8")
+    os.replace(unfinished, file)
+    print(f"Wrote {file}: complete it, and check again.", file=sys.stderr)
+
+
+def load_attention(
+    target: str, settings: Mapping[str, str]
+) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Import a file or a module, and return its attention and the names in it.
 
     Args:
         target: ``path/to/model.py:Name`` or ``package.module:Name``.
@@ -106,17 +167,18 @@ def load_attention(target: str, settings: Mapping[str, str]) -> Callable[..., An
         ValueError: If it cannot be imported or made.
     """
     place, _, name = target.rpartition(":")
-    found = getattr(_import(place), name, None)
+    module = _import(place)
+    found = getattr(module, name, None)
     if not callable(found):
         raise ValueError(f"{place} has no class or function {name}")
     if not inspect.isclass(found):
         if settings:
             raise ValueError(f"{name} is not a class, so --with does not apply")
-        return found
+        return found, vars(module)
     values = {key: _value(text) for key, text in settings.items()}
     torch.manual_seed(0)
     try:
-        return _make_layer(found, values)
+        return _make_layer(found, values), vars(module)
     except Exception as error:
         message = f"{name} cannot be made: {type(error).__name__}: {error}"
         commas = any("," in text for text in settings.values())

@@ -1,0 +1,221 @@
+"""``check_attention`` for the layers of this library: how each is called, and is meant.
+
+What each should compute is written here once more, in the open.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attention_check import (
+    Reference,
+    Rotary,
+    adapter,
+    assert_attention,
+    assert_causal,
+    check_attention,
+)
+from tested_transformer.attention import attention_with_weights, repeat_heads
+from tested_transformer.attentions import (
+    AdjustedCore,
+    ChosenBlocks,
+    DeltaAttention,
+    DifferentialCore,
+    LatentAttention,
+    LinearAttention,
+    recurrent_delta_rule,
+    recurrent_linear_attention,
+)
+from tested_transformer.attentions.linear import StateLayer
+from tested_transformer.masks import causal_mask
+from tested_transformer.multihead import MultiHeadAttention, merge_heads, split_heads
+from tested_transformer.positions import rotary_table
+
+__all__ = ["assert_attention", "assert_causal", "check_attention"]
+
+_Layer = Any
+
+
+def _pieces(layer: _Layer, parts: list[Tensor]) -> list[Tensor]:
+    """Read with the layer's own cache."""
+    length = sum(part.shape[1] for part in parts)
+    cache = layer.new_cache(len(parts[0]), length)
+    return [layer(part, causal=True, cache=cache) for part in parts]
+
+
+def _masked(
+    layer: _Layer,
+    x: Tensor,
+    *,
+    causal: bool,
+    context: Tensor,
+    real: Tensor | None = None,
+) -> Tensor:
+    mask = None if real is None else real[:, None, None]
+    other = None if context is x else context
+    return layer(x, context=other, mask=mask, causal=causal)
+
+
+@adapter.register
+def _of_heads(layer: MultiHeadAttention) -> dict[str, Any]:
+    core, settings = layer.core, {}
+    if layer.qk_norm:
+        norm = nn.LayerNorm(layer.head_dim, elementwise_affine=False)
+        settings = {"norm_q": norm, "norm_k": norm}
+    if isinstance(core, AdjustedCore):
+        settings |= {"scale": core.scale, "soft_cap": core.soft_cap, "sink": core.sink}
+        settings |= {"gate": _gate} if core.gate_proj is not None else {}
+    like = Reference(
+        q=layer.q_proj,
+        k=layer.k_proj,
+        v=layer.v_proj,
+        o=layer.o_proj,
+        num_heads=layer.num_heads,
+        num_kv_heads=layer.num_kv_heads,
+        **settings,
+    )
+    found = {"call": _masked, "like": like, "pieces": _pieces}
+    if isinstance(core, DifferentialCore):
+        return found | {"like": _differential(like)}
+    if isinstance(getattr(core, "__self__", None), ChosenBlocks):
+        found |= {"call": _causal, "like": _in_blocks, "causal": True}
+        return found
+    return found
+
+
+def _gate(layer: _Layer, x: Tensor) -> Tensor:
+    gate = layer.core.gate_proj(x).sigmoid()
+    return gate.unflatten(-1, (layer.num_heads, -1))
+
+
+def _differential(tables: Reference) -> Any:
+    """Return the difference of what the tables of pairs of heads read."""
+
+    def like(
+        layer: _Layer,
+        x: Tensor,
+        *,
+        causal: bool,
+        context: Tensor,
+        real: Tensor | None = None,
+    ) -> Tensor:
+        settings = {"q": layer.q_proj, "k": layer.k_proj, "v": layer.v_proj}
+        heads = {"num_heads": tables.num_heads, "num_kv_heads": tables.num_kv_heads}
+        reads = Reference(
+            **settings, **heads, norm_q=tables.norm_q, norm_k=tables.norm_k
+        )
+        weights = reads.attend(x, context=context, causal=causal, real=real)[1]
+        assert weights is not None
+        first, second = weights.chunk(2, dim=1)
+        v = split_heads(layer.v_proj(context), layer.num_kv_heads)
+        v = torch.cat(v.chunk(2, dim=1), dim=-1)
+        found = (first - layer.core.share() * second) @ repeat_heads(v, first)
+        size = (found.square().mean(dim=-1, keepdim=True) + 1e-5).sqrt()
+        return layer.o_proj(merge_heads((1 - layer.core.first_share) * found / size))
+
+    return like
+
+
+def _causal(layer: _Layer, x: Tensor) -> Tensor:
+    return layer(x, causal=True)
+
+
+def _in_blocks(layer: _Layer, x: Tensor) -> Tensor:
+    """Let each query read its block, and the best of those before it."""
+    q, k, v = (
+        split_heads(project(x), heads)
+        for project, heads in (
+            (layer.q_proj, layer.num_heads),
+            (layer.k_proj, layer.num_kv_heads),
+            (layer.v_proj, layer.num_kv_heads),
+        )
+    )
+    if layer.qk_norm:
+        q, k = (F.layer_norm(each, each.shape[-1:]) for each in (q, k))
+    size = layer.core.__self__.block_size
+    most = layer.core.__self__.num_chosen - 1
+    blocks = torch.arange(x.shape[1]) // size
+    scores = [
+        q @ repeat_heads(part.mean(dim=2)[:, :, None], q).mT
+        for part in k.split(size, 2)
+    ]
+    score = torch.cat(scores, dim=-1)  # (B, H, T, blocks)
+    past = torch.arange(score.shape[-1]) < blocks[:, None]
+    order = score.masked_fill(~past, float("-inf")).argsort(dim=-1, descending=True)
+    chosen = past & (order.argsort(dim=-1) < most)
+    mask = (chosen[..., blocks] | (blocks[:, None] == blocks)) & causal_mask(x.shape[1])
+    return layer.o_proj(merge_heads(attention_with_weights(q, k, v, mask=mask)[0]))
+
+
+@adapter.register
+def _of_latents(layer: LatentAttention) -> dict[str, Any]:
+    def in_heads(x: Tensor) -> Tensor:
+        return x.unflatten(-1, (layer.num_heads, -1))
+
+    # The rotary part comes first, which changes no product of a query and a key.
+    def q(layer: _Layer, x: Tensor) -> Tensor:
+        return in_heads(layer.q_proj(x)).roll(layer.rotary_dim, -1).flatten(-2)
+
+    def up(layer: _Layer, x: Tensor) -> list[Tensor]:
+        latent, turning = layer.kv_down(x).split(
+            [layer.latent_dim, layer.rotary_dim], -1
+        )
+        made = in_heads(layer.kv_up(layer.kv_norm(latent)))
+        k, v = made.split([layer.head_dim, layer.value_dim], dim=-1)
+        turning = turning[..., None, :].expand(*k.shape[:-1], -1)
+        return [torch.cat([turning, k], dim=-1).flatten(-2), v.flatten(-2)]
+
+    def call(
+        layer: _Layer, x: Tensor, *, causal: bool, real: Tensor | None = None
+    ) -> Tensor:
+        table = rotary_table(torch.arange(x.shape[1]), layer.rotary_dim).to(x)
+        mask = None if real is None else real[:, None, None]
+        return layer(x, mask=mask, causal=causal, rotary=table)
+
+    def pieces(layer: _Layer, parts: list[Tensor]) -> list[Tensor]:
+        length = sum(part.shape[1] for part in parts)
+        cache = layer.new_cache(len(parts[0]), length)
+        table = rotary_table(torch.arange(length), layer.rotary_dim).to(parts[0])
+        tables = table.split([part.shape[1] for part in parts], dim=1)
+        return [
+            layer(part, causal=True, cache=cache, rotary=each)
+            for part, each in zip(parts, tables, strict=True)
+        ]
+
+    like = Reference(
+        q=q,
+        k=lambda layer, x: up(layer, x)[0],
+        v=lambda layer, x: up(layer, x)[1],
+        o=layer.o_proj,
+        num_heads=layer.num_heads,
+        rotary=Rotary(
+            pairing="halves" if layer.pairing == "halves" else "neighbors",
+            width=layer.rotary_dim,
+        ),
+    )
+    return {"call": call, "like": like, "pieces": pieces}
+
+
+@adapter.register
+def _of_states(layer: StateLayer) -> dict[str, Any]:
+    adapted = {"call": _causal, "like": _token_by_token, "pieces": _pieces}
+    return {**adapted, "causal": True}
+
+
+def _token_by_token(layer: LinearAttention | DeltaAttention, x: Tensor) -> Tensor:
+    """Write and read a state, one token after the other."""
+    projections = (layer.q_proj, layer.k_proj, layer.v_proj)
+    q, k, v = (split_heads(project(x), layer.num_heads) for project in projections)
+    q, k = (each / each.norm(dim=-1, keepdim=True) for each in (q, k))
+    gate = layer.gate_proj
+    decay = None if gate is None else F.logsigmoid(gate(x)) / 16
+    if isinstance(layer, DeltaAttention):
+        beta = layer.beta_proj(x).sigmoid().mT
+        decay = None if decay is None else decay.mT
+        heads, _ = recurrent_delta_rule(q, k, v, beta, log_decay=decay)
+    else:
+        decay = None if decay is None else split_heads(decay, layer.num_heads)
+        heads, _ = recurrent_linear_attention(q, k, v, log_decay=decay)
+    return layer.o_proj(merge_heads(layer.norm(heads)))

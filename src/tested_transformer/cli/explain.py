@@ -1,0 +1,56 @@
+"""``tested-transformer explain``: what a known bug of attention is."""
+
+import inspect
+import json
+from dataclasses import dataclass
+
+from attention_check import KNOWN
+from tested_transformer.cli.display import printable
+from tested_transformer.cli.flags import Call
+
+__all__ = ["Explain"]
+
+
+@dataclass(frozen=True)
+class Explain:
+    """Explain a bug that a check has named: its code, and where it was published.
+
+    Examples:
+      tested-transformer explain one-too-far
+
+    Args:
+        bug: Its name; without one, all names are listed.
+    """
+
+    bug: str | None = None
+
+    def run(self, call: Call) -> int:
+        """Print what is known about the bug, and return the exit status."""
+        if self.bug is None:
+            width = max(map(len, KNOWN))
+            for name, each in KNOWN.items():
+                said = {"name": name, "mistake": each.mistake}
+                line = json.dumps(said) if call.as_json else f"{name:{width}}  "
+                print(line if call.as_json else printable(line + each.mistake))
+            return 0
+        if (exhibit := KNOWN.get(self.bug)) is None:
+            raise ValueError(f"bug={self.bug!r} must be one of {', '.join(KNOWN)}")
+        code = inspect.getsource(exhibit.function)
+        found = {
+            "name": exhibit.name,
+            "mistake": exhibit.mistake,
+            "step": exhibit.step,
+            "code": code[code.index("def ") :].rstrip(),
+            "page": exhibit.url,
+            "published": [each.url for each in exhibit.published],
+            "related": [each.url for each in exhibit.related],
+        }
+        if call.as_json:
+            print(json.dumps(found))
+            return 0
+        lines = [exhibit.mistake, "", *found["code"].splitlines(), ""]
+        lines += [f"Explained in {exhibit.url}"]
+        for word in ("published", "related"):
+            lines += [f"{word.capitalize()}: {each}" for each in found[word]]
+        print(printable("\n".join(lines)))
+        return 0
