@@ -319,6 +319,11 @@ class Reference(nn.Module):
             mask = torch.cat([mask, torch.ones_like(mask[..., :1])], dim=-1)
         return self.steps.weigh(torch.cat([scores, column], dim=-1), mask)[..., :-1]
 
+    def spread(self, x: Tensor) -> float:
+        """Return the order of the scores of features."""
+        q, k, _ = self.steps.project(self, x, x)
+        return float(q.std() * k.std())
+
     @property
     def slopes(self) -> Tensor:
         """The slopes of ALiBi, (H,)."""

@@ -1,0 +1,487 @@
+"""``check_attention``: compare an attention with what it should compute."""
+
+import inspect
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attention_check.checks import CHECKS, LIMITS, REACH, SINGLE, apart
+from attention_check.exhibits import KNOWN, Exhibit
+from attention_check.naming import Naming
+from attention_check.reference import Reference
+from attention_check.report import Counterexample, Report, Verdict
+from attention_check.subject import HeadsLayer, NotAskedError, Subject, Use, first, prepare
+from attention_check.usual import (
+    Usual,
+    adapter_for,
+    arguments_of,
+    forms,
+    never_passed,
+    recognize,
+)
+
+__all__ = ["assert_attention", "assert_causal", "check_attention"]
+
+# More bugs than so many that give the same answers help nobody.
+_MOST = 3
+
+
+@contextmanager
+def _own_seed() -> Generator[None]:
+    """Draw random numbers from a fixed seed, and restore the caller's generators."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.default_generator.manual_seed(0)
+        yield
+
+
+@_own_seed()
+def check_attention(
+    attention: Callable[..., Any],
+    *,
+    call: Callable[..., Any] | None = None,
+    like: Reference | Callable[..., Any] | None = None,
+    pieces: Callable[[Any, list[Tensor]], Any] | None = None,
+    causal: bool | None = None,
+    d_model: int | None = None,
+    d_context: int | None = None,
+    lengths: Sequence[int] = (7, 67),
+    skip: Collection[str] = (),
+) -> Report:
+    """Check an attention: is it what it should be, however it is used?
+
+    Nothing is guessed. How an attention is called and what it should compute is known
+    if both are usual; else the report holds an adapter to complete: ``call``, ``like``
+    or both. The layer is copied together with the reference, and stays as it is. In the
+    copy, constant parameters, which would hide a bug, are drawn again.
+
+    A layer with a method ``checked_as``, which returns these arguments, brings its
+    adapter along.
+
+    Args:
+        attention: A layer of features (B, T, D), or a function of heads (B, H, T, d).
+        call: Calls the layer: ``call(layer, x, *, causal, real, context)``, or a
+            function: ``call(function, q, k, v, *, causal, real)``. Leave out the
+            keywords that it cannot do. ``causal`` is a bool. ``real``, (B, S), is
+            ``True`` for tokens and ``False`` for padding; ``context``, (B, S, D), is
+            what is attended to. With the default ``None``, these two are passed only
+            if there is padding, or another context than ``x``.
+        like: What it should compute: a ``Reference``, or a function with the
+            parameters of ``call``.
+        pieces: Reads a sequence with the layer's cache: ``pieces(layer, parts)`` takes
+            a list of (B, t, D) and returns their outputs.
+        causal: Whether it is causal, if ``call`` cannot say.
+        d_model: D, if it is not the size of a parameter.
+        d_context: The width of a context; D by default.
+        lengths: How long the sequences are; the first has to work.
+        skip: Names of ``CHECKS`` to leave out.
+
+    Returns:
+        A report, which is true if the attention is right, perhaps within limits.
+
+    Raises:
+        TypeError: If the attention or an adapter is not callable.
+        ValueError: If the layer cannot be copied, or cannot be called so.
+    """
+    _validate(attention, call, like, pieces, skip)
+    name = _name(attention)
+    brought = getattr(attention, "checked_as", None)
+    if call is None and like is None and callable(brought):
+        given = dict(brought())
+        call, like = given.get("call"), given.get("like")
+        pieces = given.get("pieces") if pieces is None else pieces
+    usual = recognize(attention, call)
+    if usual.call is None:
+        text = adapter_for(attention, usual, call=True, causal=False, like=like is None)
+        reason = "How it is called is not usual: complete"
+        return Report(name=name, state="cannot tell", reason=reason, adapter=text)
+    if isinstance(like, Reference) and causal is None:
+        causal = like.causal
+    candidates = [("", like)] if like is not None else [*forms(usual, causal)]
+    subject, likes = prepare(
+        usual.layer,
+        usual.call,
+        [each for _, each in candidates],
+        name=name,
+        pieces=pieces,
+        causal=causal,
+        d_model=d_model,
+        d_context=d_context,
+        lengths=tuple(lengths),
+    )
+    seen = _watch(attention, subject.layer)
+    chosen, kind = subject, ""
+    if like is None:
+        kinds = [each for each, _ in candidates]
+        found = _choose(subject, [*zip(kinds, likes, strict=True)])
+        if found is not None:
+            kind, chosen = found
+    elif isinstance(likes[0], Reference) or callable(likes[0]):
+        chosen = replace(subject, like=likes[0])
+    verdicts = _verdicts(chosen, skip)
+    report = _judged(chosen, verdicts, kind)
+    report = replace(
+        report,
+        never_passed=never_passed(attention, seen),
+        unused=_unused(chosen, buffers=like is None),
+    )
+    if like is None:
+        return _asking(report, chosen, attention, usual, call, causal)
+    return report
+
+
+def _validate(
+    attention: Any, call: Any, like: Any, pieces: Any, skip: Collection[str]
+) -> None:
+    for name, each in (("attention", attention), ("call", call), ("like", like)):
+        if not callable(each) and (each is not None or name == "attention"):
+            raise TypeError(f"{name} must be callable; it is a {type(each).__name__}")
+    if inspect.isclass(attention):
+        raise TypeError(
+            f"{attention.__name__} is a class: make a layer of it, and pass that"
+        )
+    if pieces is not None and not callable(pieces):
+        raise TypeError(f"pieces must be callable; it is a {type(pieces).__name__}")
+    if unknown := [each for each in skip if each not in CHECKS]:
+        raise ValueError(f"skip={unknown} must be among {', '.join(CHECKS)}")
+
+
+def _name(attention: Any) -> str:
+    if isinstance(attention, nn.Module):
+        return type(attention).__name__
+    return getattr(attention, "__name__", type(attention).__name__)
+
+
+def _watch(attention: Any, layer: Any) -> set[str]:
+    """Note in a set which arguments of a layer get another value than their default."""
+    seen: set[str] = set()
+    parameters = arguments_of(attention)
+    names = [
+        name for name, each in parameters.items() if each.kind is not each.KEYWORD_ONLY
+    ]
+
+    def note(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        for name, value in given.items():
+            default = parameters[name].default if name in parameters else None
+            plain = isinstance(value, bool | int | float | str | type(None))
+            if not (plain and (value == default or value is None)):
+                seen.add(name)
+
+    if isinstance(attention, nn.Module) and isinstance(layer, nn.Module):
+        inner = getattr(layer, "function", layer)
+        inner.register_forward_pre_hook(note, with_kwargs=True)
+    elif isinstance(layer, nn.Module):
+        function = layer.function
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            note(None, args, kwargs)
+            return function(*args, **kwargs)
+
+        layer.function = noted
+    return seen
+
+
+def _choose(
+    subject: Subject, candidates: list[tuple[str, Any]]
+) -> tuple[str, Subject] | None:
+    """Return the usual form that a layer has, exactly, or has but for a known bug."""
+    tried: list[tuple[str, Subject]] = []
+    for kind, like in candidates:
+        causal = like.causal if subject.causal is None else subject.causal
+        if "causal" in subject.declared:
+            causal = None
+            if like.causal is False:
+                continue
+        formed = replace(subject, like=like, causal=causal)
+        words = ["causal"] if causal else ["both sides"] if causal is False else []
+        tried.append((", ".join(filter(None, [*words, kind])), formed))
+    for kind, formed in tried:
+        use = next(formed.uses(padded=False))
+        try:
+            with torch.no_grad():
+                gap = apart(formed.answer(use), formed.right(use))
+        except (RuntimeError, IndexError):
+            continue  # an odd width cannot be rotary
+        if gap <= max(SINGLE, 10 * subject.slack):
+            return kind, formed
+    for kind, formed in tried:
+        try:
+            naming = Naming(formed)
+            if naming.bugs() or naming.factor() is not None:
+                return kind, formed
+        except (RuntimeError, IndexError, ValueError):
+            continue
+    return None
+
+
+def _verdicts(subject: Subject, skip: Collection[str]) -> list[Verdict]:
+    found: list[Verdict] = []
+    for name, check in CHECKS.items():
+        if name in skip:
+            found.append(Verdict(name, None, "skipped"))
+            continue
+        try:
+            reason = check(subject)
+        except NotAskedError as why:
+            found.append(Verdict(name, None, str(why)))
+        except ValueError as error:
+            found.append(Verdict(name, False, str(error)))
+        else:
+            found.append(Verdict(name, reason is None, reason or ""))
+    return found
+
+
+def _judged(subject: Subject, verdicts: list[Verdict], kind: str) -> Report:
+    """Return the report of verdicts: with the name of the bug, if it has one."""
+    failed = {each.check: each.reason for each in verdicts if each.passed is False}
+    limits = {
+        check: reason
+        for check, reason in failed.items()
+        if check in LIMITS and f"{REACH[0]:.0e}" not in reason
+    }
+    wrong = {check: failed[check] for check in failed if check not in limits}
+    bugs: Sequence[Exhibit] = ()
+    of_limits: Sequence[Exhibit] = ()
+    measured = ""
+    case: Counterexample | None = None
+    known = isinstance(subject.like, Reference)
+    if known and failed:
+        naming = Naming(subject)
+        if {*wrong} - {*LIMITS}:
+            bugs, measured = _named(naming, wrong)
+            case = _smallest(subject)
+        elif failed:
+            of_limits = naming.limits(failed)
+            bugs = of_limits if wrong else ()
+    compared = any(each.check == "output" and each.passed for each in verdicts)
+    state = "within limits" if limits else "right"
+    state = "wrong" if wrong else state if compared else "cannot tell"
+    return Report(
+        name=subject.name,
+        state=state,
+        # The check that says most comes first.
+        verdicts=verdicts,
+        kind=kind,
+        bugs=bugs,
+        limits=of_limits,
+        measured=measured,
+        counterexample=case,
+        reason="" if compared else "What it should compute is not known.",
+        lengths=subject.lengths,
+        notes=_notes(subject),
+    )
+
+
+def _notes(subject: Subject) -> list[str]:
+    single = subject.single or subject.dtype != torch.float64
+    notes = ["It computes in single precision, and was checked so."] * single
+    return notes
+
+
+def _named(naming: Naming, wrong: dict[str, str]) -> tuple[Sequence[Exhibit], str]:
+    """Return the known bugs that a layer may have, and what can be measured of it."""
+    try:
+        if naming.agrees(naming.right) is None:
+            found = naming.bugs()
+            if 0 < len(found) <= _MOST:
+                return found, ""
+            if (scales := naming.factor()) is not None:
+                got, due = scales
+                return (), f"the factor of the scores is {got:.4g} instead of {due:.4g}"
+    except ValueError:  # it cannot be called in some use
+        return (), ""
+    if "modes" in wrong and "drops" in wrong["modes"]:
+        return [each for each in KNOWN.values() if each.step == "drop"], ""
+    return (), ""
+
+
+def _smallest(subject: Subject) -> Counterexample | None:
+    """Return the shortest sequence whose output is wrong."""
+    for length in range(1, subject.lengths[0] + 1):
+        for causal in subject.modes:
+            use = Use(subject.sample(length, batch=1), causal)
+            try:
+                with torch.no_grad():
+                    got, right = subject.answer(use), subject.right(use)
+            except ValueError:
+                continue
+            if apart(got, right) > max(SINGLE, 10 * subject.slack):
+                gaps = (got.double() - right)[0].abs().nan_to_num(torch.inf)
+                token = int((gaps > SINGLE).any(dim=-1).nonzero()[0])
+                feature = int(gaps[token].argmax())
+                came, due = (float(each[0, token, feature]) for each in (got, right))
+                return Counterexample(str(use), length, token, feature, came, due)
+    return None
+
+
+def _unused(subject: Subject, *, buffers: bool) -> list[str]:
+    """Return the parameters, and perhaps buffers, that have no part in the output."""
+    layer = subject.module
+    if layer is None or not subject.modes:
+        return []
+    use = next(subject.uses(padded=False))
+    try:
+        output = subject.answer(use)
+        named = {
+            name: each for name, each in layer.named_parameters() if each.requires_grad
+        }
+        found = torch.autograd.grad(
+            output.double().sum(), [*named.values()], allow_unused=True
+        )
+    except (ValueError, RuntimeError):
+        return []
+    unused = [
+        name for name, each in zip(named, found, strict=True) if each is None
+    ]
+    for name, each in layer.named_buffers() if buffers else ():
+        kept = each.clone()
+        try:
+            answers: list[Tensor] = []
+            for value in (0, 1):
+                each.fill_(value)
+                answers.append(subject.answer(use))
+            if torch.equal(*answers):
+                unused.append(name)
+        except (ValueError, RuntimeError):
+            pass
+        finally:
+            each.copy_(kept)
+    return unused
+
+
+def _asking(
+    report: Report,
+    subject: Subject,
+    attention: Any,
+    usual: Usual,
+    call: Any,
+    causal: bool | None,
+) -> Report:
+    """Return a report that asks for what was not said, if more has to be."""
+    if report.state == "wrong":
+        return _scaled(report, subject)
+    asks = "causal" not in subject.declared and causal is None
+    if subject.like is None:
+        text = adapter_for(attention, usual, call=call is None, causal=asks)
+        reason = "What it should compute is not usual: complete"
+        return replace(report, state="cannot tell", reason=reason, adapter=text)
+    if asks and subject.causal is False:
+        reason = "It attends to both sides: if that is meant, give causal=False"
+        return replace(report, state="cannot tell", reason=reason)
+    if report.never_passed and call is None:
+        text = adapter_for(attention, usual, call=True, causal=False, like=False)
+        reason = f"{', '.join(report.never_passed)} was never passed: complete"
+        return replace(report, state="cannot tell", reason=reason, adapter=text)
+    if report.unused:
+        reason = f"{', '.join(report.unused)} has no effect: give like= if that is meant"
+        return replace(report, state="cannot tell", reason=reason)
+    return report
+
+
+def _scaled(report: Report, subject: Subject) -> Report:
+    """Return a report that asks about a scale, if nothing else is unusual.
+
+    T5 has no scale, and muP another: only its author knows what is meant.
+    """
+    if isinstance(subject.layer, HeadsLayer) or not (
+        report.measured
+        or (report.bugs and all(each.step == "score" for each in report.bugs))
+    ):
+        return report
+    scales = Naming(subject).factor()
+    if scales is None:
+        return report
+    got, usual = scales
+    reason = (
+        f"Its scores have the factor {got:.4g}, and {usual:.4g} is usual: if that is "
+        f"meant, give like= with scale={got:.4g}"
+    )
+    return replace(report, state="cannot tell", reason=reason)
+
+
+def assert_attention(attention: Callable[..., Any], **settings: Any) -> None:
+    """Raise an ``AssertionError`` with the report, unless an attention is right.
+
+    It may be right within limits. The settings are those of ``check_attention``.
+
+    Raises:
+        AssertionError: If it is wrong, or it cannot be told.
+        TypeError: If the attention or an adapter is not callable.
+        ValueError: If the layer cannot be copied, or cannot be called so.
+    """
+    report = check_attention(attention, **settings)
+    if not report:
+        raise AssertionError(str(report))
+
+
+@_own_seed()
+def assert_causal(
+    model: nn.Module,
+    *,
+    vocab_size: int | None = None,
+    d_model: int | None = None,
+    call: Callable[[Any, Tensor], Any] | None = None,
+    lengths: Sequence[int] = (7, 67),
+) -> None:
+    """Raise an ``AssertionError`` if an output depends on a later token.
+
+    The model is asked while evaluating and while training, with its dropout, at each
+    token of a short sequence and at some of a long one, unless it takes no long ones.
+
+    Args:
+        model: A layer of features, or a model of tokens.
+        vocab_size: How many tokens there are, for a model of tokens.
+        d_model: The width of the features, for a layer.
+        call: How it is called: ``call(model, x)``; ``model(x)`` by default.
+        lengths: How long the sequences are.
+
+    Raises:
+        AssertionError: If it is not causal: the message says where.
+        ValueError: If neither ``vocab_size`` nor ``d_model`` is given.
+    """
+    if (vocab_size is None) == (d_model is None):
+        raise ValueError(
+            "give vocab_size for a model of tokens, or d_model for a layer"
+        )
+    import copy
+
+    model = copy.deepcopy(model).double()
+
+    def draw(length: int, seed: int) -> Tensor:
+        source = torch.Generator().manual_seed(seed)
+        if vocab_size is not None:
+            return torch.randint(vocab_size, (2, length), generator=source)
+        shape = (2, length, d_model or 1)
+        return torch.randn(shape, generator=source, dtype=torch.float64)
+
+    def run(x: Tensor) -> Tensor:
+        torch.default_generator.manual_seed(9)  # the same dropout each time
+        return first(model(x) if call is None else call(model, x))
+
+    for training in (False, True):
+        model.train(training)
+        for length in lengths:
+            x = draw(length, 0)
+            try:
+                before = run(x)
+            except Exception:
+                if length == lengths[0]:
+                    raise
+                continue  # longer than the model can read
+            tokens = range(1, length) if length < 9 else (1, length // 2, length - 1)
+            for token in tokens:
+                later = draw(length, 1)[:, token:]
+                if vocab_size is not None:
+                    later = (x[:, token:] + 1) % vocab_size
+                after = run(torch.cat([x[:, :token], later], dim=1))
+                gap = apart(after[:, :token], before[:, :token])
+                if gap > 1e-6:
+                    mode = "training" if training else "evaluating"
+                    raise AssertionError(
+                        f"{_name(model)} is not causal: {mode}, of {length} tokens, a "
+                        f"row before {token} moves when token {token} changes"
+                    )

@@ -1,0 +1,201 @@
+"""Which known bug gives the answers that a layer gives?
+
+A known bug is put into the reference attention. If the two then agree in every use, the
+layer has that bug, or one that cannot be told from it.
+"""
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attention_check.checks import CHECKS, LIMITS, PARTS, SINGLE, apart, gradients
+from attention_check.exhibits import KNOWN, Exhibit
+from attention_check.reference import Reference
+from attention_check.subject import Dropout, NotAskedError, Subject, Use, paddings
+
+__all__ = ["Naming", "with_exhibit"]
+
+# A factor of the scores is looked for among these, times the right one.
+_FACTORS = 2.0 ** torch.arange(-8, 8.5, 0.5, dtype=torch.float64)
+
+
+def with_exhibit(reference: Reference, exhibit: Exhibit, dropout: float) -> Reference:
+    """Return a reference with the same parameters that has a bug."""
+    twin = copy.copy(reference)
+    twin.steps, twin.dropout = exhibit.steps, dropout
+    return twin
+
+
+class Naming:
+    """Compares the answers of a layer with those of references that have a bug.
+
+    Args:
+        subject: The layer; what it should compute is a ``Reference``.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        assert isinstance(subject.like, Reference)
+        self.right = subject.like
+
+    @cached_property
+    def uses(self) -> list[Use]:
+        """The uses that are compared, the cheap and telling ones first."""
+        subject, found = self.subject, [*self.subject.uses()]
+        x, causal = found[0].x, subject.modes[0]
+        found.insert(1, Use(x, causal, training=True))
+        if subject.pads:
+            found.insert(2, Use(x, causal, paddings(x)[1], training=True))
+        if subject.pieces is not None:
+            for length in subject.lengths:
+                parts = PARTS.get(length, (length - 2, 1, 1))
+                found.append(Use(subject.sample(length), causal=True, parts=parts))
+        return found
+
+    @cached_property
+    def answers(self) -> dict[Use, Tensor | None]:
+        """What the layer answers in each use; ``None`` where it fails."""
+        with torch.no_grad():
+            return {use: _answer(self.subject.answer, use) for use in self.uses}
+
+    @cached_property
+    def gradient(self) -> Tensor:
+        """The gradient of the layer in the first use."""
+        return gradients(self.subject.answer, self.uses[0], self._kept)
+
+    @cached_property
+    def dropout(self) -> float:
+        """The probability with which the layer drops weights while training."""
+        with torch.no_grad(), Dropout(off=True) as seen:
+            self.subject.answer(replace(self.uses[0], training=True), drop=True)
+        return seen.largest
+
+    @property
+    def _kept(self) -> Tensor:
+        return self.subject.sample(self.uses[0].x.shape[1], seed=4)
+
+    def agrees(self, twin: Reference) -> float | None:
+        """Return how far a reference and the layer are apart; ``None`` if too far."""
+        subject = replace(self.subject, like=twin)
+        bound, largest = max(SINGLE, 10 * subject.slack), 0.0
+
+        def right(use: Use) -> Tensor:
+            with Dropout(off=True):
+                return subject.right(use)
+
+        for use, got in self.answers.items():
+            with torch.no_grad():
+                wanted = _answer(right, use)
+            if got is None or wanted is None:
+                if got is not wanted:
+                    return None
+                continue
+            finite = got[use.rows].isfinite()
+            gap = apart(got[use.rows][finite], wanted[use.rows][finite])
+            largest = max(largest, gap)
+            if not largest <= bound:
+                return None
+        if self.answers[self.uses[0]] is not None:
+            gap = apart(self.gradient, gradients(right, self.uses[0], self._kept))
+            largest = max(largest, gap)
+        return largest if largest <= bound else None
+
+    def bugs(self) -> list[Exhibit]:
+        """Return the bugs that give the same answers in every use."""
+        found: dict[str, float] = {}
+        for name, exhibit in KNOWN.items():
+            if not exhibit.reach:
+                twin = with_exhibit(self.right, exhibit, self.dropout)
+                if (gap := self.agrees(twin)) is not None:
+                    found[name] = gap
+        # What agrees to rounding rules out what agrees to single precision.
+        exact = min(found.values(), default=0.0) <= 1e-9
+        names = [name for name, gap in found.items() if gap <= 1e-9 or not exact]
+        return [KNOWN[name] for name in names]
+
+    def factor(self) -> tuple[float, float] | None:
+        """Return what multiplies the scores, and what should, if only that differs."""
+        if callable(self.right.scale):
+            return None
+        use = self.uses[0]
+        with torch.no_grad():
+            q = self.right.project_q(use.x)
+            width = q.shape[-1] // self.right.num_heads
+            scale = self.right.scale
+            wanted = float(width**-0.5 if scale is None else scale)
+            if (got := self.answers[use]) is None:
+                return None
+            got = got.double()
+
+            def miss(logarithm: Tensor) -> Tensor:
+                twin = copy.copy(self.right)
+                twin.scale = float(logarithm.exp()) * wanted
+                right = replace(self.subject, like=twin).right(use)
+                return (right - got).flatten()
+
+            best = min(_FACTORS.log(), key=lambda each: float(miss(each).norm()))
+            for _ in range(12):
+                here = miss(best)
+                slope = (miss(best + 1e-6) - here) / 1e-6
+                if not float(slope.norm()):
+                    return None
+                step = (slope @ here) / (slope @ slope)
+                best = best - step.clamp(-1, 1)
+        twin = copy.copy(self.right)
+        twin.scale = float(best.exp()) * wanted
+        return (twin.scale, wanted) if self.agrees(twin) is not None else None
+
+    def limits(self, failed: Mapping[str, str]) -> list[Exhibit]:
+        """Return the known limits that fail the same checks, and in the same way."""
+        found: list[Exhibit] = []
+        for exhibit in KNOWN.values():
+            if exhibit.reach:
+                twin = with_exhibit(self.right, exhibit, 0.0)
+                if _failing(_as_layer(self.subject, twin)) == _ways(failed):
+                    found.append(exhibit)
+        return found
+
+
+def _answer(answer: Callable[[Use], Tensor], use: Use) -> Tensor | None:
+    """Return an answer, or ``None`` if there is none: a bug may also crash."""
+    try:
+        found = answer(use)
+    except (RuntimeError, IndexError, ValueError, TypeError):
+        return None
+    return found if found.shape == use.x.shape else None
+
+
+def _as_layer(subject: Subject, twin: Reference) -> Subject:
+    """Return a reference as a subject that is called as another one."""
+
+    def call(layer: Reference, x: Tensor, **given: Any) -> Tensor:
+        return layer(x, **{"causal": subject.causal, **given})
+
+    call.__signature__ = inspect.signature(subject.call)  # pyrefly: ignore
+    return replace(subject, layer=twin, call=call, pieces=None, dtype=torch.float64)
+
+
+def _failing(subject: Subject) -> dict[str, str]:
+    """Return which of the checks of limits a subject fails, and how."""
+    failing: dict[str, str] = {}
+    for name in LIMITS:
+        try:
+            if (reason := CHECKS[name](subject)) is not None:
+                failing[name] = reason
+        except NotAskedError:
+            continue
+    return _ways(failing)
+
+
+def _ways(failed: Mapping[str, str]) -> dict[str, str]:
+    """Return failures without the words of errors, which differ from code to code."""
+    return {
+        name: "" if name == "half precision" else reason
+        for name, reason in failed.items()
+    }

@@ -1,0 +1,479 @@
+"""A layer as the checks see it: copied, in double precision, and called by its adapter.
+
+The layer and its reference are copied together, so that both have the same weights.
+"""
+
+import copy
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from attention_check.reference import Reference
+
+__all__ = ["Dropout", "HeadsLayer", "NotAskedError", "Subject", "Use", "prepare"]
+
+Call = Callable[..., Any]
+# What the keyword-only parameters of a call may be.
+_WORDS = ("causal", "real", "context")
+
+
+class NotAskedError(Exception):
+    """A check does not apply to an attention; the message says why."""
+
+
+class Dropout(TorchFunctionMode):
+    """Sees each dropout while it is active, and can turn it off.
+
+    Args:
+        off: Whether nothing is dropped.
+    """
+
+    def __init__(self, *, off: bool) -> None:
+        super().__init__()
+        self.off, self.largest = off, 0.0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Call a function of PyTorch, perhaps with no probability of dropping."""
+        kwargs = kwargs or {}
+        if func in _DROPPING:
+            names, default = _DROPPING[func]
+            given = {**dict(zip(names, args, strict=False)), **kwargs}
+            where = "p" if "p" in names else "dropout_p"
+            active = given.get("training", True) and given.get("train", True)
+            self.largest = max(self.largest, given.get(where, default) * bool(active))
+            if self.off:
+                args, kwargs = (), {**given, where: 0.0}
+        return func(*args, **kwargs)
+
+
+_OF_DROPOUT = ("input", "p", "training", "inplace")
+_OF_ATTENTION = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+_DROPPING: dict[Any, tuple[Sequence[str], float]] = {
+    F.dropout: (_OF_DROPOUT, 0.5),
+    F.dropout1d: (_OF_DROPOUT, 0.5),
+    F.dropout2d: (_OF_DROPOUT, 0.5),
+    F.alpha_dropout: (_OF_DROPOUT, 0.5),
+    F.scaled_dot_product_attention: (_OF_ATTENTION, 0.0),
+    F.multi_head_attention_forward: (
+        [*inspect.signature(F.multi_head_attention_forward).parameters],
+        0.0,
+    ),
+}
+
+
+class HeadsLayer(nn.Module):
+    """A function of queries, keys and values, with projections around it.
+
+    Args:
+        function: Takes heads, (B, H, T, d).
+        call: How to call it: ``call(function, q, k, v, ...)``.
+        num_heads: H.
+        head_dim: d.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], call: Call, *, num_heads: int, head_dim: int
+    ) -> None:
+        super().__init__()
+        self.function, self.call, self.num_heads = function, call, num_heads
+        width = num_heads * head_dim
+        self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
+
+    def forward(self, x: Tensor, **options: Any) -> Any:
+        """Attend; the options are those that the call declares."""
+        context = options.pop("context", None)
+        context = x if context is None else context
+        q, k, v = (
+            project(each).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for project, each in ((self.q, x), (self.k, context), (self.v, context))
+        )
+        heads = self.call(self.function, q, k, v, **options)
+        heads = heads[0] if isinstance(heads, tuple | list) else heads
+        if heads.shape != q.shape:
+            raise ValueError(
+                f"it returns {tuple(heads.shape)} for queries of {tuple(q.shape)}"
+            )
+        return self.o(heads.transpose(1, 2).flatten(2))
+
+    def reference(self, **settings: Any) -> Reference:
+        """Return what it should compute."""
+        parts = {"q": self.q, "k": self.k, "v": self.v, "o": self.o}
+        return Reference(**parts, num_heads=self.num_heads, **settings)
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """One way to use an attention.
+
+    Args:
+        x: The features, (B, T, D).
+        causal: Whether later keys are ignored.
+        real: (B, S), ``True`` where a key is no padding; ``None`` for no padding.
+        context: What is attended to; ``None`` for ``x``.
+        parts: The sizes of the parts in which it is read, with a cache.
+        training: Whether the layer is in training mode.
+    """
+
+    x: Tensor
+    causal: bool
+    real: Tensor | None = None
+    context: Tensor | None = None
+    parts: tuple[int, ...] = ()
+    training: bool = False
+
+    @property
+    def rows(self) -> Tensor:
+        """The queries that count, (B, T): those that are no padding."""
+        if self.real is None or self.context is not None:
+            return torch.ones(self.x.shape[:2], dtype=torch.bool)
+        return self.real
+
+    def __str__(self) -> str:
+        words = ["causal" if self.causal else "both sides"]
+        words += ["another context"] * (self.context is not None)
+        words += [f"in parts of {self.parts}"] * bool(self.parts)
+        words += ["training"] * self.training
+        if self.real is not None:
+            front = not self.real[:, 0].all()
+            words.append(f"padding {'in front' if front else 'at the end'}")
+        return ", ".join(words)
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """An attention, ready to be checked.
+
+    Args:
+        layer: The copied layer.
+        call: How it is called.
+        name: What reports call it.
+        d_model: D, the width of its features.
+        d_context: The width of a context.
+        dtype: The type that it computes in.
+        like: What it should compute; ``None`` if that is not known.
+        pieces: How it reads a sequence in pieces; ``None`` if it cannot.
+        causal: Whether it is causal, if its call cannot say; ``None`` if that is not
+            known either.
+        lengths: How long the sequences are that it is asked about.
+        factor: What multiplies random features, so that scores are neither all near
+            zero nor huge.
+        single: Whether it computes something in single precision.
+    """
+
+    layer: Any
+    call: Call
+    name: str
+    d_model: int
+    d_context: int
+    dtype: torch.dtype = torch.float64
+    like: Reference | Call | None = None
+    pieces: Callable[[Any, list[Tensor]], Any] | None = None
+    causal: bool | None = None
+    lengths: tuple[int, ...] = (7, 67)
+    factor: float = 1.0
+    single: bool = False
+
+    @property
+    def declared(self) -> dict[str, bool]:
+        """What a call may be given, and whether it has to be."""
+        return declared(self.call)
+
+    @property
+    def modes(self) -> tuple[bool, ...]:
+        """The values of ``causal`` that can be asked about."""
+        if "causal" in self.declared:
+            return (True, False)
+        return () if self.causal is None else (self.causal,)
+
+    @property
+    def pads(self) -> bool:
+        """Whether it can be told which tokens are padding."""
+        return "real" in self.declared
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The layer, if it is a module."""
+        return self.layer if isinstance(self.layer, nn.Module) else None
+
+    @property
+    def slack(self) -> float:
+        """How far two answers of the layer may be apart, relative to the largest."""
+        exact = self.dtype == torch.float64 and not self.single
+        return 1e-9 if exact else 1e-4
+
+    def cast(self, dtype: torch.dtype) -> Any:
+        """Return a copy of the layer in another type."""
+        return copy.deepcopy(self.layer).to(dtype)
+
+    def sample(self, length: int, *, seed: int = 0, batch: int = 3) -> Tensor:
+        """Return random features, (B, T, D)."""
+        return self._random(length, seed, batch, self.d_model)
+
+    def context(self, length: int = 5, *, seed: int = 3, batch: int = 3) -> Tensor:
+        """Return a random context, (B, S, D)."""
+        return self._random(length, seed, batch, self.d_context)
+
+    def _random(self, length: int, seed: int, batch: int, width: int) -> Tensor:
+        draw = torch.Generator().manual_seed(seed)
+        x = torch.randn(batch, length, width, generator=draw, dtype=torch.float64)
+        return self.factor * x
+
+    def answer(self, use: Use, *, drop: bool = False, dtype: Any = None) -> Tensor:
+        """Return the output of the layer for a use.
+
+        Args:
+            use: The use.
+            drop: Whether dropout stays as it is; by default nothing is dropped.
+            dtype: The type of the features; by default that of the layer.
+
+        Raises:
+            ValueError: If it fails, or returns something else than it should.
+        """
+        x = use.x.to(dtype or self.dtype)
+        if self.module is not None:
+            self.module.train(use.training)
+        try:
+            with Dropout(off=not drop):
+                if use.parts:
+                    assert self.pieces is not None
+                    # An equal copy, in which no cache of an earlier reading is left.
+                    found = self.pieces(
+                        copy.deepcopy(self.layer), [*x.split([*use.parts], dim=1)]
+                    )
+                    if isinstance(found, list | tuple):
+                        found = torch.cat([first(each) for each in found], dim=1)
+                else:
+                    given = given_to(self.call, use, dtype or self.dtype)
+                    found = first(self.call(self.layer, x, **given))
+        except Exception as error:
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ValueError(f"{self.name} cannot be called: {told}") from error
+        if not isinstance(found, Tensor):
+            raise ValueError(f"{self.name} returns no tensor: {type(found).__name__}")
+        if found.shape != use.x.shape:
+            raise ValueError(
+                f"{self.name} returns {tuple(found.shape)} for x of "
+                f"{tuple(use.x.shape)}: attention must keep the shape"
+            )
+        return found
+
+    def right(self, use: Use) -> Tensor:
+        """Return what the output should be.
+
+        Raises:
+            NotAskedError: If that is not known.
+        """
+        if self.like is None:
+            raise NotAskedError("what it should compute is not known: give like=")
+        x = use.x.to(torch.float64)
+        if isinstance(self.like, Reference):
+            self.like.training = use.training
+            if use.parts:
+                return self.like.read(x.split([*use.parts], dim=1))
+            options = {"context": use.context, "causal": use.causal, "real": use.real}
+            return self.like(x, **options)
+        whole = replace(use, parts=())
+        given = given_to(self.like, whole, torch.float64)
+        with Dropout(off=True):
+            return first(self.like(self.layer, x, **given)).double()
+
+    def uses(self, *, padded: bool = True) -> Iterator[Use]:
+        """Yield the uses of sequences in one piece, the short ones first.
+
+        Raises:
+            NotAskedError: If it is not known whether it is causal.
+        """
+        if not self.modes:
+            raise NotAskedError("whether it is causal is not known: give causal=")
+        for length in self.lengths:
+            x = self.sample(length)
+            for causal in self.modes:
+                yield Use(x, causal)
+                if padded and self.pads and length > 2:
+                    front, end = paddings(x)
+                    yield Use(x, causal, end)
+                    yield Use(x, causal, front)
+            if "context" in self.declared and False in self.modes:
+                for width in (5, length):
+                    yield Use(x, False, context=self.context(width))
+                if padded and self.pads:
+                    context = self.context()
+                    yield Use(x, False, paddings(context)[1], context)
+
+
+def first(output: Any) -> Any:
+    """Return an output, or the first of several."""
+    return output[0] if isinstance(output, tuple | list) and output else output
+
+
+def paddings(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what is real with padding in front and at the end, each (B, T)."""
+    length = x.shape[1]
+    counts = torch.tensor([length, length - 1, max(1, length - 4)])[: len(x), None]
+    position = torch.arange(length)
+    return position >= length - counts, position < counts
+
+
+def declared(call: Call) -> dict[str, bool]:
+    """Return which words a call declares, and whether each has no default.
+
+    Raises:
+        TypeError: If it has another keyword-only parameter.
+    """
+    found: dict[str, bool] = {}
+    for each in inspect.signature(call).parameters.values():
+        if each.kind is each.KEYWORD_ONLY:
+            if each.name not in _WORDS:
+                raise TypeError(
+                    f"call has the parameter {each.name}; keyword-only parameters may "
+                    f"be {', '.join(_WORDS)}"
+                )
+            found[each.name] = each.default is each.empty
+    return found
+
+
+def given_to(call: Call, use: Use, dtype: torch.dtype) -> dict[str, Any]:
+    """Return the keyword arguments of a call for a use."""
+    words = declared(call)
+    given: dict[str, Any] = {}
+    if "causal" in words:
+        given["causal"] = use.causal
+    if "context" in words and (words["context"] or use.context is not None):
+        given["context"] = (use.x if use.context is None else use.context).to(dtype)
+    if "real" in words and (words["real"] or use.real is not None):
+        keys = use.x if use.context is None else use.context
+        real = torch.ones(keys.shape[:2], dtype=torch.bool)
+        given["real"] = real if use.real is None else use.real
+    return given
+
+
+def prepare(
+    layer: Any, call: Call, likes: list[Any], *, name: str, **settings: Any
+) -> tuple[Subject, list[Any]]:
+    """Return a subject, and copies of what it may have to compute.
+
+    Layer and references are copied together, so that they share their parameters.
+
+    Raises:
+        ValueError: If the layer cannot be copied, or cannot be called at any width.
+    """
+    try:
+        layer, likes = copy.deepcopy((layer, likes))
+    except Exception as error:
+        raise ValueError(f"{name} cannot be copied: {error}") from error
+    if isinstance(layer, nn.Module):
+        _draw_again(layer)
+        layer.double()
+    for each in likes:
+        if isinstance(each, Reference):
+            each.double().bind(layer)
+    like = likes[0] if likes else None
+    widths = [settings.pop("d_model", None)]
+    if widths == [None]:
+        widths = _widths(layer, like)
+    d_context = settings.pop("d_context", None)
+    lengths = settings.pop("lengths")
+    subject = Subject(layer, call, name, 1, 1, lengths=lengths, **settings)
+    failed: Exception | None = None
+    for dtype in (torch.float64, torch.float32):
+        if isinstance(layer, nn.Module) and dtype != torch.float64:
+            subject = replace(subject, layer=copy.deepcopy(layer).to(dtype))
+        for width in widths:
+            sized = replace(
+                subject, d_model=width, d_context=d_context or width, dtype=dtype
+            )
+            try:
+                found = [each for each in lengths if _works(sized, each)]
+            except ValueError as error:
+                failed = failed or error
+                continue
+            if found:
+                return _tuned(replace(sized, lengths=tuple(found)), like), likes
+    raise failed or ValueError(f"{name} has no parameters: give d_model=")
+
+
+def _works(subject: Subject, length: int) -> bool:
+    """Return whether a layer takes sequences of a length: the first has to do."""
+    modes = subject.modes or (True,)
+    try:
+        for causal in modes:
+            subject.answer(Use(subject.sample(length), causal))
+    except ValueError:
+        if length == subject.lengths[0]:
+            raise
+        return False
+    return True
+
+
+def _tuned(subject: Subject, like: Any) -> Subject:
+    """Return a subject with features that make scores neither tiny nor huge."""
+    x = subject.sample(subject.lengths[0])
+    with _single() as seen:
+        subject.answer(Use(x, (subject.modes or (True,))[0]))
+    subject = replace(subject, single=bool(seen))
+    if isinstance(like, Reference):
+        with torch.no_grad():
+            size = like.spread(x)
+        if 0 < size < 1:
+            subject = replace(subject, factor=min(30.0, size**-0.5))
+    return subject
+
+
+@contextmanager
+def _single() -> Iterator[list[bool]]:
+    """Note whether something is computed in less than double precision."""
+    seen: list[bool] = []
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            found = func(*args, **(kwargs or {}))
+            if isinstance(found, Tensor) and found.dtype in _LESS and not seen:
+                given = [each for each in args if isinstance(each, Tensor)]
+                if any(each.dtype in _EXACT for each in given):
+                    seen.append(True)
+            return found
+
+    with Watch():
+        yield seen
+
+
+_EXACT = (torch.float64, torch.complex128)
+_LESS = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
+
+
+def _draw_again(layer: nn.Module) -> None:
+    """Draw constant parameters, which would hide a bug, again.
+
+    A bias of zeros hides that it is lost, and a last projection of zeros everything.
+    """
+    draw = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for each in layer.parameters():
+            if each.numel() and (each == each.flatten()[0]).all():
+                noise = torch.randn(each.shape, generator=draw, dtype=torch.float64)
+                size = 0.3 if each.ndim < 2 else each[0].numel() ** -0.5
+                each.add_((size * noise).to(each))
+
+
+def _widths(layer: Any, like: Any) -> list[int]:
+    """Return possible widths of features: sizes of parameters, the likely first."""
+    if isinstance(layer, HeadsLayer):
+        return [layer.q.in_features]
+    sizes: list[int] = []
+    if isinstance(like, Reference) and isinstance(like.q, nn.Linear):
+        sizes.append(like.q.in_features)
+    if isinstance(layer, nn.Module):
+        for each in layer.parameters():
+            sizes += [*each.shape[1:2], *each.shape[:1]]
+    return [*dict.fromkeys(sizes)]
