@@ -5,8 +5,8 @@ from functools import cache
 
 __all__ = ["PACKAGES", "real_name"]
 
-# The library, and the material of the book beside it.
-PACKAGES = ("tested_transformer", "transformer_book")
+# The library, the material of the book, and the checker beside it.
+PACKAGES = ("tested_transformer", "transformer_book", "attention_check")
 
 
 @cache

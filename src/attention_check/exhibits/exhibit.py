@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from attention_check.steps import Steps
 
-__all__ = ["RIGHT", "Exhibit", "Publication", "exhibit", "issue", "pull"]
+__all__ = ["RIGHT", "Exhibit", "Publication", "exhibit", "issue", "other", "pull"]
 
 RIGHT = Steps()
 
@@ -60,6 +61,7 @@ class Exhibit:
             opposite, a question, or a repair that was proposed.
         reach: Where a limit lies, within which this step is right: "half precision",
             say. Empty if it is wrong wherever it has an effect.
+        section: The section of the book that lists it; by default one of its own.
         settings: The settings that a layer needs for the bug to have an effect.
     """
 
@@ -68,11 +70,12 @@ class Exhibit:
     published: tuple[Publication, ...] = ()
     related: tuple[Publication, ...] = ()
     reach: str = ""
+    section: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """Its name, which is also its anchor in the book."""
+        """Its name, such as ``no-scale``."""
         return self.function.__name__.replace("_", "-")
 
     @property
@@ -83,7 +86,7 @@ class Exhibit:
     @property
     def url(self) -> str:
         """Its place in the book."""
-        return f"chapters/the-bug-museum/#{self.name}"
+        return f"chapters/the-bug-museum/#{self.section or self.name}"
 
     @property
     def steps(self) -> Steps:
@@ -99,6 +102,7 @@ def exhibit(
     *published: Publication,
     related: tuple[Publication, ...] = (),
     reach: str = "",
+    section: str = "",
     **settings: Any,
 ) -> Callable[[Callable[..., Any]], Exhibit]:
     """Return a decorator that turns a function into an exhibit."""
@@ -110,7 +114,11 @@ def exhibit(
             published=published,
             related=related,
             reach=reach,
+            section=section,
             settings=settings,
         )
 
     return made
+
+
+other = partial(exhibit, section="other-known-bugs")

@@ -141,9 +141,12 @@ def keys_for_values(layer: Reference, x: Tensor, context: Tensor) -> _Three:
 # --8<-- [start:block_summaries]
 def block_summaries(layer: Reference, x: Tensor, context: Tensor) -> _Three:
     """Each block's mean is added to all its positions, and so bypasses the mask."""
-    blocks = x.split(4, dim=1)
-    x = torch.cat([block + block.mean(dim=1, keepdim=True) for block in blocks], dim=1)
-    return RIGHT.project(layer, x, x)
+
+    def summed(x: Tensor) -> Tensor:
+        blocks = x.split(4, dim=1)
+        return torch.cat([each + each.mean(1, keepdim=True) for each in blocks], dim=1)
+
+    return RIGHT.project(layer, summed(x), summed(context))
 
 
 # --8<-- [end:block_summaries]

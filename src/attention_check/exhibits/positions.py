@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attention_check.exhibits.exhibit import RIGHT, exhibit
+from attention_check.exhibits.exhibit import RIGHT, exhibit, issue, other, pull
 from attention_check.reference import Reference
 
 _Two = tuple[Tensor, Tensor]
@@ -33,7 +33,7 @@ def _times(layer: Reference, factor: int, at: Tensor) -> Tensor:
     return factor * (at + start) - start
 
 
-@exhibit("place")
+@other("place")
 def rotary_on_queries_alone(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor
 ) -> _Three:
@@ -41,7 +41,11 @@ def rotary_on_queries_alone(
     return RIGHT.place(layer, q, k, v, t, _times(layer, 0, s))
 
 
-@exhibit("place")
+@other(
+    "place",
+    pull("PaddlePaddle/PaddleFleet", 1210, "2026, merged"),
+    related=(pull("vllm-project/vllm-omni", 3828, "2026, open"),),
+)
 def rotary_on_keys_alone(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor
 ) -> _Three:
@@ -49,7 +53,7 @@ def rotary_on_keys_alone(
     return RIGHT.place(layer, q, k, v, _times(layer, 0, t), s)
 
 
-@exhibit("place")
+@other("place")
 def rotary_on_values(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor
 ) -> _Three:
@@ -57,7 +61,7 @@ def rotary_on_values(
     return RIGHT.place(layer, q, k, layer.turned(v, s), t, s)
 
 
-@exhibit("place")
+@other("place")
 def keys_turned_back(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor
 ) -> _Three:
@@ -65,7 +69,7 @@ def keys_turned_back(
     return RIGHT.place(layer, q, k, v, t, _times(layer, -1, s))
 
 
-@exhibit("place")
+@other("place")
 def keys_turned_too_far(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor
 ) -> _Three:
@@ -73,7 +77,7 @@ def keys_turned_too_far(
     return RIGHT.place(layer, q, k, v, t, s + 1)
 
 
-@exhibit("place")
+@other("place")
 def keys_turned_too_little(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor
 ) -> _Three:
@@ -81,7 +85,14 @@ def keys_turned_too_little(
     return RIGHT.place(layer, q, k, v, t, s - 1)
 
 
-@exhibit("place")
+@exhibit(
+    "place",
+    issue("Blaizzy/mlx-vlm", 1983, "2026, closed"),
+    related=(
+        pull("RobertCsordas/moeut", 6, "2026, open"),
+        pull("pytorch/executorch", 2010, "2024, closed"),
+    ),
+)
 # --8<-- [start:rotary_restarts]
 def rotary_restarts(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor
@@ -93,7 +104,14 @@ def rotary_restarts(
 # --8<-- [end:rotary_restarts]
 
 
-@exhibit("place")
+@exhibit(
+    "place",
+    issue("facebookresearch/xformers", 841, "2023, open"),
+    issue("mlfoundations/open_lm", 4, "2023, closed"),
+    issue("tensorgi/TPA", 4, "2025, closed"),
+    issue("NVIDIA/audio-flamingo", 27, "2025, closed"),
+    pull("vukrosic/leo-optimizer", 2, "2025, merged"),
+)
 # --8<-- [start:positions_on_heads]
 def positions_on_heads(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor
@@ -134,13 +152,13 @@ def _signed(first: int, second: int, layer: Reference, x: Tensor, at: Tensor) ->
     return (there + back) / 2 + (there - back) / 2 * factors
 
 
-@exhibit("place")
+@other("place")
 def sine_without_minus(layer: Reference, *arguments: Tensor) -> _Three:
     """A sine of the rotation lacks its minus sign, so that pairs are mirrored."""
     return _turning(partial(_signed, -1, 1), layer, *arguments)
 
 
-@exhibit("place")
+@other("place")
 def sine_with_two_minuses(layer: Reference, *arguments: Tensor) -> _Three:
     """Both sines of the rotation have a minus sign, so that pairs are mirrored."""
     return _turning(partial(_signed, 1, -1), layer, *arguments)
@@ -159,7 +177,12 @@ def _of_the_other_pairing(layer: Reference, x: Tensor, at: Tensor) -> Tensor:
     return torch.where(_first_of_pairs(rotary, x), one, other)
 
 
-@exhibit("place")
+@other(
+    "place",
+    issue("xiangking/ark-nlp", 47, "2022, closed"),
+    pull("facebookresearch/vjepa2", 15, "2025, open"),
+    pull("raiyanyahya/how-to-train-your-gpt", 7, "2026, closed"),
+)
 def angles_of_the_other_pairing(layer: Reference, *arguments: Tensor) -> _Three:
     """The table of angles belongs to another pairing than the rotation of features."""
     return _turning(_of_the_other_pairing, layer, *arguments)
@@ -173,31 +196,31 @@ def _of_the_width(layer: Reference, x: Tensor, at: Tensor) -> Tensor:
     return rotary.turn(x, at, rates)
 
 
-@exhibit("place")
+@other("place")
 def rates_of_the_width(layer: Reference, *arguments: Tensor) -> _Three:
     """The angles are computed from the model's width instead of the head's."""
     return _turning(_of_the_width, layer, *arguments)
 
 
-@exhibit("place")
+@other("place")
 def norm_of_queries_alone(layer: Reference, *arguments: Tensor) -> _Three:
     """Queries are normalized, but keys are not."""
     return RIGHT.place(_with(layer, norm_k=None), *arguments)
 
 
-@exhibit("place")
+@other("place")
 def norm_of_keys_alone(layer: Reference, *arguments: Tensor) -> _Three:
     """Keys are normalized, but queries are not."""
     return RIGHT.place(_with(layer, norm_q=None), *arguments)
 
 
-@exhibit("place")
+@other("place", pull("Cerebras/modelzoo", 85, "2026, open"))
 def norms_lost(layer: Reference, *arguments: Tensor) -> _Three:
     """The layer has norms for queries and keys, but does not use them."""
     return RIGHT.place(_with(layer, norm_q=None, norm_k=None), *arguments)
 
 
-@exhibit("attend")
+@other("attend", pull("meta-pytorch/attention-gym", 86, "2024, merged"))
 def alibi_upside_down(layer: Reference, *arguments: Any) -> Any:
     """The bias of ALiBi has the wrong sign, so that distant keys get more weight."""
     if layer.alibi is not None and layer.alibi is not False:
@@ -211,7 +234,12 @@ def _reach(layer: Reference) -> int:
     return window[0] if isinstance(window, tuple) else window - 1
 
 
-@exhibit("attend")
+@exhibit(
+    "attend",
+    issue("huggingface/transformers", 39408, "2025, closed"),
+    pull("ml-explore/mlx-lm", 390, "2025, merged"),
+    pull("AI-Hypercomputer/maxtext", 4289, "2026, merged"),
+)
 # --8<-- [start:window_too_wide]
 def window_too_wide(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, mask: Any, t: Tensor, s: Tensor
@@ -227,7 +255,7 @@ def window_too_wide(
 # --8<-- [end:window_too_wide]
 
 
-@exhibit("attend")
+@other("attend", pull("lightseekorg/tokenspeed", 578, "2026, merged"))
 def window_too_narrow(
     layer: Reference, q: Tensor, k: Tensor, v: Tensor, mask: Any, t: Tensor, s: Tensor
 ) -> Any:
@@ -237,7 +265,11 @@ def window_too_narrow(
     return RIGHT.attend(layer, q, k, v, mask, t, s)
 
 
-@exhibit("extend")
+@exhibit(
+    "extend",
+    issue("jingtian11/EasyOffer", 2, "2025, open"),
+    related=(pull("alex-hh/profam", 168, "2024, merged"),),
+)
 # --8<-- [start:old_keys_lost]
 def old_keys_lost(kept: list[Tensor], k: Tensor, v: Tensor) -> _Two:
     """The cache returns only the keys and values of the newest piece."""
@@ -247,8 +279,7 @@ def old_keys_lost(kept: list[Tensor], k: Tensor, v: Tensor) -> _Two:
 # --8<-- [end:old_keys_lost]
 
 
-@exhibit("extend")
-# --8<-- [start:new_before_old]
+@other("extend")
 def new_before_old(kept: list[Tensor], k: Tensor, v: Tensor) -> _Two:
     """The cache puts new keys and values before the old ones."""
     if not kept:
@@ -256,10 +287,7 @@ def new_before_old(kept: list[Tensor], k: Tensor, v: Tensor) -> _Two:
     return torch.cat([k, kept[0]], dim=2), torch.cat([v, kept[1]], dim=2)
 
 
-# --8<-- [end:new_before_old]
-
-
-@exhibit("extend")
+@other("extend")
 def keys_and_values_exchanged_in_the_cache(
     kept: list[Tensor], k: Tensor, v: Tensor
 ) -> _Two:

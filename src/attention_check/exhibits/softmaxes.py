@@ -14,10 +14,10 @@ def _filled(scores: Tensor, mask: Tensor | None, value: float) -> Tensor:
 
 @exhibit(
     "weigh",
-    issue("pytorch/examples", 649, "2019, closed"),
     pull("huggingface/transformers", 38094, "2025, merged"),
     issue("rasbt/LLMs-from-scratch", 1061, "2026, closed"),
     pull("rasbt/LLMs-from-scratch", 1062, "2026, merged"),
+    related=(issue("pytorch/examples", 649, "2019, closed"),),
 )
 # --8<-- [start:inverted_mask]
 def inverted_mask(scores: Tensor, mask: Tensor | None) -> Tensor:

@@ -68,7 +68,7 @@ def test_every_listing_runs_without_this_package(tmp_path: Path) -> None:
     ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821"]
     done = subprocess.run([*ruff, tmp_path], capture_output=True, text=True)
     undefined = {*re.findall("Undefined name `(.*)`", done.stdout)}
-    assert undefined <= {"ExchangeableAttention"}
+    assert undefined <= {"Reference"}
 
 
 def test_what_is_copied_computes_what_the_library_computes(
