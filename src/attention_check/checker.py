@@ -32,7 +32,7 @@ from attention_check.usual import (
     recognize,
 )
 
-__all__ = ["adapter", "assert_attention", "assert_causal", "check_attention"]
+__all__ = ["adapter", "assert_attention", "assert_causal", "check_attention", "run_checks"]
 
 # More bugs than so many that give the same answers help nobody.
 _MOST = 3
@@ -139,6 +139,37 @@ def check_attention(
     if like is None:
         return _asking(report, chosen, attention, usual, call, causal)
     return report
+
+
+@_own_seed()
+def run_checks(
+    attention: Callable[..., Any],
+    *,
+    call: Callable[..., Any],
+    like: Reference | Callable[..., Any],
+    pieces: Callable[[Any, list[Tensor]], Any] | None = None,
+    causal: bool | None = None,
+    lengths: Sequence[int] = (7, 67),
+) -> list[Verdict]:
+    """Put an attention to all checks, without looking for the name of a bug.
+
+    The arguments are those of ``check_attention``.
+
+    Raises:
+        ValueError: If the layer cannot be copied, or cannot be called so.
+    """
+    subject, likes = prepare(
+        attention,
+        call,
+        [like],
+        name=_name(attention),
+        pieces=pieces,
+        causal=causal,
+        d_model=None,
+        d_context=None,
+        lengths=tuple(lengths),
+    )
+    return _verdicts(replace(subject, like=likes[0]), ())
 
 
 def _validate(

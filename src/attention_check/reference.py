@@ -298,7 +298,8 @@ class Reference(nn.Module):
         """Read the parts of a sequence one after the other, and join the outputs."""
         kept: list[Tensor] = []
         causal = self.causal is not False
-        return torch.cat([self(x, causal=causal, kept=kept) for x in parts], dim=1)
+        read = [self.attend(x, causal=causal, kept=kept)[0] for x in parts]
+        return torch.cat(read, dim=1)
 
     def mask(
         self, t: Tensor, s: Tensor, causal: bool | None, real: Tensor | None

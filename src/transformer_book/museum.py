@@ -7,11 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attention_check import Exhibit, Reference, Steps
+from attention_check import CHECKS, Exhibit, Reference, Steps
+from attention_check.checker import run_checks
 from tested_transformer.cache import DenseCache
-from tested_transformer.checking.calling import make_subject
-from tested_transformer.checking.checker import verdicts_on
-from tested_transformer.checking.checks import CHECKS
 from tested_transformer.gpt import GPT
 from tested_transformer.multihead import SOFTMAX, MultiHeadAttention
 
@@ -159,9 +157,23 @@ def kill_matrix(exhibits: Iterable[Exhibit]) -> dict[str, dict[str, bool]]:
     """Return for each exhibit which checks catch it."""
     caught: dict[str, dict[str, bool]] = {}
     for exhibit in exhibits:
-        verdicts = verdicts_on(make_subject(exhibit_layer(exhibit.steps)))
+        layer = exhibit_layer(exhibit.steps)
+        parts = {"q": layer.q, "k": layer.k, "v": layer.v, "o": layer.o}
+        like = Reference(**parts, num_heads=4, num_kv_heads=2)
+        verdicts = run_checks(layer, call=_call, like=like, pieces=_read)
         caught[exhibit.name] = {each.check: each.passed is False for each in verdicts}
     return caught
+
+
+def _call(
+    layer: ExchangeableAttention, x: Tensor, *, causal: bool, real: Tensor | None = None
+) -> Tensor:
+    mask = None if real is None else real[:, None, None]
+    return layer(x, mask=mask, causal=causal)
+
+
+def _read(layer: ExchangeableAttention, parts: list[Tensor]) -> Tensor:
+    return layer.read(parts)
 
 
 # --8<-- [end:matrix]
