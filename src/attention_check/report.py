@@ -20,6 +20,10 @@ _COVERED = {
 }
 
 
+# Reasons that explain whatever else is wrong.
+_ANYWAY = ("it writes into its input", "it has two outputs")
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The answer to one question.
@@ -113,8 +117,16 @@ class Report:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the bugs, or of the limits, that it may have."""
-        return tuple(each.name for each in (self.bugs or self.limits))
+        """The names of the bugs that it may have, or of its limits.
+
+        What is no known bug is named by ``scale``, if that is measured, or by a check
+        whose reason says all: ``batch`` or ``modes``.
+        """
+        if self.bugs or self.state != "wrong":
+            return tuple(each.name for each in (self.bugs or self.limits))
+        if self.measured:
+            return ("scale",)
+        return (self.telling,) if self.telling in ("batch", "modes") else ()
 
     @property
     def covered(self) -> list[str]:
@@ -149,22 +161,32 @@ class Report:
 
     def _headline(self) -> str:
         if self.state == "wrong":
-            return f"{self.name} is WRONG: {self._mistake()}"
-        covered = ", ".join(filter(None, [self.kind, *self.covered]))
+            return f"{self.name} is WRONG: {self._mistake()}."
+        covered = "; ".join(filter(None, [self.kind, ", ".join(self.covered)]))
         if self.state == "cannot tell":
             complete = ": complete what follows" if self.adapter else ""
             return f"{self.name}: cannot tell, since {self.reason}{complete}."
         limits = " within limits" if self.state == "within limits" else ""
         return f"{self.name} is right{limits}: {covered}."
 
+    @property
+    def telling(self) -> str:
+        """The failed check that says most: the others often fail because of it."""
+        failed = [each for each in self.verdicts if each.passed is False]
+        order = [
+            *(each for each in failed if each.reason.startswith(_ANYWAY)),
+            *(each for each in failed if each.check == "batch"),
+            *failed,
+        ]
+        return order[0].check if failed else ""
+
     def _mistake(self) -> str:
         if len(self.bugs) == 1:
-            return self.bugs[0].mistake[:1].lower() + self.bugs[0].mistake[1:]
+            return self.bugs[0].mistake[:1].lower() + self.bugs[0].mistake[1:-1]
         if self.measured:
             return self.measured
         reasons = {each.check: each.reason for each in self.verdicts}
-        check = self.failed[0]
-        return f"{check}: {reasons[check]}"
+        return f"{self.telling}: {reasons[self.telling]}"
 
     def _lines(self) -> list[str]:
         lines = [self._headline()]

@@ -1,0 +1,59 @@
+"""Each known bug is caught, and named, in layers of several kinds."""
+
+import pytest
+
+from attention_check import EXHIBITS, KNOWN, check_attention
+from tests.attention_check.layers import Stepped, call, pieces
+
+# What no use tells apart: the candidates are named together.
+ALIKE = (
+    {"no-causal-mask", "lost-with-dropout"},
+    {"scores-times-mask", "tiny-fill"},
+    {"nan-in-empty-rows", "nan-replaced"},
+    {"dropout-while-evaluating", "dropout-with-a-literal"},
+)
+
+
+@pytest.mark.parametrize("kind", ["own", "packed", "rotary"])
+@pytest.mark.parametrize("name", EXHIBITS)
+def test_an_exhibit_is_caught_and_named(name: str, kind: str) -> None:
+    exhibit = KNOWN[name]
+    layer = Stepped(exhibit, kind)
+    report = check_attention(layer, call=call, like=layer.right, pieces=pieces)
+    names = {*report.names}
+    assert name in names, str(report)
+    assert names == {name} or names in ALIKE, str(report)
+    limited = "exceptions" if not exhibit.reach else exhibit.reach
+    wrong = not exhibit.reach or name == "no-maximum-taken"
+    assert report.state == ("wrong" if wrong else "within limits"), limited
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rotary-on-queries-alone",
+        "rotary-on-keys-alone",
+        "rotary-restarts",
+        "positions-on-heads",
+        "keys-tiled",
+        "values-tiled",
+        "keys-of-the-first-sequence",
+        "old-keys-lost",
+        "new-before-old",
+        "keys-and-values-exchanged-in-the-cache",
+        "values-of-the-queries-sequence",
+        "angles-of-the-other-pairing",
+    ],
+)
+def test_a_bug_of_positions_sharing_batch_or_cache_is_named(name: str) -> None:
+    layer = Stepped(KNOWN[name], "rotary")
+    report = check_attention(layer, call=call, like=layer.right, pieces=pieces)
+    assert report.names == (name,), str(report)
+
+
+@pytest.mark.parametrize("kind", ["own", "packed", "rotary"])
+def test_a_right_layer_is_right(kind: str) -> None:
+    layer = Stepped(None, kind)
+    report = check_attention(layer, call=call, like=layer.right, pieces=pieces)
+    assert (report.state, report.failed, report.names) == ("right", [], ()), str(report)
+    assert "in pieces" in str(report).splitlines()[0]

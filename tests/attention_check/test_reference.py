@@ -1,0 +1,159 @@
+"""The reference computes what this library's open attention computes."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attention_check import Reference, Rotary, allowed, packed, together
+from tested_transformer.attention import attention_with_weights
+from tested_transformer.attentions import adjusted_attention_with_weights
+from tested_transformer.multihead import merge_heads, split_heads
+from tested_transformer.positions import alibi_bias, alibi_slopes, rotary_table, rotate
+
+B, T, D, H, G = 3, 11, 24, 4, 2
+
+
+def parts(num_kv_heads: int = G) -> dict[str, nn.Module]:
+    torch.manual_seed(0)
+    width = num_kv_heads * D // H
+    sizes = zip("qkvo", (D, width, width, D), strict=True)
+    return {word: nn.Linear(D, size).double() for word, size in sizes}
+
+
+def heads_of(given: dict[str, nn.Module], x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    q = split_heads(given["q"](x), H)
+    k, v = (split_heads(given[word](x), G) for word in "kv")
+    return q, k, v
+
+
+@pytest.fixture
+def x() -> Tensor:
+    torch.manual_seed(1)
+    return torch.randn(B, T, D, dtype=torch.float64)
+
+
+REAL = torch.arange(T) >= torch.tensor([[0], [3], [6]])
+
+
+@pytest.mark.parametrize("pairing", ["halves", "neighbors"])
+@pytest.mark.parametrize("window", [None, 3])
+def test_rotary_positions_windows_and_padding(
+    x: Tensor, pairing: str, window: int | None
+) -> None:
+    given = parts()
+    rotary = Rotary(pairing=pairing, base=500.0)
+    layer = Reference(
+        **given, num_heads=H, num_kv_heads=G, causal=True, rotary=rotary, window=window
+    )
+    q, k, v = heads_of(given, x)
+    table = rotary_table(torch.arange(T), D // H, base=500.0)
+    q, k = (rotate(each, table, pairing=pairing) for each in (q, k))
+    mask = REAL[:, None, None]
+    y, _ = attention_with_weights(q, k, v, mask=mask, causal=True, window=window)
+    torch.testing.assert_close(
+        layer(x, real=REAL), given["o"](merge_heads(y)), rtol=0, atol=1e-6
+    )
+    for sizes in ((4, 1, 1, 5), (1,) * T):
+        read = layer.read(x.split(sizes, dim=1))
+        torch.testing.assert_close(read, layer(x), rtol=0, atol=1e-12)
+
+
+def test_alibi_a_cap_a_sink_and_a_scale(x: Tensor) -> None:
+    given = parts()
+    sink = torch.tensor([0.5, -1.0, 2.0, 0.0], dtype=torch.float64)
+    slopes = alibi_slopes(H).double()
+    settings = {"scale": 0.3, "soft_cap": 0.7, "sink": sink}
+    layer = Reference(
+        **given, num_heads=H, num_kv_heads=G, causal=True, alibi=slopes, **settings
+    )
+    y, _ = adjusted_attention_with_weights(
+        *heads_of(given, x), causal=True, score_bias=alibi_bias(slopes, T, T), **settings
+    )
+    torch.testing.assert_close(
+        layer(x), given["o"](merge_heads(y)), rtol=0, atol=1e-6
+    )
+
+
+def test_the_usual_slopes_for_a_power_of_two_and_between(x: Tensor) -> None:
+    eight = Reference(**parts(), num_heads=8, num_kv_heads=2, alibi=True).slopes
+    assert eight.tolist() == [2.0**-n for n in range(1, 9)]
+    six = Reference(**parts(), num_heads=6, num_kv_heads=2, alibi=True).slopes
+    assert six.tolist() == [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]
+
+
+def test_a_scale_may_depend_on_how_many_keys_a_query_sees(x: Tensor) -> None:
+    given = parts()
+    layer = Reference(
+        **given, num_heads=H, num_kv_heads=G, causal=True, scale=lambda n: n.log()
+    )
+    q, k, v = heads_of(given, x)
+    q = q * torch.arange(1, T + 1).log()[:, None]
+    y, _ = attention_with_weights(q, k, v, causal=True, scale=1.0)
+    torch.testing.assert_close(layer(x), given["o"](merge_heads(y)))
+
+
+@pytest.mark.parametrize("order", ["thirds", "heads", "groups"])
+def test_packed_projections_lie_in_three_orders(x: Tensor, order: str) -> None:
+    kv_heads = H if order == "heads" else G
+    given = parts(kv_heads)
+    heads = {"q": H, "k": kv_heads, "v": kv_heads}
+    rows = {
+        word: given[word].weight.unflatten(0, (count, -1))
+        for word, count in heads.items()
+    }
+    if order == "thirds":
+        weight = torch.cat([*rows.values()])
+    else:
+        groups = [rows[word].unflatten(0, (kv_heads, -1)) for word in "qkv"]
+        weight = torch.cat(groups, dim=1).flatten(0, 1)
+    whole = nn.Linear(D, weight.shape[0] * weight.shape[1], bias=False).double()
+    whole.weight.data = weight.flatten(0, 1)
+    for word in "qkv":
+        given[word].bias.data.zero_()
+    made = packed(whole, num_heads=H, num_kv_heads=kv_heads, order=order)
+    layer = Reference(**made, o=given["o"])
+    wanted = Reference(**given, num_heads=H, num_kv_heads=kv_heads)
+    torch.testing.assert_close(layer(x), wanted(x))
+
+
+def test_a_list_of_heads_is_joined(x: Tensor) -> None:
+    each = [nn.Linear(D, 6).double() for _ in range(H)]
+    found = together(*each)(x)
+    torch.testing.assert_close(found, torch.cat([one(x) for one in each], dim=-1))
+
+
+def test_a_copy_shares_its_parameters_with_the_copied_layer() -> None:
+    layer = nn.ModuleDict(parts())
+    reference = Reference(**layer, num_heads=H, num_kv_heads=G)
+    layer, reference = copy.deepcopy((layer, reference))
+    assert reference.q is layer["q"]
+    assert "layer" not in dict(reference.bind(layer).named_modules())
+
+
+def test_what_may_be_attended_to(x: Tensor) -> None:
+    mask = allowed(x, causal=True, real=REAL)
+    assert mask.shape == (B, 1, T, T)
+    assert mask[1, 0, 5].tolist() == [False] * 3 + [True] * 3 + [False] * 5
+    assert allowed(x, context=x[:, :4]).shape == (B, 1, T, 4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_kv_heads": 3}, "num_kv_heads=3 must divide num_heads=4"),
+        ({"q": 3}, "q must be a module or a function of the layer and of features"),
+    ],
+)
+def test_what_cannot_be_is_refused(settings: dict, message: str) -> None:
+    given = {**parts(), "num_heads": H, **settings}
+    with pytest.raises((TypeError, ValueError), match=message):
+        Reference(**given)
+
+
+def test_an_unknown_pairing_or_order_is_refused() -> None:
+    with pytest.raises(ValueError, match="pairing='odd' must be 'halves' or"):
+        Rotary(pairing="odd")
+    with pytest.raises(ValueError, match="order='odd' must be 'thirds', 'heads' or"):
+        packed(nn.Linear(3, 9), num_heads=3, order="odd")
