@@ -28,7 +28,7 @@ def scaled_by_length(q: Tensor, k: Tensor, scale: float | Tensor) -> Tensor:
     return q @ k.mT / k.shape[-2] ** 0.5
 
 
-@other("weigh")
+@other("weigh", related=(issue("facebookresearch/detr", 247, "2020, closed"),))
 def softmax_over_heads(scores: Tensor, mask: Tensor | None) -> Tensor:
     """The softmax runs over the heads."""
     weights = scores.softmax(dim=1)
@@ -80,7 +80,7 @@ def values_for_keys(layer: Reference, x: Tensor, context: Tensor) -> _Three:
     return layer.project_q(x), layer.project_v(context), layer.project_v(context)
 
 
-@other("project")
+@other("project", issue("jsbaan/transformer-from-scratch", 1, "2022, closed"))
 def keys_and_values_exchanged(layer: Reference, x: Tensor, context: Tensor) -> _Three:
     """The keys serve as values, and the values as keys."""
     return layer.project_q(x), layer.project_v(context), layer.project_k(context)
@@ -140,7 +140,7 @@ def no_bias_of_values(layer: Reference, x: Tensor, context: Tensor) -> _Three:
     return q, k, v - _bias(layer.project_v, context)
 
 
-@other("project")
+@other("project", issue("paiml/aprender", 2769, "2026, closed"))
 def no_biases_of_the_three(layer: Reference, x: Tensor, context: Tensor) -> _Three:
     """Queries, keys and values are projected without their biases."""
     q, k, v = RIGHT.project(layer, x, context)

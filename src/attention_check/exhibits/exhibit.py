@@ -1,7 +1,7 @@
 """An exhibit: a wrong step of attention, and where the bug was published."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -49,7 +49,7 @@ def pull(project: str, number: int, when: str) -> Publication:
 
 
 # --8<-- [start:exhibit]
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Exhibit:
     """One bug: the step of ``Steps`` that it replaces, and where it was reported.
 
@@ -66,6 +66,7 @@ class Exhibit:
     """
 
     function: Callable[..., Any]
+    _: KW_ONLY
     step: str
     published: tuple[Publication, ...] = ()
     related: tuple[Publication, ...] = ()
@@ -106,19 +107,10 @@ def exhibit(
     **settings: Any,
 ) -> Callable[[Callable[..., Any]], Exhibit]:
     """Return a decorator that turns a function into an exhibit."""
-
-    def made(function: Callable[..., Any]) -> Exhibit:
-        return Exhibit(
-            function=function,
-            step=step,
-            published=published,
-            related=related,
-            reach=reach,
-            section=section,
-            settings=settings,
-        )
-
-    return made
+    found = {"published": published, "related": related}
+    return partial(
+        Exhibit, step=step, reach=reach, section=section, settings=settings, **found
+    )
 
 
 other = partial(exhibit, section="other-known-bugs")

@@ -21,10 +21,10 @@ _Three = tuple[Tensor, Tensor, Tensor]
 
 def _with(layer: Reference, **settings: Any) -> Reference:
     """Return a copy of a layer, with the same parts and other settings."""
-    other = copy.copy(layer)
+    twin = copy.copy(layer)
     # Not by setattr, which would also change a module of the original.
-    other.__dict__.update(settings)
-    return other
+    twin.__dict__.update(settings)
+    return twin
 
 
 def _times(layer: Reference, factor: int, at: Tensor) -> Tensor:
@@ -208,7 +208,7 @@ def norm_of_queries_alone(layer: Reference, *arguments: Tensor) -> _Three:
     return RIGHT.place(_with(layer, norm_k=None), *arguments)
 
 
-@other("place")
+@other("place", related=(issue("kyegomez/MegaVIT", 17, "2024, closed"),))
 def norm_of_keys_alone(layer: Reference, *arguments: Tensor) -> _Three:
     """Keys are normalized, but queries are not."""
     return RIGHT.place(_with(layer, norm_q=None), *arguments)
