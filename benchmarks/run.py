@@ -9,7 +9,7 @@ from torch import Tensor
 __all__ = ["SETS", "Results", "Run"]
 
 Results = dict[str, object] | str
-SETS = ("learn", "held_out", "unseen")  # of public modules
+SETS = ("learning", "held_out", "unseen", "fourth")  # of public modules
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,7 @@ def modules_used() -> dict[str, str]:
         path.relative_to(ROOT).as_posix()
         for path in paths
         if path.is_relative_to(ROOT / "src" / "tested_transformer")
+        or path.is_relative_to(ROOT / "src" / "attention_check")
         or path.is_relative_to(ROOT / "benchmarks")
     )
     return {name: fingerprint(ROOT / name) for name in used if name not in _FRAME}
