@@ -155,7 +155,8 @@ def ask(layer: Any, **settings: Any) -> Answer:
         with warnings.catch_warnings(action="ignore"):
             check_attention = import_module("attention_check").check_attention
             report = check_attention(layer, **settings)
-            parts = report.state, (*report.names,), (*report.limits,), report.adapter
+            limits = tuple(each.name for each in report.limits)
+            parts = report.state, (*report.names,), limits, report.adapter
             return Answer(*parts, str(report))
     except Exception as error:  # a layer can raise anything
         return Answer("refused", said=f"{type(error).__name__}: {error}"[:300])

@@ -19,13 +19,15 @@ ALIKE = (
 def test_an_exhibit_is_caught_and_named(name: str, kind: str) -> None:
     exhibit = KNOWN[name]
     layer = Stepped(exhibit, kind)
-    report = check_attention(layer, call=call, like=layer.right, pieces=pieces)
+    report = check_attention(
+        layer, call=call, like=layer.right, pieces=pieces, lengths=(7,)
+    )
     names = {*report.names}
     assert name in names, str(report)
     assert names == {name} or names in ALIKE, str(report)
-    limited = "exceptions" if not exhibit.reach else exhibit.reach
+    # Scores above 700 are met in practice.
     wrong = not exhibit.reach or name == "no-maximum-taken"
-    assert report.state == ("wrong" if wrong else "within limits"), limited
+    assert report.state == ("wrong" if wrong else "within limits")
 
 
 @pytest.mark.parametrize(
