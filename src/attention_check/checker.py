@@ -108,7 +108,7 @@ def check_attention(
         causal = given.get("causal") if causal is None else causal
     usual = recognize(attention, call)
     if usual.call is None:
-        text = adapter_for(attention, usual, call=True, causal=False, like=like is None)
+        text = adapter_for(attention, usual, call=True, causal=True, like=like is None)
         reason = "how it is called is not usual"
         return Report(name=name, state="cannot tell", reason=reason, adapter=text)
     if isinstance(like, Reference) and causal is None:
@@ -281,14 +281,12 @@ def _judged(subject: Subject, verdicts: list[Verdict]) -> Report:
     bugs: Sequence[Exhibit] = ()
     of_limits: Sequence[Exhibit] = ()
     measured = ""
-    case: Counterexample | None = None
     known = isinstance(subject.like, Reference)
     if known and failed:
         naming = Naming(subject)
         if {*wrong} - {*LIMITS}:
             bugs, measured = _named(naming, wrong)
-            case = _smallest(subject)
-        elif failed:
+        else:
             of_limits = naming.limits(failed)
             bugs = of_limits if wrong else ()
     compared = any(each.check == "output" and each.passed for each in verdicts)
@@ -302,7 +300,7 @@ def _judged(subject: Subject, verdicts: list[Verdict]) -> Report:
         bugs=bugs,
         limits=of_limits,
         measured=measured,
-        counterexample=case,
+        counterexample=_smallest(subject) if {"output", "leak"} & {*wrong} else None,
         reason="" if compared else _unknown(subject),
         lengths=subject.lengths,
         notes=_notes(subject),
@@ -346,7 +344,7 @@ def _smallest(subject: Subject) -> Counterexample | None:
             try:
                 with torch.no_grad():
                     got, right = subject.answer(use), subject.right(use)
-            except ValueError:
+            except (NotAskedError, ValueError):
                 continue
             if apart(got, right) > max(SINGLE, 10 * subject.slack):
                 gaps = (got.double() - right)[0].abs().nan_to_num(torch.inf)

@@ -196,6 +196,6 @@ def _failing(subject: Subject) -> dict[str, str]:
 def _ways(failed: Mapping[str, str]) -> dict[str, str]:
     """Return failures without the words of errors, which differ from code to code."""
     return {
-        name: "" if name == "half precision" else reason
+        name: reason if name != "half precision" else str("overflow" in reason)
         for name, reason in failed.items()
     }

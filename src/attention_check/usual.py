@@ -127,7 +127,8 @@ def recognize(attention: Any, call: Callable[..., Any] | None) -> Usual:
         return usual
     names = arguments_of(attention)
     triple = next((each for each in _TRIPLES if {*each} <= {*names}), None)
-    if triple is not None and {*required(attention)} <= {*triple}:
+    needed = {*required(attention)} - {"causal", "is_causal"}
+    if triple is not None and needed <= {*triple}:
         found = _call_of_heads(names, triple) if not usual.parts else None
         has_weights = isinstance(attention, nn.Module) and any(
             True for _ in attention.parameters()
@@ -415,7 +416,7 @@ def adapter_for(
     return "\n".join([*lines, ")"])
 
 
-_CAUSAL = "causal=...,  # True if a token ignores later ones, or False"
+_CAUSAL = "causal=...,  # whether a token ignores later ones, if call cannot say"
 
 
 def _call_lines(names: list[str]) -> list[str]:

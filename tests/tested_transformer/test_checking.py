@@ -1,0 +1,53 @@
+"""Each form of attention of the library is right, with its settings named."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from tested_transformer import MultiHeadAttention, check_attention
+from tested_transformer.attentions import ATTENTIONS
+from tested_transformer.gpt import GPT, GPTConfig
+
+TOLD = {
+    "latent": "rotary positions (neighbors, base 10000)",
+    "gated": "a gate",
+    "soft_capped": "cap 50.0",
+    "sink": "a sink",
+}
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_each_form_is_right_and_found_if_it_is_off(name: str) -> None:
+    torch.manual_seed(0)
+    config = GPTConfig(
+        vocab_size=11,
+        max_seq_len=70,
+        d_model=24,
+        num_heads=4,
+        num_layers=1,
+        attention=ATTENTIONS[name],
+        positions="rotary" if name == "latent" else "none",
+    )
+    layer = GPT(config).blocks[0].attention
+    report = check_attention(layer)
+    assert report.state == "right", str(report)
+    assert TOLD.get(name, "") in str(report).splitlines()[0]
+    assert "in pieces" in report.covered
+    layer.register_forward_hook(lambda module, args, output: 1.01 * output)
+    off = check_attention(layer)
+    assert off.state == "wrong", str(off)
+    assert {"output", "gradient"} <= {*off.failed}
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"num_kv_heads": 1, "dropout": 0.1, "fused": False}, "6 heads of queries, 1 of"),
+        ({"qk_norm": True}, "is right: norms; whole"),
+        ({"bias": False, "head_dim": 6}, "is right: whole"),
+    ],
+)
+def test_settings_of_the_layer_are_known(settings: dict[str, Any], told: str) -> None:
+    layer = MultiHeadAttention(**{"d_model": 24, "num_heads": 6} | settings)
+    assert told in str(check_attention(layer)).splitlines()[0]
