@@ -113,6 +113,8 @@ def check_attention(
         return Report(name=name, state="cannot tell", reason=reason, adapter=text)
     if isinstance(like, Reference) and causal is None:
         causal = like.causal
+    elif like is not None and causal is None:
+        causal = False  # its function knows; the past is not asked about
     candidates = [like] if like is not None else [*forms(usual, causal)]
     subject, likes = prepare(
         usual.layer,
@@ -245,7 +247,7 @@ def _choose(subject: Subject, forms: list[Reference]) -> Subject | None:
     for formed in tried:
         try:
             naming = Naming(formed)
-            if naming.bugs() or naming.factor() is not None:
+            if naming.bugs()[0] or naming.factor() is not None:
                 return formed
         except (RuntimeError, IndexError, ValueError):
             continue
@@ -280,12 +282,13 @@ def _judged(subject: Subject, verdicts: list[Verdict]) -> Report:
     wrong = {check: failed[check] for check in failed if check not in limits}
     bugs: Sequence[Exhibit] = ()
     of_limits: Sequence[Exhibit] = ()
-    measured = ""
+    measured, notes = "", _notes(subject)
     known = isinstance(subject.like, Reference)
     if known and failed:
         naming = Naming(subject)
         if {*wrong} - {*LIMITS}:
-            bugs, measured = _named(naming, wrong)
+            bugs, measured, scope = _named(naming, wrong)
+            notes += [f"The answers were compared {scope}."] * bool(scope)
         else:
             of_limits = naming.limits(failed)
             bugs = of_limits if wrong else ()
@@ -303,7 +306,7 @@ def _judged(subject: Subject, verdicts: list[Verdict]) -> Report:
         counterexample=_smallest(subject) if {"output", "leak"} & {*wrong} else None,
         reason="" if compared else _unknown(subject),
         lengths=subject.lengths,
-        notes=_notes(subject),
+        notes=notes,
     )
 
 
@@ -319,21 +322,23 @@ def _notes(subject: Subject) -> list[str]:
     return notes
 
 
-def _named(naming: Naming, wrong: dict[str, str]) -> tuple[Sequence[Exhibit], str]:
-    """Return the known bugs that a layer may have, and what can be measured of it."""
+def _named(
+    naming: Naming, wrong: dict[str, str]
+) -> tuple[Sequence[Exhibit], str, str]:
+    """Return the bugs that a layer may have, a measured mistake, and where they hold."""
     try:
-        if naming.agrees(naming.right) is None:
-            found = naming.bugs()
-            if 0 < len(found) <= _MOST:
-                return found, ""
-            if (scales := naming.factor()) is not None:
-                got, due = scales
-                return (), f"the factor of the scores is {got:.4g} instead of {due:.4g}"
+        found, scope = naming.bugs()
+        if 0 < len(found) <= _MOST:
+            return found, "", scope
+        if (scales := naming.factor()) is not None:
+            got, due = scales
+            told = f"the factor of the scores is {got:.4g} instead of {due:.4g}"
+            return (), told, ""
     except ValueError:  # it cannot be called in some use
-        return (), ""
-    if "modes" in wrong and "drops" in wrong["modes"]:
-        return [each for each in KNOWN.values() if each.step == "drop"], ""
-    return (), ""
+        return (), "", ""
+    if "drops with" in wrong.get("modes", ""):
+        return [each for each in KNOWN.values() if each.step == "drop"], "", ""
+    return (), "", ""
 
 
 def _smallest(subject: Subject) -> Counterexample | None:

@@ -6,7 +6,7 @@ layer has that bug, or one that cannot be told from it.
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -17,19 +17,42 @@ from torch import Tensor
 from attention_check.checks import CHECKS, LIMITS, PARTS, SINGLE, apart, gradients
 from attention_check.exhibits import KNOWN, Exhibit
 from attention_check.reference import Reference
+from attention_check.steps import Steps
 from attention_check.subject import Dropout, NotAskedError, Subject, Use, paddings
 
-__all__ = ["Naming", "with_exhibit"]
+__all__ = ["Naming"]
 
 # A factor of the scores is looked for among these, times the right one.
 _FACTORS = 2.0 ** torch.arange(-8, 8.5, 0.5, dtype=torch.float64)
 
 
-def with_exhibit(reference: Reference, exhibit: Exhibit, dropout: float) -> Reference:
-    """Return a reference with the same parameters that has a bug."""
+def with_steps(reference: Reference, dropout: float, **steps: Any) -> Reference:
+    """Return a reference with the same parameters that takes some other steps."""
     twin = copy.copy(reference)
-    twin.steps, twin.dropout = exhibit.steps, dropout
+    twin.steps, twin.dropout = replace(reference.steps, **steps), dropout
     return twin
+
+
+def variants(exhibit: Exhibit, own: Steps) -> Iterator[dict[str, Any]]:
+    """Yield the steps that a bug replaces, in the forms that it comes in.
+
+    A finite fill gives a query that may attend to nothing even weights, and not NaN. A
+    lost mask may be that of padding, too.
+    """
+    plain = {exhibit.step: exhibit.function}
+    yield plain
+    yield {**plain, "weigh": _even(plain.get("weigh", own.weigh))}
+    if exhibit.whole:
+        yield {**plain, "hide": lambda real: None}
+
+
+def _even(weigh: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def weighed(scores: Tensor, mask: Tensor | None) -> Tensor:
+        weights = weigh(scores, mask)
+        empty = ~(weights.nan_to_num(0.0).abs().sum(dim=-1, keepdim=True) > 0)
+        return weights.masked_fill(empty, 1 / weights.shape[-1])
+
+    return weighed
 
 
 class Naming:
@@ -47,7 +70,13 @@ class Naming:
     @cached_property
     def uses(self) -> list[Use]:
         """The uses that are compared, the cheap and telling ones first."""
-        subject, found = self.subject, [*self.subject.uses()]
+        subject = self.subject
+        found = [
+            use
+            for use in subject.uses()
+            # What a query gets that may attend to nothing is a question of its own.
+            if not use.causal or use.real is None or use.real[:, 0].all()
+        ]
         x, causal = found[0].x, subject.modes[0]
         found.insert(1, Use(x, causal, training=True))
         if subject.pads:
@@ -66,8 +95,17 @@ class Naming:
 
     @cached_property
     def gradient(self) -> Tensor:
-        """The gradient of the layer in the first use."""
-        return gradients(self.subject.answer, self.uses[0], self._kept)
+        """The gradient of the layer in one use."""
+        assert self.finite is not None
+        return gradients(self.subject.answer, self.finite, self._kept)
+
+    @cached_property
+    def finite(self) -> Use | None:
+        """The first use in which all that counts is finite."""
+        for use, got in self.answers.items():
+            if got is not None and got[use.rows].isfinite().all() and not use.parts:
+                return use
+        return None
 
     @cached_property
     def dropout(self) -> float:
@@ -78,10 +116,13 @@ class Naming:
 
     @property
     def _kept(self) -> Tensor:
-        return self.subject.sample(self.uses[0].x.shape[1], seed=4)
+        assert self.finite is not None
+        return self.subject.sample(self.finite.x.shape[1], seed=4)
 
-    def agrees(self, twin: Reference) -> float | None:
+    def agrees(self, twin: Reference, uses: list[Use] | None = None) -> float | None:
         """Return how far a reference and the layer are apart; ``None`` if too far."""
+        if self.finite is None:
+            return None
         subject = replace(self.subject, like=twin)
         bound, largest = max(SINGLE, 10 * subject.slack), 0.0
 
@@ -89,7 +130,8 @@ class Naming:
             with Dropout(off=True):
                 return subject.right(use)
 
-        for use, got in self.answers.items():
+        for use in self.uses if uses is None else uses:
+            got = self.answers[use]
             with torch.no_grad():
                 wanted = _answer(right, use)
             if got is None or wanted is None:
@@ -101,19 +143,37 @@ class Naming:
             largest = max(largest, gap)
             if not largest <= bound:
                 return None
-        if self.answers[self.uses[0]] is not None:
-            gap = apart(self.gradient, gradients(right, self.uses[0], self._kept))
+        if uses is None or self.finite in uses:
+            gap = apart(self.gradient, gradients(right, self.finite, self._kept))
             largest = max(largest, gap)
         return largest if largest <= bound else None
 
-    def bugs(self) -> list[Exhibit]:
-        """Return the bugs that give the same answers in every use."""
+    def bugs(self) -> tuple[list[Exhibit], str]:
+        """Return the bugs that give the same answers, and where: "" is everywhere.
+
+        What a layer does with padding or a cache may be another code path, so if no bug
+        agrees in all uses, those are left out.
+        """
+        for scope, uses in (
+            ("", self.uses),
+            ("without padding", [each for each in self.uses if each.real is None]),
+            (
+                "without padding and in one piece",
+                [each for each in self.uses if each.real is None and not each.parts],
+            ),
+        ):
+            if self.agrees(self.right, uses) is None and (found := self._agreeing(uses)):
+                return found, scope
+        return [], ""
+
+    def _agreeing(self, uses: list[Use]) -> list[Exhibit]:
         found: dict[str, float] = {}
         for name, exhibit in KNOWN.items():
-            if not exhibit.reach:
-                twin = with_exhibit(self.right, exhibit, self.dropout)
-                if (gap := self.agrees(twin)) is not None:
+            for steps in () if exhibit.reach else variants(exhibit, self.right.steps):
+                twin = with_steps(self.right, self.dropout, **steps)
+                if (gap := self.agrees(twin, uses)) is not None:
                     found[name] = gap
+                    break
         # What agrees to rounding rules out what agrees to single precision.
         exact = min(found.values(), default=0.0) <= 1e-9
         names = [name for name, gap in found.items() if gap <= 1e-9 or not exact]
@@ -149,14 +209,18 @@ class Naming:
                 best = best - step.clamp(-1, 1)
         twin = copy.copy(self.right)
         twin.scale = float(best.exp()) * wanted
-        return (twin.scale, wanted) if self.agrees(twin) is not None else None
+        same = abs(float(best)) < 1e-6
+        return None if same or self.agrees(twin) is None else (twin.scale, wanted)
 
     def limits(self, failed: Mapping[str, str]) -> list[Exhibit]:
         """Return the known limits that fail the same checks, and in the same way."""
         found: list[Exhibit] = []
+        if _failing(_as_layer(self.subject, self.right)):
+            return found  # what fails is not a step of attention
         for exhibit in KNOWN.values():
             if exhibit.reach:
-                twin = with_exhibit(self.right, exhibit, 0.0)
+                steps = {exhibit.step: exhibit.function}
+                twin = with_steps(self.right, 0.0, **steps)
                 if _failing(_as_layer(self.subject, twin)) == _ways(failed):
                     found.append(exhibit)
         return found

@@ -212,7 +212,10 @@ class Subject:
 
     def cast(self, dtype: torch.dtype) -> Any:
         """Return a copy of the layer in another type."""
-        return copy.deepcopy(self.layer).to(dtype)
+        layer = copied(self.layer).to(dtype)
+        if isinstance(layer, Reference) and isinstance(layer.layer, nn.Module):
+            layer.layer.to(dtype)  # for its functions
+        return layer
 
     def sample(self, length: int, *, seed: int = 0, batch: int = 3) -> Tensor:
         """Return random features, (B, T, D)."""
@@ -238,7 +241,7 @@ class Subject:
         Raises:
             ValueError: If it fails, or returns something else than it should.
         """
-        x = use.x.to(dtype or self.dtype)
+        x = use.x.to(dtype or self.dtype).contiguous()
         if self.module is not None:
             self.module.train(use.training)
         try:
@@ -247,7 +250,8 @@ class Subject:
                     assert self.pieces is not None
                     # An equal copy, in which no cache of an earlier reading is left.
                     found = self.pieces(
-                        copy.deepcopy(self.layer), [*x.split([*use.parts], dim=1)]
+                        copied(self.layer),
+                        [each.contiguous() for each in x.split([*use.parts], dim=1)],
                     )
                     if isinstance(found, list | tuple):
                         found = torch.cat([first(each) for each in found], dim=1)
@@ -278,9 +282,13 @@ class Subject:
         if isinstance(self.like, Reference):
             self.like.training = use.training
             if use.parts:
-                return self.like.read(x.split([*use.parts], dim=1))
-            options = {"context": use.context, "causal": use.causal, "real": use.real}
-            return self.like(x, **options)
+                parts = [each.contiguous() for each in x.split([*use.parts], dim=1)]
+                return self.like.read(parts)
+            real = use.real
+            if real is None and self.declared.get("real"):
+                keys = use.x if use.context is None else use.context
+                real = torch.ones(keys.shape[:2], dtype=torch.bool)  # as it is passed
+            return self.like(x, context=use.context, causal=use.causal, real=real)
         whole = replace(use, parts=())
         given = given_to(self.like, whole, torch.float64)
         with Dropout(off=True):
@@ -308,6 +316,18 @@ class Subject:
                 if padded and self.pads:
                     context = self.context()
                     yield Use(x, False, paddings(context)[1], context)
+
+
+def copied(given: Any, layer: Any = None) -> Any:
+    """Return a deep copy, without the graph of tensors that a layer keeps of a call."""
+    layer = given if layer is None else layer
+    memo: dict[int, Any] = {}
+    for part in (layer, getattr(layer, "layer", None)):  # a reference's, too
+        for module in part.modules() if isinstance(part, nn.Module) else ():
+            for each in vars(module).values():
+                if isinstance(each, Tensor) and not each.is_leaf:
+                    memo[id(each)] = each.detach().clone()
+    return copy.deepcopy(given, memo)
 
 
 def first(output: Any) -> Any:
@@ -367,7 +387,7 @@ def prepare(
         ValueError: If the layer cannot be copied, or cannot be called at any width.
     """
     try:
-        layer, likes = copy.deepcopy((layer, likes))
+        layer, likes = copied((layer, likes), layer)
     except Exception as error:
         raise ValueError(f"{name} cannot be copied: {error}") from error
     if isinstance(layer, nn.Module):
@@ -386,7 +406,7 @@ def prepare(
     failed: Exception | None = None
     for dtype in (torch.float64, torch.float32):
         if isinstance(layer, nn.Module) and dtype != torch.float64:
-            subject = replace(subject, layer=copy.deepcopy(layer).to(dtype))
+            subject = replace(subject, layer=copied(layer).to(dtype))
         for width in widths:
             sized = replace(
                 subject, d_model=width, d_context=d_context or width, dtype=dtype
