@@ -70,13 +70,7 @@ class Naming:
     @cached_property
     def uses(self) -> list[Use]:
         """The uses that are compared, the cheap and telling ones first."""
-        subject = self.subject
-        found = [
-            use
-            for use in subject.uses()
-            # What a query gets that may attend to nothing is a question of its own.
-            if not use.causal or use.real is None or use.real[:, 0].all()
-        ]
+        subject, found = self.subject, [*self.subject.uses()]
         x, causal = found[0].x, subject.modes[0]
         found.insert(1, Use(x, causal, training=True))
         if subject.pads:
@@ -151,16 +145,18 @@ class Naming:
     def bugs(self) -> tuple[list[Exhibit], str]:
         """Return the bugs that give the same answers, and where: "" is everywhere.
 
-        What a layer does with padding or a cache may be another code path, so if no bug
-        agrees in all uses, those are left out.
+        What a layer does with padding or a cache may be another code path, and what a
+        query gets that may attend to nothing is a question of its own: if no bug agrees
+        in all uses, those are left out.
         """
+        full = [each for each in self.uses if not (each.causal and each.begins_padded)]
+        plain = [each for each in self.uses if each.real is None]
+        whole = [each for each in plain if not each.parts]
         for scope, uses in (
             ("", self.uses),
-            ("without padding", [each for each in self.uses if each.real is None]),
-            (
-                "without padding and in one piece",
-                [each for each in self.uses if each.real is None and not each.parts],
-            ),
+            ("without padding in front", full),
+            ("without padding", plain),
+            ("without padding and in one piece", whole),
         ):
             if self.agrees(self.right, uses) is None and (found := self._agreeing(uses)):
                 return found, scope

@@ -137,14 +137,19 @@ class Use:
             return torch.ones(self.x.shape[:2], dtype=torch.bool)
         return self.real
 
+    @property
+    def begins_padded(self) -> bool:
+        """Whether some sequence begins with padding."""
+        return self.real is not None and not bool(self.real[:, 0].all())
+
     def __str__(self) -> str:
         words = ["causal" if self.causal else "both sides"]
         words += ["another context"] * (self.context is not None)
         words += [f"in parts of {self.parts}"] * bool(self.parts)
         words += ["training"] * self.training
         if self.real is not None:
-            front = not self.real[:, 0].all()
-            words.append(f"padding {'in front' if front else 'at the end'}")
+            where = "in front" if self.begins_padded else "at the end"
+            words.append(f"padding {where}")
         return ", ".join(words)
 
 
