@@ -158,7 +158,9 @@ class Naming:
             ("without padding", plain),
             ("without padding and in one piece", whole),
         ):
-            if self.agrees(self.right, uses) is None and (found := self._agreeing(uses)):
+            if self.agrees(self.right, uses) is None and (
+                found := self._agreeing(uses)
+            ):
                 return found, scope
         return [], ""
 
