@@ -32,13 +32,7 @@ from attention_check.usual import (
     recognize,
 )
 
-__all__ = [
-    "adapter",
-    "assert_attention",
-    "assert_causal",
-    "check_attention",
-    "run_checks",
-]
+__all__ = ["adapter", "assert_attention", "assert_causal", "check_attention", "run_checks"]
 
 # More bugs than so many that give the same answers help nobody.
 _MOST = 3
@@ -328,7 +322,9 @@ def _notes(subject: Subject) -> list[str]:
     return notes
 
 
-def _named(naming: Naming, wrong: dict[str, str]) -> tuple[Sequence[Exhibit], str, str]:
+def _named(
+    naming: Naming, wrong: dict[str, str]
+) -> tuple[Sequence[Exhibit], str, str]:
     """Return the bugs that a layer may have, a measured mistake, and where they hold."""
     try:
         found, scope = naming.bugs()

@@ -158,9 +158,7 @@ class Naming:
             ("without padding", plain),
             ("without padding and in one piece", whole),
         ):
-            if self.agrees(self.right, uses) is None and (
-                found := self._agreeing(uses)
-            ):
+            if self.agrees(self.right, uses) is None and (found := self._agreeing(uses)):
                 return found, scope
         return [], ""
 

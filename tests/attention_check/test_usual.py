@@ -44,10 +44,7 @@ class Head(nn.Module):
 class Heads(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.heads, self.proj = (
-            nn.ModuleList(Head() for _ in range(4)),
-            nn.Linear(24, 24),
-        )
+        self.heads, self.proj = nn.ModuleList(Head() for _ in range(4)), nn.Linear(24, 24)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.proj(torch.cat([head(x) for head in self.heads], dim=-1))
@@ -78,19 +75,10 @@ class Biased(Plain):
         (Packed("heads"), "Packed is right: causal; whole"),
         (Heads(), "Heads is right: causal; whole"),
         (Turned("halves"), "causal, rotary positions (halves, base 10000); whole"),
-        (
-            Turned("neighbors"),
-            "causal, rotary positions (neighbors, base 10000); whole",
-        ),
+        (Turned("neighbors"), "causal, rotary positions (neighbors, base 10000); whole"),
         (Biased(), "causal, ALiBi; whole"),
-        (
-            F.scaled_dot_product_attention,
-            "scaled_dot_product_attention is right: whole",
-        ),
-        (
-            nn.MultiheadAttention(24, 4),
-            "is right within limits: whole, gradients, padded",
-        ),
+        (F.scaled_dot_product_attention, "scaled_dot_product_attention is right: whole"),
+        (nn.MultiheadAttention(24, 4), "is right within limits: whole, gradients, padded"),
         (
             nn.MultiheadAttention(24, 4, batch_first=True, dropout=0.1),
             "is right within limits: whole, gradients, padded",
@@ -208,10 +196,4 @@ def test_what_is_unusual_gets_an_adapter_that_a_person_completes() -> None:
         done = done.replace(f" {word}=...", f" {word}=layer.{name}")
     report = eval(done, {**vars(attention_check), "layer": layer})
     assert report.state == "right", str(report)
-    assert report.covered == [
-        "whole",
-        "gradients",
-        "padded",
-        "training",
-        report.covered[-1],
-    ]
+    assert report.covered == ["whole", "gradients", "padded", "training", report.covered[-1]]
