@@ -67,14 +67,14 @@ class ExchangeableAttention(Reference):
         x: Tensor,
         *,
         mask: Tensor | None = None,
-        causal: bool | None = False,
+        causal: bool = False,
+        window: None = None,
+        score_bias: None = None,
+        rotary: None = None,
         cache: DenseCache | None = None,
         return_weights: bool = False,
-        **others: Any,
     ) -> Any:
         """Attend as ``MultiHeadAttention`` does; ``mask`` is (B, 1, 1, S)."""
-        if refused := [name for name, each in others.items() if each is not None]:
-            raise TypeError(f"the steps take no {', '.join(refused)}")
         kept = None
         if cache is not None:
             memory = (cache.keys, cache.values) if cache.length else ()

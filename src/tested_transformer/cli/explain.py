@@ -17,7 +17,9 @@ class Explain:
     """Explain a bug that a check has named: its code, and where it was published.
 
     Examples:
+      tested-transformer explain
       tested-transformer explain one-too-far
+      tested-transformer explain no-scale --json
 
     Args:
         bug: Its name; without one, all names are listed.
