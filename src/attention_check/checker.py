@@ -113,8 +113,8 @@ def check_attention(
     lengths = [lengths] if isinstance(lengths, int) else [*lengths]
     _validate(attention, call, like, pieces, skip, causal, lengths)
     name = _name(attention)
-    if call is None and like is None and (given := adapter(attention)):
-        call, like = given["call"], given["like"]
+    if call is None and like is None and (given := _adapter_of(attention)):
+        call, like = given.get("call"), given.get("like")
         pieces = given.get("pieces") if pieces is None else pieces
         causal = given.get("causal") if causal is None else causal
     usual = recognize(attention, call)
@@ -148,7 +148,7 @@ def check_attention(
             lengths=tuple(lengths),
         )
     except ValueError as error:
-        if call is not None or like is not None or isinstance(error, LikeError):
+        if call is not None or like is not None:
             raise
         text = adapter_for(attention, usual, call=True, causal=causal, asks=True)
         reason = f"called in the usual way it fails ({error})"
@@ -389,7 +389,7 @@ def _named(naming: Naming, wrong: dict[str, str]) -> tuple[Sequence[Exhibit], st
             return (), told, ""
     except ValueError:  # it cannot be called in some use
         return (), "", ""
-    if "drops with" in wrong.get("modes", ""):
+    if {*wrong} == {"modes"} and "drops with" in wrong["modes"]:
         return [each for each in KNOWN.values() if each.step == "drop"], "", ""
     return (), "", ""
 
@@ -456,12 +456,12 @@ def _asking(
     causal: bool | None,
 ) -> Report:
     """Return a report that asks for what was not said, if more has to be."""
-    if report.state == "wrong":
+    unpassed = [] if call is not None else report.never_passed
+    if report.state == "wrong" and not _may_be_meant(report, unpassed):
         return _scaled(report, subject)
     unknown = subject.like is None
     side = "causal" not in subject.declared and causal is None
     side = side and (unknown or subject.causal is False)
-    unpassed = [] if call is not None else report.never_passed
     reasons = [
         *["what it should compute is not usual"] * unknown,
         *["whether it should attend to both sides is not said"]
@@ -469,6 +469,9 @@ def _asking(
         *[f"no call passed {', '.join(unpassed)}"] * bool(unpassed),
         *[f"nothing depends on {', '.join(report.unused)}"] * bool(report.unused),
     ]
+    if report.state == "wrong" and not reasons:
+        told = report.bugs[0].mistake if report.bugs else report.failed[0]
+        reasons = [f"it may be meant: {told}"]
     if not reasons:
         return report
     text = ""
@@ -484,6 +487,28 @@ def _asking(
     return replace(report, state="cannot tell", reason="; ".join(reasons), adapter=text)
 
 
+# What is no bug if another softmax is meant.
+_OF_SOFTMAX = {"output", "gradient", "row sums", *LIMITS}
+
+
+def _may_be_meant(report: Report, unpassed: Sequence[str]) -> bool:
+    """Return whether a failure may be meant, as nobody said how a layer is used.
+
+    It may take (T, B, D), need an argument, or attend otherwise than with softmax.
+    """
+    if report.bugs:
+        return any(each.name == "attention-across-batch" for each in report.bugs)
+    return bool(unpassed) or {*report.failed} <= _OF_SOFTMAX
+
+
+def _adapter_of(attention: Any) -> dict[str, Any]:
+    """Return the adapter of a class, unless a subclass of it is called otherwise."""
+    kinds = type(attention).__mro__
+    known = next((each for each in kinds if each in adapter.registry), object)
+    same = getattr(known, "forward", None) is getattr(type(attention), "forward", None)
+    return adapter(attention) if same else {}
+
+
 def _scaled(report: Report, subject: Subject) -> Report:
     """Return a report that asks about a scale, if nothing else is unusual.
 
@@ -493,6 +518,8 @@ def _scaled(report: Report, subject: Subject) -> Report:
         report.measured
         or (report.bugs and all(each.step == "score" for each in report.bugs))
     ):
+        return report
+    if not {*report.failed} <= {"output", "gradient", "half precision"}:
         return report
     scales = Naming(subject).factor()
     if scales is None:

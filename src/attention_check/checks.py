@@ -363,7 +363,7 @@ def modes(subject: Subject) -> str | None:
     for use in subject.uses(brief=True):
         kept = use.x.clone()
         plain = subject.answer(use)
-        if not torch.equal(use.x, kept):
+        if not torch.equal(use.x, kept) or getattr(subject.layer, "writes", False):
             return "it writes into its input"
         if differs(subject, subject.answer(use)[use.rows], plain[use.rows]):
             return "it has two outputs for one input"

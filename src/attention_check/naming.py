@@ -53,8 +53,17 @@ def _variants(exhibit: Exhibit, own: Steps) -> Iterator[dict[str, Any]]:
     plain = {exhibit.step: exhibit.function}
     yield plain
     yield {**plain, "weigh": _even(plain.get("weigh", own.weigh))}
+    if exhibit.step == "weigh":
+        yield {**plain, "weigh": _filled(exhibit.function)}
     if exhibit.whole:
         yield {**plain, "hide": lambda real: None}
+
+
+def _filled(weigh: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def weighed(scores: Tensor, mask: Tensor | None) -> Tensor:
+        return weigh(scores if mask is None else scores.masked_fill(~mask, -1e9), None)
+
+    return weighed
 
 
 def _even(weigh: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -97,6 +106,11 @@ class Naming:
         """What the layer answers in each use; ``None`` where it fails."""
         with torch.no_grad():
             return {use: _answer(self.subject.answer, use) for use in self.uses}
+
+    @property
+    def given(self) -> list[Tensor | None]:
+        """The answers in all uses."""
+        return [*self.answers.values()]
 
     @cached_property
     def gradient(self) -> Tensor:
@@ -149,15 +163,15 @@ class Naming:
         """
         known = {} if known is None else known
         uses = self.uses if uses is None else uses
-        if self.finite is None:
-            return None
+        if not any(each is not None and each.isfinite().any() for each in self.given):
+            return None  # what is never finite agrees with everything
         for use in uses:
             if use not in known:
                 known[use] = self.gap(twin, use)
             if not known[use] <= self.bound:
                 return None
         largest = max(known[use] for use in uses)
-        if self.finite in uses:
+        if self.finite is not None and self.finite in uses:
             right = replace(self.subject, like=twin).right
             (gradient,) = gradients(right, self.finite, self._kept)[:1]
             largest = max(largest, apart(self.gradient, gradient))

@@ -125,6 +125,7 @@ class HeadsLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.function, self.call, self.num_heads = function, call, num_heads
+        self.writes = False  # whether a call has changed queries, keys or values
         width = num_heads * head_dim
         self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
 
@@ -139,7 +140,10 @@ class HeadsLayer(nn.Module):
             project(each).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
             for project, each in ((self.q, x), (self.k, context), (self.v, context))
         )
+        before = [each.detach().clone() for each in (q, k, v)]
         heads = (by or self.call)(self.function, q, k, v, **options)
+        pairs = zip(before, (q, k, v), strict=True)
+        self.writes |= not all(torch.equal(one, other) for one, other in pairs)
         heads = first(heads)
         if heads.shape != q.shape:
             raise ValueError(
@@ -352,7 +356,11 @@ class Subject:
             if real is None and self.declared.get("real"):
                 keys = use.x if use.context is None else use.context
                 real = torch.ones(keys.shape[:2], dtype=torch.bool)  # as it is passed
-            return self.like(x, context=use.context, causal=use.causal, real=real)
+            options = {"context": use.context, "causal": use.causal, "real": real}
+            if not use.training:
+                return self.like(x, **options)
+            with Dropout(off=True):  # of modules that it shares with the layer
+                return self.like(x, **options)
         assert self.like is not None
         given = _given_to(self.like, replace(use, parts=()), torch.float64)
         with Dropout(off=True):
