@@ -340,8 +340,12 @@ class Subject:
         with Dropout(off=True):
             return first(self.like(self.layer, x, **given)).double()
 
-    def uses(self, *, padded: bool = True) -> Iterator[Use]:
+    def uses(self, *, padded: bool = True, brief: bool = False) -> Iterator[Use]:
         """Yield the uses of sequences in one piece, the short ones first.
+
+        Args:
+            padded: Whether some have padding.
+            brief: Whether long sequences are only used in the plainest way.
 
         Raises:
             NotAskedError: If it is not known whether it is causal.
@@ -350,6 +354,9 @@ class Subject:
             raise NotAskedError("whether it is causal is not known: give causal=")
         for length in self.lengths:
             x = self.sample(length)
+            if brief and length != self.lengths[0]:
+                yield self.first_use(length, self.modes[0])
+                continue
             for causal in () if self.crosses else self.modes:
                 yield Use(x, causal)
                 if padded and self.pads and length > 2:
