@@ -6,7 +6,7 @@ layer has that bug, or one that cannot be told from it.
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -29,8 +29,13 @@ _FACTORS = 2.0 ** torch.arange(-8, 8.5, 0.5, dtype=torch.float64)
 def with_steps(reference: Reference, dropout: float, **steps: Any) -> Reference:
     """Return a reference with the same parameters that takes some other steps."""
     twin = copy.copy(reference)
-    twin.steps, twin.dropout = replace(reference.steps, **steps), dropout
+    kept = {"drop": _keep, **steps}  # layers are asked without their dropout
+    twin.steps, twin.dropout = replace(reference.steps, **kept), dropout
     return twin
+
+
+def _keep(weights: Tensor, p: float, training: bool) -> Tensor:
+    return weights
 
 
 def variants(exhibit: Exhibit, own: Steps) -> Iterator[dict[str, Any]]:
@@ -113,34 +118,49 @@ class Naming:
         assert self.finite is not None
         return self.subject.sample(self.finite.x.shape[1], seed=4)
 
-    def agrees(self, twin: Reference, uses: list[Use] | None = None) -> float | None:
-        """Return how far a reference and the layer are apart; ``None`` if too far."""
+    def gap(self, twin: Reference, use: Use) -> float:
+        """Return how far a reference and the layer are apart in a use."""
+        got = self.answers[use]
+        with torch.no_grad():
+            right = _answer(replace(self.subject, like=twin).right, use)
+        if got is None or right is None:
+            return 0.0 if got is right else float("inf")
+        finite = got[use.rows].isfinite()
+        return apart(got[use.rows][finite], right[use.rows][finite])
+
+    def agrees(
+        self,
+        twin: Reference,
+        uses: Iterable[Use] | None = None,
+        known: dict[Use, float] | None = None,
+    ) -> float | None:
+        """Return how far a reference and the layer are apart; ``None`` if too far.
+
+        Args:
+            twin: The reference, with a bug in it, say.
+            uses: The uses to compare; all by default.
+            known: What has been compared before, to which is added.
+        """
+        known = {} if known is None else known
+        uses = self.uses if uses is None else uses
         if self.finite is None:
             return None
-        subject = replace(self.subject, like=twin)
-        bound, largest = max(SINGLE, 10 * subject.slack), 0.0
-
-        def right(use: Use) -> Tensor:
-            with Dropout(off=True):
-                return subject.right(use)
-
-        for use in self.uses if uses is None else uses:
-            got = self.answers[use]
-            with torch.no_grad():
-                wanted = _answer(right, use)
-            if got is None or wanted is None:
-                if got is not wanted:
-                    return None
-                continue
-            finite = got[use.rows].isfinite()
-            gap = apart(got[use.rows][finite], wanted[use.rows][finite])
-            largest = max(largest, gap)
-            if not largest <= bound:
+        for use in uses:
+            if use not in known:
+                known[use] = self.gap(twin, use)
+            if not known[use] <= self.bound:
                 return None
-        if uses is None or self.finite in uses:
+        largest = max(known[use] for use in uses)
+        if self.finite in uses:
+            right = replace(self.subject, like=twin).right
             gap = apart(self.gradient, gradients(right, self.finite, self._kept))
             largest = max(largest, gap)
-        return largest if largest <= bound else None
+        return largest if largest <= self.bound else None
+
+    @property
+    def bound(self) -> float:
+        """How far apart answers may be that count as the same."""
+        return max(SINGLE, 10 * self.subject.slack)
 
     def bugs(self) -> tuple[list[Exhibit], str]:
         """Return the bugs that give the same answers, and where: "" is everywhere.
@@ -158,22 +178,36 @@ class Naming:
             ("without padding", plain),
             ("without padding and in one piece", whole),
         ):
-            if self.agrees(self.right, uses) is None and (found := self._agreeing(uses)):
+            if self.agrees(self.right, uses, self._of_right) is not None:
+                break
+            if found := self._agreeing(uses):
                 return found, scope
         return [], ""
 
     def _agreeing(self, uses: list[Use]) -> list[Exhibit]:
         found: dict[str, float] = {}
-        for name, exhibit in KNOWN.items():
-            for steps in () if exhibit.reach else variants(exhibit, self.right.steps):
-                twin = with_steps(self.right, self.dropout, **steps)
-                if (gap := self.agrees(twin, uses)) is not None:
-                    found[name] = gap
-                    break
+        for name, twin, known in self._twins:
+            if name not in found:
+                gap = self.agrees(twin, uses, known)
+                found |= {} if gap is None else {name: gap}
         # What agrees to rounding rules out what agrees to single precision.
         exact = min(found.values(), default=0.0) <= 1e-9
         names = [name for name, gap in found.items() if gap <= 1e-9 or not exact]
         return [KNOWN[name] for name in names]
+
+    @cached_property
+    def _of_right(self) -> dict[Use, float]:
+        return {}
+
+    @cached_property
+    def _twins(self) -> list[tuple[str, Reference, dict[Use, float]]]:
+        """The references with a bug, by its name, and what is known of each."""
+        return [
+            (name, with_steps(self.right, self.dropout, **steps), {})
+            for name, exhibit in KNOWN.items()
+            if not exhibit.reach and exhibit.step != "drop"
+            for steps in variants(exhibit, self.right.steps)
+        ]
 
     def factor(self) -> tuple[float, float] | None:
         """Return what multiplies the scores, and what should, if only that differs."""

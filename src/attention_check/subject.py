@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -348,6 +349,7 @@ def paddings(x: Tensor) -> tuple[Tensor, Tensor]:
     return position >= length - counts, position < counts
 
 
+@lru_cache(maxsize=16)
 def declared(call: Call) -> dict[str, bool]:
     """Return which words a call declares, and whether each has no default.
 

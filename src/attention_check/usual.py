@@ -379,15 +379,13 @@ def forms(usual: Usual, causal: bool | None) -> Iterator[Reference]:
         usual: What is known about the layer.
         causal: Whether it is causal; ``None`` if that is not known.
     """
-    for parts in usual.parts:
-        # Positions are not the business of a function of heads.
-        for settings in _FORMS[:1] if _of_heads(usual) else _FORMS:
+    for number, parts in enumerate(usual.parts):
+        # Positions are not the business of a function of heads, nor usual in the rarer
+        # order of packed projections.
+        plain = number or isinstance(usual.layer, HeadsLayer)
+        for settings in _FORMS[:1] if plain else _FORMS:
             for mode in (True, False) if causal is None else (causal,):
                 yield Reference(**parts, **settings, causal=mode)
-
-
-def _of_heads(usual: Usual) -> bool:
-    return isinstance(usual.layer, HeadsLayer)
 
 
 def adapter_for(
