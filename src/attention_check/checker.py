@@ -1,5 +1,6 @@
 """``check_attention``: compare an attention with what it should compute."""
 
+import copy
 import inspect
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
@@ -17,9 +18,11 @@ from attention_check.reference import Reference
 from attention_check.report import Counterexample, Report, Verdict
 from attention_check.subject import (
     HeadsLayer,
+    LikeError,
     NotAskedError,
     Subject,
     Use,
+    declared,
     first,
     prepare,
 )
@@ -27,12 +30,19 @@ from attention_check.usual import (
     Usual,
     adapter_for,
     arguments_of,
+    as_layer,
     forms,
     never_passed,
     recognize,
 )
 
-__all__ = ["adapter", "assert_attention", "assert_causal", "check_attention", "run_checks"]
+__all__ = [
+    "adapter",
+    "assert_attention",
+    "assert_causal",
+    "check_attention",
+    "run_checks",
+]
 
 # More bugs than so many that give the same answers help nobody.
 _MOST = 3
@@ -62,7 +72,7 @@ def check_attention(
     causal: bool | None = None,
     d_model: int | None = None,
     d_context: int | None = None,
-    lengths: Sequence[int] = (7, 67),
+    lengths: int | Sequence[int] = (7, 67),
     skip: Collection[str] = (),
 ) -> Report:
     """Check an attention: is it what it should be, however it is used?
@@ -100,7 +110,8 @@ def check_attention(
         TypeError: If the attention or an adapter is not callable.
         ValueError: If the layer cannot be copied, or cannot be called so.
     """
-    _validate(attention, call, like, pieces, skip)
+    lengths = [lengths] if isinstance(lengths, int) else [*lengths]
+    _validate(attention, call, like, pieces, skip, causal, lengths)
     name = _name(attention)
     if call is None and like is None and (given := adapter(attention)):
         call, like = given["call"], given["like"]
@@ -108,30 +119,47 @@ def check_attention(
         causal = given.get("causal") if causal is None else causal
     usual = recognize(attention, call)
     if usual.call is None:
-        text = adapter_for(attention, usual, call=True, causal=True, like=like is None)
+        text = adapter_for(
+            attention, usual, call=True, causal=causal, asks=True, like=like is None
+        )
         reason = "how it is called is not usual"
         return Report(name=name, state="cannot tell", reason=reason, adapter=text)
-    if isinstance(like, Reference) and causal is None:
-        causal = like.causal
-    elif like is not None and causal is None:
-        causal = False  # its function knows; the past is not asked about
-    candidates = [like] if like is not None else [*forms(usual, causal)]
-    subject, likes = prepare(
-        usual.layer,
-        usual.call,
-        candidates,
-        name=name,
-        pieces=pieces,
-        causal=causal,
-        d_model=d_model,
-        d_context=d_context,
-        lengths=tuple(lengths),
-    )
+    words = declared(usual.call)
+    if isinstance(like, Reference):
+        causal = like.causal if causal is None else causal
+    elif like is not None:
+        like = as_layer(like) if isinstance(usual.layer, HeadsLayer) else like
+        if beyond := [each for each in declared(like) if each not in words]:
+            raise TypeError(
+                f"like has the keyword {beyond[0]}, and call has not: it could not be "
+                "told which of the two is meant"
+            )
+        causal = False if causal is None else causal  # the past is not asked about
+    try:
+        subject, likes = prepare(
+            usual.layer,
+            usual.call,
+            [like] if like is not None else [*forms(usual, causal)],
+            name=name,
+            pieces=pieces,
+            causal=causal,
+            d_model=d_model,
+            d_context=d_context,
+            lengths=tuple(lengths),
+        )
+    except ValueError as error:
+        if call is not None or like is not None or isinstance(error, LikeError):
+            raise
+        text = adapter_for(attention, usual, call=True, causal=causal, asks=True)
+        reason = f"called in the usual way it fails ({error})"
+        return Report(name=name, state="cannot tell", reason=reason, adapter=text)
     seen = _watch(attention, subject.layer)
     if like is None:
         chosen = _choose(subject, likes) or subject
     else:
         chosen = replace(subject, like=likes[0])
+    if isinstance(chosen.like, Reference) and "causal" in words:
+        chosen.like.causal = None
     report = _judged(chosen, _verdicts(chosen, skip))
     report = replace(
         report,
@@ -140,6 +168,12 @@ def check_attention(
     )
     if like is None:
         return _asking(report, chosen, attention, usual, call, causal)
+    every = (
+        {name for name, _ in chosen.layer.named_parameters()} if chosen.module else {}
+    )
+    if every and {*report.unused} == {*every}:
+        reason = "no parameter of the layer that call is given has an effect: use it"
+        return replace(report, state="cannot tell", reason=reason)
     return report
 
 
@@ -175,7 +209,13 @@ def run_checks(
 
 
 def _validate(
-    attention: Any, call: Any, like: Any, pieces: Any, skip: Collection[str]
+    attention: Any,
+    call: Any,
+    like: Any,
+    pieces: Any,
+    skip: Collection[str],
+    causal: Any,
+    lengths: Sequence[int],
 ) -> None:
     for name, each in (("attention", attention), ("call", call), ("like", like)):
         if not callable(each) and (each is not None or name == "attention"):
@@ -184,6 +224,10 @@ def _validate(
         raise TypeError(
             f"{attention.__name__} is a class: make a layer of it, and pass that"
         )
+    if causal is not None and not isinstance(causal, bool):
+        raise TypeError(f"causal must be True or False; it is {causal!r}")
+    if not lengths or not all(isinstance(x, int) and x > 0 for x in lengths):
+        raise ValueError(f"lengths={lengths} must be positive numbers of tokens")
     if pieces is not None and not callable(pieces):
         raise TypeError(f"pieces must be callable; it is a {type(pieces).__name__}")
     if unknown := [each for each in skip if each not in CHECKS]:
@@ -212,10 +256,12 @@ def _watch(attention: Any, layer: Any) -> set[str]:
             if not (plain and (value == default or value is None)):
                 seen.add(name)
 
+    if isinstance(layer, torch.jit.ScriptModule):
+        return seen  # it cannot be watched
     if isinstance(attention, nn.Module) and isinstance(layer, nn.Module):
         inner = getattr(layer, "function", layer)
         inner.register_forward_pre_hook(note, with_kwargs=True)
-    elif isinstance(layer, nn.Module):
+    elif isinstance(layer, HeadsLayer):
         function = layer.function
 
         def noted(*args: Any, **kwargs: Any) -> Any:
@@ -264,8 +310,13 @@ def _verdicts(subject: Subject, skip: Collection[str]) -> list[Verdict]:
             reason = check(subject)
         except NotAskedError as why:
             found.append(Verdict(name, None, str(why)))
+        except LikeError:
+            raise
         except ValueError as error:
             found.append(Verdict(name, False, str(error)))
+        except Exception as error:  # gradients that are cut off, say
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            found.append(Verdict(name, False, told))
         else:
             found.append(Verdict(name, reason is None, reason or ""))
     return found
@@ -299,7 +350,9 @@ def _judged(subject: Subject, verdicts: list[Verdict]) -> Report:
         name=subject.name,
         state=state,
         verdicts=verdicts,
-        kind=", ".join(subject.like.told()) if known else "",
+        kind=", ".join(subject.like.told())
+        if isinstance(subject.like, Reference)
+        else "",
         bugs=bugs,
         limits=of_limits,
         measured=measured,
@@ -317,15 +370,15 @@ def _unknown(subject: Subject) -> str:
 
 
 def _notes(subject: Subject) -> list[str]:
-    single = subject.single or subject.dtype != torch.float64
-    notes = ["It computes in single precision, and was checked so."] * single
+    least = subject.least if subject.dtype == torch.float64 else subject.dtype
+    notes = [f"It computes in {str(least).removeprefix('torch.')}, and was checked so."]
+    notes = notes if least != torch.float64 else []
+    notes += [f"Longer sequences were left out: {each}" for each in subject.left_out]
     return notes
 
 
-def _named(
-    naming: Naming, wrong: dict[str, str]
-) -> tuple[Sequence[Exhibit], str, str]:
-    """Return the bugs that a layer may have, a measured mistake, and where they hold."""
+def _named(naming: Naming, wrong: dict[str, str]) -> tuple[Sequence[Exhibit], str, str]:
+    """Return the bugs that a layer may have, a measured mistake, and where."""
     try:
         found, scope = naming.bugs()
         if 0 < len(found) <= _MOST:
@@ -384,7 +437,8 @@ def _unused(subject: Subject, *, buffers: bool) -> list[str]:
             for value in (0, 1):
                 each.fill_(value)
                 answers.append(subject.answer(use))
-            if torch.equal(*answers):
+            # What only a cache needs has its part in another use.
+            if torch.equal(*answers) and subject.pieces is None:
                 unused.append(name)
         except (ValueError, RuntimeError):
             pass
@@ -413,14 +467,19 @@ def _asking(
         *["whether it should attend to both sides is not said"]
         * (side and not unknown),
         *[f"no call passed {', '.join(unpassed)}"] * bool(unpassed),
-        *[f"{', '.join(report.unused)} has no effect"] * bool(report.unused),
+        *[f"nothing depends on {', '.join(report.unused)}"] * bool(report.unused),
     ]
     if not reasons:
         return report
     text = ""
     if unknown or side or unpassed:
         text = adapter_for(
-            attention, usual, call=bool(unpassed), causal=side, like=unknown
+            attention,
+            usual,
+            call=bool(unpassed) or unknown,
+            causal=causal,
+            asks=side,
+            like=unknown,
         )
     return replace(report, state="cannot tell", reason="; ".join(reasons), adapter=text)
 
@@ -490,8 +549,6 @@ def assert_causal(
         raise ValueError(
             "give vocab_size for a model of tokens, or d_model for a layer"
         )
-    import copy
-
     model = copy.deepcopy(model).double()
 
     def draw(length: int, seed: int) -> Tensor:

@@ -5,7 +5,7 @@ ones need nothing but the layer: they change something that must not matter. ``o
 and ``gradient`` compare with what the layer should compute.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 # The sizes of the parts in which a sequence is read with a cache.
-PARTS = {7: (3, 1, 2, 1), 67: (40, 1, 1, 20, 5)}
+PARTS = {7: (3, 1, 2, 1), 67: (1, 40, 1, 20, 5)}
 # Tables and steps in single precision put answers at most so far apart.
 SINGLE = 1e-5
 # How large the largest score becomes: the first size is met in practice.
@@ -60,10 +60,12 @@ def _modes(subject: Subject) -> tuple[bool, ...]:
 def _causal_uses(subject: Subject) -> Iterator[Use]:
     if True not in _modes(subject):
         raise NotAskedError("it is not causal")
+    if max(subject.lengths) < 2:
+        raise NotAskedError("one token has no later one")
     for length in subject.lengths:
-        x = subject.sample(length)
+        x = subject.alone(length, causal=True).x
         yield Use(x, causal=True)
-        if subject.pads:
+        if subject.pads and length > 2:
             for real in reversed(paddings(x)):
                 yield Use(x, causal=True, real=real)
 
@@ -144,11 +146,13 @@ def padding(subject: Subject) -> str | None:
         if use.real is None:
             continue
         inside = use.context if use.context is not None else use.x
-        other = subject._random(inside.shape[1], 1, len(inside), inside.shape[2])
+        other = subject.draw(inside.shape[1], 1, len(inside), inside.shape[2])
         filled = torch.where(use.real[..., None], inside, other)
-        name = "x" if use.context is None else "context"
         before = subject.answer(use)
-        after = subject.answer(replace(use, **{name: filled}))
+        if use.context is None:
+            after = subject.answer(replace(use, x=filled))
+        else:
+            after = subject.answer(replace(use, context=filled))
         if differs(subject, after[use.rows], before[use.rows]):
             return "what stands in the padding changes the output of other tokens"
         if use.context is not None or not use.real[:, 0].all():
@@ -170,7 +174,7 @@ def empty_rows(subject: Subject) -> str | None:
         raise NotAskedError("its call does not declare real")
     if True not in _modes(subject):
         raise NotAskedError("no query of it may attend to nothing")
-    x = subject.sample(subject.lengths[0]).requires_grad_()
+    x = subject.alone(subject.lengths[0], causal=True).x.requires_grad_()
     use = Use(x, causal=True, real=paddings(x)[0])
     output = subject.answer(use)
     if not output[use.rows].isfinite().all():
@@ -202,25 +206,50 @@ def told(use: Use, got: Tensor, right: Tensor) -> str:
     return f"{use}: up to {(got.double() - right).abs().max():.2g} apart"
 
 
-def gradients(answer: Callable[[Use], Tensor], use: Use, kept: Tensor) -> Tensor:
-    """Return the gradient of a sum of an output's rows, weighed by random numbers."""
+def gradients(
+    answer: Callable[[Use], Tensor],
+    use: Use,
+    kept: Tensor,
+    parameters: Sequence[Tensor] = (),
+) -> list[Tensor]:
+    """Return the gradients of a sum of an output's rows, weighed by random numbers.
+
+    They are those of the features, of the context, and of all parameters in one.
+    """
     x = use.x.clone().requires_grad_()
-    found = answer(replace(use, x=x))
-    (gradient,) = torch.autograd.grad((found.double() * kept)[use.rows].sum(), x)
-    return gradient.double()
+    context = None if use.context is None else use.context.clone().requires_grad_()
+    found = answer(replace(use, x=x, context=context))
+    inputs = [x, *([] if context is None else [context]), *parameters]
+    value = (found.double() * kept)[use.rows].sum()
+    some = torch.autograd.grad(value, inputs, allow_unused=True)
+    pairs = zip(inputs, some, strict=True)
+    every = [
+        (torch.zeros_like(x) if each is None else each).double().flatten()
+        for x, each in pairs
+    ]
+    own = len(every) - len(parameters)
+    return every[:own] + ([torch.cat(every[own:])] if parameters else [])
 
 
 def gradient(subject: Subject) -> str | None:
     """The gradient equals that of the reference attention."""
+    shared = subject.module is not None and subject.dtype == torch.float64
+    every = [*subject.module.parameters()] if shared and subject.module else []
+    first = True
     for use in subject.uses():
-        if use.real is not None and not use.real[:, 0].all():
+        if use.real is not None and use.begins_padded:
             continue  # rows may be empty, which is a question of its own
         kept = subject.sample(use.x.shape[1], seed=4) / subject.factor
-        got, right = (
-            gradients(each, use, kept) for each in (subject.answer, subject.right)
-        )
-        if apart(got, right) > max(SINGLE, 10 * subject.slack):
-            return f"{use}: the gradient differs from the reference attention's"
+        for training in (False, True)[: 1 + first]:
+            way = replace(use, training=training)
+            both = (
+                gradients(each, way, kept, every)
+                for each in (subject.answer, subject.right)
+            )
+            for got, right in zip(*both, strict=True):
+                if apart(got, right) > max(SINGLE, 10 * subject.slack):
+                    return f"{way}: the gradient differs from the reference attention's"
+        first = False
     return None
 
 
@@ -228,7 +257,7 @@ def gradient(subject: Subject) -> str | None:
 def row_sums(subject: Subject) -> str | None:
     """An average of equal values is that value: weights sum to one."""
     for causal in _modes(subject):
-        alone = Use(subject.sample(1), causal)
+        alone = subject.alone(1, causal)
         many = replace(alone, x=alone.x.expand(-1, subject.lengths[0], -1).clone())
         if subject.like is not None:
             one, all_rows = subject.right(alone), subject.right(many)
@@ -246,13 +275,12 @@ def row_sums(subject: Subject) -> str | None:
 
 def huge_uses(subject: Subject, reach: float) -> Iterator[Use]:
     """Yield uses of features so large that the largest score is about ``reach``."""
-    x = subject.sample(subject.lengths[0])
+    modes, size = _modes(subject), 1.0
+    x = subject.alone(subject.lengths[0], modes[0]).x
     if isinstance(subject.like, Reference):
         with torch.no_grad():
-            size = max(subject.like.spread(x), 1e-6)
-    else:
-        size = 1.0
-    for causal in _modes(subject):
+            size = max(subject.like.spread(x, x), 1e-6)
+    for causal in modes:
         yield Use(x * (reach / size) ** 0.5, causal)
 
 
@@ -280,7 +308,7 @@ def finite_differences(subject: Subject) -> str | None:
     if subject.slack > 1e-6:
         raise NotAskedError("it does not compute in double precision")
     for causal in _modes(subject):
-        x = subject.sample(subject.lengths[0]).requires_grad_()
+        x = subject.alone(subject.lengths[0], causal).x.requires_grad_()
         kept = subject.sample(subject.lengths[0], seed=4)
 
         def value(x: Tensor, causal: bool = causal, kept: Tensor = kept) -> Tensor:
@@ -303,7 +331,7 @@ def cached(subject: Subject) -> str | None:
         raise NotAskedError("give pieces= if it has a cache")
     for length in subject.lengths:
         parts = PARTS.get(length, (length - 2, 1, 1))
-        use = Use(subject.sample(length), causal=True)
+        use = subject.alone(length, causal=True)
         whole, read = (
             subject.answer(each) for each in (use, replace(use, parts=parts))
         )
@@ -335,7 +363,7 @@ def modes(subject: Subject) -> str | None:
         trained = subject.answer(replace(use, training=True))
         if differs(subject, trained[use.rows], plain[use.rows]):
             return f"training and evaluating differ without dropout{_where(use)}"
-    if True in _modes(subject):
+    if True in _modes(subject) and not subject.crosses:
         use = Use(subject.sample(subject.lengths[0]), causal=True, training=True)
         other = subject.sample(subject.lengths[0], seed=1)
         changed = torch.cat([use.x[:, :-1], other[:, -1:]], dim=1)
@@ -346,10 +374,24 @@ def modes(subject: Subject) -> str | None:
         # Without dropout, other checks find it.
         if differs(subject, *found) and leak(subject) is None:
             return "training with dropout, the past moves when the last token changes"
+    if (scores := _drops_scores(subject)) is not None:
+        return scores
     return None
 
 
 # --8<-- [end:modes]
+
+
+def _drops_scores(subject: Subject) -> str | None:
+    """Return what is wrong if tables are dropped whose rows do not sum to one."""
+    length = subject.lengths[-1]
+    use = subject.first_use(length, _modes(subject)[0])
+    with Dropout(off=True) as seen:
+        subject.answer(replace(use, training=True), drop=True)
+    for table in seen.dropped:
+        if table.shape[-2:] == (length, length) and (table < 0).any():
+            return "training, it drops scores, and not weights"
+    return None
 
 
 def half_precision(subject: Subject) -> str | None:

@@ -29,7 +29,7 @@ _FACTORS = 2.0 ** torch.arange(-8, 8.5, 0.5, dtype=torch.float64)
 def with_steps(reference: Reference, dropout: float, **steps: Any) -> Reference:
     """Return a reference with the same parameters that takes some other steps."""
     twin = copy.copy(reference)
-    kept = {"drop": _keep, **steps}  # layers are asked without their dropout
+    kept: Any = {"drop": _keep, **steps}  # layers are asked without their dropout
     twin.steps, twin.dropout = replace(reference.steps, **kept), dropout
     return twin
 
@@ -96,7 +96,7 @@ class Naming:
     def gradient(self) -> Tensor:
         """The gradient of the layer in one use."""
         assert self.finite is not None
-        return gradients(self.subject.answer, self.finite, self._kept)
+        return gradients(self.subject.answer, self.finite, self._kept)[0]
 
     @cached_property
     def finite(self) -> Use | None:
@@ -153,8 +153,8 @@ class Naming:
         largest = max(known[use] for use in uses)
         if self.finite in uses:
             right = replace(self.subject, like=twin).right
-            gap = apart(self.gradient, gradients(right, self.finite, self._kept))
-            largest = max(largest, gap)
+            (gradient,) = gradients(right, self.finite, self._kept)[:1]
+            largest = max(largest, apart(self.gradient, gradient))
         return largest if largest <= self.bound else None
 
     @property
@@ -245,13 +245,13 @@ class Naming:
     def limits(self, failed: Mapping[str, str]) -> list[Exhibit]:
         """Return the known limits that fail the same checks, and in the same way."""
         found: list[Exhibit] = []
-        if _failing(_as_layer(self.subject, self.right)):
+        if not _fails(_as_layer(self.subject, self.right), {}):
             return found  # what fails is not a step of attention
         for exhibit in KNOWN.values():
             if exhibit.reach:
                 steps = {exhibit.step: exhibit.function}
                 twin = with_steps(self.right, 0.0, **steps)
-                if _failing(_as_layer(self.subject, twin)) == _ways(failed):
+                if _fails(_as_layer(self.subject, twin), failed):
                     found.append(exhibit)
         return found
 
@@ -275,21 +275,20 @@ def _as_layer(subject: Subject, twin: Reference) -> Subject:
     return replace(subject, layer=twin, call=call, pieces=None, dtype=torch.float64)
 
 
-def _failing(subject: Subject) -> dict[str, str]:
-    """Return which of the checks of limits a subject fails, and how."""
-    failing: dict[str, str] = {}
+def _fails(subject: Subject, failed: Mapping[str, str]) -> bool:
+    """Return whether a subject fails the same checks of limits, and in the same way."""
     for name in LIMITS:
         try:
-            if (reason := CHECKS[name](subject)) is not None:
-                failing[name] = reason
-        except NotAskedError:
-            continue
-    return _ways(failing)
+            reason = CHECKS[name](subject)
+        except (NotAskedError, ValueError, RuntimeError):
+            reason = None
+        if _way(name, reason) != _way(name, failed.get(name)):
+            return False
+    return True
 
 
-def _ways(failed: Mapping[str, str]) -> dict[str, str]:
-    """Return failures without the words of errors, which differ from code to code."""
-    return {
-        name: reason if name != "half precision" else str("overflow" in reason)
-        for name, reason in failed.items()
-    }
+def _way(name: str, reason: str | None) -> str | None:
+    """Return a failure without the words of errors, which differ from code to code."""
+    if reason is None or name != "half precision":
+        return reason
+    return str("overflow" in reason)

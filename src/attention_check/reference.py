@@ -146,7 +146,7 @@ class Reference(nn.Module):
         steps: The steps to take; by default the correct ones.
 
     Raises:
-        TypeError: If a setting is unknown, or a projection cannot be called.
+        TypeError: If a setting has the wrong type, or a projection cannot be called.
         ValueError: If ``num_kv_heads`` does not divide ``num_heads``.
     """
 
@@ -178,12 +178,16 @@ class Reference(nn.Module):
     ) -> None:
         super().__init__()
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        if not isinstance(num_heads, int) or not isinstance(num_kv_heads, int):
+            raise TypeError(f"num_heads must be a number; it is {num_heads!r}")
+        if causal is not None and not isinstance(causal, bool):
+            raise TypeError(f"causal must be True or False; it is {causal!r}")
         if num_heads < 1 or num_kv_heads < 1 or num_heads % num_kv_heads:
             raise ValueError(
                 f"num_kv_heads={num_kv_heads} must divide num_heads={num_heads}"
             )
-        for name, part in (("q", q), ("k", k), ("v", v)):
-            if not callable(part):
+        for name, part in (("q", q), ("k", k), ("v", v), ("o", o)):
+            if not callable(part) and (part is not None or name != "o"):
                 raise TypeError(
                     f"{name} must be a module or a function of the layer and of "
                     f"features; it is a {type(part).__name__}"
@@ -350,9 +354,9 @@ class Reference(nn.Module):
             mask = torch.cat([mask, torch.ones_like(mask[..., :1])], dim=-1)
         return self.steps.weigh(torch.cat([scores, column], dim=-1), mask)[..., :-1]
 
-    def spread(self, x: Tensor) -> float:
+    def spread(self, x: Tensor, context: Tensor) -> float:
         """Return the order of the scores of features."""
-        q, k, _ = self.steps.project(self, x, x)
+        q, k, _ = self.steps.project(self, x, context)
         return float(q.std() * k.std())
 
     @property

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from attention_check.checks import LIMITS
 from attention_check.exhibits import Exhibit
 
 __all__ = ["STATES", "Counterexample", "Report", "Verdict"]
@@ -126,7 +127,9 @@ class Report:
             return tuple(each.name for each in (self.bugs or self.limits))
         if self.measured:
             return ("scale",)
-        return (self.telling,) if self.telling in ("batch", "modes") else ()
+        reasons = {each.check: each.reason for each in self.verdicts}
+        told = "cannot be called" not in reasons.get(self.telling, "")
+        return (self.telling,) if told and self.telling in ("batch", "modes") else ()
 
     @property
     def covered(self) -> list[str]:
@@ -176,6 +179,7 @@ class Report:
         order = [
             *(each for each in failed if each.reason.startswith(_ANYWAY)),
             *(each for each in failed if each.check == "batch"),
+            *(each for each in failed if each.check not in LIMITS),
             *failed,
         ]
         return order[0].check if failed else ""

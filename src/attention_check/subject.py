@@ -5,7 +5,7 @@ The layer and its reference are copied together, so that both have the same weig
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,7 +18,18 @@ from torch.overrides import TorchFunctionMode
 
 from attention_check.reference import Reference
 
-__all__ = ["Dropout", "HeadsLayer", "NotAskedError", "Subject", "Use", "prepare"]
+__all__ = [
+    "Dropout",
+    "HeadsLayer",
+    "LikeError",
+    "NotAskedError",
+    "Subject",
+    "Use",
+    "declared",
+    "first",
+    "paddings",
+    "prepare",
+]
 
 Call = Callable[..., Any]
 # What the keyword-only parameters of a call may be.
@@ -27,6 +38,10 @@ _WORDS = ("causal", "real", "context")
 
 class NotAskedError(Exception):
     """A check does not apply to an attention; the message says why."""
+
+
+class LikeError(ValueError):
+    """What a layer should compute cannot be computed."""
 
 
 class Dropout(TorchFunctionMode):
@@ -39,6 +54,7 @@ class Dropout(TorchFunctionMode):
     def __init__(self, *, off: bool) -> None:
         super().__init__()
         self.off, self.largest = off, 0.0
+        self.dropped: list[Tensor] = []
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -50,7 +66,10 @@ class Dropout(TorchFunctionMode):
             given = {**dict(zip(names, args, strict=False)), **kwargs}
             where = "p" if "p" in names else "dropout_p"
             active = given.get("training", True) and given.get("train", True)
-            self.largest = max(self.largest, given.get(where, default) * bool(active))
+            p = given.get(where, default) * bool(active)
+            self.largest = max(self.largest, p)
+            if p and isinstance(x := given.get("input"), Tensor):
+                self.dropped.append(x.detach())
             if self.off:
                 args, kwargs = (), {**given, where: 0.0}
         return func(*args, **kwargs)
@@ -60,6 +79,8 @@ _OF_DROPOUT = ("input", "p", "training", "inplace")
 _OF_ATTENTION = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 _DROPPING: dict[Any, tuple[Sequence[str], float]] = {
     F.dropout: (_OF_DROPOUT, 0.5),
+    F.feature_alpha_dropout: (_OF_DROPOUT, 0.5),
+    torch.dropout: (("input", "p", "train"), 0.5),
     F.dropout1d: (_OF_DROPOUT, 0.5),
     F.dropout2d: (_OF_DROPOUT, 0.5),
     F.alpha_dropout: (_OF_DROPOUT, 0.5),
@@ -89,16 +110,19 @@ class HeadsLayer(nn.Module):
         width = num_heads * head_dim
         self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
 
-    def forward(self, x: Tensor, **options: Any) -> Any:
-        """Attend; the options are those that the call declares."""
+    def forward(self, x: Tensor, *, by: Call | None = None, **options: Any) -> Any:
+        """Attend, with another function if there is one.
+
+        The other options are those that the call declares.
+        """
         context = options.pop("context", None)
         context = x if context is None else context
         q, k, v = (
             project(each).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
             for project, each in ((self.q, x), (self.k, context), (self.v, context))
         )
-        heads = self.call(self.function, q, k, v, **options)
-        heads = heads[0] if isinstance(heads, tuple | list) else heads
+        heads = (by or self.call)(self.function, q, k, v, **options)
+        heads = first(heads)
         if heads.shape != q.shape:
             raise ValueError(
                 f"it returns {tuple(heads.shape)} for queries of {tuple(q.shape)}"
@@ -172,7 +196,8 @@ class Subject:
         lengths: How long the sequences are that it is asked about.
         factor: What multiplies random features, so that scores are neither all near
             zero nor huge.
-        single: Whether it computes something in single precision.
+        least: The least precise type that it computes something in.
+        left_out: Why longer sequences are left out.
     """
 
     layer: Any
@@ -186,7 +211,8 @@ class Subject:
     causal: bool | None = None
     lengths: tuple[int, ...] = (7, 67)
     factor: float = 1.0
-    single: bool = False
+    least: torch.dtype = torch.float64
+    left_out: tuple[str, ...] = ()
 
     @property
     def declared(self) -> dict[str, bool]:
@@ -213,8 +239,8 @@ class Subject:
     @property
     def slack(self) -> float:
         """How far two answers of the layer may be apart, relative to the largest."""
-        exact = self.dtype == torch.float64 and not self.single
-        return 1e-9 if exact else 1e-4
+        least = min((self.dtype, self.least), key=lambda each: torch.finfo(each).bits)
+        return {64: 1e-9, 32: 1e-5, 16: 1e-2}[torch.finfo(least).bits]
 
     def cast(self, dtype: torch.dtype) -> Any:
         """Return a copy of the layer in another type."""
@@ -225,13 +251,14 @@ class Subject:
 
     def sample(self, length: int, *, seed: int = 0, batch: int = 3) -> Tensor:
         """Return random features, (B, T, D)."""
-        return self._random(length, seed, batch, self.d_model)
+        return self.draw(length, seed, batch, self.d_model)
 
     def context(self, length: int = 5, *, seed: int = 3, batch: int = 3) -> Tensor:
         """Return a random context, (B, S, D)."""
-        return self._random(length, seed, batch, self.d_context)
+        return self.draw(length, seed, batch, self.d_context)
 
-    def _random(self, length: int, seed: int, batch: int, width: int) -> Tensor:
+    def draw(self, length: int, seed: int, batch: int, width: int) -> Tensor:
+        """Return random numbers, (batch, length, width)."""
         draw = torch.Generator().manual_seed(seed)
         x = torch.randn(batch, length, width, generator=draw, dtype=torch.float64)
         return self.factor * x
@@ -259,7 +286,7 @@ class Subject:
                         copied(self.layer),
                         [each.contiguous() for each in x.split([*use.parts], dim=1)],
                     )
-                    if isinstance(found, list | tuple):
+                    if isinstance(found, Sequence):
                         found = torch.cat([first(each) for each in found], dim=1)
                 else:
                     given = given_to(self.call, use, dtype or self.dtype)
@@ -284,6 +311,19 @@ class Subject:
         """
         if self.like is None:
             raise NotAskedError("what it should compute is not known: give like=")
+        try:
+            found = self._right(use)
+        except (NotAskedError, LikeError):
+            raise
+        except Exception as error:
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            raise LikeError(f"like cannot be called ({use}): {told}") from error
+        if not isinstance(found, Tensor) or found.shape != use.x.shape:
+            shape = tuple(getattr(found, "shape", ()))
+            raise LikeError(f"like returns {shape} for x of {tuple(use.x.shape)}")
+        return found
+
+    def _right(self, use: Use) -> Any:
         x = use.x.to(torch.float64)
         if isinstance(self.like, Reference):
             self.like.training = use.training
@@ -295,8 +335,8 @@ class Subject:
                 keys = use.x if use.context is None else use.context
                 real = torch.ones(keys.shape[:2], dtype=torch.bool)  # as it is passed
             return self.like(x, context=use.context, causal=use.causal, real=real)
-        whole = replace(use, parts=())
-        given = given_to(self.like, whole, torch.float64)
+        assert self.like is not None
+        given = given_to(self.like, replace(use, parts=()), torch.float64)
         with Dropout(off=True):
             return first(self.like(self.layer, x, **given)).double()
 
@@ -310,18 +350,37 @@ class Subject:
             raise NotAskedError("whether it is causal is not known: give causal=")
         for length in self.lengths:
             x = self.sample(length)
-            for causal in self.modes:
+            for causal in () if self.crosses else self.modes:
                 yield Use(x, causal)
                 if padded and self.pads and length > 2:
                     front, end = paddings(x)
                     yield Use(x, causal, end)
                     yield Use(x, causal, front)
             if "context" in self.declared and False in self.modes:
-                for width in (5, length):
+                for width in (5, length, length + 2):
                     yield Use(x, False, context=self.context(width))
-                if padded and self.pads:
-                    context = self.context()
-                    yield Use(x, False, paddings(context)[1], context)
+                for real in paddings(self.context()) if padded and self.pads else ():
+                    yield Use(x, False, real, self.context())
+
+    @property
+    def crosses(self) -> bool:
+        """Whether it only attends to a context, as that has another width."""
+        return bool(self.declared.get("context")) and self.d_context != self.d_model
+
+    def alone(self, length: int, causal: bool) -> Use:
+        """Return a use of self-attention.
+
+        Raises:
+            NotAskedError: If it only attends to a context.
+        """
+        if self.crosses:
+            raise NotAskedError("it only attends to another sequence")
+        return Use(self.sample(length), causal)
+
+    def first_use(self, length: int, causal: bool) -> Use:
+        """Return the plainest use that there is."""
+        context = self.context(length) if self.crosses else None
+        return Use(self.sample(length), causal, context=context)
 
 
 def copied(given: Any, layer: Any = None) -> Any:
@@ -338,13 +397,13 @@ def copied(given: Any, layer: Any = None) -> Any:
 
 def first(output: Any) -> Any:
     """Return an output, or the first of several."""
-    return output[0] if isinstance(output, tuple | list) and output else output
+    return output[0] if isinstance(output, Sequence) and output else output
 
 
 def paddings(x: Tensor) -> tuple[Tensor, Tensor]:
     """Return what is real with padding in front and at the end, each (B, T)."""
     length = x.shape[1]
-    counts = torch.tensor([length, length - 1, max(1, length - 4)])[: len(x), None]
+    counts = torch.tensor([length - 1, max(1, length - 4), length])[: len(x), None]
     position = torch.arange(length)
     return position >= length - counts, position < counts
 
@@ -400,6 +459,8 @@ def prepare(
     if isinstance(layer, nn.Module):
         _draw_again(layer)
         layer.double()
+        for each in layer.parameters():
+            each.requires_grad_(True)  # gradients are compared, of frozen ones, too
     for each in likes:
         if isinstance(each, Reference):
             each.double().bind(layer)
@@ -418,57 +479,59 @@ def prepare(
             sized = replace(
                 subject, d_model=width, d_context=d_context or width, dtype=dtype
             )
-            try:
-                found = [each for each in lengths if _works(sized, each)]
-            except ValueError as error:
-                failed = failed or error
+            failures = {each: _failure(sized, each) for each in lengths}
+            if (failure := failures[lengths[0]]) is not None:
+                failed = failed or failure
                 continue
-            if found:
-                return _tuned(replace(sized, lengths=tuple(found)), like), likes
+            works = tuple(each for each in lengths if failures[each] is None)
+            left = [str(each) for each in failures.values() if each is not None]
+            sized = replace(sized, lengths=works, left_out=tuple(left))
+            return _tuned(sized, like), likes
     raise failed or ValueError(f"{name} has no parameters: give d_model=")
 
 
-def _works(subject: Subject, length: int) -> bool:
-    """Return whether a layer takes sequences of a length: the first has to do."""
-    modes = subject.modes or (True,)
+def _failure(subject: Subject, length: int) -> ValueError | None:
+    """Return why a layer cannot take sequences of a length, if it cannot."""
     try:
-        for causal in modes:
-            subject.answer(Use(subject.sample(length), causal))
-    except ValueError:
-        if length == subject.lengths[0]:
-            raise
-        return False
-    return True
+        for causal in subject.modes or (True,):
+            subject.answer(subject.first_use(length, causal))
+    except ValueError as error:
+        return error
+    return None
 
 
 def _tuned(subject: Subject, like: Any) -> Subject:
     """Return a subject with features that make scores neither tiny nor huge."""
-    x = subject.sample(subject.lengths[0])
-    with _single() as seen:
-        subject.answer(Use(x, (subject.modes or (True,))[0]))
-    subject = replace(subject, single=bool(seen))
+    use = subject.first_use(subject.lengths[0], (subject.modes or (True,))[0])
+    with _watched() as seen:
+        subject.answer(use)
+    subject = replace(subject, least=min(seen, key=lambda each: torch.finfo(each).bits))
     if isinstance(like, Reference):
-        with torch.no_grad():
-            size = like.spread(x)
+        try:
+            with torch.no_grad():
+                size = like.spread(use.x, use.x if use.context is None else use.context)
+        except Exception as error:
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            raise LikeError(f"like cannot be called: {told}") from error
         if 0 < size < 1:
             subject = replace(subject, factor=min(30.0, size**-0.5))
     return subject
 
 
 @contextmanager
-def _single() -> Iterator[list[bool]]:
-    """Note whether something is computed in less than double precision."""
-    seen: list[bool] = []
+def _watched() -> Generator[list[torch.dtype]]:
+    """Note the types that numbers in double precision are converted to."""
+    seen = [torch.float64]
 
     class Watch(TorchFunctionMode):
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             found = func(*args, **(kwargs or {}))
-            if isinstance(found, Tensor) and found.dtype in _LESS and not seen:
+            if isinstance(found, Tensor) and found.dtype in _LESS:
                 given = [each for each in args if isinstance(each, Tensor)]
                 if any(each.dtype in _EXACT for each in given):
-                    seen.append(True)
+                    seen.append(_LESS[found.dtype])
             return found
 
     with Watch():
@@ -476,7 +539,12 @@ def _single() -> Iterator[list[bool]]:
 
 
 _EXACT = (torch.float64, torch.complex128)
-_LESS = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
+_LESS = {
+    torch.float32: torch.float32,
+    torch.complex64: torch.float32,
+    torch.float16: torch.float16,
+    torch.bfloat16: torch.bfloat16,
+}
 
 
 def _draw_again(layer: nn.Module) -> None:

@@ -16,7 +16,7 @@ from attention_check.reference import Reference, Rotary, packed, together
 from attention_check.steps import causal_mask
 from attention_check.subject import HeadsLayer
 
-__all__ = ["Usual", "adapter_for", "arguments_of", "forms", "recognize"]
+__all__ = ["Usual", "adapter_for", "arguments_of", "as_layer", "forms", "recognize"]
 
 _TRIPLES = (
     ("query", "key", "value"),
@@ -117,9 +117,14 @@ def recognize(attention: Any, call: Callable[..., Any] | None) -> Usual:
         attention: A layer, or a function of queries, keys and values.
         call: How it is called, if that has been said.
     """
-    if call is not None and len(_positional(call)) == 4:
+    if call is not None and len(given := _positional(call)) == 4:
+        if given[1:] != ["q", "k", "v"]:
+            raise TypeError(
+                f"call takes {', '.join(given)}: write call(layer, x, *, ...), or "
+                "call(function, q, k, v, *, ...) for a function of heads"
+            )
         layer = HeadsLayer(attention, call, num_heads=4, head_dim=6)
-        return Usual(layer, _as_layer(call), [_heads_parts(layer)])
+        return Usual(layer, as_layer(call), [_heads_parts(layer)])
     usual = Usual(attention, call)
     if isinstance(attention, nn.Module):
         _find_parts(attention, usual)
@@ -135,7 +140,7 @@ def recognize(attention: Any, call: Callable[..., Any] | None) -> Usual:
         )
         if found is not None and not has_weights:
             layer = HeadsLayer(attention, found, num_heads=4, head_dim=6)
-            return Usual(layer, _as_layer(found), [_heads_parts(layer)])
+            return Usual(layer, as_layer(found, crossing=True), [_heads_parts(layer)])
         if {"key_padding_mask", "attn_mask", "is_causal"} <= {*names}:
             usual.call = _call_like_mha(triple)
         elif has_weights:
@@ -157,15 +162,20 @@ def _heads_parts(layer: HeadsLayer) -> dict[str, Any]:
     return {**parts, "num_heads": layer.num_heads}
 
 
-def _as_layer(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a call of a layer that declares what a call of a function declares."""
+def as_layer(call: Callable[..., Any], *, crossing: bool = False) -> Callable[..., Any]:
+    """Return a call of a layer that declares what a call of a function declares.
+
+    Args:
+        call: Calls a function of heads.
+        crossing: Whether keys and values may come from another sequence.
+    """
 
     def called(layer: HeadsLayer, x: Tensor, **given: Any) -> Any:
-        return layer(x, **given)
+        return layer(x, by=call, **given)
 
     of_call = inspect.signature(call).parameters.values()
     words = [each for each in of_call if each.kind is each.KEYWORD_ONLY]
-    if "context" not in {each.name for each in words}:
+    if crossing:
         word = inspect.Parameter(
             "context", inspect.Parameter.KEYWORD_ONLY, default=None
         )
@@ -235,9 +245,11 @@ def _call_of_heads(
     mask_name, causal_name, alone = kind
 
     if not masks:
-        return lambda function, q, k, v: function(
-            **dict(zip(triple, (q, k, v), strict=True))
-        )
+
+        def plain(function: Any, q: Tensor, k: Tensor, v: Tensor) -> Any:
+            return function(**dict(zip(triple, (q, k, v), strict=True)))
+
+        return plain
 
     def call(
         function: Any,
@@ -280,14 +292,16 @@ def _find_parts(layer: nn.Module, usual: Usual) -> None:
             usual.code[word] = f"layer.{name}"
     if count is not None:
         usual.code["num_heads"] = f"layer.{count}"
-    if {*own} >= {"in_proj_weight"}:
+    plain = {*own} <= {"in_proj_weight", "in_proj_bias"}
+    if "in_proj_weight" in own and plain and not getattr(layer, "add_zero_attn", False):
         _find_in_projection(layer, count, usual)
         return
+    linear = [name for name in rest if _is_linear(with_weights[name])]
+    if triple is not None and len(linear) == 1:
+        usual.code["o"] = f"layer.{linear[0]}"
     if own or not all(_is_linear(each) for each in with_weights.values()):
         return
     if triple is not None and len(rest) <= 1:
-        if rest:
-            usual.code["o"] = f"layer.{rest[0]}"
         if count is None:
             return
         num_heads = getattr(layer, count)
@@ -389,7 +403,13 @@ def forms(usual: Usual, causal: bool | None) -> Iterator[Reference]:
 
 
 def adapter_for(
-    attention: Any, usual: Usual, *, call: bool, causal: bool, like: bool = True
+    attention: Any,
+    usual: Usual,
+    *,
+    call: bool,
+    causal: bool | None = None,
+    like: bool = True,
+    asks: bool = False,
 ) -> str:
     """Write the call that a person has to complete.
 
@@ -397,20 +417,22 @@ def adapter_for(
         attention: The attention.
         usual: What is known about it.
         call: Whether to write how it is called.
-        causal: Whether to ask whether it is causal.
+        causal: Whether it is causal, if that was said.
+        asks: Whether to ask whether it is causal.
         like: Whether to write what it should compute.
     """
     lines = ["check_attention(", "    layer,"]
+    said = [f"causal={causal},"] if causal is not None else [_CAUSAL] * asks
     if call:
         lines += [f"    {line}" for line in _call_lines([*arguments_of(attention)])]
     if like:
         lines.append("    like=Reference(")
         lines += [f"        {line}" for line in _like_lines(attention, usual)]
-        lines += [f"        {_CAUSAL}"] * causal
+        lines += [f"        {line}" for line in said]
         lines.append("        # and what else it has: rotary=, alibi=, window=, scale=")
         lines.append("    ),")
     else:
-        lines += [f"    {_CAUSAL}"] * causal
+        lines += [f"    {line}" for line in said]
     return "\n".join([*lines, ")"])
 
 
@@ -423,11 +445,13 @@ def _call_lines(names: list[str]) -> list[str]:
     if not rest:
         return ["call=lambda layer, x: layer(x),"]
     return [
-        "# causal: a bool; real: (B, T), True for tokens. Take away what it cannot do.",
+        "# causal: a bool; real: (B, T), True for tokens. Take away what it cannot do;",
+        "# allowed(x, causal=causal, real=real) is a mask, (B, 1, T, T), of both.",
         "call=lambda layer, x, *, causal, real: layer(",
         *["    x,"] * bool(names),
         *[f"    {name}=...,  # or leave it out" for name in rest],
         "),",
+        "# pieces=lambda layer, parts: ...,  # if it has a cache: read one by one",
     ]
 
 

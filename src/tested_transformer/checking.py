@@ -60,7 +60,8 @@ def _masked(
 
 @adapter.register
 def _of_heads(layer: MultiHeadAttention) -> dict[str, Any]:
-    core, settings = layer.core, {}
+    core = layer.core
+    settings: dict[str, Any] = {}
     if layer.qk_norm:
         norm = nn.LayerNorm(layer.head_dim, elementwise_affine=False)
         settings = {"norm_q": norm, "norm_k": norm}

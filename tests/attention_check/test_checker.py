@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.attention_check.layers import Plain, Stepped, call, pieces, plain_reference
 from torch import Tensor, nn
 
 from attention_check import (
@@ -15,14 +16,16 @@ from attention_check import (
     assert_causal,
     check_attention,
 )
-from tests.attention_check.layers import Plain, Stepped, call, pieces, plain_reference
 
 
 def checked(layer: Any, call: Callable[..., Any] | None = None, **settings: Any):
     """Check a layer with the projections of ``Plain``."""
     plain = call or (lambda layer, x: layer(x))
     return check_attention(
-        layer, call=plain, like=plain_reference(layer, **settings.pop("like", {})), **settings
+        layer,
+        call=plain,
+        like=plain_reference(layer, **settings.pop("like", {})),
+        **settings,
     )
 
 
@@ -294,7 +297,7 @@ def test_single_precision_inside_is_right_and_told() -> None:
 
     report = checked(Single())
     assert report.state == "right", str(report)
-    assert "It computes in single precision, and was checked so." in report.notes
+    assert "It computes in float32, and was checked so." in report.notes
 
 
 def test_a_function_of_ones_own_is_a_reference() -> None:
@@ -377,7 +380,9 @@ def test_a_report_is_true_if_nothing_is_wrong_and_can_be_asserted() -> None:
     assert not report
     assert report.as_dict()["state"] == "wrong"
     assert report.as_dict()["checks"]["output"]["passed"] is False
-    with pytest.raises(AssertionError, match="Plain: cannot tell, since what it should"):
+    with pytest.raises(
+        AssertionError, match="Plain: cannot tell, since what it should"
+    ):
         assert_attention(layer)
     with pytest.raises(AssertionError, match="Plain is WRONG: output: causal: up to"):
         assert_attention(layer, call=lambda x, y: x(y), like=plain_reference(layer))
@@ -403,14 +408,14 @@ def test_a_model_of_tokens_is_asserted_to_be_causal() -> None:
     assert_causal(model, vocab_size=11)
     assert_causal(Plain(), d_model=24)
     late = Model()
-    late.attention.allow = lambda length: torch.ones(length, length).bool().tril(
-        length // 20
+    late.attention.allow = lambda length: (
+        torch.ones(length, length).bool().tril(length // 20)
     )
     with pytest.raises(AssertionError, match="not causal: evaluating, of 67 tokens, a"):
         assert_causal(late, vocab_size=11)
     model.train()
-    model.attention.allow = lambda length: torch.ones(length, length).bool().tril(
-        int(model.training)
+    model.attention.allow = lambda length: (
+        torch.ones(length, length).bool().tril(int(model.training))
     )
     with pytest.raises(ValueError, match="give vocab_size for a model of tokens, or"):
         assert_causal(model)

@@ -1,9 +1,9 @@
 """Each known bug is caught, and named, in layers of several kinds."""
 
 import pytest
+from tests.attention_check.layers import Stepped, call, pieces
 
 from attention_check import EXHIBITS, KNOWN, check_attention
-from tests.attention_check.layers import Stepped, call, pieces
 
 # What no use tells apart: the candidates are named together.
 ALIKE = (

@@ -69,11 +69,12 @@ def test_alibi_a_cap_a_sink_and_a_scale(x: Tensor) -> None:
         **given, num_heads=H, num_kv_heads=G, causal=True, alibi=slopes, **settings
     )
     y, _ = adjusted_attention_with_weights(
-        *heads_of(given, x), causal=True, score_bias=alibi_bias(slopes, T, T), **settings
+        *heads_of(given, x),
+        causal=True,
+        score_bias=alibi_bias(slopes, T, T),
+        **settings,
     )
-    torch.testing.assert_close(
-        layer(x), given["o"](merge_heads(y)), rtol=0, atol=1e-6
-    )
+    torch.testing.assert_close(layer(x), given["o"](merge_heads(y)), rtol=0, atol=1e-6)
 
 
 def test_the_usual_slopes_for_a_power_of_two_and_between(x: Tensor) -> None:

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.attention_check.layers import Plain, fused
 from torch import Tensor, nn
 
 import attention_check
 from attention_check import Rotary, check_attention
-from tests.attention_check.layers import Plain, fused
 
 
 class Packed(nn.Module):
@@ -44,7 +44,10 @@ class Head(nn.Module):
 class Heads(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.heads, self.proj = nn.ModuleList(Head() for _ in range(4)), nn.Linear(24, 24)
+        self.heads, self.proj = (
+            nn.ModuleList(Head() for _ in range(4)),
+            nn.Linear(24, 24),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.proj(torch.cat([head(x) for head in self.heads], dim=-1))
@@ -75,10 +78,19 @@ class Biased(Plain):
         (Packed("heads"), "Packed is right: causal; whole"),
         (Heads(), "Heads is right: causal; whole"),
         (Turned("halves"), "causal, rotary positions (halves, base 10000); whole"),
-        (Turned("neighbors"), "causal, rotary positions (neighbors, base 10000); whole"),
+        (
+            Turned("neighbors"),
+            "causal, rotary positions (neighbors, base 10000); whole",
+        ),
         (Biased(), "causal, ALiBi; whole"),
-        (F.scaled_dot_product_attention, "scaled_dot_product_attention is right: whole"),
-        (nn.MultiheadAttention(24, 4), "is right within limits: whole, gradients, padded"),
+        (
+            F.scaled_dot_product_attention,
+            "scaled_dot_product_attention is right: whole",
+        ),
+        (
+            nn.MultiheadAttention(24, 4),
+            "is right within limits: whole, gradients, padded",
+        ),
         (
             nn.MultiheadAttention(24, 4, batch_first=True, dropout=0.1),
             "is right within limits: whole, gradients, padded",
@@ -196,4 +208,10 @@ def test_what_is_unusual_gets_an_adapter_that_a_person_completes() -> None:
         done = done.replace(f" {word}=...", f" {word}=layer.{name}")
     report = eval(done, {**vars(attention_check), "layer": layer})
     assert report.state == "right", str(report)
-    assert report.covered == ["whole", "gradients", "padded", "training", report.covered[-1]]
+    assert report.covered == [
+        "whole",
+        "gradients",
+        "padded",
+        "training",
+        report.covered[-1],
+    ]

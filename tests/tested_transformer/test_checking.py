@@ -43,7 +43,10 @@ def test_each_form_is_right_and_found_if_it_is_off(name: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"num_kv_heads": 1, "dropout": 0.1, "fused": False}, "6 heads of queries, 1 of"),
+        (
+            {"num_kv_heads": 1, "dropout": 0.1, "fused": False},
+            "6 heads of queries, 1 of",
+        ),
         ({"qk_norm": True}, "is right: norms; whole"),
         ({"bias": False, "head_dim": 6}, "is right: whole"),
     ],
