@@ -41,7 +41,7 @@ test: setup ## test all; PAGE=: what a change of that page can break; BOOK_NIGHT
 
 test-fast: setup ## run the tests of tooling, attention and models: about a minute
 	@$(run) -m pytest $(workers) -m "not browser and not slow" tests/test_repository.py tests/bookbinder \
-		tests/tested_transformer/test_*.py
+		tests/attention_check tests/tested_transformer/test_*.py
 
 # NAME from the command line reaches the recipe through the environment, so that quotes
 # survive; a variable NAME that is only in the environment is ignored.

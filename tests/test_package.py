@@ -21,7 +21,7 @@ def test_the_wheel_holds_the_library_and_what_pages_import(tmp_path: Path) -> No
     # Code, py.typed, models, records and scripts; no bookbinder.
     assert names == {
         file.relative_to(SOURCE).as_posix()
-        for package in ("tested_transformer", "transformer_book")
+        for package in ("attention_check", "tested_transformer", "transformer_book")
         for file in (SOURCE / package).rglob("*")
         if file.is_file() and "__pycache__" not in file.parts
     }

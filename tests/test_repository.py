@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = ROOT / "src" / "tested_transformer"
 BOOKBINDER = ROOT / "src" / "bookbinder"
 SOURCE = ROOT / "src"
+CHECKER = SOURCE / "attention_check"
 # What is built on what, by module or folder, from the ground up: each may import from
 # the lines above its own. So the model knows neither its optimizer nor its sampler, and
 # the library knows nothing of the book.
@@ -36,12 +37,14 @@ FLOORS = [
     ["checking"],
     ["cli"],
 ]
+STANDARD = sys.stdlib_module_names
 FLOOR_OF = {name: number for number, names in enumerate(FLOORS) for name in names}
 # What each may import from outside, beside the standard library.
 FROM_OUTSIDE = {
     "checkpoints": {"safetensors", "huggingface_hub"},
     "data": {"tokenizers"},
-    "cli": {"rich"},
+    "checking": {"attention_check"},
+    "cli": {"attention_check", "rich"},
 }
 
 
@@ -76,7 +79,7 @@ def forbidden_imports(module: str, source: str) -> list[str]:
             allowed = wanted == module or floor < FLOOR_OF[module]
             allowed |= (module, wanted) == ("cli", "__version__")
         else:
-            allowed = package in outside | sys.stdlib_module_names
+            allowed = package in outside | STANDARD
         if not allowed:
             forbidden.append(name)
     return forbidden
@@ -104,8 +107,10 @@ def test_the_library_and_the_tools_know_nothing_of_each_other_and_the_book() -> 
     }.items():
         for file in (SOURCE / package).rglob("*.py"):
             assert not packages_of(file) & others, file
+    for file in CHECKER.rglob("*.py"):
+        assert packages_of(file) <= {"attention_check", "torch"} | STANDARD, file
     microgpt = SOURCE / "transformer_book" / "microgpt.py"
-    assert packages_of(microgpt) <= sys.stdlib_module_names
+    assert packages_of(microgpt) <= STANDARD
 
 
 def knowing(files: dict[str, str]) -> dict[str, set[str]]:
@@ -178,6 +183,7 @@ def test_a_circle_is_seen() -> None:
             "def generate():\n    from tested_transformer.decoding import generate",
         ),
         ("checking", "from transformer_book.museum import kill_matrix"),
+        ("surgery", "from attention_check import Reference"),
         ("attention", "from tested_transformer import causal_mask"),
         ("attention", "from .masks import causal_mask"),
         ("cli", "from bookbinder.page import load_page"),
@@ -199,7 +205,7 @@ def test_the_tools_can_be_read_from_the_page_on() -> None:
     assert not [name for name in tools["page.py"] if name.startswith("bookbinder")]
     # It runs before anything is installed.
     packages = {name.partition(".")[0] for name in tools["environment.py"]}
-    assert packages <= sys.stdlib_module_names
+    assert packages <= STANDARD
     plugin = "bookbinder.pytest_plugin"
     knowing = [file for file in tools if any(plugin in name for name in tools[file])]
     assert knowing == []
@@ -212,7 +218,7 @@ def test_there_is_no_drawer_for_odds_and_ends() -> None:
 
 
 def test_public_names_are_listed() -> None:
-    for file in LIBRARY.rglob("*.py"):
+    for file in [*LIBRARY.rglob("*.py"), *CHECKER.glob("*.py")]:
         text = file.read_text("utf-8")
         public = {*re.findall(r"^(?:def|class) ([A-Za-z]\w*)", text, re.MULTILINE)}
         names = re.search(r"^__all__ = (\[.*?\])", text, re.MULTILINE | re.DOTALL)
@@ -232,6 +238,8 @@ def test_each_module_has_its_page_in_the_reference() -> None:
     folder = ROOT / "docs" / "reference"
     index = (folder / "index.md").read_text("utf-8")
     pages = {name: f"tested_transformer.{name}" for name in FLOOR_OF}
+    del pages["checking"]  # it hands on what has its page there
+    pages["attention_check"] = "attention_check"
     book = SOURCE / "transformer_book"
     for part in [*book.glob("[!_]*.py"), *book.glob("*/__init__.py")]:
         name = part.parent.name if part.stem == "__init__" else part.stem

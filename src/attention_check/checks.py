@@ -126,7 +126,7 @@ def _first_row(subject: Subject, one: Tensor, other: Tensor) -> int:
 
 def batch(subject: Subject) -> str | None:
     """A sequence has the same output alone and in a batch."""
-    for use in subject.uses(padded=False):
+    for use in subject.uses(padded=False, brief=True):
         whole = subject.answer(use)
         for index in range(len(use.x)):
             one = slice(index, index + 1)
@@ -143,7 +143,7 @@ def padding(subject: Subject) -> str | None:
     if not subject.pads:
         raise NotAskedError("its call does not declare real")
     for use in subject.uses():
-        if use.real is None:
+        if use.real is None or use.x.shape[1] != subject.lengths[0]:
             continue
         inside = use.context if use.context is not None else use.x
         other = subject.draw(inside.shape[1], 1, len(inside), inside.shape[2])
@@ -347,7 +347,7 @@ def cached(subject: Subject) -> str | None:
 # --8<-- [start:modes]
 def modes(subject: Subject) -> str | None:
     """Without dropout, training and evaluating are the same, time after time."""
-    for use in subject.uses():
+    for use in subject.uses(brief=True):
         kept = use.x.clone()
         plain = subject.answer(use)
         if not torch.equal(use.x, kept):

@@ -5,7 +5,6 @@ layer has that bug, or one that cannot be told from it.
 """
 
 import copy
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -18,7 +17,14 @@ from attention_check.checks import CHECKS, LIMITS, PARTS, SINGLE, apart, gradien
 from attention_check.exhibits import KNOWN, Exhibit
 from attention_check.reference import Reference
 from attention_check.steps import Steps
-from attention_check.subject import Dropout, NotAskedError, Subject, Use, paddings
+from attention_check.subject import (
+    Adapted,
+    Dropout,
+    NotAskedError,
+    Subject,
+    Use,
+    paddings,
+)
 
 __all__ = ["Naming"]
 
@@ -26,7 +32,7 @@ __all__ = ["Naming"]
 _FACTORS = 2.0 ** torch.arange(-8, 8.5, 0.5, dtype=torch.float64)
 
 
-def with_steps(reference: Reference, dropout: float, **steps: Any) -> Reference:
+def _with_steps(reference: Reference, dropout: float, **steps: Any) -> Reference:
     """Return a reference with the same parameters that takes some other steps."""
     twin = copy.copy(reference)
     kept: Any = {"drop": _keep, **steps}  # layers are asked without their dropout
@@ -38,7 +44,7 @@ def _keep(weights: Tensor, p: float, training: bool) -> Tensor:
     return weights
 
 
-def variants(exhibit: Exhibit, own: Steps) -> Iterator[dict[str, Any]]:
+def _variants(exhibit: Exhibit, own: Steps) -> Iterator[dict[str, Any]]:
     """Yield the steps that a bug replaces, in the forms that it comes in.
 
     A finite fill gives a query that may attend to nothing even weights, and not NaN. A
@@ -203,10 +209,10 @@ class Naming:
     def _twins(self) -> list[tuple[str, Reference, dict[Use, float]]]:
         """The references with a bug, by its name, and what is known of each."""
         return [
-            (name, with_steps(self.right, self.dropout, **steps), {})
+            (name, _with_steps(self.right, self.dropout, **steps), {})
             for name, exhibit in KNOWN.items()
             if not exhibit.reach and exhibit.step != "drop"
-            for steps in variants(exhibit, self.right.steps)
+            for steps in _variants(exhibit, self.right.steps)
         ]
 
     def factor(self) -> tuple[float, float] | None:
@@ -250,7 +256,7 @@ class Naming:
         for exhibit in KNOWN.values():
             if exhibit.reach:
                 steps = {exhibit.step: exhibit.function}
-                twin = with_steps(self.right, 0.0, **steps)
+                twin = _with_steps(self.right, 0.0, **steps)
                 if _fails(_as_layer(self.subject, twin), failed):
                     found.append(exhibit)
         return found
@@ -268,10 +274,10 @@ def _answer(answer: Callable[[Use], Tensor], use: Use) -> Tensor | None:
 def _as_layer(subject: Subject, twin: Reference) -> Subject:
     """Return a reference as a subject that is called as another one."""
 
-    def call(layer: Reference, x: Tensor, **given: Any) -> Tensor:
+    def run(layer: Reference, x: Tensor, **given: Any) -> Tensor:
         return layer(x, **{"causal": subject.causal, **given})
 
-    call.__signature__ = inspect.signature(subject.call)  # pyrefly: ignore
+    call = Adapted(run, tuple(subject.declared.items()))
     return replace(subject, layer=twin, call=call, pieces=None, dtype=torch.float64)
 
 

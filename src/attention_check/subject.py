@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from attention_check.reference import Reference
 
 __all__ = [
+    "Adapted",
     "Dropout",
     "HeadsLayer",
     "LikeError",
@@ -90,6 +91,23 @@ _DROPPING: dict[Any, tuple[Sequence[str], float]] = {
         0.0,
     ),
 }
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """A call that declares what another one declares.
+
+    Args:
+        run: What is called, with a layer, features and what is given.
+        words: What may be given, and whether it has to be.
+    """
+
+    run: Callable[..., Any]
+    words: tuple[tuple[str, bool], ...]
+
+    def __call__(self, layer: Any, x: Tensor, **given: Any) -> Any:
+        """Call what it stands for."""
+        return self.run(layer, x, **given)
 
 
 class HeadsLayer(nn.Module):
@@ -244,7 +262,7 @@ class Subject:
 
     def cast(self, dtype: torch.dtype) -> Any:
         """Return a copy of the layer in another type."""
-        layer = copied(self.layer).to(dtype)
+        layer = _copied(self.layer).to(dtype)
         if isinstance(layer, Reference) and isinstance(layer.layer, nn.Module):
             layer.layer.to(dtype)  # for its functions
         return layer
@@ -283,13 +301,13 @@ class Subject:
                     assert self.pieces is not None
                     # An equal copy, in which no cache of an earlier reading is left.
                     found = self.pieces(
-                        copied(self.layer),
+                        _copied(self.layer),
                         [each.contiguous() for each in x.split([*use.parts], dim=1)],
                     )
                     if isinstance(found, Sequence):
                         found = torch.cat([first(each) for each in found], dim=1)
                 else:
-                    given = given_to(self.call, use, dtype or self.dtype)
+                    given = _given_to(self.call, use, dtype or self.dtype)
                     found = first(self.call(self.layer, x, **given))
         except Exception as error:
             told = " ".join(f"{type(error).__name__}: {error}".split())
@@ -336,12 +354,16 @@ class Subject:
                 real = torch.ones(keys.shape[:2], dtype=torch.bool)  # as it is passed
             return self.like(x, context=use.context, causal=use.causal, real=real)
         assert self.like is not None
-        given = given_to(self.like, replace(use, parts=()), torch.float64)
+        given = _given_to(self.like, replace(use, parts=()), torch.float64)
         with Dropout(off=True):
             return first(self.like(self.layer, x, **given)).double()
 
-    def uses(self, *, padded: bool = True) -> Iterator[Use]:
+    def uses(self, *, padded: bool = True, brief: bool = False) -> Iterator[Use]:
         """Yield the uses of sequences in one piece, the short ones first.
+
+        Args:
+            padded: Whether some have padding.
+            brief: Whether long sequences are only used in the plainest way.
 
         Raises:
             NotAskedError: If it is not known whether it is causal.
@@ -350,6 +372,9 @@ class Subject:
             raise NotAskedError("whether it is causal is not known: give causal=")
         for length in self.lengths:
             x = self.sample(length)
+            if brief and length != self.lengths[0]:
+                yield self.first_use(length, self.modes[0])
+                continue
             for causal in () if self.crosses else self.modes:
                 yield Use(x, causal)
                 if padded and self.pads and length > 2:
@@ -383,7 +408,7 @@ class Subject:
         return Use(self.sample(length), causal, context=context)
 
 
-def copied(given: Any, layer: Any = None) -> Any:
+def _copied(given: Any, layer: Any = None) -> Any:
     """Return a deep copy, without the graph of tensors that a layer keeps of a call."""
     layer = given if layer is None else layer
     memo: dict[int, Any] = {}
@@ -415,6 +440,8 @@ def declared(call: Call) -> dict[str, bool]:
     Raises:
         TypeError: If it has another keyword-only parameter.
     """
+    if isinstance(call, Adapted):
+        return dict(call.words)
     found: dict[str, bool] = {}
     for each in inspect.signature(call).parameters.values():
         if each.kind is each.KEYWORD_ONLY:
@@ -427,7 +454,7 @@ def declared(call: Call) -> dict[str, bool]:
     return found
 
 
-def given_to(call: Call, use: Use, dtype: torch.dtype) -> dict[str, Any]:
+def _given_to(call: Call, use: Use, dtype: torch.dtype) -> dict[str, Any]:
     """Return the keyword arguments of a call for a use."""
     words = declared(call)
     given: dict[str, Any] = {}
@@ -453,7 +480,7 @@ def prepare(
         ValueError: If the layer cannot be copied, or cannot be called at any width.
     """
     try:
-        layer, likes = copied((layer, likes), layer)
+        layer, likes = _copied((layer, likes), layer)
     except Exception as error:
         raise ValueError(f"{name} cannot be copied: {error}") from error
     if isinstance(layer, nn.Module):
@@ -474,7 +501,7 @@ def prepare(
     failed: Exception | None = None
     for dtype in (torch.float64, torch.float32):
         if isinstance(layer, nn.Module) and dtype != torch.float64:
-            subject = replace(subject, layer=copied(layer).to(dtype))
+            subject = replace(subject, layer=_copied(layer).to(dtype))
         for width in widths:
             sized = replace(
                 subject, d_model=width, d_context=d_context or width, dtype=dtype

@@ -14,9 +14,17 @@ from torch import Tensor, nn
 
 from attention_check.reference import Reference, Rotary, packed, together
 from attention_check.steps import causal_mask
-from attention_check.subject import HeadsLayer
+from attention_check.subject import Adapted, HeadsLayer, declared
 
-__all__ = ["Usual", "adapter_for", "arguments_of", "as_layer", "forms", "recognize"]
+__all__ = [
+    "Usual",
+    "adapter_for",
+    "arguments_of",
+    "as_layer",
+    "forms",
+    "never_passed",
+    "recognize",
+]
 
 _TRIPLES = (
     ("query", "key", "value"),
@@ -97,7 +105,7 @@ def arguments_of(attention: Any) -> dict[str, inspect.Parameter]:
     }
 
 
-def required(attention: Any) -> list[str]:
+def _required(attention: Any) -> list[str]:
     """Return the names of the arguments without a default."""
     parameters = arguments_of(attention).items()
     return [name for name, each in parameters if each.default is each.empty]
@@ -132,7 +140,7 @@ def recognize(attention: Any, call: Callable[..., Any] | None) -> Usual:
         return usual
     names = arguments_of(attention)
     triple = next((each for each in _TRIPLES if {*each} <= {*names}), None)
-    needed = {*required(attention)} - {"causal", "is_causal"}
+    needed = {*_required(attention)} - {"causal", "is_causal"}
     if triple is not None and needed <= {*triple}:
         found = _call_of_heads(names, triple) if not usual.parts else None
         has_weights = isinstance(attention, nn.Module) and any(
@@ -145,9 +153,9 @@ def recognize(attention: Any, call: Callable[..., Any] | None) -> Usual:
             usual.call = _call_like_mha(triple)
         elif has_weights:
             usual.call = _call_of_three(triple)
-    elif {"mask", "causal"} <= {*names} and len(required(attention)) == 1:
+    elif {"mask", "causal"} <= {*names} and len(_required(attention)) == 1:
         usual.call = _call_with_mask
-    elif len(required(attention)) == 1:
+    elif len(_required(attention)) == 1:
         usual.call = _call_plain
     return usual
 
@@ -170,20 +178,11 @@ def as_layer(call: Callable[..., Any], *, crossing: bool = False) -> Callable[..
         crossing: Whether keys and values may come from another sequence.
     """
 
-    def called(layer: HeadsLayer, x: Tensor, **given: Any) -> Any:
+    def run(layer: HeadsLayer, x: Tensor, **given: Any) -> Any:
         return layer(x, by=call, **given)
 
-    of_call = inspect.signature(call).parameters.values()
-    words = [each for each in of_call if each.kind is each.KEYWORD_ONLY]
-    if crossing:
-        word = inspect.Parameter(
-            "context", inspect.Parameter.KEYWORD_ONLY, default=None
-        )
-        words.append(word)
-    kind = inspect.Parameter.POSITIONAL_ONLY
-    first = [inspect.Parameter(name, kind) for name in ("layer", "x")]
-    called.__signature__ = inspect.Signature([*first, *words])  # pyrefly: ignore
-    return called
+    words = {**declared(call), **({"context": False} if crossing else {})}
+    return Adapted(run, tuple(words.items()))
 
 
 def _call_plain(layer: Any, x: Tensor) -> Any:

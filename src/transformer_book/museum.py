@@ -62,7 +62,7 @@ class ExchangeableAttention(Reference):
         )
         self.head_dim = d_model // num_heads
 
-    def forward(  # pyrefly: ignore[bad-override]
+    def forward(
         self,
         x: Tensor,
         *,

@@ -85,7 +85,7 @@ def html(built: Path) -> dict[str, str]:
         else f"{file.parent.relative_to(built).as_posix()}/": (file.read_text("utf-8"))
         for file in sorted(built.rglob("index.html"))
         # An old address holds nothing but the new one.
-        if file.parent.name not in OLD
+        if file.parent.relative_to(built).as_posix() not in OLD
     }
 
 

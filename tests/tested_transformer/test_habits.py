@@ -183,7 +183,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "write MultiHeadAttention(num_heads=2, d_model=num_heads * 4)": lambda: (
         MultiHeadAttention(num_heads=2, key_dim=4)
     ),
-    "not its class: write MultiHeadAttention(...)": lambda: check_attention(
+    "MultiHeadAttention is a class: make a layer of it": lambda: check_attention(
         MultiHeadAttention, d_model=12
     ),
 }

@@ -1,6 +1,6 @@
-"""Lead from former addresses of chapters to the present ones, without a server's help.
+"""Lead from former addresses of pages to the present ones, without a server's help.
 
-Until version 2, addresses had the numbers of chapters in them.
+Until version 2, addresses of chapters had their numbers in them.
 """
 
 from pathlib import Path
@@ -14,17 +14,20 @@ fast-paths microgpt mini-gpt training the-cache fewer-keys sampling watch-it-thi
 what-heads-do pruning five-implementations the-bug-museum
 """
 
-# The present name of each chapter, by its former one.
-OLD = {f"{n:02}-{name}": name for n, name in enumerate(_NUMBERED.split(), start=1)}
-OLD["25-the-kill-matrix"] = "is-your-attention-right"
+# The present name of each page, by its former address.
+OLD = {
+    f"chapters/{n:02}-{name}": name for n, name in enumerate(_NUMBERED.split(), start=1)
+}
+OLD["chapters/25-the-kill-matrix"] = "is-your-attention-right"
+OLD["reference/checking"] = "attention_check"
 
 _PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
-<title>This chapter has moved</title>
+<title>This page has moved</title>
 <meta name="robots" content="noindex">
 <meta http-equiv="refresh" content="0; url=../{new}/">
-<p>This chapter has moved: <a href="../{new}/">read it at its new address</a>.</p>
+<p>This page has moved: <a href="../{new}/">read it at its new address</a>.</p>
 </html>
 """
 
@@ -32,4 +35,4 @@ _PAGE = """<!doctype html>
 def add_old_addresses(site: Path) -> None:
     """Write a page at each old address of a built site, which leads on."""
     for old, new in OLD.items():
-        write_whole(site / "chapters" / old / "index.html", _PAGE.format(new=new))
+        write_whole(site / old / "index.html", _PAGE.format(new=new))

@@ -2,7 +2,8 @@
 
 A name of the library is one in the ``__all__`` of a module or, for a folder, of its
 ``__init__``: ``tested_transformer.masks.causal_mask``. The material of the book,
-``transformer_book``, has such names too. A page lists a name if one of its listings
+``transformer_book``, has such names too, and so has ``attention_check``, which hands
+all of them on itself. A page lists a name if one of its listings
 shows lines of it, and uses it if one of its runs imports it.
 """
 
@@ -53,19 +54,21 @@ def exports(root: Path) -> dict[str, list[str]]:
     source = root / "src"
     # What the package of the library exports has its home in one of the modules.
     files = [source / book / "__init__.py" for book in PACKAGES[1:]]
-    for package in PACKAGES:
+    for package in PACKAGES[:2]:
         files += (source / package).glob("[!_]*.py")
         files += (source / package).glob("*/__init__.py")
-    listed = {
-        ".".join(file.relative_to(source).with_suffix("").parts).removesuffix(
-            ".__init__"
-        ): _LISTED.search(file.read_text("utf-8"))
-        for file in files
-        if file.is_file()
-    }
-    return {
-        n: ast.literal_eval(names[1]) for n, names in sorted(listed.items()) if names
-    }
+    offered: dict[str, list[str]] = {}
+    for file in files:
+        text = file.read_text("utf-8") if file.is_file() else ""
+        if names := _LISTED.search(text):
+            name = ".".join(file.relative_to(source).with_suffix("").parts)
+            package = name.partition(".")[0]
+            handed_on = {
+                n for m, n in _imported(text) if m.partition(".")[0] != package
+            }
+            own = [n for n in ast.literal_eval(names[1]) if n not in handed_on]
+            offered |= {name.removesuffix(".__init__"): own} if own else {}
+    return dict(sorted(offered.items()))
 
 
 def reference_page(module: str) -> str:
@@ -109,6 +112,8 @@ def appearances_in(path: str, root: Path) -> Appearances:
     gathered = {name: module for module, name in _imported(init)}
     for module, name in _imported("\n".join(block.code for block in page.blocks)):
         module = home(gathered.get(name, "") if module == PACKAGES[0] else module)
+        # The library hands on names of the checker.
+        module = module if name in offered.get(module, []) else PACKAGES[-1]
         if name in offered.get(module, []):
             shown.used.add(f"{module}.{name}")
     return shown

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 import attention_check
-from attention_check import CHECKS, Report, check_attention
+from attention_check import CHECKS, Report
+from tested_transformer.checking import check_attention
 from tested_transformer.cli.display import printable
 from tested_transformer.cli.flags import Call
 
@@ -25,19 +26,22 @@ __all__ = ["Check", "RefusedError", "load_attention"]
 # The exit status of each state.
 _STATUS = {"right": 0, "within limits": 0, "wrong": 1, "cannot tell": 3}
 # What stands around an adapter in a file of its own.
-_FILE = '''"""How {name} is called, and what it should compute.
+_FILE = inspect.cleandoc(
+    '''
+    """How {name} is called, and what it should compute.
 
-Complete each ..., and check again: the file is found by its name.
-"""
+    Complete each ..., and check again: the file is found by its name.
+    """
 
-from attention_check import Reference, Rotary, allowed, packed, together
+    from attention_check import Reference, Rotary, allowed, packed, together
 
 
-def adapter(layer):
-    return dict(
-{lines}
-    )
-'''
+    def adapter(layer):
+        return dict(
+    {lines}
+        )
+    '''
+)
 
 
 class RefusedError(Exception):
@@ -83,7 +87,7 @@ class Check:
     both: bool = False
     adapter: str | None = None
     d_model: int | None = None
-    lengths: Sequence[str] = ()
+    lengths: Sequence[int] = ()
     skip: Sequence[str] = ()
 
     def run(self, call: Call) -> int:
@@ -99,31 +103,22 @@ class Check:
         beside = _beside(self.attention)
         file = beside if self.adapter is None else Path(self.adapter)
         settings = self._settings(attention, names, file)
-        if self.causal or self.both:
-            settings["causal"] = self.causal
-        if self.lengths:
-            settings["lengths"] = [*map(int, self.lengths)]
         try:
-            report = check_attention(
-                attention, d_model=self.d_model, skip=self.skip, **settings
-            )
+            report = check_attention(attention, skip=self.skip, **settings)
         except (TypeError, ValueError) as error:
             raise RefusedError(str(error)) from error
         print(json.dumps(report.as_dict()) if call.as_json else printable(str(report)))
-        if report.adapter and beside is not None and not file.exists():
+        if report.adapter and file is not None and not file.exists():
             _write(report, file)
         return _STATUS[report.state]
 
     def _settings(
         self, attention: Any, names: dict[str, Any], file: Path | None
     ) -> dict[str, Any]:
-        """Return the adapter: from a file, and from the command line."""
+        """Return the adapter of a file, with what the command line says instead."""
         settings: dict[str, Any] = {}
-        if file is not None and file.is_file():
-            print(f"With the adapter of {file}.", file=sys.stderr)
-            settings = dict(vars(_import(str(file)))["adapter"](attention))
-        elif self.adapter is not None:
-            raise ValueError(f"{self.adapter}: no such file")
+        if self.adapter is not None or (file is not None and file.is_file()):
+            settings = _read(str(file), attention)
         known = {**vars(attention_check), **names, "layer": attention}
         for name in ("call", "like", "pieces"):
             if (text := getattr(self, name)) is not None:
@@ -132,6 +127,12 @@ class Check:
                 except Exception as error:
                     told = f"{type(error).__name__}: {error}"
                     raise ValueError(f"--{name} {text!r}: {told}") from error
+        if self.causal or self.both:
+            settings["causal"] = self.causal
+        if self.d_model is not None:
+            settings["d_model"] = self.d_model
+        if self.lengths:
+            settings["lengths"] = self.lengths
         return settings
 
 
@@ -144,12 +145,31 @@ def _beside(target: str) -> Path | None:
     return path.with_name(f"{path.stem}_{name}_adapter.py")
 
 
+def _read(file: str, attention: Any) -> dict[str, Any]:
+    """Return what the adapter in a file says of an attention."""
+    make = getattr(_import(file), "adapter", None)
+    if not callable(make):
+        raise ValueError(f"{file} has no function adapter")
+    left = {
+        node.lineno: f"{node.arg}="
+        for node in ast.walk(ast.parse(Path(file).read_text("utf-8")))
+        if isinstance(node, ast.keyword)
+        if isinstance(node.value, ast.Constant) and node.value.value is ...
+    }
+    if left:
+        raise ValueError(f"{file}, line {min(left)}: complete {left[min(left)]}...")
+    try:
+        return {**make(attention)}
+    except Exception as error:
+        raise ValueError(f"{file}: {type(error).__name__}: {error}") from error
+
+
 def _write(report: Report, file: Path) -> None:
     """Write an adapter to complete, whole or not at all."""
     inner = report.adapter.splitlines()[2:-1]
     text = _FILE.format(name=report.name, lines="\n".join("    " + x for x in inner))
     unfinished = file.with_name(f".{file.name}.unfinished")
-    unfinished.write_text(text, "utf-8")
+    unfinished.write_text(text + "\n", "utf-8")
     os.replace(unfinished, file)
     print(f"Wrote {file}: complete it, and check again.", file=sys.stderr)
 

@@ -1,8 +1,8 @@
 """``tested-transformer``: seven commands, and their exit status.
 
 The exit status is 0 for success, 1 for a run that diverged, a loss that is not honest
-or attention that is wrong, 2 for bad input, 3 for attention that could not be judged,
-130 and 143 for a run stopped by Ctrl-C or SIGTERM, and 141 for a closed pipe.
+or attention that is wrong, 2 for bad input, 3 for attention of which that cannot be
+told, 130 and 143 for a run stopped by Ctrl-C or SIGTERM, and 141 for a closed pipe.
 """
 
 import argparse

@@ -1,5 +1,6 @@
 """``tested-transformer explain``: what a known bug of attention is."""
 
+import difflib
 import inspect
 import json
 from dataclasses import dataclass
@@ -16,7 +17,9 @@ class Explain:
     """Explain a bug that a check has named: its code, and where it was published.
 
     Examples:
+      tested-transformer explain
       tested-transformer explain one-too-far
+      tested-transformer explain no-scale --json
 
     Args:
         bug: Its name; without one, all names are listed.
@@ -34,7 +37,9 @@ class Explain:
                 print(line if call.as_json else printable(line + each.mistake))
             return 0
         if (exhibit := KNOWN.get(self.bug)) is None:
-            raise ValueError(f"bug={self.bug!r} must be one of {', '.join(KNOWN)}")
+            close = difflib.get_close_matches(self.bug, KNOWN)
+            told = f"there is no bug {self.bug}; 'explain' alone lists all"
+            raise ValueError(told + f" (like {', '.join(close)})" * bool(close))
         code = inspect.getsource(exhibit.function)
         found = {
             "name": exhibit.name,

@@ -13,7 +13,6 @@ from tested_transformer.attentions.delta import (
     parallel_delta_rule,
     recurrent_delta_rule,
 )
-from tested_transformer.checking import check_attention
 from tested_transformer.gpt import GPT, GPTConfig
 
 # Pairwise different: batch, heads, positions, widths of keys and of values.
@@ -205,18 +204,6 @@ def test_a_chunk_has_a_token():
     q = torch.ones(B, H, T, D_K)
     with pytest.raises(ValueError, match="chunk_size=0 must be positive"):
         chunked_delta_rule(q, q, q, q[..., 0], chunk_size=0)
-
-
-@pytest.mark.parametrize("gated", [False, True])
-@pytest.mark.parametrize("style", [None, "causal"])
-def test_the_checks_say_that_it_is_no_softmax_attention(
-    gated: bool, style: str | None
-) -> None:
-    layer = DeltaAttention(d_model=24, num_heads=3, gated=gated)
-    report = check_attention(layer, style=style)
-    assert (report.state, report.failed) == ("not known", [])
-    (reason,) = (each.reason for each in report.verdicts if each.check == "row sums")
-    assert reason.startswith("it does more than attention")
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

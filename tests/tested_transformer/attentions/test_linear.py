@@ -18,7 +18,6 @@ from tested_transformer.attentions.linear import (
     recurrent_linear_attention,
 )
 from tested_transformer.cache import DenseCache
-from tested_transformer.checking import check_attention
 from tested_transformer.gpt import GPT, GPTConfig
 
 # Pairwise different: batch, heads, positions, widths of keys and of values.
@@ -261,18 +260,6 @@ def test_a_chunk_has_a_token():
         chunked_linear_attention(q, q, q, chunk_size=0)
     with pytest.raises(ValueError, match="chunk_size=0 must be positive"):
         LinearAttention(d_model=4, num_heads=2, chunk_size=0)
-
-
-@pytest.mark.parametrize("gated", [False, True])
-@pytest.mark.parametrize("style", [None, "causal"])
-def test_the_checks_say_that_it_is_no_softmax_attention(
-    gated: bool, style: str | None
-) -> None:
-    layer = LinearAttention(d_model=24, num_heads=3, gated=gated)
-    report = check_attention(layer, style=style)
-    assert (report.state, report.failed) == ("not known", [])
-    (reason,) = (each.reason for each in report.verdicts if each.check == "row sums")
-    assert reason.startswith("it does more" if gated else "it computes no softmax")
 
 
 @pytest.mark.parametrize(

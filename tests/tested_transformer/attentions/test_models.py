@@ -26,7 +26,6 @@ from tested_transformer.attentions import (
     name_of,
 )
 from tested_transformer.caches import slot_cache
-from tested_transformer.checking import check_attention
 from tested_transformer.checkpoints import (
     load_checkpoint,
     load_pretrained,
@@ -321,57 +320,6 @@ def test_the_packed_decoder_says_which_attention_it_does_not_know(model: GPT) ->
     message = re.escape(f"not support attention={model.config.attention!r}")
     with pytest.raises(ValueError, match=f"{message}$"):
         Decoder(model)
-
-
-# What a form is, as the checks see it: the layers that are softmax attention, capped or
-# gated at most, are compared with it to the last digit, and of the others they say that
-# they do not know.
-RIGHT: dict[str, dict[str, object]] = {
-    "softmax": {},
-    "soft_capped": {},
-    "gated": {},
-    "blocks": {"num_chosen": LONGEST},
-}
-
-
-def layer_of(name: str, settings: dict[str, object] | None = None) -> torch.nn.Module:
-    torch.manual_seed(0)
-    positions = "rotary" if name == "latent" else "none"
-    attention = attention_named(name, settings)
-    config = replace(SMALL, attention=attention, positions=positions, num_layers=1)
-    return GPT(config).double().blocks[0].attention
-
-
-@pytest.mark.parametrize("name", ATTENTIONS)
-def test_the_checks_pass_softmax_attention_and_say_what_is_none(name: str) -> None:
-    report = check_attention(layer_of(name, RIGHT.get(name)))
-    assert report.failed == []
-    assert report.state == ("right" if name in RIGHT else "not known"), str(report)
-
-
-@pytest.mark.parametrize(
-    "name", ["softmax", "latent", "differential", "gated", "soft_capped", "sink"]
-)
-def test_the_checks_find_a_form_that_sees_the_future(name: str) -> None:
-    """It is called without ``causal=True``, as if it were causal by itself."""
-    assert "leak" in check_attention(layer_of(name), style="causal").failed
-
-
-@pytest.mark.parametrize("name", sorted({*ATTENTIONS} - {*RIGHT}))
-def test_with_an_oracle_the_checks_compare_what_they_do_not_know(name: str) -> None:
-    layer = layer_of(name)
-
-    def oracle(x: Tensor) -> Tensor:
-        return layer(x, causal=True)
-
-    report = check_attention(layer, oracle=oracle)
-    assert report.passed, str(report)
-    reasons = {each.check: each.reason for each in report.verdicts}
-    # If weights do not sum to one, equal tokens get unequal rows.
-    no_sums = not ATTENTIONS[name].has_scores or name == "sink"
-    assert (reasons["row sums"] == "the oracle fails it, too") == no_sums, str(report)
-    off = check_attention(layer, oracle=lambda x: oracle(1.01 * x + 0.01))
-    assert "output" in off.failed
 
 
 @pytest.mark.parametrize("attention", ["delta", "blocks"])

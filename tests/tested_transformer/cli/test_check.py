@@ -1,4 +1,4 @@
-"""An attention in a file is imported, made and checked."""
+"""An attention in a file is imported, made and checked, with an adapter if need be."""
 
 import json
 import sys
@@ -27,92 +27,113 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(config.n_embd, 3 * config.n_embd, bias=config.bias)
         self.proj = nn.Linear(config.n_embd, config.n_embd)
         self.n_head, self.causal, self.layer = config.n_head, causal and CAUSAL, layer
-        self.is_causal = True
 
     def forward(self, x):
-        q, k, v = (
-            each.unflatten(-1, (self.n_head, -1)).transpose(1, 2)
-            for each in self.qkv(x).chunk(3, dim=-1)
-        )
+        parts = self.qkv(x).unflatten(-1, (3, self.n_head, -1))
+        q, k, v = parts.permute(2, 0, 3, 1, 4)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         return self.proj(y.transpose(1, 2).flatten(2))
 
-class Line(nn.Linear):
-    pass
-
-def attend(query, key, value, attn_mask=None, is_causal=False):
-    return F.scaled_dot_product_attention(
-        query, key, value, attn_mask=attn_mask, is_causal=is_causal
-    )
-
-def four(a, b, c, d):
-    return a
-
-def narrow(q, k, v, mask=None, causal=False):
-    return q[..., 1:]
-
+attend = F.scaled_dot_product_attention
+def swapped(keys, queries, values): return attend(queries, keys, values)
+def four(a, b, c, d): return attend(a, b, c)
+def narrow(q, k, v, mask=None, causal=False): return q[..., 1:]
 nothing = 3
 """
+ADAPTER = """
+def adapter(layer):
+    return dict(call=lambda f, q, k, v: f(q, k, v, None), causal=False)
+"""
 WITH = ("--with", "n_embd=20", "n_head=5", "bias=False")
+CALL = "lambda f, q, k, v: f(k, q, v)"
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "there"
     folder.mkdir()
     (folder / "beside.py").write_text("CAUSAL = True")
     path = folder / "their_model.py"
     path.write_text(FILE)
+    (folder / "broken.py").write_text("1 / 0")
+    (folder / "program.py").write_text("import sys; sys.exit(3)")
+    monkeypatch.chdir(folder)
     return path
 
 
 def test_a_layer_that_takes_a_config_is_made_and_is_right(
     file: Path, command: Command
 ) -> None:
-    paths = [*sys.path]
     ended = command("check", f"{file}:Attention", *WITH)
     assert ended.status == 0
-    assert ended.out.startswith("Attention is right.\n")
+    assert ended.out.startswith("Attention is right: causal; whole, gradients, ")
     assert ended.err == f"Importing {file}, which runs the code in it.\n"
-    assert sys.path == paths
-    ended = command("check", f"{file}:Attention", *WITH, "layer=2", "--json")
-    assert json.loads(ended.out)["state"] == "right"
+    assert str(file.parent) not in sys.path
+    words = ("layer=2", "--json", "--skip", "modes,output", "--lengths", "5")
+    told = json.loads(command("check", f"{file}:Attention", *WITH, *words).out)
+    assert told["state"] == "cannot tell"
+    assert told["checks"]["modes"] == {"passed": None, "reason": "skipped"}
 
 
-def test_a_mistake_and_what_is_not_known_have_a_status_of_their_own(
-    file: Path, command: Command
-) -> None:
-    ended = command("check", f"{file}:Attention", *WITH, "causal=false")
-    assert ended.status == 1
-    first = ended.out.splitlines()[0]
-    assert first == "Attention is WRONG: the causal mask is not applied."
-    line = ("--with", "in_features=20", "out_features=20")
-    ended = command("check", f"{file}:Line", *line)
-    assert (ended.status, ended.out.splitlines()[0]) == (
-        3,
-        "Line is not known to be right:",
-    )
+def test_what_is_meant_can_be_said(file: Path, command: Command) -> None:
+    both = ("check", "their_model.py:Attention", *WITH, "causal=false")
+    ended = command(*both, "--both")
+    assert ended.out.startswith("Attention is right: both sides; ")
+    ended = command(*both, "--causal")
+    assert (ended.status, ended.out[:26]) == (1, "Attention is WRONG: leak: ")
+    assert "no-causal-mask: The causal mask is not applied." in ended.out
+    like = "Reference(**packed(layer.qkv, num_heads=layer.n_head), causal=False)"
+    ended = command(*both, "--like", like)  # which leaves out the last projection
+    assert ended.out.startswith("Attention is WRONG: output: both sides: ")
 
 
 def test_a_function_of_a_module_is_checked_as_it_is(
-    file: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+    file: Path, command: Command
 ) -> None:
-    monkeypatch.chdir(file.parent)
-    ended = command("check", "their_model:attend", "--skip", "dtypes,modes")
-    assert ended.status == 0
-    assert "dtypes" not in ended.out
+    assert command("check", "their_model:attend").status == 0
+    ended = command("check", "their_model:swapped", "--both", "--call", CALL)
+    assert ended.out.startswith("swapped is right: both sides; ")
+    ended = command("check", "their_model:narrow")  # cannot be called, is not wrong
+    assert (ended.status, ended.out) == (3, "")
+    assert "error: narrow cannot be called: ValueError: it returns (" in ended.err
+
+
+def test_the_librarys_own_layers_are_known(command: Command) -> None:
+    name = "tested_transformer:MultiHeadAttention"
+    ended = command("check", name, "--with", "d_model=12", "num_heads=3")
+    assert "in pieces" in ended.out.splitlines()[0]
+
+
+def test_an_adapter_is_written_completed_and_read(file: Path, command: Command) -> None:
+    words = ("check", "their_model.py:four")
+    ended = command(*words)
+    assert (ended.status, ended.out[:31]) == (3, "four: cannot tell, since how it")
+    adapter = Path("their_model_four_adapter.py")
+    assert f"Wrote {adapter}: complete it, and check again.\n" in ended.err
+    text = adapter.read_text()
+    ended = command(*words)
+    assert f"error: {adapter}, line 14: complete b=...\n" in ended.err
+    assert adapter.read_text() == text
+    adapter.write_text(ADAPTER)
+    ended = command(*words, "--json")
+    assert (ended.status, json.loads(ended.out)["state"]) == (0, "right")
+    for text, message in (
+        ("", "other.py has no function adapter"),
+        ("adapter = len", "other.py: TypeError: object of type 'function' has no len"),
+    ):
+        Path("other.py").write_text(text)
+        assert message in command(*words, "--adapter", "other.py").err
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ((), "name an attention, such as model.py:CausalSelfAttention"),
-        (
-            ("their_model.py",),
-            "name an attention, such as model.py:CausalSelfAttention",
-        ),
+        (("model.py",), "name an attention, such as model.py:CausalSelfAttention"),
         (("nowhere.py:Attention",), "nowhere.py: no such file"),
         (("x.py:A", "--with", "a"), "argument --with: 'a' is not NAME=VALUE; see"),
+        (("x.py:A", "--skip", "all"), "skip='all' must be one of leak, prefix, "),
+        (("x.py:A", "--causal", "--both"), "causal and both exclude each other"),
     ],
 )
 def test_what_is_not_said_rightly_is_refused(
@@ -124,57 +145,28 @@ def test_what_is_not_said_rightly_is_refused(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("broken.py:A",), "error: broken.py: ZeroDivisionError: division by zero"),
+        (("program.py:A",), "program.py ends Python when it is imported"),
         ((":Nothing",), " has no class or function Nothing"),
         ((":nothing",), " has no class or function nothing"),
         ((":attend", *WITH), "attend is not a class, so --with does not apply"),
-        (
-            (":Attention", "--with", "n_embd=20"),
-            "no attribute 'bias'; pass what it needs",
-        ),
+        ((":Attention", *WITH[:2]), "no attribute 'bias'; pass what it needs"),
         ((":Attention",), "Attention cannot be made: TypeError: "),
         (
             (":Attention", "--with", "n_embd=20,n_head=5"),
-            "to --with, with spaces between settings, not commas",
+            "spaces between settings, not",
         ),
-        ((":Attention", *WITH, "--style", "odd"), "style='odd' must be one of ours"),
+        ((":attend", "--call", "lambda"), "error: --call 'lambda': SyntaxError: "),
+        ((":attend", "--like", "what"), "--like 'what': NameError: name 'what' is not"),
+        ((":attend", "--adapter", "no.py"), "error: no.py: no such file"),
     ],
 )
 def test_what_cannot_be_made_is_one_line(
     file: Path, words: tuple[str, ...], message: str, command: Command
 ) -> None:
-    ended = command("check", f"{file}{words[0]}", *words[1:])
+    target = f"their_model.py{words[0]}" if words[0][0] == ":" else words[0]
+    ended = command("check", target, *words[1:])
     _, line = ended.err.splitlines()
     assert (ended.status, ended.out) == (2, "")
     assert line.startswith("tested-transformer: error: ")
     assert message in line
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("four", "cannot infer how to call four"), ("narrow", "the function gives (")],
-    ids=["TypeError", "ValueError"],
-)
-def test_what_cannot_be_called_is_one_line_and_is_not_called_wrong(
-    file: Path, name: str, message: str, command: Command
-) -> None:
-    ended = command("check", f"{file}:{name}")
-    _, line = ended.err.splitlines()
-    assert (ended.status, ended.out) == (3, "")
-    assert line.startswith(f"tested-transformer: error: {message}")
-
-
-def test_a_file_that_fails_says_how(
-    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("broken.py").write_text("1 / 0")
-    ended = command("check", "broken.py:Attention")
-    assert ended.status == 2
-    assert "error: broken.py: ZeroDivisionError: division by zero" in ended.err
-
-
-def test_a_file_that_ends_python_says_why(command: Command) -> None:
-    Path("program.py").write_text("import sys; sys.exit(3)")
-    ended = command("check", "program.py:Attention")
-    assert ended.status == 2
-    assert "error: program.py ends Python when it is imported" in ended.err

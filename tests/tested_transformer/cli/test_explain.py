@@ -1,0 +1,40 @@
+"""A bug that a check names is explained."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from attention_check import KNOWN
+
+Command = Callable[..., Any]
+
+
+def test_all_bugs_are_listed(command: Command) -> None:
+    lines = command("explain").out.splitlines()
+    assert [line.split()[0] for line in lines] == [*KNOWN]
+    told = [json.loads(line) for line in command("explain", "--json").out.splitlines()]
+    assert told[0] == {
+        "name": "no-causal-mask",
+        "mistake": "The causal mask is not applied.",
+    }
+
+
+def test_a_bug_is_shown_with_its_code_and_where_it_was_published(
+    command: Command,
+) -> None:
+    exhibit = KNOWN["no-scale"]
+    ended = command("explain", "no-scale")
+    assert ended.status == 0
+    assert ended.out.startswith(f"{exhibit.mistake}\n\ndef no_scale(")
+    assert f"\nExplained in {exhibit.url}\n" in ended.out
+    (first, *_) = exhibit.published
+    assert f"\nPublished: {first.url}\n" in ended.out
+    told = json.loads(command("explain", "no-scale", "--json").out)
+    assert told["published"] == [each.url for each in exhibit.published]
+    assert told["code"] in ended.out
+
+
+def test_an_unknown_bug_is_refused(refused: Callable[..., str]) -> None:
+    message = "there is no bug no-scal; 'explain' alone lists all (like no-scale)"
+    assert refused("explain", "no-scal") == message
+    assert refused("explain", "?").endswith("lists all")
