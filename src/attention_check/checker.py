@@ -110,13 +110,40 @@ def check_attention(
         TypeError: If the attention or an adapter is not callable.
         ValueError: If the layer cannot be copied, or cannot be called so.
     """
-    lengths = [lengths] if isinstance(lengths, int) else [*lengths]
+    lengths = (lengths,) if isinstance(lengths, int) else tuple(lengths)
     _validate(attention, call, like, pieces, skip, causal, lengths)
+    settings = {"d_model": d_model, "d_context": d_context, "lengths": lengths}
+    brought = adapter(attention) if call is None and like is None else {}
+    if brought:
+        own: dict[str, Any] = {"pieces": pieces, "causal": causal}
+        given = brought | {key: each for key, each in own.items() if each is not None}
+        try:
+            return _checked(attention, **given, skip=skip, settings=settings)
+        except ValueError:
+            if _takes_after(attention):
+                raise
+    return _checked(attention, call, like, pieces, causal, skip=skip, settings=settings)
+
+
+def _takes_after(attention: Any) -> bool:
+    """Return whether an attention is called as the class whose adapter it has."""
+    kinds = type(attention).__mro__
+    known = next((each for each in kinds if each in adapter.registry), object)
+    return getattr(known, "forward", None) is getattr(type(attention), "forward", None)
+
+
+def _checked(
+    attention: Any,
+    call: Callable[..., Any] | None = None,
+    like: Any = None,
+    pieces: Any = None,
+    causal: bool | None = None,
+    *,
+    skip: Collection[str],
+    settings: dict[str, Any],
+) -> Report:
+    """Check an attention with what is said about it."""
     name = _name(attention)
-    if call is None and like is None and (given := _adapter_of(attention)):
-        call, like = given.get("call"), given.get("like")
-        pieces = given.get("pieces") if pieces is None else pieces
-        causal = given.get("causal") if causal is None else causal
     usual = recognize(attention, call)
     if usual.call is None:
         text = adapter_for(
@@ -143,9 +170,7 @@ def check_attention(
             name=name,
             pieces=pieces,
             causal=causal,
-            d_model=d_model,
-            d_context=d_context,
-            lengths=tuple(lengths),
+            **settings,
         )
     except ValueError as error:
         if call is not None or like is not None:
@@ -499,14 +524,6 @@ def _may_be_meant(report: Report, unpassed: Sequence[str]) -> bool:
     if report.bugs:
         return any(each.name == "attention-across-batch" for each in report.bugs)
     return bool(unpassed) or {*report.failed} <= _OF_SOFTMAX
-
-
-def _adapter_of(attention: Any) -> dict[str, Any]:
-    """Return the adapter of a class, unless a subclass of it is called otherwise."""
-    kinds = type(attention).__mro__
-    known = next((each for each in kinds if each in adapter.registry), object)
-    same = getattr(known, "forward", None) is getattr(type(attention), "forward", None)
-    return adapter(attention) if same else {}
 
 
 def _scaled(report: Report, subject: Subject) -> Report:
