@@ -58,7 +58,7 @@ class Answer:
 
 
 def public(run: Run) -> Results:
-    """Ask about sets, and print tables; a record keeps less than a file of ``--out``.
+    """Ask about sets, print tables and return them: for ``--out``, with all answers.
 
     Raises:
         ValueError: If no module has a checkout.
@@ -223,16 +223,7 @@ def told(results: dict[str, Any], *, verbose: bool = False) -> Iterator[str]:
 
 
 def shortened(results: dict[str, Any]) -> dict[str, Any]:
-    """Return results that keep the verdict on a bug, and no reports or adapters."""
-    kept = "state", "names", "limits"
-    short = {name: {**of_set, "each": {}} for name, of_set in results.items()}
-    for name, of_set in results.items():
-        for module, said in of_set["each"].items():
-            short[name]["each"][module] = {
-                **{way: {key: said[way][key] for key in kept} for way in WAYS},
-                "bugs": [
-                    {**bug, **{way: bug[way]["verdict"] for way in WAYS}}
-                    for bug in said["bugs"]
-                ],
-            }
-    return short
+    """Return the tables of results: what a record keeps."""
+    return {
+        name: {way: of_set[way] for way in WAYS} for name, of_set in results.items()
+    }

@@ -25,7 +25,7 @@ def test_every_measurement_has_a_function_and_options_that_are_known() -> None:
         assert callable(entry.function()), name
         assert {*entry.options} <= OPTIONS.keys(), name
     others = {file.stem for file in RECORDS.iterdir()} - MEASUREMENTS.keys()
-    assert others == {"h100", "public-first"}
+    assert others == {"h100"}
 
 
 @pytest.mark.parametrize(
