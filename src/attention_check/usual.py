@@ -420,8 +420,17 @@ def adapter_for(
         asks: Whether to ask whether it is causal.
         like: Whether to write what it should compute.
     """
-    lines = ["check_attention(", "    layer,"]
     said = [f"causal={causal},"] if causal is not None else [_CAUSAL] * asks
+    if not isinstance(attention, nn.Module):
+        given = "".join(f"        {name}=...,\n" for name in arguments_of(attention))
+        head = (
+            "    # a function of heads, (B, H, T, d): give it q, k and v, and what else"
+        )
+        call_of_heads = "    call=lambda f, q, k, v, *, causal, real: f("
+        ends = [f"    {line}" for line in said]
+        lines = ["check_attention(", "    f,", head, call_of_heads, given + "    ),"]
+        return "\n".join([*lines, *ends, ")"])
+    lines = ["check_attention(", "    layer,"]
     if call:
         lines += [f"    {line}" for line in _call_lines([*arguments_of(attention)])]
     if like:

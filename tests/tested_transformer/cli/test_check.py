@@ -1,6 +1,7 @@
 """An attention in a file is imported, made and checked, with an adapter if need be."""
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -94,8 +95,9 @@ def test_a_function_of_a_module_is_checked_as_it_is(
     ended = command("check", "their_model:swapped", "--both", "--call", CALL)
     assert ended.out.startswith("swapped is right: both sides; ")
     ended = command("check", "their_model:narrow")  # cannot be called, is not wrong
-    assert (ended.status, ended.out) == (3, "")
-    assert "error: narrow cannot be called: ValueError: it returns (" in ended.err
+    assert ended.status == 3
+    said = "narrow: cannot tell, since called in the usual way it fails (narrow cannot"
+    assert ended.out.startswith(said)
 
 
 def test_the_librarys_own_layers_are_known(command: Command) -> None:
@@ -112,7 +114,7 @@ def test_an_adapter_is_written_completed_and_read(file: Path, command: Command) 
     assert f"Wrote {adapter}: complete it, and check again.\n" in ended.err
     text = adapter.read_text()
     ended = command(*words)
-    assert f"error: {adapter}, line 14: complete b=...\n" in ended.err
+    assert re.search(r"line \d+: complete b=...\n", ended.err)
     assert adapter.read_text() == text
     adapter.write_text(ADAPTER)
     ended = command(*words, "--json")
