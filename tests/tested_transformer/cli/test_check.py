@@ -114,7 +114,7 @@ def test_an_adapter_is_written_completed_and_read(file: Path, command: Command) 
     assert f"Wrote {adapter}: complete it, and check again.\n" in ended.err
     text = adapter.read_text()
     ended = command(*words)
-    assert re.search(r"line \d+: complete b=...\n", ended.err)
+    assert re.search(r"line \d+: complete a=...\n", ended.err)
     assert adapter.read_text() == text
     adapter.write_text(ADAPTER)
     ended = command(*words, "--json")
