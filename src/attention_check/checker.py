@@ -311,7 +311,7 @@ def _choose(subject: Subject, forms: list[Reference]) -> Subject | None:
         try:
             with torch.no_grad():
                 gap = apart(formed.answer(use), formed.right(use))
-        except (RuntimeError, IndexError):
+        except (RuntimeError, IndexError, ValueError):
             continue  # an odd width cannot be rotary
         if gap <= max(SINGLE, 10 * subject.slack):
             return formed

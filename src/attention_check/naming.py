@@ -231,7 +231,7 @@ class Naming:
 
     def factor(self) -> tuple[float, float] | None:
         """Return what multiplies the scores, and what should, if only that differs."""
-        if callable(self.right.scale):
+        if callable(self.right.scale) or isinstance(self.right.scale, Tensor):
             return None
         use = self.uses[0]
         with torch.no_grad():
