@@ -99,8 +99,11 @@ def _asked_of_sets(run: Run, names: Sequence[str]) -> dict[str, Any]:
         there = modules(name, run.projects, run.only)
         kept = None if run.parts is None else run.parts / name
         asked = partial(_asked, folder=run.projects, kept=kept)
-        with ProcessPoolExecutor(mp_context=get_context("fork")) as processes:
-            answers = [*processes.map(asked, there)]
+        if len(there) < 2:  # no other process is worth its start
+            answers = [*map(asked, there)]
+        else:
+            with ProcessPoolExecutor(mp_context=get_context("fork")) as processes:
+                answers = [*processes.map(asked, there)]
         if each := {x.name: y for x, y in zip(there, answers, strict=True)}:
             results[name] = {**tables(each), "each": each}
     if not results:

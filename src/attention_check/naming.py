@@ -206,10 +206,14 @@ class Naming:
 
     def _agreeing(self, uses: list[Use]) -> list[Exhibit]:
         found: dict[str, float] = {}
-        for name, twin, known in self._twins:
+        usual: set[str] = set()
+        for name, which, twin, known in self._twins:
             if name not in found:
                 gap = self.agrees(twin, uses, known)
                 found |= {} if gap is None else {name: gap}
+                usual |= {name} if gap is not None and not which else set()
+        # A bug in its usual form rules out the rarer forms of others.
+        found = {name: found[name] for name in found if name in usual or not usual}
         # What agrees to rounding rules out what agrees to single precision.
         exact = min(found.values(), default=0.0) <= 1e-9
         names = [name for name, gap in found.items() if gap <= 1e-9 or not exact]
@@ -220,13 +224,13 @@ class Naming:
         return {}
 
     @cached_property
-    def _twins(self) -> list[tuple[str, Reference, dict[Use, float]]]:
-        """The references with a bug, by its name, and what is known of each."""
+    def _twins(self) -> list[tuple[str, int, Reference, dict[Use, float]]]:
+        """The references with a bug: its name, its form, and what is known of each."""
         return [
-            (name, _with_steps(self.right, self.dropout, **steps), {})
+            (name, which, _with_steps(self.right, self.dropout, **steps), {})
             for name, exhibit in KNOWN.items()
             if not exhibit.reach and exhibit.step != "drop"
-            for steps in _variants(exhibit, self.right.steps)
+            for which, steps in enumerate(_variants(exhibit, self.right.steps))
         ]
 
     def factor(self) -> tuple[float, float] | None:
