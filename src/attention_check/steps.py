@@ -6,16 +6,15 @@ d features in a head.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from attention_check.reference import Reference
-
 __all__ = ["Steps", "causal_mask"]
+
+Reference = Any  # of reference.py, which takes these steps
 
 
 def causal_mask(num_queries: int, num_keys: int) -> Tensor:
@@ -26,7 +25,7 @@ def causal_mask(num_queries: int, num_keys: int) -> Tensor:
 
 # --8<-- [start:right]
 def _project(
-    layer: "Reference", x: Tensor, context: Tensor
+    layer: Reference, x: Tensor, context: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     return layer.project_q(x), layer.project_k(context), layer.project_v(context)
 
@@ -36,7 +35,7 @@ def _split(x: Tensor, num_heads: int) -> Tensor:
 
 
 def _place(
-    layer: "Reference", q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor
+    layer: Reference, q: Tensor, k: Tensor, v: Tensor, t: Tensor, s: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     if not layer.norms_after_rotary:
         q, k = layer.normed(q, k)
@@ -56,7 +55,7 @@ def _share(k: Tensor, v: Tensor, copies: int) -> tuple[Tensor, Tensor]:
     return k.repeat_interleave(copies, dim=1), v.repeat_interleave(copies, dim=1)
 
 
-def _allow(layer: "Reference", num_queries: int, num_keys: int) -> Tensor | None:
+def _allow(layer: Reference, num_queries: int, num_keys: int) -> Tensor | None:
     return causal_mask(num_queries, num_keys)
 
 
@@ -82,7 +81,7 @@ def _drop(weights: Tensor, p: float, training: bool) -> Tensor:
 
 
 def _attend(
-    layer: "Reference",
+    layer: Reference,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -98,7 +97,7 @@ def _merge(heads: Tensor) -> Tensor:
     return heads.transpose(1, 2).flatten(2)
 
 
-def _mix(layer: "Reference", heads: Tensor) -> Tensor:
+def _mix(layer: Reference, heads: Tensor) -> Tensor:
     return layer.project_o(heads)
 
 
