@@ -113,10 +113,13 @@ class Naming:
         return [*self.answers.values()]
 
     @cached_property
-    def gradient(self) -> Tensor:
-        """The gradient of the layer in one use."""
+    def gradient(self) -> Tensor | None:
+        """The gradient of the layer in one use; ``None`` if it is cut off."""
         assert self.finite is not None
-        return gradients(self.subject.answer, self.finite, self._kept)[0]
+        try:
+            return gradients(self.subject.answer, self.finite, self._kept)[0]
+        except RuntimeError:
+            return None
 
     @cached_property
     def finite(self) -> Use | None:
@@ -173,6 +176,8 @@ class Naming:
         largest = max(known[use] for use in uses)
         if self.finite is not None and self.finite in uses:
             right = replace(self.subject, like=twin).right
+            if self.gradient is None:
+                return None
             (gradient,) = gradients(right, self.finite, self._kept)[:1]
             largest = max(largest, apart(self.gradient, gradient))
         return largest if largest <= self.bound else None

@@ -300,6 +300,16 @@ def test_single_precision_inside_is_right_and_told() -> None:
     assert "It computes in float32, and was checked so." in report.notes
 
 
+def test_a_gradient_that_is_cut_off_is_wrong() -> None:
+    class Cut(Plain):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).detach()
+
+    report = checked(Cut())
+    assert (report.state, report.names) == ("wrong", ())
+    assert "gradient" in report.failed
+
+
 def test_a_function_of_ones_own_is_a_reference() -> None:
     layer = Plain()
 
