@@ -26,13 +26,18 @@ from tested_transformer.checkpoints import (
 )
 from tested_transformer.cli import main as command
 from tested_transformer.data import (
+    FEW_NAMES,
     Tokenizer,
+    WordTokenizer,
     agreements,
     load_corpus,
     name_target,
     split,
     subject_target,
     tokenizer_from_dict,
+    word_agreements,
+    word_name_target,
+    word_subject_target,
     write_stories,
 )
 from tested_transformer.decoding import Sampling, generate
@@ -56,15 +61,26 @@ __all__ = ["COMMANDS", "about", "grammar_scores", "make_model", "sample"]
 # The textbook's model from the chapter Mini GPT, trained by the fast recipe.
 _TRAIN = (
     "train {text} --positions learned --activation gelu --bias --tie-head "
-    "--no-qk-norm --no-smear --no-zero-init --max-seq-len 128 --lr 0.005 "
+    "--no-qk-norm --no-smear --no-zero-init --lr 0.005 "
     "--embedding-lr 0.005 --precision fp32 --threads 1 {rest}"
 )
-_SIZE = "--d-model 64 --num-layers 3 --steps 1500 --seed"
+_SIZE = "--max-seq-len 128 --d-model 64 --num-layers 3 --steps 1500 --seed"
+_WORDS = (
+    "--num-characters 5000000 --max-seq-len 64 --d-model 64 --num-heads 4 "
+    "--num-layers 2 --steps 2500 --batch-size 64 --seed"
+)
 COMMANDS = {
     "grammar": _TRAIN.format(text="grammar", rest=f"{_SIZE} 1"),
-    "shakespeare": _TRAIN.format(text="shakespeare", rest="--steps 2200 --seed 1"),
+    "shakespeare": _TRAIN.format(
+        text="shakespeare", rest="--max-seq-len 128 --steps 2200 --seed 1"
+    ),
     **{
         f"grammar-{seed}": _TRAIN.format(text="grammar", rest=f"{_SIZE} {seed}")
+        for seed in range(2, 6)
+    },
+    "stories": _TRAIN.format(text="stories", rest=f"{_WORDS} 1"),
+    **{
+        f"stories-{seed}": _TRAIN.format(text="stories", rest=f"{_WORDS} {seed}")
         for seed in range(2, 6)
     },
 }
@@ -108,7 +124,7 @@ def make_model(name: str, runs: Path, out: Path) -> dict[str, Any]:
         "dirty": dirty(),
     }
     ship_model(out / name, model, card)
-    if settings["text"]["name"] == "grammar":
+    if settings["text"]["name"] in ("grammar", "stories"):
         scores = grammar_scores(model, tokenizer_from_dict(settings["tokenizer"]))
         (out / name / "heads.json").write_text(json.dumps(scores, indent=1) + "\n")
     return load_shipped(out / name).card
@@ -122,7 +138,8 @@ def about(model: GPT, settings: dict[str, Any]) -> dict[str, Any]:
         settings: The settings of its run, with ``text`` and ``tokenizer``.
     """
     tokenizer = tokenizer_from_dict(settings["tokenizer"])
-    corpus = load_corpus(settings["text"]["name"])
+    text = settings["text"]
+    corpus = load_corpus(text["name"], num_characters=text["limit"])
     held_out = split(torch.tensor(tokenizer.encode(corpus.text)))[1]
     honest = honest_loss(model, held_out)
     return {
@@ -149,19 +166,29 @@ def sample(model: GPT, tokenizer: Tokenizer) -> dict[str, Any]:
 
 def grammar_scores(model: GPT, tokenizer: Tokenizer) -> dict[str, Any]:
     """Score every head of a model of the grammar on new stories."""
-    stories = write_stories(_STORIES, seed=_STORIES_SEED)
+    by_words = isinstance(tokenizer, WordTokenizer)
+    options = {"names": FEW_NAMES} if by_words else {}
+    count = 6 * _STORIES if by_words else _STORIES
+    stories = write_stories(count, seed=_STORIES_SEED, **options)
     tokens = torch.tensor(tokenizer.encode(stories.text))
     length = model.config.max_seq_len
     windows = tokens[: len(tokens) // length * length].view(-1, length)
     starts = [row * length for row in range(len(windows))]
     ends = tokenizer.encode(" ,.\n")
+    if by_words:
+        found = [*word_agreements(stories)]
+        subjects = word_subject_target(found, starts, length)
+        names = word_name_target(stories, starts, length)
+    else:
+        subjects = subject_target([*agreements(stories)], starts, length)
+        names = name_target(stories, starts, length, letter=2)
     targets = {
         "previous token": previous_token_target(windows),
         "first token": first_token_target(windows),
         "delimiter": delimiter_target(windows, ends),
         "same token": same_token_target(windows),
-        "subject of the verb": subject_target([*agreements(stories)], starts, length),
-        "name that came before": name_target(stories, starts, length, letter=2),
+        "subject of the verb": subjects,
+        "name that came before": names,
     }
     weights = record_heads(model, windows).weights
     scores = {name: head_scores(weights, target) for name, target in targets.items()}
@@ -169,7 +196,7 @@ def grammar_scores(model: GPT, tokenizer: Tokenizer) -> dict[str, Any]:
     weights = record_heads(model, repeated).weights
     scores["induction"] = head_scores(weights, induction_target(repeated))
     return {
-        "text": f"write_stories({_STORIES}, seed={_STORIES_SEED})",
+        "text": f"write_stories({count}, seed={_STORIES_SEED})",
         "scores": {
             name: [[round(score, 3) for score in row] for row in values.tolist()]
             for name, values in scores.items()

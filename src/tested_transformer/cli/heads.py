@@ -19,6 +19,7 @@ __all__ = ["Heads"]
 _WEIGHTS = 2**25
 # A seed for stories that train does not use by default.
 _SEED = 1000
+_GRAMMARS = {"grammar": {}, "stories": {"names": data.FEW_NAMES}}
 _LETTER = 2  # the first letter of a name that the two before it identify
 
 
@@ -40,7 +41,7 @@ class Heads:
       same       earlier copies of the same token
       induction  what followed an earlier copy, in random tokens that are repeated
       subject    the word that a verb agrees with         (stories of the grammar only)
-      name       the letter to copy from an earlier name  (stories of the grammar only)
+      name       the earlier name to copy, by letters the letter   (the same)
     The last row is the score of a head with uniform attention. A high score says where
     a head looks, not that the model needs it.
 
@@ -104,9 +105,10 @@ class Heads:
             corpus = data.load_tokens(
                 self.text, tokenizer=source.tokenizer, tell=reminder()
             )
-        elif (source.about.get("text") or {}).get("name") == "grammar":
+        elif (name := (source.about.get("text") or {}).get("name")) in _GRAMMARS:
             # A token has at least one character, so this is usually enough text.
-            stories = data.write_stories(self.num_tokens, seed=_SEED)
+            count = self.num_tokens * (1 if name == "grammar" else 6)
+            stories = data.write_stories(count, seed=_SEED, **_GRAMMARS[name])
             tokens = torch.tensor(source.tokenizer.encode(stories.text))
             return f"the grammar, seed {_SEED}", tokens, stories
         else:
@@ -136,6 +138,12 @@ def _targets(
         starts, found = [length * row for row in range(rows)], data.agreements(stories)
         targets["subject"] = data.subject_target([*found], starts, length)
         targets["name"] = data.name_target(stories, starts, length, letter=_LETTER)
+    if stories is not None and isinstance(tokenizer, data.WordTokenizer):
+        rows, length = windows.shape
+        starts = [length * row for row in range(rows)]
+        words = [*data.word_agreements(stories)]
+        targets["subject"] = data.word_subject_target(words, starts, length)
+        targets["name"] = data.word_name_target(stories, starts, length)
     return {kind: each.to(windows.device) for kind, each in targets.items()}
 
 

@@ -76,7 +76,7 @@ MODEL = Flags(
     "model", GPTConfig, MODELS.values(), leave_out={"vocab_size", "attention"}
 )
 TRAINING = Flags("training", Recipe, [vars(make()) for make in RECIPES.values()])
-_TOKENIZERS = {"char": "characters", "bpe": "byte pairs"}
+_TOKENIZERS = {"char": "characters", "word": "words", "bpe": "byte pairs"}
 
 
 class _Plan(NamedTuple):
@@ -103,6 +103,7 @@ class Train:
 
     Examples:
       tested-transformer train                         a small GPT, in a minute or two
+      tested-transformer train stories                 whole words are its tokens
       tested-transformer train play.txt                any text in UTF-8
       tested-transformer train stdlib --steps 2000     Python's own source text
       tested-transformer train --recipe plain          AdamW and a cosine, to compare
@@ -111,8 +112,8 @@ class Train:
       tested-transformer train --out runs/big --resume
       torchrun --nproc-per-node 2 -m tested_transformer train
 
-    The text is a file, or one of grammar, stdlib, shakespeare and names. Where the two
-    recipes have different defaults, fast's is shown first.
+    The text is a file, or one of grammar, stories, stdlib, shakespeare and names. Where
+    the two recipes have different defaults, fast's is shown first.
 
     Ctrl-C finishes the step, saves, and exits with status 130 (143 after SIGTERM).
     --resume then continues with exactly the losses of an uninterrupted run. A run that
@@ -122,8 +123,8 @@ class Train:
         text: A file, or the name of a text; grammar by default.
         recipe: fast reaches a loss in the fewest seconds, plain is the textbook's; fast
             by default.
-        tokenizer: char makes each character a token, bpe learns longer ones; char by
-            default.
+        tokenizer: char makes each character a token, word each word, bpe learns
+            frequent pairs; word for stories and char for other texts by default.
         vocab_size: How many tokens bpe learns; 1024 by default.
         num_characters: How much of the text to use; all by default.
         eval_tokens: Held-out tokens to predict in each evaluation, 0 for all; 32768 by
@@ -143,7 +144,7 @@ class Train:
     text: str | None = None
     _: KW_ONLY
     recipe: Literal["fast", "plain"] | None = None
-    tokenizer: Literal["char", "bpe"] | None = None
+    tokenizer: Literal["char", "word", "bpe"] | None = None
     vocab_size: int | None = None
     num_characters: int | None = None
     eval_tokens: int | None = None
@@ -196,7 +197,7 @@ class Train:
             raise ValueError("vocab_size needs --tokenizer bpe")
         corpus = data.load_tokens(
             "grammar" if self.text is None else self.text,
-            tokenizer=_TOKENIZERS[self.tokenizer or "char"],
+            tokenizer=_TOKENIZERS[self.tokenizer or _usual_tokenizer(self.text)],
             vocab_size=self.vocab_size,
             num_characters=self.num_characters,
             tell=reminder(),
@@ -418,6 +419,10 @@ def _attention(typed: dict[str, Any]) -> Attention:
     """Return the attention with a name and settings."""
     settings = {**typed}
     return attention_named(settings.pop("attention", "softmax"), settings)
+
+
+def _usual_tokenizer(text: str | None) -> str:
+    return "word" if text == "stories" else "char"
 
 
 def _fitting_model(

@@ -3,6 +3,7 @@
 from tested_transformer.data.batches import batch_at, num_windows, split
 from tested_transformer.data.corpora import CORPORA, Corpus, load_corpus
 from tested_transformer.data.stories import (
+    FEW_NAMES,
     STORY_RULES,
     Agreement,
     Stories,
@@ -13,10 +14,20 @@ from tested_transformer.data.stories import (
     subject_target,
     write_stories,
 )
+from tested_transformer.data.story_words import (
+    WordAgreement,
+    is_sentence,
+    token_places,
+    verb_forms,
+    word_agreements,
+    word_name_target,
+    word_subject_target,
+)
 from tested_transformer.data.tokenizers import (
     BytePairTokenizer,
     CharTokenizer,
     Tokenizer,
+    WordTokenizer,
     bpe_tokenizer,
     tokenizer_from_dict,
 )
@@ -24,6 +35,7 @@ from tested_transformer.data.tokens import TokenizedCorpus, load_tokens
 
 __all__ = [
     "CORPORA",
+    "FEW_NAMES",
     "STORY_RULES",
     "Agreement",
     "BytePairTokenizer",
@@ -33,9 +45,12 @@ __all__ = [
     "TokenizedCorpus",
     "Tokenizer",
     "Word",
+    "WordAgreement",
+    "WordTokenizer",
     "agreements",
     "batch_at",
     "bpe_tokenizer",
+    "is_sentence",
     "load_corpus",
     "load_tokens",
     "name_target",
@@ -43,6 +58,11 @@ __all__ = [
     "split",
     "story_entropy",
     "subject_target",
+    "token_places",
     "tokenizer_from_dict",
+    "verb_forms",
+    "word_agreements",
+    "word_name_target",
+    "word_subject_target",
     "write_stories",
 ]

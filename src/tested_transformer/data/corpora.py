@@ -15,7 +15,7 @@ from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO
 
-from tested_transformer.data.stories import story_entropy, write_stories
+from tested_transformer.data.stories import FEW_NAMES, story_entropy, write_stories
 
 __all__ = [
     "CORPORA",
@@ -123,8 +123,8 @@ _DOWNLOADS = {
     ),
 }
 
-CORPORA = ("grammar", "stdlib", *_DOWNLOADS)
-"""The names that `load_corpus` accepts; all but the first two are downloaded."""
+CORPORA = ("grammar", "stories", "stdlib", *_DOWNLOADS)
+"""The names that `load_corpus` accepts; all but the first three are downloaded."""
 
 
 def load_corpus(
@@ -137,6 +137,7 @@ def load_corpus(
     """Return a whole text to train on; for large files, use ``load_tokens``.
 
     - ``grammar``: stories generated on the spot by ``write_stories``.
+    - ``stories``: the same with twelve names, for a model that reads whole words.
     - ``stdlib``: the source code of this Python's own modules, several megabytes.
     - ``shakespeare``: tiny Shakespeare, downloaded once and cached.
     - ``names``: 32,033 names, one per line, downloaded once and cached.
@@ -145,9 +146,9 @@ def load_corpus(
 
     Args:
         name_or_path: The name of a corpus, or the path of a file.
-        seed: The seed of ``grammar``; the other texts are always the same.
-        num_characters: The length. ``grammar`` writes at least this many characters, a
-            million by default; the other texts are cut after this many.
+        seed: The seed of ``grammar`` and ``stories``; other texts are always the same.
+        num_characters: The length. ``grammar`` and ``stories`` write at least this many
+            characters, a million by default; other texts are cut after this many.
         cache_folder: Where downloaded texts are kept; ``tested-transformer`` in
             ``$XDG_CACHE_HOME`` or in ``~/.cache`` by default.
 
@@ -194,13 +195,13 @@ def find_source(
             return Source(
                 name=name, origin=name, content=content, num_characters=num_characters
             )
-    elif name == "grammar":
-        text = write_stories(num_characters or 1_000_000, seed=seed).text
+    elif name in ("grammar", "stories"):
+        names = {"names": FEW_NAMES} if name == "stories" else {}
+        stories = write_stories(num_characters or 1_000_000, seed=seed, **names)
         origin = f"a grammar, seed {seed}"
-        content = text.encode()
-        return Source(
-            name=name, origin=origin, content=content, entropy=story_entropy()
-        )
+        content = stories.text.encode()
+        entropy = story_entropy(*names.values())
+        return Source(name=name, origin=origin, content=content, entropy=entropy)
     elif name == "stdlib":
         text, origin = _standard_library()
         content = text.encode()

@@ -17,6 +17,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 __all__ = [
+    "FEW_NAMES",
     "STORY_RULES",
     "Agreement",
     "Stories",
@@ -28,13 +29,19 @@ __all__ = [
     "write_stories",
 ]
 
-_NAMES = [
+_NAMES = tuple(
     first + vowel + second + last
     for first in "BDFKLMNPRT"
     for vowel in "aio"
     for second in "bdfklmnprt"
     for last in "aio"
-]
+)
+
+FEW_NAMES = (
+    *("Bira", "Dapa", "Faki", "Fodi", "Kado", "Lato"),
+    *("Mika", "Nilo", "Pipa", "Rano", "Rika", "Tomo"),
+)
+"""Twelve names, for stories that are read word by word; usually there are 720."""
 
 # The rules of each symbol: alternatives, each with an integer weight and some parts. A
 # part without rules of its own is a word. "#" is s or p, for singular or plural. The
@@ -167,12 +174,14 @@ class Stories(NamedTuple):
     surprisal: float
 
 
-_NAMES_SURPRISAL = math.log(len(_NAMES)) + math.log(len(_NAMES) - 1)
+def _names_surprisal(count: int) -> float:
+    """Return minus the log probability, in nats, of two names that differ."""
+    return math.log(count) + math.log(count - 1)
 
 
 @cache
-def story_entropy() -> float:
-    """Return the exact entropy of the stories, in nats per character.
+def story_entropy(names: tuple[str, ...] = _NAMES, *, per: str = "character") -> float:
+    """Return the exact entropy of the stories, in nats per character or per word.
 
     On text that it was not trained on, a model that sees only the past can have a lower
     loss only by chance, which amounts to some 0.2 % for 100,000 characters. A
@@ -184,26 +193,35 @@ def story_entropy() -> float:
 
     Source: Grenander, 1967, "Syntax-Controlled Probabilities", which computes the
     entropy of a derivation from the entropies of its choices.
+
+    Args:
+        names: The names that ``write_stories`` chooses from.
+        per: ``character``; or ``word``, where marks and line feeds count as words.
     """
-    nats, length = _entropy_and_length("story")
-    return (nats + _NAMES_SURPRISAL) / length
+    nats, characters, words = _entropy_and_lengths("story", names)
+    length = characters if per == "character" else words + 1
+    return (nats + _names_surprisal(len(names))) / length
 
 
 @cache
-def _entropy_and_length(part: str) -> tuple[float, float]:
-    """Return the entropy in nats, and the mean length, of the texts of a part."""
+def _entropy_and_lengths(
+    part: str, names: tuple[str, ...]
+) -> tuple[float, float, float]:
+    """Return the entropy in nats of the texts of a part, and their mean lengths."""
     if part not in STORY_RULES:
         # Count the space before a word as part of it. The first word of a story has no
         # space, but a line feed follows the last, so the count is right.
-        word = _NAMES[0] if part.startswith("$") else part
-        return 0.0, float(len(word) + (part not in _MARKS))
-    nats = length = 0.0
+        is_name = part.startswith("$")
+        length = sum(map(len, names)) / len(names) if is_name else len(part)
+        return 0.0, length + (part not in _MARKS), 1.0
+    total = [0.0, 0.0, 0.0]
     for parts in STORY_RULES[part]:
-        sums = [_entropy_and_length(each) for each in parts]
-        nats += _surprisal(part, parts) + sum([each for each, _ in sums])
-        length += sum([each for _, each in sums])
+        total[0] += _surprisal(part, parts)
+        for each in parts:
+            for at, value in enumerate(_entropy_and_lengths(each, names)):
+                total[at] += value
     count = len(STORY_RULES[part])
-    return nats / count, length / count
+    return total[0] / count, total[1] / count, total[2] / count
 
 
 @cache
@@ -213,17 +231,30 @@ def _surprisal(symbol: str, parts: tuple[str, ...]) -> float:
     return math.log(len(rules) / rules.count(parts))
 
 
-def write_stories(num_characters: int = 1_000_000, *, seed: int = 0) -> Stories:
+def write_stories(
+    num_characters: int = 1_000_000,
+    *,
+    seed: int = 0,
+    names: tuple[str, ...] = _NAMES,
+) -> Stories:
     """Write stories until the text has at least ``num_characters``.
 
     The same seed gives the same text on every machine and in every version of Python. A
     longer text starts with the shorter one.
 
+    Args:
+        num_characters: The least number of characters.
+        seed: The seed of the stories.
+        names: What the animals may be called; 720 names by default.
+
     Raises:
-        ValueError: If ``num_characters`` is not positive.
+        ValueError: If ``num_characters`` is not positive, or there are fewer than two
+            names.
     """
     if num_characters < 1:
         raise ValueError(f"num_characters={num_characters} must be positive")
+    if len(names) < 2:
+        raise ValueError(f"names must have at least two names; it has {len(names)}")
     # Use only random.random(), which returns the same numbers for a seed in every
     # version of Python.
     random = Random(seed)
@@ -231,12 +262,12 @@ def write_stories(num_characters: int = 1_000_000, *, seed: int = 0) -> Stories:
     words: list[Word] = []
     length, surprisal = 0, 0.0
     while length < num_characters:
-        first = int(random.random() * len(_NAMES))
-        second = int(random.random() * (len(_NAMES) - 1))
-        names = _NAMES[first], _NAMES[second + (second >= first)]
+        first = int(random.random() * len(names))
+        second = int(random.random() * (len(names) - 1))
+        two = names[first], names[second + (second >= first)]
         derived, nats = _derive(random)
-        surprisal += _NAMES_SURPRISAL + nats
-        text, written = _write(derived, names, start=length, first=len(words))
+        surprisal += _names_surprisal(len(names)) + nats
+        text, written = _write(derived, two, start=length, first=len(words))
         pieces.append(text)
         words += written
         length += len(text)

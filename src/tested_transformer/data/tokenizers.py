@@ -1,4 +1,4 @@
-"""Convert text to token ids and back: by characters, or by byte pairs.
+"""Convert text to token ids and back: by characters, words or byte pairs.
 
 Byte pairs need the optional package ``tokenizers``:
 ``pip install "tested-transformer[bpe]"``.
@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ __all__ = [
     "BytePairTokenizer",
     "CharTokenizer",
     "Tokenizer",
+    "WordTokenizer",
     "between_words",
     "bpe_tokenizer",
     "check_utf8",
@@ -161,6 +162,95 @@ class CharTokenizer:
             f"{named} (first at position {first + places[0]}) not in the alphabet "
             f"of {self.vocab_size} characters, {shown!r}"
         )
+
+
+class WordTokenizer:
+    """A tokenizer that numbers the words and marks of a small language.
+
+    A token is a run of letters and digits, any other character that is not white space,
+    or a line feed. Other white space is not kept: ``decode`` sets one space before each
+    token, except before marks such as a full stop and at the start of a line.
+
+    Args:
+        vocabulary: The words, marks and line feed, each once.
+
+    Raises:
+        ValueError: If the vocabulary is empty, has a word twice, or has a text that is
+            not one token.
+    """
+
+    kind = "words"
+
+    def __init__(self, vocabulary: Sequence[str]) -> None:
+        self.vocabulary = tuple(vocabulary)
+        self._ids = {word: at for at, word in enumerate(self.vocabulary)}
+        if not self.vocabulary:
+            raise ValueError("vocabulary must have at least one word; it is empty")
+        if len(self._ids) < len(self.vocabulary):
+            twice = next(w for w in vocabulary if self.vocabulary.count(w) > 1)
+            raise ValueError(f"{twice!r} occurs twice in the vocabulary")
+        for word in self.vocabulary:
+            if not isinstance(word, str) or not _WORD.fullmatch(word):
+                raise ValueError(f"{word!r} in the vocabulary is not one word or mark")
+
+    @classmethod
+    def from_text(cls, text: str) -> "WordTokenizer":
+        """Make a tokenizer of the words and marks of ``text``, sorted.
+
+        Raises:
+            ValueError: If the text has none.
+        """
+        words = sorted({*_WORD.findall(text)})
+        if not words:
+            raise ValueError("the text has no words")
+        return cls(words)
+
+    @property
+    def vocab_size(self) -> int:
+        """How many words and marks the vocabulary has."""
+        return len(self.vocabulary)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the index of each word and mark in the vocabulary.
+
+        Raises:
+            ValueError: If the vocabulary lacks one of them.
+        """
+        words = _WORD.findall(text)
+        try:
+            return [self._ids[word] for word in words]
+        except KeyError:
+            missing = [w for w in dict.fromkeys(words) if w not in self._ids]
+            named = ", ".join(map(repr, missing[:5]))
+            if len(missing) > 5:
+                named += f" and {len(missing) - 5} more"
+            shown = " ".join(self.vocabulary[-8:])
+            raise ValueError(
+                f"{named} not in the vocabulary of {self.vocab_size} words "
+                f"(... {shown})"
+            ) from None
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the words with these ids, with spaces between them.
+
+        Raises:
+            ValueError: If an id is not in the vocabulary.
+        """
+        text = ""
+        for token in _checked(ids, self):
+            word = self.vocabulary[token]
+            glued = not text or text[-1] == "\n" or word in _GLUED
+            text += word if glued else f" {word}"
+        return text
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the kind and the vocabulary, for JSON."""
+        return {"kind": self.kind, "vocabulary": [*self.vocabulary]}
+
+
+# What a word tokenizer takes for one token, and what follows without a space.
+_WORD = re.compile(r"\w+|[^\w\s]|\n")
+_GLUED = frozenset("\n.,;:!?")
 
 
 class BytePairTokenizer:
@@ -378,10 +468,16 @@ def tokenizer_from_dict(data: Mapping[str, object]) -> Tokenizer:
         if not isinstance(alphabet, str):
             raise ValueError(f"alphabet={alphabet!r} must be a string")
         return CharTokenizer(alphabet)
+    if kind == WordTokenizer.kind:
+        vocabulary = data.get("vocabulary")
+        if not isinstance(vocabulary, list):
+            raise ValueError(f"vocabulary={vocabulary!r} must be a list of words")
+        return WordTokenizer(vocabulary)
     if kind == BytePairTokenizer.kind:
         return BytePairTokenizer(json.dumps(data.get("tokenizer")))
     raise ValueError(
-        f"kind={kind!r} must be {CharTokenizer.kind!r} or {BytePairTokenizer.kind!r}"
+        f"kind={kind!r} must be {CharTokenizer.kind!r}, {WordTokenizer.kind!r} or "
+        f"{BytePairTokenizer.kind!r}"
     )
 
 

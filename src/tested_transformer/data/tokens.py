@@ -30,6 +30,7 @@ from tested_transformer.data.tokenizers import (
     BytePairTokenizer,
     CharTokenizer,
     Tokenizer,
+    WordTokenizer,
     between_words,
     bpe_tokenizer,
     tokenizer_from_dict,
@@ -89,8 +90,8 @@ def load_tokens(
 
     Args:
         name_or_path: The name of a corpus, or the path of a file; see ``load_corpus``.
-        tokenizer: A tokenizer; or ``"characters"`` for the characters of the text, or
-            ``"byte pairs"`` for the frequent pairs of the text.
+        tokenizer: A tokenizer; or ``"characters"`` for the characters of the text,
+            ``"words"`` for its words, or ``"byte pairs"`` for its frequent pairs.
         vocab_size: The size of the vocabulary of byte pairs; 1024 by default.
         sha256: The expected checksum of the text.
         seed: See ``load_corpus``.
@@ -164,6 +165,8 @@ def _prepare(
     check_text(repr(source.name), digest.hexdigest(), sha256)
     if tokenizer == CharTokenizer.kind:
         tokenizer = CharTokenizer("".join(sorted(alphabet)))
+    elif tokenizer == WordTokenizer.kind:
+        tokenizer = WordTokenizer.from_text("".join(source.pieces()))
     elif isinstance(tokenizer, str):
         pieces = between_words(source.pieces())
         tokenizer = bpe_tokenizer(pieces, vocab_size or 1024)
@@ -253,7 +256,7 @@ def _open(path: Path, wanted: dict[str, Any]) -> tuple[Tensor, dict[str, Any]] |
 
 
 def _check_tokenizer(tokenizer: Tokenizer | str, vocab_size: int | None) -> None:
-    kinds = (CharTokenizer.kind, BytePairTokenizer.kind)
+    kinds = (CharTokenizer.kind, WordTokenizer.kind, BytePairTokenizer.kind)
     if isinstance(tokenizer, str) and tokenizer not in kinds:
         raise ValueError(
             f"tokenizer={tokenizer!r} must be a tokenizer, or one of "

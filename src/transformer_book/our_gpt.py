@@ -1,0 +1,197 @@
+"""The model that runs through the book: a small GPT whose tokens are words.
+
+It was trained on ``stories``, which a grammar writes with 107 words and marks. The
+weights of a head fit in a table, and what the model says can be judged: does a verb
+agree with its subject, and can the grammar write this sentence?
+"""
+
+import re
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from tested_transformer.checkpoints import load_shipped
+from tested_transformer.data import (
+    FEW_NAMES,
+    Stories,
+    WordTokenizer,
+    is_sentence,
+    token_places,
+    tokenizer_from_dict,
+    verb_forms,
+    word_agreements,
+    write_stories,
+)
+from tested_transformer.decoding import Sampling, generate
+from tested_transformer.gpt import GPT
+from transformer_book import load_record, model_folder
+
+__all__ = [
+    "OurGPT",
+    "held_out_stories",
+    "number_right",
+    "our_gpt",
+    "sentences_right",
+    "tell",
+    "worth",
+]
+
+
+class OurGPT(NamedTuple):
+    """A trained model and its tokenizer.
+
+    Attributes:
+        model: The GPT.
+        words: Its tokenizer, whose tokens are words, marks and a line feed.
+    """
+
+    model: GPT
+    words: WordTokenizer
+
+
+def our_gpt(seed: int = 1) -> OurGPT:
+    """Load the book's model.
+
+    Args:
+        seed: Which of five, 1 to 5, that were trained alike from other seeds.
+
+    Raises:
+        ValueError: If ``seed`` is not 1 to 5.
+    """
+    if seed not in range(1, 6):
+        raise ValueError(f"seed={seed!r} must be one of 1 to 5")
+    shipped = load_shipped(model_folder("stories" if seed == 1 else f"stories-{seed}"))
+    words = tokenizer_from_dict(shipped.card["tokenizer"])
+    if not isinstance(words, WordTokenizer):
+        raise ValueError(f"the tokenizer of the book's model is {words!r}")
+    return OurGPT(shipped.model, words)
+
+
+def held_out_stories(num_characters: int = 60_000) -> Stories:
+    """Write stories that the model was not trained on."""
+    return write_stories(num_characters, seed=1000, names=FEW_NAMES)
+
+
+@torch.no_grad()
+def number_right(
+    model: nn.Module,
+    words: WordTokenizer,
+    stories: Stories,
+    *,
+    distractors: int = 1,
+    seq_len: int = 64,
+) -> float:
+    """Return for which share of the verbs the right number is the likelier one.
+
+    The model reads each story from its start up to the word before a verb. Its number
+    is that of the verbs whose probabilities add up to more.
+
+    Args:
+        model: A model that returns logits of shape (B, T, V).
+        words: Its tokenizer.
+        stories: What to read.
+        distractors: Count only verbs with at least this many nouns or names of the
+            other number between subject and verb.
+        seq_len: Leave out verbs that come later in a story.
+    """
+    tokens = words.encode(stories.text)
+    (end,) = words.encode("\n")
+    places = {*token_places(stories)}
+    ids = {
+        number: [words.encode(verb)[0] for verb in verb_forms(number)]
+        for number in ("singular", "plural")
+    }
+    right = asked = start = 0
+    for each in word_agreements(stories):
+        if each.distractors < distractors:
+            continue
+        start = each.at
+        while start > 0 and tokens[start - 1] != end and start in places:
+            start -= 1
+        text = [end, *tokens[start : each.at + 1]]
+        if len(text) > seq_len:
+            continue
+        chances = model(torch.tensor([text]))[0, -1].softmax(dim=-1)
+        singular = chances[ids["singular"]].sum() > chances[ids["plural"]].sum()
+        right += bool(singular) == each.singular
+        asked += 1
+    return right / asked
+
+
+def sentences_right(
+    model: GPT, words: WordTokenizer, *, num_samples: int = 16, seed: int = 0
+) -> float:
+    """Return which share of the sentences that a model writes the grammar can write.
+
+    Args:
+        model: The model.
+        words: Its tokenizer.
+        num_samples: How many texts of 96 tokens to write, at temperature 1.
+        seed: The seed of the samples.
+    """
+    prompts = [words.encode("\n")] * num_samples
+    texts = generate(
+        model, prompts, max_new_tokens=96, sampling=Sampling(temperature=1.0), seed=seed
+    )
+    sentences = [
+        tuple(re.findall(r"\w+|[.,]", sentence))
+        for text in texts
+        for line in words.decode(text).split("\n")
+        for sentence in re.findall(r"[^.]*\.", line)
+    ]
+    return sum(map(is_sentence, sentences)) / max(1, len(sentences))
+
+
+def tell(
+    model: GPT,
+    words: WordTokenizer,
+    text: str = "\n",
+    *,
+    length: int = 24,
+    seed: int = 0,
+) -> str:
+    """Let a model go on with a text.
+
+    Args:
+        model: The model.
+        words: Its tokenizer.
+        text: The beginning.
+        length: How many words and marks to write.
+        seed: The seed of the sample.
+    """
+    prompt = words.encode(text)
+    (new,) = generate(
+        model, [prompt], max_new_tokens=length, sampling=Sampling(), seed=seed
+    )
+    return words.decode([*prompt, *new]).strip()
+
+
+def worth(*parts: str) -> str:
+    """Return a table of what is lost without parts of the book's model.
+
+    Each row is the same model, trained in the same way with one thing changed, from
+    three seeds. ``python -m benchmarks parts`` measured it.
+
+    Args:
+        parts: Names of rows of the record ``parts``; all by default. The whole model
+            comes first in any case.
+
+    Raises:
+        ValueError: If there is no such row.
+    """
+    rows = load_record("parts")["results"]["rows"]
+    for name in parts:
+        if name not in rows:
+            raise ValueError(f"{name!r} must be one of {', '.join(rows)}")
+    whole = next(iter(rows))
+    names = [whole, *(name for name in parts or rows if name != whole)]
+    width = max(map(len, names)) + 2
+    table = [f"{'':{width}}{'loss':20}{'number right, %':20}sentences right, %"]
+    for name in names:
+        row = rows[name]
+        loss = " ".join(f"{each:.2f}" for each in row["loss"])
+        number = " ".join(f"{100 * each:3.0f}" for each in row["number"])
+        right = " ".join(f"{100 * each:3.0f}" for each in row["sentences"])
+        table.append(f"{name:{width}}{loss:20}{number:20}{right}")
+    return "\n".join(table)
