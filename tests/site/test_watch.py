@@ -170,7 +170,7 @@ def test_a_cell_is_clicked_and_says_how_its_weight_arises(live: Page) -> None:
     products = [
         float(row.split("\t")[3].replace("−", "-")) for row in sums.all_inner_texts()
     ]
-    said = re.search(r"q · k = (−?[\d.]+)", part(live, ".why p").inner_text())
+    said = re.search(r"q · k = (−?\d+\.\d+)", part(live, ".why p").inner_text())
     assert said
     dot = float(said[1].replace("−", "-"))
     assert sum(products) == pytest.approx(dot, abs=0.1)
