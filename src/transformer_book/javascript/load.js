@@ -25,7 +25,7 @@ const VERBS = ["chase", "dance", "dream", "eat", "fear", "follow", "hear", "know
 export const NUMBERS = { "plural verbs": ["are", ...VERBS], "singular verbs": ["is", ...VERBS.map((verb) => `${verb}s`)] };
 
 const FOLDER = new URL("../../models/", import.meta.url);
-const LABELED = 0.4; // a head is named after what it scores best at, from this score on
+const LABELED = 0.3; // a head is named after what it scores best at, from this score on
 const loaded = new Map();
 
 export async function load(name, progress = () => {}) {
