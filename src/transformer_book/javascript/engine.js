@@ -198,24 +198,24 @@ export class GPT {
 }
 // --8<-- [end:model]
 
-// --8<-- [start:text]
 // A text in pieces, as the library's tokenizers cut it: characters, or words and marks.
 const PIECES = { characters: /./gsu, words: /[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]|\n/gu };
 const GLUED = /^[\n.,;:!?]$/; // no space stands before these
 
 export const vocabularyOf = ({ alphabet, vocabulary }) => vocabulary ?? [...alphabet];
 
+// What one more token adds to a text: a space may come first.
+export const joined = (text, token, { kind }) =>
+  kind === "characters" || /(^|\n)$/.test(text) || GLUED.test(token) ? token : ` ${token}`;
+
+// --8<-- [start:text]
 // Token ids of the pieces that the model knows, and the pieces that it has never seen.
 export function encode(text, tokenizer) {
   const ids = new Map(vocabularyOf(tokenizer).map((token, id) => [token, id]));
-  const pieces = text.match(PIECES[tokenizer.kind]) ?? [];
+  const pieces = [...text.matchAll(PIECES[tokenizer.kind])].flat();
   const tokens = pieces.filter((piece) => ids.has(piece)).map((piece) => ids.get(piece));
   return { tokens, unknown: [...new Set(pieces.filter((piece) => !ids.has(piece)))] };
 }
-
-// What a text becomes with one more token: a space may come first.
-export const joined = (text, token, { kind }) =>
-  kind === "characters" || /(^|\n)$/.test(text) || GLUED.test(token) ? token : ` ${token}`;
 
 // Where the context begins in a text of `length` tokens that came one by one: it is read
 // from its start while it fits, and then, each time it has outgrown the model, from the
