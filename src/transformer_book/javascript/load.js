@@ -6,7 +6,7 @@ import { GPT, readSafetensors, vocabularyOf } from "./engine.js";
 const TEXTS = {
   "dogs, dog": ["The dogs that Nilo sees", "The dog that Nilo sees"],
   "past a cat": ["The dogs that the cat sees", "The dog that the cat sees"],
-  "a story": ["Rika is a small wolf. Nilo is a big cat. When Rika sleeps, Nilo waits. The wolves near the river hear", "Mika is a small wolf. Nilo is a big cat. When Mika sleeps, Nilo waits. The wolf near the river hears"],
+  "a story": ["wolves", "wolf"].map((noun) => `Rika is a small wolf. Nilo is a big cat. When Rika sleeps, it dreams. The ${noun} near the river`),
 };
 const stories = (title) => ({ title, texts: TEXTS, looked: true });
 export const MODELS = {

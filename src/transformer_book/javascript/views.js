@@ -66,7 +66,7 @@ export function explain(box, gpts, which, words, layer, head, t, s) {
   const two = (number) => number.toFixed(2).replace("-", "−");
   const big = (number) => (number < 1000 ? two(number) : number.toPrecision(3).replace("+", ""));
   const [from, to] = [words[t], words[s]], weight = weights[s];
-  const table = (caption, names, rows) => make("table", {}, make("caption", { textContent: caption }),
+  const table = (caption, names, rows) => make("table", { className: "sums" }, make("caption", { textContent: caption }),
     make("thead", {}, make("tr", {}, ...names.map((textContent) => make("th", { scope: "col", textContent })))), make("tbody", {}, ...rows));
   const cells = (numbers) => numbers.map((textContent) => make("td", { textContent }));
   const parts = [...q.keys()].map((i) => row(i, cells([q[i], k[i], products[i], v[i], weight * v[i], ...(there ? [there.v[i]] : [])].map(two))));
@@ -76,7 +76,7 @@ export function explain(box, gpts, which, words, layer, head, t, s) {
       + `Divided by √${width} = ${Math.sqrt(width)} that is the score, ${two(scores[s])}. Of all scores in this row the softmax makes weights: `
       + `exp(${two(scores[s])}) = ${big(exps[s])}, of ${big(total)} in all, is ${weight.toFixed(3)}. So ${weight.toFixed(3)} of the value of “${to}” goes into what the head writes at “${from}”.` }),
     make("div", { className: "numbers" },
-      table(`The ${width} numbers of the head`, ["", "q", "k", "q × k", "v", `${weight.toFixed(2)} v`, ...(there ? [`v, ${which ? "first" : "second"} text`] : [])], parts),
+      table(`The ${width} numbers of the head`, ["", "q", "k", "q × k", "v", `${weight.toFixed(2)} v`, ...(there ? ["other v"] : [])], parts),
       table(`All keys that “${from}” may attend to`, ["key", "score", "exp", "weight"], shares)),
   );
 }
