@@ -40,7 +40,6 @@ __all__ = [
     "head_slices",
     "marks",
     "points",
-    "scores_and_weights",
     "shared_heads",
     "side_by_side",
     "strips",
@@ -481,38 +480,6 @@ def marks(
     above = 0.3 if _upright(columns) else 0.9 * _LETTER * max(map(len, columns))
     figure = _figure(beside + cell * len(columns), above + cell * len(rows))
     _draw_map(figure.add_subplot(), marked, rows, columns)
-    return _settled(figure)
-
-
-def scores_and_weights(scores: Mapping[str, Float[Tensor, "T S"]]) -> Figure:
-    """Draw the distribution of scores, and below it the softmax of the first row.
-
-    Args:
-        scores: For each name, scores of the same shape; at most three names.
-
-    Raises:
-        ValueError: If there are no scores, or more than three.
-    """
-    _check_number("scores", len(scores), 3)
-    figure = _figure(_PHONE / 2 * len(scores), 4.4)
-    reach = max(rows.abs().max().item() for rows in scores.values())
-    for index, (name, rows) in enumerate(scores.items()):
-        above = figure.add_subplot(2, len(scores), index + 1)
-        counts = rows.flatten().histc(41, -reach, reach).tolist()
-        middles = [reach * (2 * bin - 40) / 41 for bin in range(41)]
-        above.bar(middles, counts, width=2 * reach / 41, color=ACCENT)
-        above.set_title(name, **_TEXT)
-        above.set_xlabel("score", **_TEXT)
-        above.set_yticks([])
-        below = figure.add_subplot(2, len(scores), len(scores) + index + 1)
-        below.bar(range(rows.shape[1]), rows[0].softmax(dim=-1).tolist(), color=WARM)
-        below.set_ylim(0, 1)
-        below.set_xlabel("key", **_TEXT)
-        if index == 0:
-            above.set_ylabel("how many", **_TEXT)
-            below.set_ylabel("weight", **_TEXT)
-        _quiet(above)
-        _quiet(below)
     return _settled(figure)
 
 

@@ -24,7 +24,6 @@ from transformer_book.plots import (
     head_slices,
     marks,
     points,
-    scores_and_weights,
     shared_heads,
     side_by_side,
     strips,
@@ -125,7 +124,6 @@ def test_what_a_phone_can_show_at_once_is_no_wider_than_its_screen():
             columns=[str(n) for n in range(10)],
             titles=["t"],
         ),
-        scores_and_weights({"a": torch.ones(2, 2), "b": torch.ones(2, 2)}),
     ]
     assert all(figure.get_figwidth() <= plots._PHONE for figure in figures)
     # Letters have the room they need, even where the figure is wider for it.
@@ -293,7 +291,6 @@ DRAWN = {
     "head_slices": lambda: head_slices(**head_tables(2), words="abcde"),
     "marks": lambda: marks(WEIGHTS[0] > 0.3, rows=QUERIES, columns=KEYS),
     "points": lambda: points(GROUPS, **LABELS),
-    "scores_and_weights": lambda: scores_and_weights({"a": WEIGHTS[0]}),
     "shared_heads": lambda: shared_heads(4, {"two": 2}),
     "side_by_side": lambda: side_by_side({"p": {"a": [1.0, 2.0]}}, level=1.0, **LABELS),
     "strips": lambda: strips({"one": {"a": [1.0, 2.0], "b": [4.0]}}, x_label="x"),
@@ -384,7 +381,6 @@ REFUSED = {
     "num_kv_heads has 0 entries; it takes 1 or more": lambda: shared_heads(6, {}),
     "planes has 0 entries; it takes 1 or more": lambda: turns({}),
     "planes['p'] has 5 arrows; it takes 1 to 4": lambda: turns({"p": FIVE}),
-    "scores has 0 entries; it takes 1 to 3": lambda: scores_and_weights({}),
     "panels has 0 entries; it takes 1 or more": lambda: side_by_side({}, **LABELS),
     "panels['p'] has 5 groups; it takes 1 to 4": lambda: side_by_side(
         {"p": FIVE}, **LABELS
@@ -573,24 +569,6 @@ def test_slices_have_the_color_of_their_head():
     frames = [patch.get_edgecolor() for patch in figure.axes[0].patches]
     palette = {"gray": plots.INK, "blue": plots.ACCENT, "orange": plots.WARM}
     assert frames == [to_rgba(palette[color]) for color in color]
-
-
-def test_scores_stand_above_the_weights_of_the_first_row():
-    scores = torch.tensor([[-3.0, 1.0, 2.0], [0.0, 0.0, 3.0]])
-    figure = scores_and_weights({"plain": scores, "halved": scores / 2})
-    plain, weights, halved, softer = figure.axes
-    assert (plain.get_title(), halved.get_title()) == ("plain", "halved")
-    for axes in (plain, halved):
-        assert sum(bar.get_height() for bar in axes.patches) == 6
-    assert plain.get_xlim() == halved.get_xlim()
-    filled = [bar for bar in plain.patches if bar.get_height()]
-    for bar, score in zip(filled, (-3.0, 0.0, 1.0, 2.0, 3.0), strict=True):
-        left = bar.get_x()
-        assert left - 1e-6 <= score <= left + bar.get_width() + 1e-6
-    for axes, scale in ((weights, 1.0), (softer, 0.5)):
-        drawn = [bar.get_height() for bar in axes.patches]
-        assert drawn == pytest.approx((scores[0] * scale).softmax(dim=-1).tolist())
-        assert axes.get_ylim() == (0, 1)
 
 
 def test_dots_lie_on_curves_and_nothing_joins_them():
