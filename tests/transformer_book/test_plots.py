@@ -66,8 +66,9 @@ def head_tables(heads: int) -> dict[str, torch.Tensor]:
     return {
         **{name: torch.rand(heads, 5, 3) for name in ("q", "k", "v", "heads")},
         **{name: torch.rand(5, 6) for name in ("x", "output")},
+        **{name: torch.rand(6, heads * 3) for name in ("w_q", "w_k", "w_v")},
         "weights": torch.rand(heads, 5, 5),
-        "w_o": -torch.rand(heads, 3, 6),
+        "w_o": -torch.rand(heads * 3, 6),
     }
 
 
@@ -288,7 +289,9 @@ DRAWN = {
     "cells": lambda: cells(torch.arange(6).view(1, 2, 3) % 3, **cell_labels(1)),
     "curves": lambda: curves(GROUPS, dots=GROUPS, **LABELS),
     "head_maps": lambda: head_maps(WEIGHTS, queries=QUERIES, keys=KEYS),
-    "head_slices": lambda: head_slices(**head_tables(2), words="abcde"),
+    "head_slices": lambda: head_slices(
+        **head_tables(2), words="abcde", features="uvwxyz"
+    ),
     "marks": lambda: marks(WEIGHTS[0] > 0.3, rows=QUERIES, columns=KEYS),
     "points": lambda: points(GROUPS, **LABELS),
     "shared_heads": lambda: shared_heads(4, {"two": 2}),
@@ -343,10 +346,10 @@ REFUSED = {
         WEIGHTS[0] > 0, rows=QUERIES, columns=["x", "y"]
     ),
     "words has 3 labels; weights need 5": lambda: head_slices(
-        **head_tables(2), words="abc"
+        **head_tables(2), words="abc", features="uvwxyz"
     ),
     "q has 4 heads; it takes at most 3": lambda: head_slices(
-        **head_tables(4), words="abcde"
+        **head_tables(4), words="abcde", features="uvwxyz"
     ),
     "names has 1 labels; weights need 2": lambda: cells(
         NO_STATES, **cell_labels(2) | {"names": ["kept"]}
@@ -556,16 +559,19 @@ def test_turned_arrows_lead_from_the_center_to_their_tips():
 
 def test_slices_have_the_color_of_their_head():
     tables = head_tables(2)
-    figure = head_slices(**tables, words="abcde")
-    order = ("x", "q", "k", "v", "weights", "heads", "w_o", "output")
+    figure = head_slices(**tables, words="abcde", features="uvwxyz")
+    for name in ("w_q", "w_k", "w_v"):
+        tables[name] = torch.stack(tables[name].split(3, dim=1))
+    tables["w_o"] = torch.stack(tables["w_o"].split(3))
+    order = ("x", "w_q", "w_k", "w_v", "q", "k", "v", "weights", "heads", "w_o")
     wanted = [
         part
-        for name in order
+        for name in (*order, "output")
         for part in tables[name].abs().reshape(-1, *tables[name].shape[-2:])
     ]
     for drawn, part in zip(drawn_weights(figure), wanted, strict=True):
         torch.testing.assert_close(drawn, part)
-    color = ["gray", *["blue", "orange"] * 6, "gray"]
+    color = ["gray", *["blue", "orange"] * 9, "gray"]
     frames = [patch.get_edgecolor() for patch in figure.axes[0].patches]
     palette = {"gray": plots.INK, "blue": plots.ACCENT, "orange": plots.WARM}
     assert frames == [to_rgba(palette[color]) for color in color]
