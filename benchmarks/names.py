@@ -20,7 +20,7 @@ from transformer_book.our_gpt import held_out_stories
 __all__ = ["measure", "name_share"]
 
 SEEDS = (1, 2, 3)
-TEXTS = (1_000_000, 5_000_000)
+TEXTS = (5_000_000, 1_000_000)
 STEPS, BATCH, EVERY = 2500, 64, 125
 
 
@@ -30,22 +30,21 @@ def measure(run: Run) -> Results:
     if run.quick:
         steps, every, texts = 2, 1, (20_000,)
     stories = held_out_stories(10_000 if run.quick else 60_000)
-    runs: dict[str, list[dict[str, Any]]] = {}
-    for length in texts:
-        text = load_corpus("stories", num_characters=length).text
-        words = WordTokenizer.from_text(text)
-        tokens = split(torch.tensor(words.encode(text)))[0]
-        held_out = torch.tensor(words.encode(stories.text))
-        passes = steps * BATCH * SIZE["max_seq_len"] / len(tokens)
-        runs[str(length)] = []
-        for seed in SEEDS[:1] if run.quick else SEEDS:
+    runs: dict[str, list[dict[str, Any]]] = {str(length): [] for length in texts}
+    for seed in SEEDS[:1] if run.quick else SEEDS:
+        for length in texts:
+            text = load_corpus("stories", num_characters=length).text
+            words = WordTokenizer.from_text(text)
+            tokens = split(torch.tensor(words.encode(text)))[0]
+            held_out = torch.tensor(words.encode(stories.text))
             changes = {"steps": steps, "batch_size": BATCH, "seed": seed}
             recipe = Recipe.fast(**RECIPE | changes)
             found = _trained(recipe, tokens, held_out, words, every)
+            passes = steps * BATCH * SIZE["max_seq_len"] / len(tokens)
             found["passes"] = round(passes, 1)
             runs[str(length)].append(found)
             print(length, seed, found, flush=True)
-    bound = stories.surprisal / len(words.encode(stories.text))
+    bound = stories.surprisal / len(held_out)
     return {"every": every, "bound": round(bound, 4), "texts": runs}
 
 
