@@ -67,7 +67,7 @@ _TRAIN = (
 _SIZE = "--max-seq-len 128 --d-model 64 --num-layers 3 --steps 1500 --seed"
 _WORDS = (
     "--num-characters 5000000 --max-seq-len 64 --d-model 64 --num-heads 4 "
-    "--num-layers 2 --steps 2500 --batch-size 64 --seed"
+    "--num-layers 2 --steps 1000 --batch-size 32 --seed"
 )
 COMMANDS = {
     "grammar": _TRAIN.format(text="grammar", rest=f"{_SIZE} 1"),

@@ -198,30 +198,28 @@ def story_entropy(names: tuple[str, ...] = _NAMES, *, per: str = "character") ->
         names: The names that ``write_stories`` chooses from.
         per: ``character``; or ``word``, where marks and line feeds count as words.
     """
-    nats, characters, words = _entropy_and_lengths("story", names)
+    name_length = sum(map(len, names)) / len(names)
+    nats, characters, words = _entropy_and_lengths("story", name_length)
     length = characters if per == "character" else words + 1
     return (nats + _names_surprisal(len(names))) / length
 
 
 @cache
-def _entropy_and_lengths(
-    part: str, names: tuple[str, ...]
-) -> tuple[float, float, float]:
-    """Return the entropy in nats of the texts of a part, and their mean lengths."""
+def _entropy_and_lengths(part: str, name_length: float) -> tuple[float, float, float]:
+    """Return the nats of the texts of a part, and their mean characters and words."""
     if part not in STORY_RULES:
         # Count the space before a word as part of it. The first word of a story has no
         # space, but a line feed follows the last, so the count is right.
-        is_name = part.startswith("$")
-        length = sum(map(len, names)) / len(names) if is_name else len(part)
+        length = name_length if part.startswith("$") else float(len(part))
         return 0.0, length + (part not in _MARKS), 1.0
     total = [0.0, 0.0, 0.0]
     for parts in STORY_RULES[part]:
         total[0] += _surprisal(part, parts)
         for each in parts:
-            for at, value in enumerate(_entropy_and_lengths(each, names)):
+            for at, value in enumerate(_entropy_and_lengths(each, name_length)):
                 total[at] += value
-    count = len(STORY_RULES[part])
-    return total[0] / count, total[1] / count, total[2] / count
+    nats, characters, words = (value / len(STORY_RULES[part]) for value in total)
+    return nats, characters, words
 
 
 @cache

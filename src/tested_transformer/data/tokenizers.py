@@ -190,7 +190,7 @@ class WordTokenizer:
             twice = next(w for w in vocabulary if self.vocabulary.count(w) > 1)
             raise ValueError(f"{twice!r} occurs twice in the vocabulary")
         for word in self.vocabulary:
-            if not isinstance(word, str) or not _WORD.fullmatch(word):
+            if not _WORD.fullmatch(word):
                 raise ValueError(f"{word!r} in the vocabulary is not one word or mark")
 
     @classmethod

@@ -15,7 +15,7 @@ import pytest
 
 from tested_transformer.data import corpora
 from tested_transformer.data.corpora import Corpus, load_corpus
-from tested_transformer.data.stories import story_entropy, write_stories
+from tested_transformer.data.stories import FEW_NAMES, story_entropy, write_stories
 from tested_transformer.data.tokens import load_tokens
 
 PLAY = "First Citizen:\nBefore we proceed, hear me speak — né?\n".encode()
@@ -60,6 +60,18 @@ def test_grammar_is_written_on_the_spot_and_knows_its_entropy():
         origin="a grammar, seed 3",
         entropy=story_entropy(),
     )
+
+
+def test_stories_are_the_same_with_few_names():
+    corpus = load_corpus("stories", seed=3, num_characters=700)
+    assert corpus == Corpus(
+        name="stories",
+        text=write_stories(700, seed=3, names=FEW_NAMES).text,
+        origin="a grammar, seed 3",
+        entropy=story_entropy(FEW_NAMES),
+    )
+    assert corpus.entropy is not None
+    assert corpus.entropy < story_entropy()
 
 
 def test_grammar_has_a_million_characters_by_default(monkeypatch: pytest.MonkeyPatch):
@@ -223,7 +235,7 @@ def test_no_such_file(tmp_path: Path):
     with pytest.raises(
         FileNotFoundError,
         match=r"^there is no file 'shakespear', and no corpus of that name; wanted a "
-        "path, or one of grammar, stdlib, shakespeare, names$",
+        "path, or one of grammar, stories, stdlib, shakespeare, names$",
     ):
         load_corpus("shakespear")
 

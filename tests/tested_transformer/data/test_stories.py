@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tested_transformer.data.stories import (
+    FEW_NAMES,
     STORY_RULES,
     Stories,
     Word,
@@ -305,6 +306,21 @@ def test_entropy_by_counting_how_often_each_rule_is_used():
     count = told.text.count("\n")
     # Stories differ by some 31 % in length.
     assert len(told.text) / count == pytest.approx(length, rel=4 * 0.31 / count**0.5)
+
+
+def test_entropy_per_word_is_what_a_long_text_holds_for_its_words():
+    told = write_stories(100_000, seed=12, names=FEW_NAMES)
+    words = len(told.words) + told.text.count("\n")
+    for length, per in ((words, "word"), (len(told.text), "character")):
+        bound = story_entropy(FEW_NAMES, per=per)
+        assert told.surprisal == pytest.approx(length * bound, rel=0.012)
+    names = {word.text for word in told.words if word.kind == "name"}
+    assert names == {*FEW_NAMES}
+
+
+def test_one_name_is_not_enough():
+    with pytest.raises(ValueError, match=r"^names must have at least two names; it"):
+        write_stories(100, names=("Rika",))
 
 
 def test_a_longer_text_begins_as_a_shorter_one_and_seeds_differ():

@@ -5,9 +5,11 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
+from tested_transformer.data.stories import FEW_NAMES, write_stories
 from tested_transformer.data.tokenizers import (
     CharTokenizer,
     Tokenizer,
+    WordTokenizer,
     bpe_tokenizer,
     tokenizer_from_dict,
 )
@@ -104,7 +106,75 @@ def test_what_makes_no_tokenizer_is_named():
             {"kind": "characters", "alphabet": ["a"]},
             r"alphabet=\['a'\] must be a string",
         ),
-        (tokenizer_from_dict, {}, "kind=None must be 'characters' or 'byte pairs'"),
+        (
+            tokenizer_from_dict,
+            {},
+            "kind=None must be 'characters', 'words' or 'byte pairs'",
+        ),
     ):
         with pytest.raises(ValueError, match=f"^{message}$"):
             make(of)
+
+
+def test_words_are_numbered_in_their_order():
+    tokenizer = WordTokenizer.from_text("Rika sees cats, and Nilo.\nRika runs.\n")
+    assert tokenizer.vocabulary == (
+        *("\n", ",", ".", "Nilo", "Rika", "and", "cats", "runs", "sees"),
+    )
+    assert tokenizer.vocab_size == 9
+    ids = tokenizer.encode("Nilo sees cats.\nRika")
+    assert ids == [3, 8, 6, 2, 0, 4]
+    assert tokenizer.decode(ids) == "Nilo sees cats.\nRika"
+    assert tokenizer.decode(iter([5, 1])) == "and,"
+    assert (tokenizer.encode(""), tokenizer.decode([])) == ([], "")
+
+
+def test_other_white_space_is_not_kept():
+    tokenizer = WordTokenizer.from_text("a b")
+    assert tokenizer.decode(tokenizer.encode(" a\t b  ")) == "a b"
+
+
+def test_the_stories_are_read_word_by_word_and_written_again():
+    told = write_stories(5_000, seed=4, names=FEW_NAMES)
+    tokenizer = WordTokenizer.from_text(told.text)
+    assert isinstance(tokenizer, Tokenizer)
+    ids = tokenizer.encode(told.text)
+    assert len(ids) == len(told.words) + told.text.count("\n")
+    assert tokenizer.decode(ids) == told.text
+    again = tokenizer_from_dict(json.loads(json.dumps(tokenizer.to_dict())))
+    assert again.encode(told.text) == ids
+
+
+@given(ids=st.lists(st.integers(0, 6)), count=st.integers(0, 9))
+def test_a_longer_list_of_words_begins_as_a_shorter_one(ids: list[int], count: int):
+    tokenizer = WordTokenizer(["\n", ",", ".", "a", "b", "cd", "-"])
+    assert tokenizer.decode(ids).startswith(tokenizer.decode(ids[:count]))
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "message"),
+    [
+        ([], "vocabulary must have at least one word; it is empty"),
+        (["a", "b", "a"], "'a' occurs twice in the vocabulary"),
+        (["a", "b c"], "'b c' in the vocabulary is not one word or mark"),
+        ([" "], "' ' in the vocabulary is not one word or mark"),
+    ],
+)
+def test_a_vocabulary_that_is_none_is_refused(vocabulary: list[str], message: str):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        WordTokenizer(vocabulary)
+
+
+def test_unknown_words_are_named():
+    tokenizer = WordTokenizer(["a", "b"])
+    wanted = "'the', 'wolf' not in the vocabulary of 2 words (... a b)"
+    with pytest.raises(ValueError, match=f"^{re.escape(wanted)}$"):
+        tokenizer.encode("the a wolf the")
+    with pytest.raises(ValueError, match=" and 1 more not in the vocabulary"):
+        tokenizer.encode("1 2 3 4 5 6")
+    with pytest.raises(ValueError, match=r"^the text has no words$"):
+        WordTokenizer.from_text("  ")
+    with pytest.raises(ValueError, match=r"^token id 2 must lie between 0 and 1$"):
+        tokenizer.decode([2])
+    with pytest.raises(ValueError, match=r"^vocabulary='ab' must be a list of words$"):
+        tokenizer_from_dict({"kind": "words", "vocabulary": "ab"})

@@ -236,7 +236,7 @@ def test_what_does_not_fit_is_named(text: Path):
         (
             {"tokenizer": "bpe"},
             "^tokenizer='bpe' must be a tokenizer, or one of 'characters', "
-            "'byte pairs'$",
+            "'words', 'byte pairs'$",
         ),
         ({"vocab_size": 3}, "^vocab_size=3 needs tokenizer='byte pairs'$"),
     ):
