@@ -33,6 +33,7 @@ from tested_transformer.data import (
     load_corpus,
     name_target,
     split,
+    story_entropy,
     subject_target,
     tokenizer_from_dict,
     word_agreements,
@@ -142,13 +143,16 @@ def about(model: GPT, settings: dict[str, Any]) -> dict[str, Any]:
     corpus = load_corpus(text["name"], num_characters=text["limit"])
     held_out = split(torch.tensor(tokenizer.encode(corpus.text)))[1]
     honest = honest_loss(model, held_out)
+    unit, bound = "characters", corpus.entropy
+    if isinstance(tokenizer, WordTokenizer):
+        unit, bound = "words", story_entropy(FEW_NAMES, per="word")
     return {
         "loss": {
             "held_out": round(evaluate(model, held_out), 4),
-            "characters": len(held_out),
+            unit: len(held_out),
             "honest": round(honest.prefix, 4),
             "one_pass": round(honest.full, 4),
-            "bound": corpus.entropy,
+            "bound": bound,
         },
         "sample": sample(model, tokenizer),
     }
