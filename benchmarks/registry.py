@@ -101,6 +101,7 @@ _MEASUREMENTS = (
         source="corpus:found",
         prints="stamp",
     ),
+    Measurement("distances", "four ways to use the past, by distance"),
     Measurement("recall", "what a state forgets"),
     Measurement("latent", "losses at equal cache size"),
     Measurement("lengths", "the loss beyond the trained length"),

@@ -340,6 +340,12 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
         r"\text{output} = \operatorname{softmax}"
         r"\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V = A V": lambda: (
             attention(Q, K, V)[0], softmax(Q @ K.T / d_k**0.5) @ V, A @ V),
+        r"T \cdot S \cdot d_k": lambda: (
+            multiplications(lambda: attention_scores(Q, K)), T * S * d_k),
+        r"T \cdot S \cdot d_v": lambda: (
+            multiplications(lambda: attention(Q, K, V)) - T * S * d_k, T * S * d_v),
+    },
+    "softmax-gradients": {
         r"\frac{\partial a_i}{\partial e_s} = a_i (\delta_{is} - a_s)": lambda: (
             jacobian(lambda e: attention_weights(e[None])[0], e),
             table(lambda i, s: a[i] * (delta[i, s] - a[s]), S, S)),
@@ -348,10 +354,6 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             jacobian(lambda e: attention_weights(e[None])[0] @ v, e),
             sum(v[i] * a[i] * (delta[i] - a) for i in range(S)),
             a * (v - a @ v)),
-        r"T \cdot S \cdot d_k": lambda: (
-            multiplications(lambda: attention_scores(Q, K)), T * S * d_k),
-        r"T \cdot S \cdot d_v": lambda: (
-            multiplications(lambda: attention(Q, K, V)) - T * S * d_k, T * S * d_v),
     },
     "many-heads": {
         r"d_k = D / H": lambda: (layer.head_dim, D / H),
