@@ -547,7 +547,7 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
         r"\text{logits} &= \operatorname{N}(X_L)\, (W^E)^\top": lambda: (
             model(x), model.norm(x_l(2)) @ W_E.T),
     },
-    "training": {
+    "finding-a-recipe": {
         r"a X + b\, X X^\top X + c\, (X X^\top)^2 X": lambda: (
             training.orthogonalize(U, rounds=1),
             muon_a * u + muon_b * u @ u.T @ u + muon_c * u @ u.T @ u @ u.T @ u),
