@@ -32,6 +32,7 @@ DOUBLE = torch.float64
 # The page of each.
 PAGES = {
     "mask-bench": "",
+    "first-look": "",
     "lookup": "chapters/a-lookup-that-blurs/",
     "samplers": "chapters/sampling/",
     "rotary": "chapters/order/",
