@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
+from torch import Tensor
 
 from benchmarks.stamp import commit, dirty
 from tested_transformer.checkpoints import (
@@ -27,6 +29,7 @@ from tested_transformer.checkpoints import (
 from tested_transformer.cli import main as command
 from tested_transformer.data import (
     FEW_NAMES,
+    Stories,
     Tokenizer,
     WordTokenizer,
     agreements,
@@ -57,7 +60,7 @@ from tested_transformer.interpret import (
 from tested_transformer.training import evaluate, honest_loss
 from transformer_book import MODELS
 
-__all__ = ["COMMANDS", "about", "grammar_scores", "make_model", "sample"]
+__all__ = ["COMMANDS", "about", "grammar_scores", "head_means", "make_model", "sample"]
 
 # The textbook's model from the chapter Mini GPT, trained by the fast recipe.
 _TRAIN = (
@@ -125,9 +128,13 @@ def make_model(name: str, runs: Path, out: Path) -> dict[str, Any]:
         "dirty": dirty(),
     }
     ship_model(out / name, model, card)
+    tokenizer = tokenizer_from_dict(settings["tokenizer"])
     if settings["text"]["name"] in ("grammar", "stories"):
-        scores = grammar_scores(model, tokenizer_from_dict(settings["tokenizer"]))
+        scores = grammar_scores(model, tokenizer)
         (out / name / "heads.json").write_text(json.dumps(scores, indent=1) + "\n")
+    if settings["text"]["name"] == "stories":
+        means = {"means": head_means(model, tokenizer).half()}
+        save_file(means, out / name / "means.safetensors")
     return load_shipped(out / name).card
 
 
@@ -168,18 +175,37 @@ def sample(model: GPT, tokenizer: Tokenizer) -> dict[str, Any]:
     return {"text": text, "loss": round(loss, 4)}
 
 
-def grammar_scores(model: GPT, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Score every head of a model of the grammar on new stories."""
+def _new_stories(model: GPT, tokenizer: Tokenizer) -> tuple[int, Stories, Tensor]:
+    """Return how many characters of stories were asked for, these, and windows."""
     by_words = isinstance(tokenizer, WordTokenizer)
     options = {"names": FEW_NAMES} if by_words else {}
     count = 6 * _STORIES if by_words else _STORIES
     stories = write_stories(count, seed=_STORIES_SEED, **options)
     tokens = torch.tensor(tokenizer.encode(stories.text))
     length = model.config.max_seq_len
-    windows = tokens[: len(tokens) // length * length].view(-1, length)
+    return count, stories, tokens[: len(tokens) // length * length].view(-1, length)
+
+
+def head_means(model: GPT, tokenizer: Tokenizer) -> Tensor:
+    """Return what the heads of each layer write at each position, on average: LxTxD.
+
+    The average is over windows of new stories. It replaces a head without taking away
+    what the head writes at that position in any text.
+    """
+    _, _, windows = _new_stories(model, tokenizer)
+    outputs = record_heads(model, windows).outputs
+    return torch.stack(
+        [each.mean(dim=0).transpose(0, 1).flatten(1) for each in outputs]
+    )
+
+
+def grammar_scores(model: GPT, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Score every head of a model of the grammar on new stories."""
+    count, stories, windows = _new_stories(model, tokenizer)
+    length = model.config.max_seq_len
     starts = [row * length for row in range(len(windows))]
     ends = tokenizer.encode(" ,.\n")
-    if by_words:
+    if isinstance(tokenizer, WordTokenizer):
         found = [*word_agreements(stories)]
         subjects = word_subject_target(found, starts, length)
         names = word_name_target(stories, starts, length)

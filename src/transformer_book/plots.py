@@ -40,7 +40,6 @@ __all__ = [
     "head_slices",
     "marks",
     "points",
-    "scores_and_weights",
     "shared_heads",
     "side_by_side",
     "strips",
@@ -255,14 +254,18 @@ def head_maps(
 def head_slices(
     *,
     x: Float[Tensor, "T D"],
+    w_q: Float[Tensor, "D width"],
+    w_k: Float[Tensor, "D width"],
+    w_v: Float[Tensor, "D width"],
     q: Float[Tensor, "H T d_k"],
     k: Float[Tensor, "H T d_k"],
     v: Float[Tensor, "H T d_k"],
     weights: Float[Tensor, "H T T"],
     heads: Float[Tensor, "H T d_k"],
-    w_o: Float[Tensor, "H d_k D"],
+    w_o: Float[Tensor, "width D"],
     output: Float[Tensor, "T D"],
     words: Sequence[str],
+    features: Sequence[str],
 ) -> Figure:
     """Draw every table of multi-head self-attention, with a color for each head.
 
@@ -270,14 +273,18 @@ def head_slices(
 
     Args:
         x: The sequence that attends to itself.
-        q: The queries of every head; three heads at most.
+        w_q: The projection to the queries of every head; three heads at most.
+        w_k: The projection to the keys.
+        w_v: The projection to the values.
+        q: The queries of every head.
         k: The keys of every head.
         v: The values of every head.
         weights: The weights of every head.
         heads: The output of every head.
-        w_o: The rows of the output projection that read each head.
+        w_o: The output projection.
         output: The output.
         words: A label for each row of ``x``.
+        features: A label for each column of ``x``.
 
     Raises:
         ValueError: If there are more than three heads, or labels do not fit ``x``.
@@ -285,18 +292,32 @@ def head_slices(
     if len(q) > 3:
         raise ValueError(f"q has {len(q)} heads; it takes at most 3")
     _check_labels("words", words, len(x))
-    steps = {
-        "the words": {"X": x[None]},
-        "project, and cut into heads": {"Q": q, "K": k, "V": v},
-        "attend, in each head": {
-            f"head {head}": weights[[head]] for head in range(len(weights))
-        },
-        "concatenate, and mix": {"heads": heads, "$W^O$": w_o, "output": output[None]},
+    _check_labels("features", features, x.shape[1])
+    cut = {
+        f"$W^{name}$": matrix.unflatten(1, (len(q), -1)).transpose(0, 1)
+        for name, matrix in {"Q": w_q, "K": w_k, "V": w_v}.items()
+    }
+    steps: dict[str, tuple[Sequence[str], dict[str, Tensor]]] = {
+        "the words": (words, {"X": x[None]}),
+        "the projections": (features, cut),
+        "project, and cut into heads": (words, {"Q": q, "K": k, "V": v}),
+        "attend, in each head": (
+            words,
+            {f"head {head}": weights[[head]] for head in range(len(weights))},
+        ),
+        "concatenate, and mix": (
+            words,
+            {
+                "heads": heads,
+                "$W^O$": w_o.unflatten(0, (len(q), -1)),
+                "output": output[None],
+            },
+        ),
     }
     figure = _figure(_PHONE, _PHONE)
     axes = figure.add_subplot()
     width, top = x.shape[1] + 1.5, 0.0
-    for step, tables in steps.items():
+    for step, (rows, tables) in steps.items():
         axes.text(-4.5, top, step, **_TEXT, va="top")
         top += 2.6
         for column, (name, table) in enumerate(tables.items()):
@@ -304,12 +325,16 @@ def head_slices(
             colors = [INK] if len(table) == 1 else _LINES
             colors = [_LINES[column]] if name.startswith("head ") else colors
             _draw_slices(axes, table, colors, (column * width, top), name == "$W^O$")
-        for row, word in enumerate(words):
-            middle = top + row + 0.5
+        for row, label in enumerate(rows):
             style = {"ha": "right", "va": "center", "fontsize": LETTERS}
-            axes.text(-0.4, middle, word, color=MUTED, **style)
-        top += len(x) + 0.9
-    top += max(0, w_o.shape[0] * w_o.shape[1] - len(x))  # which may be higher
+            axes.text(-0.4, top + row + 0.5, label, color=MUTED, **style)
+        top += len(rows) + 0.9
+        if name == "X":
+            style = {"ha": "center", "va": "top", "rotation": 90, "fontsize": LETTERS}
+            for column, label in enumerate(features):
+                axes.text(column + 0.5, top - 0.6, label, color=MUTED, **style)
+            top += 0.55 * max(map(len, features)) + 0.4
+    top += max(0, len(w_o) - len(x))  # which may be higher
     axes.set(xlim=(-4.6, 3 * width - 1.3), ylim=(top - 0.8, -0.2), aspect="equal")
     axes.axis("off")
     figure.set_size_inches(_PHONE, _PHONE * (top - 0.6) / (3 * width + 3.3))
@@ -481,38 +506,6 @@ def marks(
     above = 0.3 if _upright(columns) else 0.9 * _LETTER * max(map(len, columns))
     figure = _figure(beside + cell * len(columns), above + cell * len(rows))
     _draw_map(figure.add_subplot(), marked, rows, columns)
-    return _settled(figure)
-
-
-def scores_and_weights(scores: Mapping[str, Float[Tensor, "T S"]]) -> Figure:
-    """Draw the distribution of scores, and below it the softmax of the first row.
-
-    Args:
-        scores: For each name, scores of the same shape; at most three names.
-
-    Raises:
-        ValueError: If there are no scores, or more than three.
-    """
-    _check_number("scores", len(scores), 3)
-    figure = _figure(_PHONE / 2 * len(scores), 4.4)
-    reach = max(rows.abs().max().item() for rows in scores.values())
-    for index, (name, rows) in enumerate(scores.items()):
-        above = figure.add_subplot(2, len(scores), index + 1)
-        counts = rows.flatten().histc(41, -reach, reach).tolist()
-        middles = [reach * (2 * bin - 40) / 41 for bin in range(41)]
-        above.bar(middles, counts, width=2 * reach / 41, color=ACCENT)
-        above.set_title(name, **_TEXT)
-        above.set_xlabel("score", **_TEXT)
-        above.set_yticks([])
-        below = figure.add_subplot(2, len(scores), len(scores) + index + 1)
-        below.bar(range(rows.shape[1]), rows[0].softmax(dim=-1).tolist(), color=WARM)
-        below.set_ylim(0, 1)
-        below.set_xlabel("key", **_TEXT)
-        if index == 0:
-            above.set_ylabel("how many", **_TEXT)
-            below.set_ylabel("weight", **_TEXT)
-        _quiet(above)
-        _quiet(below)
     return _settled(figure)
 
 

@@ -1,10 +1,13 @@
 """What the file on masks says of the libraries at hand, asked again."""
 
+from pathlib import Path
+
 import pytest
 from benchmarks.masks import EMPTY_ATTEND, QUESTIONS, answer, have, installed_rows, row
 
 from transformer_book import load_record
 
+ROOT = Path(__file__).parents[2]
 REPORT = load_record("masks")
 
 
@@ -24,6 +27,13 @@ def test_the_file_has_an_answer_from_every_library() -> None:
     assert all(list(answers) == questions for answers in results["rows"].values())
     for library in ("Keras layer", "Flax layer"):
         assert results["conversions"][library]["same output"]
+
+
+def test_the_table_on_the_page_is_the_one_that_its_run_prints() -> None:
+    page = (ROOT / "docs/in-depth/masks-of-six-libraries.md").read_text("utf-8")
+    printed = page.partition("```text\n")[2].partition("\n\n")[0]
+    assert len(printed.splitlines()) == len(REPORT["results"]["rows"])
+    assert f"\n{printed}\n" in page.partition("/// details")[0]
 
 
 def test_an_error_is_an_answer() -> None:

@@ -6,7 +6,8 @@ import shlex
 
 import pytest
 import torch
-from benchmarks.models import COMMANDS, grammar_scores, sample
+from benchmarks.models import COMMANDS, grammar_scores, head_means, sample
+from safetensors.torch import load_file
 
 from tested_transformer.checkpoints import load_shipped
 from tested_transformer.cli.command import make_parser
@@ -98,3 +99,12 @@ def test_the_scores_beside_a_model_are_those_of_its_heads(name: str) -> None:
         ours = torch.tensor(scores_now["scores"][kind])
         torch.testing.assert_close(ours, torch.tensor(scores), rtol=0, atol=5e-3)
     assert recorded["of an even head"] == scores_now["of an even head"]
+
+
+@pytest.mark.parametrize("name", [n for n in COMMANDS if n.startswith("stories")])
+def test_means_are_what_heads_write_in_new_stories(name: str) -> None:
+    shipped = load_shipped(MODELS / name)
+    tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
+    means = load_file(MODELS / name / "means.safetensors")["means"].float()
+    wanted = head_means(shipped.model, tokenizer)
+    torch.testing.assert_close(means, wanted, atol=1e-3, rtol=1e-3)

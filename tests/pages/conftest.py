@@ -38,7 +38,8 @@ def formulas(page: Path) -> list[tuple[int, str]]:
 @cache
 def pages() -> dict[str, Path]:
     """Return each page by its name, which has no number: chapters may move."""
-    files = [*DOCS.glob("*.md"), *DOCS.glob("chapters/*.md")]
+    folders = (DOCS, DOCS / "chapters", DOCS / "in-depth")
+    files = [file for folder in folders for file in folder.glob("*.md")]
     return {re.sub(r"^\d+-", "", file.stem): file for file in files}
 
 

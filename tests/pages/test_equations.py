@@ -340,6 +340,12 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
         r"\text{output} = \operatorname{softmax}"
         r"\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V = A V": lambda: (
             attention(Q, K, V)[0], softmax(Q @ K.T / d_k**0.5) @ V, A @ V),
+        r"T \cdot S \cdot d_k": lambda: (
+            multiplications(lambda: attention_scores(Q, K)), T * S * d_k),
+        r"T \cdot S \cdot d_v": lambda: (
+            multiplications(lambda: attention(Q, K, V)) - T * S * d_k, T * S * d_v),
+    },
+    "softmax-gradients": {
         r"\frac{\partial a_i}{\partial e_s} = a_i (\delta_{is} - a_s)": lambda: (
             jacobian(lambda e: attention_weights(e[None])[0], e),
             table(lambda i, s: a[i] * (delta[i, s] - a[s]), S, S)),
@@ -348,10 +354,6 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             jacobian(lambda e: attention_weights(e[None])[0] @ v, e),
             sum(v[i] * a[i] * (delta[i] - a) for i in range(S)),
             a * (v - a @ v)),
-        r"T \cdot S \cdot d_k": lambda: (
-            multiplications(lambda: attention_scores(Q, K)), T * S * d_k),
-        r"T \cdot S \cdot d_v": lambda: (
-            multiplications(lambda: attention(Q, K, V)) - T * S * d_k, T * S * d_v),
     },
     "many-heads": {
         r"d_k = D / H": lambda: (layer.head_dim, D / H),
@@ -545,7 +547,7 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
         r"\text{logits} &= \operatorname{N}(X_L)\, (W^E)^\top": lambda: (
             model(x), model.norm(x_l(2)) @ W_E.T),
     },
-    "training": {
+    "finding-a-recipe": {
         r"a X + b\, X X^\top X + c\, (X X^\top)^2 X": lambda: (
             training.orthogonalize(U, rounds=1),
             muon_a * u + muon_b * u @ u.T @ u + muon_c * u @ u.T @ u @ u.T @ u),
@@ -609,11 +611,13 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
         r"\Delta_h = L(g \text{ with } g_h = 0) - L(\text{all } g = 1)": lambda: (
             interpret.loss_changes(model, loss)[1],
             table(lambda h: loss(without(h)) - loss(), H)),
+        r"4 \, D \, d_k": lambda: (
+            count(model) - count(surgery.prune_heads(model, [(0, 1)])), 4 * D * d_k),
+    },
+    "pruning-by-slopes": {
         r"\Delta_h = - \frac{\partial L}{\partial g_h}": lambda: (
             interpret.loss_changes(model, lambda: straight_loss()[0])[1],
             -interpret.gate_slopes(model, straight_loss, num_sequences=1)[1][0]),
-        r"4 \, D \, d_k": lambda: (
-            count(model) - count(surgery.prune_heads(model, [(0, 1)])), 4 * D * d_k),
     },
     "five-implementations": {
         r"\bar W^O_h &= Z^\top U": lambda: (bar("W"), (A @ V).T @ U),

@@ -68,7 +68,7 @@ WANTED = {
     "overfitting": "chapters/training/",
     "bfloat16": "chapters/training/",
     "FSDP": "chapters/training/",
-    "induction head": "chapters/what-heads-do/",
+    "induction head": "in-depth/induction/",
     "ablation": "chapters/what-heads-do/",
     "head pruning": "chapters/pruning/",
     "attention visualization": "chapters/watch-it-think/",

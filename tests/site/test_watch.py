@@ -1,89 +1,25 @@
-"""The GPT in the reader's browser: equal to PyTorch's, and there for everyone."""
+"""The GPT in the reader's browser: what it shows is what PyTorch computes.
 
-import base64
-import json
-import os
+That the engine computes the same is tested in ``tests/transformer_book``.
+"""
+
+import re
 from pathlib import Path
 
 import pytest
 import torch
-from playwright.sync_api import Page, expect
-from safetensors.torch import load_file
-from torch import Tensor
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, Page, expect
 
-from tested_transformer.decoding import Sampling, generate, sampling_probabilities
-from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.interpret import all_open, gated_heads, shut
-from transformer_book import MODELS
+from tested_transformer.data import verb_forms
+from tested_transformer.interpret import gated_heads, record_heads, shut
+from transformer_book.our_gpt import our_gpt
 
 pytestmark = pytest.mark.browser
 
-NAMES = ("grammar", "shakespeare")
 CHAPTER = "chapters/watch-it-think/"
-
-# Reads each text twice: with the cache of what came before, and with none.
-READ = """async ([address, name, texts]) => {
-  const { GPT, encode, readSafetensors, windowStart } =
-    await import(`${address}assets/js/gpt/engine.js`);
-  const file = (path) => fetch(`${address}assets/models/${name}/${path}`);
-  const { config, tokenizer } = await (await file("card.json")).json();
-  const tensors = readSafetensors(
-    await (await file("model.safetensors")).arrayBuffer());
-  const packed = (arrays) => new Promise((done) => {
-    const reader = new FileReader();
-    reader.onload = () => done(reader.result.split(",")[1] ?? "");
-    reader.readAsDataURL(new Blob(arrays));
-  });
-  const kept = new GPT(config, tensors);
-  const read = (text) => {
-    const { tokens } = encode(text, tokenizer.alphabet);
-    const context = tokens.slice(windowStart(tokens.length, config.max_seq_len));
-    return Promise.all([kept, new GPT(config, tensors)].map(async (gpt) => {
-      gpt.read(context);
-      const logits = gpt.logits.subarray(0, context.length * config.vocab_size);
-      const rows = gpt.weights.flat().map((head) =>
-        head.subarray(0, context.length * config.max_seq_len));
-      return { context, logits: await packed([logits]), weights: await packed(rows) };
-    }));
-  };
-  const answers = [];
-  for (const text of texts) answers.push(await read(text));
-  return answers;
-}"""
-
-WRITE = """async ([address, name, prompt, count, settings]) => {
-  const { GPT, draw, encode, probabilities, readSafetensors, windowStart } =
-    await import(`${address}assets/js/gpt/engine.js`);
-  const file = (path) => fetch(`${address}assets/models/${name}/${path}`);
-  const { config, tokenizer } = await (await file("card.json")).json();
-  const gpt = new GPT(config, readSafetensors(
-    await (await file("model.safetensors")).arrayBuffer()));
-  const { tokens } = encode(prompt, tokenizer.alphabet);
-  const shares = [];
-  for (let step = 0; step < count; step++) {
-    gpt.read(tokens.slice(windowStart(tokens.length, config.max_seq_len)));
-    const last = gpt.tokens.length - 1;
-    const logits = gpt.logits.subarray(
-      last * config.vocab_size, (last + 1) * config.vocab_size);
-    if (!step) shares.push(...settings.map((each) => [...probabilities(logits, each)]));
-    tokens.push(draw(probabilities(logits, { temperature: 0, topK: 1 }), 0.5));
-  }
-  return { tokens, shares };
-}"""
-
-
-def model_of(name: str) -> tuple[GPT, str]:
-    """The weights that the site ships, in full precision, and the alphabet."""
-    card = json.loads((MODELS / name / "card.json").read_text("utf-8"))
-    model = GPT(GPTConfig(**card["config"]))
-    weights = load_file(MODELS / name / "model.safetensors")
-    model.load_state_dict({key: value.float() for key, value in weights.items()})
-    return model.eval(), card["tokenizer"]["alphabet"]
-
-
-def unpacked(text: str, *shape: int) -> Tensor:
-    data = bytearray(base64.b64decode(text))
-    return torch.frombuffer(data, dtype=torch.float32).reshape(*shape)
+MANY, ONE = "The dogs that Nilo sees", "The dog that Nilo sees"
+STORY = "Rika is a small wolf. Nilo is a big cat. The dogs that Nilo sees sleep. " * 4
 
 
 def ready(page: Page) -> None:
@@ -99,210 +35,163 @@ def live(page: Page, address: str) -> Page:
     return page
 
 
-# Both are read by one engine: the larger one each night.
-@pytest.mark.parametrize("name", NAMES if os.environ.get("BOOK_NIGHTLY") else NAMES[:1])
-def test_it_reads_and_writes_as_pytorch_does(
-    name: str, page: Page, address: str
-) -> None:
-    page.goto(f"{address}404.html")
-    model, alphabet = model_of(name)
-    config, longest = model.config, model.config.max_seq_len
-    text = "".join(alphabet[i] for i in torch.randint(len(alphabet), (2 * longest,)))
-    changed = text[:7] + alphabet[-1] + text[8:17]
-    texts = [text[0], text[:11], changed, text[:5], text[:longest], text]
-    contexts = [1, 11, 17, 5, longest, longest // 2 + 62]
-    answers = page.evaluate(READ, [address, name, texts])
-    for text, length, pair in zip(texts, contexts, answers, strict=True):
-        ids = [alphabet.index(character) for character in text[len(text) - length :]]
-        with torch.no_grad():
-            logits, maps = model(torch.tensor([ids]), return_weights=True)
-        weights = torch.stack(maps)[:, 0]
-        for answer in pair:
-            assert answer["context"] == ids
-            got = unpacked(answer["logits"], length, config.vocab_size)
-            torch.testing.assert_close(got, logits[0], atol=1e-4, rtol=0)
-            shape = config.num_layers, config.num_heads, length, longest
-            got = unpacked(answer["weights"], *shape).tril()[..., :length]
-            torch.testing.assert_close(got, weights, atol=1e-4, rtol=0)
-
-    prompt = [alphabet.index(character) for character in "The "]
-    settings = [(1.0, None), (0.7, 5), (1.5, 1), (0.0, 3)]
-    asked = [{"temperature": t, "topK": k or len(alphabet)} for t, k in settings]
-    got = page.evaluate(WRITE, [address, name, "The ", 150, asked])
-    greedy = Sampling(temperature=0.0)
-    (wanted,) = generate(model, [prompt], max_new_tokens=150, sampling=greedy)
-    assert got["tokens"] == prompt + wanted
-    with torch.no_grad():
-        logits = model(torch.tensor([prompt]))[0, -1]
-    for (temperature, top_k), shares in zip(settings, got["shares"], strict=True):
-        shared = sampling_probabilities(logits, temperature=temperature, top_k=top_k)
-        torch.testing.assert_close(
-            torch.tensor(shares).float(), shared, atol=1e-5, rtol=0
-        )
+def part(page: Page, selector: str) -> Locator:
+    return page.locator(f".live {selector}")
 
 
-# Waits until what was drawn stands on the screen: a frame, and what follows it.
-SHOWN = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
-
-# The color and the opacity in the middle of each cell of each map, layer by layer, as
-# they stand on the screen: found by where the frames are.
-DRAWN = """(count) => {
-  const canvas = document.querySelector(".live canvas");
-  const { left, top, width } = canvas.getBoundingClientRect();
-  const ratio = canvas.width / width;
-  const context = canvas.getContext("2d");
-  const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
-  return [...document.querySelectorAll(".live .frame")].flatMap((frame) => {
-    const box = frame.getBoundingClientRect();
-    const middle = (cell) => ((cell + 0.5) / count) * frame.clientWidth;
-    return Array.from({ length: count ** 2 }, (_, at) => {
-      const x = box.left + frame.clientLeft - left + middle(at % count);
-      const y = box.top + frame.clientTop - top + middle(Math.floor(at / count));
-      const from = 4 * (Math.floor(y * ratio) * canvas.width + Math.floor(x * ratio));
-      return [...data.slice(from, from + 4)];
-    });
-  });
-}"""
+def field(page: Page, name: str) -> Locator:
+    return page.get_by_role("textbox", name=name, exact=True)
 
 
-def test_the_maps_are_the_weights_in_color_and_in_words(live: Page) -> None:
-    model, alphabet = model_of("grammar")
-    live.locator(".live textarea").fill("The dog sees")
-    ids = torch.tensor([[alphabet.index(character) for character in "The dog sees"]])
-    with torch.no_grad():
-        _, maps = model(ids, return_weights=True)
-    wanted = torch.stack(maps)[:, 0].reshape(-1, 12 * 12)
-    for width, color in ((360, [0x35, 0x57, 0xC2]), (1280, [0x61, 0x84, 0xF2])):
-        live.set_viewport_size({"width": width, "height": 900})
-        live.emulate_media(color_scheme="light" if width == 360 else "dark")
+def mode(page: Page, name: str) -> Locator:
+    return page.get_by_role("radio", name=name, exact=True)
+
+
+def recorded(text: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """The weights of every head, and the probabilities after the last word."""
+    model, words = our_gpt()
+    found = record_heads(model, torch.tensor([words.encode(text)]))
+    return torch.cat(found.weights), found.logits[0, -1].softmax(dim=-1)
+
+
+def subject_head() -> tuple[int, int]:
+    """The head that the page opens on: the one that reads *dogs* at the end."""
+    weights, _ = recorded(MANY)
+    layer, head = divmod(int(weights[:, :, -1, 1].argmax()), weights.shape[1])
+    return layer, head
+
+
+# Red, green, blue and opacity of each cell of each canvas.
+DRAWN = """() => [...document.querySelectorAll(".live canvas")].map((canvas) =>
+  [...canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data])"""
+
+
+def test_the_maps_are_the_weights_in_color(live: Page) -> None:
+    many, _ = recorded(MANY)
+    one, _ = recorded(ONE)
+    layer, head = subject_head()
+    expect(part(live, ".says-head")).to_contain_text(f"Head {layer}.{head}, subject")
+    for scheme, colors in (
+        ("light", ((0x35, 0x57, 0xC2), (0xB0, 0x4A, 0x22))),
+        ("dark", ((0x61, 0x84, 0xF2), (0xE3, 0x8B, 0x62))),
+    ):
+        live.emulate_media(color_scheme=scheme)
         live.wait_for_timeout(100)
-        live.evaluate(SHOWN)
-        drawn = torch.tensor(live.evaluate(DRAWN, 12))
-        opacities = drawn[:, 3].reshape(-1, 12 * 12) / 255
-        torch.testing.assert_close(opacities, wanted, atol=0.003, rtol=0)
-        # The first letter attends to nothing but itself.
-        assert drawn[0, :3].tolist() == color
-
-    position = live.get_by_label("Position")
-    position.focus()
-    for key in ("Home", *["ArrowRight"] * 4):
-        live.keyboard.press(key)
-    expect(position).to_have_attribute("aria-valuetext", "4: d")
-    live.locator(".live summary").click()
-    for layer, head, cell in ((0, 0, 0), (2, 3, -3)):
-        row = maps[layer][0, head, 4]
-        first = int(row.argmax())
-        letter = "The dog sees"[first].replace(" ", "space")
-        said = f"{row[first]:.2f} {letter} at {first}"
-        expect(live.locator(".live tbody td").nth(cell)).to_have_text(said)
-        radio = live.locator(".live").get_by_role("radio", name=f"{layer}.{head}")
-        radio.check(force=True)
-        # The position stays where it was.
-        expect(live.locator(".live .says")).to_have_text(f"Most: {said}")
-        expect(position).to_have_attribute("aria-valuetext", "4: d")
+        for shown, wanted in (
+            ("first text", many),
+            ("second text", one),
+            ("difference", many - one),
+        ):
+            mode(live, shown).check()
+            drawn = torch.tensor(live.evaluate(DRAWN)).view(-1, 25, 4)
+            opacities = drawn[..., 3] / 255
+            maps = torch.cat([wanted.flatten(0, 1), wanted[layer, head][None]])
+            torch.testing.assert_close(
+                opacities, maps.flatten(1).abs(), atol=0.003, rtol=0
+            )
+            for cell, value in zip(
+                drawn.flatten(0, 1), maps.flatten().tolist(), strict=True
+            ):
+                if abs(value) > 0.5:
+                    near = torch.tensor(colors[value < 0])
+                    assert (cell[:3] - near).abs().max() <= 1
 
 
-# The opacity of each cell of the large map, from the middle of the cell.
-LARGE = """([count, beside]) => {
-  const canvas = document.querySelector(".live .large");
-  const ratio = canvas.width / canvas.clientWidth;
-  const cell = (canvas.width - beside * ratio) / count;
-  const context = canvas.getContext("2d");
-  const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
-  const middle = (at) => Math.floor(beside * ratio + cell * (at + 0.5));
-  return Array.from({ length: count ** 2 }, (_, at) => {
-    const [row, column] = [middle(Math.floor(at / count)), middle(at % count)];
-    const from = 4 * (row * canvas.width + column);
-    return [...data.slice(from, from + 3)];
-  });
-}"""
+def test_guesses_are_those_after_both_texts(live: Page) -> None:
+    _, words = our_gpt()
+    _, many = recorded(MANY)
+    _, one = recorded(ONE)
+    best = many.maximum(one).topk(6).indices.tolist()
+    rows = part(live, ".guesses tbody tr").all_inner_texts()
+
+    def line(name: str, ids: list[int]) -> str:
+        shares = [f"{100 * each[ids].sum():.1f} %" for each in (many, one)]
+        return "\t".join([name, *shares])
+
+    assert rows[:6] == [line(words.vocabulary[at], [at]) for at in best]
+    assert rows[6:] == [
+        line(f"{number} verbs", [words.encode(verb)[0] for verb in verb_forms(number)])
+        for number in ("plural", "singular")
+    ]
 
 
-def test_it_opens_on_the_head_that_carries_the_letter(live: Page) -> None:
-    model, alphabet = model_of("grammar")
-    text = "The dogs that Nilo sees sleep"
-    expect(live.locator(".live textarea")).to_have_value(text)
-    expect(live.locator(".live .says-head")).to_contain_text("Head 2.0, subject")
-    ids = torch.tensor([[alphabet.index(character) for character in text]])
-    with torch.no_grad():
-        _, maps = model(ids, return_weights=True)
-    live.wait_for_timeout(100)
-    live.evaluate(SHOWN)
-    drawn = torch.tensor(live.evaluate(LARGE, [len(text), 14])).double()
-    # From the page's light gray to the full color, as far as the weight is of 1.
-    empty, full = (torch.tensor(color) for color in ((245, 246, 248), (53, 87, 194)))
-    wanted = maps[2][0, 0].flatten()[:, None] * (full - empty) + empty
-    torch.testing.assert_close(drawn, wanted.double(), atol=3, rtol=0)
+@pytest.mark.parametrize("kind", ["zeros", "its mean at each position", "second text"])
+def test_a_head_writes_something_else_until_it_is_restored(
+    kind: str, live: Page
+) -> None:
+    model, words = our_gpt()
+    layer, head = subject_head()
+    tokens = torch.tensor([words.encode(MANY)])
+    ids = [words.encode(verb)[0] for verb in verb_forms("plural")]
+    share = part(live, ".guesses .sum td").first
+    instead = None
+    if kind == "second text":
+        instead = record_heads(model, torch.tensor([words.encode(ONE)])).outputs
+    with gated_heads(model, shut(model, [(layer, head)]), instead=instead):
+        wanted = record_heads(model, tokens).logits[0, -1].softmax(dim=-1)[ids].sum()
+    before = share.inner_text()
+    select = live.get_by_label(f"In the first text, head {layer}.{head} writes")
+    options = select.locator("option")
+    select.select_option(options.filter(has_text=kind).inner_text())
+    assert share.inner_text() != before
+    if "mean" not in kind:
+        expect(share).to_have_text(f"{100 * wanted:.1f} %")
+    expect(part(live, ".map.changed")).to_have_count(1)
+    live.get_by_role("button", name="All heads as they are").click()
+    expect(share).to_have_text(before)
+    expect(part(live, ".map.changed")).to_have_count(0)
+    expect(select).to_have_value("own")
 
-    live.locator(".live").get_by_role("button", name="dog", exact=True).click()
-    expect(live.locator(".live .guesses .sign").first).to_have_text("s")
-    live.locator(".live").get_by_role("button", name="dogs", exact=True).click()
-    expect(live.locator(".live .guesses .sign").first).not_to_have_text("s")
-    large = live.locator(".live .large")
-    box = large.bounding_box()
-    assert box
-    cell = (box["height"] - 14) / len(text)
-    large.hover(position={"x": 100, "y": 14 + 7.5 * cell})
-    place = live.get_by_label("Position")
-    expect(place).to_have_attribute("aria-valuetext", "7: s")
+
+def test_a_cell_is_clicked_and_says_how_its_weight_arises(live: Page) -> None:
+    layer, head = subject_head()
+    weight = recorded(MANY)[0][layer, head, 4, 1]
+    cell = part(live, ".plane").bounding_box()
+    assert cell
+    size = cell["width"] / 5
+    part(live, ".plane").click(position={"x": 0.5 * size, "y": 3.5 * size})
+    expect(part(live, ".says")).to_contain_text("From Nilo to The: ")
+    expect(part(live, ".why p")).to_contain_text("goes into what the head writes")
+    expect(part(live, ".why")).to_contain_text("All keys that “Nilo” may attend to")
+    assert part(live, ".why table").nth(1).locator("tbody tr").count() == 4
+    part(live, ".plane").hover(position={"x": 4.5 * size, "y": 0.5 * size})
+    expect(part(live, ".says")).to_have_text("From The to sees: 0, hidden by the mask")
+    # The same by the keyboard.
+    live.get_by_role("slider", name="Query").press("End")
+    key = live.get_by_role("slider", name="Key")
+    for step in ("Home", "ArrowRight"):
+        key.press(step)
+    expect(key).to_have_attribute("aria-valuetext", "1: dogs")
     live.mouse.move(0, 0)
-    expect(place).to_have_attribute("aria-valuetext", "7: s")
-
-
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
-def test_all_of_it_is_seen_at_once(width: int, height: int, live: Page) -> None:
-    live.set_viewport_size({"width": width, "height": height})
-    header = live.locator(".md-header").bounding_box()
-    root = live.locator("[data-live=watch]")
-    live.evaluate(SHOWN)
-    box = root.bounding_box()
-    assert header
-    assert box
-    assert box["height"] <= height - header["height"]
-    wide, high = root.evaluate("e => [e.scrollWidth - e.clientWidth, e.scrollHeight]")
-    assert wide == 0
-    assert high <= box["height"]
-
-
-def test_a_muted_head_adds_nothing_until_it_is_heard_again(live: Page) -> None:
-    model, alphabet = model_of("grammar")
-    text = "The dogs that Nilo sees sleep"
-    live.locator(".live textarea").fill(text)
-    ids = torch.tensor([[alphabet.index(character) for character in text]])
-    guesses = []
-    for gates in (all_open(model), shut(model, [(2, 0)])):
-        with torch.no_grad(), gated_heads(model, gates):
-            logits = model(ids)[0, -1]
-        share, token = sampling_probabilities(logits, temperature=0.8, top_k=20).max(0)
-        sign = {" ": "␣"}.get(alphabet[token], alphabet[token])
-        guesses.append((sign, f"{100 * share:.1f} %"))
-    assert guesses[0][0] != guesses[1][0]
-
-    live.locator(".live").get_by_role("radio").nth(8).check(force=True)
-    mute = live.get_by_label("Mute head 2.0")
-    for muted, heard in ((False, 0), (True, 1), (False, 0)):
-        sign, share = guesses[heard]
-        mute.set_checked(muted)
-        expect(live.locator(".live .guesses .sign").first).to_have_text(sign)
-        expect(live.locator(".live .guesses .share").first).to_have_text(share)
-        assert live.locator(".live .map.muted").count() == muted
+    expect(part(live, ".says")).to_have_text(f"From sees to dogs: {weight:.2f}")
+    expect(part(live, ".why p")).to_contain_text(f"{weight:.3f} of the value of “dogs”")
+    sums = part(live, ".why table").first.locator("tbody tr")
+    assert sums.count() == 16
+    products = [
+        float(row.split("\t")[3].replace("−", "-")) for row in sums.all_inner_texts()
+    ]
+    said = re.search(r"q · k = (−?\d+\.\d+)", part(live, ".why p").inner_text())
+    assert said
+    dot = float(said[1].replace("−", "-"))
+    assert sum(products) == pytest.approx(dot, abs=0.1)
 
 
 def test_it_is_used_by_the_keyboard_alone(live: Page) -> None:
-    live.locator(".live select").focus()
-    for name in ("dogs", "dog"):
+    part(live, "select").first.focus()
+    for name in ("dogs, dog", "past a cat", "a story"):
         live.keyboard.press("Tab")
         expect(live.get_by_role("button", name=name, exact=True)).to_be_focused()
     live.keyboard.press("Tab")
     live.keyboard.press("Control+a")
-    live.keyboard.type("The c")
-    expect(live.locator(".live .count")).to_have_text("5 of 128 characters")
-    live.keyboard.press("Tab")
-    live.keyboard.press("Tab")
+    live.keyboard.type("The cat")
+    expect(part(live, ".count")).to_have_text("2 of 64 tokens")
+    for _ in range(3):
+        live.keyboard.press("Tab")
     expect(live.get_by_role("button", name="One token")).to_be_focused()
     live.keyboard.press("Enter")
-    expect(live.locator(".live .status")).to_have_text("1 token written.")
-    heads = live.locator(".live").get_by_role("radio")
+    expect(part(live, ".status")).to_contain_text("1 token written.")
+    assert re.match(r"The cat( \w+|[,.])$", field(live, "First text").input_value())
+    heads = part(live, ".maps").get_by_role("radio")
     heads.first.focus()
     live.keyboard.press("ArrowRight")
     expect(heads.nth(1)).to_be_checked()
@@ -316,49 +205,96 @@ def test_it_is_used_by_the_keyboard_alone(live: Page) -> None:
 def test_what_is_typed_over_marked_text_replaces_it_while_it_grows(live: Page) -> None:
     live.get_by_role("button", name="Generate").click()
     expect(live.get_by_role("button", name="Stop")).to_be_visible()
-    live.locator(".live textarea").focus()
+    field(live, "First text").focus()
     live.keyboard.press("Control+a")
     live.keyboard.type("The d")
-    expect(live.locator(".live textarea")).to_have_value("The d")
+    expect(field(live, "First text")).to_have_value("The d")
     expect(live.get_by_role("button", name="Generate")).to_be_visible()
 
 
 def test_empty_unknown_full_and_past_it_are_said(live: Page) -> None:
-    text = live.locator(".live textarea")
-    status, count = live.locator(".live .status"), live.locator(".live .count")
+    text = field(live, "First text")
+    status, count = part(live, ".status"), part(live, ".count")
     text.fill("")
-    expect(status).to_have_text("There is nothing to read: type something.")
+    expect(status).to_contain_text("There is nothing to read: type something.")
     expect(live.get_by_role("button", name="Generate")).to_be_disabled()
-    text.fill("Thé cät 🐈")
-    expect(count).to_have_text("6 of 128 characters")
-    expect(status).to_contain_text("knows no such character: é ä 🐈")
-    text.fill("The dog " * 16 + "s")
-    expect(count).to_contain_text("the last 64 of 129 characters")
+    text.fill("The zebra sees 🐈 dogs")
+    expect(count).to_have_text("3 of 64 tokens")
+    expect(status).to_contain_text("does not know it: zebra 🐈.")
+    expect(status).to_contain_text("A difference of maps needs two texts of equally")
+    expect(mode(live, "difference")).to_be_disabled()
+    text.fill(STORY)
+    expect(count).to_contain_text("the last 43 of 76 tokens")
+    field(live, "Second text").fill("")
+    expect(part(live, ".guesses thead th").last).to_be_hidden()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_a_full_context_keeps_its_words_and_its_place(
+    width: int, scheme: str, live: Page
+) -> None:
+    live.set_viewport_size({"width": width, "height": 900})
+    live.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    root = live.locator("[data-live=watch]")
+    for name in ("First text", "Second text"):
+        field(live, name).fill(STORY[:242])
+    for selector in (".queries span", ".keys span"):
+        words = part(live, selector)
+        assert words.count() == 64
+        assert (
+            words.first.evaluate("e => parseFloat(getComputedStyle(e).fontSize)") > 11
+        )
+    # The last row is in sight, and its word beside it.
+    board = part(live, ".board").bounding_box()
+    last = part(live, ".queries .chosen").bounding_box()
+    assert board
+    assert last
+    assert board["y"] <= last["y"] <= board["y"] + board["height"] - last["height"] + 1
+    assert last["x"] >= board["x"]
+    assert root.evaluate("e => e.scrollWidth - e.clientWidth") == 0
+    axe = Axe().run(live, context="[data-live=watch]").response
+    assert [each["id"] for each in axe["violations"]] == []
+
+
+def test_all_of_it_is_seen_at_once(live: Page) -> None:
+    header = live.locator(".md-header").bounding_box()
+    box = live.locator("[data-live=watch]").bounding_box()
+    assert header
+    assert box
+    assert box["height"] <= 900 - header["height"]
 
 
 def test_a_model_that_does_not_come_is_said_and_can_be_asked_for_again(
     page: Page, address: str
 ) -> None:
-    pattern = "**/grammar/model.safetensors"
+    pattern = "**/stories/model.safetensors"
     page.route(pattern, lambda route: route.fulfill(status=503))
     page.goto(address + CHAPTER)
-    expect(page.locator(".live .status")).to_contain_text("not be loaded, status 503")
+    expect(part(page, ".status")).to_contain_text("not be loaded, status 503")
     # None is chosen now, so that a reader can choose the same again.
-    expect(page.locator(".live select")).to_have_value("")
+    expect(part(page, "select").first).to_have_value("")
     page.unroute(pattern)
-    page.locator(".live select").select_option("grammar")
+    part(page, "select").first.select_option("stories")
     ready(page)
 
 
 def test_each_model_is_small_and_comes_when_it_is_wanted(
-    live: Page, built: Path
+    live: Page, built: Path, address: str
 ) -> None:
-    models = built / "assets" / "models"
-    sizes = [(models / name / "model.safetensors").stat().st_size for name in NAMES]
-    assert sum(sizes) < 2_000_000
-    asked = "performance.getEntriesByType('resource').map((each) => each.name).join()"
-    assert "grammar/model" in live.evaluate(asked)
-    assert "shakespeare/model" not in live.evaluate(asked)
+    sizes = [
+        file.stat().st_size for file in (built / "assets/models/stories").iterdir()
+    ]
+    assert sum(sizes) < 300_000
+    asked = "performance.getEntriesByType('resource').map((each) => each.name)"
+    names = live.evaluate(asked)
+    assert any("stories/model" in name for name in names)
+    assert not any("stories-2/model" in name for name in names)
+    part(live, "select").first.select_option("shakespeare")
+    ready(live)
+    expect(part(live, ".queries span").nth(6)).to_have_text("⏎")
+    expect(part(live, ".guesses .sum")).to_have_count(0)
+    # No request leaves the site.
+    assert all(name.startswith(address) for name in live.evaluate(asked))
 
 
 @pytest.mark.browser_context_args(java_script_enabled=False)

@@ -21,34 +21,37 @@ from tested_transformer import (
     sliding_window_mask,
 )
 from tested_transformer.checkpoints import load_shipped
+from tested_transformer.data import verb_forms
 from tested_transformer.decoding import sampling_probabilities
-from tested_transformer.interpret import gated_heads, shut
+from tested_transformer.interpret import gated_heads, record_heads, shut
 from tested_transformer.positions import rotary_table, rotate
 from transformer_book import JAVASCRIPT, MODELS
+from transformer_book.our_gpt import our_gpt
 
 DOUBLE = torch.float64
 # The page of each.
 PAGES = {
     "mask-bench": "",
+    "first-look": "",
     "lookup": "chapters/a-lookup-that-blurs/",
     "samplers": "chapters/sampling/",
     "rotary": "chapters/order/",
     "tiles": "chapters/fast-paths/",
-    "switches": "chapters/what-heads-do/",
+    "switches": "in-depth/induction/",
 }
 AT_NIGHT = [pytest.param(name, marks=pytest.mark.nightly) for name in [*PAGES][1:]]
 by_touch = pytest.mark.browser_context_args(
     has_touch=True, viewport={"width": 390, "height": 844}
 )
-# All of them but the engine of the live model, which the last two stand on.
+# All of them but the engine of the live model, which the last three stand on.
 MODULES = [
     *("start", "controls", "elements", "masked-attention", "mask-bench", "softmax"),
     *("blurred-lookup", "lookup", "samplers", "sampling-bars"),
     *("rotary", "rotary-arrows", "tiled-softmax", "softmax-tiles"),
-    *("muted-guess", "head-switches"),
+    *("muted-guess", "head-switches", "first-look"),
 ]
 # Bytes of scripts and style as they are written, with comments, and as they are sent.
-BUDGET, PACKED = 28 * 1024, 13.5 * 1024
+BUDGET, PACKED = 31 * 1024, 15 * 1024
 
 
 def computed(module: str, call: str, cases: list[Any], before: str = "") -> list[Any]:
@@ -567,6 +570,67 @@ def test_heads_are_switched_by_keyboard_and_mouse(
     assert {*switches.all_inner_texts()} == {"on"}
     page.mouse.click(*across(switches.last, 0.5))
     expect(switches.last).to_have_text("off")
+    assert complaints == []
+
+
+# As a live block does, wherever it stands.
+PLACE = """async (address) => {
+  document.body.innerHTML = '<main class="md-typeset"><h1>A first look</h1></main>';
+  const style = document.createElement("link");
+  const root = document.createElement("section");
+  Object.assign(style, { rel: "stylesheet", href: `${address}assets/css/widgets.css` });
+  Object.assign(root, { className: "live", ariaLabel: "A first look at a head" });
+  root.dataset.live = "first-look";
+  document.querySelector("main").append(style, root);
+  await import(`${address}assets/js/gpt/first-look.js`);
+}"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_a_first_look_shows_what_the_head_for_the_subject_reads(
+    width: int, scheme: Any, page: Page, address: str, complaints: list[str]
+) -> None:
+    model, tokenizer = our_gpt()
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
+    page.goto(f"{address}404.html")
+    page.evaluate(PLACE, address)
+    widget = page.locator("[data-live=first-look]")
+    says = widget.get_by_role("status")
+    expect(says).to_contain_text("At “sees”", timeout=20_000)
+    heights: set[float] = set()
+    for button in widget.get_by_role("button").all():
+        button.focus()
+        page.keyboard.press("Enter")
+        expect(button).to_have_attribute("aria-pressed", "true")
+        shown = [
+            each.split() for each in widget.locator(".words span").all_inner_texts()
+        ]
+        text = " ".join(word for word, _ in shown)
+        found = record_heads(model, torch.tensor([tokenizer.encode(text)]))
+        weights = torch.cat(found.weights)[:, :, -1]
+        # Of all heads the one that reads the subject most.
+        layer, head = divmod(int(weights[..., 1].argmax()), model.config.num_heads)
+        wanted = [f"{weight:.2f}" for weight in weights[layer, head].tolist()]
+        assert [weight for _, weight in shown] == wanted
+        expect(says).to_contain_text(
+            f"head {layer}.{head} reads mostly “{text.split()[1]}”"
+        )
+        shares = found.logits[0, -1].softmax(dim=-1)
+        sums = [
+            sum(shares[tokenizer.encode(verb)[0]] for verb in verb_forms(number))
+            for number in ("plural", "singular")
+        ]
+        bars = widget.locator(".bars .bar").all_inner_texts()
+        assert bars == [f"{each:.3f}" for each in sums]
+        height, hidden, needed = widget.evaluate(HEIGHTS)
+        assert hidden == 0
+        assert needed <= height < needed + 50, f"{needed} px needed"
+        heights.add(height)
+    assert len(heights) == 1
+    axe = Axe().run(page, context="[data-live=first-look]").response
+    assert [each["id"] for each in axe["violations"]] == []
     assert complaints == []
 
 

@@ -24,7 +24,6 @@ from transformer_book.plots import (
     head_slices,
     marks,
     points,
-    scores_and_weights,
     shared_heads,
     side_by_side,
     strips,
@@ -67,8 +66,9 @@ def head_tables(heads: int) -> dict[str, torch.Tensor]:
     return {
         **{name: torch.rand(heads, 5, 3) for name in ("q", "k", "v", "heads")},
         **{name: torch.rand(5, 6) for name in ("x", "output")},
+        **{name: torch.rand(6, heads * 3) for name in ("w_q", "w_k", "w_v")},
         "weights": torch.rand(heads, 5, 5),
-        "w_o": -torch.rand(heads, 3, 6),
+        "w_o": -torch.rand(heads * 3, 6),
     }
 
 
@@ -125,7 +125,6 @@ def test_what_a_phone_can_show_at_once_is_no_wider_than_its_screen():
             columns=[str(n) for n in range(10)],
             titles=["t"],
         ),
-        scores_and_weights({"a": torch.ones(2, 2), "b": torch.ones(2, 2)}),
     ]
     assert all(figure.get_figwidth() <= plots._PHONE for figure in figures)
     # Letters have the room they need, even where the figure is wider for it.
@@ -290,10 +289,11 @@ DRAWN = {
     "cells": lambda: cells(torch.arange(6).view(1, 2, 3) % 3, **cell_labels(1)),
     "curves": lambda: curves(GROUPS, dots=GROUPS, **LABELS),
     "head_maps": lambda: head_maps(WEIGHTS, queries=QUERIES, keys=KEYS),
-    "head_slices": lambda: head_slices(**head_tables(2), words="abcde"),
+    "head_slices": lambda: head_slices(
+        **head_tables(2), words="abcde", features="uvwxyz"
+    ),
     "marks": lambda: marks(WEIGHTS[0] > 0.3, rows=QUERIES, columns=KEYS),
     "points": lambda: points(GROUPS, **LABELS),
-    "scores_and_weights": lambda: scores_and_weights({"a": WEIGHTS[0]}),
     "shared_heads": lambda: shared_heads(4, {"two": 2}),
     "side_by_side": lambda: side_by_side({"p": {"a": [1.0, 2.0]}}, level=1.0, **LABELS),
     "strips": lambda: strips({"one": {"a": [1.0, 2.0], "b": [4.0]}}, x_label="x"),
@@ -346,10 +346,10 @@ REFUSED = {
         WEIGHTS[0] > 0, rows=QUERIES, columns=["x", "y"]
     ),
     "words has 3 labels; weights need 5": lambda: head_slices(
-        **head_tables(2), words="abc"
+        **head_tables(2), words="abc", features="uvwxyz"
     ),
     "q has 4 heads; it takes at most 3": lambda: head_slices(
-        **head_tables(4), words="abcde"
+        **head_tables(4), words="abcde", features="uvwxyz"
     ),
     "names has 1 labels; weights need 2": lambda: cells(
         NO_STATES, **cell_labels(2) | {"names": ["kept"]}
@@ -384,7 +384,6 @@ REFUSED = {
     "num_kv_heads has 0 entries; it takes 1 or more": lambda: shared_heads(6, {}),
     "planes has 0 entries; it takes 1 or more": lambda: turns({}),
     "planes['p'] has 5 arrows; it takes 1 to 4": lambda: turns({"p": FIVE}),
-    "scores has 0 entries; it takes 1 to 3": lambda: scores_and_weights({}),
     "panels has 0 entries; it takes 1 or more": lambda: side_by_side({}, **LABELS),
     "panels['p'] has 5 groups; it takes 1 to 4": lambda: side_by_side(
         {"p": FIVE}, **LABELS
@@ -560,37 +559,22 @@ def test_turned_arrows_lead_from_the_center_to_their_tips():
 
 def test_slices_have_the_color_of_their_head():
     tables = head_tables(2)
-    figure = head_slices(**tables, words="abcde")
-    order = ("x", "q", "k", "v", "weights", "heads", "w_o", "output")
+    figure = head_slices(**tables, words="abcde", features="uvwxyz")
+    for name in ("w_q", "w_k", "w_v"):
+        tables[name] = torch.stack(tables[name].split(3, dim=1))
+    tables["w_o"] = torch.stack(tables["w_o"].split(3))
+    order = ("x", "w_q", "w_k", "w_v", "q", "k", "v", "weights", "heads", "w_o")
     wanted = [
         part
-        for name in order
+        for name in (*order, "output")
         for part in tables[name].abs().reshape(-1, *tables[name].shape[-2:])
     ]
     for drawn, part in zip(drawn_weights(figure), wanted, strict=True):
         torch.testing.assert_close(drawn, part)
-    color = ["gray", *["blue", "orange"] * 6, "gray"]
+    color = ["gray", *["blue", "orange"] * 9, "gray"]
     frames = [patch.get_edgecolor() for patch in figure.axes[0].patches]
     palette = {"gray": plots.INK, "blue": plots.ACCENT, "orange": plots.WARM}
     assert frames == [to_rgba(palette[color]) for color in color]
-
-
-def test_scores_stand_above_the_weights_of_the_first_row():
-    scores = torch.tensor([[-3.0, 1.0, 2.0], [0.0, 0.0, 3.0]])
-    figure = scores_and_weights({"plain": scores, "halved": scores / 2})
-    plain, weights, halved, softer = figure.axes
-    assert (plain.get_title(), halved.get_title()) == ("plain", "halved")
-    for axes in (plain, halved):
-        assert sum(bar.get_height() for bar in axes.patches) == 6
-    assert plain.get_xlim() == halved.get_xlim()
-    filled = [bar for bar in plain.patches if bar.get_height()]
-    for bar, score in zip(filled, (-3.0, 0.0, 1.0, 2.0, 3.0), strict=True):
-        left = bar.get_x()
-        assert left - 1e-6 <= score <= left + bar.get_width() + 1e-6
-    for axes, scale in ((weights, 1.0), (softer, 0.5)):
-        drawn = [bar.get_height() for bar in axes.patches]
-        assert drawn == pytest.approx((scores[0] * scale).softmax(dim=-1).tolist())
-        assert axes.get_ylim() == (0, 1)
 
 
 def test_dots_lie_on_curves_and_nothing_joins_them():

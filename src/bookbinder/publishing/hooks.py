@@ -20,7 +20,6 @@ from bookbinder.drawing.undrawn import previewing
 from bookbinder.publishing.shipped import add_shipped_files
 
 # The parts of the book have Roman numbers; other pages have none.
-_PART = re.compile(r"[IVX]+\. ")
 _QUESTIONS = re.compile(r"^## Questions and answers\n(.*?)(?=^## |\Z)", re.M | re.S)
 _QUESTION = re.compile(r"^### (.+)$", re.M)
 # Sections whose single entries are not in the table of contents of a chapter.
@@ -78,9 +77,10 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> None:
     _chapters[:] = [
         page
         for page in nav.pages
+        # The template is a chapter too, but in no part of the book.
         if page.file.src_uri.startswith("chapters/")
         and page.parent
-        and _PART.match(page.parent.title or "")
+        and page.parent.parent
     ]
     for number, page in enumerate(_chapters, start=1):
         # In MkDocs, an entry in the dictionary overrides the computed value.

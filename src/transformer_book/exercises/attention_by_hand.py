@@ -51,7 +51,7 @@ def grade_safe_attend(answer: Callable[..., Sequence[float]]) -> str:
 
 
 def grade_query(query: Sequence[float]) -> str:
-    """Grade the query that weighs the keys of The, cat and sat 1/4, 1/2 and 1/4.
+    """Grade the query that gives the three keys weights of 1/4, 1/2 and 1/4.
 
     Raises:
         AssertionError: If it is wrong; the message says how.
@@ -66,7 +66,7 @@ def grade_query(query: Sequence[float]) -> str:
         return "right"
     assert not gives(q @ k.mT), "right before the scores are divided by sqrt(2)"
     assert not gives(attention_scores(-q, k)), (
-        "the sign is wrong: this query turns away from cat"
+        "the sign is wrong: this query turns away from the second key"
     )
     weights = attention_weights(attention_scores(q, k))[0].tolist()
     raise AssertionError(f"the weights are {[round(w, 2) for w in weights]}")

@@ -44,29 +44,31 @@ def grade_grown(answer: Callable[[list[Tensor]], Tensor]) -> str:
 
 
 def grade_influence(
-    answer: Callable[[Callable[[str], float], str, str], Sequence[float]],
+    answer: Callable[
+        [Callable[[Sequence[str]], float], list[str], str], Sequence[float]
+    ],
 ) -> str:
-    """Grade how much a probability falls when each character is replaced in turn.
+    """Grade how much a probability falls when each word is replaced in turn.
 
     Args:
-        answer: A function of ``chance``, ``text`` and ``letter``.
+        answer: A function of ``chance``, ``words`` and ``other``.
 
     Raises:
         AssertionError: If it is wrong; the message says how.
     """
-    text = "dogs"
+    words = ["the", "dogs", "near", "trees"]
 
-    def chance(guess: str) -> float:
-        assert len(guess) == len(text), (
-            f"{guess!r} is not as long as {text!r}: replace the character"
+    def chance(guess: Sequence[str]) -> float:
+        assert len(guess) == len(words), (
+            f"{guess!r} has not as many words as {words!r}: replace the word"
         )
-        same = [len({*pair}) < 2 for pair in zip(guess, text, strict=True)]
-        # Another third character makes it rise: by 6, less the 4 that are lost.
+        same = [mine == theirs for mine, theirs in zip(guess, words, strict=True)]
+        # Another third word makes it rise: by 6, less the 4 that are lost.
         return sum(2**at for at in range(4) if same[at]) + 6 * (not same[2])
 
-    got = [float(score) for score in answer(chance, text, "x")]
-    assert len(got) == 4, f"{len(got)} numbers for {len(text)} characters"
-    assert got != [1, 3, 1, 9], "put each character back before the next is replaced"
+    got = [float(score) for score in answer(chance, [*words], "cat")]
+    assert len(got) == 4, f"{len(got)} numbers for {len(words)} words"
+    assert got != [1, 3, 1, 9], "put each word back before the next is replaced"
     assert got != [-1, -2, 2, -8], "the sign: it is how far the chance falls"
     assert got != [14, 13, 17, 7], "that is what is left of the chance, not its fall"
     assert got != [1, 2, 2, 8], "a chance may rise, too: keep the sign"

@@ -98,14 +98,14 @@ export class GPT {
     this.config = config;
     this.tensors = tensors;
     this.tokens = []; // all that was read; the cache holds as many rows
-    this.keys = layers(() => floats(max_seq_len * d_model));
-    this.values = layers(() => floats(max_seq_len * d_model));
+    // For each layer a row for each position; the outputs are what the heads average.
+    for (const name of ["queries", "keys", "values", "outputs"]) this[name] = layers(() => floats(max_seq_len * d_model));
     // For each layer and head a square, a row for each query: the maps that are drawn.
     this.weights = layers(() => Array.from({ length: num_heads }, () => floats(max_seq_len ** 2)));
     this.logits = floats(max_seq_len * vocab_size);
-    this.muted = layers(() => Array(num_heads).fill(false));
+    this.instead = layers(() => Array(num_heads).fill(null));
     const d_ff = config.d_ff ?? 4 * d_model;
-    this.room = { x: floats(d_model), normed: floats(d_model), q: floats(d_model), heads: floats(d_model), added: floats(d_model), wide: floats(d_ff) };
+    this.room = { x: floats(d_model), normed: floats(d_model), heads: floats(d_model), added: floats(d_model), wide: floats(d_ff) };
   }
 
   // Read a sequence. What it begins with and was read before is in the cache already;
@@ -120,14 +120,20 @@ export class GPT {
     return same;
   }
 
-  // --8<-- [start:mute]
-  // A muted head still attends, but adds nothing. All that was read has to be read again,
-  // for later layers have kept keys and values that it had a part in.
-  mute(layer, head, muted) {
-    this.muted[layer][head] = muted;
+  // --8<-- [start:replace]
+  // What a head writes can be replaced: `rows`, told a position, answers with the numbers
+  // to write there, or with nothing where the head's own stay. All that was read has to be
+  // read again, for later layers have kept keys and values that the head had a part in.
+  replace(layer, head, rows) {
+    this.instead[layer][head] = rows;
     this.tokens.length = 0;
   }
-  // --8<-- [end:mute]
+
+  mute(layer, head, muted) {
+    const zeros = new Float32Array(this.config.d_model / this.config.num_heads);
+    this.replace(layer, head, muted ? () => zeros : null);
+  }
+  // --8<-- [end:replace]
 
   // --8<-- [start:step]
   // Read one more token: a column of numbers goes up through the layers.
@@ -163,13 +169,15 @@ export class GPT {
   // them. The future is not masked: it is not there yet.
   attend(layer, t, apply) {
     const { d_model, num_heads, max_seq_len } = this.config;
-    const { normed, q, heads, added } = this.room;
+    const { normed, heads, added } = this.room;
     const keys = this.keys[layer], values = this.values[layer];
+    const [q, k, v, output] = [this.queries[layer], keys, values, this.outputs[layer]].map((rows) =>
+      rows.subarray(t * d_model, (t + 1) * d_model));
     apply(linear, "attention.q_proj", normed, q);
-    apply(linear, "attention.k_proj", normed, keys.subarray(t * d_model, (t + 1) * d_model));
-    apply(linear, "attention.v_proj", normed, values.subarray(t * d_model, (t + 1) * d_model));
+    apply(linear, "attention.k_proj", normed, k);
+    apply(linear, "attention.v_proj", normed, v);
     const width = d_model / num_heads;
-    heads.fill(0);
+    output.fill(0);
     for (let head = 0; head < num_heads; head++) {
       const from = head * width, to = from + width;
       const row = this.weights[layer][head].subarray(t * max_seq_len, t * max_seq_len + t + 1);
@@ -179,10 +187,10 @@ export class GPT {
         row[s] = score / Math.sqrt(width);
       }
       softmax(row);
-      if (this.muted[layer][head]) continue;
       for (let s = 0; s <= t; s++) {
-        for (let i = from; i < to; i++) heads[i] += row[s] * values[s * d_model + i];
+        for (let i = from; i < to; i++) output[i] += row[s] * values[s * d_model + i];
       }
+      heads.set(this.instead[layer][head]?.(t) ?? output.subarray(from, to), from);
     }
     apply(linear, "attention.o_proj", heads, added);
   }
@@ -190,13 +198,23 @@ export class GPT {
 }
 // --8<-- [end:model]
 
+// A text in pieces, as the library's tokenizers cut it: characters, or words and marks.
+const PIECES = { characters: /./gsu, words: /[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]|\n/gu };
+const GLUED = /^[\n.,;:!?]$/; // no space stands before these
+
+export const vocabularyOf = ({ alphabet, vocabulary }) => vocabulary ?? [...alphabet];
+
+// What one more token adds to a text: a space may come first.
+export const joined = (text, token, { kind }) =>
+  kind === "characters" || /(^|\n)$/.test(text) || GLUED.test(token) ? token : ` ${token}`;
+
 // --8<-- [start:text]
-// Characters to token ids, and which characters the model has never seen.
-export function encode(text, alphabet) {
-  const ids = new Map([...alphabet].map((character, id) => [character, id]));
-  const known = [...text].filter((character) => ids.has(character));
-  const unknown = [...text].filter((character) => !ids.has(character));
-  return { tokens: known.map((character) => ids.get(character)), unknown: [...new Set(unknown)] };
+// Token ids of the pieces that the model knows, and the pieces that it has never seen.
+export function encode(text, tokenizer) {
+  const ids = new Map(vocabularyOf(tokenizer).map((token, id) => [token, id]));
+  const pieces = [...text.matchAll(PIECES[tokenizer.kind])].flat();
+  const tokens = pieces.filter((piece) => ids.has(piece)).map((piece) => ids.get(piece));
+  return { tokens, unknown: [...new Set(pieces.filter((piece) => !ids.has(piece)))] };
 }
 
 // Where the context begins in a text of `length` tokens that came one by one: it is read

@@ -30,11 +30,11 @@ live("switches", (redraw) => {
       fill(bars, Array(SHOWN).fill(["·"]));
       return trouble;
     }
-    const { tokens } = encode(`\n${text.value}`, model.alphabet);
+    const { tokens } = encode(`\n${text.value}`, model.tokenizer);
     const [all, now] = [without(), muted].map((each) => guessed(model.gpt, tokens, each));
     const ranked = [...now.keys()].sort((a, b) => now[b] - now[a]).slice(0, SHOWN);
-    fill(bars, ranked.map((id) => [say(model.alphabet[id]), bar(all[id]), bar(now[id])]));
-    const s = now[model.alphabet.indexOf("s")], one = !/s near|s that/.test(text.value);
+    fill(bars, ranked.map((id) => [say(model.vocabulary[id]), bar(all[id]), bar(now[id])]));
+    const s = now[model.vocabulary.indexOf("s")], one = !/s near|s that/.test(text.value);
     return `An s has ${s.toFixed(2)}. ${one ? "One animal sleeps" : "Several animals sleep"}: ${s > 0.5 === one ? "right" : "wrong"}.`;
   }
 

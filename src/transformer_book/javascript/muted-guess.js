@@ -3,7 +3,7 @@
 import { probabilities } from "./engine.js";
 
 export function guessed(gpt, tokens, muted) {
-  gpt.muted.forEach((heads, layer) => heads.forEach((_, head) => gpt.mute(layer, head, muted[layer][head])));
+  muted.forEach((heads, layer) => heads.forEach((off, head) => gpt.mute(layer, head, off)));
   gpt.read(tokens);
   const { vocab_size } = gpt.config;
   return probabilities(gpt.logits.slice((tokens.length - 1) * vocab_size, tokens.length * vocab_size), { temperature: 1, topK: vocab_size });

@@ -1,93 +1,100 @@
 // The page around the engine: what the reader types goes in, and what every head attends
-// to is drawn. All of it can be reached by the keyboard, and whatever is drawn is said in
-// words as well: under each map, and in a table.
+// to is drawn. A second text can be set beside the first, and heads of the first can be
+// made to write something else. All of it can be reached by the keyboard, and whatever is
+// drawn is said in words as well.
 
 import { labeled, make, put } from "./elements.js";
-import { draw, encode, probabilities, windowStart } from "./engine.js";
-import { MODELS, load, say } from "./load.js";
-import { Maps } from "./maps.js";
-import { fillGuesses, fillStrip, fillTable, logitsAt, rowOf, shadeStrip, strongest } from "./views.js";
+import { GPT, draw, encode, joined, probabilities, windowStart } from "./engine.js";
+import { MODELS, bestHead, load, say, sign } from "./load.js";
+import { Board, fillWords, paint, recolor } from "./maps.js";
+import { explain, fillGuesses, fillTable, logitsAt, ranked, rowOf, shade } from "./views.js";
 
-const MOST_NEW = 400; // tokens that one press of the button writes at most
-const READABLE = 100; // milliseconds that words stand at least while the model writes
+const MOST_NEW = 200; // tokens that one press of the button writes at most
+const PACE = 40; // milliseconds for each
+const SHOWN = ["first text", "second text", "difference"];
+const WRITES = { own: "what it computes", zeros: "zeros", mean: "its mean at each position", other: "what it computes in the second text" };
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
 class Watch {
   constructor(root) {
     this.root = root;
-    this.model = null; // { gpt, alphabet, labels } once it is loaded
-    this.position = -1; // the one that is looked at
-    this.head = [0, 0]; // layer and head that shade the text
-    this.pictures = null; // the maps, once there is a model
-    this.start = 0; // of the context, in the text
+    this.model = null; // once it is loaded
+    this.gpts = []; // for each text one; the second is never changed
+    this.starts = [0, 0]; // of what they read, in the texts
+    this.shown = 0; // which of SHOWN
+    this.head = [0, 0]; // layer and head that are looked at
+    this.query = this.key = 0; // and the cell
     this.run = null; // what is being generated
-    this.told = 0; // when words were last changed
-    this.own = false; // whether the text is the reader's
+    this.own = false; // whether the texts are the reader's
     this.build();
     this.choose(Object.keys(MODELS)[0]);
   }
 
   build() {
-    const button = (text, action) => make("button", { type: "button", className: "md-button", textContent: text, onclick: action });
-    const options = Object.entries(MODELS).map(([name, { title }]) => new Option(`${name}: ${title}`, name));
-    this.models = make("select", { "aria-label": "Model", onchange: () => this.choose(this.models.value) }, ...options);
-    this.texts = make("span", { className: "texts", role: "group", "aria-label": "Texts to try" });
-    this.text = make("textarea", { rows: 2, "aria-label": "Text", spellcheck: false, autocapitalize: "off", autocomplete: "off", oninput: () => this.typed(), onselect: () => this.marked() });
+    const button = (textContent, onclick) => make("button", { type: "button", className: "md-button", textContent, onclick });
+    const field = (name, which) => make("textarea", { rows: 1, "aria-label": name, spellcheck: false, autocapitalize: "off", autocomplete: "off", oninput: () => this.typed(which), onselect: () => this.marked() });
+    const range = (name, oninput) => make("input", { type: "range", "aria-label": name, min: 0, value: 0, oninput });
+    this.models = make("select", { "aria-label": "Model", onchange: () => this.choose(this.models.value) },
+      ...Object.entries(MODELS).map(([name, { title }]) => new Option(`${name}: ${title}`, name)));
+    this.presets = make("span", { className: "texts", role: "group", "aria-label": "Texts to try" });
     this.progress = make("progress", { max: 1, "aria-label": "Weights loaded" });
+    this.texts = ["First text", "Second text"].map(field);
+    this.strips = this.texts.map(() => make("div", { className: "strip", "aria-hidden": "true" }));
     this.count = make("p", { className: "count" });
     this.status = make("p", { className: "status", role: "status" });
     this.go = button("Generate", () => (this.run ? this.stop() : this.generate(MOST_NEW)));
     this.one = button("One token", () => this.generate(1));
-    this.temperature = make("input", { type: "range", min: 0, max: 2, step: 0.1, value: 0.8, oninput: () => this.look() });
+    this.temperature = make("input", { type: "range", min: 0, max: 2, step: 0.1, value: 1, oninput: () => this.look() });
     this.warmth = make("output");
-    this.topK = make("input", { type: "number", min: 1, value: 20, oninput: () => this.look() });
-    this.strip = make("div", { className: "strip", "aria-hidden": "true" });
-    this.place = make("input", { type: "range", min: 0, value: 0, oninput: () => this.look(Number(this.place.value)) });
-    this.placed = make("output");
-    this.mute = make("input", { type: "checkbox", onchange: () => this.silence(this.mute.checked) });
-    this.muteName = make("span");
-    this.heads = make("fieldset", { className: "maps" });
+    this.topK = make("input", { type: "number", min: 1, oninput: () => this.look() });
+    this.modes = SHOWN.map((name, which) => make("input", { type: "radio", name: "watched-text", checked: !which, onchange: () => this.show(which) }));
+    this.heads = make("fieldset", { className: "maps", "aria-label": "Heads as layer.head" });
     this.headName = make("p", { className: "says-head" });
-    this.large = make("canvas", { className: "large", "aria-hidden": "true" });
+    this.board = new Board((query, key) => this.pick(query, key), (query, key) => this.point(query, key));
     this.says = make("p", { className: "says" });
+    this.place = range("Query", () => this.look(Number(this.place.value)));
+    this.column = range("Key", () => this.look(this.query, Number(this.column.value)));
+    this.placed = [make("output"), make("output")];
+    this.writes = make("select", { onchange: () => this.replace(this.writes.value) }, ...Object.entries(WRITES).map(([kind, text]) => new Option(text, kind)));
+    this.writer = make("span");
     this.caption = make("p", { className: "caption" });
-    this.guesses = make("ol", { className: "guesses" });
-    this.rows = make("tbody");
-    const heading = ["head", "first", "second", "third"].map((name) => make("th", { scope: "col", textContent: name }));
+    this.guesses = make("tbody");
+    this.afters = SHOWN.slice(0, 2).map((textContent) => make("th", { scope: "col", textContent }));
+    this.sum = make("div");
+    this.why = make("details", { className: "why", ontoggle: () => this.look() }, make("summary", { textContent: "How this weight arises" }), this.sum);
+    this.table = make("tbody");
     this.fold = make("details", { ontoggle: () => this.look() }, make("summary", { textContent: "Every head here, as a table" }),
-      make("table", {}, make("thead", {}, make("tr", {}, ...heading)), this.rows));
+      make("table", {}, make("thead", {}, make("tr", {}, ...["head", "first", "second", "third"].map((textContent) => make("th", { scope: "col", textContent })))), this.table));
     this.root.replaceChildren(
-      make("div", { className: "controls" }, labeled("Model", this.models), this.texts),
+      make("div", { className: "controls" }, labeled("Model", this.models), this.presets),
       this.progress,
-      this.text,
+      make("div", { className: "pair" }, ...this.texts.map((text, which) => make("div", {}, text, this.strips[which]))),
       make("div", { className: "told" }, this.count, this.status),
-      make("div", { className: "controls" }, this.go, this.one, button("Clear", () => this.write("")),
+      make("div", { className: "controls" }, this.go, this.one, button("Clear", () => this.write("", "")),
         labeled("Temperature", this.temperature, this.warmth), labeled("Top-k", this.topK)),
-      this.strip,
-      labeled("Position", this.place, this.placed),
-      make("div", { className: "views" }, this.heads,
-        make("div", { className: "chosen-head" }, this.headName, this.large, this.says),
-        make("div", { className: "next" }, this.caption, this.guesses, make("label", { className: "mute" }, this.mute, this.muteName))),
+      make("div", { className: "controls", role: "radiogroup", "aria-label": "Maps of" }, make("span", { textContent: "Maps of the heads, for the" }),
+        ...this.modes.map((mode, which) => make("label", {}, mode, SHOWN[which])), button("All heads as they are", () => this.restore())),
+      this.heads,
+      make("div", { className: "views" },
+        make("div", { className: "chosen-head" }, this.headName, this.board.root, this.says,
+          labeled("Query", this.place, this.placed[0]), labeled("Key", this.column, this.placed[1])),
+        make("div", { className: "next" }, this.caption,
+          make("table", { className: "guesses" }, make("thead", {}, make("tr", {}, make("th", { scope: "col", textContent: "next" }), ...this.afters)), this.guesses),
+          make("label", { className: "writes" }, this.writer, this.writes))),
+      this.why,
       this.fold,
     );
-    for (const event of ["pointerover", "click"]) {
-      this.strip.addEventListener(event, ({ target }) => target.dataset.at && this.look(Number(target.dataset.at)));
-    }
-    for (const event of ["pointermove", "click"]) {
-      this.large.addEventListener(event, ({ offsetY }) => {
-        const row = this.pictures?.rowAt(offsetY) ?? -1;
-        if (row >= 0) this.look(row);
-      });
-    }
+    for (const strip of this.strips) strip.onclick = ({ target }) => target.dataset.at && this.look(Number(target.dataset.at));
     this.root.addEventListener("keydown", ({ key }) => key === "Escape" && this.stop());
     // The palette is an attribute of the body.
+    recolor();
     new MutationObserver(() => {
-      this.pictures?.recolor();
+      recolor();
       this.look();
     }).observe(document.body, { attributeFilter: ["data-md-color-scheme"] });
   }
 
-  // ---- The model and the text ----
+  // ---- The model and the texts ----
 
   async choose(name) {
     this.stop();
@@ -108,59 +115,72 @@ class Watch {
     } finally {
       if (this.name === name) this.progress.hidden = true;
     }
-    this.topK.max = this.model.alphabet.length;
+    const { config, tensors, labels, means, vocabulary } = this.model;
+    this.gpts = [new GPT(config, tensors), new GPT(config, tensors)];
+    this.kinds = labels.map((heads) => heads.map(() => "own"));
+    this.writes.querySelector("[value=mean]").disabled = !means;
+    this.topK.value = this.topK.max = vocabulary.length;
+    this.head = bestHead(this.model, "subject of the verb");
     this.layOutMaps();
-    this.become("ready", "");
     const { texts } = MODELS[name];
-    this.texts.replaceChildren(...Object.entries(texts).map(([textContent, text]) =>
-      make("button", { type: "button", className: "md-button", textContent, title: text, onclick: () => this.write(text) })));
-    if (!this.own) [this.text.value] = Object.values(texts);
+    this.presets.replaceChildren(...Object.entries(texts).map(([textContent, pair]) =>
+      make("button", { type: "button", className: "md-button", textContent, title: pair.filter(Boolean).join("\n"), onclick: () => this.write(...pair) })));
+    if (!this.own) Object.values(texts)[0].forEach((text, which) => (this.texts[which].value = text));
     this.read();
   }
 
   become(state, message) {
     this.root.dataset.state = state;
     put(this.status, message);
-    const nothing = !this.model?.gpt.tokens.length;
-    for (const control of [this.go, this.one, this.place]) control.disabled = nothing;
+    const nothing = !this.gpts[0]?.tokens.length;
+    for (const control of [this.go, this.one, this.place, this.column]) control.disabled = nothing;
   }
 
-  write(text) {
-    this.text.value = text;
-    this.typed();
+  write(...pair) {
+    pair.forEach((text, which) => (this.texts[which].value = text));
+    this.typed(1);
   }
 
-  typed() {
+  typed(which) {
     this.stop();
-    this.own = this.text.value !== "";
+    this.own = this.texts.some(({ value }) => value);
+    if (which) this.forget();
     this.read();
+  }
+
+  // The first text has to be read anew, for its heads may write what they do in the second.
+  forget() {
+    if (this.gpts.length) this.gpts[0].tokens.length = 0;
   }
 
   // Whoever marks text is about to replace it.
   marked() {
-    if (this.text.selectionStart < this.text.selectionEnd) this.stop();
+    if (this.texts.some(({ selectionStart, selectionEnd }) => selectionStart < selectionEnd)) this.stop();
   }
 
-  // Read what stands in the field. What was read before stays in the cache.
+  // Read what stands in the fields. What was read before stays in the cache.
   read() {
     if (!this.model) return;
-    const { gpt, alphabet } = this.model;
-    const { max_seq_len } = gpt.config;
-    const { tokens, unknown } = encode(this.text.value, alphabet);
-    this.start = windowStart(tokens.length, max_seq_len);
-    this.pictures.kept = Math.min(this.pictures.kept, gpt.read(tokens.slice(this.start)));
-    const count = gpt.tokens.length;
+    const { config: { max_seq_len }, tokenizer } = this.model;
+    const unknown = [];
+    for (const which of [1, 0]) {
+      const found = encode(this.texts[which].value, tokenizer);
+      this.starts[which] = windowStart(found.tokens.length, max_seq_len);
+      this.gpts[which].read(found.tokens.slice(this.starts[which]));
+      unknown.push(...found.unknown);
+    }
+    const [count, other] = this.gpts.map(({ tokens }) => tokens.length);
+    this.modes[1].disabled = this.writes.querySelector("[value=other]").disabled = !other;
+    this.modes[2].disabled = count !== other;
+    if (this.modes[this.shown].disabled) this.modes[(this.shown = 0)].checked = true;
     const says = [];
     if (!count) says.push("There is nothing to read: type something.");
-    if (count === max_seq_len) says.push("The context is full: with the next character, the model forgets the first half.");
-    if (unknown.length) says.push(`Left out, because the model knows no such character: ${unknown.slice(0, 8).map(say).join(" ")}${unknown.length > 8 ? " …" : ""}`);
+    if (count === max_seq_len) says.push("The context is full: with the next token, the model forgets the first half.");
+    if (unknown.length) says.push(`Left out, because the model does not know it: ${unknown.slice(0, 8).map(say).join(" ")}${unknown.length > 8 ? " …" : ""}.`);
+    if (other && other !== count) says.push("A difference of maps needs two texts of equally many tokens.");
     this.become("ready", says.join(" "));
     // Whoever wants nothing to move is shown the end of a run alone.
-    if (!(this.run && reducedMotion.matches)) this.show();
-  }
-
-  show() {
-    this.look(this.model.gpt.tokens.length - 1);
+    if (!(this.run && reducedMotion.matches)) this.look(count - 1, -1);
   }
 
   // ---- Generation ----
@@ -168,15 +188,17 @@ class Watch {
   async generate(most) {
     if (this.run) return;
     const run = (this.run = { made: 0 });
+    const [text] = this.texts;
     this.go.textContent = "Stop";
     while (this.run === run && this.root.isConnected) {
-      const { gpt, alphabet } = this.model;
-      const end = this.text.value.length; // what is marked stays so
-      this.text.setRangeText(alphabet[draw(this.shares(gpt.tokens.length - 1), Math.random())], end, end, "preserve");
+      const { tokenizer, vocabulary } = this.model;
+      const token = vocabulary[draw(this.shares(0, this.gpts[0].tokens.length - 1), Math.random())];
+      const end = text.value.length; // what is marked stays so
+      text.setRangeText(joined(text.value, token, tokenizer), end, end, "preserve");
       this.read();
-      this.text.scrollTop = this.text.scrollHeight;
+      text.scrollTop = text.scrollHeight;
       if (++run.made === most) this.stop();
-      await new Promise(requestAnimationFrame);
+      await new Promise((done) => setTimeout(done, PACE));
     }
   }
 
@@ -186,89 +208,154 @@ class Watch {
     this.run = null;
     this.own = true;
     this.go.textContent = "Generate";
-    this.show();
+    this.look(this.gpts[0].tokens.length - 1);
     this.status.textContent = `${made} ${made === 1 ? "token" : "tokens"} written. ${this.status.textContent}`;
   }
 
-  // How likely each token is to be drawn after a position.
-  shares(position) {
-    const { gpt, alphabet } = this.model;
-    const topK = Math.max(1, Math.floor(Number(this.topK.value)) || alphabet.length);
-    return probabilities(logitsAt(gpt, position), { temperature: Number(this.temperature.value), topK });
+  // How likely each token is to be drawn after a position of a text.
+  shares(which, position) {
+    const { vocabulary } = this.model;
+    const topK = Math.max(1, Math.floor(Number(this.topK.value)) || vocabulary.length);
+    return probabilities(logitsAt(this.gpts[which], position), { temperature: Number(this.temperature.value), topK });
   }
 
-  // ---- The maps, and one position of them ----
+  // ---- What heads write ----
+
+  // For each kind of WRITES what a head writes at a position, or none for its own.
+  rows(kind, layer, head) {
+    const { config: { d_model, num_heads, max_seq_len }, means } = this.model;
+    const width = d_model / num_heads, zeros = new Float32Array(width);
+    const part = (all, at) => all.subarray(at * d_model + head * width, at * d_model + (head + 1) * width);
+    const second = this.gpts[1];
+    return {
+      own: null,
+      zeros: () => zeros,
+      mean: (t) => part(means, layer * max_seq_len + t),
+      other: (t) => (t < second.tokens.length ? part(second.outputs[layer], t) : null),
+    }[kind];
+  }
+
+  // Let the chosen head write something else, and look at the same cell.
+  replace(kind, [layer, head] = this.head) {
+    const { query, key } = this;
+    this.stop();
+    this.kinds[layer][head] = kind;
+    this.gpts[0].replace(layer, head, this.rows(kind, layer, head));
+    this.read();
+    this.look(query, key);
+  }
+
+  restore() {
+    this.kinds?.forEach((heads, layer) => heads.forEach((_, head) => this.replace("own", [layer, head])));
+  }
+
+  // ---- The maps, and one cell of them ----
 
   layOutMaps() {
-    const { gpt, labels } = this.model;
-    const { num_heads, max_seq_len } = gpt.config;
-    this.head = MODELS[this.name].head;
-    this.cells = labels.map((heads, layer) =>
+    this.cells = this.model.labels.map((heads, layer) =>
       heads.map((label, head) => {
         const checked = String([layer, head]) === String(this.head);
-        const radio = make("input", { type: "radio", name: "watched-head", checked, onchange: () => this.pick(layer, head) });
-        const name = make("span", { className: "name", textContent: `${layer}.${head}` });
-        const frame = make("span", { className: "frame" });
-        return { frame, cell: make("label", { className: "map", title: label }, radio, name, frame) };
+        const radio = make("input", { type: "radio", name: "watched-head", checked, onchange: () => this.turn(layer, head) });
+        const canvas = make("canvas", { "aria-hidden": "true" });
+        const [number, name] = [`${layer}.${head}`, label.replace(/ [\d.]+$/, "")];
+        const cell = make("label", { className: "map", title: label }, radio, make("span", { className: "frame" }, canvas),
+          make("span", { className: "number", textContent: number }), ` ${name}`);
+        return { canvas, cell };
       }),
     );
-    this.heads.style.setProperty("--heads", num_heads);
-    const legend = make("legend", { textContent: "Heads as layer.head" });
-    this.heads.replaceChildren(legend, ...this.cells.flat().map(({ cell }) => cell));
-    this.pictures = new Maps(this.heads, this.cells.map((heads) => heads.map(({ frame }) => frame)), this.large, max_seq_len);
+    this.heads.style.setProperty("--heads", this.model.config.num_heads);
+    this.heads.replaceChildren(...this.cells.flat().map(({ cell }) => cell));
   }
 
-  pick(layer, head) {
+  turn(layer, head) {
     this.head = [layer, head];
-    this.look();
+    this.look(this.query, -1);
   }
 
-  // Take away what the chosen head adds, or give it back, and look at the same place.
-  silence(muted) {
-    const { position } = this;
-    this.stop();
-    this.model.gpt.mute(...this.head, muted);
-    this.read();
-    this.look(position);
+  show(which) {
+    this.shown = which;
+    this.look(this.query, -1);
   }
 
-  look(position = this.position) {
+  pick(query, key) {
+    this.why.open = true;
+    this.look(query, key);
+  }
+
+  // The text whose words stand at the maps, and a row of a map: of a text, or what one has
+  // more than the other.
+  get shownGPT() {
+    return this.gpts[this.shown % 2];
+  }
+
+  row(layer, head, t) {
+    const row = rowOf(this.shownGPT, layer, head, t);
+    if (this.shown < 2) return row;
+    const other = rowOf(this.gpts[1], layer, head, t);
+    return row.map((weight, s) => weight - other[s]);
+  }
+
+  words(which, mark = sign) {
+    return [...this.gpts[which].tokens].map((token) => mark(this.model.vocabulary[token]));
+  }
+
+  // Go to a row, and to a cell of it; without one, to the cell that stands out.
+  look(query = this.query, key = query === this.query ? this.key : -1) {
     put(this.warmth, Number(this.temperature.value).toFixed(1));
     if (!this.model) return;
-    const { gpt } = this.model;
-    this.position = Math.min(position, gpt.tokens.length - 1);
-    this.pictures.draw(this.model, this.head, this.position);
-    // Words that change with every token nobody can read, and to set them takes the
-    // browser longer than the maps do. After a run all of them are right.
-    const now = performance.now();
-    if (this.run && now - this.told < READABLE) return;
-    this.told = now;
+    const count = this.shownGPT.tokens.length;
+    this.query = Math.max(0, Math.min(query, count - 1));
+    const row = count ? this.row(...this.head, this.query) : [];
+    this.key = key in row ? key : Math.max(0, ...ranked(Float32Array.from(row, Math.abs), 1));
+    this.draw(count);
+  }
+
+  draw(count) {
+    const { query, key, model: { labels, config: { max_seq_len } } } = this;
+    const [layer, head] = this.head, name = `${layer}.${head}`;
+    const squares = (of) => Array.from({ length: count }, (_, t) => this.row(...of, t));
+    const words = this.words(this.shown % 2), said = this.words(this.shown % 2, say);
+    this.cells.forEach((heads, at) => heads.forEach(({ canvas, cell }, each) => {
+      paint(canvas, squares([at, each]));
+      cell.classList.toggle("changed", this.kinds[at][each] !== "own");
+    }));
+    this.board.draw(squares(this.head), words, query, key);
+    this.strips.forEach((strip, which) => {
+      const { tokens } = this.gpts[which], at = Math.min(query, tokens.length - 1);
+      fillWords(strip, this.words(which), at);
+      if (at >= 0) shade(strip.children, this.shown < 2 ? rowOf(this.gpts[which], layer, head, at) : this.row(layer, head, at));
+    });
+    put(this.count, this.starts[0] ? `The model reads the last ${this.gpts[0].tokens.length} of ${this.starts[0] + this.gpts[0].tokens.length} tokens: there is room for ${max_seq_len}.` : `${this.gpts[0].tokens.length} of ${max_seq_len} tokens`);
+    [[this.place, query, count - 1], [this.column, key, query]].forEach(([slider, at, most], which) => {
+      slider.max = Math.max(0, most);
+      slider.value = at;
+      put(this.placed[which], count ? `${at}: ${said[at]}` : "none");
+      slider.setAttribute("aria-valuetext", this.placed[which].textContent);
+    });
+    put(this.headName, [`Head ${name}`, labels[layer][head]].filter(Boolean).join(", "));
+    put(this.writer, `In the first text, head ${name} writes`);
+    this.writes.value = this.kinds[layer][head];
+    this.point();
+    if (this.fold.open) fillTable(this.table, labels, (...at) => count ? ranked(Float32Array.from(this.row(...at, query), Math.abs), 3).map((s) => `${this.row(...at, query)[s].toFixed(2)} ${said[s]} at ${s}`) : []);
+    if (this.why.open) count ? explain(this.sum, this.gpts, this.shown % 2, said, layer, head, query, key) : this.sum.replaceChildren();
     this.tell();
   }
 
-  // What there is to read: the text in shades, the same in words, and the guesses.
+  // In words, the cell that is pointed at, or else the chosen one.
+  point(query = this.query, key = this.key) {
+    const words = this.words(this.shown % 2, say), count = words.length;
+    const weight = query < count && key <= query ? this.row(...this.head, query)[key].toFixed(2) : "0, hidden by the mask";
+    put(this.says, key < count && query < count ? `From ${words[query]} to ${words[key]}: ${weight}` : "");
+  }
+
+  // The guesses: of both texts at the same place, or at the end of each.
   tell() {
-    const { gpt, alphabet } = this.model;
-    const { max_seq_len } = gpt.config;
-    const count = gpt.tokens.length, last = count - 1;
-    this.count.textContent = this.start ? `The model reads the last ${count} of ${this.start + count} characters: there is room for ${max_seq_len}.` : `${count} of ${max_seq_len} characters`;
-    fillStrip(this.strip, this.model);
-    if (last >= 0) shadeStrip(this.strip, rowOf(gpt, ...this.head, this.position), this.position);
-    this.place.max = Math.max(0, last);
-    this.place.value = this.position;
-    this.placed.textContent = last < 0 ? "none" : `${this.position}: ${say(alphabet[gpt.tokens[this.position]])}`;
-    this.place.setAttribute("aria-valuetext", this.placed.textContent);
-    const [ofLayer, ofHead] = this.head;
-    this.mute.checked = gpt.muted[ofLayer][ofHead];
-    put(this.muteName, `Mute head ${ofLayer}.${ofHead}`);
-    put(this.headName, [`Head ${ofLayer}.${ofHead}`, this.model.labels[ofLayer][ofHead]].filter(Boolean).join(", "));
-    put(this.says, `Most: ${strongest(this.model, ofLayer, ofHead, this.position, 1)}`);
-    this.cells.forEach((heads, layer) => heads.forEach(({ cell }, head) => cell.classList.toggle("muted", gpt.muted[layer][head])));
-    if (this.fold.open) fillTable(this.rows, this.model, this.position);
-    fillGuesses(this.guesses, this.model, this.position, last < 0 ? [] : this.shares(this.position));
-    const came = gpt.tokens[this.position + 1];
-    if (last < 0) this.caption.textContent = "";
-    else this.caption.textContent = came === undefined ? "What may come next" : `What might have come; it was ${say(alphabet[came])}`;
+    const counts = this.gpts.map(({ tokens }) => tokens.length), end = this.query === counts[this.shown % 2] - 1;
+    const shares = counts.flatMap((count, which) => (count ? [this.shares(which, end ? count - 1 : Math.min(this.query, count - 1))] : []));
+    this.afters[1].hidden = !counts[1];
+    const came = this.shownGPT.tokens[this.query + 1];
+    fillGuesses(this.guesses, this.model, counts[0] ? shares : [], came);
+    put(this.caption, !counts[0] ? "" : came === undefined ? "What may come next" : `What might have come; it was ${say(this.model.vocabulary[came])}`);
   }
 }
 

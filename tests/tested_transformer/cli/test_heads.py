@@ -13,10 +13,15 @@ from tested_transformer.checkpoints import (
 )
 from tested_transformer.cli import heads as module
 from tested_transformer.data import (
+    FEW_NAMES,
     CharTokenizer,
     agreements,
     name_target,
     subject_target,
+    tokenizer_from_dict,
+    word_agreements,
+    word_name_target,
+    word_subject_target,
     write_stories,
 )
 from tested_transformer.interpret import (
@@ -91,6 +96,25 @@ def test_of_the_grammar_subjects_and_names_are_known(
     for kind, target in {
         "subject": subject_target([*agreements(stories)], starts, 64),
         "name": name_target(stories, starts, 64, letter=2),
+    }.items():
+        assert told["scores"][kind] == near(head_scores(weights, target)), kind
+
+
+def test_of_the_stories_words_are_the_tokens(tiny: list[str], command: Command) -> None:
+    words = ["train", "stories", *tiny, "--num-characters", "40000"]
+    assert command(*words, "--max-seq-len", "32", "--sample", "0").status == 0
+    found = load_checkpoint(Path("runs/stories"))
+    assert found.settings["tokenizer"]["kind"] == "words"
+    tokenizer = tokenizer_from_dict(found.settings["tokenizer"])
+    told = json.loads(command("heads", "--num-tokens", "900", "--json").out)
+    stories = write_stories(5400, seed=1000, names=FEW_NAMES)
+    tokens = torch.tensor(tokenizer.encode(stories.text))[:900]
+    windows = tokens[: 28 * 32].view(28, 32)
+    starts = [32 * row for row in range(28)]
+    weights = record_heads(found.model(), windows).weights
+    for kind, target in {
+        "subject": word_subject_target([*word_agreements(stories)], starts, 32),
+        "name": word_name_target(stories, starts, 32),
     }.items():
         assert told["scores"][kind] == near(head_scores(weights, target)), kind
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from transformer_book import grade_grown, grade_influence
 
-Chance = Callable[[str], float]
+Chance = Callable[[list[str]], float]
 
 
 def grown(rows: list[Tensor]) -> Tensor:
@@ -44,43 +44,44 @@ def other_head(rows: list[Tensor]) -> Tensor:
     return grown(rows).flip(0)
 
 
-def influence(chance: Chance, text: str, letter: str) -> list[float]:
-    whole = chance(text)
+def influence(chance: Chance, words: list[str], other: str) -> list[float]:
+    whole = chance(words)
     return [
-        whole - chance(text[:at] + letter + text[at + 1 :]) for at in range(len(text))
+        whole - chance([*words[:at], other, *words[at + 1 :]])
+        for at in range(len(words))
     ]
 
 
-def deleted(chance: Chance, text: str, letter: str) -> list[float]:
-    whole = chance(text)
-    return [whole - chance(text[:at] + text[at + 1 :]) for at in range(len(text))]
+def deleted(chance: Chance, words: list[str], other: str) -> list[float]:
+    whole = chance(words)
+    return [whole - chance(words[:at] + words[at + 1 :]) for at in range(len(words))]
 
 
-def one_after_another(chance: Chance, text: str, letter: str) -> list[float]:
-    whole = chance(text)
+def one_after_another(chance: Chance, words: list[str], other: str) -> list[float]:
+    whole = chance(words)
     return [
-        whole - chance(letter * (at + 1) + text[at + 1 :]) for at in range(len(text))
+        whole - chance([other] * (at + 1) + words[at + 1 :]) for at in range(len(words))
     ]
 
 
-def rises(chance: Chance, text: str, letter: str) -> list[float]:
-    return [-fall for fall in influence(chance, text, letter)]
+def rises(chance: Chance, words: list[str], other: str) -> list[float]:
+    return [-fall for fall in influence(chance, words, other)]
 
 
-def without_signs(chance: Chance, text: str, letter: str) -> list[float]:
-    return [abs(fall) for fall in influence(chance, text, letter)]
+def without_signs(chance: Chance, words: list[str], other: str) -> list[float]:
+    return [abs(fall) for fall in influence(chance, words, other)]
 
 
-def what_is_left(chance: Chance, text: str, letter: str) -> list[float]:
-    return [chance(text) - fall for fall in influence(chance, text, letter)]
+def what_is_left(chance: Chance, words: list[str], other: str) -> list[float]:
+    return [chance(words) - fall for fall in influence(chance, words, other)]
 
 
-def without_the_last(chance: Chance, text: str, letter: str) -> list[float]:
-    return influence(chance, text, letter)[:-1]
+def without_the_last(chance: Chance, words: list[str], other: str) -> list[float]:
+    return influence(chance, words, other)[:-1]
 
 
-def every_place(chance: Chance, text: str, letter: str) -> list[float]:
-    return sorted(influence(chance, text, letter), reverse=True)
+def every_place(chance: Chance, words: list[str], other: str) -> list[float]:
+    return sorted(influence(chance, words, other), reverse=True)
 
 
 RIGHT = {grade_grown: grown, grade_influence: influence}
@@ -93,12 +94,12 @@ WRONG: dict[Any, dict[str, Any]] = {
         "in another order": other_head,
     },
     grade_influence: {
-        "replace the character": deleted,
-        "put each character back": one_after_another,
+        "replace the word": deleted,
+        "put each word back": one_after_another,
         "the sign": rises,
         "keep the sign": without_signs,
         "what is left of the chance": what_is_left,
-        "3 numbers for 4 characters": without_the_last,
+        "3 numbers for 4 words": without_the_last,
         "it is [8.0, 2.0, 1.0, -2.0]": every_place,
     },
 }

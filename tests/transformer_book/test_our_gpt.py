@@ -1,0 +1,79 @@
+"""The book's model, and what judges it."""
+
+import pytest
+import torch
+
+from tested_transformer.data import WordTokenizer
+from transformer_book import load_record
+from transformer_book.our_gpt import (
+    held_out_stories,
+    number_right,
+    our_gpt,
+    sentences_right,
+    tell,
+    worth,
+)
+
+
+class Always(torch.nn.Module):
+    """A model that always thinks the same words likely."""
+
+    def __init__(self, words: WordTokenizer, likely: str) -> None:
+        super().__init__()
+        self.vocab_size = words.vocab_size
+        self.likely = words.encode(likely)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        logits = torch.zeros(*tokens.shape, self.vocab_size)
+        logits[..., self.likely] = 9.0
+        return logits
+
+
+def test_the_model_gets_numbers_right_and_a_constant_does_not() -> None:
+    model, words = our_gpt()
+    stories = held_out_stories(8_000)
+    assert number_right(model, words, stories) > 0.95
+    one = number_right(Always(words, "sees"), words, stories)
+    many = number_right(Always(words, "see"), words, stories)
+    assert one + many == pytest.approx(1)
+    assert 0.3 < one < 0.7
+
+
+def test_every_seed_is_another_model_of_the_same_words() -> None:
+    first, words = our_gpt()
+    for seed in range(2, 6):
+        model, same = our_gpt(seed)
+        assert same.vocabulary == words.vocabulary
+        assert model.config == first.config
+        weight, other = (each.token_embedding.weight for each in (first, model))
+        assert not torch.equal(weight, other)
+    with pytest.raises(ValueError, match=r"^seed=6 must be one of 1 to 5$"):
+        our_gpt(6)
+
+
+def test_sentences_are_judged_by_the_grammar() -> None:
+    model, words = our_gpt()
+    assert sentences_right(model, words, num_samples=4) > 0.85
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.0)
+    assert sentences_right(model, words, num_samples=4) < 0.1
+
+
+def test_it_tells_what_follows() -> None:
+    model, words = our_gpt()
+    text = tell(model, words, "\nRika is a", length=3)
+    assert text.startswith("Rika is a ")
+    assert len(words.encode(text)) in (5, 6)
+
+
+def test_the_worth_of_parts_is_that_of_the_record() -> None:
+    rows = load_record("parts")["results"]["rows"]
+    head, whole, row = worth("one head").splitlines()
+    assert head.split() == ["loss", "number", "right,", "%", "sentences", "right,", "%"]
+    assert whole.startswith("the whole model ")
+    losses = [f"{each:.2f}" for each in rows["one head"]["loss"]]
+    assert row.split()[2:5] == losses
+    assert len(worth().splitlines()) == 1 + len(rows)
+    with pytest.raises(ValueError, match=r"^'two heads' must be one of the whole"):
+        worth("two heads")
