@@ -109,6 +109,7 @@ QUICK = (
     "blocks",
     "latent",
     "lengths",
+    "names",
     "recall",
     "several",
     "softmaxes",
