@@ -64,6 +64,9 @@ class Scalar:
             return Scalar(value, (self, other), (other.value, self.value))
         return Scalar(self.value * other, (self,), (other,))
 
+    # --8<-- [end:scalar]
+
+    # --8<-- [start:functions]
     def __pow__(self, exponent: float) -> "Scalar":
         slope = exponent * self.value ** (exponent - 1)
         return Scalar(self.value**exponent, (self,), (slope,))
@@ -82,7 +85,7 @@ class Scalar:
         positive = self.value > 0
         return Scalar(self.value if positive else 0.0, (self,), (float(positive),))
 
-    # --8<-- [end:scalar]
+    # --8<-- [end:functions]
 
     # --8<-- [start:backward]
     def backward(self) -> None:
@@ -120,7 +123,7 @@ def dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
 # --8<-- [end:dot]
 
 
-# --8<-- [start:attend]
+# --8<-- [start:linear]
 def linear(x: Vector, matrix: list[Vector]) -> Vector:
     """Project a vector: one dot product for each row, as in ``nn.Linear``."""
     return [dot(row, x) for row in matrix]
@@ -139,6 +142,10 @@ def softmax(scores: Vector) -> Vector:
     return [number * share for number in exps]
 
 
+# --8<-- [end:linear]
+
+
+# --8<-- [start:attend]
 def attend(
     query: Vector, keys: list[Vector], values: list[Vector]
 ) -> tuple[Vector, Vector]:
@@ -233,12 +240,15 @@ class MicroGPT:
 
     # --8<-- [end:init]
 
-    # --8<-- [start:read]
+    # --8<-- [start:heads]
     def new_past(self) -> list[list[Past]]:
         """Make an empty past for each head of each layer."""
         heads, layers = range(self.num_heads), range(self.num_layers)
         return [[Past() for _ in heads] for _ in layers]
 
+    # --8<-- [end:heads]
+
+    # --8<-- [start:read]
     def read(self, token: int, past: list[list[Past]]) -> Vector:
         """Append one token to the past, and predict the token after it.
 
@@ -272,12 +282,15 @@ class MicroGPT:
             merged += output
         return linear(merged, self.weights[f"{name}.o_proj"])
 
+    # --8<-- [end:read]
+
+    # --8<-- [start:feed]
     def _feed_forward(self, x: Vector, name: str) -> Vector:
         """Project the vector of one token up, apply ReLU, and project it down."""
         hidden = [number.relu() for number in linear(x, self.weights[f"{name}.up"])]
         return linear(hidden, self.weights[f"{name}.down"])
 
-    # --8<-- [end:read]
+    # --8<-- [end:feed]
 
     # --8<-- [start:loss]
     def loss(self, tokens: Sequence[int]) -> Scalar:

@@ -107,6 +107,7 @@ def test_a_misfit_is_seen() -> None:
 
 QUICK = (
     "blocks",
+    "distances",
     "latent",
     "lengths",
     "recall",

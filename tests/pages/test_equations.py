@@ -549,7 +549,7 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
         r"\text{logits} &= \operatorname{N}(X_L)\, (W^E)^\top": lambda: (
             model(x), model.norm(x_l(2)) @ W_E.T),
     },
-    "training": {
+    "finding-a-recipe": {
         r"a X + b\, X X^\top X + c\, (X X^\top)^2 X": lambda: (
             training.orthogonalize(U, rounds=1),
             muon_a * u + muon_b * u @ u.T @ u + muon_c * u @ u.T @ u @ u.T @ u),
@@ -613,11 +613,13 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
         r"\Delta_h = L(g \text{ with } g_h = 0) - L(\text{all } g = 1)": lambda: (
             interpret.loss_changes(model, loss)[1],
             table(lambda h: loss(without(h)) - loss(), H)),
+        r"4 \, D \, d_k": lambda: (
+            count(model) - count(surgery.prune_heads(model, [(0, 1)])), 4 * D * d_k),
+    },
+    "pruning-by-slopes": {
         r"\Delta_h = - \frac{\partial L}{\partial g_h}": lambda: (
             interpret.loss_changes(model, lambda: straight_loss()[0])[1],
             -interpret.gate_slopes(model, straight_loss, num_sequences=1)[1][0]),
-        r"4 \, D \, d_k": lambda: (
-            count(model) - count(surgery.prune_heads(model, [(0, 1)])), 4 * D * d_k),
     },
     "five-implementations": {
         r"\bar W^O_h &= Z^\top U": lambda: (bar("W"), (A @ V).T @ U),
