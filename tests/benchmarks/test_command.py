@@ -110,6 +110,7 @@ QUICK = (
     "distances",
     "latent",
     "lengths",
+    "names",
     "recall",
     "several",
     "softmaxes",

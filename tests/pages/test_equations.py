@@ -415,6 +415,8 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             table(lambda t: D**0.5 * words[french[0, t]] + waves[t], S)),
         r"\text{logits} = Y\, (W^E)^\top": lambda: (
             translate(), through(translator.decoder[0], translate)[1] @ words.T),
+    },
+    "the-2017-transformer": {
         r"\sqrt{D/2}": lambda: (waves[5].norm(), (D / 2) ** 0.5),
     },
     "order": {

@@ -323,7 +323,10 @@ class Train:
         self._show_sample(
             "after", whole.to(call.device), plan.corpus.tokenizer, display
         )
-        self._conclude(state, plan.corpus.entropy, display)
+        bound = plan.corpus.entropy
+        if bound is not None:  # the loss is per token, the entropy per character
+            bound *= plan.corpus.num_characters / len(plan.corpus.tokens)
+        self._conclude(state, bound, display)
         return 0
 
     def _introduce(

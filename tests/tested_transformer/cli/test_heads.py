@@ -17,6 +17,7 @@ from tested_transformer.data import (
     CharTokenizer,
     agreements,
     name_target,
+    story_entropy,
     subject_target,
     tokenizer_from_dict,
     word_agreements,
@@ -102,7 +103,11 @@ def test_of_the_grammar_subjects_and_names_are_known(
 
 def test_of_the_stories_words_are_the_tokens(tiny: list[str], command: Command) -> None:
     words = ["train", "stories", *tiny, "--num-characters", "40000"]
-    assert command(*words, "--max-seq-len", "32", "--sample", "0").status == 0
+    ended = command(*words, "--max-seq-len", "32", "--sample", "0", "--json")
+    end = json.loads(ended.out.splitlines()[-1])
+    # Both are per token.
+    assert end["bound"] == pytest.approx(story_entropy(FEW_NAMES, per="word"), rel=0.02)
+    assert end["bound"] < end["loss"]
     found = load_checkpoint(Path("runs/stories"))
     assert found.settings["tokenizer"]["kind"] == "words"
     tokenizer = tokenizer_from_dict(found.settings["tokenizer"])
