@@ -22,7 +22,7 @@ WANTED = {
     "True = ignore": "chapters/padding/",
     "attn_mask": "chapters/padding/",
     "nan": "chapters/padding/",
-    "NaN in attention": "chapters/padding/",
+    "NaN in attention": "in-depth/nan-and-empty-rows/",
     "padding mask": "chapters/padding/",
     "inverted mask": "chapters/padding/",
     "leak": "chapters/no-peeking/",

@@ -692,7 +692,8 @@ def test_without_scripts_a_sentence_and_a_picture_stand_there(
         page.goto(address + path)
         widget = page.locator(f'[data-live="{name}"]')
         expect(widget).to_contain_text("Where scripts are")
-        picture = "article figure" if path else "article .language-python"
+        # Where a page has no figure, its code and output stand there.
+        picture = "article figure, article .language-python"
         expect(page.locator(picture).first).to_be_visible()
 
 

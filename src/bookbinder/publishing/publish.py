@@ -8,7 +8,7 @@ from pathlib import Path
 
 import markdown
 
-from bookbinder.publishing.book import Book, Entry, load_book, parts
+from bookbinder.publishing.book import Book, Entry, folder_of, load_book, parts
 from bookbinder.publishing.headers import write_headers
 from bookbinder.publishing.notebooks import notebook
 from bookbinder.publishing.offline import ARCHIVE, write_archive
@@ -76,7 +76,11 @@ def _page(entry: Entry, book: Book, site: Path, downloads: str) -> str:
     before, end, after = entry.file(site).read_text("utf-8").partition("</article>")
     if entry.source == CHECKED:
         table = markdown.markdown(_table(book), extensions=["tables"])
-        table = re.sub(r'href="([^"]*)\.md"', r'href="../\1/"', table)
+        table = re.sub(
+            r'href="([^"]*\.md)"',
+            lambda link: f'href="{entry.up}{folder_of(link[1])}/"'.replace("//", "/"),
+            table,
+        )
         # In the same frame that the theme gives to every table.
         table = table.replace("<table>", '<div class="table"><table>')
         table = table.replace("</table>", "</table></div>")
