@@ -17,7 +17,8 @@ live("first-look", (redraw) => {
   function draw() {
     const spoken = text.split(" ");
     if (!model) {
-      words.replaceChildren(...spoken.map((textContent) => make("span", { textContent })));
+      // As high as with their weights, so that nothing moves when the model comes.
+      words.replaceChildren(...spoken.map((textContent) => make("span", { textContent }, make("b", { textContent: "·" }))));
       fill(bars, Object.keys(NUMBERS).map((name) => [name]));
       return trouble;
     }
