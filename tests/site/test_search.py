@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 WANTED = {
     "causal_mask": "reference/masks/",
     "attention_with_weights": "reference/attention/",
-    "GPTConfig": "reference/gpt/",
+    "GPTConfig": "reference/config/",
     "generate": "reference/decoding/",
     "nn.MultiheadAttention": "chapters/nn-multiheadattention/",
     "is_causal": "chapters/nn-multiheadattention/",
