@@ -76,7 +76,6 @@ _MEASUREMENTS = (
     Measurement("worth", "the loss without choices of the recipe", ("shakespeare",)),
     Measurement("parts", "the book's GPT without each of its parts"),
     Measurement("names", "when the book's GPT learns the names of a story"),
-    Measurement("text", "losses and samples of small models"),
     Measurement("generate", "tokens per second", _PEERS),
     Measurement("attention", "layers: time and memory", ("llms-from-scratch",)),
     Measurement("scaling", "attention by length"),

@@ -114,7 +114,6 @@ QUICK = (
     "recall",
     "several",
     "softmaxes",
-    "text",
     "tiles",
 )
 

@@ -23,10 +23,10 @@ def test_a_record_is_printed_with_its_machine_and_its_numbers() -> None:
 
 def test_a_stamp_names_the_modules_that_were_imported() -> None:
     record_stamp = stamp(
-        ["text", "--out", "/a/b.json"], threads=3, peers={"minGPT": "1"}
+        ["parts", "--out", "/a/b.json"], threads=3, peers={"minGPT": "1"}
     )
     assert json.loads(json.dumps(record_stamp)) == record_stamp
-    assert record_stamp["command"] == "python -m benchmarks text --out PATH"
+    assert record_stamp["command"] == "python -m benchmarks parts --out PATH"
     used = f"src/{tested_transformer.__name__}/attention.py"
     assert record_stamp["modules"][used].startswith("sha256:")
     assert "benchmarks/stamp.py" not in record_stamp["modules"]
