@@ -17,7 +17,6 @@ from tested_transformer.data import (
     Stories,
     WordTokenizer,
     is_sentence,
-    token_places,
     tokenizer_from_dict,
     verb_forms,
     word_agreements,
@@ -97,17 +96,16 @@ def number_right(
     """
     tokens = words.encode(stories.text)
     (end,) = words.encode("\n")
-    places = {*token_places(stories)}
     ids = {
         number: [words.encode(verb)[0] for verb in verb_forms(number)]
         for number in ("singular", "plural")
     }
-    right = asked = start = 0
+    right = asked = 0
     for each in word_agreements(stories):
         if each.distractors < distractors:
             continue
         start = each.at
-        while start > 0 and tokens[start - 1] != end and start in places:
+        while start > 0 and tokens[start - 1] != end:
             start -= 1
         text = [end, *tokens[start : each.at + 1]]
         if len(text) > seq_len:

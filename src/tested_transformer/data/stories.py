@@ -24,6 +24,7 @@ __all__ = [
     "Word",
     "agreements",
     "name_target",
+    "pairs_target",
     "story_entropy",
     "subject_target",
     "write_stories",
@@ -424,13 +425,33 @@ def name_target(
         the same letter in the previous occurrence of the name. Names that last occurred
         before the window are left out.
     """
+    return pairs_target(
+        [
+            (word.start + letter - 1, stories.words[word.refers_to].start + letter)
+            for word in stories.words
+            if word.kind == "name" and word.refers_to is not None
+        ],
+        starts,
+        seq_len,
+    )
+
+
+def pairs_target(
+    pairs: Sequence[tuple[int, int]], starts: Sequence[int], seq_len: int
+) -> Bool[Tensor, "B T S"]:
+    """Mark pairs of a query and a key in windows of a text.
+
+    Args:
+        pairs: For each, the index of the query and of the key in the text.
+        starts: Where each window begins.
+        seq_len: T, how many tokens a window has.
+
+    Returns:
+        ``True`` at each pair that lies in the window.
+    """
     target = torch.zeros(len(starts), seq_len, seq_len, dtype=torch.bool)
-    for word in stories.words:
-        if word.kind != "name" or word.refers_to is None:
-            continue
-        query = word.start + letter - 1
-        key = stories.words[word.refers_to].start + letter
-        for row, start in enumerate(starts):
+    for row, start in enumerate(starts):
+        for query, key in pairs:
             if start <= key and query < start + seq_len:
                 target[row, query - start, key - start] = True
     return target

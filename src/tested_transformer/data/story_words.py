@@ -7,11 +7,16 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
-import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from tested_transformer.data.stories import FEW_NAMES, STORY_RULES, Stories, Word
+from tested_transformer.data.stories import (
+    FEW_NAMES,
+    STORY_RULES,
+    Stories,
+    Word,
+    pairs_target,
+)
 
 __all__ = [
     "WordAgreement",
@@ -106,7 +111,7 @@ def word_subject_target(
         subject. Verbs whose subject begins before the window are left out.
     """
     pairs = [(each.at, each.subject) for each in found]
-    return _marked(pairs, starts, seq_len)
+    return pairs_target(pairs, starts, seq_len)
 
 
 def word_name_target(
@@ -133,19 +138,7 @@ def word_name_target(
             if word.refers_to is not None:
                 pairs += [(place - 1, name) for name in earlier if name < place - 1]
             earlier.append(place)
-    return _marked(pairs, starts, seq_len)
-
-
-def _marked(
-    pairs: Sequence[tuple[int, int]], starts: Sequence[int], seq_len: int
-) -> Bool[Tensor, "B T S"]:
-    """Mark the pairs of query and key that lie in a window."""
-    target = torch.zeros(len(starts), seq_len, seq_len, dtype=torch.bool)
-    for row, start in enumerate(starts):
-        for query, key in pairs:
-            if start <= key and query < start + seq_len:
-                target[row, query - start, key - start] = True
-    return target
+    return pairs_target(pairs, starts, seq_len)
 
 
 def is_sentence(words: Sequence[str], *, names: tuple[str, ...] = FEW_NAMES) -> bool:
