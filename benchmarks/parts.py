@@ -138,14 +138,18 @@ PARTS = {
     "no positions": Part({"positions": "none"}),
     "rotary": Part({"positions": "rotary"}),
     "no feed-forward": Part(change=_no_feed_forward),
+    "one head, no feed-forward": Part({"num_heads": 1}, change=_no_feed_forward),
     "no residual": Part(change=_as(_WithoutResidual)),
     "no norms": Part(change=_no_norm),
     "post-norm": Part(change=_as(_PostNorm)),
     "one layer": Part({"num_layers": 1}),
     "three layers": Part({"num_layers": 3}),
+    "six layers": Part({"num_layers": 6}),
+    "six layers, no norms": Part({"num_layers": 6}, change=_no_norm),
     "half the steps": Part(recipe={"steps": 250}),
     "four times the steps": Part(recipe={"steps": 2000}),
     "AdamW": Part(recipe=_ADAMW),
+    "AdamW, tuned": Part(recipe={**_ADAMW, "lr": 0.01, "warmup": 50}),
     "one KV head": Part({"num_kv_heads": 1}),
 }
 
