@@ -17,7 +17,11 @@ import torch
 from torch import Tensor
 
 from tested_transformer.checkpoints.configs import CheckpointError, read_json
-from tested_transformer.checkpoints.layouts import from_gpt2, from_nanogpt
+from tested_transformer.checkpoints.layouts import (
+    from_family,
+    from_gpt2,
+    from_nanogpt,
+)
 from tested_transformer.checkpoints.loading import (
     has_checkpoint,
     load_checkpoint,
@@ -56,13 +60,14 @@ def load_pretrained(
 
     Args:
         name_or_folder: A folder with a checkpoint of this library, a shipped model, or
-            a model in the layout of GPT-2 or nanoGPT (for nanoGPT's pickle, see
-            ``from_nanogpt``); or the name of a model on the hub, such as ``gpt2`` or
-            ``openai-community/gpt2-medium``.
+            a model in the layout of GPT-2, one of ``FAMILIES``, such as Llama, or
+            nanoGPT (for nanoGPT's pickle, see ``from_nanogpt``); or the name of a model
+            on the hub, such as ``gpt2`` or ``HuggingFaceTB/SmolLM2-135M``.
         revision: The version on the hub: a branch, a tag or a commit.
         device: Where to load it; the CPU by default.
         dtype: The type of its weights. By default a checkpoint of this library keeps
-            the type that it was saved in; any other model is loaded in float32.
+            the type that it was saved in, and so does one of ``FAMILIES``; GPT-2 and
+            nanoGPT are loaded in float32.
 
     Returns:
         The model, in evaluation mode.
@@ -115,7 +120,11 @@ def find_pretrained(
     def load() -> GPT:
         settings = _read_settings(name, get)
         weights = _read_weights(name, get)
-        read = from_nanogpt if "block_size" in settings else from_gpt2
+        read = from_family
+        if "block_size" in settings:
+            read = from_nanogpt
+        elif settings.get("model_type", "gpt2") == "gpt2":
+            read = from_gpt2
         return read(weights, settings, origin=name)
 
     return Pretrained(name, load, get)
