@@ -3,7 +3,7 @@
 Its settings, ``GPTConfig``, are in ``config``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -450,22 +450,38 @@ class GPT(nn.Module):
     # --8<-- [end:reset]
 
     @classmethod
-    def from_weights(cls, config: GPTConfig, weights: Mapping[str, Tensor]) -> "GPT":
+    def from_weights(
+        cls,
+        config: GPTConfig,
+        weights: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]],
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> "GPT":
         """Return a model with copies of these weights, without drawing any first.
 
         Args:
             config: The settings of the model.
-            weights: Its ``state_dict()``. The model gets their type and device.
+            weights: Its ``state_dict()``, or names and weights one after another, of
+                which each is copied before the next is asked for.
+            device: The device of the model; that of the weights by default.
+            dtype: The type of the model's weights; their own by default.
 
         Raises:
             RuntimeError: If a weight is missing, unknown, or of another shape.
         """
+
+        def copied(pair: tuple[str, Tensor]) -> tuple[str, Tensor]:
+            return pair[0], pair[1].detach().to(
+                device, dtype, copy=True, memory_format=torch.contiguous_format
+            )
+
         model = cls(config, device="meta")
-        copies = {
-            name: weight.detach().clone(memory_format=torch.contiguous_format)
-            for name, weight in weights.items()
-        }
-        model.load_state_dict(copies, assign=True)
+        pairs: Iterable[Any] = (
+            weights.items() if isinstance(weights, Mapping) else weights
+        )
+        # A loop would hold one weight while it asks for the next; ``map`` does not.
+        model.load_state_dict(dict(map(copied, pairs)), assign=True)
         model.reset_buffers()
         return model
 
