@@ -79,7 +79,7 @@ class LayerCache(Cache, Protocol):
     def append(
         self, k: Float[Tensor, "B H_kv T d_k"], v: Float[Tensor, "B H_kv T d_v"]
     ) -> tuple[Float[Tensor, "B H_kv S d_k"], Float[Tensor, "B H_kv S d_v"]]:
-        """Store the keys and values of T new tokens; return all that they can see.
+        """Store the keys and values of T new tokens; return all that these see.
 
         Raises:
             ValueError: If there is no room left, or the cache was made for another
@@ -313,7 +313,7 @@ class KVCache:
 
     @property
     def rewindable(self) -> bool:
-        """Whether every layer can always go back to any number of tokens."""
+        """Whether every layer can always take its newest tokens back."""
         return all(layer.rewindable for layer in self.layers)
 
     @property

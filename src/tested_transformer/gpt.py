@@ -457,11 +457,11 @@ class GPT(nn.Module):
     def new_cache(
         self, batch_size: int = 1, *, max_length: int | None = None
     ) -> KVCache:
-        """Return an empty cache for this model.
+        """Return an empty cache for this model, in which windows save memory.
 
         Args:
             batch_size: How many sequences are read side by side.
-            max_length: How many tokens it has room for; ``max_seq_len`` by default.
+            max_length: How many tokens it can read; ``max_seq_len`` by default.
 
         Raises:
             ValueError: If ``max_length`` is not between 1 and ``max_seq_len``, or

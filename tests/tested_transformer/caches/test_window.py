@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tested_transformer.attentions import AdjustedSoftmax, Differential, Latent
 from tested_transformer.cache import (
@@ -55,7 +55,8 @@ each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=[*KINDS])
 
 def make(**changes: Any) -> GPT:
     torch.manual_seed(0)
-    settings = {"vocab_size": V, "d_model": H * D_K, "num_heads": H, "num_layers": L}
+    settings: dict[str, Any] = {"vocab_size": V, "num_layers": L}
+    settings |= {"d_model": H * D_K, "num_heads": H}
     settings |= {"max_seq_len": LONGEST, "windows": WINDOWS, "positions": "rotary"}
     model = GPT(GPTConfig(**(settings | changes)), dtype=torch.float64).eval()
     for parameter in model.parameters():
@@ -246,7 +247,7 @@ def test_drafts_are_taken_back_even_beyond_the_slack(num_drafted: int) -> None:
     model, greedy = make(tie_head=False), Sampling(temperature=0.0)
     prompt = [3, 1, 4, 1, 5, 3, 1]
     heads = MultiTokenGPT(model, num_tokens=num_drafted + 1).double().eval()
-    for parameter in heads.further.parameters():
+    for parameter in heads.get_submodule("further").parameters():
         parameter.data += 0.1 * torch.randn_like(parameter)
     (expected,) = generate(
         WholeReader(model), [prompt], max_new_tokens=30, sampling=greedy
@@ -259,9 +260,11 @@ def test_drafts_are_taken_back_even_beyond_the_slack(num_drafted: int) -> None:
         HeadDrafter(heads, probabilities=greedy.probabilities),
     ):
         read_at_once: list[int] = []
-        hook = model.blocks[0].register_forward_pre_hook(
-            lambda _, inputs, kept=read_at_once: kept.append(inputs[0].shape[1])
-        )
+
+        def count(_: nn.Module, inputs: Any, kept: list[int] = read_at_once) -> None:
+            kept.append(inputs[0].shape[1])
+
+        hook = model.blocks[0].register_forward_pre_hook(count)
         written = speculate(
             model,
             prompt,
