@@ -161,7 +161,6 @@ class DenseCache:
         self.keys, self.values = self.keys.detach(), self.values.detach()
 
 
-# --8<-- [start:window]
 def window_room(window: int) -> int:
     """Return for how many tokens a ``WindowCache`` needs memory.
 
@@ -221,8 +220,6 @@ class WindowCache:
         self.length += num_new
         reach = num_new + self.window - 1
         return k[:, :, -reach:], v[:, :, -reach:]
-
-    # --8<-- [end:window]
 
     @property
     def batch_size(self) -> int:

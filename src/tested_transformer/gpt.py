@@ -144,7 +144,6 @@ class DecoderBlock(nn.Module):
 
     # --8<-- [end:block-forward]
 
-    # --8<-- [start:block-cache]
     def new_cache(self, batch_size: int, max_length: int) -> Cache:
         """Return an empty cache for this layer: a small one if a window allows it.
 
@@ -159,8 +158,6 @@ class DecoderBlock(nn.Module):
                 memory = attention.new_cache(batch_size, room)
                 return WindowCache(memory, window=window, max_length=max_length)
         return attention.new_cache(batch_size, max_length)
-
-    # --8<-- [end:block-cache]
 
 
 # --8<-- [end:block]
