@@ -5,11 +5,10 @@ tensor is in which file.
 """
 
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -29,7 +28,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9][\w.-]*")
 class TensorFiles(Mapping[str, Tensor]):
     """The tensors of safetensors files by name, each read anew when it is asked for.
 
-    At first only the headers are read. Files are closed again after each access.
+    At first only the headers are read. No file stays open.
 
     Args:
         paths: The files.
@@ -43,39 +42,62 @@ class TensorFiles(Mapping[str, Tensor]):
 
     def __init__(self, *paths: Path, tell: Tell | None = None) -> None:
         self.places: dict[str, Path] = {}
-        self._tell, self._unread = tell, dict[str, Tensor]()
+        self._starts: dict[str, int] = {}
+        self._shapes: dict[str, Tensor] = {}
         for path in paths:
-            with _opened(path) as file:
-                for name in file.keys():  # noqa: SIM118 - it is no mapping
-                    if name in self.places:
-                        other = self.places[name].name
-                        raise CheckpointError(f"{path} has {name}, and so has {other}")
-                    self.places[name] = path
-                    # Files are mapped into memory: no number is read here.
-                    self._unread[name] = file.get_tensor(name).to("meta")
-        self._on_meta = dict(self._unread)
-        self._done, self._bytes = 0, sum(x.nbytes for x in self._unread.values())
+            self._read_header(path)
+        self._tell, self._unread, self._done = tell, set(self.places), 0
+        self._bytes = sum(each.nbytes for each in self._shapes.values())
+
+    def _read_header(self, path: Path) -> None:
+        try:
+            with safe_open(path, "pt") as file:
+                # This maps the file into memory, and reads none of its numbers.
+                names = file.offset_keys()
+                shapes = {name: file.get_tensor(name).to("meta") for name in names}
+        except FileNotFoundError:
+            raise CheckpointError(f"{path} is missing") from None
+        except SafetensorError as error:
+            raise CheckpointError(
+                f"{path} is cut short or not a safetensors file: {error}"
+            ) from None
+        # The tensors follow each other without gaps, up to the end of the file.
+        start = path.stat().st_size - sum(each.nbytes for each in shapes.values())
+        for name, each in shapes.items():
+            if name in self.places:
+                other = self.places[name].name
+                raise CheckpointError(f"{path} has {name}, and so has {other}")
+            self.places[name], self._starts[name] = path, start
+            start += each.nbytes
+        self._shapes |= shapes
 
     def on_meta(self) -> dict[str, Tensor]:
         """Return shapes and types, as tensors on the meta device."""
-        return dict(self._on_meta)
+        return dict(self._shapes)
 
     def __getitem__(self, name: str) -> Tensor:
         """Read a tensor.
 
         Raises:
-            CheckpointError: If its file has changed since, and cannot be read.
+            CheckpointError: If its file was cut short since.
+            OSError: If it cannot be read.
         """
-        with _opened(self.places[name]) as file:
-            # Copy it: a mapped one would keep a removed file's space on the disk.
-            tensor = file.get_tensor(name).clone()
-        if self._tell is not None and self._unread.pop(name, None) is not None:
-            self._done += tensor.nbytes
+        # Read rather than mapped, since the model gets a copy: mapped pages would stay
+        # in memory, and keep a removed file's space on the disk.
+        tensor = torch.empty_like(self._shapes[name], device="cpu")
+        with self.places[name].open("rb") as file:
+            file.seek(self._starts[name])
+            read = file.readinto(tensor.view(-1).view(torch.uint8).numpy().data)
+        if read != tensor.nbytes:
+            raise CheckpointError(f"{self.places[name]} is cut short")
+        if self._tell is not None and name in self._unread:
+            self._unread.remove(name)
+            self._done += read
             self._tell(self._done, self._bytes)
         return tensor
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names."""
+        """Iterate over the names, in the order of the files."""
         return iter(self.places)
 
     def __len__(self) -> int:
@@ -133,16 +155,3 @@ def find_tensors(
                 f"but it is in {found.get(name, 'none')}"
             )
     return tensors
-
-
-@contextmanager
-def _opened(path: Path) -> Generator[Any]:
-    try:
-        with safe_open(path, "pt") as file:
-            yield file
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} is missing") from None
-    except SafetensorError as error:
-        raise CheckpointError(
-            f"{path} is cut short or not a safetensors file: {error}"
-        ) from None

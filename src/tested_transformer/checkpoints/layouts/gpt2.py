@@ -231,7 +231,7 @@ def model_settings(
         values["dropout"] = dropout
     try:
         return GPTConfig(**values)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # the last for huge sizes
         raise CheckpointError(
             f"{origin} has settings that do not fit: {error}"
         ) from None
