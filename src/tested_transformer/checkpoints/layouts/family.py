@@ -219,6 +219,13 @@ class Family:
         # Old files hold the angles of rotary positions, which follow from the settings.
         names = {each for each in names if not each.endswith(".rotary_emb.inv_freq")}
         check_fit(wanted, {name: theirs[name] for name in names}, origin)
+        if config.tie_head and "lm_head.weight" in theirs:
+            rows = theirs["model.embed_tokens.weight"]
+            if not torch.equal(theirs["lm_head.weight"], rows):
+                raise CheckpointError(
+                    f"{origin} ties the head to the token embedding, but their "
+                    "matrices differ"
+                )
         for stored in self.stored(config):
             shapes = [like[name] for name in stored.ours]
             parts = stored.part(theirs[stored.name], shapes)
@@ -247,9 +254,11 @@ def _resolved(config: GPTConfig) -> dict[str, Any]:
         "windows": [*map(config.window_of, range(config.num_layers))],
         "rotary_rates": config.rotary_rates and _rounded(config.rotary_rates),
     }
+    if config.local_rotary_base is None and config.rotary_rates is None:
+        found["local_rotary_base"] = config.rotary_base
     if not config.num_experts:
         found |= {"experts_per_token": None, "router_bias": False}
-    if config.positions != "rotary" or config.rotary_rates is not None:
+    if config.rotary_rates is not None:
         found["rotary_base"] = None  # it has no effect
     return {name: found[name] for name in found if name not in _NOT_SAVED}
 
