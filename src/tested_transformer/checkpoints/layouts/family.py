@@ -264,9 +264,11 @@ def _resolved(config: GPTConfig) -> dict[str, Any]:
         "windows": [*map(config.window_of, range(config.num_layers))],
         "rotary_rates": config.rotary_rates and _rounded(config.rotary_rates),
     }
+    if config.local_rotary_base is None and config.rotary_rates is None:
+        found["local_rotary_base"] = config.rotary_base
     if not config.num_experts:
         found |= {"experts_per_token": None, "router_bias": False}
-    if config.positions != "rotary" or config.rotary_rates is not None:
+    if config.rotary_rates is not None:
         found["rotary_base"] = None  # it has no effect
     return {name: found[name] for name in found if name not in _NOT_SAVED}
 
