@@ -491,18 +491,17 @@ class GPT(nn.Module):
         Raises:
             RuntimeError: If a weight is missing, unknown, or of another shape.
         """
-
-        def copied(pair: tuple[str, Tensor]) -> tuple[str, Tensor]:
-            return pair[0], pair[1].detach().to(
-                device, dtype, copy=True, memory_format=torch.contiguous_format
-            )
-
         model = cls(config, device="meta")
         pairs: Iterable[Any] = (
             weights.items() if isinstance(weights, Mapping) else weights
         )
-        # A loop would hold one weight while it asks for the next; ``map`` does not.
-        model.load_state_dict(dict(map(copied, pairs)), assign=True)
+        copies = {
+            name: weight.detach().to(
+                device, dtype, copy=True, memory_format=torch.contiguous_format
+            )
+            for name, weight in pairs
+        }
+        model.load_state_dict(copies, assign=True)
         model.reset_buffers()
         return model
 

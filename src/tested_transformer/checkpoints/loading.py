@@ -209,8 +209,8 @@ def fill_model(
 ) -> GPT:
     """Return a model with copies of weights that come one after another.
 
-    Each weight is copied, and let go, before the next one is asked for, so that no
-    more than the model and one of them are in memory. Whoever calls this has compared
+    Each weight is copied before the next one is asked for, so that no more than the
+    model and one of them are in memory. Whoever calls this has compared
     the ``config`` with the weights: see ``check_sizes``.
 
     Args:
@@ -235,7 +235,6 @@ def fill_model(
             check_fit(expected, {name: tensor}, origin)
             found[name] = wanted[name]
             yield name, tensor
-            del tensor  # before the next one is read
         check_fit(wanted, found, origin)
 
     return GPT.from_weights(config, checked(), device=device, dtype=dtype)

@@ -7,7 +7,6 @@ its matrices as (in, out), the transpose of ``nn.Linear``.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from itertools import chain
 from typing import Any
 
 import torch
@@ -203,7 +202,7 @@ def present_weights(
         whole = tensor.T if turned and _TURNED.search(name) else tensor
         return zip(homes[name], whole.chunk(len(homes[name])), strict=True)
 
-    return chain.from_iterable(map(parts, homes))  # a loop would hold the last pair
+    return (pair for name in homes for pair in parts(name))
 
 
 def model_settings(
