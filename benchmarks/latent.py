@@ -53,8 +53,8 @@ def make_model(kind: str, vocab_size: int) -> GPT:
             block.attention = LatentAttention(
                 d_model=D_MODEL,
                 num_heads=HEADS,
-                head_dim=config.head_dim,
-                rotary_dim=config.head_dim,
+                head_dim=config.d_k,
+                rotary_dim=config.d_k,
                 latent_dim=latent_dim,
             )
         model.reset_parameters()

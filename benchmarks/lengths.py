@@ -70,7 +70,7 @@ def measure(run: Run) -> Results:
                 note(f"{way}, {factor:g}", seed, _losses(model, texts))
         for way, model in _slowed_in_part(rotary).items():
             note(way, seed, _losses(model, texts))
-        for way, near in _no_farther_than(TRAINED - 1, rotary.config.head_dim).items():
+        for way, near in _no_farther_than(TRAINED - 1, rotary.config.d_k).items():
             with patch("tested_transformer.multihead.fused_attention", near):
                 note(f"{way} cut at 63", seed, _losses(rotary, texts))
         slowed = _slowed(rotary, FURTHER_FACTOR)
@@ -124,7 +124,7 @@ def _train(
 
 def _slowed(model: GPT, factor: float) -> dict[str, GPT]:
     """Return copies whose pairs are slowed by each of the rules."""
-    head_dim = model.config.head_dim
+    head_dim = model.config.d_k
     scale = yarn_attention_factor(factor)
     yarn = yarn_rates(head_dim, factor=factor, trained_length=TRAINED)
     return {
@@ -136,7 +136,7 @@ def _slowed(model: GPT, factor: float) -> dict[str, GPT]:
 
 def _slowed_in_part(model: GPT) -> dict[str, GPT]:
     """Return copies in which some pairs turn half as fast as they did in training."""
-    rates = plain_rates(model.config.head_dim)
+    rates = plain_rates(model.config.d_k)
     fast = _fast(rates)
     parts = {"fast pairs halved": fast, "slow pairs halved": ~fast}
     return {

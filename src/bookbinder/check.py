@@ -37,7 +37,8 @@ def check(file: Path, root: Path) -> list[str]:
     reported = [str(problem) for problem in problems]
     for linter in linters:
         lines = "".join(filter(None, linter.communicate())).splitlines()
-        reported += [line for line in lines if f"{name}:" in line]
+        # A linter may name the page by another path than the one it was given.
+        reported += [line for line in lines if f"{file.name}:" in line]
     return reported
 
 

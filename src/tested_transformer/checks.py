@@ -20,6 +20,7 @@ __all__ = [
     "validate_heads",
     "validate_kinds",
     "validate_mask",
+    "validate_qk_norm",
     "validate_shape",
     "validate_sizes",
     "validate_switches",
@@ -42,6 +43,14 @@ def validate_switches(**switches: bool) -> None:
     for name, switch in switches.items():
         if not isinstance(switch, bool):
             raise TypeError(f"{name}={switch!r} must be True or False")
+
+
+def validate_qk_norm(qk_norm: bool | str) -> None:
+    """Raise a ``ValueError`` if this is no way to normalize queries and keys."""
+    if not isinstance(qk_norm, bool) and qk_norm not in ("heads", "projection"):
+        raise ValueError(
+            f"qk_norm={qk_norm!r} must be False, True, 'heads' or 'projection'"
+        )
 
 
 def validate_choice(name: str, value: str, choices: Iterable[str]) -> None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -10,12 +11,13 @@ from tested_transformer.checks import (
     validate_between,
     validate_choice,
     validate_heads,
+    validate_qk_norm,
     validate_sizes,
     validate_switches,
 )
 from tested_transformer.habits import MODEL_SETTINGS, advise_on_settings
 from tested_transformer.interfaces import Attention, LayerSettings
-from tested_transformer.layers import ACTIVATIONS, NORMS
+from tested_transformer.layers import ACTIVATIONS, GATED, NORM_PLACES, NORMS
 from tested_transformer.multihead import SOFTMAX
 from tested_transformer.positions import POSITIONS
 
@@ -44,6 +46,7 @@ class GPTConfig:
         max_seq_len: The longest sequence that the model can read.
         d_model: D, the width of the model.
         num_heads: H, heads of attention in each layer.
+        head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
         num_layers: Number of blocks.
         attention: How layers attend: ``Softmax()``, or settings from ``attentions``,
             such as ``Latent(latent_dim=32)``.
@@ -57,24 +60,35 @@ class GPTConfig:
         rotary_rates: How far each pair turns from one token to the next, such as
             ``rotary_scaling.yarn_rates``; computed from ``rotary_base`` by default.
         rotary_attention_factor: Multiply rotated queries and keys by this.
+        local_rotary_base: The base of layers with a window, if it is another; to them
+            ``rotary_rates`` and ``rotary_attention_factor`` then do not apply.
         windows: How many tokens a position may attend to, including itself: one
             number for all layers, or one per layer; ``None`` for no limit.
-        activation: One of ``layers.ACTIVATIONS``.
+        activation: One of ``layers.ACTIVATIONS`` or, with a gate, ``layers.GATED``.
         norm: One of ``layers.NORMS``.
+        norm_place: Where a branch of a block is normalized, one of
+            ``layers.NORM_PLACES``: its input, its output, or both.
+        norm_eps: What a norm adds to the mean square.
         bias: Whether projections and layer norms add a bias.
+        qkv_bias: Whether the projections to queries, keys and values add a bias; like
+            ``bias`` by default.
         tie_head: Whether the last matrix is the token embedding.
         dropout: The probability of dropping a weight or a feature while training.
             Attention with a state drops no weights.
         num_experts: Experts in place of the feed-forward; 0 for none.
         experts_per_token: How many of them each token is routed to.
-        qk_norm: Normalize queries and keys to the same length.
+        router_bias: Whether the router adds a bias.
+        qk_norm: Normalize queries and keys to the same length (``True``), or with an
+            RMS norm: of each head (``"heads"``), or all of them (``"projection"``).
+        embedding_scale: Multiply the embeddings of tokens by this.
+        logit_cap: Squash logits into -logit_cap to logit_cap; no cap by default.
         smear: Add to each token a learned share of the token before it.
         zero_init: Start with zeros in the last matrix of each branch of a block and
             in an untied head. At first every block then returns its input, and every
             token is equally likely.
         fused: Use PyTorch's fused kernels for attention.
         kept_heads: For each layer, the original numbers of the heads that pruning
-            left; all by default. A head remains ``d_model // num_heads`` wide.
+            left; all by default. A head remains as wide as it was.
 
     Raises:
         TypeError: If a size is not an ``int``.
@@ -85,6 +99,7 @@ class GPTConfig:
     max_seq_len: int = 64
     d_model: int = 128
     num_heads: int = 4
+    head_dim: int | None = None
     num_layers: int = 4
     attention: Attention = SOFTMAX
     softmax_every: int | None = None
@@ -94,15 +109,22 @@ class GPTConfig:
     rotary_base: float = 10_000.0
     rotary_rates: tuple[float, ...] | None = None
     rotary_attention_factor: float = 1.0
+    local_rotary_base: float | None = None
     windows: Sequence[int | None] | int | None = None
     activation: str = "gelu"
     norm: str = "layer"
+    norm_place: str = "before"
+    norm_eps: float = 1e-5
     bias: bool = True
+    qkv_bias: bool | None = None
     tie_head: bool = True
     dropout: float = 0.0
     num_experts: int = 0
     experts_per_token: int = 2
-    qk_norm: bool = False
+    router_bias: bool = False
+    qk_norm: bool | Literal["heads", "projection"] = False
+    embedding_scale: float = 1.0
+    logit_cap: float | None = None
     smear: bool = False
     zero_init: bool = False
     fused: bool = True
@@ -115,18 +137,24 @@ class GPTConfig:
             num_layers=self.num_layers,
             d_ff=1 if self.d_ff is None else self.d_ff,
         )
-        validate_heads(self.d_model, self.num_heads, num_kv_heads=self.num_kv_heads)
+        validate_heads(self.d_model, self.num_heads, self.head_dim, self.num_kv_heads)
         validate_switches(**{name: getattr(self, name) for name in _SWITCHES})
+        if self.qkv_bias is not None:
+            validate_switches(qkv_bias=self.qkv_bias)
         validate_choice("positions", self.positions, POSITIONS)
-        validate_choice("activation", self.activation, ACTIVATIONS)
+        validate_choice("activation", self.activation, [*ACTIVATIONS, *GATED])
         validate_choice("norm", self.norm, NORMS)
+        validate_choice("norm_place", self.norm_place, NORM_PLACES)
+        validate_qk_norm(self.qk_norm)
         validate_between("dropout", self.dropout, 0, 1)
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"d_model={self.d_model} must be even for sinusoids")
-        if self.positions == "rotary" and self.head_dim % 2:
-            raise ValueError(
-                f"head_dim={self.head_dim} must be even for rotary positions"
-            )
+        if self.positions == "rotary" and self.d_k % 2:
+            raise ValueError(f"head_dim={self.d_k} must be even for rotary positions")
+        for name in _POSITIVE:
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name}={value} must be positive and finite")
         self._validate_rotary()
         if not isinstance(self.num_experts, int):
             raise TypeError(f"num_experts={self.num_experts!r} must be an int")
@@ -164,11 +192,10 @@ class GPTConfig:
             self.attention.make(self.layer_settings(0))
 
     def _validate_rotary(self) -> None:
-        for name in ("rotary_base", "rotary_attention_factor"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(
-                    f"{name}={getattr(self, name)} must be positive and finite"
-                )
+        if self.positions != "rotary" and self.local_rotary_base is not None:
+            raise ValueError(
+                f"positions={self.positions!r} must be 'rotary' for local_rotary_base"
+            )
         if self.rotary_rates is None:
             return
         # JSON stores a tuple as a list, and no tensors.
@@ -178,10 +205,10 @@ class GPTConfig:
             raise ValueError(
                 f"positions={self.positions!r} must be 'rotary' for rotary_rates"
             )
-        if len(rates) != self.head_dim // 2:
+        if len(rates) != self.d_k // 2:
             raise ValueError(
-                f"{len(rates)} rotary_rates must be {self.head_dim // 2}: one for each "
-                f"pair of a head of {self.head_dim}"
+                f"{len(rates)} rotary_rates must be {self.d_k // 2}: one for each "
+                f"pair of a head of {self.d_k}"
             )
         if not all(map(math.isfinite, rates)):
             raise ValueError(f"rotary_rates={rates} must be finite")
@@ -194,8 +221,8 @@ class GPTConfig:
                     f"windows has {len(self.windows)} layers; "
                     f"num_layers={self.num_layers}"
                 )
-        for layer in range(self.num_layers):
-            window = self.window_of(layer)
+        windows = self.windows if isinstance(self.windows, Sequence) else [self.windows]
+        for window in windows:
             if window is not None and (not isinstance(window, int) or window < 1):
                 raise ValueError(
                     f"windows={self.windows!r} must be a positive int, or one for each "
@@ -227,9 +254,9 @@ class GPTConfig:
                 )
 
     @property
-    def head_dim(self) -> int:
-        """The width of a head, d_k."""
-        return self.d_model // self.num_heads
+    def d_k(self) -> int:
+        """The width of a head."""
+        return self.head_dim or self.d_model // self.num_heads
 
     @property
     def heads_per_group(self) -> int:
@@ -247,12 +274,14 @@ class GPTConfig:
         return LayerSettings(
             d_model=self.d_model,
             num_heads=num_heads,
-            head_dim=self.head_dim,
+            head_dim=self.d_k,
             num_kv_heads=num_kv_heads,
             dropout=self.dropout,
             bias=self.bias,
+            qkv_bias=self.qkv_bias,
             fused=self.fused,
             qk_norm=self.qk_norm,
+            norm_eps=self.norm_eps,
             layer=layer,
         )
 
@@ -269,4 +298,8 @@ class GPTConfig:
         return self.windows
 
 
-_SWITCHES = ("bias", "tie_head", "qk_norm", "smear", "zero_init", "fused")
+_SWITCHES = ("bias", "tie_head", "router_bias", "smear", "zero_init", "fused")
+_POSITIVE = (
+    *("rotary_base", "rotary_attention_factor", "local_rotary_base"),
+    *("norm_eps", "embedding_scale", "logit_cap"),
+)

@@ -19,6 +19,7 @@ from tested_transformer.checks import (
 )
 from tested_transformer.layers import (
     ACTIVATIONS,
+    GATED,
     NORMS,
     AddNorm,
     FeedForward,
@@ -52,7 +53,7 @@ class EncoderDecoderConfig:
         num_encoder_layers: Blocks in the encoder.
         num_decoder_layers: Blocks in the decoder.
         d_ff: Width inside the feed-forward; ``4 * d_model`` by default.
-        activation: One of ``layers.ACTIVATIONS``.
+        activation: One of ``layers.ACTIVATIONS`` or ``layers.GATED``.
         norm: One of ``layers.NORMS``.
         norm_first: Normalize the input of each part and the end of each stack
             (pre-norm) instead of the sums (post-norm).
@@ -90,7 +91,7 @@ class EncoderDecoderConfig:
             d_ff=1 if self.d_ff is None else self.d_ff,
         )
         validate_heads(self.d_model, self.num_heads)
-        validate_choice("activation", self.activation, ACTIVATIONS)
+        validate_choice("activation", self.activation, [*ACTIVATIONS, *GATED])
         validate_choice("norm", self.norm, NORMS)
         if self.d_model % 2:
             raise ValueError(f"d_model={self.d_model} must be even for sinusoids")

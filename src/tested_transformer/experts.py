@@ -20,8 +20,9 @@ class MixtureOfExperts(nn.Module):
         num_experts: How many feed-forwards there are.
         experts_per_token: How many of them each token goes through.
         d_ff: The width inside each expert; ``4 * d_model`` by default.
-        activation: One of ``ACTIVATIONS``.
+        activation: One of ``ACTIVATIONS`` or ``GATED``.
         bias: Whether the experts' matrices add a bias.
+        router_bias: Whether the router adds one, too.
 
     Raises:
         ValueError: If a size is not positive, or ``experts_per_token`` is not between 1
@@ -40,6 +41,7 @@ class MixtureOfExperts(nn.Module):
         d_ff: int | None = None,
         activation: str = "gelu",
         bias: bool = True,
+        router_bias: bool = False,
     ) -> None:
         super().__init__()
         validate_sizes(num_experts=num_experts)
@@ -47,7 +49,7 @@ class MixtureOfExperts(nn.Module):
             "experts_per_token", experts_per_token, 1, num_experts, "num_experts"
         )
         self.experts_per_token = experts_per_token
-        self.router = nn.Linear(d_model, num_experts, bias=False)
+        self.router = nn.Linear(d_model, num_experts, bias=router_bias)
         self.experts = nn.ModuleList(
             FeedForward(d_model=d_model, d_ff=d_ff, activation=activation, bias=bias)
             for _ in range(num_experts)

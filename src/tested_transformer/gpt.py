@@ -3,7 +3,8 @@
 Its settings, ``GPTConfig``, are in ``config``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tested_transformer.cache import Cache, KVCache, length_of
+from tested_transformer.cache import (
+    Cache,
+    KVCache,
+    WindowCache,
+    length_of,
+    window_room,
+)
 from tested_transformer.checks import (
     validate_between,
     validate_sizes,
@@ -39,7 +46,7 @@ _Weights = Float[Tensor, "B H T S"]
 
 # --8<-- [start:block]
 class DecoderBlock(nn.Module):
-    """One layer of a GPT: causal self-attention, then a feed-forward, both pre-norm.
+    """One layer of a GPT: causal self-attention, then a feed-forward.
 
     Args:
         window: How many tokens a position may attend to, including itself; no limit
@@ -67,21 +74,30 @@ class DecoderBlock(nn.Module):
         d_ff: int | None = None,
         activation: str = "gelu",
         norm: str = "layer",
+        norm_place: str = "before",
+        norm_eps: float = 1e-5,
         bias: bool = True,
         dropout: float = 0.0,
         num_experts: int = 0,
         experts_per_token: int = 2,
+        router_bias: bool = False,
         attention: AttentionLayer[Any] | None = None,
     ) -> None:
         super().__init__()
         self.window = window
-        self.attention_norm = make_norm(norm, d_model, bias=bias)
+        before, after = (
+            partial(make_norm, norm, d_model, bias=bias, eps=norm_eps)
+            if norm_place in (place, "both")
+            else nn.Identity
+            for place in ("before", "after")
+        )
+        self.attention_norm, self.attention_out_norm = before(), after()
         if attention is None:
             attention = MultiHeadAttention(
                 d_model=d_model, num_heads=num_heads, dropout=dropout, bias=bias
             )
         self.attention: AttentionLayer[Any] = attention
-        self.feed_forward_norm = make_norm(norm, d_model, bias=bias)
+        self.feed_forward_norm, self.feed_forward_out_norm = before(), after()
         if num_experts:
             self.feed_forward = MixtureOfExperts(
                 d_model=d_model,
@@ -90,6 +106,7 @@ class DecoderBlock(nn.Module):
                 d_ff=d_ff,
                 activation=activation,
                 bias=bias,
+                router_bias=router_bias,
             )
         else:
             self.feed_forward = FeedForward(
@@ -132,11 +149,27 @@ class DecoderBlock(nn.Module):
             return_weights=return_weights,
         )
         attended, weights = attended if return_weights else (attended, None)
-        x = x + self.dropout(attended)
-        x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        x = x + self.dropout(self.attention_out_norm(attended))
+        made = self.feed_forward(self.feed_forward_norm(x))
+        x = x + self.dropout(self.feed_forward_out_norm(made))
         return x if weights is None else (x, weights)
 
     # --8<-- [end:block-forward]
+
+    def new_cache(self, batch_size: int, max_length: int) -> Cache:
+        """Return an empty cache for this layer: a small one if a window allows it.
+
+        Args:
+            batch_size: How many sequences are read side by side.
+            max_length: How many tokens may be read.
+        """
+        window, attention = self.window, self.attention
+        if window is not None and isinstance(attention, MultiHeadAttention):
+            room = window_room(window)
+            if room < max_length:
+                memory = attention.new_cache(batch_size, room)
+                return WindowCache(memory, window=window, max_length=max_length)
+        return attention.new_cache(batch_size, max_length)
 
 
 # --8<-- [end:block]
@@ -162,6 +195,7 @@ class GPT(nn.Module):
     # For type checkers, which know registered modules and buffers by no precise type.
     blocks: Sequence[DecoderBlock]
     position_table: Tensor
+    local_position_table: Tensor  # of layers with a window, if they rotate otherwise
     slopes: Tensor
 
     # --8<-- [start:init]
@@ -188,7 +222,9 @@ class GPT(nn.Module):
             self._has_scores = [config.attention_of(n).has_scores for n in layers]
             blocks = [self._make_block(layer) for layer in layers]
             self.register_module("blocks", nn.ModuleList(blocks))
-            self.norm = make_norm(config.norm, config.d_model, bias=config.bias)
+            self.norm = make_norm(
+                config.norm, config.d_model, bias=config.bias, eps=config.norm_eps
+            )
             if not config.tie_head:
                 self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
             self.reset_parameters()
@@ -206,10 +242,13 @@ class GPT(nn.Module):
             d_ff=config.d_ff,
             activation=config.activation,
             norm=config.norm,
+            norm_place=config.norm_place,
+            norm_eps=config.norm_eps,
             bias=config.bias,
             dropout=config.dropout,
             num_experts=config.num_experts,
             experts_per_token=config.experts_per_token,
+            router_bias=config.router_bias,
             attention=attention,
         )
 
@@ -221,14 +260,17 @@ class GPT(nn.Module):
                 table = sinusoidal_positions(config.max_seq_len, config.d_model)
                 tables = {"position_table": table}
             elif config.positions == "rotary":
-                table = rotary_table(
-                    torch.arange(config.max_seq_len),
-                    config.head_dim,
+                places = torch.arange(config.max_seq_len)
+                tables["position_table"] = rotary_table(
+                    places,
+                    config.d_k,
                     base=config.rotary_base,
                     rates=config.rotary_rates,
                     attention_factor=config.rotary_attention_factor,
                 )
-                tables = {"position_table": table}
+                if (local := config.local_rotary_base) is not None:
+                    table = rotary_table(places, config.d_k, base=local)
+                    tables["local_position_table"] = table
             elif config.positions == "alibi":
                 # The steepest head subtracts 1 for each step, the flattest 8 over the
                 # whole context.
@@ -288,7 +330,7 @@ class GPT(nn.Module):
                 x,
                 mask=mask,
                 score_bias=biases[layer],
-                rotary=turns if self._has_scores[layer] else None,
+                rotary=turns[layer],
                 cache=None if cache is None else cache.layers[layer],
                 return_weights=return_weights,
             )
@@ -307,7 +349,7 @@ class GPT(nn.Module):
         self, tokens: Tensor, positions: Tensor | None, cache: KVCache | None
     ) -> Tensor:
         """Look tokens up, then add the smeared token before each and the positions."""
-        x = self.token_embedding(tokens)
+        x = self._scaled_embedding(tokens)
         if self.config.smear:
             x = x + self.smear * self._one_before(x, positions, cache)
         if positions is None:
@@ -319,6 +361,10 @@ class GPT(nn.Module):
             x = x + self.position_table[positions].to(x.dtype)
         return self.dropout(x)
 
+    def _scaled_embedding(self, tokens: Tensor) -> Tensor:
+        x, scale = self.token_embedding(tokens), self.config.embedding_scale
+        return x if scale == 1.0 else x * torch.tensor(scale, dtype=x.dtype)
+
     def _one_before(
         self, x: Tensor, positions: Tensor | None, cache: KVCache | None
     ) -> Tensor:
@@ -327,7 +373,7 @@ class GPT(nn.Module):
         if last is None:
             first = torch.zeros_like(x[:, :1])
         else:
-            first = self.token_embedding(last[: len(x)])  # no more slots are read
+            first = self._scaled_embedding(last[: len(x)])  # no more slots are read
         # Cut last: torch.export could not leave open whether T - 1 tokens are one.
         before = torch.cat([first, x], dim=1)[:, :-1]
         return before if positions is None else before * (positions > 0)[..., None]
@@ -337,13 +383,25 @@ class GPT(nn.Module):
         if cache is not None and self.config.smear:
             cache.remember(tokens)
 
-    def _rotary(self, positions: Tensor | None, start: int, end: int) -> Tensor | None:
-        """Return the cosines and sines that rotate the queries and keys."""
-        if self.config.positions != "rotary":
-            return None
+    def _rotary(
+        self, positions: Tensor | None, start: int, end: int
+    ) -> list[Tensor | None]:
+        """Return the cosines and sines that rotate the queries and keys of a layer."""
+        config, layers = self.config, range(len(self.blocks))
+        if config.positions != "rotary":
+            return [None for _ in layers]
+        tables = [self.position_table]
+        if config.local_rotary_base is not None:
+            tables.append(self.local_position_table)
         if positions is None:
-            return self.position_table[:, start:end]
-        return self.position_table[:, positions][:, :, None]  # the same for all heads
+            tables = [table[:, start:end] for table in tables]
+        else:  # the same for all heads
+            tables = [table[:, positions][:, :, None] for table in tables]
+        turns, local = tables[0], tables[-1]
+        return [
+            None if not has else turns if config.window_of(layer) is None else local
+            for layer, has in enumerate(self._has_scores)
+        ]
 
     def _score_biases(self, num_queries: int, num_keys: int) -> list[Tensor | None]:
         """Return the bias to add to the scores of each layer, or None."""
@@ -364,7 +422,9 @@ class GPT(nn.Module):
     # --8<-- [start:head]
     def to_logits(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T V"]:
         """Return the logits of features that the last norm has normalized."""
-        return F.linear(x, self.head_weight) if self.config.tie_head else self.head(x)
+        tied, cap = self.config.tie_head, self.config.logit_cap
+        logits = F.linear(x, self.head_weight) if tied else self.head(x)
+        return logits if cap is None else cap * torch.tanh(logits / cap)
 
     @property
     def head_weight(self) -> Tensor:
@@ -411,33 +471,49 @@ class GPT(nn.Module):
     # --8<-- [end:reset]
 
     @classmethod
-    def from_weights(cls, config: GPTConfig, weights: Mapping[str, Tensor]) -> "GPT":
+    def from_weights(
+        cls,
+        config: GPTConfig,
+        weights: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]],
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> "GPT":
         """Return a model with copies of these weights, without drawing any first.
 
         Args:
             config: The settings of the model.
-            weights: Its ``state_dict()``. The model gets their type and device.
+            weights: Its ``state_dict()``, or names and weights one after another, of
+                which each is copied before the next is asked for.
+            device: The device of the model; that of the weights by default.
+            dtype: The type of the model's weights; their own by default.
 
         Raises:
             RuntimeError: If a weight is missing, unknown, or of another shape.
         """
+
+        def copied(pair: tuple[str, Tensor]) -> tuple[str, Tensor]:
+            return pair[0], pair[1].detach().to(
+                device, dtype, copy=True, memory_format=torch.contiguous_format
+            )
+
         model = cls(config, device="meta")
-        copies = {
-            name: weight.detach().clone(memory_format=torch.contiguous_format)
-            for name, weight in weights.items()
-        }
-        model.load_state_dict(copies, assign=True)
+        pairs: Iterable[Any] = (
+            weights.items() if isinstance(weights, Mapping) else weights
+        )
+        # A loop would hold one weight while it asks for the next; ``map`` does not.
+        model.load_state_dict(dict(map(copied, pairs)), assign=True)
         model.reset_buffers()
         return model
 
     def new_cache(
         self, batch_size: int = 1, *, max_length: int | None = None
     ) -> KVCache:
-        """Return an empty cache for this model.
+        """Return an empty cache for this model, in which windows save memory.
 
         Args:
             batch_size: How many sequences are read side by side.
-            max_length: How many tokens it has room for; ``max_seq_len`` by default.
+            max_length: How many tokens it can read; ``max_seq_len`` by default.
 
         Raises:
             ValueError: If ``max_length`` is not between 1 and ``max_seq_len``, or
@@ -447,10 +523,9 @@ class GPT(nn.Module):
         max_length = longest if max_length is None else max_length
         validate_between("max_length", max_length, 1, longest, "max_seq_len")
         validate_sizes(batch_size=batch_size)
-        layers = [
-            block.attention.new_cache(batch_size, max_length) for block in self.blocks
-        ]
-        return KVCache(layers)
+        return KVCache(
+            [block.new_cache(batch_size, max_length) for block in self.blocks]
+        )
 
     def balance_loss(self) -> Float[Tensor, ""]:
         """Return the mean balance loss of all mixtures of experts; 0 if there are none.

@@ -6,7 +6,7 @@ own can take the place of ``block.attention`` if it keeps the contract of
 """
 
 from dataclasses import Field, dataclass
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -92,8 +92,11 @@ class LayerSettings:
         num_kv_heads: Heads of keys and values.
         dropout: The probability of dropping an attention weight while training.
         bias: Whether projections add a bias.
+        qkv_bias: Whether those to queries, keys and values do; like ``bias`` by
+            default.
         fused: Use PyTorch's fused kernels.
-        qk_norm: Normalize queries and keys to the same length.
+        qk_norm: How to normalize queries and keys; see ``MultiHeadAttention``.
+        norm_eps: What that norm adds to the mean square.
         layer: The number of the layer in the model, from 0.
         device: Where to make the parameters.
         dtype: The type of the parameters.
@@ -105,8 +108,10 @@ class LayerSettings:
     num_kv_heads: int
     dropout: float = 0.0
     bias: bool = True
+    qkv_bias: bool | None = None
     fused: bool = True
-    qk_norm: bool = False
+    qk_norm: bool | Literal["heads", "projection"] = False
+    norm_eps: float = 1e-5
     layer: int = 0
     device: torch.device | str | None = None
     dtype: torch.dtype | None = None

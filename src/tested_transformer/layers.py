@@ -15,7 +15,9 @@ from tested_transformer.inspection import numbers_of
 
 __all__ = [
     "ACTIVATIONS",
+    "GATED",
     "NORMS",
+    "NORM_PLACES",
     "AddNorm",
     "FeedForward",
     "HeadNorm",
@@ -25,11 +27,12 @@ __all__ = [
 ]
 
 NORMS = ("layer", "rms")
+NORM_PLACES = ("before", "after", "both")
 
 
 # --8<-- [start:norms]
 def make_norm(
-    norm: str, d_model: int, *, bias: bool = True
+    norm: str, d_model: int, *, bias: bool = True, eps: float = 1e-5
 ) -> nn.LayerNorm | nn.RMSNorm:
     """Return a layer norm, or an RMS norm, which has no centering and no bias.
 
@@ -41,8 +44,8 @@ def make_norm(
     """
     validate_choice("norm", norm, NORMS)
     if norm == "rms":
-        return nn.RMSNorm(d_model, eps=1e-5)
-    return nn.LayerNorm(d_model, eps=1e-5, bias=bias)
+        return nn.RMSNorm(d_model, eps=eps)
+    return nn.LayerNorm(d_model, eps=eps, bias=bias)
 
 
 # --8<-- [end:norms]
@@ -108,6 +111,11 @@ def _gelu_tanh(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 
 
+def _swiglu_clamped(gate: Tensor, up: Tensor) -> Tensor:
+    gate, up = gate.clamp(max=7.0), up.clamp(-7.0, 7.0)
+    return gate * torch.sigmoid(1.702 * gate) * (up + 1)
+
+
 class _ReluSquared(torch.autograd.Function):
     """Compute squared ReLU with its gradient written out, which is twice as fast.
 
@@ -153,7 +161,12 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "relu2": _relu_squared,
     "silu": F.silu,
-    "swiglu": F.silu,  # applied to the gate, which multiplies the other projection
+}
+# These take the gate as well, which multiplies the other projection.
+GATED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "swiglu": lambda gate, up: F.silu(gate) * up,
+    "geglu_tanh": lambda gate, up: _gelu_tanh(gate) * up,
+    "swiglu_clamped": _swiglu_clamped,
 }
 # --8<-- [end:activations]
 
@@ -165,14 +178,16 @@ class FeedForward(nn.Module):
     Args:
         d_model: D, the width of input and output.
         d_ff: The width in between; ``4 * d_model`` by default.
-        activation: One of ``ACTIVATIONS``. ``swiglu`` has a third matrix, ``gate``.
+        activation: One of ``ACTIVATIONS`` or of ``GATED``, which have a third matrix,
+            ``gate``.
         bias: Whether the matrices add a bias.
 
     Raises:
         ValueError: If a width is not positive, or ``activation`` is unknown.
 
     Sources: Vaswani et al., 2017, "Attention Is All You Need", section 3.3; for
-    ``swiglu`` Shazeer, 2020, "GLU Variants Improve Transformer".
+    ``swiglu`` and ``geglu_tanh`` Shazeer, 2020, "GLU Variants Improve Transformer";
+    for ``swiglu_clamped`` OpenAI, 2025, the published code of gpt-oss.
     """
 
     def __init__(
@@ -186,9 +201,9 @@ class FeedForward(nn.Module):
         super().__init__()
         d_ff = 4 * d_model if d_ff is None else d_ff
         validate_sizes(d_model=d_model, d_ff=d_ff)
-        validate_choice("activation", activation, ACTIVATIONS)
-        self.activation = ACTIVATIONS[activation]
-        gated = activation == "swiglu"
+        validate_choice("activation", activation, [*ACTIVATIONS, *GATED])
+        self.activation: Callable[..., Tensor] = {**ACTIVATIONS, **GATED}[activation]
+        gated = activation in GATED
         self.gate = nn.Linear(d_model, d_ff, bias=bias) if gated else None
         self.up = nn.Linear(d_model, d_ff, bias=bias)
         self.down = nn.Linear(d_ff, d_model, bias=bias)
@@ -197,7 +212,7 @@ class FeedForward(nn.Module):
         """Transform each position on its own."""
         if self.gate is None:
             return self.down(self.activation(self.up(x)))
-        return self.down(self.activation(self.gate(x)) * self.up(x))
+        return self.down(self.activation(self.gate(x), self.up(x)))
 
 
 # --8<-- [end:feed-forward]

@@ -6,21 +6,29 @@ queries, keys and values become outputs: by a softmax, or as in ``attentions``.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypedDict, Unpack, runtime_checkable
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    Protocol,
+    TypedDict,
+    Unpack,
+    runtime_checkable,
+)
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from tested_transformer.attention import attention_with_weights
-from tested_transformer.cache import DenseCache, LayerCache
+from tested_transformer.attention import attention_with_weights, drop_keys
+from tested_transformer.cache import DenseCache, LayerCache, WindowCache
 from tested_transformer.checks import (
     validate_between,
     validate_divisible,
     validate_dtype,
     validate_features,
     validate_heads,
+    validate_qk_norm,
     validate_sizes,
 )
 from tested_transformer.habits import (
@@ -31,6 +39,7 @@ from tested_transformer.habits import (
 from tested_transformer.inspection import numbers_of
 from tested_transformer.interfaces import LayerSettings
 from tested_transformer.kernels import fused_attention
+from tested_transformer.layers import HeadNorm
 from tested_transformer.positions import POSITIONS, rotate
 
 __all__ = [
@@ -160,8 +169,10 @@ class Softmax:
             num_kv_heads=settings.num_kv_heads,
             dropout=settings.dropout,
             bias=settings.bias,
+            qkv_bias=settings.qkv_bias,
             fused=settings.fused,
             qk_norm=settings.qk_norm,
+            norm_eps=settings.norm_eps,
             core=self,
             layer=settings.layer,
             device=settings.device,
@@ -205,11 +216,16 @@ class MultiHeadAttention(nn.Module):
         d_context: The width of ``context`` in cross-attention; ``d_model`` by default.
         dropout: The probability of dropping an attention weight while training.
         bias: Whether the four projections add a bias.
+        qkv_bias: Whether those to queries, keys and values do; like ``bias`` by
+            default.
         fused: Use PyTorch's fused kernels. If you ask for the weights, they come from
             the open attention, whose output is the same except for dropout. The fused
             kernels have first derivatives only.
-        qk_norm: Center each query and each key and scale it to the length
+        qk_norm: ``True`` centers each query and each key and scales it to the length
             ``sqrt(head_dim)``, so that no score exceeds ``sqrt(head_dim)`` either.
+            ``"heads"`` applies an RMS norm with gains to each head, ``"projection"``
+            one to all heads together.
+        norm_eps: What these norms add to the mean square.
         core: How queries, keys and values become outputs: ``Softmax()``, or one of
             ``attentions``, such as ``AdjustedSoftmax(soft_cap=50.0)``.
         layer: The number of the layer in its model, from 0. Only the core of
@@ -221,11 +237,13 @@ class MultiHeadAttention(nn.Module):
         TypeError: If it is called like PyTorch's layer; the error says what to write.
         ValueError: If ``num_heads`` does not divide ``d_model`` and no ``head_dim`` is
             given, ``num_kv_heads`` does not divide ``num_heads``, a size is not
-            positive, or ``dropout`` is not in [0, 1].
+            positive, ``dropout`` is not in [0, 1], or ``qk_norm`` is unknown.
 
     Sources: Vaswani et al., 2017, "Attention Is All You Need", section 3.2.2; for
     shared keys and values Ainslie et al., 2023, "GQA"; for ``qk_norm`` Dehghani et al.,
-    2023, "Scaling Vision Transformers to 22 Billion Parameters".
+    2023, "Scaling Vision Transformers to 22 Billion Parameters"; with gains Qwen Team,
+    2025, "Qwen3 Technical Report" (``"heads"``), and OLMo et al., 2025, "2 OLMo 2
+    Furious" (``"projection"``).
     """
 
     @advised(advise_on_layer_settings)
@@ -240,8 +258,10 @@ class MultiHeadAttention(nn.Module):
         d_context: int | None = None,
         dropout: float = 0.0,
         bias: bool = True,
+        qkv_bias: bool | None = None,
         fused: bool = True,
-        qk_norm: bool = False,
+        qk_norm: bool | Literal["heads", "projection"] = False,
+        norm_eps: float = 1e-5,
         core: Softmax = SOFTMAX,
         layer: int = 0,
         device: torch.device | str | None = None,
@@ -250,6 +270,7 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         validate_heads(d_model, num_heads, head_dim, num_kv_heads)
         validate_between("dropout", dropout, 0, 1)
+        validate_qk_norm(qk_norm)
         head_dim = d_model // num_heads if head_dim is None else head_dim
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         d_context = d_model if d_context is None else d_context
@@ -262,9 +283,15 @@ class MultiHeadAttention(nn.Module):
         self.fused = fused
         self.qk_norm = qk_norm
         d_q, d_kv = num_heads * head_dim, num_kv_heads * head_dim
-        self.q_proj = nn.Linear(d_model, d_q, bias, device, dtype)
-        self.k_proj = nn.Linear(d_context, d_kv, bias, device, dtype)
-        self.v_proj = nn.Linear(d_context, d_kv, bias, device, dtype)
+        qkv_bias = bias if qkv_bias is None else qkv_bias
+        self.q_proj = nn.Linear(d_model, d_q, qkv_bias, device, dtype)
+        self.k_proj = nn.Linear(d_context, d_kv, qkv_bias, device, dtype)
+        self.v_proj = nn.Linear(d_context, d_kv, qkv_bias, device, dtype)
+        made = {"eps": norm_eps, "device": device, "dtype": dtype}
+        self.q_norm, self.k_norm = (
+            _make_qk_norm(qk_norm, heads, head_dim, **made)
+            for heads in (num_heads, num_kv_heads)
+        )
         self.o_proj = nn.Linear(d_q, d_model, bias, device, dtype)
         self.core = core.make_core(
             LayerSettings(
@@ -274,8 +301,10 @@ class MultiHeadAttention(nn.Module):
                 num_kv_heads=num_kv_heads,
                 dropout=dropout,
                 bias=bias,
+                qkv_bias=qkv_bias,
                 fused=fused,
                 qk_norm=qk_norm,
+                norm_eps=norm_eps,
                 layer=layer,
                 device=device,
                 dtype=dtype,
@@ -326,29 +355,34 @@ class MultiHeadAttention(nn.Module):
         Raises:
             TypeError: If ``mask`` is not boolean.
             ValueError: If shapes do not fit, or ``context`` is given together with
-                ``rotary`` or ``cache``, which belong to self-attention.
+                ``rotary`` or ``cache``, which belong to self-attention, or the cache
+                is for a smaller window.
         """
-        _validate_self_attention(context, rotary, cache)
+        _validate_self_attention(context, rotary, cache, window)
         context = x if context is None else context
         self._validate_sequences(x, context, rotary)
         q = split_heads(self.q_proj(x), self.num_heads)
         k = split_heads(self.k_proj(context), self.num_kv_heads)
         v = split_heads(self.v_proj(context), self.num_kv_heads)
         q, k, v = self._prepare(q, k, v, rotary, cache)
+        # With a window, the cache returns the last keys; mask and bias are for all.
+        dropped = cache.length - k.shape[2] if isinstance(cache, WindowCache) else 0
         heads, weights = self.core(
             q,
             k,
             v,
             x,
             in_the_open=return_weights or not self.fused,
-            mask=mask,
+            mask=drop_keys(mask, dropped),
             causal=causal,
             window=window,
-            score_bias=score_bias,
+            score_bias=drop_keys(score_bias, dropped),
             dropout_p=self.dropout if self.training else 0.0,
         )
         output = self.o_proj(merge_heads(heads))
-        return output if weights is None or not return_weights else (output, weights)
+        if weights is None or not return_weights:
+            return output
+        return output, F.pad(weights, (dropped, 0)) if dropped else weights
 
     # --8<-- [end:forward]
 
@@ -362,17 +396,20 @@ class MultiHeadAttention(nn.Module):
         cache: LayerCache | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Normalize and rotate queries and keys, then add those in the cache."""
-        if self.qk_norm:
-            q, k = self._normed(q), self._normed(k)
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self._normed(q, self.q_norm), self._normed(k, self.k_norm)
         if rotary is not None:
             q, k = rotate(q, rotary), rotate(k, rotary)
         if cache is not None:
             k, v = cache.append(k, v)
         return q, k, v
 
-    def _normed(self, heads: Tensor) -> Tensor:
+    def _normed(self, heads: Tensor, norm: nn.Module) -> Tensor:
         # Transposed back, the features of a head lie together in memory.
-        return F.layer_norm(heads.transpose(1, 2), (self.head_dim,)).transpose(1, 2)
+        rows = heads.transpose(1, 2)
+        whole = self.qk_norm == "projection"
+        rows = norm(rows.flatten(2)).view_as(rows) if whole else norm(rows)
+        return rows.transpose(1, 2)
 
     # --8<-- [end:prepare]
 
@@ -429,14 +466,31 @@ class MultiHeadAttention(nn.Module):
 # --8<-- [end:module]
 
 
+def _make_qk_norm(
+    kind: bool | str, num_heads: int, head_dim: int, **made: Any
+) -> nn.LayerNorm | HeadNorm | None:
+    if kind is False:
+        return None
+    if kind is True:
+        return nn.LayerNorm(head_dim, elementwise_affine=False, **made)
+    return HeadNorm(num_heads * head_dim if kind == "projection" else head_dim, **made)
+
+
 def _validate_axes(name: str, tensor: Tensor, axes: str) -> None:
     if tensor.ndim != len(axes.split(",")):
         raise ValueError(f"{name} must be {axes}; it is {tuple(tensor.shape)}")
 
 
 def _validate_self_attention(
-    context: Tensor | None, rotary: Tensor | None, cache: LayerCache | None
+    context: Tensor | None,
+    rotary: Tensor | None,
+    cache: LayerCache | None,
+    window: int | None,
 ) -> None:
+    if isinstance(cache, WindowCache) and (window is None or window > cache.window):
+        raise ValueError(
+            f"the cache keeps what a window of {cache.window} sees; window={window}"
+        )
     if context is not None:
         for name, given in (("rotary", rotary), ("cache", cache)):
             if given is not None:

@@ -205,11 +205,9 @@ def stretched_by(model: GPT, factor: float, *, scaling: str = "yarn") -> GPT:
         raise ValueError("rotary_rates of model must be None: it is already stretched")
     trained, base = config.max_seq_len, config.rotary_base
     if scaling == "yarn":
-        rates = yarn_rates(
-            config.head_dim, factor=factor, trained_length=trained, base=base
-        )
+        rates = yarn_rates(config.d_k, factor=factor, trained_length=trained, base=base)
     else:
         rule = linear_rates if scaling == "linear" else ntk_rates
-        rates = rule(config.head_dim, factor=factor, base=base)
+        rates = rule(config.d_k, factor=factor, base=base)
     scale = yarn_attention_factor(factor) if scaling == "yarn" else 1.0
     return stretched(model, int(trained * factor), rates, attention_factor=scale)

@@ -36,7 +36,7 @@ PRUNED = GPTConfig(vocab_size=13, max_seq_len=7, d_model=24, num_heads=4, num_la
         (
             {"activation": "tanh"},
             "activation='tanh' must be one of "
-            "gelu, gelu_tanh, relu, relu2, silu, swiglu",
+            "gelu, gelu_tanh, relu, relu2, silu, swiglu, geglu_tanh, swiglu_clamped",
         ),
         ({"dropout": -0.1}, "dropout=-0.1 must lie between 0 and 1"),
         ({"d_model": 0}, "d_model=0 must be positive"),

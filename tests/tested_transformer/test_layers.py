@@ -16,6 +16,7 @@ from tested_transformer.experts import MixtureOfExperts
 from tested_transformer.gpt import DecoderBlock
 from tested_transformer.layers import (
     ACTIVATIONS,
+    GATED,
     NORMS,
     AddNorm,
     FeedForward,
@@ -83,23 +84,31 @@ def bend(name: str, x: Tensor) -> Tensor:
         "relu2": torch.where(x > 0, x * x, 0.0),
         "silu": x * sigmoid,
         "swiglu": x * sigmoid,
+        "geglu_tanh": x
+        * 0.5
+        * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+        "swiglu_clamped": x.clamp(max=7) / (1 + torch.exp(-1.702 * x.clamp(max=7))),
     }[name]
 
 
 # A bias with every other activation.
 @pytest.mark.parametrize(
-    ("name", "bias"), [(name, at % 2 == 0) for at, name in enumerate(ACTIVATIONS)]
+    ("name", "bias"),
+    [(name, at % 2 == 0) for at, name in enumerate([*ACTIVATIONS, *GATED])],
 )
 def test_a_feed_forward_is_its_formula(name: str, bias: bool):
     layer = FeedForward(d_model=D, d_ff=D_FF, activation=name, bias=bias)
-    x = torch.randn(B, T, D, requires_grad=True)
+    x = torch.randn(B, T, D)
+    x = (x * 20 if name == "swiglu_clamped" else x).requires_grad_()
 
     def linear(matrix: str, x: Tensor) -> Tensor:
         part = getattr(layer, matrix)
         return x @ part.weight.T + (part.bias if bias else 0)
 
-    inner = bend(name, linear("gate" if name == "swiglu" else "up", x))
-    if name == "swiglu":
+    inner = bend(name, linear("gate" if name in GATED else "up", x))
+    if name == "swiglu_clamped":
+        inner = inner * (linear("up", x).clamp(-7, 7) + 1)
+    elif name in GATED:
         inner = inner * linear("up", x)
     expected, output = linear("down", inner), layer(x)
     torch.testing.assert_close(output, expected)
@@ -159,7 +168,7 @@ def test_gradients_of_each_sequence_on_its_own(name: str):
 def test_settings_that_a_feed_forward_cannot_have_are_named():
     with pytest.raises(ValueError, match=r"^d_ff=0 must be positive$"):
         FeedForward(d_model=D, d_ff=0)
-    known = "gelu, gelu_tanh, relu, relu2, silu, swiglu"
+    known = "gelu, gelu_tanh, relu, relu2, silu, swiglu, geglu_tanh, swiglu_clamped"
     with pytest.raises(ValueError, match=f"^activation='tanh' must be one of {known}$"):
         FeedForward(d_model=D, activation="tanh")
 

@@ -242,8 +242,8 @@ def quantized_cache(
             f"attention={config.attention!r} of model caches no keys and values of "
             "heads"
         )
-    if bits == 4 and config.head_dim % 2:
-        raise ValueError(f"head_dim={config.head_dim} of model must be even for 4 bits")
+    if bits == 4 and config.d_k % 2:
+        raise ValueError(f"head_dim={config.d_k} of model must be even for 4 bits")
     return KVCache(
         [
             QuantizedLayer(

@@ -1,7 +1,7 @@
 """Checkpoints: save and load models and runs, atomically and without pickles.
 
-Weights of GPT-2 and of nanoGPT are read in their own layouts, from folders and from the
-hub, and those of PyTorch's own layer are converted both ways.
+Weights of GPT-2, nanoGPT, Llama and its relatives are read in their own layouts, from
+folders and from the hub, and those of PyTorch's own layer are converted both ways.
 """
 
 from tested_transformer.checkpoints.configs import CheckpointError
@@ -13,9 +13,12 @@ from tested_transformer.checkpoints.hub import (
     load_pretrained,
 )
 from tested_transformer.checkpoints.layouts import (
+    FAMILIES,
+    from_family,
     from_gpt2,
     from_nanogpt,
     from_torch,
+    to_family,
     to_gpt2,
     to_torch,
 )
@@ -32,6 +35,7 @@ from tested_transformer.checkpoints.shipping import (
 )
 
 __all__ = [
+    "FAMILIES",
     "HUB",
     "Checkpoint",
     "CheckpointError",
@@ -39,6 +43,7 @@ __all__ = [
     "Pretrained",
     "ShippedModel",
     "find_pretrained",
+    "from_family",
     "from_gpt2",
     "from_nanogpt",
     "from_torch",
@@ -49,6 +54,7 @@ __all__ = [
     "load_shipped",
     "save_checkpoint",
     "ship_model",
+    "to_family",
     "to_gpt2",
     "to_torch",
 ]

@@ -17,6 +17,7 @@ from tested_transformer.decoding.fast.packing import (
     Int8Matrix,
     Matrix,
     PackedLayer,
+    Rows,
     pack,
 )
 from tested_transformer.decoding.readers import last_logits, pad_left
@@ -66,6 +67,7 @@ class Decoder:
         self.head_dim = attention.head_dim
         self.qk_norm = attention.qk_norm
         self.scale = attention.head_dim**-0.5
+        self.cap = model.config.logit_cap
         self.longest = model.config.max_seq_len
         self.batch_size = 0
         self.compiled = False
@@ -161,10 +163,11 @@ class Decoder:
             heads = self._attend(
                 index, layer, layer.attention_norm(x), slot, bias, turn
             )
-            x = layer.out.add_to(x, heads)
-            wide = layer.up.project(layer.feed_forward_norm(x))
-            x = layer.down.add_to(x, layer.activation(wide))
-        return weights.head.project(weights.norm(x))
+            x = _add(x, layer.out, heads, layer.attention_out_norm)
+            wide = layer.activation(layer.up.project(layer.feed_forward_norm(x)))
+            x = _add(x, layer.down, wide, layer.feed_forward_out_norm)
+        logits = weights.head.project(weights.norm(x))
+        return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
 
     def _attend(
         self,
@@ -178,14 +181,17 @@ class Decoder:
         """Put key and value into the cache, then attend with one query per head."""
         rows = layer.qkv.project(x, out=self.rows)
         q, qk, kv = self.parts or self._parts(rows)
-        if self.qk_norm:
-            qk.copy_(torch.layer_norm(qk, (self.head_dim,)))
+        if layer.q_norm is not None and layer.k_norm is not None:
+            k = qk[:, self.share * self.groups :]
+            for part, norm in ((q, layer.q_norm), (k, layer.k_norm)):
+                whole = part.flatten(1) if self.qk_norm == "projection" else part
+                part.copy_(norm(whole).view_as(part))
         if turn is not None:
             qk.copy_(torch.bmm(qk, turn.expand(len(qk), -1, -1)))
         keys, values = self._store(index, kv, slot)
         q = q.reshape(-1, self.share, self.head_dim)
         weights = torch.baddbmm(bias, q, keys, alpha=self.scale).softmax(dim=-1)
-        return torch.bmm(weights, values).view(x.shape)
+        return torch.bmm(weights, values).view(len(x), -1)
 
     def _parts(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return views of queries, of queries and keys, and of keys and values."""
@@ -276,3 +282,8 @@ class Decoder:
                 part = room[..., : self.width]
                 keys, values = (kv.flatten(0, 1) for kv in part.unbind(2))
                 self.views.append((part.unbind(-1), keys, values.mT))
+
+
+def _add(x: Tensor, matrix: Matrix, rows: Tensor, norm: Rows | None) -> Tensor:
+    """Add the projection of ``rows`` to ``x``, normalized if there is a norm."""
+    return matrix.add_to(x, rows) if norm is None else x + norm(matrix.project(rows))

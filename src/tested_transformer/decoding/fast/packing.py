@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig
 from tested_transformer.inspection import is_plain, numbers_of
-from tested_transformer.layers import ACTIVATIONS, FeedForward
+from tested_transformer.layers import ACTIVATIONS, FeedForward, HeadNorm
 from tested_transformer.multihead import MultiHeadAttention, attend_with_softmax
 
 __all__ = [
@@ -31,7 +31,8 @@ _UNSUPPORTED = ("attention", "num_experts", "kept_heads", "windows")
 # What a GPT without these settings is made of.
 _KINDS = (
     *(GPT, DecoderBlock, MultiHeadAttention, FeedForward, nn.ModuleList),
-    *(nn.Linear, nn.Embedding, nn.LayerNorm, nn.RMSNorm, nn.Dropout),
+    *(nn.Linear, nn.Embedding, nn.Dropout),
+    *(nn.LayerNorm, nn.RMSNorm, HeadNorm, nn.Identity),
 )
 
 Rows = Callable[[Tensor], Tensor]
@@ -47,11 +48,15 @@ class PackedLayer:
 
     attention_norm: Rows
     qkv: "Matrix"  # all queries, then all keys, then all values
+    q_norm: Rows | None
+    k_norm: Rows | None
     out: "Matrix"
+    attention_out_norm: Rows | None
     feed_forward_norm: Rows
     up: "Matrix"  # the gate first, if there is one
     activation: Rows
     down: "Matrix"
+    feed_forward_out_norm: Rows | None
 
 
 @dataclass(frozen=True)
@@ -151,11 +156,11 @@ def pack(model: GPT, matrix: type[Matrix] = Matrix) -> PackedWeights:
     elif model.config.positions == "sinusoidal":
         positions = model.position_table.to(numbers_of(model).dtype)
     return PackedWeights(
-        tokens=model.token_embedding.weight.clone(),
+        tokens=model.token_embedding.weight * model.config.embedding_scale,
         positions=positions,
         smear=model.smear.clone() if model.config.smear else None,
         layers=[_layer(block, matrix) for block in model.blocks],
-        norm=_norm(model.norm),
+        norm=_norm(model.norm) or _unchanged,
         head=matrix(model.head_weight),
     )
 
@@ -194,13 +199,17 @@ def _layer(block: DecoderBlock, matrix: type[Matrix]) -> PackedLayer:
         activation = _relu_squared
     qkv = [attention.q_proj, attention.k_proj, attention.v_proj]
     return PackedLayer(
-        attention_norm=_norm(block.attention_norm),
+        attention_norm=_norm(block.attention_norm) or _unchanged,
         qkv=_stack(matrix, qkv),
+        q_norm=_norm(attention.q_norm),
+        k_norm=_norm(attention.k_norm),
         out=matrix(attention.o_proj.weight, attention.o_proj.bias),
-        feed_forward_norm=_norm(block.feed_forward_norm),
+        attention_out_norm=_norm(block.attention_out_norm),
+        feed_forward_norm=_norm(block.feed_forward_norm) or _unchanged,
         up=_stack(matrix, wide, scale),
         activation=activation,
         down=matrix(inner.down.weight * scale, inner.down.bias),
+        feed_forward_out_norm=_norm(block.feed_forward_out_norm),
     )
 
 
@@ -211,10 +220,9 @@ def _stack(matrix: type[Matrix], layers: list[nn.Linear], scale: float = 1.0) ->
     return matrix(weight, torch.cat(biases).mul_(scale) if biases else None)
 
 
-def _gate(activation: Rows) -> Rows:
+def _gate(activation: Callable[..., Tensor]) -> Rows:
     def gated(wide: Tensor) -> Tensor:
-        gate, up = wide.chunk(2, dim=-1)
-        return activation(gate) * up
+        return activation(*wide.chunk(2, dim=-1))
 
     return gated
 
@@ -228,13 +236,19 @@ def _relu_squared(x: Tensor) -> Tensor:
     return x.relu().square_()
 
 
-def _norm(module: nn.LayerNorm | nn.RMSNorm) -> Rows:
-    weight, eps = module.weight.clone(), module.eps
+def _norm(module: nn.Module | None) -> Rows | None:
+    if not isinstance(module, nn.LayerNorm | nn.RMSNorm):
+        return None
+    eps, copies = module.eps, [x.clone() for x in module.parameters()]
     assert eps is not None  # make_norm sets it
     if isinstance(module, nn.RMSNorm):
-        return _rms_norm(weight, eps)
-    bias = None if module.bias is None else module.bias.clone()
-    return lambda x: torch.layer_norm(x, weight.shape, weight, bias, eps)
+        [gain] = copies
+        return _rms_norm(gain, eps)
+    return lambda x: torch.layer_norm(x, module.normalized_shape, *copies, eps=eps)
+
+
+def _unchanged(x: Tensor) -> Tensor:
+    return x
 
 
 def _rms_norm(gain: Tensor, eps: float) -> Rows:

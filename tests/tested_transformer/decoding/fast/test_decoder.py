@@ -11,7 +11,7 @@ from tested_transformer.decoding.fast.decoder import Decoder
 from tested_transformer.decoding.fast.packing import _rms_norm
 from tested_transformer.decoding.readers import CachedReader, WholeReader
 from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.layers import ACTIVATIONS
+from tested_transformer.layers import ACTIVATIONS, GATED
 from tested_transformer.positions import POSITIONS
 
 # Pairwise different: vocabulary, longest sequence, heads, head width, layers.
@@ -50,6 +50,31 @@ VARIANTS = {
     "gelu_tanh": {"activation": "gelu_tanh", "zero_init": True, "fused": False},
     "silu": {"activation": "silu"},
     "relu": {"activation": "relu"},
+    "as qwen": {
+        "positions": "rotary",
+        "activation": "swiglu",
+        "norm": "rms",
+        "norm_eps": 0.01,
+        "bias": False,
+        "qkv_bias": True,
+        "qk_norm": "heads",
+        "head_dim": 6,
+        "num_kv_heads": 2,
+    },
+    "as olmo": {
+        "positions": "rotary",
+        "activation": "swiglu_clamped",
+        "norm": "rms",
+        "norm_place": "after",
+        "qk_norm": "projection",
+        "num_kv_heads": 2,
+    },
+    "as gemma": {
+        "activation": "geglu_tanh",
+        "norm_place": "both",
+        "embedding_scale": 3.0,
+        "logit_cap": 2.0,
+    },
 }
 
 
@@ -117,13 +142,14 @@ def test_every_setting_has_been_away_from_its_default():
     tried = {name for variant in VARIANTS.values() for name in variant}
     free = {"vocab_size", "max_seq_len", "d_model", "num_heads", "num_layers"}
     refused = {"num_experts", "experts_per_token", "kept_heads", "windows"}
-    refused |= {"attention", "softmax_every"}
+    refused |= {"attention", "softmax_every", "router_bias"}
+    refused |= {"local_rotary_base"}  # needs windows
     assert {field.name for field in fields(GPTConfig)} - free - refused == tried
     assert {variant.get("positions") for variant in VARIANTS.values()} - {None} == (
         set(POSITIONS) - {GPTConfig(vocab_size=V).positions}
     )
     assert {variant.get("activation") for variant in VARIANTS.values()} - {None} == (
-        set(ACTIVATIONS) - {GPTConfig(vocab_size=V).activation}
+        {*ACTIVATIONS, *GATED} - {GPTConfig(vocab_size=V).activation}
     )
 
 

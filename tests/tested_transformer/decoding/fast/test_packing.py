@@ -64,7 +64,9 @@ def by_activation(model: GPT) -> None:
 
 def by_normed_queries(model: GPT) -> None:
     for block in model.blocks:
-        block.attention.qk_norm = True
+        block.attention.q_norm = block.attention.k_norm = nn.LayerNorm(
+            block.attention.head_dim, elementwise_affine=False
+        )
 
 
 def by_slopes(model: GPT) -> None:
