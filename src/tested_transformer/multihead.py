@@ -17,6 +17,7 @@ from typing import (
 )
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
