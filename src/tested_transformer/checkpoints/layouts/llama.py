@@ -188,7 +188,8 @@ def read_windows(
     strange = {*kinds} - {*_TURNS}
     if strange:
         settings.require("layer_types", *_TURNS)
-    return {"windows": tuple(None if kind == _TURNS[0] else window for kind in kinds)}
+    windows = tuple(None if kind == _TURNS[0] else window for kind in kinds)
+    return {"windows": windows if any(windows) else None}
 
 
 def write_windows(config: GPTConfig) -> dict[str, Any]:
