@@ -142,6 +142,14 @@ def open_logits(model: GPT, tokens: Tensor, attend) -> Tensor:
     return model.norm(x) @ model.head_weight.T
 
 
+def test_layers_with_a_window_keep_the_rates_of_their_base():
+    model = make("rotary", windows=(None, T), local_rotary_base=5.0)
+    tokens = torch.randint(11, (B, T))
+    cache = rolling_cache(model, sinks=2, window=T - 2, batch_size=B)
+    rows = [model(token, cache=cache) for token in tokens.split(1, dim=1)]
+    torch.testing.assert_close(torch.cat(rows, dim=1), model(tokens))
+
+
 @pytest.mark.parametrize("kv_heads", [3, 1])
 @pytest.mark.parametrize(("sinks", "window"), [(0, 5), (2, 3), (4, 15)])
 @pytest.mark.parametrize("positions", ["rotary", "alibi", "none"])
