@@ -161,24 +161,28 @@ def test_it_is_its_formula_in_logits_and_gradients(fused: bool):
         torch.testing.assert_close(gradient, wanted, rtol=1e-3, atol=1e-4)
 
 
+PLACES = ("before", "after")
+
+
 def by_todays_formula(model: GPT, tokens: Tensor) -> Tensor:
     """Work out a GPT "as gemma", with any place and kind of norms, from its weights."""
     config, w = model.config, model.state_dict()
+    before, after = (config.norm_place in (place, "both") for place in PLACES)
     x = config.embedding_scale * w["token_embedding.weight"][tokens]
 
-    def norm(x: Tensor, name: str) -> Tensor:
-        if f"{name}.weight" not in w:
+    def norm(x: Tensor, name: str, placed: bool = True) -> Tensor:
+        if not placed:
             return x
         size = (x.square().mean(-1, keepdim=True) + config.norm_eps).sqrt()
         return x / size * w[f"{name}.weight"]
 
     def heads(x: Tensor, name: str, base: float | None) -> Tensor:
-        """Project, normalize (all heads together, or each) and rotate by a base."""
+        """Project; normalize all heads together or each, and rotate; not values."""
         x = x @ w[f"{name}_proj.weight"].T + w[f"{name}_proj.bias"]
-        if config.qk_norm == "projection":
+        if base is not None and config.qk_norm == "projection":
             x = norm(x, f"{name}_norm")
         x = x.unflatten(-1, (-1, config.d_k)).transpose(1, 2)
-        if config.qk_norm == "heads":
+        if base is not None and config.qk_norm == "heads":
             x = norm(x, f"{name}_norm")
         if base is not None:
             rates = base ** (-torch.arange(config.d_k // 2).double() * 2 / config.d_k)
@@ -196,7 +200,7 @@ def by_todays_formula(model: GPT, tokens: Tensor) -> Tensor:
     for i in range(L):
         name, window = f"blocks.{i}.", config.window_of(i)
         base = config.rotary_base if window is None else config.local_rotary_base
-        y = norm(x, f"{name}attention_norm")
+        y = norm(x, f"{name}attention_norm", before)
         q, k = (heads(y, f"{name}attention.{part}", base) for part in "qk")
         steps = torch.arange(T)[:, None] - torch.arange(T)
         unseen = (steps < 0) | (steps >= (window or T))
@@ -204,15 +208,15 @@ def by_todays_formula(model: GPT, tokens: Tensor) -> Tensor:
         attended = scores.softmax(-1) @ heads(y, f"{name}attention.v", None)
         attended = attended.transpose(1, 2).flatten(2)
         attended = attended @ w[f"{name}attention.o_proj.weight"].T
-        x = x + norm(attended, f"{name}attention_out_norm")
-        y = norm(x, f"{name}feed_forward_norm")
+        x = x + norm(attended, f"{name}attention_out_norm", after)
+        y = norm(x, f"{name}feed_forward_norm", before)
         gate, up, down = (
             w[f"{name}feed_forward.{part}.weight"].T for part in ("gate", "up", "down")
         )
         gate = y @ gate
         cubic = math.sqrt(2 / math.pi) * (gate + 0.044715 * gate**3)
         made = (gate * (1 + cubic.tanh()) / 2 * (y @ up)) @ down
-        x = x + norm(made, f"{name}feed_forward_out_norm")
+        x = x + norm(made, f"{name}feed_forward_out_norm", after)
     logits = norm(x, "norm") @ w["token_embedding.weight"].T
     return config.logit_cap * (logits / config.logit_cap).tanh()
 

@@ -142,12 +142,17 @@ def open_logits(model: GPT, tokens: Tensor, attend) -> Tensor:
     return model.norm(x) @ model.head_weight.T
 
 
-def test_layers_with_a_window_keep_the_rates_of_their_base():
-    model = make("rotary", windows=(None, T), local_rotary_base=5.0)
-    tokens = torch.randint(11, (B, T))
-    cache = rolling_cache(model, sinks=2, window=T - 2, batch_size=B)
-    rows = [model(token, cache=cache) for token in tokens.split(1, dim=1)]
-    torch.testing.assert_close(torch.cat(rows, dim=1), model(tokens))
+def test_layers_with_a_window_roll_by_the_rates_of_their_base():
+    local = make("rotary", windows=T, local_rotary_base=5.0)
+    usual = replace(local.config, rotary_base=5.0, local_rotary_base=None)
+    tokens = torch.randint(11, (B, 2 * T))
+    one, other = (
+        stream_logits(
+            model, tokens, rolling_cache(model, sinks=2, window=5, batch_size=B)
+        )
+        for model in (local, GPT.from_weights(usual, local.state_dict()))
+    )
+    torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("kv_heads", [3, 1])
