@@ -133,7 +133,10 @@ class Stored:
 
 
 def gain_from_one(name: str, ours: str) -> Stored:
-    """Return a gain that is stored as its difference from 1, as in Gemma."""
+    """Return a gain that is stored as its difference from 1, as in Gemma.
+
+    In 16 bits, adding the 1 rounds it: the norm itself would add it in 32 bits.
+    """
     return Stored(
         name, (ours,), lambda gains: gains[0] - 1, lambda gain, like: [gain + 1]
     )
