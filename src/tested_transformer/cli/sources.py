@@ -1,7 +1,7 @@
 """Find models and texts: runs, models with a card, GPT-2, the hub."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from tested_transformer import checkpoints, data
+from tested_transformer.checkpoints.configs import read_json
 from tested_transformer.cli.display import reminder
 from tested_transformer.gpt import GPT
 from tested_transformer.surgery import stretched_by
@@ -36,6 +37,7 @@ class Source:
     model: GPT
     tokenizer: data.Tokenizer
     about: Mapping[str, Any] = field(default_factory=dict)
+    end_tokens: Sequence[int] = ()
 
     def stretched(self, factor: float, scaling: str) -> "Source":
         """Return a source whose model reads texts ``factor`` times as long."""
@@ -106,7 +108,18 @@ def load_source(name: str | None, device: torch.device) -> Source:
             f"{found.origin} has a tokenizer of {tokenizer.vocab_size} tokens, but its "
             f"model knows {model.config.vocab_size}: they are not of one model"
         )
-    return Source(found.origin, model.to(device).eval(), tokenizer, found.about)
+    ends = _end_tokens(found)
+    return Source(found.origin, model.to(device).eval(), tokenizer, found.about, ends)
+
+
+def _end_tokens(found: checkpoints.Pretrained) -> list[int]:
+    """Return the tokens at which a model stops, as saved or as its files say."""
+    if "tokenizer" in found.about:
+        return [*found.about.get("end_tokens", ())]
+    files = map(found.file, ("generation_config.json", "config.json"))
+    said = (read_json(file).get("eos_token_id") for file in files if file is not None)
+    ends = next((each for each in said if each is not None), [])
+    return [*ends] if isinstance(ends, list) else [ends]
 
 
 def _tokenizer(found: checkpoints.Pretrained) -> data.Tokenizer:

@@ -51,6 +51,18 @@ MODELS: dict[str, dict[str, Any]] = {
     },
     "plain": {},
 }
+_LLAMA = {
+    "positions": "rotary",
+    "norm": "rms",
+    "activation": "swiglu",
+    "bias": False,
+    "tie_head": False,
+}
+# Those of families that transformers opens; plain's are GPT-2's.
+FAMILIES: dict[str, dict[str, Any]] = {
+    "llama": _LLAMA,
+    "qwen3": {**_LLAMA, "qk_norm": "heads"},
+}
 
 
 def _named(*, attention: str = "softmax") -> None:
@@ -108,6 +120,7 @@ class Train:
       tested-transformer train stdlib --steps 2000     Python's own source text
       tested-transformer train --recipe plain          AdamW and a cosine, to compare
       tested-transformer train --attention delta       attention with a state
+      tested-transformer train --like llama            a model that export can write
       tested-transformer train --num-layers 6 --d-model 256 --out runs/big
       tested-transformer train --out runs/big --resume
       torchrun --nproc-per-node 2 -m tested_transformer train
@@ -123,6 +136,8 @@ class Train:
         text: A file, or the name of a text; grammar by default.
         recipe: fast reaches a loss in the fewest seconds, plain is the textbook's; fast
             by default.
+        like: Give the model the settings of a family instead of the recipe's, so that
+            export can write it.
         tokenizer: char makes each character a token, word each word, bpe learns
             frequent pairs; word for stories and char for other texts by default.
         vocab_size: How many tokens bpe learns; 1024 by default.
@@ -144,6 +159,7 @@ class Train:
     text: str | None = None
     _: KW_ONLY
     recipe: Literal["fast", "plain"] | None = None
+    like: Literal["llama", "qwen3"] | None = None
     tokenizer: Literal["char", "word", "bpe"] | None = None
     vocab_size: int | None = None
     num_characters: int | None = None
@@ -204,7 +220,8 @@ class Train:
         )
         tokenizer = corpus.tokenizer
         attention = _attention(self.attending)
-        model = _fitting_model(name, self.model, attention)
+        asked = FAMILIES[self.like] if self.like else MODELS[name]
+        model = _fitting_model(asked, self.model, attention)
         config = GPTConfig(
             vocab_size=tokenizer.vocab_size, attention=attention, **model
         )
@@ -250,7 +267,8 @@ class Train:
     def _require_what_was_typed(self, checkpoint: Checkpoint) -> None:
         recipe = {**self.training}
         recipe.pop("evaluate_every", None)  # does not affect the training
-        wanted: dict[str, Any] = {"config": {**self.model}, "recipe": recipe}
+        config = {**FAMILIES[self.like], **self.model} if self.like else {**self.model}
+        wanted: dict[str, Any] = {"config": config, "recipe": recipe}
         if "attention" in self.attending:
             name, settings = name_of(_attention(self.attending))
             wanted["config"] |= {"attention": name, "attention_settings": settings}
@@ -429,10 +447,9 @@ def _usual_tokenizer(text: str | None) -> str:
 
 
 def _fitting_model(
-    name: str, changes: dict[str, Any], attention: Attention
+    asked: dict[str, Any], changes: dict[str, Any], attention: Attention
 ) -> dict[str, Any]:
-    """Return a recipe's model settings, adapted to the chosen attention."""
-    asked = MODELS[name]
+    """Return the model settings asked for, adapted to the chosen attention."""
     fitting = fitting_positions(attention, changes.get("softmax_every"))
     if asked.get("positions", "learned") not in fitting:
         asked = asked | {"positions": fitting[0]}

@@ -23,6 +23,7 @@ from tested_transformer.data.story_words import (
     word_name_target,
     word_subject_target,
 )
+from tested_transformer.data.tokenizer_files import tokenizer_file
 from tested_transformer.data.tokenizers import (
     BytePairTokenizer,
     CharTokenizer,
@@ -59,6 +60,7 @@ __all__ = [
     "story_entropy",
     "subject_target",
     "token_places",
+    "tokenizer_file",
     "tokenizer_from_dict",
     "verb_forms",
     "word_agreements",

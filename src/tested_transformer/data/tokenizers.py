@@ -314,9 +314,14 @@ class BytePairTokenizer:
         """
         return self._tokenizer.decode(_checked(ids, self), skip_special_tokens=False)
 
+    @property
+    def definition(self) -> dict[str, Any]:
+        """The content of the ``tokenizer.json``."""
+        return json.loads(self._tokenizer.to_str())
+
     def to_dict(self) -> dict[str, object]:
         """Return the kind and the definition, for JSON."""
-        return {"kind": self.kind, "tokenizer": json.loads(self._tokenizer.to_str())}
+        return {"kind": self.kind, "tokenizer": self.definition}
 
 
 def bpe_tokenizer(text: str | Iterable[str], vocab_size: int) -> BytePairTokenizer:

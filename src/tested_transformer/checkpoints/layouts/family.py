@@ -199,6 +199,8 @@ class Family:
             f"{name}={getattr(config, name)!r}"
             for name, value in wanted.items()
             if found[name] != value
+            # Else it is None because it has no effect.
+            and (value is not None or getattr(config, name) is None)
         ]
         if lost:
             raise ValueError(f"{self.architecture} has no {', '.join(lost)}")
