@@ -26,6 +26,7 @@ __all__ = [
 
 RUNS = Path("runs")
 HELD_OUT = 32768  # by default, tokens that train predicts in each evaluation
+_USUAL_WINDOW = 1024
 _HUB_NAMES = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2")
 
 
@@ -45,15 +46,36 @@ class Source:
             return self
         return replace(self, model=stretched_by(self.model, factor, scaling=scaling))
 
+    @property
+    def opening(self) -> tuple[int, ...]:
+        """The tokens before each text that the model reads, such as BOS."""
+        return getattr(self.tokenizer, "opening", ())
+
+    def make_room(self, length: int) -> None:
+        """Limit a model to texts of a length, for each cache has room for the longest.
+
+        Only if no position depends on the limit, so that the model stays the same.
+        """
+        model = self.model
+        free = model.config.positions in ("rotary", "none")
+        if free and 0 < length < model.config.max_seq_len:
+            model.config = replace(model.config, max_seq_len=length)
+            model.reset_buffers()
+
     def window_length(self, seq_len: int | None) -> int:
-        """Return how many tokens to read at a time, by default the model's limit."""
-        longest = self.model.config.max_seq_len
+        """Return how many tokens of a text to read at a time, 1024 at most if not said.
+
+        The opening comes before them.
+        """
+        longest = self.model.config.max_seq_len - len(self.opening)
         if seq_len is not None and not 2 <= seq_len <= longest:
             raise ValueError(
                 f"seq_len={seq_len} must lie between 2 and the model's "
                 f"max_seq_len={longest}"
+                + f", less {len(self.opening)} for the opening"
+                * bool(self.opening)
             )
-        return seq_len or longest
+        return seq_len or min(longest, _USUAL_WINDOW)
 
 
 def find_checkpoint(name: str | None, *, training: bool) -> checkpoints.Checkpoint:

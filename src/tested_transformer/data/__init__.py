@@ -30,6 +30,7 @@ from tested_transformer.data.tokenizers import (
     Tokenizer,
     WordTokenizer,
     bpe_tokenizer,
+    encode_prompt,
     tokenizer_from_dict,
 )
 from tested_transformer.data.tokens import TokenizedCorpus, load_tokens
@@ -51,6 +52,7 @@ __all__ = [
     "agreements",
     "batch_at",
     "bpe_tokenizer",
+    "encode_prompt",
     "is_sentence",
     "load_corpus",
     "load_tokens",
