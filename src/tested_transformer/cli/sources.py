@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -138,10 +139,13 @@ def _end_tokens(found: checkpoints.Pretrained) -> list[int]:
     """Return the tokens at which a model stops, as saved or as its files say."""
     if "tokenizer" in found.about:
         return [*found.about.get("end_tokens", ())]
-    files = map(found.file, ("generation_config.json", "config.json"))
-    said = (read_json(file).get("eos_token_id") for file in files if file is not None)
-    ends = next((each for each in said if each is not None), [])
-    return [*ends] if isinstance(ends, list) else [ends]
+    for name in ("generation_config.json", "config.json"):
+        with suppress(ConnectionError):  # not in the cache, and nobody needs the first
+            file = found.file(name)
+            ends = None if file is None else read_json(file).get("eos_token_id")
+            if ends is not None:
+                return [*ends] if isinstance(ends, list) else [ends]
+    return []
 
 
 def _tokenizer(found: checkpoints.Pretrained) -> data.Tokenizer:

@@ -141,10 +141,10 @@ def test_a_failure_leaves_the_old_model(
     export_model(folder, model, tokenizer)
     before = {each.name: each.read_bytes() for each in folder.iterdir()}
 
-    def full(path: Path, *rest: object) -> object:
+    def full(path: Path, mode: str) -> object:
         if Path(path).name == file:
             raise OSError(28, "No space left on device", str(path))
-        return open(path, *rest)  # type: ignore[call-overload]
+        return open(path, mode)
 
     for module in ("exporting", "saving"):
         name = f"tested_transformer.checkpoints.{module}.open"
