@@ -102,9 +102,9 @@ def test_what_families_lack_is_named(tmp_path: Path):
         export_model(tmp_path / "m", GPT(config), tokenizer)
     assert str(error.value) == (
         "the model fits no family: LlamaForCausalLM has no positions='alibi', "
-        "activation='gelu', norm='layer', bias=True, qkv_bias=None; Qwen3ForCausalLM "
+        "activation='gelu', norm='layer', bias=True, qkv_bias=True; Qwen3ForCausalLM "
         "has no positions='alibi', activation='gelu', norm='layer', bias=True, "
-        "qkv_bias=None, qk_norm=False; GPT-2 has no positions='alibi'. Train one with "
+        "qkv_bias=True, qk_norm=False; GPT-2 has no positions='alibi'. Train one with "
         "tested-transformer train --like llama, or --recipe plain for a GPT-2"
     )
     with pytest.raises(ValueError, match=r"^GPT-2 has no positions='alibi'$"):
