@@ -202,10 +202,13 @@ class Family:
         }
         wanted = _resolved(config)
         found = _resolved(self.config(written, self.architecture))
+        said = {name: getattr(config, name) for name in wanted}
         lost = [
-            f"{name}={getattr(config, name)!r}"
+            f"{name}={(value if said[name] is None else said[name])!r}"
             for name, value in wanted.items()
             if found[name] != value
+            # Else it is None because it has no effect.
+            and (value is not None or said[name] is None)
         ]
         if lost:
             raise ValueError(f"{self.architecture} has no {', '.join(lost)}")
