@@ -5,6 +5,7 @@ lets the device run dry. Both can be counted without one: every operation that P
 dispatches passes through a mode, which leaves out those that only make a view.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from benchmarks.measuring import in_turns
 from benchmarks.run import Results, Run
 from tested_transformer.attentions import ATTENTIONS
 from tested_transformer.decoding import CachedReader, Decoder
@@ -21,10 +23,14 @@ from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.interfaces import LayerSettings
 from tested_transformer.positions import rotary_table
 
-__all__ = ["Counts", "counted", "measure", "training_pass"]
+__all__ = ["Counts", "counted", "measure", "training_pass", "written_token"]
 
 LENGTHS = (256, 1024, 4096)
 WIDTH, HEADS, VOCABULARY = 64, 4, 50
+READERS: dict[str, Callable[[GPT], CachedReader | Decoder]] = {
+    "with a cache": CachedReader,
+    "packed": Decoder,
+}
 
 # What needs a number on the host, for which the device is waited for.
 _WAITS = (
@@ -115,7 +121,7 @@ def written_token(reader: str, length: int) -> Callable[[], None]:
         num_layers=2,
     )
     model = GPT(config).eval()
-    read = {"with a cache": CachedReader, "packed": Decoder}[reader](model)
+    read = READERS[reader](model)
     read.read([torch.randint(VOCABULARY, (length,)).tolist()])
     token = torch.zeros(1, dtype=torch.long)
 
@@ -126,19 +132,20 @@ def written_token(reader: str, length: int) -> Callable[[], None]:
 
 
 def measure(run: Run) -> Results:
-    """Count each kind of attention at several lengths, and a token of each reader."""
-    lengths = LENGTHS[:1] if run.quick else LENGTHS
-    passes: dict[str, dict[str, dict[str, int]]] = {}
-    for name in ATTENTIONS:
-        passes[name] = {
-            str(length): vars(counted(training_pass(name, length)))
-            for length in lengths
-        }
-        print(name, passes[name], flush=True)
-    tokens = {
-        name: vars(counted(written_token(name, lengths[0])))
-        for name in ("with a cache", "packed")
-    }
+    """Count each kind of attention at several lengths, and a token of each reader.
+
+    The passes are timed as well, in turns.
+    """
+    lengths, rounds = (LENGTHS[:1], 2) if run.quick else (LENGTHS, 9)
+    passes: dict[str, dict[str, dict[str, float]]] = {name: {} for name in ATTENTIONS}
+    for length in lengths:
+        runs = {name: training_pass(name, length) for name in ATTENTIONS}
+        times = in_turns(runs, rounds=rounds, clock=time.process_time)
+        for name, one in runs.items():
+            seconds = {"ms": round(1000 * times[name].median, 3)}
+            passes[name][str(length)] = vars(counted(one)) | seconds
+            print(length, name, passes[name][str(length)], flush=True)
+    tokens = {name: vars(counted(written_token(name, lengths[0]))) for name in READERS}
     return {
         "size": {"d_model": WIDTH, "heads": HEADS, "batch": 2, "layers read": 2},
         "training pass of a layer": passes,

@@ -124,6 +124,12 @@ def _call_kernel(
         with torch.autocast("cpu", enabled=False):
             output = _call_kernel(q.float(), k.float(), v.float(), mask, **options)
         return output.to(torch.get_autocast_dtype("cpu"))
+    d_k, d_v = q.shape[-1], v.shape[-1]
+    if d_k != d_v and is_known(q.shape[-2] > 1):
+        # The fastest kernels want one width; for a single query, copies cost more.
+        options["scale"] = d_k**-0.5 if options["scale"] is None else options["scale"]
+        q, k, v = (F.pad(x, (0, max(d_k, d_v) - x.shape[-1])) for x in (q, k, v))
+        return _call_kernel(q, k, v, mask, **options)[..., :d_v]
     if mask is not None and mask.is_floating_point():
         mask = mask.to(q.dtype)
         if _gradients_are_slow(q, k, v):

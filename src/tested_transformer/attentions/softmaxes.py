@@ -24,6 +24,7 @@ from tested_transformer.checks import (
     validate_choice,
     validate_mask,
 )
+from tested_transformer.inspection import is_known
 from tested_transformer.interfaces import LayerSettings
 from tested_transformer.kernels import fused_attention
 from tested_transformer.multihead import ScoreOptions, Softmax, split_heads
@@ -166,11 +167,29 @@ def fused_attention_with_sink(
 ) -> Float[Tensor, "B H T d_v"]:
     """Return the output of ``adjusted_attention_with_weights`` with a sink, fused.
 
-    It passes one more key and value, both zeros, to PyTorch's kernel, with the sink as
-    the bias of that key's score. The kernel therefore reads a (T, S + 1) table.
+    It passes one more key and value to PyTorch's kernel. The value is zeros. The key
+    has one more feature, in which it alone is 1 and each query has the sink. With a
+    mask, a window or a bias, the sink is the bias of that key's score instead, and the
+    kernel reads a (T, S + 1) table.
     """
     validate_attention(q, k, v, mask, window, score_bias, dropout_p, causal)
     _validate_sink(sink, q)
+    causal = causal and not is_known(q.shape[-2] == 1)  # a single query sees every key
+    square = is_known(q.shape[-2] == k.shape[-2])
+    plain = mask is window is score_bias is None and scale != 0
+    if plain and (square or not causal):
+        scale = q.shape[-1] ** -0.5 if scale is None else scale
+        column = (sink / scale).to(q.dtype)[:, None, None].expand(*q.shape[:-1], 1)
+        q = torch.cat([q, column], dim=-1)
+        k = F.pad(k, (0, 1, 1, 0))
+        one = F.pad(k.new_ones(1, 1), (k.shape[-1] - 1, 0, 0, k.shape[-2] - 1))
+        v = F.pad(v, (0, 0, 1, 0))
+        if causal:  # as many queries as keys: the first one sees the sink alone
+            q = F.pad(q, (0, 0, 1, 0))
+        output = fused_attention(
+            q, k + one, v, causal=causal, scale=scale, dropout_p=dropout_p
+        )
+        return output[..., 1:, :] if causal else output
     if causal or window is not None:
         mask = and_causal(mask, q, k, window)
     bias = q.new_zeros(1) if score_bias is None else score_bias

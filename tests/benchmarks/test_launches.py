@@ -1,0 +1,46 @@
+"""Operations are counted as they are, and do not grow in silence."""
+
+import pytest
+import torch
+from benchmarks.launches import READERS, counted, training_pass, written_token
+
+from tested_transformer.attentions import ATTENTIONS
+from transformer_book import load_record
+
+RECORD = load_record("launches")["results"]
+
+
+def test_views_are_no_operations_and_reading_a_number_is_a_wait() -> None:
+    x = torch.ones(3, 5)
+
+    def run() -> None:
+        y = x.t()[1:].unsqueeze(0) + 1  # two views and a sum
+        float(y[0, 0, 0])  # three views and a wait
+
+    counts = counted(run)
+    assert (counts.operations, counts.waits) == (2, 1)
+    # It reads and writes 12 numbers, and the wait reads one.
+    assert counts.bytes == 4 * (2 * 12 + 1)
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_a_pass_takes_no_more_than_was_recorded(name: str) -> None:
+    recorded = RECORD["training pass of a layer"][name]["256"]
+    counts = counted(training_pass(name, 256))
+    assert counts.operations <= recorded["operations"]
+    assert counts.waits <= recorded["waits"]
+    assert counts.bytes <= 1.01 * recorded["bytes"]
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_operations_hardly_grow_with_the_length(name: str) -> None:
+    # A loop over blocks or chunks has four times as many.
+    short, long = (counted(training_pass(name, n)).operations for n in (256, 1024))
+    assert long <= 1.3 * short
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_written_token_takes_no_more_than_was_recorded(name: str) -> None:
+    counts = counted(written_token(name, 256))
+    assert counts.operations <= RECORD["written token"][name]["operations"]
+    assert counts.waits == 0
