@@ -1,5 +1,6 @@
 """Train the book's GPT with the blocks of today's families, at equal parameters."""
 
+import itertools
 from typing import Any
 
 import torch
@@ -45,7 +46,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
 }
 # The recipe's rate was chosen with the first of them; another may want another.
-RATES = (0.5, 1.0, 2.0)
+RATES = (1.0, 2.0, 0.5)
 
 
 def measure(run: Run) -> Results:
@@ -55,24 +56,21 @@ def measure(run: Run) -> Results:
     tokens, held_out = split(torch.tensor(words.encode(text)))
     stories = held_out_stories(10_000 if run.quick else 60_000)
     seeds = SEEDS[:1] if run.quick else SEEDS
-    rows: dict[str, dict[str, Any]] = {}
-    for name, settings in FAMILIES.items():
-        row: dict[str, Any] = {"parameters": 0}
-        for times in RATES:
-            rates = {each: times * RECIPE[each] for each in ("lr", "embedding_lr")}
-            part = Part(settings, rates | ({"steps": 2} if run.quick else {}))
-            found = {each: [] for each in ("loss", "number", "sentences")}
-            for seed in seeds:
-                model = train_part(part, seed, tokens, words.vocab_size)
-                windows = 4 if run.quick else 256
-                loss = honest_loss(model, held_out, num_windows=windows).prefix
-                found["loss"].append(round(loss, 4))
-                right = number_right(model, words, stories)
-                found["number"].append(round(right, 4))
-                right = sentences_right(model, words)
-                found["sentences"].append(round(right, 4))
-                row["parameters"] = model.num_parameters()
-            row[f"rate x {times:g}"] = found
-            print(name, times, found, flush=True)
-        rows[name] = row
+    rows: dict[str, dict[str, Any]] = {name: {} for name in FAMILIES}
+    for times, name in itertools.product(RATES, FAMILIES):
+        rates = {each: times * RECIPE[each] for each in ("lr", "embedding_lr")}
+        recipe = rates | ({"steps": 2} if run.quick else {})
+        found: dict[str, list[float]] = {"loss": [], "number": [], "sentences": []}
+        for seed in seeds:
+            part = Part(FAMILIES[name], recipe)
+            model = train_part(part, seed, tokens, words.vocab_size)
+            windows = 4 if run.quick else 256
+            loss = honest_loss(model, held_out, num_windows=windows).prefix
+            found["loss"].append(round(loss, 4))
+            right = number_right(model, words, stories)
+            found["number"].append(round(right, 4))
+            found["sentences"].append(round(sentences_right(model, words), 4))
+            rows[name]["parameters"] = model.num_parameters()
+        rows[name][f"rate x {times:g}"] = found
+        print(name, times, found, flush=True)
     return {"seeds": [*seeds], "size": SIZE, "recipe": RECIPE, "rows": rows}
