@@ -422,17 +422,20 @@ def adapter_for(
     """
     said = [f"causal={causal},"] if causal is not None else [_CAUSAL] * asks
     if not isinstance(attention, nn.Module):
-        given = "".join(f"        {name}=...,\n" for name in arguments_of(attention))
-        head = (
-            "    # a function of heads, (B, H, T, d): give it q, k and v, and what else"
+        given = "".join(
+            f"        {line}\n" for line in _given_lines(arguments_of(attention))
         )
-        call_of_heads = "    call=lambda f, q, k, v, *, causal, real: f("
+        head = (
+            "    # a function of heads, (B, H, T, d): give it q, k and v. If it takes\n"
+            "    # masks: lambda f, q, k, v, *, causal, real: ..."
+        )
+        call_of_heads = "    call=lambda f, q, k, v: f("
         ends = [f"    {line}" for line in said]
         lines = ["check_attention(", "    f,", head, call_of_heads, given + "    ),"]
         return "\n".join([*lines, *ends, ")"])
     lines = ["check_attention(", "    layer,"]
     if call:
-        lines += [f"    {line}" for line in _call_lines([*arguments_of(attention)])]
+        lines += [f"    {line}" for line in _call_lines(arguments_of(attention))]
     if like:
         lines.append("    like=Reference(")
         lines += [f"        {line}" for line in _like_lines(attention, usual)]
@@ -447,19 +450,30 @@ def adapter_for(
 _CAUSAL = "causal=...,  # whether a token ignores later ones, if call cannot say"
 
 
-def _call_lines(names: list[str]) -> list[str]:
+def _call_lines(given: dict[str, inspect.Parameter]) -> list[str]:
     """Return how a layer is called, with what its other arguments could be given."""
-    rest = [name for name in names[1:] if name not in _HARMLESS]
+    rest = dict([*given.items()][1:])
+    for name in _HARMLESS:
+        rest.pop(name, None)
     if not rest:
         return ["call=lambda layer, x: layer(x),"]
     return [
-        "# causal: a bool; real: (B, T), True for tokens. Take away what it cannot do;",
-        "# allowed(x, causal=causal, real=real) is a mask, (B, 1, T, T), of both.",
-        "call=lambda layer, x, *, causal, real: layer(",
-        *["    x,"] * bool(names),
-        *[f"    {name}=...,  # or leave it out" for name in rest],
+        "# If it takes masks: lambda layer, x, *, causal, real: ..., of which",
+        "# allowed(x, causal=causal, real=real) makes one, (B, 1, T, T).",
+        "# causal is a bool; real is (B, T), True for tokens. Declare what it can do.",
+        "call=lambda layer, x: layer(",
+        "    x,",
+        *[f"    {line}" for line in _given_lines(rest)],
         "),",
         "# pieces=lambda layer, parts: ...,  # if it has a cache: read one by one",
+    ]
+
+
+def _given_lines(parameters: dict[str, inspect.Parameter]) -> list[str]:
+    """Return a line for each argument, as a comment if it has a default."""
+    return [
+        f"{name}=...," if each.default is each.empty else f"# {name}=...,"
+        for name, each in parameters.items()
     ]
 
 

@@ -5,7 +5,7 @@ reference that every faster path of this library is tested against.
 """
 
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from tested_transformer.checks import validate_attention, validate_mask
@@ -16,6 +16,7 @@ __all__ = [
     "attention_scores",
     "attention_weights",
     "attention_with_weights",
+    "drop_keys",
     "repeat_heads",
 ]
 
@@ -148,6 +149,15 @@ def and_causal(
             num_queries, num_keys, window=window, device=q.device
         )
     return past if mask is None else past & mask
+
+
+def drop_keys(
+    table: Shaped[Tensor, "..."] | None, count: int
+) -> Shaped[Tensor, "..."] | None:
+    """Return a mask or a bias without the first ``count`` keys."""
+    if table is None or table.shape[-1] == 1:  # the same for all keys
+        return table
+    return table[..., count:]
 
 
 # --8<-- [start:share]

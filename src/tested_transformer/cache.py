@@ -5,8 +5,9 @@ and values of all tokens before it; with a cache they are computed only once.
 
 ``Cache`` says what every cache can do, that of a layer and that of a whole model, and
 ``LayerCache`` what a layer with keys and values needs beside it. ``DenseCache`` is the
-plain one. Others keep less, or share memory (``caches``), or keep a state instead of
-keys and values (``attentions.StateCache``).
+plain one, ``WindowCache`` that of a layer with a window. Others keep less, or share
+memory (``caches``), or keep a state instead of keys and values
+(``attentions.StateCache``).
 """
 
 from collections.abc import Sequence
@@ -21,12 +22,14 @@ __all__ = [
     "DenseCache",
     "KVCache",
     "LayerCache",
+    "WindowCache",
     "dense_layers",
     "length_of",
     "validate_batch",
     "validate_capacity",
     "validate_rewind",
     "validate_widths",
+    "window_room",
 ]
 
 
@@ -51,7 +54,7 @@ class Cache(Protocol):
 
     @property
     def rewindable(self) -> bool:
-        """Whether ``earliest`` is 0 whatever is read."""
+        """Whether the newest tokens can be taken back, whatever is read."""
 
     @property
     def earliest(self) -> int:
@@ -76,7 +79,7 @@ class LayerCache(Cache, Protocol):
     def append(
         self, k: Float[Tensor, "B H_kv T d_k"], v: Float[Tensor, "B H_kv T d_v"]
     ) -> tuple[Float[Tensor, "B H_kv S d_k"], Float[Tensor, "B H_kv S d_v"]]:
-        """Store the keys and values of T new tokens; return all that are kept.
+        """Store the keys and values of T new tokens; return all that these see.
 
         Raises:
             ValueError: If there is no room left, or the cache was made for another
@@ -158,6 +161,99 @@ class DenseCache:
         self.keys, self.values = self.keys.detach(), self.values.detach()
 
 
+def window_room(window: int) -> int:
+    """Return for how many tokens a ``WindowCache`` needs memory.
+
+    Beside the ``window - 1`` tokens that the next one sees, there is twice some slack:
+    once for tokens that may be taken back, and once for new ones, so that memory is
+    moved only now and then.
+    """
+    return window - 1 + 2 * max(4, window // 16)
+
+
+class WindowCache:
+    """The last keys and values of a layer with a window.
+
+    New tokens are written after those that are kept. When the memory is full, the last
+    ones move to its front: the ``window - 1`` that the next token sees, and half of the
+    rest of the memory, its slack. So at least as many tokens as the slack counts can be
+    taken back at any time.
+
+    Args:
+        memory: An empty cache with room for ``window_room(window)`` tokens.
+        window: How many tokens a position of the layer sees, including itself.
+        max_length: How many tokens may be read.
+    """
+
+    rewindable = True
+
+    def __init__(self, memory: DenseCache, *, window: int, max_length: int) -> None:
+        self.memory = memory
+        self.window, self.max_length = window, max_length
+        self.length = 0
+
+    def append(
+        self, k: Float[Tensor, "B H_kv T d_k"], v: Float[Tensor, "B H_kv T d_v"]
+    ) -> tuple[Float[Tensor, "B H_kv S d_k"], Float[Tensor, "B H_kv S d_v"]]:
+        """Store T new tokens; return their keys and values, and those before in reach.
+
+        S is T + ``window - 1``, or the number of all tokens if there are fewer.
+
+        Raises:
+            ValueError: If there is no room left, or the cache was made for another
+                batch size, number of heads or width.
+        """
+        memory, num_new = self.memory, k.shape[2]
+        room = memory.keys.shape[2]
+        validate_capacity(self, num_new, self.max_length)
+        if memory.length + num_new <= room:
+            k, v = memory.append(k, v)
+        else:
+            validate_batch(self, k)
+            validate_widths(memory.keys, memory.values, k, v)
+            filled = memory.length
+            k = torch.cat([memory.keys[:, :, :filled], k], dim=2)
+            v = torch.cat([memory.values[:, :, :filled], v], dim=2)
+            kept = (room + self.window - 1) // 2
+            memory.rewind(0)
+            memory.append(k[:, :, -kept:], v[:, :, -kept:])
+        self.length += num_new
+        reach = num_new + self.window - 1
+        return k[:, :, -reach:], v[:, :, -reach:]
+
+    @property
+    def batch_size(self) -> int:
+        """B, how many sequences are read side by side."""
+        return self.memory.batch_size
+
+    @property
+    def nbytes(self) -> int:
+        """The memory set aside, in bytes."""
+        return self.memory.nbytes
+
+    @property
+    def earliest(self) -> int:
+        """0 until tokens are forgotten; then, what the next one sees must be left."""
+        forgotten = self.length - self.memory.length
+        return forgotten and forgotten + self.window - 1
+
+    def rewind(self, length: int) -> None:
+        """Forget the tokens after the first ``length``.
+
+        Raises:
+            ValueError: If there are fewer, or ``length`` is less than ``earliest`` and
+                not 0.
+        """
+        validate_rewind(self, length)
+        self.memory.rewind(max(self.memory.length - (self.length - length), 0))
+        self.length = length
+
+    def reset(self) -> None:
+        """Forget all tokens, but keep the memory."""
+        self.length = 0
+        self.memory.reset()
+
+
 # --8<-- [start:cache]
 class KVCache:
     """The cache of a model: those of its layers, and the tokens if it needs them.
@@ -214,7 +310,7 @@ class KVCache:
 
     @property
     def rewindable(self) -> bool:
-        """Whether every layer can always go back to any number of tokens."""
+        """Whether every layer can always take its newest tokens back."""
         return all(layer.rewindable for layer in self.layers)
 
     @property

@@ -28,7 +28,7 @@ from tested_transformer.attentions import (
     recurrent_delta_rule,
     recurrent_linear_attention,
 )
-from tested_transformer.attentions.linear import StateLayer
+from tested_transformer.attentions.states import StateLayer
 from tested_transformer.masks import causal_mask
 from tested_transformer.multihead import MultiHeadAttention, merge_heads, split_heads
 from tested_transformer.positions import rotary_table

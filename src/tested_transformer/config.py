@@ -221,8 +221,8 @@ class GPTConfig:
                     f"windows has {len(self.windows)} layers; "
                     f"num_layers={self.num_layers}"
                 )
-        for layer in range(self.num_layers):
-            window = self.window_of(layer)
+        windows = self.windows if isinstance(self.windows, Sequence) else [self.windows]
+        for window in windows:
             if window is not None and (not isinstance(window, int) or window < 1):
                 raise ValueError(
                     f"windows={self.windows!r} must be a positive int, or one for each "

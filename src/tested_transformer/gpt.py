@@ -3,7 +3,7 @@
 Its settings, ``GPTConfig``, are in ``config``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tested_transformer.cache import Cache, KVCache, length_of
+from tested_transformer.cache import (
+    Cache,
+    KVCache,
+    WindowCache,
+    length_of,
+    window_room,
+)
 from tested_transformer.checks import (
     validate_between,
     validate_sizes,
@@ -149,6 +155,21 @@ class DecoderBlock(nn.Module):
         return x if weights is None else (x, weights)
 
     # --8<-- [end:block-forward]
+
+    def new_cache(self, batch_size: int, max_length: int) -> Cache:
+        """Return an empty cache for this layer: a small one if a window allows it.
+
+        Args:
+            batch_size: How many sequences are read side by side.
+            max_length: How many tokens may be read.
+        """
+        window, attention = self.window, self.attention
+        if window is not None and isinstance(attention, MultiHeadAttention):
+            room = window_room(window)
+            if room < max_length:
+                memory = attention.new_cache(batch_size, room)
+                return WindowCache(memory, window=window, max_length=max_length)
+        return attention.new_cache(batch_size, max_length)
 
 
 # --8<-- [end:block]
@@ -450,20 +471,35 @@ class GPT(nn.Module):
     # --8<-- [end:reset]
 
     @classmethod
-    def from_weights(cls, config: GPTConfig, weights: Mapping[str, Tensor]) -> "GPT":
+    def from_weights(
+        cls,
+        config: GPTConfig,
+        weights: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]],
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> "GPT":
         """Return a model with copies of these weights, without drawing any first.
 
         Args:
             config: The settings of the model.
-            weights: Its ``state_dict()``. The model gets their type and device.
+            weights: Its ``state_dict()``, or names and weights one after another, of
+                which each is copied before the next is asked for.
+            device: The device of the model; that of the weights by default.
+            dtype: The type of the model's weights; their own by default.
 
         Raises:
             RuntimeError: If a weight is missing, unknown, or of another shape.
         """
         model = cls(config, device="meta")
+        pairs: Iterable[Any] = (
+            weights.items() if isinstance(weights, Mapping) else weights
+        )
         copies = {
-            name: weight.detach().clone(memory_format=torch.contiguous_format)
-            for name, weight in weights.items()
+            name: weight.detach().to(
+                device, dtype, copy=True, memory_format=torch.contiguous_format
+            )
+            for name, weight in pairs
         }
         model.load_state_dict(copies, assign=True)
         model.reset_buffers()
@@ -472,11 +508,11 @@ class GPT(nn.Module):
     def new_cache(
         self, batch_size: int = 1, *, max_length: int | None = None
     ) -> KVCache:
-        """Return an empty cache for this model.
+        """Return an empty cache for this model, in which windows save memory.
 
         Args:
             batch_size: How many sequences are read side by side.
-            max_length: How many tokens it has room for; ``max_seq_len`` by default.
+            max_length: How many tokens it can read; ``max_seq_len`` by default.
 
         Raises:
             ValueError: If ``max_length`` is not between 1 and ``max_seq_len``, or
@@ -486,10 +522,9 @@ class GPT(nn.Module):
         max_length = longest if max_length is None else max_length
         validate_between("max_length", max_length, 1, longest, "max_seq_len")
         validate_sizes(batch_size=batch_size)
-        layers = [
-            block.attention.new_cache(batch_size, max_length) for block in self.blocks
-        ]
-        return KVCache(layers)
+        return KVCache(
+            [block.new_cache(batch_size, max_length) for block in self.blocks]
+        )
 
     def balance_loss(self) -> Float[Tensor, ""]:
         """Return the mean balance loss of all mixtures of experts; 0 if there are none.

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tested_transformer.attention import and_causal, repeat_heads
+from tested_transformer.attention import and_causal, drop_keys, repeat_heads
 from tested_transformer.checks import validate_attention
 from tested_transformer.inspection import is_known, is_readable
 
@@ -101,11 +101,7 @@ def _keep_keys_in_reach(
         return k, v, mask, score_bias
     start = max(k.shape[-2] - q.shape[-2] - window + 1, 0)
     k, v = k[..., start:, :], v[..., start:, :]
-    if mask is not None and mask.shape[-1] != 1:
-        mask = mask[..., start:]
-    if score_bias is not None and score_bias.shape[-1] != 1:
-        score_bias = score_bias[..., start:]
-    return k, v, mask, score_bias
+    return k, v, drop_keys(mask, start), drop_keys(score_bias, start)
 
 
 def _window_within(window: int, k: Tensor) -> int | None:

@@ -17,11 +17,12 @@ from typing import (
 )
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from tested_transformer.attention import attention_with_weights
-from tested_transformer.cache import DenseCache, LayerCache
+from tested_transformer.attention import attention_with_weights, drop_keys
+from tested_transformer.cache import DenseCache, LayerCache, WindowCache
 from tested_transformer.checks import (
     validate_between,
     validate_divisible,
@@ -355,29 +356,34 @@ class MultiHeadAttention(nn.Module):
         Raises:
             TypeError: If ``mask`` is not boolean.
             ValueError: If shapes do not fit, or ``context`` is given together with
-                ``rotary`` or ``cache``, which belong to self-attention.
+                ``rotary`` or ``cache``, which belong to self-attention, or the cache
+                is for a smaller window.
         """
-        _validate_self_attention(context, rotary, cache)
+        _validate_self_attention(context, rotary, cache, window)
         context = x if context is None else context
         self._validate_sequences(x, context, rotary)
         q = split_heads(self.q_proj(x), self.num_heads)
         k = split_heads(self.k_proj(context), self.num_kv_heads)
         v = split_heads(self.v_proj(context), self.num_kv_heads)
         q, k, v = self._prepare(q, k, v, rotary, cache)
+        # With a window, the cache returns the last keys; mask and bias are for all.
+        dropped = cache.length - k.shape[2] if isinstance(cache, WindowCache) else 0
         heads, weights = self.core(
             q,
             k,
             v,
             x,
             in_the_open=return_weights or not self.fused,
-            mask=mask,
+            mask=drop_keys(mask, dropped),
             causal=causal,
             window=window,
-            score_bias=score_bias,
+            score_bias=drop_keys(score_bias, dropped),
             dropout_p=self.dropout if self.training else 0.0,
         )
         output = self.o_proj(merge_heads(heads))
-        return output if weights is None or not return_weights else (output, weights)
+        if weights is None or not return_weights:
+            return output
+        return output, F.pad(weights, (dropped, 0)) if dropped else weights
 
     # --8<-- [end:forward]
 
@@ -477,8 +483,15 @@ def _validate_axes(name: str, tensor: Tensor, axes: str) -> None:
 
 
 def _validate_self_attention(
-    context: Tensor | None, rotary: Tensor | None, cache: LayerCache | None
+    context: Tensor | None,
+    rotary: Tensor | None,
+    cache: LayerCache | None,
+    window: int | None,
 ) -> None:
+    if isinstance(cache, WindowCache) and (window is None or window > cache.window):
+        raise ValueError(
+            f"the cache keeps what a window of {cache.window} sees; window={window}"
+        )
     if context is not None:
         for name, given in (("rotary", rotary), ("cache", cache)):
             if given is not None:

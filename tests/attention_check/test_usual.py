@@ -194,13 +194,18 @@ def test_what_is_unusual_gets_an_adapter_that_a_person_completes() -> None:
     report = check_attention(layer)
     assert report.state == "cannot tell"
     written = report.adapter
-    for line in ("hidden=...,", "extra=...,", "q=...,", "num_heads=...,"):
+    for line in (
+        "        hidden=...,",
+        "        # extra=...,",
+        "q=...,",
+        "num_heads=...,",
+    ):
         assert line in written, written
     assert "layer.first, layer.second, layer.third, layer.last" in written
     done = (
-        written.replace("*, causal, real", "*, real")
+        written.replace("layer, x: layer", "layer, x, *, real: layer")
         .replace("hidden=...", "hidden=~real")
-        .replace("extra=...", "extra=1")
+        .replace("# extra=...", "extra=1")
         .replace("num_heads=...", "num_heads=4")
         .replace("causal=...", "causal=True")
     )

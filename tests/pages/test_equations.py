@@ -621,7 +621,7 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
             interpret.loss_changes(model, lambda: straight_loss()[0])[1],
             -interpret.gate_slopes(model, straight_loss, num_sequences=1)[1][0]),
     },
-    "five-implementations": {
+    "attention-ten-ways": {
         r"\bar W^O_h &= Z^\top U": lambda: (bar("W"), (A @ V).T @ U),
         r"\bar Z &= U W_h^{O\top}": lambda: (bar("Z"), U @ W.T),
         r"\bar V &= A^\top \bar Z": lambda: (bar("V"), A.T @ bar("Z")),

@@ -33,8 +33,6 @@ from tested_transformer.attentions.latent import (
 from tested_transformer.attentions.linear import (
     LinearAttention,
     LinearRecurrence,
-    StateCache,
-    StateLayer,
     averaged_linear_attention,
     chunked_linear_attention,
     parallel_linear_attention,
@@ -55,6 +53,7 @@ from tested_transformer.attentions.softmaxes import (
     fused_attention_with_sink,
     weights_with_sink,
 )
+from tested_transformer.attentions.states import StateCache, StateLayer
 
 __all__ = [
     "ATTENTIONS",

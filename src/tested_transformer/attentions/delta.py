@@ -9,10 +9,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tested_transformer.attentions.linear import (
+from tested_transformer.attentions.linear import pairwise_decay
+from tested_transformer.attentions.states import (
+    Effect,
     Stateful,
     StateLayer,
-    pairwise_decay,
+    in_chunks,
     validate_stateful,
 )
 from tested_transformer.checks import validate_kinds, validate_shape, validate_sizes
@@ -124,31 +126,39 @@ def chunked_delta_rule(
     state: Float[Tensor, "B H d_k d_v"] | None = None,
     chunk_size: int = 32,
 ) -> tuple[_Output, _State]:
-    """Compute ``recurrent_delta_rule`` one chunk of tokens at a time.
+    """Compute ``recurrent_delta_rule`` in chunks of tokens, side by side.
 
-    It is parallel within a chunk and recurrent from one chunk to the next. A length
-    that ``torch.compile`` or ``torch.export`` leaves open is one chunk.
+    A length that ``torch.compile`` or ``torch.export`` leaves open is one chunk.
 
     Source: Yang et al., 2024, "Parallelizing Linear Transformers with the Delta Rule".
     """
     state = validate_stateful(q, k, v, state)
     validate_sizes(chunk_size=chunk_size)
     log_decay = _validate_gates(k, beta, log_decay)
-    if is_open(q.shape[2]):
+    if is_open(q.shape[2]) or q.shape[2] <= chunk_size:
         return parallel_delta_rule(q, k, v, beta, log_decay=log_decay, state=state)
-    outputs: list[Tensor] = []
-    for start in range(0, q.shape[2], chunk_size):
-        at = slice(start, start + chunk_size)
-        output, state = parallel_delta_rule(
-            q[:, :, at],
-            k[:, :, at],
-            v[:, :, at],
-            beta[:, :, at],
-            log_decay=log_decay[:, :, at],
-            state=state,
-        )
-        outputs.append(output)
-    return torch.cat(outputs, dim=2), state
+    return in_chunks(_effect, (q, k, v, beta, log_decay), state, chunk_size)
+
+
+def _effect(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_decay: Tensor) -> Effect:
+    """Return what these tokens do to a state.
+
+    Beside the values, they get values of zero and begin with the identity: what comes
+    of that multiplies any other state.
+    """
+    d_k, d_v = k.shape[-1], v.shape[-1]
+    eye = torch.eye(d_k, dtype=k.dtype, device=k.device)
+    output, state = parallel_delta_rule(
+        q,
+        k,
+        F.pad(v, (0, d_k)),
+        beta,
+        log_decay=log_decay,
+        state=F.pad(eye, (d_v, 0)).expand(*k.shape[:2], -1, -1),
+    )
+    own, reads = output.split([d_v, d_k], dim=-1)
+    update, keeps = state.split([d_v, d_k], dim=-1)
+    return own, reads, update, keeps
 
 
 # --8<-- [end:chunked]
@@ -183,7 +193,7 @@ class DeltaAttention(StateLayer):
         num_heads: H, how many heads.
         head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
         bias: Whether the four projections add a bias.
-        chunk_size: How many tokens are computed at once.
+        chunk_size: How many tokens make a chunk.
         gated: Let each token choose how much of the state each head keeps.
         device: Where to make the parameters.
         dtype: The type of the parameters.

@@ -1,45 +1,36 @@
 """Linear attention: no softmax, but a state of fixed size that keys and values add to.
 
 The recurrent form is written to be read. The parallel form computes all positions at
-once, and the chunked form goes from chunk to chunk. All three compute the same.
+once, and the chunked form computes all chunks at once. All three compute the same.
 """
-
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import ClassVar, TypedDict, Unpack
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from tested_transformer.cache import Cache, validate_rewind
-from tested_transformer.checks import (
-    validate_features,
-    validate_heads,
-    validate_kinds,
-    validate_shape,
-    validate_sizes,
+from tested_transformer.attentions.states import (
+    Effect,
+    Stateful,
+    StateLayer,
+    begin_with,
+    in_chunks,
+    validate_stateful,
 )
-from tested_transformer.inspection import is_open, numbers_of
+from tested_transformer.checks import validate_sizes
+from tested_transformer.inspection import is_open
 from tested_transformer.interfaces import LayerSettings
-from tested_transformer.layers import HeadNorm
-from tested_transformer.multihead import merge_heads, split_heads
+from tested_transformer.multihead import split_heads
 
 __all__ = [
     "LinearAttention",
     "LinearRecurrence",
-    "OptionsOnScores",
-    "StateCache",
-    "StateLayer",
-    "Stateful",
     "averaged_linear_attention",
     "chunked_linear_attention",
     "pairwise_decay",
     "parallel_linear_attention",
     "positive_features",
     "recurrent_linear_attention",
-    "validate_stateful",
 ]
 
 _Output = Float[Tensor, "B H T d_v"]
@@ -104,11 +95,17 @@ def parallel_linear_attention(
     Source: Yang et al., 2024, "Gated Linear Attention Transformers", section 4.
     """
     state = validate_stateful(q, k, v, state)
+    if log_decay is not None:
+        _validate_log_decay(log_decay, k)
+    return begin_with(state, _effect(q, k, v, log_decay))
+
+
+def _effect(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor | None = None) -> Effect:
+    """Return what these tokens do to a state."""
     if log_decay is None:
         past = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device)
         scores = (q @ k.mT).masked_fill(~past.tril(), 0.0)
-        return q @ state + scores @ v, state + k.mT @ v
-    _validate_log_decay(log_decay, k)
+        return scores @ v, q, k.mT @ v, k.new_ones(*k.shape[:2], 1, 1)
     kept = log_decay.cumsum(dim=2)  # (B, H, T, gates), since the first token
     between = pairwise_decay(kept)  # (B, H, T, T, gates)
     if between.shape[-1] == 1:
@@ -116,8 +113,8 @@ def parallel_linear_attention(
     else:
         scores = torch.einsum("bhtd,bhtsd->bhts", q, k[:, :, None] * between)
     to_the_end = (kept[:, :, -1:] - kept).exp()
-    output = (q * kept.exp()) @ state + scores @ v
-    return output, state * kept[:, :, -1, :, None].exp() + (k * to_the_end).mT @ v
+    update = (k * to_the_end).mT @ v
+    return scores @ v, q * kept.exp(), update, kept[:, :, -1, :, None].exp()
 
 
 def pairwise_decay(
@@ -145,36 +142,28 @@ def chunked_linear_attention(
     *,
     log_decay: Float[Tensor, "B H T gates"] | None = None,
     state: Float[Tensor, "B H d_k d_v"] | None = None,
-    chunk_size: int = 32,
+    chunk_size: int | None = None,
 ) -> tuple[_Output, _State]:
-    """Compute ``recurrent_linear_attention`` one chunk of tokens at a time.
+    """Compute ``recurrent_linear_attention`` in chunks of tokens, side by side.
 
-    It is parallel within a chunk and recurrent from one chunk to the next. Work and
-    memory are linear in T, and most of the work is matrix products. A length that
-    ``torch.compile`` or ``torch.export`` leaves open is one chunk.
+    Work and memory are linear in T, and most of the work is matrix products. A length
+    that ``torch.compile`` or ``torch.export`` leaves open is one chunk. By default a
+    chunk has 32 tokens, and 8 if each feature has a gate: then its table of pairs is as
+    many times as large as there are features.
 
     Source: Yang et al., 2024, "Gated Linear Attention Transformers", section 2.
     """
     state = validate_stateful(q, k, v, state)
+    if chunk_size is None:
+        gates = 1 if log_decay is None else log_decay.shape[-1]
+        chunk_size = 32 if gates == 1 else 8
     validate_sizes(chunk_size=chunk_size)
     if log_decay is not None:
         _validate_log_decay(log_decay, k)
-    if is_open(q.shape[2]):
-        return parallel_linear_attention(q, k, v, log_decay=log_decay, state=state)
-    # --8<-- [start:chunked]
-    outputs: list[Tensor] = []
-    for start in range(0, q.shape[2], chunk_size):
-        at = slice(start, start + chunk_size)
-        output, state = parallel_linear_attention(
-            q[:, :, at],
-            k[:, :, at],
-            v[:, :, at],
-            log_decay=None if log_decay is None else log_decay[:, :, at],
-            state=state,
-        )
-        outputs.append(output)
-    return torch.cat(outputs, dim=2), state
-    # --8<-- [end:chunked]
+    if is_open(q.shape[2]) or q.shape[2] <= chunk_size:
+        return begin_with(state, _effect(q, k, v, log_decay))
+    given = (q, k, v) if log_decay is None else (q, k, v, log_decay)
+    return in_chunks(_effect, given, state, chunk_size)
 
 
 # --8<-- [start:averaged]
@@ -210,85 +199,6 @@ def averaged_linear_attention(
 # --8<-- [end:averaged]
 
 
-class StateCache:
-    """The state of a layer, which replaces keys and values and has a fixed size.
-
-    It goes back to no token before the last, whose states are gone.
-
-    Args:
-        state: Memory for the state; its initial content does not matter.
-    """
-
-    rewindable = False
-
-    def __init__(self, state: Float[Tensor, "B H d_k d_v"]) -> None:
-        self._state = state
-        self.length = 0
-
-    @property
-    def state(self) -> Float[Tensor, "B H d_k d_v"] | None:
-        """The state after the last token; ``None`` before the first."""
-        return self._state if self.length else None
-
-    def keep(self, state: Float[Tensor, "B H d_k d_v"], num_new: int) -> None:
-        """Store the state after ``num_new`` more tokens.
-
-        Raises:
-            ValueError: If the cache was made for a state of another shape.
-        """
-        validate_shape("state", state, (*self._state.shape,))
-        self._state = state
-        self.length += num_new
-
-    @property
-    def batch_size(self) -> int:
-        """B, how many sequences are read side by side."""
-        return self._state.shape[0]
-
-    @property
-    def nbytes(self) -> int:
-        """The memory of the state, in bytes."""
-        return self._state.nbytes
-
-    @property
-    def earliest(self) -> int:
-        """The smallest length, other than 0, to go back to: what has been read."""
-        return self.length
-
-    def rewind(self, length: int) -> None:
-        """Forget all tokens, or none.
-
-        Raises:
-            ValueError: If ``length`` is neither 0 nor what has been read.
-        """
-        validate_rewind(self, length)
-        self.length = length
-
-    def reset(self) -> None:
-        """Forget all tokens, but keep the memory."""
-        self.length, self._state = 0, self._state.detach()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stateful:
-    """What holds for all settings that make a ``StateLayer``."""
-
-    gated: bool = False
-
-    # There are no scores for ALiBi, and no keys to rotate.
-    positions: ClassVar[tuple[str, ...]] = ("learned", "sinusoidal", "none")
-    unsupported: ClassVar[tuple[str, ...]] = (
-        "num_kv_heads",
-        "kept_heads",
-        "qk_norm",
-        "windows",
-    )
-    has_scores: ClassVar[bool] = False
-    keeps_heads: ClassVar[bool] = False
-    weighs_by_head: ClassVar[bool] = False
-    reads_padding: ClassVar[bool] = False
-
-
 class LinearRecurrence(Stateful):
     """Attend without a softmax, with ``LinearAttention``.
 
@@ -309,156 +219,7 @@ class LinearRecurrence(Stateful):
         )
 
 
-class OptionsOnScores(TypedDict, total=False):
-    """What an ``AttentionLayer`` can be asked to do with its scores."""
-
-    mask: Bool[Tensor, "..."] | None
-    window: int | None
-    score_bias: Float[Tensor, "..."] | None
-    rotary: Float[Tensor, "2 *table T half"] | None
-    return_weights: bool
-
-
 # --8<-- [start:layer]
-class StateLayer(nn.Module):
-    """Base class of layers whose heads each read and write a state.
-
-    Queries and keys are normalized to length 1, so that what is written can be read
-    back. The output of each head is normalized before the heads are mixed. States are
-    computed and kept in float32 or wider, in half precision and under autocast too.
-
-    Args:
-        d_model: D, the width of input and output.
-        num_heads: H, how many heads.
-        head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
-        bias: Whether the four projections add a bias.
-        chunk_size: How many tokens are computed at once.
-        device: Where to make the parameters.
-        dtype: The type of the parameters.
-
-    Raises:
-        ValueError: If a size is not positive, or ``num_heads`` does not divide
-            ``d_model`` and no ``head_dim`` is given.
-
-    Source: Yang et al., 2024, "Parallelizing Linear Transformers with the Delta Rule".
-    """
-
-    def __init__(
-        self,
-        *,
-        d_model: int,
-        num_heads: int,
-        head_dim: int | None = None,
-        bias: bool = False,
-        chunk_size: int = 32,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__()
-        validate_heads(d_model, num_heads, head_dim)
-        validate_sizes(chunk_size=chunk_size)
-        head_dim = d_model // num_heads if head_dim is None else head_dim
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.head_dim = head_dim
-        self.chunk_size = chunk_size
-        width = num_heads * head_dim
-        self.q_proj = nn.Linear(d_model, width, bias, device, dtype)
-        self.k_proj = nn.Linear(d_model, width, bias, device, dtype)
-        self.v_proj = nn.Linear(d_model, width, bias, device, dtype)
-        self.norm = HeadNorm(head_dim, eps=1e-6, device=device, dtype=dtype)
-        self.o_proj = nn.Linear(width, d_model, bias, device, dtype)
-
-    def forward(
-        self,
-        x: Float[Tensor, "B T D"],
-        *,
-        state: Float[Tensor, "B H d_k d_k"] | None = None,
-        return_state: bool = False,
-        causal: bool = True,
-        cache: Cache | None = None,
-        **on_scores: Unpack[OptionsOnScores],
-    ) -> Float[Tensor, "B T D"] | tuple[Float[Tensor, "B T D"], _State]:
-        """Return what every position reads from the state.
-
-        Args:
-            x: The sequence.
-            state: The state after earlier tokens, as returned by a previous call.
-            return_state: Also return the state after the last token.
-            causal: Must be true: a state only holds the past.
-            cache: Start from the state in this cache of ``new_cache``, and store the
-                new state in it.
-            on_scores: Must be ``None`` or false, since without scores there is nothing
-                to mask, rotate or return.
-
-        Raises:
-            TypeError: If ``x`` is not a tensor.
-            ValueError: If shapes do not fit, or an argument asks for something that
-                needs scores.
-        """
-        validate_features("x", x, self.d_model)
-        if not causal:
-            raise ValueError("causal=False is refused: a state only holds the past")
-        for name, option in on_scores.items():
-            if option is not None and option is not False:
-                raise ValueError(
-                    f"{name} is refused: {type(self).__name__} has a state, but "
-                    "neither scores nor a cache of keys"
-                )
-        if cache is not None:
-            state = _state_in(cache, state)
-        q, k, v = (
-            split_heads(proj(x), self.num_heads)
-            for proj in (self.q_proj, self.k_proj, self.v_proj)
-        )
-        # A sum in half precision stops growing when what comes is too small for it.
-        wide = torch.promote_types(q.dtype, torch.float32)
-        with _without_autocast(x.device):
-            q, k, v = q.to(wide), k.to(wide), v.to(wide)
-            q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
-            heads, state = self.mix(q, k, v, x, state)
-        if isinstance(cache, StateCache):
-            cache.keep(state, x.shape[1])
-        output = self.o_proj(merge_heads(self.norm(heads)))
-        return (output, state) if return_state else output
-
-    def new_cache(self, batch_size: int, max_length: int) -> StateCache:
-        """Return an empty cache for the state of this layer.
-
-        Args:
-            batch_size: How many sequences are read side by side.
-            max_length: Has no effect: a state has room for any number of tokens.
-        """
-        shape = batch_size, self.num_heads, self.head_dim, self.head_dim
-        like = numbers_of(self)
-        wide = torch.promote_types(like.dtype, torch.float32)
-        return StateCache(like.new_zeros(shape, dtype=wide))
-
-    def gates(
-        self, projection: nn.Module, x: Float[Tensor, "B T D"], like: Tensor
-    ) -> Float[Tensor, "B T gates"]:
-        """Project ``x`` in the projection's own type; return gates in that of ``like``.
-
-        Autocast is off while states are computed, so ``x`` may have another type.
-        """
-        return projection(x.to(numbers_of(projection).dtype)).to(like.dtype)
-
-    def mix(
-        self,
-        q: Float[Tensor, "B H T d_k"],
-        k: Float[Tensor, "B H T d_k"],
-        v: Float[Tensor, "B H T d_k"],
-        x: Float[Tensor, "B T D"],
-        state: Float[Tensor, "B H d_k d_k"] | None,
-    ) -> tuple[Float[Tensor, "B H T d_k"], _State]:
-        """Let each head write and read its state; a subclass says how.
-
-        Queries, keys, values and state come in float32 or wider, whatever the type of
-        the parameters, and so do the results.
-        """
-        raise NotImplementedError
-
-
 class LinearAttention(StateLayer):
     """Several heads of linear attention, with or without a gate for each feature.
 
@@ -467,7 +228,7 @@ class LinearAttention(StateLayer):
         num_heads: H, how many heads.
         head_dim: d_k, the width of a head; ``d_model // num_heads`` by default.
         bias: Whether the four projections add a bias.
-        chunk_size: How many tokens are computed at once.
+        chunk_size: How many tokens make a chunk; see ``chunked_linear_attention``.
         gated: Let each token choose how much of each feature of the state it keeps.
         device: Where to make the parameters.
         dtype: The type of the parameters.
@@ -483,7 +244,7 @@ class LinearAttention(StateLayer):
         num_heads: int,
         head_dim: int | None = None,
         bias: bool = False,
-        chunk_size: int = 32,
+        chunk_size: int | None = None,
         gated: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -493,7 +254,7 @@ class LinearAttention(StateLayer):
             num_heads=num_heads,
             head_dim=head_dim,
             bias=bias,
-            chunk_size=chunk_size,
+            chunk_size=(8 if gated else 32) if chunk_size is None else chunk_size,
             device=device,
             dtype=dtype,
         )
@@ -522,44 +283,6 @@ class LinearAttention(StateLayer):
 
 
 # --8<-- [end:layer]
-
-
-def _without_autocast(device: torch.device) -> AbstractContextManager[object]:
-    if torch.amp.is_autocast_available(device.type):
-        return torch.autocast(device.type, enabled=False)
-    return nullcontext()  # there is none, as on the meta device
-
-
-def _state_in(cache: Cache, state: Tensor | None) -> Tensor | None:
-    """Return the state that a cache holds."""
-    if not isinstance(cache, StateCache):
-        raise ValueError("cache must come from this layer's new_cache")
-    if state is not None:
-        raise ValueError(
-            "state and cache are both given; the cache holds a state: leave state out"
-        )
-    return cache.state
-
-
-def validate_stateful(
-    q: Tensor, k: Tensor, v: Tensor, state: Tensor | None
-) -> Float[Tensor, "B H d_k d_v"]:
-    """Return the initial state, or raise a ``ValueError`` if shapes do not fit."""
-    validate_kinds(q=q, k=k, v=v)
-    if not q.is_floating_point():
-        raise TypeError(f"q, k and v must be floating-point; their dtype is {q.dtype}")
-    if q.ndim != 4 or q.shape[2] < 1:
-        raise ValueError(f"q must be (B, H, T, d_k), T > 0; it is {tuple(q.shape)}")
-    if k.shape != q.shape:
-        raise ValueError(f"k must be {tuple(q.shape)}, like q; it is {tuple(k.shape)}")
-    if v.ndim != 4 or v.shape[:3] != k.shape[:3]:
-        wanted = ", ".join(map(str, k.shape[:3]))
-        raise ValueError(f"v must be ({wanted}, d_v); it is {tuple(v.shape)}")
-    shape = (*k.shape[:2], k.shape[-1], v.shape[-1])
-    if state is None:
-        return v.new_zeros(shape)
-    validate_shape("state", state, shape)
-    return state
 
 
 def _validate_log_decay(log_decay: Tensor, k: Tensor) -> None:

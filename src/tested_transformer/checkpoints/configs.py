@@ -11,6 +11,7 @@ from tested_transformer.config import GPTConfig
 
 __all__ = ["CheckpointError", "describe_config", "read_config", "read_json"]
 
+_LARGEST = 100_000_000  # as many as safetensors allows a header
 # Settings of attention that were fields of the config once.
 _ONCE_FIELDS = ("latent_dim", "soft_cap", "block_size", "num_chosen")
 
@@ -26,8 +27,11 @@ def read_json(path: Path, text: bytes | None = None) -> dict[str, Any]:
     """Return the content of a JSON file, or of the ``text`` already read from it.
 
     Raises:
-        CheckpointError: If it is cut short, not JSON, or not a JSON object.
+        CheckpointError: If it is cut short, not JSON, not a JSON object, or so large
+            that it cannot hold settings.
     """
+    if text is None and path.stat().st_size > _LARGEST:
+        raise CheckpointError(f"{path} has more than {_LARGEST:,} bytes")
     try:
         content = json.loads(path.read_bytes() if text is None else text)
     except (ValueError, RecursionError):
@@ -76,7 +80,7 @@ def read_config(values: Mapping[str, Any], path: Path) -> GPTConfig:
         )
     try:
         return GPTConfig(attention=attention_named(name, settings), **values)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # the last for huge sizes
         raise CheckpointError(f"{path}: config: {error}") from None
 
 

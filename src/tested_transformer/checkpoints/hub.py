@@ -6,7 +6,6 @@ files, and ``HF_ENDPOINT`` which hub it uses.
 """
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from tested_transformer.checkpoints.configs import CheckpointError, read_json
 from tested_transformer.checkpoints.layouts import (
@@ -22,13 +20,10 @@ from tested_transformer.checkpoints.layouts import (
     from_gpt2,
     from_nanogpt,
 )
-from tested_transformer.checkpoints.loading import (
-    has_checkpoint,
-    load_checkpoint,
-    read_tensors,
-)
+from tested_transformer.checkpoints.loading import has_checkpoint, load_checkpoint
 from tested_transformer.checkpoints.saving import MANIFEST
 from tested_transformer.checkpoints.shipping import CARD, load_shipped
+from tested_transformer.checkpoints.tensor_files import WEIGHTS, Tell, find_tensors
 from tested_transformer.gpt import GPT
 
 __all__ = [
@@ -43,10 +38,6 @@ HUB = "hub:"
 """What may stand before a name on the hub, where a folder may be meant."""
 
 _SETTINGS = "config.json"
-_WEIGHTS = "model.safetensors"
-_INDEX = "model.safetensors.index.json"
-# A name without a slash that does not start with a dot stays in its folder.
-_PLAIN = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
 def load_pretrained(
@@ -55,8 +46,12 @@ def load_pretrained(
     revision: str | None = None,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
+    tell: Tell | None = None,
 ) -> GPT:
     """Load a model in any supported format, without unpickling.
+
+    Weights are read one after another, converted and put in their place, so that the
+    model is in memory only once.
 
     Args:
         name_or_folder: A folder with a checkpoint of this library, a shipped model, or
@@ -68,6 +63,8 @@ def load_pretrained(
         dtype: The type of its weights. By default a checkpoint of this library keeps
             the type that it was saved in, and so does one of ``FAMILIES``; GPT-2 and
             nanoGPT are loaded in float32.
+        tell: Is called after each tensor that is read from a model in the layout of
+            another library, with the bytes read so far and those of all tensors.
 
     Returns:
         The model, in evaluation mode.
@@ -79,8 +76,11 @@ def load_pretrained(
         ImportError: If a download is needed and ``huggingface_hub`` is not installed.
         OSError: If a file cannot be read.
     """
-    model = find_pretrained(name_or_folder, revision=revision).model()
-    return model.to(device=device, dtype=dtype).eval()
+    found = find_pretrained(name_or_folder, revision=revision)
+    return found.model(device=device, dtype=dtype, tell=tell).eval()
+
+
+_Load = Callable[[torch.device | str | None, torch.dtype | None, Tell | None], GPT]
 
 
 @dataclass(frozen=True)
@@ -89,15 +89,25 @@ class Pretrained:
 
     Args:
         origin: The folder, or the name on the hub.
-        model: Loads the model; errors are those of ``load_pretrained``.
+        load: Loads the model, with the arguments of ``model``.
         file: Returns the path of another of its files, or ``None`` if it has none.
         about: What is saved with the model, such as tokenizer and text.
     """
 
     origin: str
-    model: Callable[[], GPT]
+    load: _Load
     file: Callable[[str], Path | None]
     about: Mapping[str, Any] = field(default_factory=dict)
+
+    def model(
+        self,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        tell: Tell | None = None,
+    ) -> GPT:
+        """Load the model; arguments and errors are those of ``load_pretrained``."""
+        return self.load(device, dtype, tell)
 
 
 def find_pretrained(
@@ -107,27 +117,41 @@ def find_pretrained(
     folder = Path(os.path.expanduser(name_or_folder))
     name, get = _files(name_or_folder, revision)
     if has_checkpoint(folder):
-        checkpoint = load_checkpoint(folder, training=False)
-        return Pretrained(name, checkpoint.model, get, checkpoint.settings)
+        saved = load_checkpoint(folder, training=False)
+        return Pretrained(
+            name,
+            lambda device, dtype, _: saved.model(device, dtype=dtype),
+            get,
+            saved.settings,
+        )
     if (folder / CARD).is_file():
         shipped = load_shipped(folder)
-        return Pretrained(name, lambda: shipped.model, get, shipped.card)
+        return Pretrained(
+            name,
+            lambda device, dtype, _: shipped.model.to(device=device, dtype=dtype),
+            get,
+            shipped.card,
+        )
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder} is a file: name the folder of a model")
     if folder.is_dir() and get(_SETTINGS) is None:
         raise CheckpointError(f"{folder} holds no model: {_what_it_has(folder)}")
 
-    def load() -> GPT:
+    def read(
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+        tell: Tell | None,
+    ) -> GPT:
         settings = _read_settings(name, get)
-        weights = _read_weights(name, get)
-        read = from_family
+        weights = find_tensors(name, get, tell)
+        convert: Callable[..., GPT] = from_family
         if "block_size" in settings:
-            read = from_nanogpt
+            convert = from_nanogpt
         elif settings.get("model_type", "gpt2") == "gpt2":
-            read = from_gpt2
-        return read(weights, settings, origin=name)
+            convert = from_gpt2
+        return convert(weights, settings, origin=name, device=device, dtype=dtype)
 
-    return Pretrained(name, load, get)
+    return Pretrained(name, read, get)
 
 
 def _files(
@@ -137,7 +161,16 @@ def _files(
     folder = Path(os.path.expanduser(name_or_folder))
 
     def find(file: str) -> Path | None:
-        return folder / file if (folder / file).is_file() else None
+        path = folder / file
+        if not path.is_file():
+            return None
+        # A link may lead to another file of the folder, and in the hub's cache to the
+        # blobs beside its snapshots; a foreign folder must not read what it pleases.
+        home, target = folder.resolve(), path.resolve()
+        blobs = home.parents[1] / "blobs" if home.parent.name == "snapshots" else home
+        if not (target.is_relative_to(home) or target.is_relative_to(blobs)):
+            raise CheckpointError(f"{path} is a link that leads out of {folder}")
+        return path
 
     if folder.exists():
         return str(folder), find
@@ -180,7 +213,7 @@ def load_gpt2(
     """
     origin, get = _files(folder_or_name, revision)
     settings = _read_settings(origin, get)
-    weights = _read_weights(origin, get)
+    weights = find_tensors(origin, get)
     return from_gpt2(weights, settings, dropout=dropout, origin=origin)
 
 
@@ -193,7 +226,7 @@ def _fetch(name: str, file: str, *, revision: str | None) -> Path | None:
         raise ImportError(
             f"there is no folder {name!r}, and downloading a model from the hub needs "
             'the package huggingface_hub: pip install "tested-transformer[hub]", or '
-            f"pass a folder with {_SETTINGS} and {_WEIGHTS}"
+            f"pass a folder with {_SETTINGS} and {WEIGHTS}"
         ) from None
     try:
         kept = huggingface_hub.try_to_load_from_cache(name, file, revision=revision)
@@ -220,7 +253,7 @@ def _fetch(name: str, file: str, *, revision: str | None) -> Path | None:
         reason = str(error.__cause__ or error).partition("\n")[0]
         raise ConnectionError(
             f"{file} of {name} cannot be downloaded ({reason}): get the model "
-            f"elsewhere and pass a folder with {_SETTINGS} and {_WEIGHTS}"
+            f"elsewhere and pass a folder with {_SETTINGS} and {WEIGHTS}"
         ) from None
 
 
@@ -229,28 +262,3 @@ def _read_settings(origin: str, get: Callable[[str], Path | None]) -> dict[str, 
     if file is None:
         raise CheckpointError(f"{origin} has no {_SETTINGS}")
     return read_json(file)
-
-
-def _read_weights(origin: str, get: Callable[[str], Path | None]) -> dict[str, Tensor]:
-    """Read the weights from one file, or from the several files of a large model."""
-    whole = get(_WEIGHTS)
-    if whole is not None:
-        return read_tensors(whole)
-    index = get(_INDEX)
-    if index is None:
-        raise CheckpointError(
-            f"{origin} has no {_WEIGHTS} and no {_INDEX}; pickles, such as "
-            "pytorch_model.bin, are not read: they can run any code when opened"
-        )
-    files = read_json(index).get("weight_map")
-    if not isinstance(files, dict):
-        raise CheckpointError(f"{index} has no weight_map")
-    weights: dict[str, Tensor] = {}
-    for file in sorted({str(file) for file in files.values()}):
-        if not _PLAIN.fullmatch(file):
-            raise CheckpointError(f"{index} names an unexpected file, {file!r}")
-        path = get(file)
-        if path is None:
-            raise CheckpointError(f"{origin} has no {file}, which {_INDEX} names")
-        weights |= read_tensors(path)
-    return weights

@@ -6,14 +6,12 @@ is ever executed: there are no pickles.
 
 import hashlib
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from tested_transformer.checkpoints.configs import CheckpointError, describe_config
@@ -23,11 +21,14 @@ from tested_transformer.checkpoints.saving import (
     Manifest,
     check_fit,
 )
+from tested_transformer.checkpoints.tensor_files import TensorFiles, on_meta
 from tested_transformer.gpt import GPT, GPTConfig
 
 __all__ = [
     "Checkpoint",
     "check_file",
+    "check_sizes",
+    "fill_model",
     "has_checkpoint",
     "load_checkpoint",
     "model_with",
@@ -54,13 +55,19 @@ class Checkpoint:
     weights: dict[str, Tensor] = field(repr=False)
     training: tuple[dict[str, Tensor], dict[str, Any]] | None = field(repr=False)
 
-    def model(self, device: torch.device | str = "cpu") -> GPT:
-        """Return the saved model.
+    def model(
+        self,
+        device: torch.device | str | None = None,
+        *,
+        dtype: torch.dtype | None = None,
+    ) -> GPT:
+        """Return the saved model, by default on the CPU and in the type of its weights.
 
         Raises:
             CheckpointError: If the weights do not fit ``config``.
         """
-        return model_with(self.config, self.weights, str(self.folder)).to(device)
+        origin = str(self.folder)
+        return model_with(self.config, self.weights, origin, device=device, dtype=dtype)
 
     def require(self, settings: Mapping[str, Any]) -> None:
         """Refuse the checkpoint if its settings differ from these.
@@ -120,8 +127,11 @@ def _read(folder: Path, text: bytes, training: bool) -> Checkpoint:
     }
     state = None
     if "training" in tensors and manifest.training is not None:
+        check_sizes(manifest.config, tensors["model"], str(folder))
         wanted = GPT(manifest.config, device="meta").state_dict()
-        state = (_by_present_name(tensors["training"], wanted), manifest.training)
+        names = _present_names(tensors["training"], wanted)
+        moved = {name: tensors["training"][once] for name, once in names.items()}
+        state = (moved, manifest.training)
     return Checkpoint(
         folder, manifest.config, manifest.settings, tensors["model"], state
     )
@@ -157,49 +167,123 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         CheckpointError: If it is missing, cut short, or not a safetensors file.
     """
-    try:
-        # Copy the tensors: mapped ones would keep a removed file's space on the disk.
-        return {name: tensor.clone() for name, tensor in load_file(path).items()}
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} is missing") from None
-    except SafetensorError as error:
-        raise CheckpointError(
-            f"{path} is cut short or not a safetensors file: {error}"
-        ) from None
+    return dict(TensorFiles(path))
 
 
-def model_with(config: GPTConfig, weights: Mapping[str, Tensor], origin: str) -> GPT:
-    """Return a model with copies of these weights, in their own precision.
+def model_with(
+    config: GPTConfig,
+    weights: Mapping[str, Tensor],
+    origin: str,
+    *,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> GPT:
+    """Return a model with copies of these weights.
 
     Args:
         config: The settings of the model.
         weights: All of its ``state_dict()``, and nothing else.
         origin: Where they come from, for error messages.
+        device: The device of the model; that of the weights by default.
+        dtype: The type of the model's weights; their own by default.
 
     Raises:
         CheckpointError: If a weight is missing, unknown or has another shape.
     """
+    found = on_meta(weights)
+    check_sizes(config, found, origin)
     wanted = GPT(config, device="meta").state_dict()
-    weights = _by_present_name(weights, wanted)
-    check_fit(wanted, weights, origin)
-    return GPT.from_weights(config, weights)
+    names = _present_names(weights, wanted)
+    check_fit(wanted, {name: found[once] for name, once in names.items()}, origin)
+    pairs = ((name, weights[once]) for name, once in names.items())
+    return fill_model(config, pairs, origin, device=device, dtype=dtype)
 
 
-def _by_present_name(
-    tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    """Return tensors by the names that the model has for its weights.
+def fill_model(
+    config: GPTConfig,
+    pairs: Iterable[tuple[str, Tensor]],
+    origin: str,
+    *,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> GPT:
+    """Return a model with copies of weights that come one after another.
+
+    Each weight is copied before the next one is asked for, so that no more than the
+    model and one of them are in memory. Whoever calls this has compared
+    the ``config`` with the weights: see ``check_sizes``.
+
+    Args:
+        config: The settings of the model.
+        pairs: The names and tensors of its ``state_dict()``, in any order.
+        origin: Where they come from, for error messages.
+        device: The device of the model; that of the weights by default.
+        dtype: The type of the model's weights; their own by default.
+
+    Raises:
+        CheckpointError: If a weight is missing, unknown, comes twice or has another
+            shape.
+    """
+    wanted = GPT(config, device="meta").state_dict()
+    found: dict[str, Tensor] = {}
+
+    def checked() -> Iterator[tuple[str, Tensor]]:
+        for name, tensor in pairs:
+            if name in found:
+                raise CheckpointError(f"{origin} has {name} twice")
+            expected = {name: wanted[name]} if name in wanted else {}
+            check_fit(expected, {name: tensor}, origin)
+            found[name] = wanted[name]
+            yield name, tensor
+        check_fit(wanted, found, origin)
+
+    return GPT.from_weights(config, checked(), device=device, dtype=dtype)
+
+
+def check_sizes(config: GPTConfig, found: Mapping[str, Tensor], origin: str) -> None:
+    """Refuse settings that no model with such weights can have.
+
+    Call it before a model is made, which takes as long as its settings say: an altered
+    file may demand a billion layers.
+
+    Args:
+        config: The settings.
+        found: The weights, of which only the shapes count.
+        origin: Where they come from, for the error message.
+
+    Raises:
+        CheckpointError: If there are more layers than weights, or another size is
+            larger than every weight.
+    """
+    largest = max(
+        (max(x.shape, default=1) for x in found.values() if x.numel()), default=0
+    )
+    for name in ("num_layers", "vocab_size", "d_model", "d_ff", "num_experts"):
+        size = getattr(config, name)
+        if size is not None and size > (
+            len(found) if name == "num_layers" else largest
+        ):
+            raise CheckpointError(
+                f"{origin} has settings that do not fit: {name}={size} is more than "
+                f"its {len(found)} weights can be for"
+            )
+
+
+def _present_names(
+    names: Iterable[str], wanted: Mapping[str, Tensor]
+) -> dict[str, str]:
+    """Return the names that the model has for its weights, and the given ones of each.
 
     Before layers had cores, sinks, gates and shares belonged to the layers themselves.
 
     Args:
-        tensors: Weights by name, or the training state, whose names contain them.
+        names: Names of weights, or of the training state, which contain them.
         wanted: The model's ``state_dict()``.
     """
     moved = {name.replace(".core.", "."): name for name in wanted if ".core." in name}
     return {
-        "/".join(moved.get(part, part) for part in name.split("/")): tensor
-        for name, tensor in tensors.items()
+        "/".join(moved.get(part, part) for part in name.split("/")): name
+        for name in names
     }
 
 

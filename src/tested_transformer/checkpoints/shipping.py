@@ -22,8 +22,9 @@ from tested_transformer.checkpoints.configs import (
     read_config,
     read_json,
 )
-from tested_transformer.checkpoints.loading import check_file, model_with, read_tensors
+from tested_transformer.checkpoints.loading import check_file, model_with
 from tested_transformer.checkpoints.saving import FileRecord, write_tensors
+from tested_transformer.checkpoints.tensor_files import TensorFiles
 from tested_transformer.gpt import GPT
 
 __all__ = ["CARD", "ShippedModel", "load_shipped", "ship_model"]
@@ -98,9 +99,9 @@ def load_shipped(folder: str | Path) -> ShippedModel:
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"{path} is not the card of a model") from None
     config = read_config(settings, path)
-    halves = read_tensors(check_file(path.parent, record))
-    weights = {name: each.float() for name, each in halves.items()}
-    return ShippedModel(model_with(config, weights, str(folder)).eval(), card)
+    halves = TensorFiles(check_file(path.parent, record))
+    model = model_with(config, halves, str(folder), dtype=torch.float32)
+    return ShippedModel(model.eval(), card)
 
 
 def _halved(name: str, weight: Tensor) -> Tensor:

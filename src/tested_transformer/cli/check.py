@@ -30,7 +30,8 @@ _FILE = inspect.cleandoc(
     '''
     """How {name} is called, and what it should compute.
 
-    Complete each ..., and check again: the file is found by its name.
+    Complete each ..., and check again: the file is found by its name. What stands in
+    a comment may be left out, and is then not checked.
     """
 
     from attention_check import Reference, Rotary, allowed, packed, together

@@ -11,12 +11,12 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress as Bar, TextColumn
+from rich.progress import BarColumn, DownloadColumn, Progress as Bar, TextColumn
 from rich.table import Column
 
 from tested_transformer.training import Progress, Validation
 
-__all__ = ["Display", "Terminal", "losses", "printable", "reminder"]
+__all__ = ["Display", "Terminal", "loading", "losses", "printable", "reminder"]
 
 _STYLES = {"sample": "cyan", "validation": "green"}
 
@@ -129,6 +129,32 @@ def reminder(*, seconds: float = 5.0) -> Callable[[int, int], None]:
             print(text, file=sys.stderr, flush=True)
 
     return tell
+
+
+@contextmanager
+def loading(*, least: int = 200_000_000) -> Generator[Callable[[int, int], None]]:
+    """Show a bar of the bytes read of a large model, if people watch.
+
+    It is on standard error, and goes when all is read.
+
+    Args:
+        least: A model of fewer bytes is read so fast that it needs no bar.
+    """
+    console = Terminal(file=sys.stderr)
+    columns = TextColumn("loading"), BarColumn(bar_width=None), DownloadColumn()
+    plain = not console.is_terminal or console.is_dumb_terminal
+    bar = Bar(*columns, console=console, transient=True, expand=True, disable=plain)
+    task = bar.add_task("", total=None)
+
+    def tell(read: int, total: int) -> None:
+        if total >= least:
+            bar.start()  # of which only the first counts
+            bar.update(task, completed=read, total=total)
+
+    try:
+        yield tell
+    finally:
+        bar.stop()
 
 
 def losses(found: Validation) -> str:

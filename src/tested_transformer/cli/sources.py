@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tested_transformer import checkpoints, data
-from tested_transformer.cli.display import reminder
+from tested_transformer.cli.display import loading, reminder
 from tested_transformer.gpt import GPT
 from tested_transformer.surgery import stretched_by
 
@@ -100,13 +100,14 @@ def load_source(name: str | None, device: torch.device) -> Source:
         _check_folder(name, f"; a model on the hub is {checkpoints.HUB}OWNER/NAME")
     found = checkpoints.find_pretrained(name)
     tokenizer = _tokenizer(found)
-    model = found.model()
+    with loading() as tell:
+        model = found.model(device=device, tell=tell)
     if tokenizer.vocab_size > model.config.vocab_size:
         raise checkpoints.CheckpointError(
             f"{found.origin} has a tokenizer of {tokenizer.vocab_size} tokens, but its "
             f"model knows {model.config.vocab_size}: they are not of one model"
         )
-    return Source(found.origin, model.to(device).eval(), tokenizer, found.about)
+    return Source(found.origin, model.eval(), tokenizer, found.about)
 
 
 def _tokenizer(found: checkpoints.Pretrained) -> data.Tokenizer:

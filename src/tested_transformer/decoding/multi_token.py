@@ -112,7 +112,7 @@ class MultiTokenGPT(nn.Module):
         """
         cache = self.gpt.new_cache(batch_size, max_length=max_length)
         length = self.gpt.config.max_seq_len if max_length is None else max_length
-        heads = [head.attention.new_cache(batch_size, length) for head in self.further]
+        heads = [head.new_cache(batch_size, length) for head in self.further]
         return KVCache([*cache.layers, *heads])
 
 

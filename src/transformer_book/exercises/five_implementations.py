@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["grade_softmax_backward", "grade_unpack"]
+__all__ = ["grade_softmax_backward", "grade_unpack", "grade_unpack_groups"]
 
 
 def grade_unpack(answer: Callable[[Tensor, int], Sequence[Tensor]]) -> str:
@@ -74,4 +74,34 @@ def grade_softmax_backward(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
         "a row must sum to 0: adding the same to all scores moves nothing"
     )
     assert torch.allclose(got, right), "not the gradient of softmax"
+    return "right"
+
+
+def grade_unpack_groups(answer: Callable[[Tensor, int, int], Sequence[Tensor]]) -> str:
+    """Grade three matrices unpacked from one that is packed group by group.
+
+    Args:
+        answer: A function of the packed matrix and the numbers of heads and KV heads.
+
+    Raises:
+        AssertionError: If it is wrong; the message says how.
+    """
+    heads, kv_heads, width = 6, 2, 5
+    rows = torch.arange((heads + 2 * kv_heads) * width)[:, None] + torch.rand(7)
+    q, k, v = rows.split([heads * width, kv_heads * width, kv_heads * width])
+    groups = zip(q.chunk(kv_heads), k.chunk(kv_heads), v.chunk(kv_heads), strict=True)
+    packed = torch.cat([part for group in groups for part in group])
+    got = answer(packed.clone(), heads, kv_heads)
+    assert len(got) == 3, f"three matrices are wanted, not {len(got)}"
+    for name, each, right in zip("qkv", got, (q, k, v), strict=True):
+        assert each.shape == right.shape, (
+            f"{name} of shape {tuple(each.shape)}, wanted {tuple(right.shape)}"
+        )
+    assert not torch.equal(got[0], packed[: heads * width]), (
+        "the first rows are not all queries: the first group has a key and a value, too"
+    )
+    assert torch.equal(got[0], q), "a query is not where it belongs"
+    assert not torch.equal(got[1], v), "keys and values are exchanged"
+    assert torch.equal(got[1], k), "a key is not where it belongs"
+    assert torch.equal(got[2], v), "a value is not where it belongs"
     return "right"

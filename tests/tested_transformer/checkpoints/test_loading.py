@@ -186,11 +186,17 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
         "norm.bias is missing; more is unknown; norm.weight is (7,), not (6,)"
     )
     with pytest.raises(CheckpointError) as refused:
-        replace(found, weights={}).model()
+        replace(found, weights={"a": torch.ones(24), "b": torch.ones(1)}).model()
     assert str(refused.value) == (
         f"{tmp_path} does not have the weights that its settings require: "
         "token_embedding.weight is missing; position_embedding.weight is missing; "
-        "blocks.0.attention_norm.weight is missing; and 33 more"
+        "blocks.0.attention_norm.weight is missing; and 35 more"
+    )
+    with pytest.raises(CheckpointError) as refused:
+        replace(found, weights={}).model()
+    assert str(refused.value) == (
+        f"{tmp_path} has settings that do not fit: num_layers=2 is more than its 0 "
+        "weights can be for"
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from tested_transformer.cli.display import Display, Terminal, printable
+from tested_transformer.cli.display import Display, Terminal, loading, printable
 from tested_transformer.training import Progress, Validation
 
 STEP = Progress(
@@ -128,3 +128,21 @@ def test_what_is_seen_depends_on_who_looks(monkeypatch: pytest.MonkeyPatch) -> N
     assert has_bar()
     monkeypatch.setenv("TERM", "dumb")
     assert not has_bar()
+
+
+def test_a_bar_shows_how_much_of_a_large_model_is_read(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shown(size: int) -> str:
+        with loading() as tell:
+            tell(size // 2, size)
+            tell(size, size)
+        output, errors = capsys.readouterr()
+        assert output == ""
+        return errors
+
+    assert shown(3 * 10**9) == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")  # so rich takes it for a terminal
+    assert "loading" in shown(3 * 10**9)
+    assert "3.0/3.0 GB" in shown(3 * 10**9)
+    assert "loading" not in shown(10**6)

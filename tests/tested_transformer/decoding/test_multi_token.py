@@ -64,7 +64,9 @@ def test_in_pieces_through_a_cache_it_is_the_same(kind):
     torch.testing.assert_close(torch.cat(pieces, dim=2), model(tokens))
     assert cache.length == T
     assert len(cache.layers) == 3 + N - 1
-    assert model.new_cache(5, max_length=9).nbytes * B * 24 == cache.nbytes * 5 * 9
+    if "windows" not in kind:
+        small = model.new_cache(5, max_length=9)
+        assert small.nbytes * B * 24 == cache.nbytes * 5 * 9
 
 
 def test_heads_start_as_copies_of_the_last_block():

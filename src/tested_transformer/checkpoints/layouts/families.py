@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from tested_transformer.checkpoints.configs import CheckpointError
@@ -20,7 +21,7 @@ from tested_transformer.checkpoints.layouts.llama import (
     QWEN3_MOE,
 )
 from tested_transformer.checkpoints.layouts.phi3 import PHI3
-from tested_transformer.checkpoints.loading import model_with
+from tested_transformer.checkpoints.loading import fill_model
 from tested_transformer.gpt import GPT
 
 __all__ = ["FAMILIES", "from_family", "to_family"]
@@ -40,13 +41,17 @@ def from_family(
     settings: Mapping[str, Any],
     *,
     origin: str = "the given model",
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
 ) -> GPT:
     """Return a model with the weights of a model of one of ``FAMILIES``.
 
     Args:
-        weights: Tensors by the names of ``transformers``. They keep their type.
+        weights: Tensors by the names of ``transformers``.
         settings: The content of ``config.json``; its ``model_type`` is the family.
         origin: Where the model comes from, for error messages.
+        device: The device of the new model; that of the weights by default.
+        dtype: The type of its weights; their own by default.
 
     Raises:
         CheckpointError: If a weight is missing, unknown or has another shape, or a
@@ -59,7 +64,8 @@ def from_family(
             "can be read"
         )
     config = family.config(settings, origin)
-    return model_with(config, dict(family.ours(weights, config, origin)), origin)
+    pairs = family.ours(weights, config, origin)
+    return fill_model(config, pairs, origin, device=device, dtype=dtype)
 
 
 def to_family(model: GPT, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:

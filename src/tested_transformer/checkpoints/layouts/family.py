@@ -8,13 +8,16 @@ the same config.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from tested_transformer.checkpoints.configs import CheckpointError
+from tested_transformer.checkpoints.loading import check_sizes
 from tested_transformer.checkpoints.saving import check_fit
+from tested_transformer.checkpoints.tensor_files import on_meta
 from tested_transformer.config import GPTConfig
 from tested_transformer.gpt import GPT
 
@@ -32,6 +35,7 @@ _WITHOUT_EFFECT = {
 }
 # What a silent config.json means, where it has an effect.
 _NEUTRAL: tuple[Any, ...] = (None, False, (), {})
+_HEAD, _EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 
 
 class Settings:
@@ -208,22 +212,35 @@ class Family:
     def ours(
         self, theirs: Mapping[str, Tensor], config: GPTConfig, origin: str
     ) -> Iterator[tuple[str, Tensor]]:
-        """Yield our weights by name, made of theirs one tensor at a time.
+        """Return our weights by name, made of theirs one tensor at a time.
 
         Raises:
             CheckpointError: If a weight is missing, unknown or has another shape.
         """
-        with torch.device("meta"):
-            like = GPT(config).state_dict()
-        wanted = dict(self.theirs(like, config))
-        names = {*theirs} - {"lm_head.weight"} if config.tie_head else {*theirs}
         # Old files hold the angles of rotary positions, which follow from the settings.
-        names = {each for each in names if not each.endswith(".rotary_emb.inv_freq")}
-        check_fit(wanted, {name: theirs[name] for name in names}, origin)
-        for stored in self.stored(config):
+        found = {
+            name: shape
+            for name, shape in on_meta(theirs).items()
+            if not name.endswith(".rotary_emb.inv_freq")
+        }
+        check_sizes(config, found, origin)
+        like = GPT(config, device="meta").state_dict()
+        wanted = dict(self.theirs(like, config))
+        head = found.pop(_HEAD, None) if config.tie_head else None
+        check_fit(wanted, found, origin)
+        if head is not None and not torch.equal(theirs[_HEAD], theirs[_EMBEDDING]):
+            raise CheckpointError(
+                f"{origin} ties the head to the token embedding, but their matrices "
+                "differ"
+            )
+
+        def parts(stored: Stored) -> Iterator[tuple[str, Tensor]]:
             shapes = [like[name] for name in stored.ours]
-            parts = stored.part(theirs[stored.name], shapes)
-            yield from zip(stored.ours, parts, strict=True)
+            made = stored.part(theirs[stored.name], shapes)
+            return zip(stored.ours, made, strict=True)
+
+        # A loop would hold the last pair while the next one is read.
+        return chain.from_iterable(map(parts, self.stored(config)))
 
     def theirs(
         self, ours: Mapping[str, Tensor], config: GPTConfig
@@ -248,9 +265,11 @@ def _resolved(config: GPTConfig) -> dict[str, Any]:
         "windows": [*map(config.window_of, range(config.num_layers))],
         "rotary_rates": config.rotary_rates and _rounded(config.rotary_rates),
     }
+    if config.local_rotary_base is None and config.rotary_rates is None:
+        found["local_rotary_base"] = config.rotary_base
     if not config.num_experts:
         found |= {"experts_per_token": None, "router_bias": False}
-    if config.positions != "rotary" or config.rotary_rates is not None:
+    if config.rotary_rates is not None:
         found["rotary_base"] = None  # it has no effect
     return {name: found[name] for name in found if name not in _NOT_SAVED}
 

@@ -5,7 +5,7 @@ its matrices as (in, out), the transpose of ``nn.Linear``.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from tested_transformer.checkpoints.configs import CheckpointError
-from tested_transformer.checkpoints.loading import model_with
+from tested_transformer.checkpoints.loading import check_sizes, fill_model
 from tested_transformer.checkpoints.saving import check_fit
+from tested_transformer.checkpoints.tensor_files import on_meta
 from tested_transformer.gpt import GPT, GPTConfig
 
 __all__ = ["from_gpt2", "model_settings", "present_weights", "to_gpt2"]
@@ -79,15 +80,18 @@ def from_gpt2(
     *,
     dropout: float = 0.0,
     origin: str = "the given model",
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
 ) -> GPT:
     """Return a model with weights in GPT-2's layout, as ``transformers`` stores them.
 
     Args:
-        weights: Tensors by name, with or without the prefix ``transformer.``. They are
-            converted to float32.
+        weights: Tensors by name, with or without the prefix ``transformer.``.
         settings: The content of ``config.json``.
         dropout: The dropout of the new model. GPT-2's three settings are ignored.
         origin: Where the model comes from, for error messages.
+        device: The device of the new model; that of the weights by default.
+        dtype: The type of its weights; float32 by default.
 
     Raises:
         CheckpointError: If a weight is missing, unknown or has another shape, or a
@@ -108,8 +112,9 @@ def from_gpt2(
         )
     settings["activation_function"] = _ACTIVATIONS[activation]
     config = model_settings(settings, _OF_GPT2, origin, dropout=dropout)
-    ours = present_weights(weights, config, origin, turned=True)
-    return model_with(config, ours, origin)
+    pairs = present_weights(weights, config, origin, turned=True)
+    dtype = torch.float32 if dtype is None else dtype
+    return fill_model(config, pairs, origin, device=device, dtype=dtype)
 
 
 def to_gpt2(model: GPT) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -158,8 +163,8 @@ def _in_layout(
 
 def present_weights(
     weights: Mapping[str, Tensor], config: GPTConfig, origin: str, *, turned: bool
-) -> dict[str, Tensor]:
-    """Return weights in our layout.
+) -> Iterator[tuple[str, Tensor]]:
+    """Return our names and weights, each of which is read when it is asked for.
 
     Args:
         weights: Tensors under GPT-2's names.
@@ -170,29 +175,34 @@ def present_weights(
     Raises:
         CheckpointError: If a weight is missing, unknown or has another shape.
     """
-    theirs: dict[str, Tensor] = {}
-    for name, tensor in weights.items():
-        name = name.removeprefix("_orig_mod.")  # from torch.compile
+    names: dict[str, str] = {}
+    for found in weights:
+        name = found.removeprefix("_orig_mod.")  # from torch.compile
         if not name.startswith(("transformer.", "lm_head.")):
             name = f"transformer.{name}"
+        if name in names:
+            raise CheckpointError(f"{origin} has {name} twice")
         if not _MASKS.search(name):
-            theirs[name] = tensor
-    head = theirs.pop("lm_head.weight", None) if config.tie_head else None
+            names[name] = found
+    head = names.pop("lm_head.weight", None) if config.tie_head else None
+    shapes = on_meta(weights)
+    check_sizes(config, shapes, origin)
     with torch.device("meta"):
         wanted = _in_layout(GPT(config).state_dict(), config, turned=turned)
-    check_fit(wanted, theirs, origin)
-    if head is not None and not torch.equal(head, theirs["transformer.wte.weight"]):
+    check_fit(wanted, {name: shapes[names[name]] for name in names}, origin)
+    embedding = names["transformer.wte.weight"]
+    if head is not None and not torch.equal(weights[head], weights[embedding]):
         raise CheckpointError(
             f"{origin} ties the head to the token embedding, but their matrices differ"
         )
-    ours: dict[str, Tensor] = {}
-    for name, homes in _homes(config).items():
-        if name in theirs:
-            tensor = theirs[name].float()
-            whole = tensor.T if turned and _TURNED.search(name) else tensor
-            parts = whole.chunk(len(homes))
-            ours |= zip(homes, parts, strict=True)
-    return ours
+    homes = {name: homes for name, homes in _homes(config).items() if name in names}
+
+    def parts(name: str) -> Iterator[tuple[str, Tensor]]:
+        tensor = weights[names[name]]
+        whole = tensor.T if turned and _TURNED.search(name) else tensor
+        return zip(homes[name], whole.chunk(len(homes[name])), strict=True)
+
+    return (pair for name in homes for pair in parts(name))
 
 
 def model_settings(
@@ -220,7 +230,7 @@ def model_settings(
         values["dropout"] = dropout
     try:
         return GPTConfig(**values)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # the last for huge sizes
         raise CheckpointError(
             f"{origin} has settings that do not fit: {error}"
         ) from None

@@ -44,6 +44,8 @@ def _read(settings: Settings) -> dict[str, Any]:
     settings.require("swiglu_limit", 7.0)
     settings.require("hidden_act", "silu")
     settings.require("quantization_config", None)
+    if not settings.get("rope_parameters", None):
+        settings.get("rope_scaling")  # silence would mean YaRN
     sizes = read_sizes(settings, base=150_000.0, eps=1e-5)
     slides = [layer % 2 == 0 for layer in range(sizes["num_layers"])]
     settings.get("experts_per_token", None)  # a second name of num_experts_per_tok
@@ -66,7 +68,8 @@ def _write(config: GPTConfig) -> dict[str, Any]:
         "num_local_experts": config.num_experts,
         "num_experts_per_tok": config.experts_per_token,
     }
-    return write_sizes(config) | write_windows(config) | experts
+    plain = {"rope_scaling": {"rope_type": "default"}}  # silence would mean YaRN
+    return plain | write_sizes(config) | write_windows(config) | experts
 
 
 def _stored(config: GPTConfig) -> Iterator[Stored]:

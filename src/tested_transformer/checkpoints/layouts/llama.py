@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tested_transformer.attentions import AdjustedSoftmax
+from tested_transformer.checkpoints.configs import CheckpointError
 from tested_transformer.checkpoints.layouts.family import (
     Family,
     Settings,
@@ -155,7 +156,7 @@ LLAMA = Family("llama", "LlamaForCausalLM", _read_llama, write_sizes, _stored)
 
 # --8<-- [start:mistral]
 def _read_mistral(settings: Settings) -> dict[str, Any]:
-    return read_sizes(settings) | {"windows": settings.get("sliding_window", None)}
+    return read_sizes(settings) | {"windows": settings.get("sliding_window")}
 
 
 def _write_mistral(config: GPTConfig) -> dict[str, Any]:
@@ -179,7 +180,8 @@ def read_windows(
         slides: Which layers have a window if they do not.
         used: Whether the window is used at all.
     """
-    window = settings.get("sliding_window", None)
+    window = settings.get("sliding_window") if used else None
+    settings.get("sliding_window", None)
     kinds = settings.get("layer_types", None)
     if kinds is None:
         kinds = [_TURNS[slide and used and window is not None] for slide in slides]
@@ -265,11 +267,9 @@ def _write_gemma(config: GPTConfig) -> dict[str, Any]:
     scale, cap = config.d_k**-0.5, None
     if isinstance(attention, AdjustedSoftmax):
         scale, cap = attention.scale or scale, attention.soft_cap
-    scalar = scale**-2
-    whole = round(scalar)
     return written | {
         "hidden_activation": written.pop("hidden_act"),
-        "query_pre_attn_scalar": whole if whole**-0.5 == scale else scalar,
+        "query_pre_attn_scalar": round(scale**-2),  # transformers wants an int
         "attn_logit_softcapping": cap,
         "final_logit_softcapping": config.logit_cap,
     }
@@ -284,6 +284,8 @@ def _stored_gemma(config: GPTConfig) -> Iterator[Stored]:
 
 
 def _read_gemma2(settings: Settings) -> dict[str, Any]:
+    for cap in ("attn_logit_softcapping", "final_logit_softcapping"):
+        settings.get(cap)  # silence would mean a number
     found = _read_gemma(settings, base=10_000.0)
     slides = [layer % 2 == 0 for layer in range(found["num_layers"])]
     return found | read_windows(settings, slides)
@@ -293,8 +295,13 @@ def _read_gemma3(settings: Settings) -> dict[str, Any]:
     local = settings.get("rope_local_base_freq", 10_000.0)
     by_kind = settings.get("rope_parameters", None)
     if by_kind is not None:
-        local = by_kind[_TURNS[1]]["rope_theta"]
-        settings.values["rope_parameters"] = by_kind[_TURNS[0]]
+        both = Settings(by_kind, f"rope_parameters of {settings.origin}")
+        rule = Settings(both.get(_TURNS[1]), f"{_TURNS[1]} of {both.origin}")
+        local = rule.get("rope_theta", local)
+        rule.require("rope_type", "default")
+        rule.refuse_the_rest()
+        settings.values["rope_parameters"] = both.get(_TURNS[0])
+        both.refuse_the_rest()
     found = _read_gemma(settings, base=1_000_000.0)
     turn = settings.get("sliding_window_pattern", 6)
     settings.get("_sliding_window_pattern", turn)
@@ -340,14 +347,17 @@ def read_experts(settings: Settings, *names: str) -> dict[str, Any]:
     """Return how many experts there are, under the first name that is there, and used.
 
     Raises:
-        CheckpointError: If each token goes through one expert, whose share is 1 there
-            and its probability here.
+        CheckpointError: If there are none, or each token goes through one, whose share
+            is 1 there and its probability here.
     """
-    counts = [settings.get(name, None) for name in names]
+    count = next(filter(None, [settings.get(name, None) for name in names]), 0)
     each = settings.get("num_experts_per_tok")
-    if each == 1:
-        settings.require("num_experts_per_tok", 2)
-    return {"num_experts": next(filter(None, counts), 0), "experts_per_token": each}
+    for name, found, least in (names[0], count, 1), ("num_experts_per_tok", each, 2):
+        if found < least:
+            raise CheckpointError(
+                f"{settings.origin} has {name}={found}; it must be at least {least}"
+            )
+    return {"num_experts": count, "experts_per_token": each}
 
 
 def _write_experts(config: GPTConfig) -> dict[str, Any]:
@@ -370,18 +380,24 @@ def _stored_mixtral(config: GPTConfig) -> Iterator[Stored]:
 
 
 def _read_qwen3_moe(settings: Settings) -> dict[str, Any]:
+    settings.get("norm_topk_prob")  # silence would mean False
     settings.require("norm_topk_prob", True)
     settings.require("decoder_sparse_step", 1)
     settings.require("mlp_only_layers", [], None)
     found = _read_qwen3(settings)
+    used = settings.get("use_sliding_window", False)  # by all layers or by none
+    found["windows"] = settings.get("sliding_window") if used else None
     found["d_ff"] = settings.get("moe_intermediate_size")
     return found | read_experts(settings, "num_experts", "num_local_experts")
 
 
 def _write_qwen3_moe(config: GPTConfig) -> dict[str, Any]:
-    written = _write_qwen(config) | _write_experts(config)
-    width = {"moe_intermediate_size": written["intermediate_size"]}
-    return written | width | {"norm_topk_prob": True}
+    written = _write_mistral(config) | _write_experts(config)
+    return written | {
+        "moe_intermediate_size": written["intermediate_size"],
+        "norm_topk_prob": True,
+        "use_sliding_window": written["sliding_window"] is not None,
+    }
 
 
 def _stored_qwen3_moe(config: GPTConfig) -> Iterator[Stored]:

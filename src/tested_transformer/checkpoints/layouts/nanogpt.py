@@ -6,10 +6,11 @@ It has the names of GPT-2, and stores matrices as (out, in).
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from tested_transformer.checkpoints.layouts.gpt2 import model_settings, present_weights
-from tested_transformer.checkpoints.loading import model_with
+from tested_transformer.checkpoints.loading import fill_model
 from tested_transformer.gpt import GPT
 
 __all__ = ["from_nanogpt"]
@@ -30,6 +31,8 @@ def from_nanogpt(
     settings: Mapping[str, Any],
     *,
     origin: str = "the given model",
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
 ) -> GPT:
     """Return a model with weights in the layout of nanoGPT.
 
@@ -42,15 +45,17 @@ def from_nanogpt(
         json.dump(checkpoint["model_args"], open("config.json", "w"))
 
     Args:
-        weights: Tensors by name; the prefix of ``torch.compile`` is ignored. They are
-            converted to float32.
+        weights: Tensors by name; the prefix of ``torch.compile`` is ignored.
         settings: nanoGPT's ``model_args``.
         origin: Where the model comes from, for error messages.
+        device: The device of the new model; that of the weights by default.
+        dtype: The type of its weights; float32 by default.
 
     Raises:
         CheckpointError: If a weight is missing, unknown or has another shape, or a
             setting is missing or does not fit.
     """
     config = model_settings(settings, _OF_NANOGPT, origin)
-    ours = present_weights(weights, config, origin, turned=False)
-    return model_with(config, ours, origin)
+    pairs = present_weights(weights, config, origin, turned=False)
+    dtype = torch.float32 if dtype is None else dtype
+    return fill_model(config, pairs, origin, device=device, dtype=dtype)

@@ -42,7 +42,9 @@ def _read(settings: Settings) -> dict[str, Any]:
 
 
 def _write(config: GPTConfig) -> dict[str, Any]:
-    return write_sizes(config) | {
+    written = write_sizes(config)
+    del written["head_dim"]  # it is always d_model / num_heads
+    return written | {
         "sliding_window": config.window_of(0),
         "original_max_position_embeddings": config.max_seq_len,
     }

@@ -48,6 +48,10 @@ def read_rotary(
             "and yarn can be read, and longrope within the trained length"
         )
     longest = settings.get("max_position_embeddings")
+    # Phi-3 says it outside of the rule, and transformers lets that go first.
+    trained = "original_max_position_embeddings"
+    if trained in settings.values and kind in ("llama3", "yarn", "longrope"):
+        rule.values[trained] = settings.get(trained)
     try:
         rates, sharpened = _rates(kind, rule, head_dim, base, longest)
     except (TypeError, ValueError) as error:

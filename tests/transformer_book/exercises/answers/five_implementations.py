@@ -5,7 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_book import grade_softmax_backward, grade_unpack
+from transformer_book import (
+    grade_softmax_backward,
+    grade_unpack,
+    grade_unpack_groups,
+)
 from transformer_book.implementations import flax_dense
 
 
@@ -38,8 +42,29 @@ def checked(packed: Tensor, num_heads: int) -> tuple[Tensor, ...]:
     return parts
 
 
+def unpack_groups(packed: Tensor, num_heads: int, num_kv_heads: int) -> list[Tensor]:
+    per_group = num_heads // num_kv_heads
+    groups = packed.unflatten(0, (num_kv_heads, per_group + 2, -1))
+    parts = groups.split([per_group, 1, 1], dim=1)
+    return [part.flatten(0, 2) for part in parts]
+
+
+def kinds_first(packed: Tensor, num_heads: int, num_kv_heads: int) -> list[Tensor]:
+    d_k = len(packed) // (num_heads + 2 * num_kv_heads)
+    sizes = [num_heads * d_k, num_kv_heads * d_k, num_kv_heads * d_k]
+    return list(packed.split(sizes))
+
+
+def of_each_head(packed: Tensor, num_heads: int, num_kv_heads: int) -> list[Tensor]:
+    """Take the queries of the groups in turn."""
+    q, k, v = unpack_groups(packed, num_heads, num_kv_heads)
+    by_group = q.unflatten(0, (num_kv_heads, num_heads // num_kv_heads, -1))
+    return [by_group.transpose(0, 1).flatten(0, 2), k, v]
+
+
 RIGHT = {
     grade_unpack: checked,
+    grade_unpack_groups: unpack_groups,
     grade_softmax_backward: lambda w, d: w * (d - (w * d).sum(dim=-1, keepdim=True)),
 }
 WRONG: dict[Any, dict[str, Any]] = {
@@ -55,6 +80,18 @@ WRONG: dict[Any, dict[str, Any]] = {
         "not 1": lambda packed, heads: [packed],
         "not where it belongs": lambda packed, heads: [
             each.flip(0) for each in unpack(packed, heads)
+        ],
+    },
+    grade_unpack_groups: {
+        "not all queries": kinds_first,
+        "a query is not": of_each_head,
+        "are exchanged": lambda *packed: [unpack_groups(*packed)[i] for i in (0, 2, 1)],
+        "not 10": lambda packed, heads, kv_heads: packed.chunk(10),
+        "q of shape (20, 7)": lambda packed, heads, kv_heads: packed.split(
+            [20, 20, 10]
+        ),
+        "a key is not": lambda *packed: [
+            each.flip(0) if len(each) < 30 else each for each in unpack_groups(*packed)
         ],
     },
     grade_softmax_backward: {

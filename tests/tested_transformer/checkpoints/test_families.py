@@ -1,0 +1,576 @@
+"""Today's model families against ``transformers``, both ways, from folders it wrote."""
+
+import copy
+import json
+import re
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from tested_transformer.attentions import AdjustedSoftmax, Differential
+from tested_transformer.checkpoints import (
+    FAMILIES,
+    CheckpointError,
+    from_family,
+    load_pretrained,
+    to_family,
+)
+from tested_transformer.decoding import Sampling, generate
+from tested_transformer.decoding.readers import pad_left
+from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.rotary_scaling import yarn_rates
+
+# Different sizes, so that no two axes can be mistaken for each other. The text is
+# longer than the window.
+V, LONGEST, D, D_FF, L, H, H_KV, D_K, B, T = 61, 44, 48, 24, 3, 8, 4, 10, 6, 23
+WINDOW, EXPERTS, PICKED = 7, 5, 2
+BASE = {
+    "vocab_size": V,
+    "max_position_embeddings": LONGEST,
+    "hidden_size": D,
+    "intermediate_size": D_FF,
+    "num_hidden_layers": L,
+    "num_attention_heads": H,
+    "num_key_value_heads": H_KV,
+    **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id")),
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 1_000.0,
+    "factor": 4.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 3.0,
+    "original_max_position_embeddings": 19,
+}
+_MOE = {"num_experts_per_tok": PICKED}
+_SLIDING = {"use_sliding_window": True, "sliding_window": WINDOW}
+MODELS: dict[str, dict[str, Any]] = {
+    "llama": {"head_dim": D_K, "rope_parameters": LLAMA3},
+    "mistral": {"sliding_window": WINDOW},
+    "mixtral": {**_MOE, "num_local_experts": EXPERTS, "sliding_window": WINDOW},
+    "qwen2": {**_SLIDING, "max_window_layers": 1},
+    "qwen3": {**_SLIDING, "max_window_layers": 2, "head_dim": D_K},
+    "qwen3_moe": {
+        **_MOE,
+        **_SLIDING,
+        "head_dim": D_K,
+        "num_experts": EXPERTS,
+        "moe_intermediate_size": 40,
+        "norm_topk_prob": True,
+    },
+    "olmo2": {},
+    "gemma2": {
+        "head_dim": D_K,
+        "sliding_window": WINDOW,
+        "query_pre_attn_scalar": 5,
+        "attn_logit_softcapping": 3.0,
+        "final_logit_softcapping": 20.0,
+    },
+    "gemma3_text": {
+        "head_dim": D_K,
+        "sliding_window": WINDOW,
+        "sliding_window_pattern": 2,
+        "query_pre_attn_scalar": 5,
+        "rope_parameters": {
+            "full_attention": {"rope_theta": 500.0, "rope_type": "default"},
+            "sliding_attention": {"rope_theta": 50.0, "rope_type": "default"},
+        },
+    },
+    "gpt_oss": {
+        **_MOE,
+        "head_dim": D_K,
+        "num_local_experts": EXPERTS,
+        "sliding_window": WINDOW,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 1_000.0,
+            "factor": 4.0,
+            "original_max_position_embeddings": 11,
+            "truncate": False,
+        },
+    },
+    "phi3": {"sliding_window": WINDOW},
+}
+
+
+def config_of(name: str, **changes: Any) -> Any:
+    from transformers import AutoConfig
+
+    return AutoConfig.for_model(name, **{**BASE, **MODELS[name], **changes})
+
+
+def theirs(name: str, **changes: Any) -> Any:
+    """Make a model of the ``transformers`` package, of which every weight matters."""
+    from transformers import AutoModelForCausalLM
+
+    config = config_of(name, **changes)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    generator = torch.Generator().manual_seed(len(name))
+    for weight in model.parameters():
+        gain = weight.ndim == 1
+        nn.init.normal_(weight, 0.5 * gain, 0.3, generator=generator)
+    return model.eval()
+
+
+def saved(model: Any, folder: Path, **options: Any) -> Path:
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    model.save_pretrained(folder, **options)
+    return folder
+
+
+def settings_of(name: str, **changes: Any) -> dict[str, Any]:
+    """Return what a file of settings would hold."""
+    return json.loads(config_of(name, **changes).to_json_string())
+
+
+def check_close(found: Tensor, wanted: Tensor, *, gap: float = 2e-5) -> None:
+    assert (found - wanted).abs().max() <= gap * wanted.abs().max()
+
+
+@pytest.fixture(params=MODELS)
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def pair(name: str, tmp_path: Path) -> tuple[Any, GPT]:
+    """Return a model of theirs, and ours from its folder."""
+    model = theirs(name)
+    return model, load_pretrained(saved(model, tmp_path))
+
+
+def test_every_family_is_tested() -> None:
+    assert MODELS.keys() == FAMILIES.keys()
+
+
+def gradients(logits: Tensor, tokens: Tensor, model: nn.Module) -> dict[str, Tensor]:
+    loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+    named = dict(model.named_parameters())
+    return dict(zip(named, torch.autograd.grad(loss, [*named.values()]), strict=True))
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_logits_and_gradients_are_those_of_transformers(
+    name: str, tied: bool, tmp_path: Path
+) -> None:
+    model = theirs(name, tie_word_embeddings=tied)
+    parts = {"max_shard_size": "20KB"} if name in ("mixtral", "gemma2") else {}
+    ours = load_pretrained(saved(model, tmp_path, **parts))
+    assert len([*tmp_path.glob("*.safetensors")]) > 1 or not parts
+    assert (ours.config.tie_head, ours.config.num_layers) == (tied, L)
+    tokens = torch.randint(V, (B, T))
+    logits, wanted = ours(tokens), model(tokens).logits
+    assert wanted.std() > 1.0
+    check_close(logits, wanted)
+    found = gradients(logits, tokens, ours)
+    # What maps weights adds a constant where gains are stored as differences from 1.
+    mapped = partial(FAMILIES[name].theirs, config=ours.config)
+    shifts = dict(mapped({each: torch.zeros_like(found[each]) for each in found}))
+    back = {each: tensor - shifts[each] for each, tensor in mapped(found)}
+    # Some experts are stored together, and by other names than the module has.
+    expected = theirs_by_name(model, gradients(wanted, tokens, model), tmp_path / "g")
+    assert back.keys() == expected.keys()
+    for each, gradient in back.items():
+        assert gradient.abs().max() > 0, each
+        largest = expected[each].abs().max()
+        torch.testing.assert_close(
+            gradient, expected[each], rtol=0, atol=1e-4 * largest.item() + 2e-7
+        )
+
+
+def theirs_by_name(
+    model: Any, tensors: dict[str, Tensor], folder: Path
+) -> dict[str, Tensor]:
+    """Put tensors in the place of a model's weights, and return what it saves."""
+    from safetensors.torch import load_file
+
+    for each, parameter in model.named_parameters():
+        parameter.data = tensors[each]
+    return load_file(saved(model, folder) / "model.safetensors")
+
+
+def test_greedy_tokens_are_those_of_transformers(pair: tuple[Any, GPT]) -> None:
+    """With and without a cache, of prompts with padding on the left."""
+    model, ours = pair
+    prompts = [torch.randint(V, (length,)).tolist() for length in (T, 3, 11, 1)]
+    tokens, positions, mask = pad_left(prompts)
+    assert positions is not None
+    assert mask is not None
+    seen = mask[:, 0, 0]
+    wanted = model(tokens, attention_mask=seen.long(), position_ids=positions).logits
+    check_close(ours(tokens, positions=positions, mask=mask)[seen], wanted[seen])
+    options = {"max_new_tokens": 9, "do_sample": False, "pad_token_id": 0}
+    expected = model.generate(tokens, attention_mask=seen.long(), **options)[:, T:]
+    greedy = Sampling(temperature=0.0)
+    for use_cache in (True, False):
+        found = generate(
+            ours, prompts, max_new_tokens=9, sampling=greedy, use_cache=use_cache
+        )
+        assert found == expected.tolist()
+
+
+def test_sixteen_bits_are_as_close_to_the_truth(name: str, tmp_path: Path) -> None:
+    tokens = torch.randint(V, (B, T))
+    model = theirs(name).bfloat16()
+    ours = load_pretrained(saved(model, tmp_path))
+    assert {weight.dtype for weight in ours.parameters()} == {torch.bfloat16}
+    half = model(tokens).logits.float()
+    truth = model.float()(tokens).logits
+    for found in (
+        ours(tokens),
+        load_pretrained(tmp_path, dtype=torch.bfloat16)(tokens),
+    ):
+        assert found.dtype == torch.bfloat16
+        # Of most tokens: where two experts are nearly tied, the other one may win.
+        error, usual = (each - truth for each in (found.float(), half))
+        error, usual = (each.norm(dim=-1).median() for each in (error, usual))
+        assert error <= 1.2 * usual
+
+
+# Other forms of the same settings, and rules of rotary positions.
+
+
+def older(settings: dict[str, Any]) -> dict[str, Any]:
+    """Rewrite settings as version 4 of ``transformers`` wrote them."""
+    settings = {**settings}
+    rule = settings.pop("rope_parameters")
+    if "full_attention" in rule:
+        settings["rope_local_base_freq"] = rule["sliding_attention"]["rope_theta"]
+        rule = rule["full_attention"]
+    settings["rope_theta"] = rule["rope_theta"]
+    rest = {key: value for key, value in rule.items() if key != "rope_theta"}
+    settings["rope_scaling"] = None if rest["rope_type"] == "default" else rest
+    for key in ("layer_types", "_sliding_window_pattern"):
+        settings.pop(key, None)
+    return settings
+
+
+def test_older_settings_are_read_the_same(name: str) -> None:
+    settings, family = settings_of(name), FAMILIES[name]
+    config = family.config(settings, "new")
+    assert family.config(older(settings), "old") == config
+    windows = {"llama": "...", "olmo2": "...", "qwen2": ".ww", "qwen3": "..w"}
+    windows |= dict.fromkeys(("gemma2", "gemma3_text", "gpt_oss"), "w.w")
+    assert [*map(config.window_of, range(L))] == [
+        WINDOW if kind == "w" else None for kind in windows.get(name, "www")
+    ]
+
+
+def test_what_a_config_leaves_out_means_the_same(name: str) -> None:
+    """Or it is refused. Without head_dim, the weights would not fit."""
+    whole, kind = settings_of(name), type(config_of(name))
+    refused = set[str]()
+    for settings in (whole, older(whole)):
+        for left_out in settings.keys() - {"model_type", "head_dim", *BASE}:
+            rest = {key: settings[key] for key in settings.keys() - {left_out}}
+            filled = json.loads(kind.from_dict(copy.deepcopy(rest)).to_json_string())
+            try:
+                found = FAMILIES[name].config(rest, name)
+            except CheckpointError:
+                refused.add(left_out)
+            else:
+                assert found == FAMILIES[name].config(filled, name), left_out
+    assert refused <= {
+        *("sliding_window", "attn_logit_softcapping", "final_logit_softcapping"),
+        *("num_local_experts", "num_experts_per_tok", "moe_intermediate_size"),
+        *("norm_topk_prob", "rope_parameters", "rope_scaling"),
+    }
+
+
+def test_the_base_and_sizes_may_be_left_out() -> None:
+    settings = {
+        key: value for key, value in settings_of("llama").items() if key in BASE
+    }
+    del settings["num_key_value_heads"]
+    config = FAMILIES["llama"].config(settings, "tiny")
+    assert (config.num_kv_heads, config.d_k, config.rotary_base) == (H, D // H, 10_000)
+    assert (config.norm_eps, config.tie_head, config.rotary_rates) == (
+        1e-6,
+        False,
+        None,
+    )
+
+
+RULES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "linear": {"factor": 3.0},
+    "llama3": LLAMA3,
+    "yarn": {"factor": 4.0, "original_max_position_embeddings": 11},
+    "yarn, not whole": {"factor": 4.0, "truncate": False, "beta_fast": 2.0},
+    "yarn, as sharp": {"factor": 4.0, "attention_factor": 1.0, "beta_slow": 0.5},
+    "longrope": {
+        "short_factor": [1.0, 1.5, 2.0, 3.0, 5.0],
+        "long_factor": [9.0] * 5,
+    },
+    "longrope, sharper": {
+        "short_factor": [1.0, 1.5, 2.0, 3.0, 5.0],
+        "long_factor": [9.0] * 5,
+        "attention_factor": 1.25,
+    },
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rules_of_rotary_positions(rule: str, tmp_path: Path) -> None:
+    kind = rule.partition(",")[0]
+    settings = {"rope_type": kind, "rope_theta": 100.0, **RULES[rule]}
+    model = theirs("llama", num_hidden_layers=1, rope_parameters=settings)
+    ours = load_pretrained(saved(model, tmp_path))
+    tokens = torch.randint(V, (2, LONGEST))
+    check_close(ours(tokens), model(tokens).logits)
+
+
+# What cannot be read.
+
+ROPE = "rope_parameters of tiny"
+UNREADABLE: list[tuple[str, dict[str, Any], str]] = [
+    ("llama", {"clip_qkv": 8.0}, "tiny has clip_qkv=8.0, which this library does not "),
+    ("llama", {"attention_bias": True}, "tiny has attention_bias=True; only "),
+    ("llama", {"mlp_bias": True}, "tiny has mlp_bias=True; only mlp_bias=False can"),
+    ("llama", {"hidden_act": "relu"}, "tiny has hidden_act='relu'; only silu, gelu_"),
+    ("llama", {"quantization_config": {"bits": 4}}, "tiny has quantization_config={"),
+    ("gpt_oss", {"quantization_config": {"bits": 4}}, "tiny has quantization_config={"),
+    ("gpt_oss", {"swiglu_limit": 6.0}, "tiny has swiglu_limit=6.0; only swiglu_limit"),
+    ("mixtral", {"num_experts_per_tok": 1}, "tiny has num_experts_per_tok=1; it must "),
+    ("mixtral", {"num_local_experts": 0}, "tiny has num_local_experts=0; it must be "),
+    ("qwen3_moe", {"norm_topk_prob": False}, "tiny has norm_topk_prob=False; only nor"),
+    ("qwen3_moe", {"mlp_only_layers": [1]}, "tiny has mlp_only_layers=[1]; only mlp_"),
+    ("qwen3", {"layer_types": ["linear"] * L}, "tiny has layer_types=['linear', 'line"),
+    ("phi3", {"partial_rotary_factor": 0.5}, "tiny has partial_rotary_factor=0.5; on"),
+    ("llama", {"num_attention_heads": 7}, "tiny has settings that do not fit: num_"),
+    ("llama", {"num_hidden_layers": None}, "tiny has settings that do not fit: num_"),
+    (
+        "llama",
+        {"model_type": "gpt_neox"},
+        "tiny has model_type='gpt_neox'; only gpt2, ",
+    ),
+    (
+        "llama",
+        {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}},
+        "tiny has rope_type='dynamic'; only default, linear, llama3 and yarn can be ",
+    ),
+    (
+        "llama",
+        {"rope_parameters": {"partial_rotary_factor": 0.5}},
+        f"{ROPE} has partial_rotary_factor=0.5; only partial_rotary_factor=1.0 can ",
+    ),
+    (
+        "llama",
+        {"rope_parameters": {**LLAMA3, "mscale": 2.0}},
+        f"{ROPE} has mscale=2.0, which this library does not know",
+    ),
+    (
+        "llama",
+        {"rope_parameters": {"rope_type": "linear"}},
+        f"{ROPE} does not say factor",
+    ),
+    (
+        "llama",
+        {"rope_parameters": {"rope_type": "linear", "factor": "two"}},
+        f"{ROPE}: could not convert string to float: 'two'",
+    ),
+    (
+        "gemma3_text",
+        {"rope_parameters": {"rope_theta": 10.0, "rope_type": "default"}},
+        f"{ROPE} does not say sliding_attention",
+    ),
+    (
+        "gemma3_text",
+        {"rope_parameters": {"sliding_attention": {"rope_type": "linear"}}},
+        f"sliding_attention of {ROPE} has rope_type='linear'; only rope_type='default'",
+    ),
+]
+# Phi-3 with long texts says outside of its rule how long it was trained.
+_LONG = {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [2.0]}
+for _name, _changes in {
+    "llama": {"rope_parameters": _LONG | {"original_max_position_embeddings": 11}},
+    "phi3": {"rope_scaling": _LONG, "original_max_position_embeddings": 11},
+}.items():
+    _message = f"{ROPE} has original_max_position_embeddings=11, less than max_positi"
+    UNREADABLE.append((_name, _changes, _message))
+
+
+@pytest.mark.usefixtures("as_a_caller")
+@pytest.mark.parametrize(("name", "changes", "message"), UNREADABLE)
+def test_what_cannot_be_read_is_refused_by_name(
+    name: str, changes: dict[str, Any], message: str
+) -> None:
+    settings = {**settings_of(name), **changes}
+    if "rope_scaling" in changes:
+        del settings["rope_parameters"]
+    with pytest.raises(CheckpointError) as refused:
+        from_family({}, settings, origin="tiny")
+    assert str(refused.value).startswith(message)
+    assert "\n" not in str(refused.value)
+
+
+def test_weights_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    model = theirs("llama", tie_word_embeddings=True)
+    weights, settings = model.state_dict(), settings_of("llama")
+    tied = {**settings, "tie_word_embeddings": True}
+    rotary = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(5)}
+    from_family({**weights, **rotary}, tied)  # as files of version 4 have it
+    weights["lm_head.weight"] = 2 * weights["lm_head.weight"]
+    with pytest.raises(CheckpointError) as refused:
+        from_family(weights, tied, origin="tiny")
+    assert str(refused.value) == (
+        "tiny ties the head to the token embedding, but their matrices differ"
+    )
+    last = f"model.layers.{L}.mlp.up_proj.weight"
+    weights[last] = weights.pop("model.layers.1.mlp.up_proj.weight")
+    with pytest.raises(CheckpointError) as refused:
+        from_family(weights, settings, origin="tiny")
+    assert str(refused.value) == (
+        "tiny does not have the weights that its settings require: "
+        f"model.layers.1.mlp.up_proj.weight is missing; {last} is unknown"
+    )
+
+
+# And back.
+
+
+def opened(model: GPT, name: str, folder: Path) -> Any:
+    """Save a model in the layout of a family, and open it in ``transformers``."""
+    from transformers import AutoModelForCausalLM
+
+    weights, settings = to_family(model, name)
+    folder.mkdir(exist_ok=True)
+    tensors = {each: weight.contiguous() for each, weight in weights.items()}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(settings))
+    found, report = AutoModelForCausalLM.from_pretrained(
+        folder, attn_implementation="eager", output_loading_info=True
+    )
+    assert not any(report.values()), report
+    assert type(found).__name__ == FAMILIES[name].architecture
+    return found.eval()
+
+
+def large(model: GPT) -> GPT:
+    for weight in model.parameters():
+        nn.init.normal_(weight, 0.5 * (weight.ndim == 1), 0.3)
+    return model.eval()
+
+
+@pytest.mark.parametrize("stretched", [False, True])
+@pytest.mark.parametrize("tied", [False, True])
+def test_transformers_opens_ours(
+    name: str, stretched: bool, tied: bool, tmp_path: Path
+) -> None:
+    config = FAMILIES[name].config(settings_of(name), name)
+    changes: dict[str, Any] = {"rotary_base": 30.0, "rotary_rates": None}
+    changes["rotary_attention_factor"] = 1.0
+    if stretched:
+        rates = yarn_rates(config.d_k, factor=3.0, trained_length=11)
+        changes = {"rotary_rates": rates.tolist(), "rotary_attention_factor": 1.2}
+    if name in ("qwen2", "qwen3", "gemma2", "gemma3_text", "gpt_oss"):
+        changes["windows"] = (None, WINDOW, None)
+    config = replace(config, **changes, tie_head=tied, norm_eps=1e-4, dropout=0.1)
+    model = large(GPT(config))
+    found = opened(model, name, tmp_path)
+    tokens = torch.randint(V, (B, T))
+    check_close(found(tokens).logits, model(tokens))
+    again = load_pretrained(tmp_path)
+    check_close(again(tokens), model(tokens))
+    wanted = {**vars(config), "dropout": 0.0}
+    if stretched:
+        wanted["rotary_rates"] = pytest.approx(config.rotary_rates)
+    assert vars(again.config) == wanted
+
+
+def test_a_model_of_transformers_comes_back_whole(pair: tuple[Any, GPT]) -> None:
+    model, ours = pair
+    weights, settings = to_family(ours, ours_name := model.config.model_type)
+    again = from_family(weights, settings)
+    assert again.config == ours.config or ours.config.rotary_rates is not None
+    gemma = ours_name.startswith("gemma")  # whose gains are rounded by the 1
+    for each, weight in ours.state_dict().items():
+        torch.testing.assert_close(
+            again.state_dict()[each], weight, rtol=0, atol=1e-7 * gemma
+        )
+
+
+OURS = GPTConfig(
+    vocab_size=V,
+    max_seq_len=LONGEST,
+    d_model=D,
+    num_heads=H,
+    num_layers=L,
+    positions="rotary",
+    norm="rms",
+    activation="swiglu",
+    bias=False,
+)
+UNWRITABLE: list[tuple[str, dict[str, Any], str]] = [
+    ("llama", {"smear": True}, "smear=True"),
+    ("llama", {"positions": "learned"}, "positions='learned'"),
+    ("llama", {"positions": "alibi"}, "positions='alibi'"),
+    ("llama", {"activation": "relu2"}, "activation='relu2'"),
+    (
+        "llama",
+        {"norm": "layer", "norm_place": "after"},
+        "norm='layer', norm_place='after'",
+    ),
+    ("llama", {"bias": True}, "bias=True, qkv_bias=None"),
+    ("llama", {"windows": 7}, "windows=7"),
+    ("llama", {"num_experts": 4}, "num_experts=4, experts_per_token=2"),
+    ("llama", {"qk_norm": "heads"}, "qk_norm='heads'"),
+    ("llama", {"qkv_bias": True}, "qkv_bias=True"),
+    ("llama", {"embedding_scale": 2.0}, "embedding_scale=2.0"),
+    ("llama", {"logit_cap": 30.0}, "logit_cap=30.0"),
+    ("llama", {"attention": Differential()}, "attention=Differential()"),
+    ("llama", {"kept_heads": [[0]] * L}, f"kept_heads={((0,),) * L}"),
+    ("mistral", {"windows": (None, 7, 7)}, "windows=(None, 7, 7)"),
+    ("qwen2", {"windows": (5, 7, 7), "qkv_bias": True}, "windows=(5, 7, 7)"),
+    ("qwen3", {"qk_norm": True}, "qk_norm=True"),
+    ("phi3", {"head_dim": D_K}, f"head_dim={D_K}"),
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "message"), UNWRITABLE)
+def test_what_a_family_lacks_is_named(
+    name: str, changes: dict[str, Any], message: str
+) -> None:
+    model = GPT(replace(OURS, **changes), device="meta")
+    message = re.escape(f"{FAMILIES[name].architecture} has no {message}")
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        to_family(model, name)
+
+
+def test_experts_are_needed_or_refused() -> None:
+    for experts, each, message in (
+        (0, 2, "MixtralForCausalLM has num_local_experts=0; it must be at least 1"),
+        (4, 1, "MixtralForCausalLM has num_experts_per_tok=1; it must be at least 2"),
+    ):
+        config = replace(OURS, num_experts=experts, experts_per_token=each)
+        with pytest.raises(ValueError, match=f"^{message}$"):
+            to_family(GPT(config, device="meta"), "mixtral")
+
+
+def test_gemma_has_a_whole_number_for_the_scale_and_two_bases() -> None:
+    config = FAMILIES["gemma3_text"].config(settings_of("gemma3_text"), "tiny")
+    lost = replace(config, attention=AdjustedSoftmax(scale=0.3))
+    with pytest.raises(ValueError, match="has no attention=AdjustedSoftmax"):
+        FAMILIES["gemma3_text"].settings(lost)
+    for free in (
+        replace(config, windows=None, local_rotary_base=None),  # of no effect
+        replace(config, local_rotary_base=None),  # the same for all layers
+    ):
+        again = FAMILIES["gemma3_text"].settings(free)
+        assert FAMILIES["gemma3_text"].config(again, "tiny").rotary_base == 500.0
+
+
+def test_an_unknown_family_is_refused_and_dropout_is_no_obstacle() -> None:
+    model = GPT(replace(OURS, dropout=0.3))
+    to_family(model, "llama")
+    with pytest.raises(ValueError, match=r"^name='bert' must be one of llama, "):
+        to_family(model, "bert")

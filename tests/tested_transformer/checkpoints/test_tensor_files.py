@@ -1,0 +1,319 @@
+"""Models in several files: one tensor is read at a time, or the folder refused."""
+
+import json
+import os
+import re
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tested_transformer.checkpoints import (
+    CheckpointError,
+    load_pretrained,
+    ship_model,
+    to_gpt2,
+)
+from tested_transformer.checkpoints.loading import fill_model
+from tested_transformer.checkpoints.saving import check_fit
+from tested_transformer.checkpoints.tensor_files import TensorFiles
+from tested_transformer.gpt import GPT, GPTConfig
+
+CONFIG = GPTConfig(
+    vocab_size=13,
+    max_seq_len=7,
+    d_model=6,
+    num_heads=3,
+    num_layers=2,
+    activation="gelu_tanh",
+)
+INDEX = "model.safetensors.index.json"
+ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+
+
+def put(folder: Path, model: GPT) -> None:
+    """Save a model in GPT-2's layout, in two files."""
+    weights, settings = to_gpt2(model)
+    folder.mkdir(exist_ok=True)
+    names = sorted(weights)
+    for file, some in ((ONE, names[::2]), (TWO, names[1::2])):
+        save_file({name: weights[name] for name in some}, folder / file)
+    places = dict.fromkeys(names, ONE) | dict.fromkeys(names[1::2], TWO)
+    write(folder / INDEX, {"weight_map": places})
+    write(folder / "config.json", settings)
+
+
+def write(path: Path, content: object) -> None:
+    path.write_text(json.dumps(content))
+
+
+def change(path: Path, **changes: Any) -> None:
+    write(path, {**json.loads(path.read_text()), **changes})
+
+
+def change_index(folder: Path, changes: dict[str, Any]) -> None:
+    places = json.loads((folder / INDEX).read_text())["weight_map"]
+    write(folder / INDEX, {"weight_map": {**places, **changes}})
+
+
+def change_weights(folder: Path, changes: dict[str, Tensor]) -> None:
+    save_file({**load_file(folder / ONE), **changes}, folder / ONE)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    put(tmp_path / "model", GPT(CONFIG))
+    return tmp_path / "model"
+
+
+# What is read.
+
+
+def test_tensors_are_read_from_all_files(folder: Path) -> None:
+    expected = load_file(folder / ONE) | load_file(folder / TWO)
+    found = TensorFiles(folder / ONE, folder / TWO)
+    assert (set(found), len(found)) == (set(expected), len(expected))
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor), name
+        shape = found.on_meta()[name]
+        assert (shape.shape, shape.dtype) == (tensor.shape, tensor.dtype)
+        assert shape.is_meta
+    with pytest.raises(KeyError):
+        found["other"]
+    check_fit(expected, found.on_meta(), "it")
+
+
+def test_progress_is_told_once_for_each_tensor(folder: Path) -> None:
+    told: list[tuple[int, int]] = []
+    found = TensorFiles(folder / ONE, folder / TWO, tell=lambda *x: told.append(x))
+    size = sum(tensor.nbytes for tensor in dict(found).values())
+    dict(found)
+    assert [total for _, total in told] == [size] * len(found)
+    done = [read for read, _ in told]
+    assert done == sorted(set(done))
+    assert done[-1] == size
+    told.clear()
+    load_pretrained(folder, tell=lambda *x: told.append(x))
+    assert told[-1] == (size, size)
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_refused(folder: Path) -> None:
+    found = TensorFiles(folder / ONE)
+    os.truncate(folder / ONE, (folder / ONE).stat().st_size // 2)
+    with pytest.raises(CheckpointError, match=f"^{folder / ONE} is cut short$"):
+        dict(found)
+
+
+class Watch(TorchDispatchMode):
+    """Count the bytes of all tensors that are in memory, and the most there were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known = weakref.WeakSet[torch.UntypedStorage]()
+        self.most = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for each in torch.utils._pytree.tree_leaves(result):
+            if isinstance(each, Tensor) and not each.is_meta:
+                self.known.add(each.untyped_storage())
+        self.most = max(self.most, sum(each.nbytes() for each in self.known))
+        return result
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("kept", ["in two files", "shipped"])
+def test_a_model_is_in_memory_only_once(
+    tmp_path: Path, kept: str, dtype: torch.dtype
+) -> None:
+    model = GPT(CONFIG, dtype=torch.bfloat16)
+    saved = max(weight.nbytes for weight in model.parameters())
+    # Queries, keys and values are one tensor in GPT-2's file.
+    saved = max(saved, 3 * model.blocks[0].attention.q_proj.weight.nbytes)
+    if kept == "in two files":
+        put(tmp_path, model)
+    else:
+        ship_model(tmp_path, model)
+    with Watch() as watch:
+        # What is shipped is float32 first.
+        wanted = None if kept == "shipped" else dtype
+        found = load_pretrained(tmp_path, dtype=wanted)
+    size = sum(weight.nbytes for weight in found.parameters())
+    assert size <= watch.most <= size + saved
+
+
+def test_weights_must_come_once_each() -> None:
+    model = GPT(CONFIG)
+    pairs = list(model.state_dict().items())
+    found = fill_model(CONFIG, reversed(pairs), "it", dtype=torch.float64)
+    for name, weight in found.state_dict().items():
+        assert torch.equal(weight, model.state_dict()[name].double())
+    wrong = "it does not have the weights that its settings require: "
+    for some, message in (
+        (pairs[1:], f"{wrong}token_embedding.weight is missing"),
+        ([*pairs, ("more", torch.ones(1))], f"{wrong}more is unknown"),
+        ([*pairs, pairs[3]], f"it has {pairs[3][0]} twice"),
+        (
+            [("norm.bias", torch.ones(6, 1)), *pairs],
+            f"{wrong}norm.bias is (6, 1), not (6,)",
+        ),
+    ):
+        with pytest.raises(CheckpointError, match=f"^{re.escape(message)}$"):
+            fill_model(CONFIG, iter(some), "it")
+
+
+# What is broken.
+
+
+def only_a_pickle(folder: Path) -> None:
+    for file in (ONE, TWO, INDEX):
+        (folder / file).unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+
+
+def a_link_out(folder: Path) -> None:
+    (folder / TWO).rename(folder.parent / "elsewhere")
+    (folder / TWO).symlink_to("../elsewhere")
+
+
+def one_name_in_two_files(folder: Path) -> None:
+    save_file({**load_file(folder / TWO), **load_file(folder / ONE)}, folder / TWO)
+
+
+def a_long_index(folder: Path) -> None:
+    with (folder / INDEX).open("ab") as file:
+        file.truncate(10**9)  # which takes no room on most disks
+
+
+LN_F, MORE = "transformer.ln_f.weight", {"more": torch.ones(1)}
+NEITHER = "does not have the weights that its settings require: "
+# What is done to the folder, and how the message goes on after it.
+BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a file is missing": (
+        lambda folder: (folder / TWO).unlink(),
+        f" has no {TWO}, which {INDEX} names",
+    ),
+    "only a pickle": (only_a_pickle, f" has no model.safetensors and no {INDEX}; pick"),
+    "a wrong shape": (
+        lambda folder: change(folder / "config.json", vocab_size=11),
+        f" {NEITHER}transformer.wte.weight is (13, 6), not (11, 6)",
+    ),
+    "an unknown weight": (
+        lambda folder: (
+            change_weights(folder, MORE),
+            change_index(folder, {"more": ONE}),
+        ),
+        f" {NEITHER}transformer.more is unknown",
+    ),
+    "one weight under two names": (
+        lambda folder: (
+            change_weights(folder, {"ln_f.weight": torch.ones(6)}),
+            change_index(folder, {"ln_f.weight": ONE}),
+        ),
+        f" has {LN_F} twice",
+    ),
+    "the index names what is nowhere": (
+        lambda folder: change_index(folder, {"more": TWO}),
+        f"/{INDEX} says that more is in {TWO}, but it is in none",
+    ),
+    "the index leaves something out": (
+        lambda folder: change_weights(folder, MORE),
+        f"/{INDEX} says that more is in no file, but it is in {ONE}",
+    ),
+    "the index names another file": (
+        lambda folder: change_index(folder, {LN_F: ONE}),
+        f"/{INDEX} says that {LN_F} is in {ONE}, but it is in {TWO}",
+    ),
+    "a path that leads up": (
+        lambda folder: change_index(folder, {LN_F: "../other.safetensors"}),
+        f"/{INDEX} names an unexpected file, '../other.safetensors'",
+    ),
+    "a path of the system": (
+        lambda folder: change_index(folder, {LN_F: "/dev/zero"}),
+        f"/{INDEX} names an unexpected file, '/dev/zero'",
+    ),
+    "no name of a file": (
+        lambda folder: change_index(folder, {LN_F: [ONE]}),
+        f"/{INDEX} names an unexpected file, ",
+    ),
+    "the index is a list": (
+        lambda folder: write(folder / INDEX, [ONE]),
+        f"/{INDEX} holds no settings",
+    ),
+    "the index is huge": (a_long_index, f"/{INDEX} has more than 100,000,000 bytes"),
+    "a link that leads out": (a_link_out, f"/{TWO} is a link that leads out of "),
+    "a huge header": (
+        lambda folder: (folder / ONE).write_bytes(
+            (2**60).to_bytes(8, "little") + b"{}"
+        ),
+        f"/{ONE} is cut short or not a safetensors file: ",
+    ),
+    "a file is cut short": (
+        lambda folder: os.truncate(folder / TWO, (folder / TWO).stat().st_size - 1),
+        f"/{TWO} is cut short or not a safetensors file: ",
+    ),
+    "one name in two files": (one_name_in_two_files, f"/{TWO} has transformer.h."),
+    "settings in a list": (
+        lambda folder: write(folder / "config.json", [13]),
+        "/config.json holds no settings",
+    ),
+    "settings that are no JSON": (
+        lambda folder: (folder / "config.json").write_text("{'n_embd': 6}"),
+        "/config.json is cut short or not JSON",
+    ),
+    "settings in too many brackets": (
+        lambda folder: (folder / "config.json").write_text("[" * 10**6),
+        "/config.json is cut short or not JSON",
+    ),
+    "a billion layers": (
+        lambda folder: change(folder / "config.json", n_layer=10**9),
+        " has settings that do not fit: num_layers=1000000000 is more than its ",
+    ),
+    "a width beyond all memory": (
+        lambda folder: change(folder / "config.json", n_embd=3 * 10**15),
+        " has settings that do not fit: Storage size calculation overflowed ",
+    ),
+    "a width inside beyond all memory": (
+        lambda folder: change(folder / "config.json", n_inner=10**18),
+        " has settings that do not fit: d_ff=1000000000000000000 is more than its ",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spoil", "message"), BROKEN.values(), ids=BROKEN.keys())
+def test_a_broken_folder_is_refused_in_one_line(
+    folder: Path, spoil: Callable[[Path], object], message: str
+) -> None:
+    load_pretrained(folder)
+    spoil(folder)
+    with pytest.raises(CheckpointError) as refused:
+        load_pretrained(folder)
+    said = str(refused.value)
+    assert said.startswith(f"{folder}{message}"), said
+    assert "\n" not in said
+
+
+def test_the_cache_of_the_hub_is_a_folder_of_links(folder: Path) -> None:
+    expected = load_pretrained(folder)
+    cache = folder.parent / "models--some--tiny"
+    blobs, snapshot = cache / "blobs", cache / "snapshots" / "0123"
+    folder.rename(blobs.parent.mkdir() or blobs)
+    snapshot.mkdir(parents=True)
+    for file in blobs.iterdir():
+        (snapshot / file.name).symlink_to(f"../../blobs/{file.name}")
+    (folder.parent / "linked").symlink_to(snapshot)
+    for place in (snapshot, folder.parent / "linked"):
+        found = load_pretrained(place).state_dict()
+        for name, weight in expected.state_dict().items():
+            assert torch.equal(found[name], weight)
+    (blobs / ONE).rename(folder.parent / ONE)
+    (snapshot / ONE).unlink()
+    (snapshot / ONE).symlink_to(folder.parent / ONE)
+    with pytest.raises(CheckpointError, match=r" is a link that leads out of "):
+        load_pretrained(snapshot)
