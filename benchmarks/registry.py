@@ -84,6 +84,7 @@ _MEASUREMENTS = (
     Measurement("sharing", "ways to share keys"),
     Measurement("steps", "latency and throughput of generation"),
     Measurement("gpu", "all for a GPU", ("shakespeare", "nanogpt"), prints="json"),
+    Measurement("launches", "operations, bytes and waits, without a GPU"),
     Measurement("masks", "how libraries read a mask"),
     Measurement("implementations", "ways to write attention"),
     Measurement("museum", "the loss with each bug", ("shakespeare",)),

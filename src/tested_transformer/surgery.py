@@ -54,9 +54,11 @@ def with_fewer_keys(model: GPT, num_kv_heads: int) -> GPT:
         heads = rows.unflatten(0, (num_kv_heads, before // num_kv_heads, -1))
         return heads.mean(dim=1).flatten(0, 1)
 
-    state = model.state_dict()
+    state, shared = model.state_dict(), [".k_proj.", ".v_proj."]
+    if model.config.qk_norm == "projection":
+        shared.append(".k_norm.")  # one gain for each feature of all heads
     for name, tensor in state.items():
-        if ".k_proj." in name or ".v_proj." in name:
+        if any(part in name for part in shared):
             state[name] = pool(tensor)
     copy = GPT.from_weights(replace(model.config, num_kv_heads=num_kv_heads), state)
     return copy.train(model.training)
@@ -91,8 +93,8 @@ def prune_heads(model: GPT, heads: Iterable[tuple[int, int]]) -> GPT:
 
     Raises:
         ValueError: If there is no such head, a layer would keep none, only some of the
-            heads that share keys are left out, or the model's attention is another than
-            ``"softmax"``.
+            heads that share keys are left out, the model's attention is another than
+            ``"softmax"``, or its ``qk_norm`` is ``"projection"``.
 
     Source: Michel et al., 2019, "Are Sixteen Heads Really Better than One?".
     """
@@ -122,6 +124,11 @@ def _validate_prunable(model: GPT) -> None:
         raise ValueError(
             f"attention={model.config.attention!r} of model must be Softmax(): only "
             "its heads can be pruned"
+        )
+    if model.config.qk_norm == "projection":
+        raise ValueError(
+            "qk_norm='projection' of model normalizes all heads together: without some "
+            "of them, the others would change"
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from tested_transformer.checkpoints import load_checkpoint, save_checkpoint
 from tested_transformer.checkpoints.configs import describe_config, read_config
@@ -86,6 +87,26 @@ PRUNED = GPTConfig(vocab_size=13, max_seq_len=7, d_model=24, num_heads=4, num_la
             {"positions": "sinusoidal", "d_model": 15, "num_heads": 3},
             "d_model=15 must be even for sinusoids",
         ),
+        ({"head_dim": 0}, "head_dim=0 must be positive"),
+        (
+            {"head_dim": 5, "positions": "rotary"},
+            "head_dim=5 must be even for rotary positions",
+        ),
+        (
+            {"norm_place": "inside"},
+            "norm_place='inside' must be one of before, after, both",
+        ),
+        ({"norm_eps": 0.0}, "norm_eps=0.0 must be positive and finite"),
+        ({"embedding_scale": -1.0}, "embedding_scale=-1.0 must be positive and finite"),
+        ({"logit_cap": 0.0}, "logit_cap=0.0 must be positive and finite"),
+        (
+            {"positions": "rotary", "local_rotary_base": math.inf},
+            "local_rotary_base=inf must be positive and finite",
+        ),
+        (
+            {"local_rotary_base": 5.0},
+            "positions='learned' must be 'rotary' for local_rotary_base",
+        ),
     ],
 )
 def test_bad_settings_are_named(change, message: str):
@@ -114,6 +135,49 @@ def test_settings_come_back_from_json_old_ones_too():
         del values[name]
     old = read_config(values, Path("config.json"))
     assert old == replace(config, windows=None, rotary_base=10_000.0)
+
+
+TODAY = {
+    "positions": "rotary",
+    "head_dim": 10,
+    "norm_place": "both",
+    "norm_eps": 1e-6,
+    "qkv_bias": False,
+    "qk_norm": "projection",
+    "embedding_scale": 3.0,
+    "logit_cap": 5.0,
+    "local_rotary_base": 50.0,
+    "windows": (2, None, 3),
+    "num_experts": 4,
+    "router_bias": True,
+    "activation": "swiglu_clamped",
+}
+
+
+def test_the_settings_of_today_are_saved_and_loaded(tmp_path: Path):
+    config = replace(SMALL, **TODAY)
+    model = GPT(config)
+    save_checkpoint(tmp_path, config=config, weights=model.state_dict())
+    again = load_checkpoint(tmp_path)
+    assert again.config == config
+    for name, weight in again.model().state_dict().items():
+        assert torch.equal(weight, model.state_dict()[name]), name
+
+
+@pytest.mark.usefixtures("as_a_caller")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"qk_norm": "layer"}, "qk_norm='layer' must be "),
+        ({"qk_norm": 1}, "qk_norm=1 must be "),
+        ({"router_bias": 2}, "router_bias=2 must be "),
+        ({"qkv_bias": "no"}, "qkv_bias='no' must be "),
+        ({"head_dim": 2.0}, "head_dim=2.0 must be an int"),
+    ],
+)
+def test_what_is_no_switch_is_named(change, message: str):
+    with pytest.raises((TypeError, ValueError), match=f"^{re.escape(message)}"):
+        replace(SMALL, **change)
 
 
 @pytest.mark.usefixtures("as_a_caller")

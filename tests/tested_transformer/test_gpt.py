@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tested_transformer.decoding import generate
 from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig
+from tested_transformer.layers import GATED
 from tested_transformer.masks import sliding_window_mask
 
 # Pairwise different: vocabulary, longest sequence, heads, head width, layers, batch, T.
@@ -62,6 +63,29 @@ VARIANTS = {
         "positions": "alibi",
         "windows": (3, None, 5),
         "fused": False,
+    },
+    "as gemma": {
+        **(TODAY := {"positions": "rotary", "norm": "rms", "bias": False}),
+        "head_dim": 10,
+        "num_kv_heads": 2,
+        "rotary_base": 100.0,
+        "local_rotary_base": 5.0,
+        "windows": (2, None, 4),
+        "norm_place": "both",
+        "norm_eps": 0.1,
+        "qkv_bias": True,
+        "qk_norm": "heads",
+        "activation": "geglu_tanh",
+        "embedding_scale": 3.0,
+        "logit_cap": 5.0,
+    },
+    "as olmo, with experts": {
+        **TODAY,
+        "norm_place": "after",
+        "qk_norm": "projection",
+        "num_experts": 5,
+        "router_bias": True,
+        "activation": "swiglu_clamped",
     },
 }
 
@@ -137,13 +161,102 @@ def test_it_is_its_formula_in_logits_and_gradients(fused: bool):
         torch.testing.assert_close(gradient, wanted, rtol=1e-3, atol=1e-4)
 
 
+PLACES = ("before", "after")
+
+
+def by_todays_formula(model: GPT, tokens: Tensor) -> Tensor:
+    """Work out a GPT "as gemma", with any place and kind of norms, from its weights."""
+    config, w = model.config, model.state_dict()
+    before, after = (config.norm_place in (place, "both") for place in PLACES)
+    x = config.embedding_scale * w["token_embedding.weight"][tokens]
+
+    def norm(x: Tensor, name: str, placed: bool = True) -> Tensor:
+        if not placed:
+            return x
+        size = (x.square().mean(-1, keepdim=True) + config.norm_eps).sqrt()
+        return x / size * w[f"{name}.weight"]
+
+    def heads(x: Tensor, name: str, base: float | None) -> Tensor:
+        """Project; normalize all heads together or each, and rotate; not values."""
+        x = x @ w[f"{name}_proj.weight"].T + w[f"{name}_proj.bias"]
+        if base is not None and config.qk_norm == "projection":
+            x = norm(x, f"{name}_norm")
+        x = x.unflatten(-1, (-1, config.d_k)).transpose(1, 2)
+        if base is not None and config.qk_norm == "heads":
+            x = norm(x, f"{name}_norm")
+        if base is not None:
+            rates = base ** (-torch.arange(config.d_k // 2).double() * 2 / config.d_k)
+            one, other = x.chunk(2, dim=-1)
+            turned = torch.arange(T)[:, None] * rates
+            x = torch.cat(
+                [
+                    one * turned.cos() - other * turned.sin(),
+                    other * turned.cos() + one * turned.sin(),
+                ],
+                dim=-1,
+            )
+        return x.repeat_interleave(H // x.shape[1], dim=1)
+
+    for i in range(L):
+        name, window = f"blocks.{i}.", config.window_of(i)
+        base = config.rotary_base if window is None else config.local_rotary_base
+        y = norm(x, f"{name}attention_norm", before)
+        q, k = (heads(y, f"{name}attention.{part}", base) for part in "qk")
+        steps = torch.arange(T)[:, None] - torch.arange(T)
+        unseen = (steps < 0) | (steps >= (window or T))
+        scores = (q @ k.mT / config.d_k**0.5).masked_fill(unseen, -torch.inf)
+        attended = scores.softmax(-1) @ heads(y, f"{name}attention.v", None)
+        attended = attended.transpose(1, 2).flatten(2)
+        attended = attended @ w[f"{name}attention.o_proj.weight"].T
+        x = x + norm(attended, f"{name}attention_out_norm", after)
+        y = norm(x, f"{name}feed_forward_norm", before)
+        gate, up, down = (
+            w[f"{name}feed_forward.{part}.weight"].T for part in ("gate", "up", "down")
+        )
+        gate = y @ gate
+        cubic = math.sqrt(2 / math.pi) * (gate + 0.044715 * gate**3)
+        made = (gate * (1 + cubic.tanh()) / 2 * (y @ up)) @ down
+        x = x + norm(made, f"{name}feed_forward_out_norm", after)
+    logits = norm(x, "norm") @ w["token_embedding.weight"].T
+    return config.logit_cap * (logits / config.logit_cap).tanh()
+
+
+@pytest.mark.parametrize("norm_place", ["before", "after", "both"])
+@pytest.mark.parametrize("qk_norm", ["heads", "projection", False])
+def test_the_settings_of_today_are_their_formula(norm_place: str, qk_norm: str | bool):
+    changes = {**VARIANTS["as gemma"], "norm_place": norm_place, "qk_norm": qk_norm}
+    model, tokens = make(**changes).double(), some_tokens()
+    model.reset_buffers()  # in double precision, too
+    torch.testing.assert_close(
+        model(tokens), by_todays_formula(model, tokens), rtol=0, atol=1e-5
+    )
+
+
+def test_the_local_base_is_only_for_layers_with_a_window():
+    tokens = some_tokens()
+    for windows in (None, (None, 4, None)):
+        model = make(positions="rotary", windows=windows, local_rotary_base=5.0)
+        usual = replace(model.config, local_rotary_base=None)
+        logits = GPT.from_weights(usual, model.state_dict())(tokens)
+        assert torch.equal(model(tokens), logits) is (windows is None)
+
+
+def test_clamped_experts_are_their_formula():
+    """As published: both parts clamped, the gate from above alone, and one added."""
+    made, x = GATED["swiglu_clamped"], torch.linspace(-30, 30, 49)
+    gate, up = torch.meshgrid(x, x, indexing="ij")
+    low = torch.minimum(gate, torch.tensor(7.0))
+    wanted = low / (1 + (-1.702 * low).exp()) * (up.clamp(-7, 7) + 1)
+    torch.testing.assert_close(made(gate, up), wanted)
+
+
 def test_no_position_reads_a_later_one(model: GPT):
     tokens = some_tokens()
     before = model(tokens)
     for t in range(1, T):
         changed = tokens.clone()
         changed[:, t] = (changed[:, t] + 1) % V
-        moved = (model(changed) - before).abs().amax(dim=(0, 2)) > 1e-6
+        moved = (model(changed) - before).abs().amax(dim=(0, 2)) > 1e-5
         assert moved.tolist()[: t + 1] == [False] * t + [True]
         torch.testing.assert_close(
             model(tokens[:, :t]), before[:, :t], rtol=1e-4, atol=1e-4

@@ -126,43 +126,87 @@ def attention_in_blocks(
             f"it is {tuple(chosen.shape)}"
         )
     k, v = repeat_heads(k, q), repeat_heads(v, q)
-    first = k.shape[-2] - q.shape[-2]
-    heads = [
-        _one_head(q_h, k_h, v_h, chosen_h, block_size, first)
-        for q_h, k_h, v_h, chosen_h in zip(
-            *(each.flatten(0, 1) for each in (q, k, v, chosen)), strict=True
+    rows, first = q.shape[:2], k.shape[-2] - q.shape[-2]
+    q, k, v, chosen = (each.flatten(0, 1) for each in (q, k, v, chosen))
+    slots, asking, block = _tiles(chosen, -(-k.shape[1] // block_size), block_size)
+    # The questions of each tile, and the keys and values of its block. A tile that is
+    # not full asks zeros.
+    asked = _rows_of(F.pad(q, (0, 0, 0, 1)), asking)
+    keys, values = (
+        _rows_of(
+            F.pad(x, (0, 0, 0, -x.shape[1] % block_size)).unflatten(
+                1, (-1, block_size)
+            ),
+            block,
         )
-    ]
-    return torch.stack(heads).unflatten(0, q.shape[:2])
+        for x in (k, v)
+    )
+    scores = asked @ keys.mT * q.shape[-1] ** -0.5
+    places = block[..., None] * block_size + torch.arange(block_size, device=q.device)
+    future = places[..., None, :] > (asking + first)[..., None]
+    scores = scores.masked_fill(future, float("-inf"))
+    outputs = (scores.softmax(dim=-1) @ values).flatten(1, 2)
+    totals = scores.logsumexp(dim=-1).flatten(1, 2)
+    # Back to queries and what each of them chose.
+    totals = totals.gather(1, slots.flatten(1)).view_as(slots)
+    shares = totals.masked_fill(chosen < 0, float("-inf")).softmax(dim=-1)
+    whole = (shares[..., None] * _rows_of(outputs, slots)).sum(dim=2)
+    return whole.unflatten(0, rows)
 
 
-# --8<-- [start:one-head]
-def _one_head(
-    q: Tensor, k: Tensor, v: Tensor, chosen: Tensor, block_size: int, first: int
-) -> Tensor:
-    """Let the queries of one head, (T, d_k), read the blocks that they chose."""
-    num_queries, num_chosen = chosen.shape
-    order = chosen.flatten().argsort(stable=True)  # by block, with -1 in front
-    counts = torch.bincount(chosen.flatten() + 1, minlength=1).tolist()
-    none, *per_block = order.split(counts)
-    partial = [v.new_zeros(len(none), v.shape[-1])]
-    total = [q.new_full((len(none),), float("-inf"))]
-    for block, slots in ((n, each) for n, each in enumerate(per_block) if len(each)):
-        asking = slots // num_chosen
-        start = block * block_size
-        scores = q[asking] @ k[start : start + block_size].T * q.shape[-1] ** -0.5
-        keys = torch.arange(start, start + scores.shape[-1], device=q.device)
-        future = keys > (asking + first)[:, None]
-        scores = scores.masked_fill(future, float("-inf"))
-        partial.append(scores.softmax(dim=-1) @ v[start : start + block_size])
-        total.append(scores.logsumexp(dim=-1))
-    back = order.argsort()
-    outputs = torch.cat(partial)[back].unflatten(0, (num_queries, num_chosen))
-    shares = torch.cat(total)[back].unflatten(0, (num_queries, num_chosen)).softmax(-1)
-    return (shares[..., None] * outputs).sum(dim=1)
+# --8<-- [start:tiles]
+def _tiles(
+    chosen: Int[Tensor, "heads T chosen"], num_blocks: int, size: int
+) -> tuple[
+    Int[Tensor, "heads T chosen"],
+    Int[Tensor, "heads tiles size"],
+    Int[Tensor, "heads tiles"],
+]:
+    """Put questions to the same block together, in tiles of a fixed size.
+
+    How often a block was chosen is never read back, so nothing waits for it: there are
+    as many tiles as there can be.
+
+    Returns:
+        The slot of each choice, if tiles are laid end to end; the query in each slot,
+        with T where there is none; the block that each tile reads.
+    """
+    num_queries, num_chosen = chosen.shape[1:]
+    chosen = chosen.flatten(1)
+    chosen = torch.where(chosen < 0, num_blocks, chosen)  # no block: behind the last
+    order = chosen.argsort(dim=1, stable=True)
+    group = chosen.gather(1, order)
+    counts = torch.zeros_like(chosen[:, :1]).repeat(1, num_blocks + 1)
+    counts = counts.scatter_add(1, chosen, torch.ones_like(chosen))
+    tiles = (counts + size - 1) // size
+    ends = tiles.cumsum(dim=1)
+    place = torch.arange(chosen.shape[1], device=chosen.device)
+    place = place - (counts.cumsum(dim=1) - counts).gather(1, group)
+    sorted_slots = (ends - tiles).gather(1, group) * size + place
+    slots = torch.zeros_like(order).scatter(1, order, sorted_slots)
+    query = torch.where(group == num_blocks, num_queries, order // num_chosen)
+    num_tiles = chosen.shape[1] // size + num_blocks + 1
+    asking = torch.full_like(order[:, :1], num_queries).repeat(1, num_tiles * size)
+    asking = asking.scatter(1, sorted_slots, query)
+    numbers = torch.arange(num_tiles, device=chosen.device)
+    block = torch.searchsorted(ends, numbers.repeat(len(ends), 1), right=True)
+    block = block.clamp(max=num_blocks - 1)
+    return (
+        slots.unflatten(1, (num_queries, num_chosen)),
+        asking.unflatten(1, (num_tiles, size)),
+        block,
+    )
 
 
-# --8<-- [end:one-head]
+def _rows_of(x: Tensor, index: Tensor) -> Tensor:
+    """Return rows of each head: the one at each place of ``index``."""
+    start = torch.arange(len(x), device=x.device) * x.shape[1]
+    start = start.view(-1, *[1] * (index.ndim - 1))
+    found = x.flatten(0, 1).index_select(0, (index + start).flatten())
+    return found.unflatten(0, index.shape)
+
+
+# --8<-- [end:tiles]
 # --8<-- [end:gathered]
 
 
@@ -237,9 +281,9 @@ class ChosenBlocks(Softmax):
     if every query reads all blocks.
 
     Fused, it gathers the queries of each block, unless more than the future is masked,
-    weights are dropped, or there are no numbers yet, as while ``torch.compile`` or
-    ``torch.export`` traces it: then the choice becomes a mask. A mask hides keys but
-    does not change which blocks are chosen.
+    weights are dropped, or ``torch.compile`` or ``torch.export`` leaves the length
+    open: then the choice becomes a mask. A mask hides keys but does not change which
+    blocks are chosen.
 
     Args:
         block_size: How many keys make a block.
@@ -285,8 +329,7 @@ class ChosenBlocks(Softmax):
         choose = choose_blocks if counted else _choose_in_any_length
         chosen = choose(q, k, block_size=size, num_chosen=self.num_chosen)
         only_causal = mask is window is score_bias and dropout_p == 0.0
-        # How many queries chose each block is not known without numbers.
-        if not in_the_open and only_causal and is_readable(q):
+        if not in_the_open and only_causal and counted:
             return attention_in_blocks(q, k, v, chosen, block_size=size), None
         to_mask = chosen_mask if counted else _mask_in_any_length
         allowed = to_mask(chosen, num_keys=k.shape[-2], block_size=size)

@@ -105,7 +105,7 @@ def _effect(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor | None = None) ->
     if log_decay is None:
         past = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device)
         scores = (q @ k.mT).masked_fill(~past.tril(), 0.0)
-        return scores @ v, q, k.mT @ v, k.new_ones(*k.shape[:2], 1, 1)
+        return scores @ v, q, k.mT @ v, None
     kept = log_decay.cumsum(dim=2)  # (B, H, T, gates), since the first token
     between = pairwise_decay(kept)  # (B, H, T, T, gates)
     if between.shape[-1] == 1:

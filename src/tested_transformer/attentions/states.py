@@ -46,14 +46,14 @@ Effect = tuple[
     Float[Tensor, "B chunks C d_v"],
     Float[Tensor, "B chunks C d_k"],
     Float[Tensor, "B chunks d_k d_v"],
-    Float[Tensor, "B chunks rows kept"],
+    Float[Tensor, "B chunks rows kept"] | None,
 ]
 """What a run of tokens does to any state that it begins with, in four tensors.
 
 The first is what its queries read if the state is empty, the second what they read of
 the state, as rows that multiply it. The third is the state after it, if it was empty
 before. The last is what is left of the state: a factor, or one for each row, or a
-matrix that multiplies it; (1, 1), (d_k, 1) or (d_k, d_k).
+matrix that multiplies it; (1, 1), (d_k, 1) or (d_k, d_k). ``None`` if all of it is.
 """
 
 
@@ -80,15 +80,12 @@ def in_chunks(
     num_heads, length = tensors[0].shape[1:3]
     missing = -length % chunk_size
     found = effect(*(_cut(each, missing, chunk_size) for each in tensors))
-    output, reads, update, keeps = (
-        each.unflatten(1, (num_heads, -1)) for each in found
-    )
-    # The first chunk begins with the state.
-    first = _left(keeps[:, :, :1], state[:, :, None]) + update[:, :, :1]
-    after = _scan(keeps, torch.cat([first, update[:, :, 1:]], dim=2))
-    before = torch.cat([state[:, :, None], after[:, :, :-1]], dim=2)
-    output = (output + reads @ before).flatten(2, 3)
-    return output[:, :, :length], after[:, :, -1]
+    output, reads, updates = (x.unflatten(1, (num_heads, -1)) for x in found[:3])
+    keeps = None if found[3] is None else found[3].unflatten(1, (num_heads, -1))
+    before = _before(keeps, updates, state)
+    output = (output + reads @ before).flatten(2, 3)[:, :, :length]
+    last = None if keeps is None else keeps[:, :, -1]
+    return output, _left(last, before[:, :, -1]) + updates[:, :, -1]
 
 
 def _cut(x: Tensor, missing: int, chunk_size: int) -> Tensor:
@@ -98,34 +95,38 @@ def _cut(x: Tensor, missing: int, chunk_size: int) -> Tensor:
     return x.unflatten(2, (-1, chunk_size)).flatten(1, 2)
 
 
-def _left(keeps: Tensor, state: Tensor) -> Tensor:
+def _left(keeps: Tensor | None, state: Tensor) -> Tensor:
     """Return what is left of a state, or of what is left of states before it."""
+    if keeps is None:
+        return state
     return keeps * state if keeps.shape[-1] == 1 else keeps @ state
 
 
-def _scan(
-    keeps: Float[Tensor, "B H chunks rows kept"],
+def _before(
+    keeps: Float[Tensor, "B H chunks rows kept"] | None,
     updates: Float[Tensor, "B H chunks d_k d_v"],
+    state: _State,
 ) -> Float[Tensor, "B H chunks d_k d_v"]:
-    """Return the state after each chunk, if the first begins with an empty one.
+    """Return the state before each chunk, if the first one begins with ``state``.
 
-    Neighbors are joined to pairs, pairs to fours and so on, so there are as many steps
-    as the number of chunks has doublings.
+    Neighbors are joined to pairs, whose states are found in the same way, so there are
+    as many steps as the number of chunks has doublings.
 
     Source: Blelloch, 1990, "Prefix Sums and Their Applications", section 1.4.
     """
     count = updates.shape[2]
     if count == 1:
-        return updates
-    half = count // 2
-    (k0, k1), (u0, u1) = ((x[:, :, ::2], x[:, :, 1::2]) for x in (keeps, updates))
-    joined = _left(k1, k0[:, :, :half]), _left(k1, u0[:, :, :half]) + u1
-    after_pairs = _scan(*joined)
-    # Each chunk with an even number, but the first, follows a pair.
-    rest = _left(k0[:, :, 1:], after_pairs[:, :, : (count - 1) // 2]) + u0[:, :, 1:]
-    evens = torch.cat([u0[:, :, :1], rest], dim=2)
-    mixed = torch.stack([evens[:, :, :half], after_pairs], dim=3).flatten(2, 3)
-    return mixed if count % 2 == 0 else torch.cat([mixed, evens[:, :, half:]], dim=2)
+        return state[:, :, None]
+    if keeps is None:
+        return torch.cat([state[:, :, None], updates[:, :, :-1]], dim=2).cumsum(dim=2)
+    if count % 2:
+        keeps, updates = (F.pad(x, (0, 0, 0, 0, 0, 1)) for x in (keeps, updates))
+    (k0, k1), (u0, u1) = (
+        x.unflatten(2, (-1, 2)).unbind(dim=3) for x in (keeps, updates)
+    )
+    first = _before(_left(k1, k0), _left(k1, u0) + u1, state)
+    second = _left(k0, first) + u0
+    return torch.stack([first, second], dim=3).flatten(2, 3)[:, :, :count]
 
 
 # --8<-- [end:effect]

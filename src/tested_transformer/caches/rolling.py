@@ -286,12 +286,22 @@ def rolling_cache(
             f"sinks + window = {room}"
         )
     layers = dense_layers(model.new_cache(batch_size, max_length=room))
-    rotary = config.positions == "rotary"
-    table = model.position_table[:, :room] if rotary else None
+    tables: list[Tensor | None] = [None] * config.num_layers
+    if config.positions == "rotary":
+        local = config.local_rotary_base is not None
+        tables = [
+            model.local_position_table if local and each else model.position_table
+            for each in own
+        ]
     return KVCache(
         [
-            RollingLayer(layer.keys, layer.values, sinks=sinks, table=table)
-            for layer in layers
+            RollingLayer(
+                layer.keys,
+                layer.values,
+                sinks=sinks,
+                table=None if table is None else table[:, :room],
+            )
+            for layer, table in zip(layers, tables, strict=True)
         ]
     )
 

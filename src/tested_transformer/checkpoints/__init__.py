@@ -5,6 +5,7 @@ folders and from the hub, and those of PyTorch's own layer are converted both wa
 """
 
 from tested_transformer.checkpoints.configs import CheckpointError
+from tested_transformer.checkpoints.exporting import EXPORTED, export_model
 from tested_transformer.checkpoints.hub import (
     HUB,
     Pretrained,
@@ -35,6 +36,7 @@ from tested_transformer.checkpoints.shipping import (
 )
 
 __all__ = [
+    "EXPORTED",
     "FAMILIES",
     "HUB",
     "Checkpoint",
@@ -42,6 +44,7 @@ __all__ = [
     "CheckpointWriter",
     "Pretrained",
     "ShippedModel",
+    "export_model",
     "find_pretrained",
     "from_family",
     "from_gpt2",

@@ -1,4 +1,4 @@
-"""``tested-transformer``: seven commands, and their exit status.
+"""``tested-transformer``: eight commands, and their exit status.
 
 The exit status is 0 for success, 1 for a run that diverged, a loss that is not honest
 or attention that is wrong, 2 for bad input, 3 for attention of which that cannot be
@@ -21,6 +21,7 @@ from tested_transformer import __version__, training
 from tested_transformer.cli.check import Check, RefusedError
 from tested_transformer.cli.evaluate import Evaluate
 from tested_transformer.cli.explain import Explain
+from tested_transformer.cli.export import Export
 from tested_transformer.cli.flags import Call, Flags, add_flags, given
 from tested_transformer.cli.generate import SAMPLING, Generate
 from tested_transformer.cli.heads import Heads
@@ -41,6 +42,7 @@ COMMANDS: dict[str, tuple[Any, tuple[Flags, ...]]] = {
     "generate": (Generate, (SAMPLING,)),
     "evaluate": (Evaluate, ()),
     "heads": (Heads, ()),
+    "export": (Export, ()),
     "check": (Check, ()),
     "explain": (Explain, ()),
     "info": (Info, ()),

@@ -2,20 +2,36 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import torch
+from torch import Tensor, nn
 
 from tested_transformer import data, training
 from tested_transformer.cli.display import printable, reminder
 from tested_transformer.cli.flags import Call, check_at_least
 from tested_transformer.cli.sources import HELD_OUT, Source, load_source, load_text
+from tested_transformer.gpt import GPT
 from tested_transformer.rotary_scaling import SCALINGS as SCALINGS  # for --help
 
 __all__ = ["Evaluate"]
 
 # Rounding in float32 causes much smaller differences, a leak larger ones.
 _HONEST_WITHIN = 0.01
+
+
+class _Opened(nn.Module):
+    """A model that reads an opening, such as BOS, before each window."""
+
+    def __init__(self, model: GPT, opening: Sequence[int]) -> None:
+        super().__init__()
+        self.model, self.opening = model, [*opening]
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        opening = tokens.new_tensor(self.opening).expand(len(tokens), -1)
+        logits = self.model(torch.cat([opening, tokens], dim=1))
+        return logits[:, len(self.opening) :]
 
 
 @dataclass(frozen=True)
@@ -32,14 +48,16 @@ class Evaluate:
     The loss is the mean over all tokens, each predicted from those before it in its
     window. For the honest loss, the model gets only what comes before a position. If
     the two differ at the same positions, the model sees what it should predict, its
-    loss means nothing, and the exit status is 1.
+    loss means nothing, and the exit status is 1. If the tokenizer puts a token such as
+    BOS before each text, it stands before each window.
 
     Args:
         checkpoint: The model; the latest run in runs/ by default.
         text: A text; by default the held-out part of the text it was trained on.
         num_tokens: How many tokens to predict, 0 for all; by default as many as in
             training on its own text, and all of any other text.
-        seq_len: Tokens in a window; by default as many as the model can read.
+        seq_len: Tokens in a window; by default as many as the model can read, but at
+            most 1024.
         precision: fp32, bf16, fp16 or auto; the honest loss is always measured in
             fp32.
         rotary_factor: Read texts this many times as long as max_seq_len, by slowing
@@ -65,7 +83,7 @@ class Evaluate:
         seq_len = source.window_length(self.seq_len)
         corpus, part, tokens = self._tokens(source)
         found = training.validate(
-            source.model,
+            _Opened(source.model, source.opening) if source.opening else source.model,
             tokens,
             step=0,
             seq_len=seq_len,

@@ -14,7 +14,7 @@ from tested_transformer.caches import share_in_use
 from tested_transformer.cli.display import Terminal, printable
 from tested_transformer.cli.flags import Call, Flags, check_at_least
 from tested_transformer.cli.sources import Source, load_source
-from tested_transformer.data import Tokenizer
+from tested_transformer.data import Tokenizer, encode_prompt
 from tested_transformer.data.tokenizers import check_utf8
 from tested_transformer.decoding import (
     Decoder,
@@ -32,6 +32,7 @@ from tested_transformer.decoding.cache_readers import (
     PagedReader,
     reader_with,
 )
+from tested_transformer.decoding.stopping import StopFilter
 from tested_transformer.gpt import GPT
 from tested_transformer.rotary_scaling import SCALINGS as SCALINGS
 
@@ -58,8 +59,10 @@ class Generate:
 
     The text goes to standard output, everything else to standard error. The model is
     the folder of a run; a folder with a card.json, like the book's own models; a folder
-    with GPT-2's config.json, model.safetensors and tokenizer.json; or one of gpt2,
-    gpt2-medium, gpt2-large, gpt2-xl, distilgpt2 and hub:OWNER/NAME, downloaded once.
+    with the config.json, model.safetensors and tokenizer.json of a GPT-2, Llama, Qwen,
+    Gemma or the like; or one of gpt2, gpt2-medium, gpt2-large, gpt2-xl, distilgpt2 and
+    hub:OWNER/NAME, downloaded once. If such a tokenizer puts a token before each text,
+    so does generate, and it stops at the tokens that end a text.
 
     Args:
         checkpoint: The model; the latest run in runs/ by default.
@@ -106,12 +109,15 @@ class Generate:
         source = source.stretched(self.rotary_factor, self.rotary_scaling)
         tokenizer = source.tokenizer
         prompt = default_prompt(tokenizer) if self.prompt is None else self.prompt
-        common = {"stop": stop, "sampling": sampling}
+        end_tokens = source.end_tokens
+        common = {"stop": stop, "sampling": sampling, "end_tokens": end_tokens}
+        length = len(_encode(tokenizer, prompt)) + self.max_new_tokens
+        source.make_room(length)
         drafter: Drafter | None = None
         reader: GPT | Reader = source.model
         if self.draft is not None:
             self._validate_draft(sampling)
-            drafter = self._drafter(source, sampling, call)
+            drafter = self._drafter(source, sampling, call, length)
             with _advise(f"draft={self.draft!r} does not fit this model: leave it out"):
                 drafter.reader(source.model)
         elif self.cache is not None:
@@ -166,7 +172,7 @@ class Generate:
             )
 
     def _drafter(
-        self, source: Source, sampling: decoding.Sampling, call: Call
+        self, source: Source, sampling: decoding.Sampling, call: Call, length: int
     ) -> Drafter:
         """Return the drafter."""
         if self.draft == "ngram":
@@ -177,6 +183,7 @@ class Generate:
                 f"draft={self.draft!r} has another tokenizer than {source.name}: train "
                 "both on the same text"
             )
+        small.make_room(max(length, source.model.config.max_seq_len))
         with _advise(f"draft={self.draft!r} cannot draft: name another, or ngram"):
             return ModelDrafter(small.model, probabilities=sampling.probabilities)
 
@@ -192,7 +199,12 @@ def _advise(text: str) -> Generator[None]:
 
 
 def default_prompt(tokenizer: Tokenizer) -> str:
-    """Return a text to start from: a new line, if the tokenizer has one."""
+    """Return a text to start from: a new line, if the tokenizer has one.
+
+    It is empty if the tokenizer puts a token such as BOS before each text.
+    """
+    if encode_prompt(tokenizer, ""):
+        return ""
     with suppress(ValueError):
         if tokenizer.encode("\n"):
             return "\n"
@@ -216,12 +228,14 @@ def write(
     seed: int,
     sampling: decoding.Sampling,
     stop: Sequence[str] = (),
+    end_tokens: Sequence[int] = (),
     num_samples: int = 1,
 ) -> Iterator[list[str]]:
     """Return an iterator over the text after a prompt, one piece per sample and step.
 
-    Samples have the seeds ``seed``, ``seed + 1`` and so on. Strings in ``stop`` end a
-    sample, and are never shown, not even in part.
+    Samples have the seeds ``seed``, ``seed + 1`` and so on. Strings in ``stop`` and
+    tokens in ``end_tokens`` end a sample, and are never shown, not even in part. The
+    tokenizer's opening, such as BOS, stands before the prompt.
 
     Raises:
         ValueError: Before the first piece, if the prompt is empty or has characters
@@ -234,9 +248,10 @@ def write(
         [ids] * num_samples,
         max_new_tokens=max_new_tokens,
         sampling=sampling,
+        stop=[(token,) for token in end_tokens],
         seed=seed,
     )
-    return _pieces(steps, detokenizers)
+    return _pieces(steps, detokenizers, tokenizer.vocab_size)
 
 
 def write_with_drafts(
@@ -249,6 +264,7 @@ def write_with_drafts(
     seed: int,
     sampling: decoding.Sampling,
     stop: Sequence[str] = (),
+    end_tokens: Sequence[int] = (),
     num_drafted: int = 4,
 ) -> Iterator[list[str]]:
     """Return the same as ``write`` for one sample, in fewer passes of the model.
@@ -268,11 +284,19 @@ def write_with_drafts(
         probabilities=sampling.probabilities,
         rng=RandomSource(seed),
     )
-    return _pieces(([step.tokens] for step in steps), [detokenizer])
+    ending = StopFilter([(token,) for token in end_tokens], ())
+
+    def rows() -> Iterator[list[tuple[int, ...]]]:
+        for step in steps:
+            yield [ending.feed((*step.tokens,))]
+            if ending.stopped:
+                return
+
+    return _pieces(rows(), [detokenizer], tokenizer.vocab_size)
 
 
 def _encode(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    ids = tokenizer.encode(prompt)
+    ids = encode_prompt(tokenizer, prompt)
     if not ids:
         wrong = "has no tokens" if prompt else "must not be empty"
         raise ValueError(f"prompt={prompt!r} {wrong}: the model continues it")
@@ -287,12 +311,22 @@ def _detokenizer(
 
 
 def _pieces(
-    steps: Iterable[Sequence[Sequence[int]]], detokenizers: list[Detokenizer]
+    steps: Iterable[Sequence[Sequence[int]]],
+    detokenizers: list[Detokenizer],
+    known: int,
 ) -> Iterator[list[str]]:
-    """Turn the tokens of each sample into text, until all have stopped."""
+    """Turn the tokens of each sample into text, until all have stopped.
+
+    A model may have more tokens than the ``known`` ones of its tokenizer, to round
+    their number up. These have no text.
+    """
     for step in steps:
         yield [
-            "".join(row.feed([token]) for token in tokens if not row.stopped)
+            "".join(
+                row.feed([token])
+                for token in tokens
+                if not row.stopped and token < known
+            )
             for row, tokens in zip(detokenizers, step, strict=True)
         ]
         if all(row.stopped for row in detokenizers):

@@ -50,7 +50,8 @@ class Heads:
         text: A text; by default the one it was trained on, or new stories if it was
             trained on the grammar.
         num_tokens: How many tokens of the text to read.
-        seq_len: Tokens in a window; by default as many as the model can read.
+        seq_len: Tokens in a window; by default as many as the model can read, but at
+            most 1024.
     """
 
     checkpoint: str | None = None
@@ -67,18 +68,20 @@ class Heads:
         seq_len = source.window_length(self.seq_len)
         name, tokens, stories = self._tokens(source)
         tokens = tokens[: self.num_tokens].to(call.device, torch.int64)
+        opening = torch.tensor(source.opening, dtype=torch.int64, device=call.device)
         if len(tokens) < seq_len:
             raise ValueError(
                 f"{len(tokens)} tokens do not fill a window of seq_len={seq_len}: pass "
                 "a longer text, a larger num_tokens or a smaller seq_len"
             )
         windows = tokens[: len(tokens) // seq_len * seq_len].view(-1, seq_len)
+        windows = _opened(windows, opening)
         targets = _targets(windows, tokenizer, stories)
         scores = _score(model, windows, targets)
-        vocab_size = model.config.vocab_size
-        half = min(model.config.max_seq_len // 2, vocab_size, 64)
+        vocab_size, longest = tokenizer.vocab_size, model.config.max_seq_len
+        half = min((longest - len(opening)) // 2, vocab_size, 64)
         drawn = interpret.repeated_tokens(vocab_size, half, num_sequences=16)
-        drawn = drawn.to(call.device)
+        drawn = _opened(drawn.to(call.device), opening)
         induction = {"induction": interpret.induction_target(drawn)}
         scores |= _score(model, drawn, induction)
         targets |= induction
@@ -114,6 +117,11 @@ class Heads:
         else:
             corpus = load_text(source.about, source.name)
         return corpus.origin, corpus.tokens, None
+
+
+def _opened(windows: Tensor, opening: Tensor) -> Tensor:
+    """Return windows that begin with the opening."""
+    return torch.cat([opening.expand(len(windows), -1), windows], dim=1)
 
 
 def _targets(

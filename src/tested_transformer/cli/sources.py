@@ -1,7 +1,8 @@
 """Find models and texts: runs, models with a card, GPT-2, the hub."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 
 from tested_transformer import checkpoints, data
+from tested_transformer.checkpoints.configs import read_json
 from tested_transformer.cli.display import loading, reminder
 from tested_transformer.gpt import GPT
 from tested_transformer.surgery import stretched_by
@@ -25,6 +27,7 @@ __all__ = [
 
 RUNS = Path("runs")
 HELD_OUT = 32768  # by default, tokens that train predicts in each evaluation
+_USUAL_WINDOW = 1024
 _HUB_NAMES = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2")
 
 
@@ -36,6 +39,7 @@ class Source:
     model: GPT
     tokenizer: data.Tokenizer
     about: Mapping[str, Any] = field(default_factory=dict)
+    end_tokens: Sequence[int] = ()
 
     def stretched(self, factor: float, scaling: str) -> "Source":
         """Return a source whose model reads texts ``factor`` times as long."""
@@ -43,15 +47,36 @@ class Source:
             return self
         return replace(self, model=stretched_by(self.model, factor, scaling=scaling))
 
+    @property
+    def opening(self) -> tuple[int, ...]:
+        """The tokens before each text that the model reads, such as BOS."""
+        return getattr(self.tokenizer, "opening", ())
+
+    def make_room(self, length: int) -> None:
+        """Limit a model to texts of a length, for each cache has room for the longest.
+
+        Only if no position depends on the limit, so that the model stays the same.
+        """
+        model = self.model
+        free = model.config.positions in ("rotary", "none")
+        if free and 0 < length < model.config.max_seq_len:
+            model.config = replace(model.config, max_seq_len=length)
+            model.reset_buffers()
+
     def window_length(self, seq_len: int | None) -> int:
-        """Return how many tokens to read at a time, by default the model's limit."""
-        longest = self.model.config.max_seq_len
+        """Return how many tokens of a text to read at a time, 1024 at most if not said.
+
+        The opening comes before them.
+        """
+        longest = self.model.config.max_seq_len - len(self.opening)
         if seq_len is not None and not 2 <= seq_len <= longest:
             raise ValueError(
                 f"seq_len={seq_len} must lie between 2 and the model's "
                 f"max_seq_len={longest}"
+                + f", less {len(self.opening)} for the opening"
+                * bool(self.opening)
             )
-        return seq_len or longest
+        return seq_len or min(longest, _USUAL_WINDOW)
 
 
 def find_checkpoint(name: str | None, *, training: bool) -> checkpoints.Checkpoint:
@@ -107,7 +132,21 @@ def load_source(name: str | None, device: torch.device) -> Source:
             f"{found.origin} has a tokenizer of {tokenizer.vocab_size} tokens, but its "
             f"model knows {model.config.vocab_size}: they are not of one model"
         )
-    return Source(found.origin, model.eval(), tokenizer, found.about)
+    ends = _end_tokens(found)
+    return Source(found.origin, model.eval(), tokenizer, found.about, ends)
+
+
+def _end_tokens(found: checkpoints.Pretrained) -> list[int]:
+    """Return the tokens at which a model stops, as saved or as its files say."""
+    if "tokenizer" in found.about:
+        return [*found.about.get("end_tokens", ())]
+    for name in ("generation_config.json", "config.json"):
+        with suppress(ConnectionError):  # not in the cache, and nobody needs the first
+            file = found.file(name)
+            ends = None if file is None else read_json(file).get("eos_token_id")
+            if ends is not None:
+                return [*ends] if isinstance(ends, list) else [ends]
+    return []
 
 
 def _tokenizer(found: checkpoints.Pretrained) -> data.Tokenizer:

@@ -28,6 +28,7 @@ from tested_transformer.cli.sources import (
     HELD_OUT,
     describe_text,
     latest_runs,
+    load_source,
     load_text,
 )
 from tested_transformer.cli.stopping import StopRequest
@@ -50,6 +51,21 @@ MODELS: dict[str, dict[str, Any]] = {
         "smear": True,
     },
     "plain": {},
+}
+# What a model that was trained before needs instead of the defaults of plain: a small
+# rate, for it has something to lose, and memory for long windows.
+FINE_TUNING = Recipe.plain(steps=200, batch_size=4, lr=1e-4, warmup=20)
+_LLAMA = {
+    "positions": "rotary",
+    "norm": "rms",
+    "activation": "swiglu",
+    "bias": False,
+    "tie_head": False,
+}
+# Those of families that transformers opens; plain's are GPT-2's.
+FAMILIES: dict[str, dict[str, Any]] = {
+    "llama": _LLAMA,
+    "qwen3": {**_LLAMA, "qk_norm": "heads"},
 }
 
 
@@ -108,6 +124,8 @@ class Train:
       tested-transformer train stdlib --steps 2000     Python's own source text
       tested-transformer train --recipe plain          AdamW and a cosine, to compare
       tested-transformer train --attention delta       attention with a state
+      tested-transformer train --like llama            a model that export can write
+      tested-transformer train play.txt --from gpt2 --out runs/tuned
       tested-transformer train --num-layers 6 --d-model 256 --out runs/big
       tested-transformer train --out runs/big --resume
       torchrun --nproc-per-node 2 -m tested_transformer train
@@ -123,6 +141,11 @@ class Train:
         text: A file, or the name of a text; grammar by default.
         recipe: fast reaches a loss in the fewest seconds, plain is the textbook's; fast
             by default.
+        from_: Go on from this model, named as in generate, with its settings and its
+            tokenizer; by default for 200 steps of AdamW with a rate of 1e-4, in windows
+            of at most 1024 tokens.
+        like: Give the model the settings of a family instead of the recipe's, so that
+            export can write it.
         tokenizer: char makes each character a token, word each word, bpe learns
             frequent pairs; word for stories and char for other texts by default.
         vocab_size: How many tokens bpe learns; 1024 by default.
@@ -144,6 +167,8 @@ class Train:
     text: str | None = None
     _: KW_ONLY
     recipe: Literal["fast", "plain"] | None = None
+    from_: str | None = None
+    like: Literal["llama", "qwen3"] | None = None
     tokenizer: Literal["char", "word", "bpe"] | None = None
     vocab_size: int | None = None
     num_characters: int | None = None
@@ -192,6 +217,8 @@ class Train:
                 f"{self.folder} already holds a run: continue it with --resume, start "
                 "over with --overwrite, or choose another folder with --out"
             )
+        if self.from_ is not None:
+            return self._begin_from(self.from_)
         name = self.recipe or "fast"
         if self.vocab_size is not None and self.tokenizer != "bpe":
             raise ValueError("vocab_size needs --tokenizer bpe")
@@ -204,21 +231,48 @@ class Train:
         )
         tokenizer = corpus.tokenizer
         attention = _attention(self.attending)
-        model = _fitting_model(name, self.model, attention)
+        asked = FAMILIES[self.like] if self.like else MODELS[name]
+        model = _fitting_model(asked, self.model, attention)
         config = GPTConfig(
             vocab_size=tokenizer.vocab_size, attention=attention, **model
         )
-        recipe = _fitting_recipe(name, self.training)
+        recipe = _fitting_recipe(RECIPES[name](), self.training)
         torch.manual_seed(recipe.seed)
+        return self._plan(corpus, GPT(config), recipe, recipe_name=name)
+
+    def _begin_from(self, name: str) -> _Plan:
+        """Plan a run that goes on from a model."""
+        said = ("recipe", "like", "tokenizer", "vocab_size")
+        typed = [each for each in said if getattr(self, each) is not None]
+        if typed := [*typed, *self.attending, *self.model]:
+            raise ValueError(
+                f"{', '.join(typed)}: --from takes these from the model; leave them out"
+            )
+        source = load_source(name, torch.device("cpu"))
+        corpus = data.load_tokens(
+            "grammar" if self.text is None else self.text,
+            tokenizer=source.tokenizer,
+            num_characters=self.num_characters,
+            tell=reminder(),
+        )
+        fitting = {"seq_len": source.window_length(None)}
+        recipe = _fitting_recipe(FINE_TUNING, fitting | self.training)
+        # Steps of a small rate would be lost in the rounding of half precision.
+        model, ends = source.model.float(), [*source.end_tokens]
+        return self._plan(corpus, model, recipe, **{"from": name, "end_tokens": ends})
+
+    def _plan(
+        self, corpus: data.TokenizedCorpus, model: GPT, recipe: Recipe, **more: Any
+    ) -> _Plan:
         settings = {
             "text": describe_text(corpus, self.num_characters),
-            "tokenizer": tokenizer.to_dict(),
+            "tokenizer": corpus.tokenizer.to_dict(),
             "recipe": recipe.to_dict(),
-            "recipe_name": name,
             "eval_tokens": HELD_OUT if self.eval_tokens is None else self.eval_tokens,
+            **more,
         }
         state = TrainingState(saved_step=None)
-        return _Plan(corpus, GPT(config), recipe, settings, state)
+        return _Plan(corpus, model, recipe, settings, state)
 
     def _resume(self) -> _Plan:
         """Plan to resume a run; typed settings must be those it was started with."""
@@ -250,7 +304,8 @@ class Train:
     def _require_what_was_typed(self, checkpoint: Checkpoint) -> None:
         recipe = {**self.training}
         recipe.pop("evaluate_every", None)  # does not affect the training
-        wanted: dict[str, Any] = {"config": {**self.model}, "recipe": recipe}
+        config = {**FAMILIES[self.like], **self.model} if self.like else {**self.model}
+        wanted: dict[str, Any] = {"config": config, "recipe": recipe}
         if "attention" in self.attending:
             name, settings = name_of(_attention(self.attending))
             wanted["config"] |= {"attention": name, "attention_settings": settings}
@@ -264,6 +319,8 @@ class Train:
             wanted["text"] = {"limit": self.num_characters}
         if self.recipe is not None:
             wanted["recipe_name"] = self.recipe
+        if self.from_ is not None:
+            wanted["from"] = self.from_
         try:
             checkpoint.require(settings=wanted)
         except CheckpointError as error:
@@ -335,7 +392,7 @@ class Train:
         config, step = plan.model.config, plan.state.step
         parameters, characters = plan.model.num_parameters(), plan.corpus.num_characters
         tokens = len(plan.corpus.tokens)
-        begin = "training"
+        begin = f"training {plan.settings.get('from', '')}".rstrip()
         if plan.state.saved_step is not None:
             begin = f"from step {step} of {plan.recipe.steps}"
         if step == plan.recipe.steps:
@@ -366,8 +423,11 @@ class Train:
     ) -> None:
         if self.sample and not display.silent:
             text = default_prompt(tokenizer)
+            room = len(data.encode_prompt(tokenizer, text)) + self.sample
+            room = min(room, model.config.max_seq_len)
+            new_cache = partial(model.new_cache, max_length=room)
             pieces = write(
-                model,
+                decoding.CachedReader(model, new_cache=new_cache),
                 tokenizer,
                 text,
                 max_new_tokens=self.sample,
@@ -429,10 +489,9 @@ def _usual_tokenizer(text: str | None) -> str:
 
 
 def _fitting_model(
-    name: str, changes: dict[str, Any], attention: Attention
+    asked: dict[str, Any], changes: dict[str, Any], attention: Attention
 ) -> dict[str, Any]:
-    """Return a recipe's model settings, adapted to the chosen attention."""
-    asked = MODELS[name]
+    """Return the model settings asked for, adapted to the chosen attention."""
     fitting = fitting_positions(attention, changes.get("softmax_every"))
     if asked.get("positions", "learned") not in fitting:
         asked = asked | {"positions": fitting[0]}
@@ -441,15 +500,14 @@ def _fitting_model(
     return asked | changes
 
 
-def _fitting_recipe(name: str, changes: dict[str, Any]) -> Recipe:
+def _fitting_recipe(whole: Recipe, changes: dict[str, Any]) -> Recipe:
     """Return a recipe whose warm-up and evaluations fit even a short run."""
-    whole = RECIPES[name]()
     steps = changes.get("steps", whole.steps)
-    fitting = {
+    fitting: dict[str, Any] = {
         "warmup": min(whole.warmup, steps // 10),
         "evaluate_every": min(whole.evaluate_every, max(1, -(-steps // 4))),
     }
-    return RECIPES[name](**fitting | changes)
+    return replace(whole, **fitting | changes)
 
 
 def _check(plan: _Plan) -> None:

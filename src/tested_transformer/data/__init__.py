@@ -23,12 +23,14 @@ from tested_transformer.data.story_words import (
     word_name_target,
     word_subject_target,
 )
+from tested_transformer.data.tokenizer_files import tokenizer_file
 from tested_transformer.data.tokenizers import (
     BytePairTokenizer,
     CharTokenizer,
     Tokenizer,
     WordTokenizer,
     bpe_tokenizer,
+    encode_prompt,
     tokenizer_from_dict,
 )
 from tested_transformer.data.tokens import TokenizedCorpus, load_tokens
@@ -50,6 +52,7 @@ __all__ = [
     "agreements",
     "batch_at",
     "bpe_tokenizer",
+    "encode_prompt",
     "is_sentence",
     "load_corpus",
     "load_tokens",
@@ -59,6 +62,7 @@ __all__ = [
     "story_entropy",
     "subject_target",
     "token_places",
+    "tokenizer_file",
     "tokenizer_from_dict",
     "verb_forms",
     "word_agreements",

@@ -28,6 +28,7 @@ __all__ = [
     "between_words",
     "bpe_tokenizer",
     "check_utf8",
+    "encode_prompt",
     "tokenizer_from_dict",
 ]
 
@@ -254,7 +255,11 @@ _GLUED = frozenset("\n.,;:!?")
 
 
 class BytePairTokenizer:
-    """The tokenizer of a ``tokenizer.json``, such as GPT-2's.
+    """The tokenizer of a ``tokenizer.json``, such as GPT-2's or Llama's.
+
+    It encodes a text alone, as training needs it. What the file's post-processor puts
+    before a text, such as BOS, is in ``opening``; ``encode_prompt`` adds it. The file's
+    truncation and padding do not apply.
 
     Args:
         definition: The content of such a file.
@@ -272,6 +277,8 @@ class BytePairTokenizer:
             self._tokenizer = package.Tokenizer.from_str(definition)
         except Exception as error:  # the package raises no more specific type
             raise ValueError(f"definition is not a tokenizer.json: {error}") from None
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
         # Ids may leave gaps, so that the largest counts.
         vocabulary = self._tokenizer.get_vocab()
         self._vocab_size = 1 + max(vocabulary.values(), default=-1)
@@ -282,6 +289,8 @@ class BytePairTokenizer:
             if '"ByteFallback"' in decoder and _BYTE.fullmatch(text)
         )
         """Tokens for single bytes, of which ``decode`` reads a row as a whole."""
+        self.opening = (*_opening(json.loads(definition).get("post_processor")),)
+        """Tokens that the file's post-processor puts before a text, such as BOS."""
 
     @classmethod
     def from_file(cls, path: str | Path) -> "BytePairTokenizer":
@@ -301,10 +310,15 @@ class BytePairTokenizer:
         """Return the token ids of a text, without any that mark its start or end.
 
         Raises:
-            ValueError: If the text has half a surrogate pair, which UTF-8 lacks.
+            ValueError: If the text has half a surrogate pair, which UTF-8 lacks, or
+                something that the vocabulary lacks.
         """
         check_utf8(text)
-        return self._tokenizer.encode(text, add_special_tokens=False).ids
+        try:
+            return self._tokenizer.encode(text, add_special_tokens=False).ids
+        except Exception as error:  # the package raises no more specific type
+            lacks = f"the tokenizer's vocabulary lacks a part of the text: {error}"
+            raise ValueError(lacks) from None
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of token ids; bytes that are not UTF-8 become U+FFFD.
@@ -314,9 +328,39 @@ class BytePairTokenizer:
         """
         return self._tokenizer.decode(_checked(ids, self), skip_special_tokens=False)
 
+    @property
+    def definition(self) -> dict[str, Any]:
+        """The content of the ``tokenizer.json``."""
+        return json.loads(self._tokenizer.to_str())
+
     def to_dict(self) -> dict[str, object]:
         """Return the kind and the definition, for JSON."""
-        return {"kind": self.kind, "tokenizer": json.loads(self._tokenizer.to_str())}
+        return {"kind": self.kind, "tokenizer": self.definition}
+
+
+def _opening(processor: Mapping[str, Any] | None) -> Iterator[int]:
+    """Yield what a post-processor puts before a text."""
+    processor = processor or {}
+    for each in processor.get("processors", ()):
+        yield from _opening(each)
+    for piece in processor.get("single", ()):  # of a template
+        if "SpecialToken" not in piece:
+            break
+        yield from processor["special_tokens"][piece["SpecialToken"]["id"]]["ids"]
+    if "cls" in processor:  # of BERT and RoBERTa
+        yield processor["cls"][1]
+
+
+def encode_prompt(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Return the tokens of a text that a model is to read from its start.
+
+    They begin with the tokenizer's ``opening``, if it has one: models such as Llama and
+    Gemma were trained on texts that begin with BOS.
+
+    Raises:
+        ValueError: If the tokenizer cannot encode the text.
+    """
+    return [*getattr(tokenizer, "opening", ()), *tokenizer.encode(text)]
 
 
 def bpe_tokenizer(text: str | Iterable[str], vocab_size: int) -> BytePairTokenizer:

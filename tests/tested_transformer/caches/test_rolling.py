@@ -142,6 +142,19 @@ def open_logits(model: GPT, tokens: Tensor, attend) -> Tensor:
     return model.norm(x) @ model.head_weight.T
 
 
+def test_layers_with_a_window_roll_by_the_rates_of_their_base():
+    local = make("rotary", windows=T, local_rotary_base=5.0)
+    usual = replace(local.config, rotary_base=5.0, local_rotary_base=None)
+    tokens = torch.randint(11, (B, 2 * T))
+    one, other = (
+        stream_logits(
+            model, tokens, rolling_cache(model, sinks=2, window=5, batch_size=B)
+        )
+        for model in (local, GPT.from_weights(usual, local.state_dict()))
+    )
+    torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize("kv_heads", [3, 1])
 @pytest.mark.parametrize(("sinks", "window"), [(0, 5), (2, 3), (4, 15)])
 @pytest.mark.parametrize("positions", ["rotary", "alibi", "none"])

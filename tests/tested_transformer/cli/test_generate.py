@@ -188,6 +188,7 @@ def test_settings_reach_the_model(
         "num_samples": 3,
         "seed": 7,
         "stop": ["x", "be\n"],
+        "end_tokens": [],
     }
 
 

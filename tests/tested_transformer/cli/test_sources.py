@@ -112,7 +112,24 @@ def test_models_on_the_hub_go_by_name(
     source = load_source(name, CPU)
     assert torch.equal(source.model.head_weight, model.head_weight)
     files = ["tokenizer.json", "config.json", "model.safetensors"]
+    files += ["generation_config.json", "config.json"]  # for the tokens that end a text
     assert (source.name, seen) == (asked, [(asked, file, None) for file in files])
+
+
+def test_a_model_in_the_cache_needs_no_network_for_what_it_may_lack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put_gpt2(Path("kept"))
+
+    def fetch(name: str, file: str, *, revision: str | None) -> Path | None:
+        if file == "generation_config.json":
+            raise ConnectionError
+        return Path("kept") / file
+
+    monkeypatch.setattr(hub, "_fetch", fetch)
+    settings = json.loads(Path("kept/config.json").read_text())
+    Path("kept/config.json").write_text(json.dumps(settings | {"eos_token_id": 5}))
+    assert load_source("gpt2", CPU).end_tokens == [5]
 
 
 def test_a_folder_that_is_not_there_is_not_looked_for_on_the_hub() -> None:

@@ -461,10 +461,10 @@ def test_a_model_alone_is_no_run(refused: Refused, text: Path) -> None:
 def test_a_few_steps_have_a_short_warm_up_and_some_evaluations() -> None:
     # The evaluations are rounded up, so that the last one is the end.
     for steps, wanted in ((20, (2, 5)), (3, (0, 1)), (21, (2, 6))):
-        recipe = module._fitting_recipe("plain", {"steps": steps})
+        recipe = module._fitting_recipe(Recipe.plain(), {"steps": steps})
         assert (recipe.warmup, recipe.evaluate_every) == wanted
     asked = {"steps": 20, "warmup": 1, "evaluate_every": 11}
-    recipe = module._fitting_recipe("plain", asked)
+    recipe = module._fitting_recipe(Recipe.plain(), asked)
     assert (recipe.warmup, recipe.evaluate_every) == (1, 11)
 
 
@@ -506,3 +506,16 @@ def test_a_long_preparation_is_told(
     monkeypatch.setenv("RANK", "1")
     reminder(seconds=0)(1, 2)
     assert capsys.readouterr().err == ""
+
+
+def test_a_model_is_like_one_of_a_family(train: Command, refused: Command) -> None:
+    words = ["--like", "llama", "--num-heads", "2", "--sample", "0"]
+    assert train(*words, "--no-tie-head").status == 0
+    config = load_checkpoint("runs/play").config
+    assert (config.positions, config.norm, config.activation, config.bias) == (
+        *("rotary", "rms", "swiglu", False),
+    )
+    assert (config.qk_norm, config.smear, config.num_heads) == (False, False, 2)
+    assert train(*words, "--resume").status == 0
+    line = refused("train", "--like", "qwen3", "--resume", "--out", "runs/play")
+    assert "was saved with config.qk_norm=False, not 'heads'" in line

@@ -31,6 +31,7 @@ VARIANTS = [
     {"positions": "rotary", "qk_norm": True, "smear": True},
     {"num_kv_heads": 2, "positions": "alibi"},
     {"fused": False},
+    {"positions": "rotary", "qk_norm": "heads", "head_dim": 6, "norm_place": "both"},
     {"windows": (3, None, 2), "positions": "rotary", "rotary_base": 100.0},
 ]
 
@@ -49,7 +50,7 @@ def test_the_pruned_model_equals_the_masked_one(changes: dict) -> None:
     pruned.square().sum().backward()
     for name, parameter in small.named_parameters():
         whole = model.get_parameter(name).grad
-        if ".attention." in name and not name.endswith("o_proj.bias"):
+        if "_proj." in name and not name.endswith("o_proj.bias"):
             layer = int(name.split(".")[1])
             heads = KEPT[layer]
             if "num_kv_heads" in changes and ("k_proj" in name or "v_proj" in name):
@@ -132,6 +133,12 @@ def test_mode_and_precision_are_kept() -> None:
             "attention=AdjustedSoftmax(scale=None, soft_cap=None, learned_sink=False, "
             "gate='none') of model must be Softmax(): "
             "only its heads can be pruned",
+        ),
+        (
+            [(1, 2)],
+            {"qk_norm": "projection"},
+            "qk_norm='projection' of model normalizes all heads together: without some "
+            "of them, the others would change",
         ),
         (
             [(1, 2)],

@@ -14,16 +14,19 @@ from tested_transformer.surgery import with_fewer_keys
 SHARED = GPTConfig(vocab_size=13, max_seq_len=11, d_model=24, num_heads=6, num_layers=3)
 
 
-def test_heads_that_agree_lose_nothing():
-    shared = GPT(replace(SHARED, num_kv_heads=2))
+@pytest.mark.parametrize("qk_norm", [False, "heads", "projection"])
+def test_heads_that_agree_lose_nothing(qk_norm: bool | str):
+    config = replace(SHARED, qk_norm=qk_norm)
+    shared = GPT(replace(config, num_kv_heads=2))
+    parts = [".k_proj.", ".v_proj."] + [".k_norm."] * (qk_norm == "projection")
     state = shared.state_dict()
     for name in state:
-        if ".k_proj." in name or ".v_proj." in name:
+        if any(part in name for part in parts):
             state[name] = torch.randn_like(state[name])
     shared.load_state_dict(state)
-    written_out = GPT(SHARED)
+    written_out = GPT(config)
     for name, tensor in state.items():
-        if ".k_proj." in name or ".v_proj." in name:
+        if any(part in name for part in parts):
             first, second = tensor.chunk(2)
             state[name] = torch.cat([first, first, first, second, second, second])
     written_out.load_state_dict(state)

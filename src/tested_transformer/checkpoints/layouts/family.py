@@ -134,7 +134,10 @@ class Stored:
 
 
 def gain_from_one(name: str, ours: str) -> Stored:
-    """Return a gain that is stored as its difference from 1, as in Gemma."""
+    """Return a gain that is stored as its difference from 1, as in Gemma.
+
+    In 16 bits, adding the 1 rounds it: the norm itself would add it in 32 bits.
+    """
     return Stored(
         name, (ours,), lambda gains: gains[0] - 1, lambda gain, like: [gain + 1]
     )
@@ -200,10 +203,13 @@ class Family:
         }
         wanted = _resolved(config)
         found = _resolved(self.config(written, self.architecture))
+        said = {name: getattr(config, name) for name in wanted}
         lost = [
-            f"{name}={getattr(config, name)!r}"
+            f"{name}={(value if said[name] is None else said[name])!r}"
             for name, value in wanted.items()
             if found[name] != value
+            # Else it is None because it has no effect.
+            and (value is not None or said[name] is None)
         ]
         if lost:
             raise ValueError(f"{self.architecture} has no {', '.join(lost)}")

@@ -23,8 +23,24 @@ from tested_transformer.checkpoints.layouts.rotary import read_rotary, write_rot
 from tested_transformer.config import GPTConfig
 from tested_transformer.multihead import SOFTMAX
 
-__all__ = ["GEMMA2", "GEMMA3", "LLAMA", "MISTRAL", "MIXTRAL", "OLMO2", "QWEN2"]
-__all__ += ["QWEN3", "QWEN3_MOE", "around", "block_names", "read_sizes", "write_sizes"]
+__all__ = [
+    "GEMMA2",
+    "GEMMA3",
+    "LLAMA",
+    "MISTRAL",
+    "MIXTRAL",
+    "OLMO2",
+    "QWEN2",
+    "QWEN3",
+    "QWEN3_MOE",
+    "around",
+    "block_names",
+    "read_experts",
+    "read_sizes",
+    "read_windows",
+    "write_sizes",
+    "write_windows",
+]
 
 # Our settings and theirs.
 _SIZES = {
@@ -188,7 +204,8 @@ def read_windows(
     strange = {*kinds} - {*_TURNS}
     if strange:
         settings.require("layer_types", *_TURNS)
-    return {"windows": tuple(None if kind == _TURNS[0] else window for kind in kinds)}
+    windows = tuple(None if kind == _TURNS[0] else window for kind in kinds)
+    return {"windows": windows if any(windows) else None}
 
 
 def write_windows(config: GPTConfig) -> dict[str, Any]:

@@ -150,13 +150,13 @@ def pack(model: GPT, matrix: type[Matrix] = Matrix) -> PackedWeights:
         PackingError: If the packed layers do not support a part of the model.
     """
     _validate(model)
-    positions = None
+    tokens, positions = model.token_embedding.weight, None
     if model.config.positions == "learned":
         positions = model.position_embedding.weight.clone()
     elif model.config.positions == "sinusoidal":
         positions = model.position_table.to(numbers_of(model).dtype)
     return PackedWeights(
-        tokens=model.token_embedding.weight * model.config.embedding_scale,
+        tokens=tokens * tokens.new_tensor(model.config.embedding_scale),
         positions=positions,
         smear=model.smear.clone() if model.config.smear else None,
         layers=[_layer(block, matrix) for block in model.blocks],

@@ -1,0 +1,166 @@
+"""``train --from``: a model that was trained before goes on, on another text."""
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from tests.tested_transformer.data.published import LLAMA3, TEXT
+
+from tested_transformer.checkpoints import load_checkpoint, load_pretrained
+from tested_transformer.cli import train as module
+from tested_transformer.cli.sources import load_source
+from tested_transformer.training import Recipe
+
+Command = Callable[..., Any]
+SHORT = ["--steps", "6", "--precision", "fp32", "--sample", "0", "--json"]
+
+
+@pytest.fixture
+def folder() -> Path:
+    """Return the folder of a tiny Llama in half precision, made by transformers."""
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=320,
+        hidden_size=12,
+        intermediate_size=20,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=131072,
+        bos_token_id=None,
+        eos_token_id=7,
+    )
+    model = transformers.LlamaForCausalLM(config).to(torch.bfloat16)
+    path = Path("published")
+    model.save_pretrained(path)
+    (path / "tokenizer.json").write_text(LLAMA3)
+    return path
+
+
+@pytest.fixture
+def poem() -> Path:
+    path = Path("poem.txt")
+    path.write_text(TEXT * 30)
+    return path
+
+
+def events(out: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def losses(out: str) -> list[float]:
+    return [each["loss"] for each in events(out) if each["event"] == "step"]
+
+
+def test_a_published_model_is_tuned_and_exported_again(
+    folder: Path, poem: Path, command: Command
+) -> None:
+    before = json.loads(command("evaluate", str(folder), str(poem), "--json").out)
+    words = ["--steps", "20", "--lr", "0.01", "--seq-len", "30", *SHORT[2:]]
+    ended = command("train", str(poem), "--from", str(folder), *words)
+    assert (ended.status, ended.err) == (0, "")
+    run = Path("runs/poem")
+    after = json.loads(command("evaluate", str(run), str(poem), "--json").out)
+    assert after["loss"] < before["loss"] - 0.5
+    checkpoint = load_checkpoint(run)
+    assert checkpoint.settings["from"] == "published"
+    assert checkpoint.config == load_pretrained(folder).config
+    assert {each.dtype for each in checkpoint.weights.values()} == {torch.float32}
+    source = load_source(str(run), torch.device("cpu"))
+    assert source.end_tokens == [7]
+    assert source.opening == load_source(str(folder), torch.device("cpu")).opening
+    assert command("generate", str(run), "--max-new-tokens", "3").status == 0
+    assert command("export", str(run), "out").status == 0
+    told = json.loads(Path("out/config.json").read_text())
+    assert (told["model_type"], told["eos_token_id"]) == ("llama", 7)
+    theirs = transformers.AutoTokenizer.from_pretrained("out")
+    assert theirs("The cat")["input_ids"][0] == source.opening[0]
+
+
+def test_the_recipe_is_gentle_and_windows_are_short(
+    folder: Path, poem: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Recipe] = []
+
+    def note(model: Any, tokens: Any, recipe: Recipe, **settings: Any) -> Any:
+        seen.append(recipe)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module.training, "train", note)
+    (poem).write_text(TEXT * 100)
+    assert command("train", str(poem), "--from", str(folder)).status == 130
+    wanted = {"steps": 200, "batch_size": 4, "lr": 1e-4, "warmup": 20}
+    assert seen == [Recipe(**wanted, seq_len=1024, evaluate_every=50)]
+
+
+def test_a_run_that_was_stopped_gives_the_losses_of_one_that_was_not(
+    trained: Path, poem: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a run of this library, too."""
+    poem.write_text("not to be, to be.\n" * 30)
+    words = ["train", str(poem), "--from", str(trained), *SHORT, "--lr", "0.01"]
+    whole = losses(command(*words, "--out", "whole").out)
+    assert len(whole) == 6
+    assert whole[-1] < whole[0]
+    with monkeypatch.context() as patch:
+        calls = iter([False, False, True])
+        patch.setattr(module.StopRequest, "__call__", lambda _: next(calls))
+        part = command(*words, "--out", "parts")
+    assert losses(part.out) == whole[:3]
+    rest = command(*shlex.split(events(part.out)[-1]["resume"])[1:])
+    assert rest.status == 0
+    assert losses(rest.out) == whole[3:]
+    weights = load_checkpoint("whole").weights
+    for name, weight in load_checkpoint("parts").weights.items():
+        assert torch.equal(weight, weights[name])
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("--d-model 8 --dropout 0.1", "d_model, dropout"),
+        ("--attention latent --latent-dim 4", "attention, latent_dim"),
+        ("--recipe fast --like llama", "recipe, like"),
+        ("--tokenizer bpe --vocab-size 300", "tokenizer, vocab_size"),
+    ],
+)
+def test_what_the_model_decides_is_refused(
+    words: str, named: str, trained: Path, text: Path, refused: Command
+) -> None:
+    words = f"--from {trained} --out tuned {words}"
+    line = refused("train", str(text), *words.split())
+    assert line == f"{named}: --from takes these from the model; leave them out"
+
+
+def test_a_run_is_resumed_only_from_the_same_model(
+    trained: Path, text: Path, command: Command, refused: Command
+) -> None:
+    words = [str(text), "--out", "tuned", *SHORT, "--steps", "1"]
+    assert command("train", *words, "--from", str(trained)).status == 0
+    line = refused("train", *words, "--resume", "--from", "gpt2")
+    assert f"tuned was saved with from='{trained}', not 'gpt2'" in line
+    line = refused("train", str(text), "--from", "nowhere", "--out", "other")
+    assert line.startswith("there is no folder 'nowhere'")
+
+
+def test_a_sample_makes_room_for_itself_alone(
+    folder: Path, poem: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths: list[int | None] = []
+    new_cache = module.GPT.new_cache
+
+    def note(self: Any, batch_size: int = 1, *, max_length: int | None = None) -> Any:
+        lengths.append(max_length)
+        return new_cache(self, batch_size, max_length=max_length)
+
+    monkeypatch.setattr(module.GPT, "new_cache", note)
+    words = ["--steps", "1", "--seq-len", "9", "--sample", "5", "--precision", "fp32"]
+    ended = command("train", str(poem), "--from", str(folder), *words)
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.startswith("training published: ")
+    assert lengths == [6, 6]
