@@ -31,6 +31,7 @@ _WITHOUT_EFFECT = {
     *("attention_dropout", "embd_pdrop", "resid_pdrop", "cache_implementation"),
     *("output_router_logits", "router_aux_loss_coef", "router_jitter_noise"),
     *("_name_or_path", "_attn_implementation", "_attn_implementation_autoset"),
+    "is_llama_config",  # of SmolLM2
 }
 # What a silent config.json means, where it has an effect.
 _NEUTRAL: tuple[Any, ...] = (None, False, (), {})
