@@ -13,8 +13,8 @@ from transformer_book.todays_models import (
     published_models,
 )
 
-# Phi-3 and Gemma 3 as Keras Hub lists them; the others are the rounded counts of the
-# model cards, to the last digit.
+# Phi-3 and Gemma 3 as Keras Hub lists them; the others by the formula, and near what
+# the names of the models say.
 COUNTS = {
     "SmolLM2 135M": 134_515_008,
     "Llama 3.2 1B": 1_235_814_400,
