@@ -269,6 +269,7 @@ def _resolved(config: GPTConfig) -> dict[str, Any]:
         "d_ff": config.d_ff or 4 * config.d_model,
         "qkv_bias": config.bias if config.qkv_bias is None else config.qkv_bias,
         "windows": [*map(config.window_of, range(config.num_layers))],
+        "rotary_layers": [*(config.rotary_layers or [True] * config.num_layers)],
         "rotary_rates": config.rotary_rates and _rounded(config.rotary_rates),
     }
     if config.local_rotary_base is None and config.rotary_rates is None:
