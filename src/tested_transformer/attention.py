@@ -5,7 +5,7 @@ reference that every faster path of this library is tested against.
 """
 
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tested_transformer.checks import validate_attention, validate_mask
@@ -152,8 +152,8 @@ def and_causal(
 
 
 def drop_keys(
-    table: Shaped[Tensor, "..."] | None, count: int
-) -> Shaped[Tensor, "..."] | None:
+    table: Bool[Tensor, "..."] | Float[Tensor, "..."] | None, count: int
+) -> Bool[Tensor, "..."] | Float[Tensor, "..."] | None:
     """Return a mask or a bias without the first ``count`` keys."""
     if table is None or table.shape[-1] == 1:  # the same for all keys
         return table
