@@ -1,7 +1,7 @@
 """Take one part out of the book's GPT and train it again: what is each part worth?"""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from transformer_book.our_gpt import (
     tell,
 )
 
-__all__ = ["PARTS", "RECIPE", "SIZE", "Part", "measure", "train_part"]
+__all__ = ["PARTS", "RECIPE", "SIZE", "Part", "measure", "train_part", "train_parts"]
 
 SEEDS = (1, 2, 3)
 SIZE: dict[str, Any] = {
@@ -166,13 +166,18 @@ def train_part(part: Part, seed: int, tokens: Tensor, vocab_size: int) -> GPT:
 
 def measure(run: Run) -> Results:
     """Train each variant from some seeds, and measure what it has learned."""
+    return train_parts(run, PARTS)
+
+
+def train_parts(run: Run, parts: Mapping[str, Part]) -> Results:
+    """Train the book's model with each change from some seeds, and measure them."""
     text = load_corpus("stories").text
     words = WordTokenizer.from_text(text)
     tokens, held_out = split(torch.tensor(words.encode(text)))
     stories = held_out_stories(10_000 if run.quick else 60_000)
     seeds = SEEDS[:1] if run.quick else SEEDS
     rows: dict[str, dict[str, Any]] = {}
-    for name, part in PARTS.items():
+    for name, part in parts.items():
         if run.quick:
             part = replace(part, recipe={**part.recipe, "steps": 2})
         row: dict[str, Any] = {each: [] for each in ("loss", *_MEASURED)}
@@ -189,6 +194,7 @@ def measure(run: Run) -> Results:
             for key, value in found.items():
                 row[key].append(round(value, 4))
         row["parameters"] = sum(each.numel() for each in model.parameters())
+        row["cache"] = model.new_cache().nbytes
         row["tells"] = tell(model, words)
         rows[name] = row
         print(name, row, flush=True)

@@ -76,6 +76,7 @@ _MEASUREMENTS = (
     Measurement("worth", "the loss without choices of the recipe", ("shakespeare",)),
     Measurement("parts", "the book's GPT without each of its parts"),
     Measurement("families", "the book's GPT with blocks of other families"),
+    Measurement("local", "windows in some layers of the book's GPT"),
     Measurement("names", "when the book's GPT learns the names of a story"),
     Measurement("generate", "tokens per second", _PEERS),
     Measurement("attention", "layers: time and memory", ("llms-from-scratch",)),
