@@ -91,6 +91,11 @@ class Watch {
     this.progress.hidden = false;
     this.progress.value = 0;
     this.become("loading", `Loading ${name}.`);
+    // They are there before the model, so that nothing moves when it comes.
+    const { texts } = MODELS[name];
+    this.presets.replaceChildren(...Object.entries(texts).map(([textContent, pair]) =>
+      make("button", { type: "button", className: "md-button", textContent, title: pair.filter(Boolean).join("\n"), onclick: () => this.write(...pair) })));
+    if (!this.own) Object.values(texts)[0].forEach((text, which) => (this.texts[which].value = text));
     try {
       const model = await load(name, (share) => this.name === name && (this.progress.value = share));
       if (this.name !== name) return; // another was chosen meanwhile
@@ -110,10 +115,6 @@ class Watch {
     this.topK.value = this.topK.max = vocabulary.length;
     this.head = bestHead(this.model, "subject of the verb");
     this.layOutMaps();
-    const { texts } = MODELS[name];
-    this.presets.replaceChildren(...Object.entries(texts).map(([textContent, pair]) =>
-      make("button", { type: "button", className: "md-button", textContent, title: pair.filter(Boolean).join("\n"), onclick: () => this.write(...pair) })));
-    if (!this.own) Object.values(texts)[0].forEach((text, which) => (this.texts[which].value = text));
     this.read();
   }
 
