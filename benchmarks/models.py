@@ -135,6 +135,8 @@ def make_model(name: str, runs: Path, out: Path) -> dict[str, Any]:
     if settings["text"]["name"] == "stories":
         means = {"means": head_means(model, tokenizer).half()}
         save_file(means, out / name / "means.safetensors")
+    if name == "stories":  # for a reader who has no file of maps
+        command(["heads", str(out / name), "--out", str(out / name / "maps.json")])
     return load_shipped(out / name).card
 
 

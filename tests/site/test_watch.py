@@ -36,7 +36,7 @@ def live(page: Page, address: str) -> Page:
 
 
 def part(page: Page, selector: str) -> Locator:
-    return page.locator(f".live {selector}")
+    return page.locator(f"[data-live=watch] {selector}")
 
 
 def field(page: Page, name: str) -> Locator:
@@ -62,8 +62,8 @@ def subject_head() -> tuple[int, int]:
 
 
 # Red, green, blue and opacity of each cell of each canvas.
-DRAWN = """() => [...document.querySelectorAll(".live canvas")].map((canvas) =>
-  [...canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data])"""
+DRAWN = """() => [...document.querySelectorAll("[data-live=watch] canvas")].map((at) =>
+  [...at.getContext("2d").getImageData(0, 0, at.width, at.height).data])"""
 
 
 def test_the_maps_are_the_weights_in_color(live: Page) -> None:
@@ -301,3 +301,4 @@ def test_each_model_is_small_and_comes_when_it_is_wanted(
 def test_without_scripts_it_says_what_would_be_there(page: Page, address: str) -> None:
     page.goto(address + CHAPTER)
     expect(page.locator(".live", has_text="a small GPT")).to_be_visible()
+    expect(page.locator(".live", has_text="open a file here")).to_be_visible()

@@ -1,8 +1,13 @@
 """``tested-transformer heads``: score what every head of a model attends to."""
 
 import json
+import os
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +17,7 @@ from tested_transformer.cli.display import printable, reminder
 from tested_transformer.cli.flags import Call, check_at_least
 from tested_transformer.cli.sources import Source, load_source, load_text
 from tested_transformer.gpt import GPT
+from tested_transformer.inspection import numbers_of
 
 __all__ = ["Heads"]
 
@@ -20,6 +26,7 @@ _WEIGHTS = 2**25
 # A seed for stories that train does not use by default.
 _SEED = 1000
 _GRAMMARS = {"grammar": {}, "stories": {"names": data.FEW_NAMES}}
+MOST_SHOWN = 256  # tokens in a file of maps; the page that opens it takes no more
 _LETTER = 2  # the first letter of a name that the two before it identify
 
 
@@ -32,6 +39,7 @@ class Heads:
       tested-transformer heads runs/play play.txt   on a text of yours
       tested-transformer heads gpt2 play.txt --num-tokens 2048
       tested-transformer heads --json               the same for programs
+      tested-transformer heads gpt2 play.txt --out maps.json    also their maps
 
     A score is the attention weight, from 0 to 1, that a head puts where a head of some
     kind would look, averaged over all tokens with such a place:
@@ -45,6 +53,10 @@ class Heads:
     The last row is the score of a head with uniform attention. A high score says where
     a head looks, not that the model needs it.
 
+    The file of --out is JSON, and the live page of the book draws it. It holds the
+    first tokens of the text, for each head its weights and scores, and how many bytes
+    of cache the model needs for a token.
+
     Args:
         checkpoint: The model; the latest run in runs/ by default.
         text: A text; by default the one it was trained on, or new stories if it was
@@ -52,6 +64,8 @@ class Heads:
         num_tokens: How many tokens of the text to read.
         seq_len: Tokens in a window; by default as many as the model can read, but at
             most 1024.
+        out: A file to write the heads' maps to, such as maps.json.
+        show: How many tokens its maps have; a window at most, and 256.
     """
 
     checkpoint: str | None = None
@@ -59,10 +73,16 @@ class Heads:
     _: KW_ONLY
     num_tokens: int = 16384
     seq_len: int | None = None
+    out: str | None = None
+    show: int = 48
 
     def run(self, call: Call) -> int:
         """Score the heads, and return the exit status."""
-        check_at_least(1, num_tokens=self.num_tokens)
+        check_at_least(1, num_tokens=self.num_tokens, show=self.show)
+        if self.show > MOST_SHOWN:
+            raise ValueError(f"show={self.show} must be at most {MOST_SHOWN}")
+        if self.out is not None and not Path(self.out).parent.is_dir():
+            raise ValueError(f"there is no folder {str(Path(self.out).parent)!r}")
         source = load_source(self.checkpoint, call.device)
         model, tokenizer = source.model, source.tokenizer
         seq_len = source.window_length(self.seq_len)
@@ -86,6 +106,9 @@ class Heads:
         scores |= _score(model, drawn, induction)
         targets |= induction
         even = {kind: interpret.uniform_score(targets[kind].cpu()) for kind in scores}
+        if self.out is not None:
+            maps = _maps(source, windows[:1, : self.show])
+            _write({**maps, "text": name, "scores": _rounded(scores)}, Path(self.out))
         if call.as_json:
             facts = {
                 "checkpoint": source.name,
@@ -100,6 +123,8 @@ class Heads:
         size = f"{len(windows)} windows of {seq_len} tokens"
         print(printable(f"{source.name}: {size} of {name}"))
         _print_table(scores, even)
+        if self.out is not None:
+            print(printable(f"{self.out}: the heads' maps, for the book's live page"))
         return 0
 
     def _tokens(self, source: Source) -> tuple[str, Tensor, data.Stories | None]:
@@ -175,6 +200,47 @@ def _score(
         means = sums[kind] / target.any(dim=-1).sum().cpu()
         scores[kind] = [layer.tolist() for layer in means.split(num_heads)]
     return scores
+
+
+def _maps(source: Source, tokens: Tensor) -> dict[str, Any]:
+    """Return what a file of maps says of a model and one short text.
+
+    A map is its lower triangle, row by row, with a byte for each weight: 255 is 1.
+    """
+    model, decode = source.model, source.tokenizer.decode
+    rows, columns = torch.tril_indices(tokens.shape[1], tokens.shape[1])
+    maps = [
+        [
+            b64encode(bytes((255 * head).round().int().tolist())).decode()
+            for head in layer[0, :, rows, columns].float()
+        ]
+        for layer in interpret.record_heads(model, tokens).weights
+    ]
+    return {
+        "format": "tested-transformer maps",
+        "version": 1,
+        "model": source.about.get("name", source.name),
+        "tokens": [decode([token]) for token in tokens[0].tolist()],
+        "maps": maps,
+        "cache_bytes_per_token": model.new_cache(max_length=1).nbytes,
+        "dtype": str(numbers_of(model).dtype).removeprefix("torch."),
+    }
+
+
+def _rounded(scores: Mapping[str, list[list[float]]]) -> dict[str, Any]:
+    """Return scores with four digits."""
+    return {
+        kind: [[round(score, 4) for score in layer] for layer in layers]
+        for kind, layers in scores.items()
+    }
+
+
+def _write(content: dict[str, Any], file: Path) -> None:
+    """Write a JSON file, whole or not at all."""
+    with TemporaryDirectory(prefix=".unfinished-", dir=file.parent) as folder:
+        unfinished = Path(folder, file.name)
+        unfinished.write_text(json.dumps(content) + "\n", "utf-8")
+        os.replace(unfinished, file)
 
 
 def _print_table(

@@ -61,20 +61,21 @@ async function fetchModel(name, progress) {
   };
 }
 
-async function get(name, path) {
+export async function get(name, path) {
   const response = await fetch(new URL(`${name}/${path}`, FOLDER));
   if (!response.ok) throw new Error(`${name}/${path} could not be loaded, status ${response.status}`);
   return response;
 }
 
-// For each layer and head what it scores best at, if it scores at anything.
 function headLabels({ num_layers, num_heads }, scores) {
-  const label = (layer, head) => {
-    const ranked = Object.entries(scores).sort(([, a], [, b]) => b[layer][head] - a[layer][head]);
-    const [what, score] = ranked.length ? [ranked[0][0], ranked[0][1][layer][head]] : ["", 0];
-    return score >= LABELED ? `${what} ${score.toFixed(2)}` : "";
-  };
-  return Array.from({ length: num_layers }, (_, layer) => Array.from({ length: num_heads }, (_, head) => label(layer, head)));
+  return Array.from({ length: num_layers }, (_, layer) => Array.from({ length: num_heads }, (_, head) => headLabel(scores, layer, head)));
+}
+
+// What a head scores best at, if it scores at anything.
+export function headLabel(scores, layer, head) {
+  const ranked = Object.entries(scores).sort(([, a], [, b]) => b[layer][head] - a[layer][head]);
+  const [what, score] = ranked.length ? [ranked[0][0], ranked[0][1][layer][head]] : ["", 0];
+  return score >= LABELED ? `${what} ${score.toFixed(2)}` : "";
 }
 
 // The layer and head that is best at something.

@@ -2,16 +2,25 @@
 // enlarges; and the large map, with the words of its rows and columns beside it. These
 // stay where they are while the map scrolls, so that no text is too long for them.
 
-import { make, put } from "./elements.js";
+import { labeled, make, put } from "./elements.js";
 
 // The colors of the palette, as red, green and blue: canvases have to be told of them.
 let inks;
-export function recolor() {
+function recolor() {
   const style = getComputedStyle(document.body);
   inks = ["accent", "warm"].map((name) => {
     const hex = parseInt(style.getPropertyValue(`--book-${name}`).trim().slice(1), 16);
     return [hex >> 16, (hex >> 8) & 255, hex & 255];
   });
+}
+
+// Draws anew whenever the palette changes, which is an attribute of the body.
+export function onPalette(redraw) {
+  recolor();
+  new MutationObserver(() => {
+    recolor();
+    redraw();
+  }).observe(document.body, { attributeFilter: ["data-md-color-scheme"] });
 }
 
 // As opaque as a number is large; below zero in the second color.
@@ -31,6 +40,51 @@ export function fillWords(box, words, chosen = -1) {
     put(span, word);
     span.classList.toggle("chosen", at === chosen);
   });
+}
+
+// A small map: a radio button for its head, with a canvas.
+export function smallMap(name, layer, head, label, checked, onchange) {
+  const canvas = make("canvas", { "aria-hidden": "true" });
+  const cell = make("label", { className: "map", title: label }, make("input", { type: "radio", name, checked, onchange }),
+    make("span", { className: "frame" }, canvas),
+    make("span", { className: "named" }, make("span", { className: "number", textContent: `${layer}.${head}` }), ` ${label.replace(/ [\d.]+$/, "")}`));
+  return { canvas, cell };
+}
+
+// The large map of the chosen head, a cell of it in words, and a slider for its query and
+// one for its key. `look` is told where these go, and `pick` of a cell that is clicked.
+export class ChosenHead {
+  constructor(look, pick = look) {
+    const range = (name, oninput) => make("input", { type: "range", "aria-label": name, min: 0, value: 0, oninput });
+    this.name = make("p", { className: "says-head" });
+    this.says = make("p", { className: "says" });
+    this.board = new Board(pick, (query, key) => this.point(query, key));
+    this.sliders = [range("Query", () => look(Number(this.sliders[0].value))), range("Key", () => look(this.query, Number(this.sliders[1].value)))];
+    this.placed = [make("output"), make("output")];
+    this.root = make("div", { className: "chosen-head" }, this.name, this.board.root, this.says,
+      ...["Query", "Key"].map((name, which) => labeled(name, this.sliders[which], this.placed[which])));
+  }
+
+  // `words` stand at the map, and `said` is how they are read out.
+  draw(name, rows, words, said, query, key) {
+    Object.assign(this, { rows, said, query, key });
+    put(this.name, name);
+    this.board.draw(rows, words, query, key);
+    [[query, rows.length - 1], [key, query]].forEach(([at, most], which) => {
+      this.sliders[which].max = Math.max(0, most);
+      this.sliders[which].value = at;
+      put(this.placed[which], rows.length ? `${at}: ${said[at]}` : "none");
+      this.sliders[which].setAttribute("aria-valuetext", this.placed[which].textContent);
+    });
+    this.point();
+  }
+
+  // In words, the cell that is pointed at, or else the chosen one.
+  point(query = this.query, key = this.key) {
+    const { rows, said } = this, { length } = rows;
+    const weight = query < length && key <= query ? rows[query][key].toFixed(2) : "0, hidden by the mask";
+    put(this.says, query < length && key < length ? `From ${said[query]} to ${said[key]}: ${weight}` : "");
+  }
 }
 
 export class Board {

@@ -76,7 +76,7 @@ export function explain(box, gpts, which, words, layer, head, t, s) {
       + `Divided by √${width} = ${Math.sqrt(width)} that is the score, ${two(scores[s])}. Of all scores in this row the softmax makes weights: `
       + `exp(${two(scores[s])}) = ${big(exps[s])}, of ${big(total)} in all, is ${weight.toFixed(3)}. So ${weight.toFixed(3)} of the value of “${to}” goes into what the head writes at “${from}”.` }),
     make("div", { className: "numbers" },
-      table(`The ${width} numbers of the head`, ["", "q", "k", "q × k", "v", `${weight.toFixed(2)} v`, ...(there ? ["other v"] : [])], parts),
+      table(`The ${width} numbers of the head`, ["number", "q", "k", "q × k", "v", `${weight.toFixed(2)} v`, ...(there ? ["other v"] : [])], parts),
       table(`All keys that “${from}” may attend to`, ["key", "score", "exp", "weight"], shares)),
   );
 }

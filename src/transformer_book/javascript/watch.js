@@ -6,7 +6,7 @@
 import { labeled, make, put } from "./elements.js";
 import { GPT, draw, encode, joined, probabilities, windowStart } from "./engine.js";
 import { MODELS, bestHead, load, say, sign } from "./load.js";
-import { Board, fillWords, paint, recolor } from "./maps.js";
+import { ChosenHead, fillWords, onPalette, paint, smallMap } from "./maps.js";
 import { explain, fillGuesses, fillTable, logitsAt, ranked, rowOf, shade } from "./views.js";
 
 const MOST_NEW = 200; // tokens that one press of the button writes at most
@@ -33,7 +33,6 @@ class Watch {
   build() {
     const button = (textContent, onclick) => make("button", { type: "button", className: "md-button", textContent, onclick });
     const field = (name, which) => make("textarea", { rows: 1, "aria-label": name, spellcheck: false, autocapitalize: "off", autocomplete: "off", oninput: () => this.typed(which), onselect: () => this.marked() });
-    const range = (name, oninput) => make("input", { type: "range", "aria-label": name, min: 0, value: 0, oninput });
     this.models = make("select", { "aria-label": "Model", onchange: () => this.choose(this.models.value) },
       ...Object.entries(MODELS).map(([name, { title }]) => new Option(`${name}: ${title}`, name)));
     this.presets = make("span", { className: "texts", role: "group", "aria-label": "Texts to try" });
@@ -49,12 +48,7 @@ class Watch {
     this.topK = make("input", { type: "number", min: 1, oninput: () => this.look() });
     this.modes = SHOWN.map((name, which) => make("input", { type: "radio", name: "watched-text", checked: !which, onchange: () => this.show(which) }));
     this.heads = make("fieldset", { className: "maps", "aria-label": "Heads as layer.head" });
-    this.headName = make("p", { className: "says-head" });
-    this.board = new Board((query, key) => this.pick(query, key), (query, key) => this.point(query, key));
-    this.says = make("p", { className: "says" });
-    this.place = range("Query", () => this.look(Number(this.place.value)));
-    this.column = range("Key", () => this.look(this.query, Number(this.column.value)));
-    this.placed = [make("output"), make("output")];
+    this.chosen = new ChosenHead((query, key) => this.look(query, key), (query, key) => this.pick(query, key));
     this.writes = make("select", { onchange: () => this.replace(this.writes.value) }, ...Object.entries(WRITES).map(([kind, text]) => new Option(text, kind)));
     this.writer = make("span");
     this.caption = make("p", { className: "caption" });
@@ -76,8 +70,7 @@ class Watch {
         ...this.modes.map((mode, which) => make("label", {}, mode, SHOWN[which])), button("All heads as they are", () => this.restore())),
       this.heads,
       make("div", { className: "views" },
-        make("div", { className: "chosen-head" }, this.headName, this.board.root, this.says,
-          labeled("Query", this.place, this.placed[0]), labeled("Key", this.column, this.placed[1])),
+        this.chosen.root,
         make("div", { className: "next" }, this.caption,
           make("table", { className: "guesses" }, make("thead", {}, make("tr", {}, make("th", { scope: "col", textContent: "next" }), ...this.afters)), this.guesses),
           make("label", { className: "writes" }, this.writer, this.writes))),
@@ -86,12 +79,7 @@ class Watch {
     );
     for (const strip of this.strips) strip.onclick = ({ target }) => target.dataset.at && this.look(Number(target.dataset.at));
     this.root.addEventListener("keydown", ({ key }) => key === "Escape" && this.stop());
-    // The palette is an attribute of the body.
-    recolor();
-    new MutationObserver(() => {
-      recolor();
-      this.look();
-    }).observe(document.body, { attributeFilter: ["data-md-color-scheme"] });
+    onPalette(() => this.look());
   }
 
   // ---- The model and the texts ----
@@ -103,6 +91,11 @@ class Watch {
     this.progress.hidden = false;
     this.progress.value = 0;
     this.become("loading", `Loading ${name}.`);
+    // They are there before the model, so that nothing moves when it comes.
+    const { texts } = MODELS[name];
+    this.presets.replaceChildren(...Object.entries(texts).map(([textContent, pair]) =>
+      make("button", { type: "button", className: "md-button", textContent, title: pair.filter(Boolean).join("\n"), onclick: () => this.write(...pair) })));
+    if (!this.own) Object.values(texts)[0].forEach((text, which) => (this.texts[which].value = text));
     try {
       const model = await load(name, (share) => this.name === name && (this.progress.value = share));
       if (this.name !== name) return; // another was chosen meanwhile
@@ -122,10 +115,6 @@ class Watch {
     this.topK.value = this.topK.max = vocabulary.length;
     this.head = bestHead(this.model, "subject of the verb");
     this.layOutMaps();
-    const { texts } = MODELS[name];
-    this.presets.replaceChildren(...Object.entries(texts).map(([textContent, pair]) =>
-      make("button", { type: "button", className: "md-button", textContent, title: pair.filter(Boolean).join("\n"), onclick: () => this.write(...pair) })));
-    if (!this.own) Object.values(texts)[0].forEach((text, which) => (this.texts[which].value = text));
     this.read();
   }
 
@@ -133,7 +122,7 @@ class Watch {
     this.root.dataset.state = state;
     put(this.status, message);
     const nothing = !this.gpts[0]?.tokens.length;
-    for (const control of [this.go, this.one, this.place, this.column]) control.disabled = nothing;
+    for (const control of [this.go, this.one, ...this.chosen.sliders]) control.disabled = nothing;
   }
 
   write(...pair) {
@@ -255,12 +244,7 @@ class Watch {
     this.cells = this.model.labels.map((heads, layer) =>
       heads.map((label, head) => {
         const checked = String([layer, head]) === String(this.head);
-        const radio = make("input", { type: "radio", name: "watched-head", checked, onchange: () => this.turn(layer, head) });
-        const canvas = make("canvas", { "aria-hidden": "true" });
-        const [number, name] = [`${layer}.${head}`, label.replace(/ [\d.]+$/, "")];
-        const cell = make("label", { className: "map", title: label }, radio, make("span", { className: "frame" }, canvas),
-          make("span", { className: "number", textContent: number }), ` ${name}`);
-        return { canvas, cell };
+        return smallMap("watched-head", layer, head, label, checked, () => this.turn(layer, head));
       }),
     );
     this.heads.style.setProperty("--heads", this.model.config.num_heads);
@@ -311,7 +295,7 @@ class Watch {
   }
 
   draw(count) {
-    const { query, key, model: { labels, config: { max_seq_len } } } = this;
+    const { query, model: { labels, config: { max_seq_len } } } = this;
     const [layer, head] = this.head, name = `${layer}.${head}`;
     const squares = (of) => Array.from({ length: count }, (_, t) => this.row(...of, t));
     const words = this.words(this.shown % 2), said = this.words(this.shown % 2, say);
@@ -319,33 +303,18 @@ class Watch {
       paint(canvas, squares([at, each]));
       cell.classList.toggle("changed", this.kinds[at][each] !== "own");
     }));
-    this.board.draw(squares(this.head), words, query, key);
+    this.chosen.draw([`Head ${name}`, labels[layer][head]].filter(Boolean).join(", "), squares(this.head), words, said, query, this.key);
     this.strips.forEach((strip, which) => {
       const { tokens } = this.gpts[which], at = Math.min(query, tokens.length - 1);
       fillWords(strip, this.words(which), at);
       if (at >= 0) shade(strip.children, this.shown < 2 ? rowOf(this.gpts[which], layer, head, at) : this.row(layer, head, at));
     });
     put(this.count, this.starts[0] ? `The model reads the last ${this.gpts[0].tokens.length} of ${this.starts[0] + this.gpts[0].tokens.length} tokens: there is room for ${max_seq_len}.` : `${this.gpts[0].tokens.length} of ${max_seq_len} tokens`);
-    [[this.place, query, count - 1], [this.column, key, query]].forEach(([slider, at, most], which) => {
-      slider.max = Math.max(0, most);
-      slider.value = at;
-      put(this.placed[which], count ? `${at}: ${said[at]}` : "none");
-      slider.setAttribute("aria-valuetext", this.placed[which].textContent);
-    });
-    put(this.headName, [`Head ${name}`, labels[layer][head]].filter(Boolean).join(", "));
     put(this.writer, `In the first text, head ${name} writes`);
     this.writes.value = this.kinds[layer][head];
-    this.point();
     if (this.fold.open) fillTable(this.table, labels, (...at) => count ? ranked(Float32Array.from(this.row(...at, query), Math.abs), 3).map((s) => `${this.row(...at, query)[s].toFixed(2)} ${said[s]} at ${s}`) : []);
-    if (this.why.open) count ? explain(this.sum, this.gpts, this.shown % 2, said, layer, head, query, key) : this.sum.replaceChildren();
+    if (this.why.open) count ? explain(this.sum, this.gpts, this.shown % 2, said, layer, head, query, this.key) : this.sum.replaceChildren();
     this.tell();
-  }
-
-  // In words, the cell that is pointed at, or else the chosen one.
-  point(query = this.query, key = this.key) {
-    const words = this.words(this.shown % 2, say), count = words.length;
-    const weight = query < count && key <= query ? this.row(...this.head, query)[key].toFixed(2) : "0, hidden by the mask";
-    put(this.says, key < count && query < count ? `From ${words[query]} to ${words[key]}: ${weight}` : "");
   }
 
   // The guesses: of both texts at the same place, or at the end of each.

@@ -1,4 +1,5 @@
 import json
+from base64 import b64decode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,49 @@ def test_of_the_stories_words_are_the_tokens(tiny: list[str], command: Command) 
         assert told["scores"][kind] == near(head_scores(weights, target)), kind
 
 
+def test_a_file_of_maps_has_a_byte_for_each_weight(
+    trained: Path, text: Path, command: Command
+) -> None:
+    words = ["heads", str(trained), str(text), "--out", "maps.json"]
+    ended = command(*words, "--show", "5")
+    assert ended.out.splitlines()[-1].startswith("maps.json: ")
+    told = json.loads(Path("maps.json").read_text("utf-8"))
+    model = load_checkpoint(trained).model()
+    alphabet = CharTokenizer.from_text(text.read_text())
+    assert told["tokens"] == [*text.read_text()[:5]]
+    weights = record_heads(model, torch.tensor([alphabet.encode(text.read_text()[:5])]))
+    for layer, maps in enumerate(told["maps"]):
+        for head, packed in enumerate(maps):
+            found = [*b64decode(packed)]
+            wanted = weights.weights[layer][0, head][torch.ones(5, 5).tril() > 0]
+            assert found == pytest.approx([255 * w for w in wanted.tolist()], abs=0.51)
+    scores = json.loads(command(*words, "--json").out)["scores"]
+    for kind, layers in scores.items():
+        assert told["scores"][kind] == [pytest.approx(x, abs=1e-4) for x in layers]
+    # Keys and values of two layers, twelve numbers of four bytes each.
+    assert (told["cache_bytes_per_token"], told["dtype"]) == (2 * 2 * 12 * 4, "float32")
+    assert (told["model"], told["text"]) == ("runs/play", str(text))
+    # A window at most.
+    assert len(json.loads(Path("maps.json").read_text("utf-8"))["tokens"]) == 7
+
+
+def test_a_file_of_maps_is_written_whole_or_not_at_all(
+    trained: Path, text: Path, refused: Callable[..., str]
+) -> None:
+    Path("maps.json").mkdir()
+    refused("heads", str(trained), str(text), "--out", "maps.json")
+    assert [*Path("maps.json").iterdir()] == [*Path().glob(".unfinished*")] == []
+
+
+def test_tokens_before_a_text_are_in_its_maps(
+    trained: Path, text: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CharTokenizer, "opening", (0,), raising=False)
+    command("heads", str(trained), str(text), "--out", "maps.json", "--show", "3")
+    told = json.loads(Path("maps.json").read_text("utf-8"))
+    assert told["tokens"] == ["\n", *text.read_text()[:2]]
+
+
 def test_few_windows_at_a_time_give_the_same(
     trained: Path, text: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +234,9 @@ def test_a_model_of_others_has_no_text(
     [
         ("--seq-len 1", "seq_len=1 must lie between 2 and the model's max_seq_len=7"),
         ("--num-tokens 0", "num_tokens=0 must be at least 1"),
+        ("--show 0", "show=0 must be at least 1"),
+        ("--show 257", "show=257 must be at most 256"),
+        ("--out gone/maps.json", "there is no folder 'gone'"),
         ("--num-tokens 6", "6 tokens do not fill a window of seq_len=7"),
     ],
 )
