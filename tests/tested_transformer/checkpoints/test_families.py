@@ -440,6 +440,15 @@ def test_what_programs_note_about_themselves_changes_nothing() -> None:
         FAMILIES["llama"].config({**settings, "rope_interleaved": True}, "tiny")
 
 
+def test_settings_written_in_full_are_read_the_same(name: str) -> None:
+    whole = json.loads(config_of(name).to_json_string(use_diff=False))
+    assert whole.keys() > settings_of(name).keys()
+    # Version 4 also wrote how to generate.
+    whole |= {"max_length": 20, "temperature": 1.0, "top_k": 50, "num_beams": 1}
+    config = FAMILIES[name].config({**whole, "tokenizer_class": "X"}, "whole")
+    assert config == FAMILIES[name].config(settings_of(name), "short")
+
+
 def test_weights_that_do_not_fit_are_named(tmp_path: Path) -> None:
     model = theirs("llama", tie_word_embeddings=True)
     weights, settings = model.state_dict(), settings_of("llama")

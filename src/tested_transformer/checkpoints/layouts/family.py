@@ -31,6 +31,11 @@ _WITHOUT_EFFECT = {
     *("attention_dropout", "embd_pdrop", "resid_pdrop", "cache_implementation"),
     *("output_router_logits", "router_aux_loss_coef", "router_jitter_noise"),
     *("_name_or_path", "_attn_implementation", "_attn_implementation_autoset"),
+    *("attn_implementation", "_flash_attn_2_enabled", "tokenizer_class"),
+    # What a file that was written in full says of any model, and of its writing.
+    *("id2label", "label2id", "return_dict", "do_sample", "max_length", "num_beams"),
+    *("num_beam_groups", "num_return_sequences", "length_penalty", "typical_p"),
+    *("temperature", "top_k", "top_p", "repetition_penalty"),
     # What programs note about themselves, in SmolLM, the first Llama and others.
     *("is_llama_config", "max_sequence_length", "transformers.js_config"),
     *("unsloth_fixed", "unsloth_version"),
