@@ -18,7 +18,7 @@ from tested_transformer.data import (
 from tested_transformer.decoding import Sampling, generate
 from tested_transformer.gpt import GPT, GPTConfig
 
-TEXT = "to be, or not to be:\nthat is the question; größer als 😀.\n" * 3
+TEXT = "to be, or not to be:\nthat is the question; größer, süß 😀.\n" * 3
 TOKENIZERS: dict[str, Tokenizer] = {
     "characters": CharTokenizer.from_text(TEXT),
     "words": WordTokenizer.from_text(TEXT),

@@ -397,6 +397,15 @@ UNREADABLE: list[tuple[str, dict[str, Any], str]] = [
         f"sliding_attention of {ROPE} has rope_type='linear'; only rope_type='default'",
     ),
 ]
+UNREADABLE += [
+    ("llama", {"max_position_embeddings": 10**12}, "tiny has max_position_embeddings="),
+    ("qwen3", {"num_hidden_layers": 10**12}, "tiny has num_hidden_layers=10000000000"),
+    ("gemma2", {"head_dim": 10**12}, "tiny has head_dim=1000000000000; at most 1677"),
+    ("llama", {"rope_parameters": 3}, f"{ROPE} must be settings by name, not 3"),
+    ("llama", {"rope_parameters": {"rope_theta": None}}, "tiny has settings that do "),
+    ("gemma2", {"query_pre_attn_scalar": 0}, "tiny has settings that do not fit: 0.0"),
+    ("phi3", {"num_attention_heads": 0}, "tiny has settings that do not fit: integer"),
+]
 # Phi-3 with long texts says outside of its rule how long it was trained.
 _LONG = {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [2.0]}
 for _name, _changes in {
@@ -419,6 +428,32 @@ def test_what_cannot_be_read_is_refused_by_name(
         from_family({}, settings, origin="tiny")
     assert str(refused.value).startswith(message)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", [0, "x", 10**12])
+def test_no_setting_breaks_more_than_the_reading(name: str, value: Any) -> None:
+    for changed in settings_of(name):
+        with pytest.raises(CheckpointError):  # for it, or for the missing weights
+            from_family({}, {**settings_of(name), changed: value})
+
+
+def test_what_programs_note_about_themselves_changes_nothing() -> None:
+    settings = settings_of("llama")
+    noted = {"is_llama_config": True, "rope_interleaved": False}  # as in SmolLM 2
+    noted |= {"transformers.js_config": {"dtype": "q4"}, "unsloth_version": "2025.1"}
+    config = FAMILIES["llama"].config({**settings, **noted}, "tiny")
+    assert config == FAMILIES["llama"].config(settings, "tiny")
+    with pytest.raises(CheckpointError, match="has rope_interleaved=True, which this"):
+        FAMILIES["llama"].config({**settings, "rope_interleaved": True}, "tiny")
+
+
+def test_settings_written_in_full_are_read_the_same(name: str) -> None:
+    whole = json.loads(config_of(name).to_json_string(use_diff=False))
+    assert whole.keys() > settings_of(name).keys()
+    # Version 4 also wrote how to generate.
+    whole |= {"max_length": 20, "temperature": 1.0, "top_k": 50, "num_beams": 1}
+    config = FAMILIES[name].config({**whole, "tokenizer_class": "X"}, "whole")
+    assert config == FAMILIES[name].config(settings_of(name), "short")
 
 
 def test_weights_that_do_not_fit_are_named(tmp_path: Path) -> None:

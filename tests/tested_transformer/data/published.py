@@ -15,7 +15,7 @@ from tokenizers import (
 
 __all__ = ["LLAMA2", "LLAMA3", "TEXT"]
 
-TEXT = "The cat sat on the mat. Größer als 😀!\n  don't  stop at 123456 \n\n" * 3
+TEXT = "The cat sat on the mat. Größer, süß 😀!\n  don't  stop at 123456 \n\n" * 3
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
     r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"

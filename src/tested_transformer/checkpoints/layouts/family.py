@@ -31,10 +31,18 @@ _WITHOUT_EFFECT = {
     *("attention_dropout", "embd_pdrop", "resid_pdrop", "cache_implementation"),
     *("output_router_logits", "router_aux_loss_coef", "router_jitter_noise"),
     *("_name_or_path", "_attn_implementation", "_attn_implementation_autoset"),
-    "is_llama_config",  # of SmolLM2
+    *("attn_implementation", "_flash_attn_2_enabled", "tokenizer_class"),
+    # What a file that was written in full says of any model, and of its writing.
+    *("id2label", "label2id", "return_dict", "do_sample", "max_length", "num_beams"),
+    *("num_beam_groups", "num_return_sequences", "length_penalty", "typical_p"),
+    *("temperature", "top_k", "top_p", "repetition_penalty"),
+    # What programs note about themselves, in SmolLM, the first Llama and others.
+    *("is_llama_config", "max_sequence_length", "transformers.js_config"),
+    *("unsloth_fixed", "unsloth_version"),
 }
 # What a silent config.json means, where it has an effect.
 _NEUTRAL: tuple[Any, ...] = (None, False, (), {})
+_LARGEST = 2**24  # of what a published model has, the longest text is 10 million
 _HEAD, _EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 
 
@@ -47,6 +55,8 @@ class Settings:
     """
 
     def __init__(self, values: Mapping[str, Any], origin: str) -> None:
+        if not isinstance(values, Mapping):
+            raise CheckpointError(f"{origin} must be settings by name, not {values!r}")
         self.values = dict(values)
         self.origin = origin
         self._asked: set[str] = set()
@@ -61,6 +71,19 @@ class Settings:
         if name not in self.values and not default:
             raise CheckpointError(f"{self.origin} does not say {name}")
         return self.values.get(name, *default)
+
+    def size(self, name: str, *default: Any) -> Any:
+        """Return a setting that must not be so large that lists of it fill the memory.
+
+        Raises:
+            CheckpointError: If it is.
+        """
+        value = self.get(name, *default)
+        if isinstance(value, int | float) and value > _LARGEST:
+            raise CheckpointError(
+                f"{self.origin} has {name}={value}; at most {_LARGEST} can be read"
+            )
+        return value
 
     def require(self, name: str, *allowed: Any) -> None:
         """Refuse any value of a setting but these; it may be missing.
@@ -178,11 +201,13 @@ class Family:
         """
         settings = Settings(values, origin)
         settings.require("model_type", self.model_type)
-        found = self.read(settings)
-        settings.refuse_the_rest()
         try:
+            found = self.read(settings)
+            settings.refuse_the_rest()
             return GPTConfig(**found)
-        except (TypeError, ValueError) as error:
+        except CheckpointError:
+            raise
+        except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"{origin} has settings that do not fit: {error}"
             ) from None

@@ -68,9 +68,9 @@ def read_sizes(
         eps: That of the norms, if they do not say it.
         tied: Whether the head is tied, if they do not say it.
     """
-    sizes = {ours: settings.get(name) for ours, name in _SIZES.items()}
+    sizes = {ours: settings.size(name) for ours, name in _SIZES.items()}
     heads = sizes["num_heads"]
-    head_dim = settings.get("head_dim", None) or sizes["d_model"] // heads
+    head_dim = settings.size("head_dim", None) or sizes["d_model"] // heads
     return {
         **sizes,
         "num_kv_heads": settings.get("num_key_value_heads", None) or heads,
@@ -226,7 +226,7 @@ def _read_qwen2(settings: Settings) -> dict[str, Any]:
     sizes = read_sizes(settings)
     first = settings.get("max_window_layers", 28)
     slides = [layer >= first for layer in range(sizes["num_layers"])]
-    used = settings.get("use_sliding_window", False)
+    used = bool(settings.get("use_sliding_window", False))
     return sizes | read_windows(settings, slides, used=used) | {"qkv_bias": True}
 
 
