@@ -90,7 +90,7 @@ def test_a_phone_gets_from_a_chapter_to_the_right_call_by_two_taps(
     page.goto(f"{address}chapters/no-peeking/")
     page.get_by_role("banner").get_by_role("link").tap()
     page.wait_for_url(address)
-    page.get_by_role("link", name="Which call do I need?").tap()
+    page.get_by_role("link", name="Which attention").tap()
     page.wait_for_url("**/which-attention/")
 
 

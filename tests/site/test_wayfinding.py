@@ -72,7 +72,7 @@ def test_boxes_of_the_map_and_of_the_decision_lead_on_by_keys(
     expect(boxes).to_have_count(5)
     box = boxes.filter(has_text="boolean mask").locator("rect")
     box.click(position={"x": 4, "y": 4})
-    page.wait_for_url("**/#causal-and-padded-or-any-other-rule")
+    page.wait_for_url("**/#causal-mask-and-padding-mask")
 
 
 def test_a_wrong_address_leads_to_pages_that_are_there(

@@ -17,6 +17,7 @@ from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 
 from bookbinder.drawing.undrawn import previewing
+from bookbinder.publishing.old_addresses import OLD_SECTIONS
 from bookbinder.publishing.shipped import add_shipped_files
 
 # The parts of the book have Roman numbers; other pages have none.
@@ -107,7 +108,14 @@ def on_page_markdown(
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Number the heading of a chapter, without its anchor, and the rows of the home."""
+    """Number the heading of a chapter, without its anchor, and the rows of the home.
+
+    Anchors that sections had formerly lead to them still.
+    """
+    for old, new in OLD_SECTIONS.get(page.file.src_uri, {}).items():
+        html = html.replace(
+            f'<h2 id="{new}">', f'<span id="{old}"></span><h2 id="{new}">'
+        )
     for number, chapter in enumerate(_chapters, start=1):
         if page is chapter:
             html = re.sub(r"(<h1\b[^>]*>)", rf"\g<1>{number}. ", html, count=1)
