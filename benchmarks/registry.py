@@ -75,6 +75,7 @@ _MEASUREMENTS = (
     Measurement("loss", "seconds of training to a loss", ("shakespeare", "nanogpt")),
     Measurement("worth", "the loss without choices of the recipe", ("shakespeare",)),
     Measurement("parts", "the book's GPT without each of its parts"),
+    Measurement("families", "the book's GPT with blocks of other families"),
     Measurement("names", "when the book's GPT learns the names of a story"),
     Measurement("generate", "tokens per second", _PEERS),
     Measurement("attention", "layers: time and memory", ("llms-from-scratch",)),

@@ -211,12 +211,12 @@ def _token_by_token(layer: LinearAttention | DeltaAttention, x: Tensor) -> Tenso
     q, k, v = (split_heads(project(x), layer.num_heads) for project in projections)
     q, k = (each / each.norm(dim=-1, keepdim=True) for each in (q, k))
     gate = layer.gate_proj
-    decay = None if gate is None else F.logsigmoid(gate(x)) / 16
+    decay = None
+    if gate is not None:
+        decay = split_heads(F.logsigmoid(gate(x)) / 16, layer.num_heads)
     if isinstance(layer, DeltaAttention):
         beta = layer.beta_proj(x).sigmoid().mT
-        decay = None if decay is None else decay.mT
         heads, _ = recurrent_delta_rule(q, k, v, beta, log_decay=decay)
     else:
-        decay = None if decay is None else split_heads(decay, layer.num_heads)
         heads, _ = recurrent_linear_attention(q, k, v, log_decay=decay)
     return layer.o_proj(merge_heads(layer.norm(heads)))

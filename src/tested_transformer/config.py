@@ -62,6 +62,8 @@ class GPTConfig:
         rotary_attention_factor: Multiply rotated queries and keys by this.
         local_rotary_base: The base of layers with a window, if it is another; to them
             ``rotary_rates`` and ``rotary_attention_factor`` then do not apply.
+        rotary_layers: Whether each layer rotates queries and keys; all by default. The
+            others have no positions of their own.
         windows: How many tokens a position may attend to, including itself: one
             number for all layers, or one per layer; ``None`` for no limit.
         activation: One of ``layers.ACTIVATIONS`` or, with a gate, ``layers.GATED``.
@@ -110,6 +112,7 @@ class GPTConfig:
     rotary_rates: tuple[float, ...] | None = None
     rotary_attention_factor: float = 1.0
     local_rotary_base: float | None = None
+    rotary_layers: Sequence[bool] | None = None
     windows: Sequence[int | None] | int | None = None
     activation: str = "gelu"
     norm: str = "layer"
@@ -192,10 +195,21 @@ class GPTConfig:
             self.attention.make(self.layer_settings(0))
 
     def _validate_rotary(self) -> None:
-        if self.positions != "rotary" and self.local_rotary_base is not None:
-            raise ValueError(
-                f"positions={self.positions!r} must be 'rotary' for local_rotary_base"
-            )
+        for name in ("local_rotary_base", "rotary_layers"):
+            if self.positions != "rotary" and getattr(self, name) is not None:
+                raise ValueError(
+                    f"positions={self.positions!r} must be 'rotary' for {name}"
+                )
+        if self.rotary_layers is not None:
+            layers = tuple(self.rotary_layers)  # JSON stores a tuple as a list
+            object.__setattr__(self, "rotary_layers", layers)
+            if len(layers) != self.num_layers:
+                raise ValueError(
+                    f"rotary_layers has {len(layers)} layers; "
+                    f"num_layers={self.num_layers}"
+                )
+            for layer, rotates in enumerate(layers):
+                validate_switches(**{f"rotary_layers[{layer}]": rotates})
         if self.rotary_rates is None:
             return
         # JSON stores a tuple as a list, and no tensors.
@@ -290,6 +304,11 @@ class GPTConfig:
         kept = None if self.kept_heads is None else self.kept_heads[layer]
         num_heads = self.num_heads if kept is None else len(kept)
         return num_heads, num_heads // self.heads_per_group
+
+    def rotates(self, layer: int) -> bool:
+        """Return whether a layer rotates its queries and keys."""
+        rotary = self.positions == "rotary" and self.attention_of(layer).has_scores
+        return rotary and (self.rotary_layers is None or self.rotary_layers[layer])
 
     def window_of(self, layer: int) -> int | None:
         """Return how many tokens a position of this layer sees; ``None`` for all."""

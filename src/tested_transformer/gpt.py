@@ -399,8 +399,10 @@ class GPT(nn.Module):
             tables = [table[:, positions][:, :, None] for table in tables]
         turns, local = tables[0], tables[-1]
         return [
-            None if not has else turns if config.window_of(layer) is None else local
-            for layer, has in enumerate(self._has_scores)
+            None
+            if not config.rotates(layer)
+            else (turns if config.window_of(layer) is None else local)
+            for layer in layers
         ]
 
     def _score_biases(self, num_queries: int, num_keys: int) -> list[Tensor | None]:

@@ -32,6 +32,7 @@ _EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 _GEMMA = {"attn_logit_softcapping": None, "final_logit_softcapping": None, **_WINDOW}
 SETTINGS: dict[str, dict[str, Any]] = {
     "llama": {},
+    "smollm3": {"no_rope_layer_interval": 2},
     "mistral": _WINDOW,
     "mixtral": {**_EXPERTS, "sliding_window": None},
     "qwen2": {},
@@ -95,7 +96,8 @@ def _pad(model: GPT, text: Tensor) -> float:
 def _speculate(model: GPT, text: Tensor) -> float:
     greedy, prompt, config = Sampling(temperature=0.0), text[0, :9], model.config
     [wanted] = generate(model, prompt[None], max_new_tokens=7, sampling=greedy)
-    small = GPT(replace(config, num_layers=1, windows=config.window_of(0))).eval()
+    one = {"num_layers": 1, "windows": config.window_of(0), "rotary_layers": None}
+    small = GPT(replace(config, **one)).eval()
     found = speculate(
         model,
         prompt.tolist(),

@@ -107,6 +107,14 @@ PRUNED = GPTConfig(vocab_size=13, max_seq_len=7, d_model=24, num_heads=4, num_la
             {"local_rotary_base": 5.0},
             "positions='learned' must be 'rotary' for local_rotary_base",
         ),
+        (
+            {"positions": "rotary", "rotary_layers": (True, False)},
+            "rotary_layers has 2 layers; num_layers=3",
+        ),
+        (
+            {"rotary_layers": (True, False, True)},
+            "positions='learned' must be 'rotary' for rotary_layers",
+        ),
     ],
 )
 def test_bad_settings_are_named(change, message: str):

@@ -784,3 +784,19 @@ def test_one_exported_program_is_for_every_length(name: str):
     # What speeds up a CPU is no part of the program, and has no counterpart in ONNX.
     names = {str(node.target) for node in program.graph.nodes}
     assert not [name for name in names if "amax" in name or "norm.Scalar" in name]
+
+
+def test_a_layer_that_does_not_rotate_has_no_positions():
+    rotary, tokens = make(positions="rotary"), some_tokens()
+    plain = make(positions="none")
+    still = make(positions="rotary", rotary_layers=(False,) * L)
+    mixed = make(positions="rotary", rotary_layers=(False, *[True] * (L - 1)))
+    for model in (plain, still, mixed):
+        model.load_state_dict(rotary.state_dict())
+    assert torch.equal(still(tokens), plain(tokens))
+    found = mixed(tokens)
+    assert not torch.allclose(found, rotary(tokens), atol=1e-3)
+    assert not torch.allclose(found, plain(tokens), atol=1e-3)
+    cache = mixed.new_cache(len(tokens))
+    parts = [mixed(part, cache=cache) for part in tokens.split([2, 3, 2], dim=1)]
+    torch.testing.assert_close(torch.cat(parts, dim=1), found)

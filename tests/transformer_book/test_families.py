@@ -7,6 +7,7 @@ from transformer_book import families
 
 NO_WINDOWS = "packed decoder", "int8 matrices", "rolling cache", "running batch"
 WITHOUT = {
+    "smollm3": NO_WINDOWS[:2],
     "mistral": NO_WINDOWS,
     "mixtral": NO_WINDOWS[:2],
     "qwen3_moe": NO_WINDOWS[:2],
@@ -30,5 +31,12 @@ def test_what_works_gives_the_results_of_the_model(name: str) -> None:
     for feature in lacking:
         answer = row[feature]
         assert "\n" not in answer
-        words = "attention=", "windows=", "num_experts=", "qk_norm=", "window"
+        words = (
+            "attention=",
+            "windows=",
+            "num_experts=",
+            "qk_norm=",
+            "window",
+            "rotary_layers=",
+        )
         assert any(word in answer for word in words), answer

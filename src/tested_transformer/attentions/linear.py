@@ -27,6 +27,7 @@ __all__ = [
     "LinearRecurrence",
     "averaged_linear_attention",
     "chunked_linear_attention",
+    "decayed_products",
     "pairwise_decay",
     "parallel_linear_attention",
     "positive_features",
@@ -107,14 +108,28 @@ def _effect(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor | None = None) ->
         scores = (q @ k.mT).masked_fill(~past.tril(), 0.0)
         return scores @ v, q, k.mT @ v, None
     kept = log_decay.cumsum(dim=2)  # (B, H, T, gates), since the first token
-    between = pairwise_decay(kept)  # (B, H, T, T, gates)
-    if between.shape[-1] == 1:
-        scores = (q @ k.mT) * between.squeeze(-1)
-    else:
-        scores = torch.einsum("bhtd,bhtsd->bhts", q, k[:, :, None] * between)
+    scores = decayed_products(q, k, kept)
     to_the_end = (kept[:, :, -1:] - kept).exp()
     update = (k * to_the_end).mT @ v
     return scores @ v, q * kept.exp(), update, kept[:, :, -1, :, None].exp()
+
+
+def decayed_products(
+    q: Float[Tensor, "*several B H T d_k"],
+    k: Float[Tensor, "B H T d_k"],
+    kept: Float[Tensor, "B H T gates"],
+) -> Float[Tensor, "*several B H T T"]:
+    """Return the product of each query with each key up to it, times what is left.
+
+    Args:
+        q: Queries, or several tensors of them.
+        k: Keys.
+        kept: As for ``pairwise_decay``, with a gate for each feature or one for all.
+    """
+    between = pairwise_decay(kept)  # (B, H, T, T, gates)
+    if between.shape[-1] == 1:
+        return (q @ k.mT) * between.squeeze(-1)
+    return torch.einsum("...td,...tsd->...ts", q, k[:, :, None] * between)
 
 
 def pairwise_decay(

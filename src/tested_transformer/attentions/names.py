@@ -26,6 +26,7 @@ ATTENTIONS: dict[str, Attention] = {
     "gated_linear": LinearRecurrence(gated=True),
     "delta": DeltaRule(),
     "gated_delta": DeltaRule(gated=True),
+    "kimi_delta": DeltaRule(gated=True, by_feature=True),
     "differential": Differential(),
     "gated": AdjustedSoftmax(gate="features"),
     "soft_capped": AdjustedSoftmax(soft_cap=50.0),  # Gemma 2's

@@ -279,7 +279,8 @@ def rolling_cache(
             f"positions={config.positions!r} of model must be 'rotary', 'alibi' or "
             "'none': a position that was added to a token cannot change"
         )
-    own = [config.window_of(layer) for layer in range(config.num_layers)]
+    layers = range(config.num_layers)
+    own: list[int | None] = [config.window_of(layer) for layer in layers]
     if any(each is not None and each < room for each in own):
         raise ValueError(
             f"windows={config.windows} of model must not be smaller than "
@@ -287,12 +288,12 @@ def rolling_cache(
         )
     layers = dense_layers(model.new_cache(batch_size, max_length=room))
     tables: list[Tensor | None] = [None] * config.num_layers
-    if config.positions == "rotary":
-        local = config.local_rotary_base is not None
-        tables = [
-            model.local_position_table if local and each else model.position_table
-            for each in own
-        ]
+    for layer, width in enumerate(own):
+        if config.rotates(layer):
+            local = width is not None and config.local_rotary_base is not None
+            tables[layer] = (
+                model.local_position_table if local else model.position_table
+            )
     return KVCache(
         [
             RollingLayer(

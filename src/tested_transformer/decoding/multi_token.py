@@ -74,13 +74,13 @@ class MultiTokenGPT(nn.Module):
         num_blocks = len(gpt.blocks) + len(self.further)
         layers = [None] * num_blocks if cache is None else cache.layers
         x = gpt._embed(tokens, None, cache)
-        rotary = gpt._rotary(None, start, end)
+        turns = gpt._rotary(None, start, end)
         biases = gpt._score_biases(end - start, end)
         trunk = gpt.blocks[:-1]
-        for block, bias, layer in zip(trunk, biases, layers, strict=False):
-            x = block(x, score_bias=bias, rotary=rotary, cache=layer)
+        for n, block in enumerate(trunk):
+            x = block(x, score_bias=biases[n], rotary=turns[n], cache=layers[n])
         features = [
-            head(x, score_bias=biases[-1], rotary=rotary, cache=layer)
+            head(x, score_bias=biases[-1], rotary=turns[-1], cache=layer)
             for head, layer in zip(heads, layers[len(trunk) :], strict=True)
         ]
         gpt._remember(tokens, cache)

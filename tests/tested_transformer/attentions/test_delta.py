@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tested_transformer.attentions.delta import (
     DeltaAttention,
+    DeltaRule,
     chunked_delta_rule,
     parallel_delta_rule,
     recurrent_delta_rule,
@@ -18,6 +19,7 @@ from tested_transformer.gpt import GPT, GPTConfig
 # Pairwise different: batch, heads, positions, widths of keys and of values.
 B, H, T, D_K, D_V = 2, 3, 11, 5, 7
 DOUBLE = {"dtype": torch.float64}
+GATES = ("no", "by head", "by feature")
 
 
 def in_chunks_of(chunk_size: int) -> Callable[..., tuple[Tensor, Tensor]]:
@@ -35,11 +37,12 @@ FORMS = {
 }
 
 
-def inputs(gated: bool) -> tuple[list[Tensor], dict[str, Tensor]]:
+def inputs(gates: str) -> tuple[list[Tensor], dict[str, Tensor]]:
     q, k = F.normalize(torch.randn(2, B, H, T, D_K, **DOUBLE), dim=-1)
     options = {"state": torch.randn(B, H, D_K, D_V, **DOUBLE)}
-    if gated:
-        options["log_decay"] = -torch.rand(B, H, T, **DOUBLE)
+    if gates != "no":
+        shape = (B, H, T) if gates == "by head" else (B, H, T, D_K)
+        options["log_decay"] = -torch.rand(shape, **DOUBLE)
     v, beta = torch.randn(B, H, T, D_V, **DOUBLE), torch.rand(B, H, T, **DOUBLE)
     return [q, k, v, beta], options
 
@@ -62,10 +65,10 @@ def with_gradients(
     return [*results, *torch.autograd.grad(loss, wanted)]
 
 
-@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("gates", GATES)
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_is_the_recurrent_one(form: str, gated: bool):
-    tensors, options = inputs(gated)
+def test_every_form_is_the_recurrent_one(form: str, gates: str):
+    tensors, options = inputs(gates)
     expected = with_gradients(recurrent_delta_rule, tensors, options)
     for one, other in zip(
         with_gradients(FORMS[form], tensors, options), expected, strict=True
@@ -73,15 +76,18 @@ def test_every_form_is_the_recurrent_one(form: str, gated: bool):
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
 
 
-def theirs(form: str) -> Callable[..., tuple[Tensor, Tensor]]:
+def theirs(form: str, gates: str) -> Callable[..., tuple[Tensor, Tensor]]:
     """Return a rule of transformers, called as ours is.
 
     It puts positions before heads, divides queries by the root of their width, and
     computes in float32 whatever comes in.
     """
-    from transformers.models.qwen3_next import modeling_qwen3_next as modeling
+    from transformers.models.kimi_linear import modeling_kimi_linear as kimi
+    from transformers.models.qwen3_next import modeling_qwen3_next as qwen
 
-    rule = getattr(modeling, f"torch_{form}_gated_delta_rule")
+    rule = getattr(qwen, f"torch_{form}_gated_delta_rule")
+    if gates == "by feature":
+        rule = getattr(kimi, f"{form}_kimi_delta_attention")
     more = {"chunk_size": 4} if form == "chunk" else {}
 
     def run(
@@ -105,15 +111,15 @@ def theirs(form: str) -> Callable[..., tuple[Tensor, Tensor]]:
     return run
 
 
-@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("gates", GATES)
 @pytest.mark.parametrize("form", ["recurrent", "chunk"])
 @pytest.mark.parametrize("ours", ["recurrent", *FORMS])
-def test_it_is_the_rule_of_transformers(ours: str, form: str, gated: bool):
-    tensors, options = inputs(gated)
+def test_it_is_the_rule_of_transformers(ours: str, form: str, gates: str):
+    tensors, options = inputs(gates)
     ours_at = FORMS.get(ours, recurrent_delta_rule)
     for one, other in zip(
         with_gradients(ours_at, tensors, options),
-        with_gradients(theirs(form), tensors, options),
+        with_gradients(theirs(form, gates), tensors, options),
         strict=True,
     ):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
@@ -137,7 +143,7 @@ def test_a_key_that_comes_again_gets_the_new_value():
 
 
 def test_gates_that_are_almost_shut_overflow_nowhere():
-    tensors, _ = inputs(gated=False)
+    tensors, _ = inputs("no")
     tensors = [each.float() for each in tensors]
     log_decay = torch.full((B, H, T), -50.0)
     expected, _ = recurrent_delta_rule(*tensors, log_decay=log_decay)
@@ -146,10 +152,12 @@ def test_gates_that_are_almost_shut_overflow_nowhere():
     torch.testing.assert_close(output, expected)
 
 
-@pytest.mark.parametrize("gated", [False, True])
-def test_the_layer_by_hand(gated: bool):
+@pytest.mark.parametrize("gates", GATES)
+def test_the_layer_by_hand(gates: str):
+    gated, by_feature = gates != "no", gates == "by feature"
+    options = {"gated": gated, "by_feature": by_feature}
     layer = DeltaAttention(
-        d_model=7, num_heads=3, head_dim=5, gated=gated, chunk_size=4
+        d_model=7, num_heads=3, head_dim=5, chunk_size=4, **options
     ).double()
     x = torch.randn(B, T, 7, **DOUBLE)
     split = [
@@ -159,7 +167,9 @@ def test_the_layer_by_hand(gated: bool):
     q, k = (each / each.norm(dim=-1, keepdim=True) for each in split[:2])
     beta, log_decay = layer.beta_proj(x).sigmoid().permute(0, 2, 1), None
     if gated:
-        log_decay = (layer.gate_proj(x).sigmoid().log() / 16).permute(0, 2, 1)
+        log_decay = layer.gate_proj(x).sigmoid().log() / 16
+        log_decay = log_decay.reshape(B, T, 3, 5 if by_feature else 1)
+        log_decay = log_decay.permute(0, 2, 1, 3)
     heads, _ = recurrent_delta_rule(q, k, split[2], beta, log_decay=log_decay)
     heads = heads / (heads.square().mean(dim=-1, keepdim=True) + 1e-6).sqrt()
     expected = layer.o_proj(heads.permute(0, 2, 1, 3).reshape(B, T, 15))
@@ -195,9 +205,13 @@ def test_what_does_not_fit_is_named(form: str):
         run(q, q[..., :2], q, beta)
     with pytest.raises(ValueError, match=r"beta must be \(2, 3, 11\); it is \(2, 3\)"):
         run(q, q, q, beta[..., 0])
-    message = r"log_decay must be \(2, 3, 11\), like beta; it is \(2, 3, 11, 1\)"
+    message = (
+        r"log_decay must be \(2, 3, 11\), like beta, or \(2, 3, 11, 5\), like k; it"
+    )
     with pytest.raises(ValueError, match=message):
-        run(q, q, q, beta, log_decay=beta[..., None])
+        run(q, q, q, beta, log_decay=q[..., :2])
+    with pytest.raises(ValueError, match=r"^by_feature=True needs gated=True"):
+        DeltaRule(by_feature=True)
 
 
 def test_a_chunk_has_a_token():

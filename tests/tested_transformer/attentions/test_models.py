@@ -104,6 +104,7 @@ def test_each_name_makes_the_layer_of_its_chapter() -> None:
         "gated_linear": (LinearAttention, LinearRecurrence(gated=True)),
         "delta": (DeltaAttention, DeltaRule(gated=False)),
         "gated_delta": (DeltaAttention, DeltaRule(gated=True)),
+        "kimi_delta": (DeltaAttention, DeltaRule(gated=True, by_feature=True)),
         "differential": (MultiHeadAttention, Differential()),
         "gated": (MultiHeadAttention, AdjustedSoftmax(gate="features")),
         "soft_capped": (MultiHeadAttention, AdjustedSoftmax(soft_cap=50.0)),
@@ -363,7 +364,7 @@ def test_heads_without_tables_are_not_recorded(attention: str) -> None:
         ),
         (
             {"attention": DeltaRule(gated=True), "num_kv_heads": 2},
-            "num_kv_heads=2 does not fit attention=DeltaRule(gated=True)",
+            "num_kv_heads=2 does not fit attention=DeltaRule(gated=True, ",
         ),
         (
             {"attention": DeltaRule(), "softmax_every": 2, "windows": 5},

@@ -53,6 +53,7 @@ _MOE = {"num_experts_per_tok": PICKED}
 _SLIDING = {"use_sliding_window": True, "sliding_window": WINDOW}
 MODELS: dict[str, dict[str, Any]] = {
     "llama": {"head_dim": D_K, "rope_parameters": LLAMA3},
+    "smollm3": {"no_rope_layers": [1, 0, 1]},
     "mistral": {"sliding_window": WINDOW},
     "mixtral": {**_MOE, "num_local_experts": EXPERTS, "sliding_window": WINDOW},
     "qwen2": {**_SLIDING, "max_window_layers": 1},
@@ -259,7 +260,13 @@ def test_older_settings_are_read_the_same(name: str) -> None:
     settings, family = settings_of(name), FAMILIES[name]
     config = family.config(settings, "new")
     assert family.config(older(settings), "old") == config
-    windows = {"llama": "...", "olmo2": "...", "qwen2": ".ww", "qwen3": "..w"}
+    windows = {
+        "llama": "...",
+        "smollm3": "...",
+        "olmo2": "...",
+        "qwen2": ".ww",
+        "qwen3": "..w",
+    }
     windows |= dict.fromkeys(("gemma2", "gemma3_text", "gpt_oss"), "w.w")
     assert [*map(config.window_of, range(L))] == [
         WINDOW if kind == "w" else None for kind in windows.get(name, "www")
@@ -521,7 +528,7 @@ UNWRITABLE: list[tuple[str, dict[str, Any], str]] = [
         {"norm": "layer", "norm_place": "after"},
         "norm='layer', norm_place='after'",
     ),
-    ("llama", {"bias": True}, "bias=True, qkv_bias=None"),
+    ("llama", {"bias": True}, "bias=True, qkv_bias=True"),
     ("llama", {"windows": 7}, "windows=7"),
     ("llama", {"num_experts": 4}, "num_experts=4, experts_per_token=2"),
     ("llama", {"qk_norm": "heads"}, "qk_norm='heads'"),

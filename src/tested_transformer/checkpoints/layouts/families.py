@@ -19,6 +19,7 @@ from tested_transformer.checkpoints.layouts.llama import (
     QWEN2,
     QWEN3,
     QWEN3_MOE,
+    SMOLLM3,
 )
 from tested_transformer.checkpoints.layouts.phi3 import PHI3
 from tested_transformer.checkpoints.loading import fill_model
@@ -29,7 +30,7 @@ __all__ = ["FAMILIES", "from_family", "to_family"]
 FAMILIES: dict[str, Family] = {
     family.model_type: family
     for family in (
-        *(LLAMA, MISTRAL, MIXTRAL, QWEN2, QWEN3, QWEN3_MOE, OLMO2),
+        *(LLAMA, SMOLLM3, MISTRAL, MIXTRAL, QWEN2, QWEN3, QWEN3_MOE, OLMO2),
         *(GEMMA2, GEMMA3, GPT_OSS, PHI3),
     )
 }

@@ -31,6 +31,7 @@ _WITHOUT_EFFECT = {
     *("attention_dropout", "embd_pdrop", "resid_pdrop", "cache_implementation"),
     *("output_router_logits", "router_aux_loss_coef", "router_jitter_noise"),
     *("_name_or_path", "_attn_implementation", "_attn_implementation_autoset"),
+    "is_llama_config",  # of SmolLM2
 }
 # What a silent config.json means, where it has an effect.
 _NEUTRAL: tuple[Any, ...] = (None, False, (), {})
@@ -268,6 +269,7 @@ def _resolved(config: GPTConfig) -> dict[str, Any]:
         "d_ff": config.d_ff or 4 * config.d_model,
         "qkv_bias": config.bias if config.qkv_bias is None else config.qkv_bias,
         "windows": [*map(config.window_of, range(config.num_layers))],
+        "rotary_layers": [*(config.rotary_layers or [True] * config.num_layers)],
         "rotary_rates": config.rotary_rates and _rounded(config.rotary_rates),
     }
     if config.local_rotary_base is None and config.rotary_rates is None:

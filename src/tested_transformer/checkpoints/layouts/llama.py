@@ -1,10 +1,10 @@
 """The layouts of Llama and of its relatives, which change a part or two of it.
 
 Llama has rotary positions, RMS norms, a gated feed-forward, shared keys and no biases.
-SmolLM and many other models are Llamas. Mistral adds a window, Qwen 2 biases before
-attention, Qwen 3 and OLMo 2 norms of queries and keys. OLMo 2 normalizes the outputs of
-its branches instead of their inputs. Gemma does both, multiplies embeddings and caps.
-Mixtral and some Qwen 3 have experts.
+SmolLM and many other models are Llamas; SmolLM 3 does not rotate in every fourth layer.
+Mistral adds a window, Qwen 2 biases before attention, Qwen 3 and OLMo 2 norms of
+queries and keys. OLMo 2 normalizes the outputs of its branches instead of their inputs.
+Gemma does both, multiplies embeddings and caps. Mixtral and some Qwen 3 have experts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,6 +33,7 @@ __all__ = [
     "QWEN2",
     "QWEN3",
     "QWEN3_MOE",
+    "SMOLLM3",
     "around",
     "block_names",
     "read_experts",
@@ -243,6 +244,31 @@ def _write_qwen(config: GPTConfig) -> dict[str, Any]:
 QWEN2 = Family("qwen2", "Qwen2ForCausalLM", _read_qwen2, _write_qwen, _stored)
 QWEN3 = Family("qwen3", "Qwen3ForCausalLM", _read_qwen3, _write_qwen, _stored)
 # --8<-- [end:qwen]
+
+
+# --8<-- [start:smollm]
+def _read_smollm3(settings: Settings) -> dict[str, Any]:
+    settings.require("attention_bias", False)
+    settings.require("mlp_bias", False)
+    settings.require("use_sliding_window", False)
+    settings.get("max_window_layers", None)
+    sizes = read_sizes(settings, base=2_000_000.0, tied=True)
+    every = settings.get("no_rope_layer_interval", 4)
+    usual = [(layer + 1) % every != 0 for layer in range(sizes["num_layers"])]
+    rotates = settings.get("no_rope_layers", None) or usual
+    windows = read_windows(settings, [False] * sizes["num_layers"], used=False)
+    return sizes | windows | {"rotary_layers": tuple(map(bool, rotates))}
+
+
+def _write_smollm3(config: GPTConfig) -> dict[str, Any]:
+    rotates = [int(config.rotates(layer)) for layer in range(config.num_layers)]
+    return write_sizes(config) | {"no_rope_layers": rotates}
+
+
+SMOLLM3 = Family(
+    "smollm3", "SmolLM3ForCausalLM", _read_smollm3, _write_smollm3, _stored
+)
+# --8<-- [end:smollm]
 
 
 # --8<-- [start:olmo]

@@ -37,11 +37,11 @@ def read_rotary(
     """
     rule = settings.get("rope_parameters", None) or settings.get("rope_scaling", None)
     rule = Settings(rule or {}, f"rope_parameters of {settings.origin}")
-    base = rule.get("rope_theta", settings.get("rope_theta", base))
+    base = float(rule.get("rope_theta", settings.get("rope_theta", base)))
     kind = rule.get("rope_type", rule.get("type", "default"))
     rule.require("partial_rotary_factor", 1.0)
     settings.require("partial_rotary_factor", 1.0)
-    found: dict[str, Any] = {"positions": "rotary", "rotary_base": float(base)}
+    found: dict[str, Any] = {"positions": "rotary", "rotary_base": base}
     if kind not in ("default", "linear", "llama3", "yarn", "longrope"):
         raise CheckpointError(
             f"{settings.origin} has rope_type={kind!r}; only default, linear, llama3 "

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 # Settings of a GPT that the packed layers do not support, except with their defaults.
-_UNSUPPORTED = ("attention", "num_experts", "kept_heads", "windows")
+_UNSUPPORTED = ("attention", "num_experts", "kept_heads", "windows", "rotary_layers")
 # What a GPT without these settings is made of.
 _KINDS = (
     *(GPT, DecoderBlock, MultiHeadAttention, FeedForward, nn.ModuleList),

@@ -143,7 +143,7 @@ def test_every_setting_has_been_away_from_its_default():
     free = {"vocab_size", "max_seq_len", "d_model", "num_heads", "num_layers"}
     refused = {"num_experts", "experts_per_token", "kept_heads", "windows"}
     refused |= {"attention", "softmax_every", "router_bias"}
-    refused |= {"local_rotary_base"}  # needs windows
+    refused |= {"rotary_layers", "local_rotary_base"}  # which needs windows
     assert {field.name for field in fields(GPTConfig)} - free - refused == tried
     assert {variant.get("positions") for variant in VARIANTS.values()} - {None} == (
         set(POSITIONS) - {GPTConfig(vocab_size=V).positions}

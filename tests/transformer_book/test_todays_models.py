@@ -1,0 +1,88 @@
+"""What the tables say of published models, held against counts of their publishers."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tested_transformer.checkpoints import FAMILIES
+from tested_transformer.gpt import GPT
+from transformer_book.todays_models import (
+    attention_table,
+    block_table,
+    published_models,
+)
+
+# Phi-3 and Gemma 3 as Keras Hub lists them; the others by the formula, and near what
+# the names of the models say.
+COUNTS = {
+    "SmolLM2 135M": 134_515_008,
+    "Llama 3.2 1B": 1_235_814_400,
+    "Mistral 7B": 7_241_732_096,
+    "Mixtral 8x7B": 46_702_792_704,
+    "Phi-3 mini": 3_821_079_552,
+    "Qwen 2.5 0.5B": 494_032_768,
+    "Qwen 3 0.6B": 596_049_920,
+    "OLMo 2 1B": 1_484_916_736,
+    "Gemma 2 2B": 2_614_341_888,
+    "Gemma 3 1B": 999_885_952,
+    "gpt-oss 20B": 20_914_757_184,
+}
+
+
+def test_a_model_has_as_many_parameters_as_its_publisher_says() -> None:
+    models = published_models()
+    assert models.keys() == COUNTS.keys()
+    for called, count in COUNTS.items():
+        model = GPT(models[called].config, device="meta")
+        assert model.num_parameters() == count, called
+
+
+@pytest.mark.parametrize(
+    ("table", "row"),
+    [
+        (attention_table, "Llama 3.2 1B | 32 | 8 | 64 | 500,000, slowed | - | -"),
+        (
+            attention_table,
+            "Gemma 3 1B | 4 | 1 | 256 | 1,000,000; 10,000 | 512 in 22 of 26 | "
+            "q, k normed",
+        ),
+        (
+            attention_table,
+            "gpt-oss 20B | 64 | 8 | 64 | 150,000, slowed | 128 in 12 of 24 | "
+            "biases, sinks",
+        ),
+        (
+            block_table,
+            "Gemma 2 2B | 26 | 2304 | both | geglu 9216 | "
+            "embeddings x 48, logits within 30 | tied",
+        ),
+        (
+            block_table,
+            "Mixtral 8x7B | 32 | 4096 | before | swiglu 14336 | 2 of 8 experts | "
+            "its own",
+        ),
+    ],
+)
+def test_a_row_says_what_the_config_says(table: Callable[[], str], row: str) -> None:
+    rows = [re.split(r" {2,}", line) for line in table().splitlines()]
+    assert row.split(" | ") in rows
+
+
+def test_lines_that_change_nothing_may_stay() -> None:
+    """As in the published file of SmolLM2."""
+    smol = published_models()["SmolLM2 135M"]
+    more = {
+        "architectures": ["LlamaForCausalLM"],
+        "attention_dropout": 0.0,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+        "initializer_range": 0.041666666666666664,
+        "is_llama_config": True,
+        "pretraining_tp": 1,
+        "rope_interleaved": False,
+        "torch_dtype": "bfloat16",
+        "transformers_version": "4.40.1",
+        "use_cache": True,
+    }
+    assert FAMILIES["llama"].config(smol.settings | more, smol.name) == smol.config
