@@ -246,7 +246,7 @@ def test_whoever_is_to_clone_the_repository_is_led_to_it(html: dict[str, str]) -
         ("", said),
     ):
         shown = templates.get_template("main.html").render(
-            config={"extra": {"repository": repository}}
+            config={"extra": {"repository": repository}}, page={}
         )
         assert wanted in shown
 

@@ -18,7 +18,7 @@ function continues(block) {
 
 // A page of a finished site says what to install, and what its blocks ran with; a preview
 // does not know.
-const command = document.querySelector(".install > code")?.textContent;
+const command = document.querySelector(".install > span")?.textContent;
 const install = (code) => (command && LIBRARY.test(code) ? `# ${command}\n` : "");
 
 function source(block) {

@@ -59,7 +59,8 @@ def with_code_blocks(html: str, entry: Entry, book: Book) -> str:
         )
     torch = record.torch.partition("+")[0] if record else ""  # without its build
     ran_with = f' data-torch="{torch}"' if record else ""
-    command = escape(installation(page, book))
+    command = escape(installation(page, book), quote=False)
+    command = re.sub(r"pip.*", r"<code>\g<0></code>", command)
     before = [
         imported(chain.blocks[: end + 1])
         for chain in page.chains
@@ -78,7 +79,7 @@ def with_code_blocks(html: str, entry: Entry, book: Book) -> str:
         names += " data-alone" * alone[number - 1]
         code = f"{div[1] or ''}<div {names}>{div[2]}"
         if number == first_needing:
-            code = f'<p class="install">To run it: <code>{command}</code></p>{code}'
+            code = f'<p class="install">To run it, <span>{command}</span></p>{code}'
         if ".savefig(" not in block.code or block.output:
             return code
         summary = "<summary>The code of this figure</summary>"
