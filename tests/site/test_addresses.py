@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from bookbinder.publishing.old_addresses import OLD, add_old_addresses
+from bookbinder.publishing.old_addresses import OLD, OLD_SECTIONS, add_old_addresses
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,3 +34,10 @@ def test_an_old_address_leads_to_the_page(tmp_path: Path) -> None:
         page = (tmp_path / old / "index.html").read_text("utf-8")
         assert f'content="0; url=../{new}/"' in page
         assert f'href="../{new}/"' in page
+
+
+def test_an_old_anchor_leads_to_its_section(html: dict[str, str]) -> None:
+    for source, sections in OLD_SECTIONS.items():
+        page = html[f"{source.removesuffix('.md')}/"]
+        for old, new in sections.items():
+            assert f'<span id="{old}"></span><h2 id="{new}">' in page

@@ -28,7 +28,7 @@ FILLED_LATER = {"how-this-book-is-checked/index.html", "questions/index.html"}
 
 # What the publishing step and the hooks add: a chapter's number, too.
 ADDED = re.compile(
-    r'<p class="ran">.*?</p>|<nav class="book-foot".*?</nav>|<!--.*?-->'
+    r'<p class="ran">.*?</p>|<nav class="this-page".*?</nav>|<!--.*?-->'
     r"|<summary>The code of this figure</summary>"
     r"|(?<=>)\d+\. (?=[^<]*<a [^>]*headerlink|<a )",
     re.DOTALL,
@@ -133,4 +133,4 @@ def test_what_the_other_engine_made_is_published(
     publish(site, pytestconfig.rootpath, replace(book, entries=entries))
     page = (site / "chapters/padding/index.html").read_text("utf-8")
     assert 'id="block-1"' in page
-    assert "This page to take away: " in page
+    assert '<a href="../../chapters/padding.ipynb" download>Notebook</a>' in page

@@ -100,8 +100,11 @@ def beyond_budget(asked: set[str], built: Path, file: Path) -> list[str]:
     return [f"{weight:.0f} KiB of {kib}, {len(sizes)} of {requests}"] if over else []
 
 
-# What a block of a page that has run before is copied with.
-SOURCE = re.compile(r"\A# \S+#block-\d+ \(ran with PyTorch [\d.]+; MIT License\)\n")
+# What to install, and what a block of a page that has run before is copied with.
+SOURCE = re.compile(
+    r"\A(?:# .*pip install .*\n)?"
+    r"(?:# \S+#block-\d+ \(ran with PyTorch [\d.]+; MIT License\)\n)?"
+)
 
 # Presses every button, as its label says when it has copied.
 COPY = """async () => {

@@ -90,7 +90,7 @@ def test_a_phone_gets_from_a_chapter_to_the_right_call_by_two_taps(
     page.goto(f"{address}chapters/no-peeking/")
     page.get_by_role("banner").get_by_role("link").tap()
     page.wait_for_url(address)
-    page.get_by_role("link", name="Which call do I need?").tap()
+    page.get_by_role("link", name="Which attention").first.tap()
     page.wait_for_url("**/which-attention/")
 
 
@@ -139,6 +139,19 @@ def test_a_button_is_pressed_by_keys_and_says_what_it_did(
     assert source == f"# {where} (ran with PyTorch 2.13.0; MIT License)"
 
 
+def test_a_copy_says_whether_it_needs_more_than_pytorch(
+    page: Page, address: str
+) -> None:
+    page.goto(f"{address}recipes/")
+    buttons = page.locator("button.copy")
+    expect(buttons.nth(0)).to_have_text("Copy, PyTorch alone")
+    expect(buttons.nth(1)).to_have_text("Copy with the block before")
+    for index, start in ((0, "import torch"), (1, "# in a clone: pip install .")):
+        buttons.nth(index).click()
+        expect(buttons.nth(index)).to_have_text(re.compile("^Copied"))
+        assert page.evaluate(CLIPBOARD).startswith(start)
+
+
 def test_a_listing_whose_file_does_not_come_is_copied_as_shown(
     page: Page, address: str
 ) -> None:
@@ -150,6 +163,51 @@ def test_a_listing_whose_file_does_not_come_is_copied_as_shown(
     block.locator("button.copy").click()
     expect(block.locator("button.copy")).to_have_text("Copied as shown")
     assert page.evaluate(CLIPBOARD) == block.locator("pre > code").text_content()
+
+
+@pytest.mark.usefixtures("complaints")  # which note what moves
+def test_the_home_page_knows_what_was_read_and_where_reading_stopped(
+    page: Page, address: str
+) -> None:
+    page.goto(address)
+    expect(page.locator("td.read, .continue")).to_have_count(0)
+    page.goto(f"{address}{CHAPTERS[0]}#exercises")
+    page.goto(address)
+    back = page.get_by_role("link", name="Continue: 17. Fewer keys")
+    back.click()
+    page.wait_for_url(f"**/{CHAPTERS[0]}#exercises")
+    page.locator(".md-footer").scroll_into_view_if_needed()
+    page.wait_for_function("() => __md_get('reading').read.length")
+    page.goto(address)
+    expect(page.locator("td.read")).to_have_text(["17. Fewer keys"])
+    expect(page.locator(".continue > a")).to_have_attribute("href", CHAPTERS[1])
+    assert page.evaluate("looking.settled()") == []
+    page.get_by_role("button", name="Forget").click()
+    expect(page.locator("td.read, .continue")).to_have_count(0)
+
+
+CHAPTERS = ("chapters/fewer-keys/", "chapters/fast-paths/")
+
+
+# The first ways in of the home page.
+DOORS = ("Start with chapter 1", "Which attention", "My layer misbehaves")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_three_doors_stand_above_the_fold(
+    page: Page, address: str, width: int, height: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto(address)
+    for name in DOORS:
+        door = page.get_by_role("link", name=name, exact=True).first
+        box = door.bounding_box()
+        assert box
+        assert box["y"] + box["height"] < height
+    door.click()
+    page.wait_for_url("**/the-bug-museum/#from-symptom-to-check")
+    table = page.get_by_role("columnheader", name="what you see")
+    expect(table).to_be_in_viewport()
 
 
 @pytest.mark.usefixtures("complaints")  # which note what moves

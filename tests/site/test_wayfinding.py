@@ -72,7 +72,7 @@ def test_boxes_of_the_map_and_of_the_decision_lead_on_by_keys(
     expect(boxes).to_have_count(5)
     box = boxes.filter(has_text="boolean mask").locator("rect")
     box.click(position={"x": 4, "y": 4})
-    page.wait_for_url("**/#causal-and-padded-or-any-other-rule")
+    page.wait_for_url("**/#causal-mask-and-padding-mask")
 
 
 def test_a_wrong_address_leads_to_pages_that_are_there(
@@ -192,34 +192,41 @@ def test_the_home_page_gives_each_chapter_its_number(html: dict[str, str]) -> No
     assert {address: number for number, address in rows} == numbered
 
 
-FOOT = (ROOT / "theme/partials/comments.html").read_text("utf-8")
+LINE = (ROOT / "theme/partials/this-page.html").read_text("utf-8")
 
 
-def foot(repository: str, page: SimpleNamespace) -> str:
+def line(repository: str, page: SimpleNamespace) -> str:
     extra = {"repository": repository, "branch": "trunk"}
-    template = Environment(autoescape=True).from_string(FOOT)
+    template = Environment(autoescape=True).from_string(LINE)
     return template.render(config={"extra": extra}, page=page)
 
 
-def test_below_each_page_a_fork_is_led_to_its_own_repository(
+def test_above_each_page_a_fork_is_led_to_its_own_repository(
     monkeypatch: pytest.MonkeyPatch, html: dict[str, str]
 ) -> None:
     start = "https://github.com/someone/book"
-    page = SimpleNamespace(file=SimpleNamespace(src_uri="chapters/no-peeking.md"))
-    edit, report = re.findall(r'href="([^"]*)"', foot(start, page))
+    file = SimpleNamespace(src_uri="chapters/no-peeking.md")
+    page = SimpleNamespace(file=file, meta={"minutes": 20})
+    edit, report = re.findall(r'href="([^"]*)"', line(start, page))
     assert edit == f"{start}/edit/trunk/docs/chapters/no-peeking.md"
     assert report.replace("&amp;", "&") == (
         f"{start}/issues/new?template=mistake.yml&page=docs/chapters/no-peeking.md"
     )
     form = yaml.safe_load((ROOT / ".github/ISSUE_TEMPLATE/mistake.yml").read_text())
     assert "page" in [field.get("id") for field in form["body"]]
-    assert foot("", page).strip() == ""
+    assert "20 min" in line("", page)
+    assert "<a " not in line("", page)
     # The environment says where it lies: the theme would ask its host from each page.
     monkeypatch.setenv("REPO_URL", start)
     config = load_config(str(ROOT / "mkdocs.yml"))
     assert config["extra"]["repository"] == start
     assert not config["repo_url"]
-    assert "book-foot" not in html["map/"]
+    # The line stands above the heading, but on the home page below everything.
+    for address in ("map/", CHAPTER):
+        assert '<nav class="this-page"' in html[address].partition("<h1")[0]
+    assert re.search(r"<span>\d\d min</span>", html[CHAPTER])
+    assert html[""].index('<nav class="this-page"') > html[""].index("<h2")
+    assert "/edit/" not in html["map/"]
 
 
 def test_whoever_is_to_clone_the_repository_is_led_to_it(html: dict[str, str]) -> None:
@@ -228,7 +235,10 @@ def test_whoever_is_to_clone_the_repository_is_led_to_it(html: dict[str, str]) -
     base = f"{{% block content %}}<p>{said}</p>{{% endblock %}}"
     main = (ROOT / "theme/main.html").read_text("utf-8")
     templates = Environment(
-        autoescape=True, loader=DictLoader({"base.html": base, "main.html": main})
+        autoescape=True,
+        loader=DictLoader(
+            {"base.html": base, "main.html": main, "partials/this-page.html": ""}
+        ),
     )
     start = "https://github.com/someone/book"
     for repository, wanted in (
@@ -236,7 +246,7 @@ def test_whoever_is_to_clone_the_repository_is_led_to_it(html: dict[str, str]) -
         ("", said),
     ):
         shown = templates.get_template("main.html").render(
-            config={"extra": {"repository": repository}}
+            config={"extra": {"repository": repository}}, page={}
         )
         assert wanted in shown
 

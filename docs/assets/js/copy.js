@@ -1,9 +1,11 @@
 // Copy buttons. What is copied runs: a run that goes on from others comes with them, and
-// a listing with all that it needs of the library. It begins with a line that says where
-// it comes from. Nothing here is needed to read.
+// a listing with all that it needs of the library. It begins with lines that say what to
+// install and where it comes from. Nothing here is needed to read.
 
 const CONTINUES = "pytest-codeblocks:cont";
 const SECONDS = 5;
+
+const LIBRARY = /^\s*(?:from|import) (?:tested_transformer|transformer_book|attention_check)\b/m;
 
 const codeOf = (block) => block.querySelector("pre > code").textContent;
 
@@ -14,7 +16,11 @@ function continues(block) {
   return before?.nodeType === Node.COMMENT_NODE && before.data.trim() === CONTINUES;
 }
 
-// A page of a finished site says what its blocks ran with; a preview does not know.
+// A page of a finished site says what to install, and what its blocks ran with; a preview
+// does not know.
+const command = document.querySelector(".install > span")?.textContent;
+const install = (code) => (command && LIBRARY.test(code) ? `# ${command}\n` : "");
+
 function source(block) {
   if (!block.dataset.torch) return "";
   const address = new URL(`#${block.id}`, location.href);
@@ -27,10 +33,12 @@ function run(block, index, runs) {
   let first = index;
   while (first && continues(runs[first])) first -= 1;
   const before = index - first;
+  const alone = "alone" in block.dataset ? ", PyTorch alone" : "";
+  const code = runs.slice(first, index + 1).map(codeOf).join("\n");
   return {
-    label: before ? `Copy with ${blocks(before)} before` : "Copy",
+    label: `${before ? `Copy with ${blocks(before)} before` : "Copy"}${alone}`,
     copied: before ? `Copied with ${blocks(before)} before` : "Copied",
-    text: () => source(block) + runs.slice(first, index + 1).map(codeOf).join("\n"),
+    text: () => install(code) + source(block) + code,
   };
 }
 

@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: numbers of chapters, the list of questions, and quick previews.
+"""Hooks of MkDocs: numbers and minutes of chapters, all questions, quick previews.
 
 No file, address or link contains the number of a chapter, so one can be inserted
 between two others: the menu, the headings and the home page get their numbers from the
@@ -17,7 +17,10 @@ from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 
 from bookbinder.drawing.undrawn import previewing
+from bookbinder.page import load_page
+from bookbinder.publishing.old_addresses import OLD_SECTIONS
 from bookbinder.publishing.shipped import add_shipped_files
+from bookbinder.reading import minutes
 
 # The parts of the book have Roman numbers; other pages have none.
 _QUESTIONS = re.compile(r"^## Questions and answers\n(.*?)(?=^## |\Z)", re.M | re.S)
@@ -90,7 +93,10 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> None:
 def on_page_markdown(
     markdown: str, page: Page, config: MkDocsConfig, files: Files
 ) -> str:
-    """Append the questions of all chapters to the page that lists them."""
+    """Reckon a page's minutes, and list the questions of all chapters on their page."""
+    source = load_page(Path(config.docs_dir, page.file.src_uri), Path.cwd())
+    if source.blocks and not page.is_homepage:
+        page.meta["minutes"] = round(minutes(source, Path.cwd()))
     if page.file.src_uri != "questions.md":
         return markdown
     slug = config.mdx_configs["toc"]["slugify"]
@@ -107,7 +113,14 @@ def on_page_markdown(
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Number the heading of a chapter, without its anchor, and the rows of the home."""
+    """Number the heading of a chapter, without its anchor, and the rows of the home.
+
+    Anchors that sections had formerly lead to them still.
+    """
+    for old, new in OLD_SECTIONS.get(page.file.src_uri, {}).items():
+        html = html.replace(
+            f'<h2 id="{new}">', f'<span id="{old}"></span><h2 id="{new}">'
+        )
     for number, chapter in enumerate(_chapters, start=1):
         if page is chapter:
             html = re.sub(r"(<h1\b[^>]*>)", rf"\g<1>{number}. ", html, count=1)

@@ -9,7 +9,7 @@ import inspect
 import posixpath
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from bookbinder.page import Page
+from bookbinder.page import Block, Page
 from bookbinder.places import PACKAGES
 from bookbinder.publishing.book import Book, Entry, folder_of
 from bookbinder.publishing.plain_markdown import Passage
@@ -61,9 +61,7 @@ def colab_address(entry: Entry, book: Book) -> str:
 
 def _setup(entry: Entry, book: Book) -> str:
     """Return the cell that installs the page's imports."""
-    blocks, record = entry.page.blocks, entry.record
-    imports = {name for block in blocks for name in _IMPORT.findall(block.code)}
-    others = sorted(imports - _INSTALLED - sys.stdlib_module_names)
+    record, others = entry.record, _others(entry.page)
     commit = record.commit if record and not record.changed else ""
     library = f"git+{book.repository}" + (f"@{commit}" if commit else "")
     start = f'%pip install --quiet "tested-transformer[plots] @ {library}"'
@@ -73,6 +71,32 @@ def _setup(entry: Entry, book: Book) -> str:
             '\n# of it, install the library: pip install ".[plots]"'
         )
     return " ".join([start, *others])
+
+
+def installation(page: Page, book: Book) -> str:
+    """Return the command that installs what the runs of a page import, library first.
+
+    It is "" if they do not need the library.
+    """
+    names = imported(page.blocks)
+    if not names & {*PACKAGES}:
+        return ""
+    library = f"git+{book.repository}" if book.repository else "."
+    if "matplotlib" in names:
+        at = f"tested-transformer[plots] @ {library}" if book.repository else ".[plots]"
+        library = f'"{at}"'
+    command = " ".join(["pip install", library, *_others(page)])
+    return command if book.repository else f"in a clone: {command}"
+
+
+def imported(blocks: Iterable[Block]) -> set[str]:
+    """Return the packages that some blocks import."""
+    return {name for block in blocks for name in _IMPORT.findall(block.code)}
+
+
+def _others(page: Page) -> list[str]:
+    """Return what a page imports besides the library and what comes with it."""
+    return sorted(imported(page.blocks) - _INSTALLED - sys.stdlib_module_names)
 
 
 def _cells(entry: Entry, parts: list[Passage], book: Book, root: Path) -> Iterator[Any]:

@@ -21,6 +21,23 @@ OLD = {
 OLD["chapters/25-the-kill-matrix"] = "is-your-attention-right"
 OLD["reference/checking"] = "attention_check"
 
+# Sections by their former anchors, for each page that renamed some: see hooks.
+OLD_SECTIONS = {
+    "which-attention.md": {
+        "self-attention-every-position-sees-every-other": "full-self-attention",
+        "causal-as-many-queries-as-keys": "causal-self-attention",
+        "decoding-with-a-cache": "kv-cache-decoding",
+        "cross-attention-with-padding-in-the-context": "cross-attention-and-padding",
+        "causal-and-padded-or-any-other-rule": "causal-mask-and-padding-mask",
+        "scores-of-your-own": "alibi-or-another-bias",
+        "fewer-heads-of-keys-and-values": "gqa-and-mqa-fewer-heads-of-keys-and-values",
+        "one-latent-for-all-heads": "mla-one-latent-for-all-heads",
+        "the-weights-to-look-at": "attention-weights",
+        "training-with-dropout": "dropout",
+        "a-layer-not-a-function": "a-layer-multiheadattention",
+    }
+}
+
 _PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">

@@ -5,11 +5,13 @@ only draws, and prints nothing, is folded above its figure.
 """
 
 import re
+import sys
 from datetime import date
 from html import escape, unescape
 
+from bookbinder.places import PACKAGES
 from bookbinder.publishing.book import Book, Entry
-from bookbinder.publishing.notebooks import colab_address
+from bookbinder.publishing.notebooks import colab_address, imported, installation
 from bookbinder.publishing.records import Record
 from bookbinder.publishing.standalone import file_of
 
@@ -39,8 +41,11 @@ _CODE = re.compile(r"(<pre[^>]*>(?:<span></span>)?<code>)(.*?)</code>", re.DOTAL
 _SHAPE = re.compile(r"&#34;[^&<>]+&#34;(?=\])")
 
 
-def with_code_blocks(html: str, entry: Entry) -> str:
+def with_code_blocks(html: str, entry: Entry, book: Book) -> str:
     """Finish the code of a page's HTML.
+
+    What to install stands before the first run that needs the library. Runs that need
+    PyTorch alone are marked, for their copy buttons.
 
     Raises:
         ValueError: If the HTML has other blocks or listings than the page.
@@ -54,6 +59,16 @@ def with_code_blocks(html: str, entry: Entry) -> str:
         )
     torch = record.torch.partition("+")[0] if record else ""  # without its build
     ran_with = f' data-torch="{torch}"' if record else ""
+    command = escape(installation(page, book), quote=False)
+    command = re.sub(r"pip.*", r"<code>\g<0></code>", command)
+    before = [
+        imported(chain.blocks[: end + 1])
+        for chain in page.chains
+        for end in range(len(chain.blocks))
+    ]
+    needing = (n for n, names in enumerate(before, start=1) if names & {*PACKAGES})
+    first_needing = next(needing, 0)
+    alone = [{"torch"} == names - sys.stdlib_module_names for names in before]
     blocks = iter(enumerate(page.blocks, start=1))
     first_run_by = record.first_run_by if record else [[]] * len(page.listings)
     listings = iter(zip(page.listings, first_run_by, strict=True))
@@ -61,7 +76,10 @@ def with_code_blocks(html: str, entry: Entry) -> str:
     def run(div: re.Match[str]) -> str:
         number, block = next(blocks)
         names = f'class="language-python highlight" id="block-{number}"{ran_with}'
+        names += " data-alone" * alone[number - 1]
         code = f"{div[1] or ''}<div {names}>{div[2]}"
+        if number == first_needing:
+            code = f'<p class="install">To run it, <span>{command}</span></p>{code}'
         if ".savefig(" not in block.code or block.output:
             return code
         summary = "<summary>The code of this figure</summary>"
@@ -93,19 +111,24 @@ def _sized(code: re.Match[str]) -> str:
     return f'{code[1]}<span class="sized" style="{sizes}">{code[2]}</span></code>'
 
 
-def footer(entry: Entry, book: Book, extra: str = "") -> str:
-    """Return the foot of a page as HTML, with an extra paragraph after it."""
+def offers(entry: Entry, book: Book) -> str:
+    """Return links to what there is of a page to take away."""
     links = [f'<a href="{entry.up}{entry.source}">Markdown</a>']
     if entry.page.blocks:
-        links.append(f'<a href="{entry.up}{entry.notebook}" download>notebook</a>')
         if colab := colab_address(entry, book):
-            links.append(f'<a href="{escape(colab)}">open in Colab</a>')
+            links.insert(0, f'<a href="{escape(colab)}">Colab</a>')
+        links.insert(0, f'<a href="{entry.up}{entry.notebook}" download>Notebook</a>')
+    return "".join(links)
+
+
+def footer(entry: Entry, book: Book, extra: str = "") -> str:
+    """Return the foot of a page as HTML, with an extra paragraph after it."""
     more = entry.up + CHECKED.removesuffix(".md")
     # Use the classes of the theme's articles, so that the foot is styled like one.
     return (
         '<footer class="md-content__inner md-typeset foot">'
         f"<p>{verified_words(entry.record, book, more)}</p>"
-        f"<p>This page to take away: {', '.join(links)}.</p>{extra}</footer>"
+        f"{extra}</footer>"
     )
 
 

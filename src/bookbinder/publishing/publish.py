@@ -13,13 +13,15 @@ from bookbinder.publishing.headers import write_headers
 from bookbinder.publishing.notebooks import notebook
 from bookbinder.publishing.offline import ARCHIVE, write_archive
 from bookbinder.publishing.old_addresses import add_old_addresses
-from bookbinder.publishing.pages import CHECKED, footer, with_code_blocks
+from bookbinder.publishing.pages import CHECKED, footer, offers, with_code_blocks
 from bookbinder.publishing.plain_markdown import llms, passages, plain_markdown
 from bookbinder.publishing.shipped import add_shipped_files
 from bookbinder.publishing.standalone import write_standalone_files
 from bookbinder.writing import write_whole
 
 INDEX = "llms.txt"
+# The theme leaves this in each page for what there is of it to take away.
+OFFERS = '<span class="offers"></span>'
 # On the page about checks, the records of the build replace this paragraph.
 PLACE = "The records of this build stand here once the site is published."
 
@@ -86,7 +88,8 @@ def _page(entry: Entry, book: Book, site: Path, downloads: str) -> str:
         table = table.replace("</table>", "</table></div>")
         section = f'<section class="published">{table}</section>'
         before = before.replace(f"<p>{PLACE}</p>", section)
-    html = with_code_blocks(before, entry)
+    html = with_code_blocks(before, entry, book)
+    html = html.replace(OFFERS, offers(entry, book), 1)
     return f"{html}{end}{footer(entry, book, downloads)}{after}"
 
 

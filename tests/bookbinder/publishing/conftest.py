@@ -117,6 +117,7 @@ PAGE = """\
 <link rel="stylesheet" href="{up}assets/book.css"></head><body>
 <nav><a href="{up}.">Home</a> <a href="{up}chapters/01-sums/#more">More</a></nav>
 <article class="md-content__inner md-typeset">
+<span class="offers"></span>
 {article}
 </article><footer>end</footer></body></html>
 """

@@ -1,11 +1,12 @@
 import re
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
 
 from bookbinder.publishing.book import Book, Entry, load_book
-from bookbinder.publishing.pages import footer, verified_words, with_code_blocks
+from bookbinder.publishing.pages import offers, verified_words, with_code_blocks
 from bookbinder.publishing.records import Record
 
 BOOK = Book("The Book", "Sums.", "Free.", (), "", "https://github.com/me/book")
@@ -51,18 +52,17 @@ def test_a_foot_claims_nothing_that_it_does_not_know() -> None:
     assert "Verified" not in never
 
 
-def test_a_foot_offers_downloads(root: Path) -> None:
+def test_a_page_offers_what_to_take_away(root: Path) -> None:
     home, chapter, _ = load_book(root, {}).entries
-    assert re.findall(r'href="([^"]*)"', footer(chapter, BOOK)) == [
-        "../../how-this-book-is-checked/",
-        "../../chapters/01-sums.md",
+    assert re.findall(r'href="([^"]*)"', offers(chapter, BOOK)) == [
         "../../chapters/01-sums.ipynb",
         "https://colab.research.google.com/github/me/book/blob/notebooks/"
         "chapters/01-sums.ipynb",
+        "../../chapters/01-sums.md",
     ]
     elsewhere = replace(BOOK, repository="https://git.example.org/me/book")
-    assert "Colab" not in footer(chapter, elsewhere)
-    assert "notebook" not in footer(home, BOOK)
+    assert "Colab" not in offers(chapter, elsewhere)
+    assert "Notebook" not in offers(home, BOOK)
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def html(chapter: Entry, site: Path) -> str:
 
 
 def test_code_has_names_sizes_copies_and_who_ran_it(chapter: Entry, html: str) -> None:
-    page = with_code_blocks(html, chapter)
+    page = with_code_blocks(html, chapter, BOOK)
     ids = re.findall(r'python highlight" id="([^"]*)" data-torch="2.13.0"', page)
     assert ids == ["block-1", "block-2", "block-3"]
     (copy,) = re.findall(r'py highlight" data-copy="([^"]*)"', page)
@@ -86,7 +86,9 @@ def test_code_has_names_sizes_copies_and_who_ran_it(chapter: Entry, html: str) -
     (note,) = re.findall(r'</code></pre></div>(<p class="ran">.*?</p>)', page)
     assert words(note) == "First run by block 1 and block 2."
     assert '<a href="#block-2">' in note
-    assert 'class="ran"' not in with_code_blocks(html, replace(chapter, record=None))
+    assert 'class="ran"' not in with_code_blocks(
+        html, replace(chapter, record=None), BOOK
+    )
 
 
 def test_a_docstring_is_folded_behind_its_first_line(chapter: Entry, html: str) -> None:
@@ -94,25 +96,46 @@ def test_a_docstring_is_folded_behind_its_first_line(chapter: Entry, html: str) 
     rest = '\n\n<span class="sd">    a: b."""</span>'
     before, listing = html.split("    return a + b\n")
     html = f"{before}    return a + b\n{first}{rest}\n{listing}"
-    page = with_code_blocks(html, chapter)
+    page = with_code_blocks(html, chapter, BOOK)
     assert re.search(f'{first}<label.*</label><span class="folded">{rest}</span>', page)
     # Six lines were there. What is folded takes no room until it is opened.
     assert "--lines:7;" in page
 
 
 def test_a_block_that_only_draws_is_folded(chapter: Entry, html: str) -> None:
-    assert "drawing" not in with_code_blocks(html, chapter)
+    assert "drawing" not in with_code_blocks(html, chapter, BOOK)
     silent = next(block for block in chapter.page.blocks if not block.output)
     silent.code += '\nfigure.savefig("sums.svg")'
-    page = with_code_blocks(html, chapter)
+    page = with_code_blocks(html, chapter, BOOK)
     (folded,) = re.findall(r'<details class="drawing">.*?</details>', page, re.DOTALL)
     assert f'id="block-{chapter.page.blocks.index(silent) + 1}"' in folded
+
+
+def test_what_to_install_stands_before_the_first_run_that_needs_the_library(
+    chapter: Entry, html: str
+) -> None:
+    first, second, third = chapter.page.blocks
+    first.code = "import torch"
+    page = with_code_blocks(html, chapter, BOOK)
+    assert "install" not in page
+    assert re.findall(r'id="(block-\d)"[^>]* data-alone>', page) == [
+        "block-1",
+        "block-2",
+    ]
+    second.code = "from tested_transformer import GPT"
+    page = with_code_blocks(html, chapter, BOOK)
+    assert re.findall(r'id="(block-\d)"[^>]* data-alone>', page) == ["block-1"]
+    (line,) = re.findall(r'<p class="install">(.*?)</p><div [^>]*id="block-2"', page)
+    assert words(line) == "To run it, pip install git+https://github.com/me/book"
+    third.code = "import matplotlib, jax\nimport jax"
+    line = with_code_blocks(html, chapter, replace(BOOK, repository=""))
+    assert 'in a clone: <code>pip install ".[plots]" jax<' in unescape(line)
 
 
 def test_a_shape_in_a_type_stays_in_one_line(root: Path) -> None:
     home = load_book(root, {}).entries[0]
     shape = "Float[Tensor, {}] of &#34;words&#34;"
-    html = with_code_blocks(shape.format("&#34;B T&#34;"), home)
+    html = with_code_blocks(shape.format("&#34;B T&#34;"), home, BOOK)
     assert html == shape.format('<span class="whole">&#34;B T&#34;</span>')
 
 
@@ -120,4 +143,4 @@ def test_a_site_of_other_pages_is_refused(chapter: Entry, html: str) -> None:
     for kind in ("text", "py"):
         other = html.replace(f"-{kind} highlight", "-python highlight")
         with pytest.raises(ValueError, match="the site shows 4 blocks"):
-            with_code_blocks(other, chapter)
+            with_code_blocks(other, chapter, BOOK)

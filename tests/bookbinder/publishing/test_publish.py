@@ -37,7 +37,7 @@ def test_every_page_gets_what_belongs_beside_it(root: Path, site: Path) -> None:
     for page in ("", "chapters/01-sums", "how-this-book-is-checked"):
         text = (site / page / "index.html").read_text("utf-8")
         assert text.count("Not verified</a> in this build.") == 1, page
-        links = re.findall(r'href="([^":#]*)"', text.partition("</article>")[2])
+        links = re.findall(r'href="([^":#]*)"', text.partition("</nav>")[2])
         assert links
         assert [link for link in links if not (site / page / link).exists()] == []
     home = (site / "index.html").read_text("utf-8")

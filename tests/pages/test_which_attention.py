@@ -1,0 +1,19 @@
+"""*Which attention* is found by the words of engineers, and its cases are short."""
+
+from itertools import takewhile
+from pathlib import Path
+
+from bookbinder.page import load_page
+
+ROOT = Path(__file__).parents[2]
+WORDS = "KV cache, Sliding window, RoPE, ALiBi, bias, Soft cap, GQA, MQA, MLA"
+
+
+def test_each_case_has_its_word_in_a_heading_and_blocks_of_twelve_lines() -> None:
+    page = load_page(ROOT / "docs/which-attention.md", ROOT)
+    lines = [*takewhile(lambda line: "A whole model" not in line, page.lines)]
+    headings = "\n".join(line for line in lines if line.startswith("## "))
+    assert [word for word in WORDS.split(", ") if word not in headings] == []
+    codes = [block.code for block in page.blocks if block.line < len(lines)]
+    assert len(codes) > 15
+    assert [code for code in codes if sum(map(bool, code.splitlines())) > 12] == []
