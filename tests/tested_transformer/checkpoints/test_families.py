@@ -556,7 +556,7 @@ UNWRITABLE: list[tuple[str, dict[str, Any], str]] = [
         {"norm": "layer", "norm_place": "after"},
         "norm='layer', norm_place='after'",
     ),
-    ("llama", {"bias": True}, "bias=True, qkv_bias=None"),
+    ("llama", {"bias": True}, "bias=True, qkv_bias=True"),
     ("llama", {"windows": 7}, "windows=7"),
     ("llama", {"num_experts": 4}, "num_experts=4, experts_per_token=2"),
     ("llama", {"qk_norm": "heads"}, "qk_norm='heads'"),
