@@ -30,8 +30,19 @@ from tested_transformer import (
     sliding_window_mask,
     train,
 )
-from tested_transformer.decoding import Decoder
+from tested_transformer.attentions import ATTENTIONS
+from tested_transformer.checking import check_attention
+from tested_transformer.decoding import (
+    Decoder,
+    NgramDrafter,
+    Request,
+    Sampling,
+    serve,
+    speculate,
+)
+from tested_transformer.decoding.cache_readers import reader_with
 from tested_transformer.positions import alibi_slopes
+from transformer_book import families
 
 CUDA = pytest.param(
     "cuda",
@@ -178,3 +189,80 @@ def test_a_checkpoint_comes_back_on_the_processor(device: str, tmp_path: Path) -
     loaded = load_checkpoint(tmp_path / "run").weights
     for name, weight in weights.items():
         assert torch.equal(loaded[name], weight.cpu())
+
+
+def check_pass(model: GPT, tokens: Tensor, device: str) -> None:
+    """Compare logits and the gradients of all weights together, some of which are 0."""
+
+    def measured(model: GPT, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        logits = model(tokens)
+        logits.double().square().mean().backward()
+        return logits, torch.cat([x.grad.flatten() for x in model.parameters()])
+
+    model.requires_grad_()
+    wanted = measured(copy.deepcopy(model).double(), tokens)
+    found = measured(model.to(device), tokens.to(device))
+    assert error(found[0], wanted[0]) < 1e-5
+    assert error(found[1], wanted[1]) < 1e-4
+
+
+@on_each_device
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_every_kind_of_attention(device: str, name: str) -> None:
+    """Longer than several chunks and blocks."""
+    attention = ATTENTIONS[name]
+    torch.manual_seed(0)
+    config = GPTConfig(
+        vocab_size=29,
+        max_seq_len=97,
+        d_model=48,
+        num_heads=4,
+        num_layers=2,
+        attention=attention,
+        positions=attention.positions[0],
+    )
+    check_pass(GPT(config), torch.randint(29, (B, 97)), device)
+
+
+@on_each_device
+@pytest.mark.parametrize("name", families.SETTINGS)
+def test_every_family(device: str, name: str) -> None:
+    model = families.tiny(name)
+    check_pass(model, torch.randint(61, (B, 23)), device)
+    prompts, settings = [[1, 2, 3, 4, 5], [7, 8]], {"max_new_tokens": 19, "seed": 5}
+    without = generate(model, prompts, use_cache=False, **settings)
+    assert generate(model, prompts, **settings) == without
+
+
+@on_each_device
+@pytest.mark.parametrize("cache", ["rolling", "int8", "int4", "paged"])
+def test_every_reader_writes_as_on_the_processor(device: str, cache: str) -> None:
+    model = make_model("rotary").eval()
+    prompts, greedy = [[1, 2, 3, 4, 5], [7, 8]], Sampling(temperature=0.0)
+    wanted = generate(
+        reader_with(cache, copy.deepcopy(model)),
+        prompts,
+        max_new_tokens=15,
+        sampling=greedy,
+    )
+    reader = reader_with(cache, model.to(device))
+    assert generate(reader, prompts, max_new_tokens=15, sampling=greedy) == wanted
+
+
+@on_each_device
+def test_drafts_and_a_running_batch_write_the_same(device: str) -> None:
+    model, prompt = make_model("rotary").eval().to(device), [1, 2, 3, 1, 2]
+    sampling = Sampling(temperature=0.0)
+    greedy = {"probabilities": sampling.probabilities}
+    [wanted] = generate(model, [prompt], max_new_tokens=15, sampling=sampling)
+    drafted = speculate(model, prompt, NgramDrafter(29), max_new_tokens=15, **greedy)
+    assert drafted.tokens == wanted
+    requests = [Request(prompt=prompt, max_new_tokens=15) for _ in range(3)]
+    serve(model, requests, num_slots=2, **greedy)
+    assert [each.answer for each in requests] == [wanted] * 3
+
+
+@on_each_device
+def test_the_checker_knows_a_right_layer(device: str) -> None:
+    layer = MultiHeadAttention(d_model=24, num_heads=3, device=device)
+    assert check_attention(layer).state == "right"
