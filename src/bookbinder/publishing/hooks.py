@@ -17,6 +17,7 @@ from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 
 from bookbinder.drawing.undrawn import previewing
+from bookbinder.publishing.search import improve_search
 from bookbinder.publishing.shipped import add_shipped_files
 
 # The parts of the book have Roman numbers; other pages have none.
@@ -122,12 +123,14 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Add the files of live parts, and date the HTML of a preview to its start.
+    """Add the files of live parts, and improve the search; date a preview's HTML.
 
-    So the next build sees what was changed during this one.
+    The date is that of the start, so that the next build sees what was changed during
+    this one.
     """
     site = Path(config.site_dir)
     add_shipped_files(site)
+    improve_search(site)
     for file in site.rglob("*.html") if previewing() else ():
         if file.stat().st_mtime > _began[0]:
             os.utime(file, (_began[0], _began[0]))
