@@ -41,7 +41,7 @@ CONTINUES = "<!--pytest-codeblocks:cont-->"
 EXPECTED = "<!--pytest-codeblocks:expected-output-->"
 # Languages that are shown but never run; none of them may look like Python.
 INERT_LANGUAGES = frozenset(
-    {"console", "json", "live", "markdown", "mermaid", "toml", "yaml"}
+    {"bibtex", "console", "json", "live", "markdown", "mermaid", "toml", "yaml"}
 )
 
 _FENCE = re.compile(r"(?P<ticks>`{3,})(?P<info>[^`]*)")

@@ -131,6 +131,7 @@ WANTED = {
     "rope code": "chapters/order/",
     "colab": "hosting/",
     "download pdf": "hosting/",
+    "cite": "cite/",
     # Tasks and symptoms.
     "which attention should I call": "which-attention/",
     "MultiheadAttention example": "recipes/",

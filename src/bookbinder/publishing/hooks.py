@@ -17,6 +17,7 @@ from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 
 from bookbinder.drawing.undrawn import previewing
+from bookbinder.publishing.news import NEWS, changes
 from bookbinder.publishing.search import improve_search
 from bookbinder.publishing.shipped import add_shipped_files
 
@@ -91,7 +92,9 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> None:
 def on_page_markdown(
     markdown: str, page: Page, config: MkDocsConfig, files: Files
 ) -> str:
-    """Append the questions of all chapters to the page that lists them."""
+    """Append the questions of all chapters, and the changes, to pages of their own."""
+    if page.file.src_uri == NEWS:
+        return markdown + changes(Path.cwd())
     if page.file.src_uri != "questions.md":
         return markdown
     slug = config.mdx_configs["toc"]["slugify"]
