@@ -16,7 +16,7 @@ from bookbinder.publishing.news import FEED
 
 CARD = "card.png"
 _SIZE = 1200, 630
-_BACK, _INK, _BAR = "#fbfaf7", "#22252b", "#3f51b5"
+_BACK, _INK, _BAR = "#fbfaf7", "#22252b", "#24406e"
 
 
 def head(entry: Entry, book: Book) -> str:
