@@ -25,11 +25,6 @@
     else send.call(this, body);
   };
 
-  // The index knows none of these words, and the theme takes each for the beginning of
-  // another: "in" would be any word like "input". The last of them may still become one.
-  const little = /(?<!\S)(?:a|an|and|are|at|by|do|does|for|from|how|i|in|is|it|my|of|on|or|the|to|what|why|with)\s+(?=\S)/gi;
-  const asWanted = (query) => (query.includes('"') ? query : query.replace(little, ""));
-
   const NativeWorker = Worker;
 
   // No page from a disk may start a worker that is a file. There the file is a script,
@@ -48,14 +43,29 @@
       super();
       this.started = wanted.then(async () => {
         const worker = await start(...given);
-        worker.onmessage = ({ data }) => this.dispatchEvent(new MessageEvent("message", { data }));
+        worker.onmessage = ({ data }) => {
+          this.dispatchEvent(new MessageEvent("message", { data }));
+          answered = data.asked ?? answered;
+          if (entered && entered === answered) document.querySelector(".md-search-result__link")?.click();
+        };
         return worker;
       });
+      addEventListener("keydown", enter, true);
     }
 
-    async postMessage(message, ...rest) {
-      const asked = typeof message.data === "string" ? { ...message, data: asWanted(message.data) } : message;
-      (await this.started).postMessage(asked, ...rest);
+    async postMessage(...given) {
+      (await this.started).postMessage(...given);
     }
   };
+
+  // Enter leads to the best answer to what is written, even if that has yet to come.
+  let answered, entered;
+  function enter(event) {
+    const { key, target } = event;
+    if (!target.matches(".md-search__input")) return;
+    entered = key === "Enter" && target.value !== answered ? target.value : undefined;
+    if (!entered) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  }
 }

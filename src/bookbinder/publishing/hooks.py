@@ -18,7 +18,9 @@ from mkdocs.structure.pages import Page
 
 from bookbinder.drawing.undrawn import previewing
 from bookbinder.page import load_page
+from bookbinder.publishing.news import NEWS, changes
 from bookbinder.publishing.old_addresses import OLD_SECTIONS
+from bookbinder.publishing.search import improve_search
 from bookbinder.publishing.shipped import add_shipped_files
 from bookbinder.reading import minutes
 
@@ -93,10 +95,12 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> None:
 def on_page_markdown(
     markdown: str, page: Page, config: MkDocsConfig, files: Files
 ) -> str:
-    """Reckon a page's minutes, and list the questions of all chapters on their page."""
+    """Reckon a page's minutes; append questions and changes to pages of their own."""
     source = load_page(Path(config.docs_dir, page.file.src_uri), Path.cwd())
     if source.blocks and not page.is_homepage:
         page.meta["minutes"] = round(minutes(source, Path.cwd()))
+    if page.file.src_uri == NEWS:
+        return markdown + changes(Path.cwd())
     if page.file.src_uri != "questions.md":
         return markdown
     slug = config.mdx_configs["toc"]["slugify"]
@@ -135,12 +139,14 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Add the files of live parts, and date the HTML of a preview to its start.
+    """Add the files of live parts, and improve the search; date a preview's HTML.
 
-    So the next build sees what was changed during this one.
+    The date is that of the start, so that the next build sees what was changed during
+    this one.
     """
     site = Path(config.site_dir)
     add_shipped_files(site)
+    improve_search(site)
     for file in site.rglob("*.html") if previewing() else ():
         if file.stat().st_mtime > _began[0]:
             os.utime(file, (_began[0], _began[0]))

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bookbinder.publishing.book import Book
+from bookbinder.publishing.news import FEED
+from bookbinder.publishing.sharing import CARD
 
 ARCHIVE = "tested-transformer-book.zip"
 
@@ -24,11 +26,12 @@ _FOLDER = re.compile(
 # From a disk, browsers neither preload fonts nor load modules: a module's replacement
 # sentence stays. The archive offers neither itself nor the parts to print.
 _USELESS = re.compile(
-    r'\s*<link\b[^>]*\brel="preload"[^>]*>|<script type="module" src=[^>]*></script>'
+    r'\s*<link\b[^>]*(?:\brel="preload"|/rss\+xml")[^>]*>'
+    r'|<script type="module" src=[^>]*></script>'
     r'|,? <a href="[\w-]+\.zip">[^<]*</a>|<p class="to-print">.*?</p>'
 )
 # Files that contain addresses on a server, or are useless without one.
-_LEFT_OUT = ("404.html", "sitemap.xml", "sitemap.xml.gz", "_headers")
+_LEFT_OUT = ("404.html", "sitemap.xml", "sitemap.xml.gz", "_headers", CARD, FEED)
 
 _READ_ME = """\
 {book.name}
@@ -57,7 +60,8 @@ def write_archive(site: Path, book: Book) -> None:
 def _files(site: Path) -> Iterator[tuple[str, bytes]]:
     for file in sorted(site.rglob("*")):
         path = file.relative_to(site).as_posix()
-        if not file.is_file() or path in _LEFT_OUT or path.endswith((".zip", ".pdf")):
+        left_out = path in _LEFT_OUT or path.endswith((".zip", ".pdf", f"/{CARD}"))
+        if not file.is_file() or left_out:
             continue
         data = file.read_bytes()
         if file.suffix == ".html":

@@ -10,11 +10,13 @@ import markdown
 
 from bookbinder.publishing.book import Book, Entry, folder_of, load_book, parts
 from bookbinder.publishing.headers import write_headers
+from bookbinder.publishing.news import FEED, NEWS, changes, feed
 from bookbinder.publishing.notebooks import notebook
 from bookbinder.publishing.offline import ARCHIVE, write_archive
 from bookbinder.publishing.old_addresses import add_old_addresses
 from bookbinder.publishing.pages import CHECKED, footer, offers, with_code_blocks
 from bookbinder.publishing.plain_markdown import llms, passages, plain_markdown
+from bookbinder.publishing.sharing import CARD, card, head
 from bookbinder.publishing.shipped import add_shipped_files
 from bookbinder.publishing.standalone import write_standalone_files
 from bookbinder.writing import write_whole
@@ -55,10 +57,18 @@ def publish(site: Path, root: Path, book: Book, *, pdf: bool = False) -> None:
     for entry, html in zip(book.entries, pages, strict=True):
         passed = list(passages(entry.page, root))
         text = plain_markdown(passed).replace(PLACE, _table(book))
+        text += changes(root) if entry.source == NEWS else ""
         write_whole(site / entry.source, text)
         if entry.page.blocks:
             write_whole(site / entry.notebook, notebook(entry, passed, book, root))
         write_whole(entry.file(site), html)
+        if book.site:
+            write_whole(entry.file(site).with_name(CARD), card(entry, book))
+    if book.site:
+        write_whole(site / FEED, feed(root, book))
+    else:  # without addresses in it
+        for name in ("sitemap.xml", "sitemap.xml.gz"):
+            (site / name).unlink(missing_ok=True)
     write_whole(site / INDEX, llms(book))
     write_standalone_files(site, root, book)
     add_old_addresses(site)
@@ -90,6 +100,7 @@ def _page(entry: Entry, book: Book, site: Path, downloads: str) -> str:
         before = before.replace(f"<p>{PLACE}</p>", section)
     html = with_code_blocks(before, entry, book)
     html = html.replace(OFFERS, offers(entry, book), 1)
+    html = html.replace("</head>", f"{head(entry, book)}</head>", 1)
     return f"{html}{end}{footer(entry, book, downloads)}{after}"
 
 

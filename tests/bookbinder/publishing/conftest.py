@@ -110,6 +110,24 @@ markdown_extensions:
         kwds: {case: lower}
 """
 
+CHANGELOG = """\
+# Changelog
+
+Newest first.
+
+## 0.2.0
+
+### Added
+
+- `add`: sums & more. They are
+  exact.
+- Differences.
+
+## 0.1.0
+
+- Nothing.
+"""
+
 SVG = '<?xml version="1.0"?>\n<svg viewBox="0 0 9 9"><path d="M0 0h9"/></svg>\n'
 
 PAGE = """\
@@ -158,6 +176,7 @@ def root(tmp_path: Path) -> Path:
     """The repository."""
     files = {
         "mkdocs.yml": CONFIG,
+        "CHANGELOG.md": CHANGELOG,
         "constraints.txt": "torch==2.13.0\n",
         "src/tested_transformer/adding.py": LIBRARY,
         "docs/index.md": HOME,
