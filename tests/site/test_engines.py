@@ -28,7 +28,7 @@ FILLED_LATER = {"how-this-book-is-checked/index.html", "questions/index.html"}
 
 # What the publishing step and the hooks add: a chapter's number, too.
 ADDED = re.compile(
-    r'<p class="ran">.*?</p>|<nav class="this-page".*?</nav>|<!--.*?-->'
+    r'<p class="(?:ran|install)">.*?</p>|<nav class="this-page".*?</nav>|<!--.*?-->'
     r"|<summary>The code of this figure</summary>"
     r"|(?<=>)\d+\. (?=[^<]*<a [^>]*headerlink|<a )",
     re.DOTALL,

@@ -21,7 +21,7 @@ from bookbinder.places import PACKAGES
 from bookbinder.publishing.book import Book
 from bookbinder.writing import write_whole
 
-_SHAPE = re.compile(r'\b(?:Bool|Float|Int|Integer|UInt8)\[([\w.]+), "[^"]*"\]')
+_SHAPE = re.compile(r'\b(?:Bool|Float|Int|Integer|Shaped|UInt8)\[([\w.]+), "[^"]*"\]')
 _NOTICE = """\
 # {path}
 # Copyright (c) 2026 The Tested Transformer contributors. MIT License: free to
