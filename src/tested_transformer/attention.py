@@ -155,7 +155,7 @@ def drop_keys(
     table: Bool[Tensor, "..."] | Float[Tensor, "..."] | None, count: int
 ) -> Bool[Tensor, "..."] | Float[Tensor, "..."] | None:
     """Return a mask or a bias without the first ``count`` keys."""
-    if table is None or table.shape[-1] == 1:  # the same for all keys
+    if table is None or count == 0 or table.shape[-1] == 1:  # or the same for all keys
         return table
     return table[..., count:]
 

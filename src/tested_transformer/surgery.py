@@ -55,8 +55,8 @@ def with_fewer_keys(model: GPT, num_kv_heads: int) -> GPT:
         return heads.mean(dim=1).flatten(0, 1)
 
     state, shared = model.state_dict(), [".k_proj.", ".v_proj."]
-    if model.config.qk_norm == "projection":
-        shared.append(".k_norm.")  # one gain for each feature of all heads
+    # Some models have one gain for each feature of all keys.
+    shared += [".k_norm."] if model.config.qk_norm == "projection" else []
     for name, tensor in state.items():
         if any(part in name for part in shared):
             state[name] = pool(tensor)

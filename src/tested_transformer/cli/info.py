@@ -58,7 +58,8 @@ class Info:
 
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_shown(each)}" for name, each in value.items())
+        said = {name: each for name, each in value.items() if each is not None}
+        return ", ".join(f"{name} {_shown(each)}" for name, each in said.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

@@ -199,6 +199,9 @@ import os, signal, sys, threading
 from tested_transformer.cli import main
 from tested_transformer.data import tokenizers
 
+# A shell without job control lets its background jobs ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 def lines(pieces, usual=tokenizers._lines):
     if sys.argv[1] == "reads":
         os.kill(os.getpid(), signal.SIGINT)

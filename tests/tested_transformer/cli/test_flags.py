@@ -113,12 +113,13 @@ def test_numbers_that_are_too_small_are_named() -> None:
 
 
 def test_every_setting_of_a_model_and_a_recipe_has_a_flag() -> None:
-    """All but what is known from the text, and what pruning leaves."""
+    """All but those known from the text, what pruning leaves, and switches by layer."""
     shown = make_parser()._subparsers._group_actions[0].choices["train"].format_help()
     shown = f" {shown}".replace(",", " ")
     names = [each.name for source in (GPTConfig, Recipe) for each in fields(source)]
     flags = {"--" + name.replace("_", "-") for name in names}
-    assert [flag for flag in flags if f"  {flag} " not in shown] == ["--kept-heads"]
+    without = {flag for flag in flags if f"  {flag} " not in shown}
+    assert without == {"--kept-heads", "--rotary-layers"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -153,8 +153,8 @@ def test_layers_of_softmax_stand_between_those_with_a_state(train: Command) -> N
         ("--attention soft", "attention='soft' must be one of softmax, latent, "),
         (
             "--attention delta --positions rotary",
-            "positions='rotary' does not fit attention=DeltaRule(gated=False): choose "
-            "one of learned, sinusoidal, none",
+            "positions='rotary' does not fit attention=DeltaRule(gated=False, "
+            "by_feature=False): choose one of learned, sinusoidal, none",
         ),
         ("--attention delta --qk-norm", "qk_norm=True does not fit attention=Delta"),
         ("--attention sink --latent-dim 3", "latent_dim=3 does not fit attention='sin"),

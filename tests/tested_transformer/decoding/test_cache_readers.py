@@ -175,7 +175,8 @@ def test_fewer_bits_are_farther_from_the_numbers() -> None:
         (
             "int8",
             {"attention": DeltaRule(), "positions": "none"},
-            "DeltaRule(gated=False) of model caches no keys and values of heads",
+            "DeltaRule(gated=False, by_feature=False) of model caches no keys and "
+            "values of heads",
         ),
         (
             "int4",

@@ -124,8 +124,8 @@ def test_mode_and_precision_are_kept() -> None:
         (
             [(1, 2)],
             {"attention": DeltaRule()},
-            "attention=DeltaRule(gated=False) of model must be Softmax(): "
-            "only its heads can be pruned",
+            "attention=DeltaRule(gated=False, by_feature=False) of model must be "
+            "Softmax(): only its heads can be pruned",
         ),
         (
             [(1, 2)],

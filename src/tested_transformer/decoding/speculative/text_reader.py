@@ -38,8 +38,8 @@ class TextReader:
         """Return the logits after each of the last ``count`` tokens of a text."""
         pairs = zip(self.text, text[: len(text) - count], strict=False)
         same = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
-        if same < self.cache.earliest:
-            same = 0  # a layer with a window has forgotten what it would need
+        # A layer with a window may have forgotten what it would need.
+        same = same if same >= self.cache.earliest else 0
         self.cache.rewind(same)
         self.text = [*text]
         tokens = torch.tensor([text[same:]], device=numbers_of(self.model).device)

@@ -177,7 +177,8 @@ def test_a_hook_on_all_modules_is_refused():
         (lambda: make(num_experts=3), "the decoder does not support num_experts=3"),
         (
             lambda: make(attention=DeltaRule()),
-            "the decoder does not support attention=DeltaRule(gated=False)",
+            "the decoder does not support attention=DeltaRule(gated=False, "
+            "by_feature=False)",
         ),
         (lambda: make(windows=5), "the decoder does not support windows=5"),
         (
