@@ -11,6 +11,7 @@ from tested_transformer.attentions import (
     ATTENTIONS,
     AdjustedSoftmax,
     ChosenBlocks,
+    ChosenKeys,
     DeltaRule,
     Differential,
     Latent,
@@ -39,6 +40,8 @@ LAYERS: dict[str, tuple[Attention, LayerSettings]] = {
     "gated heads": (AdjustedSoftmax(gate="heads"), replace(USUAL, qk_norm=True)),
     "differential": (Differential(), replace(GROUPED, qk_norm=True, layer=2)),
     "chosen blocks": (ChosenBlocks(block_size=3), replace(GROUPED, qk_norm=True)),
+    # Queries up to the 18th read all keys; the indexer's key is cut into uneven slices.
+    "chosen keys": (ChosenKeys(keys_per_query=18, index_dim=5), GROUPED),
     "latent": (Latent(latent_dim=7), USUAL),
     "linear": (LinearRecurrence(), USUAL),
     "gated linear": (LinearRecurrence(gated=True), USUAL),
@@ -122,7 +125,8 @@ def test_no_output_depends_on_a_later_position_or_another_sequence(name: str) ->
 @with_scores
 def test_with_its_weights_it_returns_the_same_outputs_and_gradients(name: str) -> None:
     layer, x = made(name), some(B, T, D).requires_grad_()
-    inputs, direction = [x, *layer.parameters()], some(T, B, D).transpose(0, 1)
+    learned = [p for n, p in layer.named_parameters() if "indexer" not in n]
+    inputs, direction = [x, *learned], some(T, B, D).transpose(0, 1)
     output = layer(x, causal=True, rotary=rotary_of(name))
     wanted = torch.autograd.grad(output, inputs, direction)
     again, weights = layer(x, causal=True, rotary=rotary_of(name), return_weights=True)

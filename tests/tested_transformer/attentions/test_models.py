@@ -15,6 +15,7 @@ from tested_transformer.attentions import (
     ATTENTIONS,
     AdjustedSoftmax,
     ChosenBlocks,
+    ChosenKeys,
     DeltaAttention,
     DeltaRule,
     Differential,
@@ -65,6 +66,12 @@ MODELS: dict[str, dict[str, Any]] = {
     "soft_capped": {"attention": AdjustedSoftmax(soft_cap=1.5), "qk_norm": True},
     "sink": {"attention": AdjustedSoftmax(learned_sink=True), "windows": (3, None, 7)},
     "blocks": BLOCKS,
+    "indexer": {"attention": ChosenKeys(keys_per_query=5), "num_kv_heads": 2},
+    "indexer, rotary and windows": {
+        "attention": ChosenKeys(keys_per_query=3, index_heads=3, index_dim=5),
+        "positions": "rotary",
+        "windows": (7, None, 11),
+    },
     "latent, windows": {"attention": Latent(), "positions": "rotary", "windows": 5},
     "delta and ALiBi": {
         "attention": DeltaRule(),
@@ -110,6 +117,7 @@ def test_each_name_makes_the_layer_of_its_chapter() -> None:
         "soft_capped": (MultiHeadAttention, AdjustedSoftmax(soft_cap=50.0)),
         "sink": (MultiHeadAttention, AdjustedSoftmax(learned_sink=True)),
         "blocks": (MultiHeadAttention, ChosenBlocks(block_size=16, num_chosen=3)),
+        "indexer": (MultiHeadAttention, ChosenKeys(keys_per_query=16, index_heads=2)),
     }
     assert [*kinds] == [*ATTENTIONS]
     for name, (kind, attention) in kinds.items():
@@ -127,6 +135,7 @@ def test_a_name_and_settings_make_what_they_were_taken_from() -> None:
         AdjustedSoftmax(soft_cap=5.0, learned_sink=True, gate="heads"),
         Latent(latent_dim=3),
         ChosenBlocks(num_chosen=1),
+        ChosenKeys(index_dim=3, dense=True),
     ):
         assert attention_named(*name_of(attention)) == attention
     assert name_of(AdjustedSoftmax(soft_cap=5.0))[0] == "soft_capped"
@@ -173,7 +182,7 @@ def test_differential_layers_begin_with_the_shares_of_their_depth() -> None:
 
 
 # Forms with a loop of their own.
-LOOPS = ["linear", "gated_linear", "delta", "gated_delta", "blocks"]
+LOOPS = ["linear", "gated_linear", "delta", "gated_delta", "blocks", "indexer"]
 LONG = 37  # more than one chunk of linear attention
 
 
@@ -227,7 +236,8 @@ def test_reading_in_parts_is_reading_at_once(model: GPT) -> None:
 
 
 def test_gradients_reach_all_parameters(model: GPT) -> None:
-    model.train()(some_tokens()).logsumexp(dim=-1).sum().backward()
+    loss = model.train()(some_tokens()).logsumexp(dim=-1).sum()
+    (loss + model.index_loss()).backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.abs().sum() > 0, name
@@ -411,7 +421,7 @@ def test_it_trains_under_autocast_without_a_warning(name: str) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         rounded = model(tokens)
     assert (rounded.float() - exact).norm() < 0.05 * exact.norm()
-    rounded.float().logsumexp(dim=-1).mean().backward()
+    (rounded.float().logsumexp(dim=-1).mean() + model.index_loss()).backward()
     assert all(p.grad.isfinite().all() for p in model.parameters())
 
 
@@ -482,7 +492,7 @@ def test_it_is_made_and_run_without_numbers(name: str, where: str) -> None:
         model = GPT(config)
         tokens = torch.zeros(B, LONGEST, dtype=torch.long)
         logits = model(tokens)
-        logits.sum().backward()
+        (logits.sum() + model.index_loss()).backward()
         with torch.no_grad():
             cache = model.new_cache(B)
             model(tokens[:, :7], cache=cache)
