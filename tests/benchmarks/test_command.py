@@ -108,6 +108,7 @@ def test_a_misfit_is_seen() -> None:
 QUICK = (
     "blocks",
     "distances",
+    "indexer",
     "latent",
     "lengths",
     "names",

@@ -300,7 +300,7 @@ class IndexerCore(IndexedCore):
     def add_index(
         self,
         q: Float[Tensor, "B H T d_k"],
-        k: Float[Tensor, "B H_kv T d_k"],
+        k: Float[Tensor, "B H_kv S d_k"],
         x: Float[Tensor, "B T D"],
         context: Float[Tensor, "B S D"],
         rotary: Float[Tensor, "2 *table T half"] | None,
@@ -362,7 +362,7 @@ class IndexerCore(IndexedCore):
         mask = options["mask"]
         if is_open(num_queries) or is_open(num_keys) or self.chosen.dense:
             return False
-        alike = mask is None or mask.ndim < 4 or mask.shape[1] == 1  # for all heads
+        alike = mask is None or mask.ndim < 3 or mask.shape[-3] == 1  # for all heads
         plain = options["score_bias"] is None and options["dropout_p"] == 0.0
         copied = num_queries * self.chosen.keys_per_query
         return alike and plain and copied < num_keys
@@ -386,4 +386,4 @@ def _hidden(mask: Tensor | None, score_bias: Tensor | None) -> Tensor | None:
         mask = allowed if mask is None else mask & allowed
     if mask is None:
         return None
-    return ~mask.any(dim=1) if mask.ndim == 4 else ~mask
+    return ~mask.any(dim=-3) if mask.ndim > 2 else ~mask
