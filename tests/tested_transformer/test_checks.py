@@ -22,12 +22,7 @@ from tested_transformer.checks import (
     validate_sizes,
     validate_tokens,
 )
-from tested_transformer.masks import (
-    from_additive,
-    padding_mask,
-    to_additive,
-    token_mask,
-)
+from tested_transformer.masks import token_mask
 from tested_transformer.training import next_token_loss
 
 D, H = 12, 3
@@ -154,9 +149,6 @@ def test_a_list_of_ids_is_answered_with_the_line_to_write():
             r"score_bias must be a tensor; it is a ndarray: write score_bias=torch.as_",
         ),
         (token_mask, r"real must be a tensor; it is a ndarray: write torch.as_tensor"),
-        (to_additive, r"mask must be a tensor; it is a ndarray: write torch.as_tensor"),
-        (from_additive, r"added must be a tensor; it is a ndarray"),
-        (padding_mask, r"lengths must be a tensor; it is a ndarray"),
         *[
             (
                 lambda array, layer=layer: layer(array),
@@ -164,10 +156,6 @@ def test_a_list_of_ids_is_answered_with_the_line_to_write():
             )
             for layer in LAYERS
         ],
-        (
-            lambda array: LAYERS[0](torch.ones(2, 5, 12), causal=True, mask=array),
-            r"mask must be a boolean tensor .* a ndarray: write mask=torch.as_tensor",
-        ),
         (
             lambda array: MODEL(TOKENS[None, :3], positions=array),
             r"positions must be a tensor, \(1, 3\); it is a ndarray",
