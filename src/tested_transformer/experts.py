@@ -11,7 +11,6 @@ from tested_transformer.layers import FeedForward
 __all__ = ["MixtureOfExperts", "count_parameters"]
 
 
-# --8<-- [start:experts]
 class MixtureOfExperts(nn.Module):
     """Several feed-forwards, with a router that picks a few of them for each token.
 
@@ -111,9 +110,6 @@ class MixtureOfExperts(nn.Module):
         return {**self.__dict__, "balance_loss": self.balance_loss.detach()}
 
 
-# --8<-- [end:experts]
-
-
 def _places(
     picked: Bool[Tensor, "tokens chosen"],
 ) -> tuple[Int[Tensor, "rows"], Int[Tensor, "rows"]]:
@@ -129,7 +125,6 @@ def _places(
     return rows, slots
 
 
-# --8<-- [start:count]
 def count_parameters(module: nn.Module, *, active: bool = False) -> int:
     """Count the parameters of a module, or only those that one token goes through.
 
@@ -145,6 +140,3 @@ def count_parameters(module: nn.Module, *, active: bool = False) -> int:
                 idle = len(mixture.experts) - mixture.experts_per_token
                 total -= idle * count_parameters(mixture.experts[0])
     return total
-
-
-# --8<-- [end:count]

@@ -46,7 +46,6 @@ __all__ = [
 _Target = Bool[Tensor, "B T S"]
 
 
-# --8<-- [start:recording]
 class Recording(NamedTuple):
     """What one forward pass computed.
 
@@ -90,9 +89,6 @@ def record_heads(model: GPT, tokens: Int[Tensor, "B T"]) -> Recording:
             hooks.enter_context(o_proj.register_forward_pre_hook(listen))
         logits, weights = model(tokens, return_weights=True)
     return Recording(logits, weights, outputs)
-
-
-# --8<-- [end:recording]
 
 
 def _validate_weights(model: GPT) -> None:
@@ -156,7 +152,6 @@ def _queries_with_target(target: Tensor) -> Tensor:
     return asked
 
 
-# --8<-- [start:places]
 def previous_token_target(tokens: Int[Tensor, "B T"]) -> _Target:
     """Mark the token just before each query."""
     steps = _steps_back(tokens)
@@ -172,10 +167,6 @@ def first_token_target(tokens: Int[Tensor, "B T"]) -> _Target:
     return ((_steps_back(tokens) > 0) & first).expand(len(tokens), -1, -1)
 
 
-# --8<-- [end:places]
-
-
-# --8<-- [start:kinds]
 def delimiter_target(
     tokens: Int[Tensor, "B T"], delimiters: Collection[int]
 ) -> _Target:
@@ -207,10 +198,6 @@ def induction_target(tokens: Int[Tensor, "B T"]) -> _Target:
     return after & (_steps_back(tokens) > 0)
 
 
-# --8<-- [end:kinds]
-
-
-# --8<-- [start:repeated]
 def repeated_tokens(
     vocab_size: int, length: int, *, num_sequences: int = 1, seed: int = 0
 ) -> Int[Tensor, "B T"]:
@@ -234,16 +221,12 @@ def repeated_tokens(
     return torch.stack(drawn).repeat(1, 2)
 
 
-# --8<-- [end:repeated]
-
-
 def _steps_back(tokens: Tensor) -> Tensor:
     """Return how many steps each key lies before each query; negative if after it."""
     at = torch.arange(tokens.shape[1], device=tokens.device)
     return at[:, None] - at
 
 
-# --8<-- [start:gates]
 def all_open(model: GPT) -> list[Float[Tensor, "H"]]:
     """Return a gate of 1 for every head, layer by layer."""
     like = numbers_of(model)
@@ -300,10 +283,6 @@ def gated_heads(
         yield
 
 
-# --8<-- [end:gates]
-
-
-# --8<-- [start:instead]
 def mean_instead(
     outputs: Sequence[Float[Tensor, "B H T d_k"]],
 ) -> list[Float[Tensor, "1 H 1 d_k"]]:
@@ -326,9 +305,6 @@ def resampled_instead(
     if any(len(each) < 2 for each in outputs):
         raise ValueError("outputs must hold at least 2 texts to exchange; they hold 1")
     return [each.roll(1, dims=0) for each in outputs]
-
-
-# --8<-- [end:instead]
 
 
 # --8<-- [start:hook]

@@ -204,7 +204,6 @@ def attend_with_softmax(
 SOFTMAX = Softmax()
 
 
-# --8<-- [start:module]
 class MultiHeadAttention(nn.Module):
     """Attend with several heads at once, each in its own slice of the features.
 
@@ -462,9 +461,6 @@ class MultiHeadAttention(nn.Module):
             f"head_dim={self.head_dim}, dropout={self.dropout}, fused={self.fused}, "
             f"qk_norm={self.qk_norm}"
         )
-
-
-# --8<-- [end:module]
 
 
 def _make_qk_norm(

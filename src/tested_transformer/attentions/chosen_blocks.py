@@ -79,7 +79,6 @@ def choose_blocks(
 # --8<-- [end:choose]
 
 
-# --8<-- [start:mask]
 def chosen_mask(
     chosen: Int[Tensor, "B H T chosen"], *, num_keys: int, block_size: int
 ) -> Bool[Tensor, "B H T S"]:
@@ -91,10 +90,6 @@ def chosen_mask(
     return reads[..., blocks] & past
 
 
-# --8<-- [end:mask]
-
-
-# --8<-- [start:gathered]
 def attention_in_blocks(
     q: Float[Tensor, "B H T d_k"],
     k: Float[Tensor, "B H_kv S d_k"],
@@ -207,10 +202,8 @@ def _rows_of(x: Tensor, index: Tensor) -> Tensor:
 
 
 # --8<-- [end:tiles]
-# --8<-- [end:gathered]
 
 
-# --8<-- [start:flex]
 def flex_blocks(
     chosen: Int[Tensor, "B H T chosen"], *, num_keys: int, block_size: int
 ) -> BlockMask:
@@ -269,10 +262,6 @@ def flex_in_blocks(
     return blockwise_attention(q, k, v, block_mask=mask)
 
 
-# --8<-- [end:flex]
-
-
-# --8<-- [start:layer]
 @dataclass(frozen=True, kw_only=True)
 class ChosenBlocks(Softmax):
     """Let each query read a few blocks of keys; causal attention only.
@@ -335,9 +324,6 @@ class ChosenBlocks(Softmax):
         allowed = to_mask(chosen, num_keys=k.shape[-2], block_size=size)
         options["mask"] = allowed if mask is None else allowed & mask
         return attend(q, k, v, in_the_open=in_the_open, **options)
-
-
-# --8<-- [end:layer]
 
 
 def _mask_in_any_length(

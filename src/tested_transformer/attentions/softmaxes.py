@@ -42,7 +42,6 @@ __all__ = [
 GATES = ("none", "heads", "features")
 
 
-# --8<-- [start:cap]
 def cap_scores(
     scores: Float[Tensor, "*rows S"], cap: float
 ) -> Float[Tensor, "*rows S"]:
@@ -55,9 +54,6 @@ def cap_scores(
     """
     _validate_cap("cap", cap)
     return cap * torch.tanh(scores / cap)
-
-
-# --8<-- [end:cap]
 
 
 # --8<-- [start:sink]
@@ -93,7 +89,6 @@ def weights_with_sink(
 # --8<-- [end:sink]
 
 
-# --8<-- [start:open]
 def adjusted_attention_with_weights(
     q: Float[Tensor, "B H T d_k"],
     k: Float[Tensor, "B H_kv S d_k"],
@@ -148,10 +143,6 @@ def adjusted_attention_with_weights(
     return F.dropout(weights, dropout_p) @ v, weights
 
 
-# --8<-- [end:open]
-
-
-# --8<-- [start:fused]
 def fused_attention_with_sink(
     q: Float[Tensor, "B H T d_k"],
     k: Float[Tensor, "B H_kv S d_k"],
@@ -205,10 +196,6 @@ def fused_attention_with_sink(
     )
 
 
-# --8<-- [end:fused]
-
-
-# --8<-- [start:adjusted]
 @dataclass(frozen=True, kw_only=True)
 class AdjustedSoftmax(Softmax):
     """Attend with any of capped scores, a learned sink, and a gate on the output.
@@ -301,9 +288,6 @@ class AdjustedCore(nn.Module):
         return heads, weights
 
     # --8<-- [end:attend]
-
-
-# --8<-- [end:adjusted]
 
 
 def _validate_cap(name: str, cap: float) -> None:

@@ -221,7 +221,6 @@ class OptionsOnScores(TypedDict, total=False):
     return_weights: bool
 
 
-# --8<-- [start:layer]
 class StateLayer(nn.Module):
     """Base class of layers whose heads each read and write a state.
 
@@ -359,9 +358,6 @@ class StateLayer(nn.Module):
         the parameters, and so do the results.
         """
         raise NotImplementedError
-
-
-# --8<-- [end:layer]
 
 
 def _without_autocast(device: torch.device) -> AbstractContextManager[object]:
