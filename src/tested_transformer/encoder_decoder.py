@@ -258,14 +258,14 @@ class CrossDecoderBlock(nn.Module):
         )
         attended, own = attended if return_weights else (attended, None)
         x = self.add_attention.add(x, attended)
-        found = self.cross_attention(
+        read = self.cross_attention(
             self.add_cross_attention.read(x),
             context=context,
             mask=context_mask,
             return_weights=return_weights,
         )
-        found, cross = found if return_weights else (found, None)
-        x = self.add_cross_attention.add(x, found)
+        read, cross = read if return_weights else (read, None)
+        x = self.add_cross_attention.add(x, read)
         x = self.add_feed_forward(x, self.feed_forward)
         return x if own is None or cross is None else (x, own, cross)
 

@@ -98,8 +98,8 @@ class MixtureOfExperts(nn.Module):
         of its parts' losses.
         """
         num_experts = probabilities.shape[-1]
-        each = torch.arange(num_experts, device=chosen.device)
-        counts = (chosen.flatten()[:, None] == each).sum(dim=0)
+        numbers = torch.arange(num_experts, device=chosen.device)
+        counts = (chosen.flatten()[:, None] == numbers).sum(dim=0)
         used = counts / chosen.numel()
         return num_experts * (used * probabilities.mean(dim=0)).sum()
 

@@ -149,8 +149,8 @@ class DecoderBlock(nn.Module):
         )
         attended, weights = attended if return_weights else (attended, None)
         x = x + self.dropout(self.attention_out_norm(attended))
-        made = self.feed_forward(self.feed_forward_norm(x))
-        x = x + self.dropout(self.feed_forward_out_norm(made))
+        transformed = self.feed_forward(self.feed_forward_norm(x))
+        x = x + self.dropout(self.feed_forward_out_norm(transformed))
         return x if weights is None else (x, weights)
 
     # --8<-- [end:block-forward]

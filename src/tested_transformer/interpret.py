@@ -116,10 +116,10 @@ def head_scores(
             heads, as after ``prune_heads``.
     """
     _validate_equal_heads(weights)
-    asked = _queries_with_target(target)
+    queries = _queries_with_target(target)
     marked = target[:, None].to(weights[0].dtype)
-    on_target = torch.stack([(each * marked).sum(dim=-1) for each in weights])
-    return on_target.transpose(1, 2)[:, :, asked].mean(dim=-1)
+    on_target = torch.stack([(layer * marked).sum(dim=-1) for layer in weights])
+    return on_target.transpose(1, 2)[:, :, queries].mean(dim=-1)
 
 
 def uniform_score(target: Bool[Tensor, "B T S"]) -> float:
@@ -129,15 +129,15 @@ def uniform_score(target: Bool[Tensor, "B T S"]) -> float:
         ValueError: If no query has a target.
     """
     seen = torch.arange(1, target.shape[1] + 1, device=target.device)
-    asked = _queries_with_target(target)
-    return (target.sum(dim=-1) / seen)[asked].mean().item()
+    queries = _queries_with_target(target)
+    return (target.sum(dim=-1) / seen)[queries].mean().item()
 
 
 # --8<-- [end:scores]
 
 
 def _validate_equal_heads(weights: Sequence[Tensor]) -> None:
-    counts = [each.shape[1] for each in weights]
+    counts = [layer.shape[1] for layer in weights]
     if len({*counts}) != 1:
         raise ValueError(
             f"weights must have equally many heads in each layer; they have {counts}. "
@@ -146,10 +146,10 @@ def _validate_equal_heads(weights: Sequence[Tensor]) -> None:
 
 
 def _queries_with_target(target: Tensor) -> Tensor:
-    asked = target.any(dim=-1)
-    if not asked.any():
+    queries = target.any(dim=-1)
+    if not queries.any():
         raise ValueError("target has no key for any query: there is nothing to score")
-    return asked
+    return queries
 
 
 def previous_token_target(tokens: Int[Tensor, "B T"]) -> _Target:
@@ -291,7 +291,7 @@ def mean_instead(
     It removes what a head writes at one kind of position, too. To keep that, average
     over such positions alone, as in ``each[rows, :, at].mean(dim=0)[None, :, None]``.
     """
-    return [each.mean(dim=(0, 2), keepdim=True) for each in outputs]
+    return [heads.mean(dim=(0, 2), keepdim=True) for heads in outputs]
 
 
 def resampled_instead(
@@ -302,9 +302,9 @@ def resampled_instead(
     Raises:
         ValueError: If there is only one text.
     """
-    if any(len(each) < 2 for each in outputs):
+    if any(len(heads) < 2 for heads in outputs):
         raise ValueError("outputs must hold at least 2 texts to exchange; they hold 1")
-    return [each.roll(1, dims=0) for each in outputs]
+    return [heads.roll(1, dims=0) for heads in outputs]
 
 
 # --8<-- [start:hook]
@@ -335,9 +335,9 @@ def _validate_layers(
             "before o_proj: a gate cannot take one away"
         )
     heads = [block.attention.num_heads for block in model.blocks]
-    found = [gate.shape[-1] for gate in gates]
-    if found != heads:
-        raise ValueError(f"gates are for {found} heads; the model has {heads}")
+    gated = [gate.shape[-1] for gate in gates]
+    if gated != heads:
+        raise ValueError(f"gates are for {gated} heads; the model has {heads}")
     if instead is not None and len(instead) != len(heads):
         raise ValueError(
             f"instead is for {len(instead)} layers; the model has {len(heads)}"
@@ -362,12 +362,12 @@ def loss_changes(
     Raises:
         ValueError: If the model's heads come in pairs, as in differential attention.
     """
-    whole = loss()
+    unchanged = loss()
     changes = all_open(model)
     for layer, of_layer in enumerate(changes):
         for head in range(len(of_layer)):
             with gated_heads(model, shut(model, [(layer, head)]), instead=instead):
-                of_layer[head] = loss() - whole
+                of_layer[head] = loss() - unchanged
     return changes
 
 

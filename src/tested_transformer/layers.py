@@ -91,10 +91,10 @@ class AddNorm(nn.Module):
         return self.norm(x) if self.norm_first else x
 
     def add(
-        self, x: Float[Tensor, "B T D"], made: Float[Tensor, "B T D"]
+        self, x: Float[Tensor, "B T D"], output: Float[Tensor, "B T D"]
     ) -> Float[Tensor, "B T D"]:
         """Return ``x`` plus the part's output, normalized if the norm comes last."""
-        x = x + self.dropout(made)
+        x = x + self.dropout(output)
         return x if self.norm_first else self.norm(x)
 
     def forward(

@@ -187,10 +187,10 @@ def from_additive(added: Float[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
 # --8<-- [end:additive]
 
 
-def _validate_tensor(name: str, given: Tensor) -> None:
-    if not isinstance(given, Tensor):
+def _validate_tensor(name: str, value: Tensor) -> None:
+    if not isinstance(value, Tensor):
         raise TypeError(
-            f"{name} must be a tensor; it is a {type(given).__name__}: "
+            f"{name} must be a tensor; it is a {type(value).__name__}: "
             f"write torch.as_tensor({name})"
         )
 

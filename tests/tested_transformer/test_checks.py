@@ -22,7 +22,6 @@ from tested_transformer.checks import (
     validate_sizes,
     validate_tokens,
 )
-from tested_transformer.masks import token_mask
 from tested_transformer.training import next_token_loss
 
 D, H = 12, 3
@@ -148,7 +147,6 @@ def test_a_list_of_ids_is_answered_with_the_line_to_write():
             ),
             r"score_bias must be a tensor; it is a ndarray: write score_bias=torch.as_",
         ),
-        (token_mask, r"real must be a tensor; it is a ndarray: write torch.as_tensor"),
         *[
             (
                 lambda array, layer=layer: layer(array),

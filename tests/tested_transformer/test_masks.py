@@ -143,6 +143,9 @@ def test_masks_are_made_on_the_device_asked_for():
             lambda: padding_mask(torch.tensor([[1, 1, 0], [1, 0, 0]])),
             "lengths must be (B,), one for each sequence; it is (2, 3)",
         ),
+        (lambda: token_mask([[True]]), "real must be a tensor; it is a list"),
+        (lambda: to_additive([True]), "mask must be a tensor; it is a list"),
+        (lambda: from_additive([0.0]), "added must be a tensor; it is a list"),
         (
             lambda: token_mask(torch.tensor([[1.0, 0.0]])),
             "real must be booleans, or ones and zeros, not floats; it is torch.float32",

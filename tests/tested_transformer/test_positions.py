@@ -167,6 +167,12 @@ def test_a_table_cut_to_a_length_is_in_one_piece_in_memory():
     assert table.movedim(0, -2).is_contiguous()
 
 
+def test_a_table_may_have_rates_and_a_factor_of_its_own():
+    rates = [10_000.0 ** (-2 * pair / D_K) for pair in range(D_K // 2)]
+    table = rotary_table(torch.arange(T), D_K, rates=rates, attention_factor=3.0)
+    torch.testing.assert_close(table, 3 * rotary_table(torch.arange(T), D_K))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

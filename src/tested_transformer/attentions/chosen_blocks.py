@@ -16,7 +16,6 @@ from torch.nn.attention.flex_attention import BlockMask
 
 from tested_transformer.attention import repeat_heads
 from tested_transformer.checks import validate_attention, validate_sizes
-from tested_transformer.flex import blockwise_attention
 from tested_transformer.inspection import is_open, is_readable
 from tested_transformer.interfaces import LayerSettings
 from tested_transformer.masks import causal_mask
@@ -28,7 +27,6 @@ __all__ = [
     "choose_blocks",
     "chosen_mask",
     "flex_blocks",
-    "flex_in_blocks",
 ]
 
 # The size of FlexAttention's tiles, in queries and in keys.
@@ -122,11 +120,11 @@ def attention_in_blocks(
         )
     k, v = repeat_heads(k, q), repeat_heads(v, q)
     rows, first = q.shape[:2], k.shape[-2] - q.shape[-2]
-    q, k, v, chosen = (each.flatten(0, 1) for each in (q, k, v, chosen))
+    q, k, v, chosen = (x.flatten(0, 1) for x in (q, k, v, chosen))
     slots, asking, block = _tiles(chosen, -(-k.shape[1] // block_size), block_size)
     # The questions of each tile, and the keys and values of its block. A tile that is
     # not full asks zeros.
-    asked = _rows_of(F.pad(q, (0, 0, 0, 1)), asking)
+    queries = _rows_of(F.pad(q, (0, 0, 0, 1)), asking)
     keys, values = (
         _rows_of(
             F.pad(x, (0, 0, 0, -x.shape[1] % block_size)).unflatten(
@@ -136,7 +134,7 @@ def attention_in_blocks(
         )
         for x in (k, v)
     )
-    scores = asked @ keys.mT * q.shape[-1] ** -0.5
+    scores = queries @ keys.mT * q.shape[-1] ** -0.5
     places = block[..., None] * block_size + torch.arange(block_size, device=q.device)
     future = places[..., None, :] > (asking + first)[..., None]
     scores = scores.masked_fill(future, float("-inf"))
@@ -145,8 +143,8 @@ def attention_in_blocks(
     # Back to queries and what each of them chose.
     totals = totals.gather(1, slots.flatten(1)).view_as(slots)
     shares = totals.masked_fill(chosen < 0, float("-inf")).softmax(dim=-1)
-    whole = (shares[..., None] * _rows_of(outputs, slots)).sum(dim=2)
-    return whole.unflatten(0, rows)
+    output = (shares[..., None] * _rows_of(outputs, slots)).sum(dim=2)
+    return output.unflatten(0, rows)
 
 
 # --8<-- [start:tiles]
@@ -197,8 +195,8 @@ def _rows_of(x: Tensor, index: Tensor) -> Tensor:
     """Return rows of each head: the one at each place of ``index``."""
     start = torch.arange(len(x), device=x.device) * x.shape[1]
     start = start.view(-1, *[1] * (index.ndim - 1))
-    found = x.flatten(0, 1).index_select(0, (index + start).flatten())
-    return found.unflatten(0, index.shape)
+    rows = x.flatten(0, 1).index_select(0, (index + start).flatten())
+    return rows.unflatten(0, index.shape)
 
 
 # --8<-- [end:tiles]
@@ -243,23 +241,6 @@ def _listed(
     """Return how many tiles each row has, and their columns, followed by the others."""
     order = tiles.int().argsort(dim=-1, descending=True, stable=True)
     return tiles.sum(dim=-1).int(), order.int()
-
-
-def flex_in_blocks(
-    q: Float[Tensor, "B H T d_k"],
-    k: Float[Tensor, "B H_kv S d_k"],
-    v: Float[Tensor, "B H_kv S d_v"],
-    chosen: Int[Tensor, "B H T chosen"],
-    *,
-    block_size: int,
-) -> Float[Tensor, "B H T d_v"]:
-    """Return the output of ``attention_in_blocks``, computed by FlexAttention.
-
-    On a GPU it is compiled. On a CPU it only serves for comparison, since it makes the
-    table of all scores.
-    """
-    mask = flex_blocks(chosen, num_keys=k.shape[-2], block_size=block_size)
-    return blockwise_attention(q, k, v, block_mask=mask)
 
 
 @dataclass(frozen=True, kw_only=True)

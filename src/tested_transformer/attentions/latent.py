@@ -67,13 +67,13 @@ class Latent:
 
     def make(self, settings: LayerSettings) -> "LatentAttention":
         """Return a new layer, whose rotary part is as wide as a model's table."""
-        given, head_dim = self.latent_dim, settings.head_dim
+        latent_dim, head_dim = self.latent_dim, settings.head_dim
         return LatentAttention(
             d_model=settings.d_model,
             num_heads=settings.num_heads,
             head_dim=head_dim,
             rotary_dim=head_dim,
-            latent_dim=2 * head_dim if given is None else given,
+            latent_dim=2 * head_dim if latent_dim is None else latent_dim,
             dropout=settings.dropout,
             bias=settings.bias,
             fused=settings.fused,
@@ -258,8 +258,8 @@ class LatentAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Compute the key and the value of every head, and attend as usual."""
         latent, turning = entries.split([self.latent_dim, self.rotary_dim], dim=-1)
-        made = split_heads(self.kv_up(latent[:, 0]), self.num_heads)
-        k, v = made.split([self.head_dim, self.value_dim], dim=-1)
+        kv = split_heads(self.kv_up(latent[:, 0]), self.num_heads)
+        k, v = kv.split([self.head_dim, self.value_dim], dim=-1)
         k = torch.cat([k, turning.expand(-1, self.num_heads, -1, -1)], dim=-1)
         return attend_here(q, k, v)
 

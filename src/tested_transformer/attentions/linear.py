@@ -171,8 +171,8 @@ def chunked_linear_attention(
         _validate_log_decay(log_decay, k)
     if is_open(q.shape[2]) or q.shape[2] <= chunk_size:
         return begin_with(state, _effect(q, k, v, log_decay))
-    given = (q, k, v) if log_decay is None else (q, k, v, log_decay)
-    return in_chunks(_effect, given, state, chunk_size)
+    tensors = (q, k, v) if log_decay is None else (q, k, v, log_decay)
+    return in_chunks(_effect, tensors, state, chunk_size)
 
 
 def positive_features(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:

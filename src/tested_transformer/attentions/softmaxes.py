@@ -82,8 +82,8 @@ def weights_with_sink(
     if mask is not None:
         validate_mask(mask, scores.shape, scores.device)
         scores = scores.masked_fill(~mask, float("-inf"))
-    whole = attention_weights(torch.cat([scores, column], dim=-1))
-    return whole[..., :-1].to(scores.dtype)
+    weights = attention_weights(torch.cat([scores, column], dim=-1))
+    return weights[..., :-1].to(scores.dtype)
 
 
 # --8<-- [end:sink]
@@ -248,8 +248,8 @@ class AdjustedCore(nn.Module):
             self.sink = nn.Parameter(sink)
         self.gate_proj: nn.Linear | None = None
         if adjusted.gate != "none":
-            each = settings.head_dim if adjusted.gate == "features" else 1
-            width = self.num_heads * each
+            per_head = settings.head_dim if adjusted.gate == "features" else 1
+            width = self.num_heads * per_head
             self.gate_proj = nn.Linear(
                 settings.d_model, width, settings.bias, device=on, dtype=dtype
             )

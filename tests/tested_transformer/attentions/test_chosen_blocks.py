@@ -12,8 +12,8 @@ from tested_transformer.attentions import (
     choose_blocks,
     chosen_mask,
     flex_blocks,
-    flex_in_blocks,
 )
+from tested_transformer.flex import blockwise_attention
 from tested_transformer.multihead import MultiHeadAttention
 
 B, H, H_KV, T, S, D_K, D_V, D = 2, 6, 3, 13, 17, 5, 4, 11
@@ -147,7 +147,8 @@ def test_flex_attention_gets_tiles_without_a_table_of_pairs() -> None:
 def test_flex_attention_is_told_the_same() -> None:
     q, k, v = torch.randn(1, 4, 256, 16), *torch.randn(2, 1, 2, 300, 16)
     chosen = choose_blocks(q, k, block_size=32, num_chosen=2)
-    output = flex_in_blocks(q, k, v, chosen, block_size=32)
+    mask = flex_blocks(chosen, num_keys=300, block_size=32)
+    output = blockwise_attention(q, k, v, block_mask=mask)
     wanted = attention_in_blocks(q, k, v, chosen, block_size=32)
     torch.testing.assert_close(output, wanted, rtol=0, atol=1e-5)
 
