@@ -212,14 +212,8 @@ def test_dropout_keeps_the_expected_output(attend):
 @pytest.mark.parametrize(
     ("message", "change"),
     [
-        (
-            "q and k must be equally wide: q is (2, 3, 5, 11), k is (2, 3, 7, 4)",
-            {"k": torch.ones(2, 3, 7, 4)},
-        ),
-        (
-            "k and v must be equally long: k is (2, 3, 7, 11), v is (2, 3, 6, 11)",
-            {"v": torch.ones(2, 3, 6, 11)},
-        ),
+        ("q and k must be equally wide: q is (2, 3, 5", {"k": torch.ones(2, 3, 7, 4)}),
+        ("k and v must be equally long: k is (2, 3", {"v": torch.ones(2, 3, 6, 11)}),
         *(
             ("q, k and v must agree in every axis ", change)
             for change in (
@@ -231,14 +225,8 @@ def test_dropout_keeps_the_expected_output(attend):
             )
         ),
         ("v must be a tensor; it is a ndarray", {"v": numpy.ones(3)}),
-        (
-            "q, k and v must have one dtype: q is float32, k is float16, v is float32",
-            {"k": torch.ones(2, 3, 7, 11).half()},
-        ),
-        (
-            "q, k and v must be on one device: q is on cpu, k on cpu, v on meta",
-            {"v": torch.ones(2, 3, 7, 11, device="meta")},
-        ),
+        ("q, k and v must have one dtype: q is", {"k": torch.ones(2, 3, 7, 11).half()}),
+        ("q, k and v must be on one", {"v": torch.ones(2, 3, 7, 11, device="meta")}),
         (
             "mask must be boolean (True = may attend); it is float32. For a mask "
             "that is added to the scores, write mask=from_additive(mask); for "
@@ -282,10 +270,7 @@ def test_dropout_keeps_the_expected_output(attend):
             }.items()
         ),
         ("score_bias is (2, 5, 7) but", {"score_bias": torch.ones(2, 5, 7)}),
-        (
-            "score_bias must be floating-point; its dtype is torch.bool",
-            {"score_bias": torch.ones(5, 7).bool()},
-        ),
+        ("score_bias must be floating-point", {"score_bias": torch.ones(5, 7).bool()}),
         ("dropout_p=1.5 must lie between 0 and 1", {"dropout_p": 1.5}),
         ("window=0 must be positive", {"window": 0}),
     ],

@@ -79,16 +79,8 @@ def test_heads_divide_the_model_unless_they_have_a_width_of_their_own():
         (torch.ones(3, dtype=torch.int64), 0, "words must be (B, T) and not empty; "),
         (torch.ones(2, 0, dtype=torch.int64), 0, "words must be (B, T) and not empty;"),
         (torch.ones(2, 6, dtype=torch.int64), 0, "6 words are more than max_seq_len=5"),
-        (
-            torch.ones(2, 3, dtype=torch.int64),
-            4,
-            "3 words after 4 in the cache are more than max_seq_len=5",
-        ),
-        (
-            torch.tensor([[0, 7]]),
-            0,
-            "words hold ids from 0 to 7; they must be at least ",
-        ),
+        (torch.ones(2, 3, dtype=torch.int64), 4, "3 words after 4 in the cache are"),
+        (torch.tensor([[0, 7]]), 0, "words hold ids from 0 to 7; they must be at"),
         (torch.tensor([[-1, 6]]), 0, "words hold ids from -1 to 6; they must be at "),
     ],
 )

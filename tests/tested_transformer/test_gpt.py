@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from tested_transformer.decoding import generate
@@ -106,57 +105,6 @@ def model(request: pytest.FixtureRequest) -> GPT:
 
 def some_tokens(length: int = T) -> Tensor:
     return torch.randint(V, (B, length), generator=torch.Generator().manual_seed(3))
-
-
-def by_formula(model: GPT, tokens: Tensor) -> Tensor:
-    """Work out a plain GPT head by head, from its weights and nothing else."""
-    w = dict(model.named_parameters())
-    t = tokens.shape[1]
-    x = w["token_embedding.weight"][tokens] + w["position_embedding.weight"][:t]
-
-    def norm(x: Tensor, name: str) -> Tensor:
-        centered = x - x.mean(-1, keepdim=True)
-        variance = centered.square().mean(-1, keepdim=True)
-        return (
-            centered / (variance + 1e-5).sqrt() * w[name + ".weight"]
-            + w[name + ".bias"]
-        )
-
-    def linear(x: Tensor, name: str) -> Tensor:
-        return x @ w[name + ".weight"].T + w[name + ".bias"]
-
-    for i in range(L):
-        block = f"blocks.{i}."
-        h = norm(x, block + "attention_norm")
-        q, k, v = (linear(h, f"{block}attention.{p}_proj") for p in "qkv")
-        heads = []
-        for head in range(H):
-            own = slice(head * D_K, (head + 1) * D_K)
-            scores = q[..., own] @ k[..., own].transpose(1, 2) / math.sqrt(D_K)
-            scores = scores + torch.full((t, t), -torch.inf).triu(1)
-            heads.append(scores.softmax(-1) @ v[..., own])
-        x = x + linear(torch.cat(heads, -1), block + "attention.o_proj")
-        h = linear(norm(x, block + "feed_forward_norm"), block + "feed_forward.up")
-        h = h * 0.5 * (1 + torch.erf(h / math.sqrt(2)))
-        x = x + linear(h, block + "feed_forward.down")
-    return norm(x, "norm") @ w["token_embedding.weight"].T
-
-
-@pytest.mark.parametrize("fused", [True, False])
-def test_it_is_its_formula_in_logits_and_gradients(fused: bool):
-    model, tokens = make(fused=fused), some_tokens()
-    logits, expected = model(tokens), by_formula(model, tokens)
-    assert logits.shape == (B, T, V)
-    torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-4)
-    targets = some_tokens(T + 1)[:, 1:].flatten()
-    one, other = (
-        torch.autograd.grad(
-            F.cross_entropy(out.flatten(0, 1), targets), list(model.parameters())
-        )
-        for out in (logits, expected)
-    )
-    for gradient, wanted in zip(one, other, strict=True):
-        torch.testing.assert_close(gradient, wanted, rtol=1e-3, atol=1e-4)
 
 
 PLACES = ("before", "after")

@@ -152,14 +152,8 @@ def test_rates_by_hand():
             lambda: llama3_rates(8, factor=2.0, trained_length=9, slow=4.0),
             "slow=4.0 must lie between 0 and fast=4.0",
         ),
-        (
-            lambda: longrope_rates(8, factors=[1.0] * 3),
-            "factors has 3 numbers; it must have 4, one for each pair of features",
-        ),
-        (
-            lambda: longrope_rates(4, factors=[1.0, 0.0]),
-            r"factors=\[1.0, 0.0\] must be positive, and finite",
-        ),
+        (lambda: longrope_rates(8, factors=[1.0] * 3), "factors has 3 numbers; it"),
+        (lambda: longrope_rates(4, factors=[1.0, 0.0]), r"factors=\[1.0, 0.0\] must"),
         (
             lambda: longrope_attention_factor(2.0, trained_length=1),
             "trained_length=1 must be at least 2",

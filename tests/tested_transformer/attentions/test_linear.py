@@ -181,10 +181,7 @@ def test_a_long_sum_grows_in_half_precision_too(gated: bool, how: str) -> None:
         ({"k": torch.ones(2, 3, 11, 4)}, r"k must be \(2, 3, 11, 5\), like q; it is"),
         ({"v": torch.ones(2, 3, 10, 7)}, r"v must be \(2, 3, 11, d_v\); it is"),
         ({"state": torch.ones(2, 3, 7, 5)}, r"state must be \(2, 3, 5, 7\); it is"),
-        (
-            {"log_decay": torch.ones(2, 3, 11)},
-            r"log_decay must be \(2, 3, 11, 5\), or 1 in the last axis; it is",
-        ),
+        ({"log_decay": torch.ones(2, 3, 11)}, r"log_decay must be \(2, 3, 11, 5\), or"),
     ],
 )
 @pytest.mark.parametrize("form", ["recurrent", "parallel", "chunks of 4"])

@@ -303,15 +303,8 @@ def test_heads_without_tables_are_not_recorded(attention: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"softmax_every": 2},
-            "softmax_every=2 does not fit attention=Softmax(): leave it out",
-        ),
-        (
-            {"attention": Latent()},
-            "positions='learned' does not fit attention=Latent(latent_dim=None): "
-            "choose one of rotary",
-        ),
+        ({"softmax_every": 2}, "softmax_every=2 does not fit attention=Softmax()"),
+        ({"attention": Latent()}, "positions='learned' does not fit"),
         (
             {"attention": Latent(), "positions": "rotary", "softmax_every": 2},
             "softmax_every=2 does not fit attention=Latent(",
@@ -341,10 +334,7 @@ def test_heads_without_tables_are_not_recorded(attention: str) -> None:
             {"attention": ChosenBlocks(), "windows": 5},
             "windows=5 does not fit attention=ChosenBlocks(",
         ),
-        (
-            {"attention": Differential(), "num_heads": 3},
-            "num_heads=3 must be even: heads come in pairs",
-        ),
+        ({"attention": Differential(), "num_heads": 3}, "num_heads=3 must be even"),
         (
             {"attention": AdjustedSoftmax(), "kept_heads": ((0,),) * L},
             "kept_heads=((0,), (0,), (0,)) does not fit attention=AdjustedSoftmax(",

@@ -249,10 +249,7 @@ def test_a_bias_is_added_after_the_cap_and_so_is_not_capped() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda q: weights_with_sink(q, 0.0),
-            r"sink must be a tensor, \(6,\)",
-        ),
+        (lambda q: weights_with_sink(q, 0.0), r"sink must be a tensor, \(6,\)"),
         (
             lambda q: weights_with_sink(q, rand(H), torch.ones(5, 4, dtype=torch.bool)),
             "mask is .5, 4. but must be",

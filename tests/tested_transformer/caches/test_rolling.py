@@ -15,7 +15,7 @@ from tested_transformer.caches import (
     stream_logits,
 )
 from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.multihead import MultiHeadAttention, merge_heads, split_heads
+from tested_transformer.multihead import merge_heads, split_heads
 from tested_transformer.positions import alibi_bias, rotary_table, rotate
 from tested_transformer.rotary_scaling import (
     plain_rates,
@@ -88,25 +88,6 @@ def new_layer(heads: int, sinks: int, window: int, *, rotary: bool) -> RollingLa
     room = torch.full((2, B, heads, sinks + window, D_K), torch.nan)
     table = rotary_table(torch.arange(sinks + window), D_K) if rotary else None
     return RollingLayer(room[0], room[1], sinks=sinks, table=table)
-
-
-@pytest.mark.parametrize(("sinks", "window", "rotary"), SIZES)
-def test_a_rolling_cache_is_the_open_attention(sinks, window, rotary):
-    attend = MultiHeadAttention(d_model=H * D_K, num_heads=H).requires_grad_(False)
-    x = torch.randn(B, T, H * D_K)
-    q, k, v = (
-        split_heads(part(x), H)
-        for part in (attend.q_proj, attend.k_proj, attend.v_proj)
-    )
-    rates = plain_rates(D_K) if rotary else None
-    heads, _ = sink_attention(q, k, v, sinks=sinks, window=window, rates=rates)
-    expected = attend.o_proj(merge_heads(heads))
-    cache = new_layer(H, sinks, window, rotary=rotary)
-    for t in range(T):
-        places = torch.tensor([cache.length])
-        table = rotary_table(places, D_K) if rotary else None
-        row = attend(x[:, t : t + 1], causal=True, rotary=table, cache=cache)
-        torch.testing.assert_close(row[:, 0], expected[:, t])
 
 
 def make(positions: str, **choices) -> GPT:

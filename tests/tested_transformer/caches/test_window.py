@@ -24,7 +24,6 @@ from tested_transformer.caches import (
     slot_cache,
 )
 from tested_transformer.decoding import (
-    CachedReader,
     HeadDrafter,
     ModelDrafter,
     MultiTokenGPT,
@@ -162,29 +161,6 @@ def test_as_many_tokens_as_the_slack_can_be_taken_back(piece: int) -> None:
             torch.testing.assert_close(torch.stack(other.append(*new)), expected)
 
 
-def test_a_model_goes_back_as_far_as_all_layers_can() -> None:
-    model = make(smear=True, positions="alibi")
-    tokens = torch.randint(V, (B, T))
-    whole = model(tokens)
-    for end in (3, ROOM + 1, 19):
-        for length in range(1, end + 1, 2):
-            cache = model.new_cache(B)
-            model(tokens[:, :length], cache=cache)
-            if length < end:
-                model((tokens[:, length:end] + 1) % V, cache=cache)
-            assert cache.rewindable
-            assert cache.earliest <= max(end - SLACK, 0)
-            if length < cache.earliest:
-                message = f"cannot go back to {length}: a WindowCache can keep "
-                with pytest.raises(ValueError, match=message):
-                    cache.rewind(length)
-                assert [layer.length for layer in cache.layers] == [end] * L
-                cache.rewind(length := 0)
-            cache.rewind(length)
-            more = model(tokens[:, length : length + 3], cache=cache)
-            torch.testing.assert_close(more, whole[:, length : length + 3])
-
-
 def test_another_window_is_refused() -> None:
     layer = make().blocks[0].attention
     x = torch.rand(1, 2, H * D_K).double()
@@ -207,20 +183,6 @@ def test_a_mask_that_does_not_cover_all_keys_is_refused() -> None:
         mask = torch.ones(B, 1, 1, size, dtype=torch.bool)
         with pytest.raises(ValueError, match=r"^mask is "):
             model(tokens[:, -1:], mask=mask, cache=cache)
-
-
-@pytest.mark.parametrize("kind", ["learned", "alibi, open", "sinks"])
-def test_prompts_of_unlike_lengths_are_continued_alike(kind: str) -> None:
-    """Beyond the longest text, too, where the reader starts anew."""
-    model, prompts = (
-        make(**KINDS[kind]),
-        [[3, 1, 4], [5] * 19, [2, 7, 1, 8, 2, 8, 1] * 2],
-    )
-    expected, written = (
-        generate(reader(model), prompts, max_new_tokens=LONGEST, seed=1)
-        for reader in (WholeReader, CachedReader)
-    )
-    assert written == expected
 
 
 def test_other_caches_read_such_a_model_or_say_why_not() -> None:
