@@ -236,6 +236,7 @@ def test_weights_are_those_of_the_pass_itself(model: GPT):
 
 def test_alibi_reaches_the_scores_of_every_layer():
     model = make(positions="alibi", fused=False)
+    assert not any(block.attention.fused for block in model.blocks)
     plain = GPT(replace(model.config, positions="none"))
     plain.load_state_dict(model.state_dict())
     tokens = some_tokens()
@@ -270,6 +271,10 @@ def test_parameters_are_counted_by_hand():
     # with their biases, then the last norm.
     block = 4 * D + 4 * (D * D + D) + (D * 4 * D + 4 * D) + (4 * D * D + D)
     assert GPT(SMALL).num_parameters() == V * D + LONGEST * D + L * block + 2 * D
+    without_bias = L * (2 * D + 4 * D * D + 8 * D * D) + D
+    assert GPT(replace(SMALL, bias=False)).num_parameters() == (
+        V * D + LONGEST * D + without_bias
+    )
     untied = GPT(replace(SMALL, tie_head=False))
     assert untied.num_parameters() == GPT(SMALL).num_parameters() + V * D
 
@@ -557,6 +562,7 @@ def test_what_a_hook_on_the_head_returns_is_the_logits():
 
 def test_a_head_without_a_matrix_has_none():
     model = make(tie_head=False)
+    assert model.head_weight is model.head.weight
     model.head = torch.nn.Sequential(model.head)
     with pytest.raises(TypeError, match=r"^head is a Sequential, which has no matrix"):
         print(model.head_weight)

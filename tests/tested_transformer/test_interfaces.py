@@ -33,6 +33,7 @@ LAYERS: dict[str, tuple[Attention, LayerSettings]] = {
     "softmax": (Softmax(), USUAL),
     "grouped": (Softmax(), replace(GROUPED, bias=False)),
     "qk_norm": (Softmax(), replace(GROUPED, qk_norm=True)),
+    "qk_norm together": (Softmax(), replace(GROUPED, qk_norm="projection")),
     "sink": (AdjustedSoftmax(learned_sink=True), GROUPED),
     "cap": (AdjustedSoftmax(soft_cap=0.7), replace(USUAL, qk_norm=True)),
     "gate": (AdjustedSoftmax(gate="features", scale=0.3), GROUPED),

@@ -112,7 +112,10 @@ def test_masks_are_made_on_the_device_asked_for():
         (lambda: padding_mask(torch.tensor([2]), -1), "num_keys=-1 must not be neg"),
         (lambda: sliding_window_mask(3, window=0), "window=0 must be positive"),
         (lambda: sliding_window_mask(3, window=1.5), "window must be a whole number"),
-        (lambda: causal_mask(torch.ones(2, 3)), "num_queries must be a whole number"),
+        (
+            lambda: causal_mask(torch.ones(2, 3)),
+            "num_queries must be a whole number; it is a tensor",
+        ),
         (
             lambda: padding_mask(torch.tensor([2, 5]), 3),
             "lengths=[2, 5] must lie between 0 and num_keys=3",

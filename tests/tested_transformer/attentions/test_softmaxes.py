@@ -189,6 +189,9 @@ def test_a_sink_is_a_gate_made_of_the_scores() -> None:
     scores = torch.tensor([[1.0, 1.0, 2.0]]).log()[None, None]
     weights = weights_with_sink(scores, torch.tensor([4.0]).log())
     torch.testing.assert_close(weights.flatten(), torch.tensor([1, 1, 2]) / 8)
+    core = AdjustedSoftmax(learned_sink=True)
+    layer = MultiHeadAttention(d_model=D, num_heads=H, core=core)
+    assert layer.core.sink.eq(0).all()  # a new one
     scores, sink = rand(B, H, T, S), rand(H)
     gate = (scores.logsumexp(-1, keepdim=True) - sink[:, None, None]).sigmoid()
     wanted = gate * scores.softmax(-1)
