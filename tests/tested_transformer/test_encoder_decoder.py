@@ -270,12 +270,14 @@ def test_at_the_start_a_scaled_embedding_is_as_long_as_a_position():
     assert not any(bias.any() for bias in biases)
 
 
-def test_dropout_reaches_the_embedding_and_every_block():
-    model = make(dropout=1.0)
+def test_settings_reach_the_embedding_and_every_block():
+    model = make(dropout=1.0, bias=False, fused=False)
     model.encoder = nn.ModuleList()
     assert not model.encode(torch.randint(V, (B, S))).any()
     for block in model.decoder:
-        assert (block.attention.dropout, block.add_attention.dropout.p) == (1.0, 1.0)
+        attention, add = block.attention, block.add_attention
+        assert (attention.dropout, add.dropout.p, attention.fused) == (1.0, 1.0, False)
+        assert attention.q_proj.bias is None
 
 
 def test_a_cache_is_as_long_as_it_is_asked_to_be():
