@@ -11,6 +11,7 @@ from torch import Tensor
 from tested_transformer.decoding import generate
 from tested_transformer.gpt import GPT, DecoderBlock, GPTConfig
 from tested_transformer.masks import sliding_window_mask
+from tested_transformer.positions import sinusoidal_positions
 
 # Pairwise different: vocabulary, longest sequence, heads, head width, layers, batch, T.
 V, LONGEST, H, D_K, L, B, T = 13, 17, 6, 4, 3, 2, 7
@@ -253,6 +254,20 @@ def test_alibi_reaches_the_scores_of_every_layer():
             torch.testing.assert_close(steps, expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_positions_are_added_to_the_tokens(positions: str):
+    model, tokens = make(positions=positions), some_tokens()
+    seen: list[Tensor] = []
+    model.blocks[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    model(tokens)
+    table = sinusoidal_positions(LONGEST, D)
+    if positions == "learned":
+        table = model.position_embedding.weight
+    torch.testing.assert_close(
+        seen[0], model.token_embedding.weight[tokens] + table[:T]
+    )
+
+
 def test_smear_adds_a_share_of_the_token_before():
     model = make(smear=True, positions="none")
     tokens = some_tokens()
@@ -284,6 +299,8 @@ def test_parameters_are_counted_by_hand():
         4 * expert + 5 * D
     )
     assert mixed.num_parameters(active=True) == mixed.num_parameters() - L * 3 * expert
+    biased = GPT(replace(mixed.config, router_bias=True))
+    assert biased.num_parameters() == mixed.num_parameters() + L * 5
 
 
 def test_weights_start_small_and_smaller_where_a_block_adds():
