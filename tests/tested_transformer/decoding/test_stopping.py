@@ -30,23 +30,6 @@ def test_what_was_held_back_comes_at_the_end():
     assert stop_filter.finish() == ()
 
 
-def test_a_stop_may_begin_within_its_own_beginning():
-    stop_filter = StopFilter(["aab"], "")
-    assert feed(stop_filter, "aaab") == ["", "", "a", ""]
-    assert stop_filter.stopped
-
-
-def test_the_first_to_be_complete_counts():
-    stop_filter = StopFilter(["abcd", "bc"], "")
-    assert stop_filter.feed("xabcd") == "xa"
-    # Of two that end together, the longer.
-    assert StopFilter(["bc", "abc"], "").feed("xabc") == "x"
-
-
-def test_without_stops_all_passes():
-    assert feed(StopFilter([], ()), [(1, 2), (), (3,)]) == [(1, 2), (), (3,)]
-
-
 @given(
     pieces=st.lists(st.text("ab", max_size=4), max_size=6),
     stops=st.lists(st.text("ab", min_size=1, max_size=3), max_size=3),
