@@ -65,14 +65,14 @@ def tokenizer_with(decoder: object) -> BytePairTokenizer:
 TOKENIZERS = {name: tokenizer_with(each) for name, each in DECODERS.items()}
 
 
-TOKENS = st.lists(st.integers(0, len(VOCABULARY) - 1), max_size=12)
+TOKEN = st.integers(0, len(VOCABULARY) - 1)
 
 
 @settings(max_examples=500)
 @given(
     name=st.sampled_from([*DECODERS]),
-    before=st.just([]) | TOKENS,
-    runs=st.lists(TOKENS, max_size=5),
+    before=st.just([]) | st.lists(TOKEN, max_size=9),
+    runs=st.lists(st.lists(TOKEN, max_size=2), max_size=12),
     stop=st.sampled_from(["", "the", " a", "\N{REPLACEMENT CHARACTER}"]),
 )
 def test_any_tokens_after_any_prompt(
