@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from tested_transformer.decoding import StopFilter
 
@@ -34,6 +34,7 @@ def test_what_was_held_back_comes_at_the_end():
     pieces=st.lists(st.text("ab", max_size=4), max_size=6),
     stops=st.lists(st.text("ab", min_size=1, max_size=3), max_size=3),
 )
+@example(["xabcd"], ["abcd", "bc"])
 def test_it_shows_what_comes_before_the_first_stop(pieces: list[str], stops: list[str]):
     stop_filter, whole = StopFilter(stops, ""), "".join(pieces)
     shown = "".join(feed(stop_filter, pieces)) + stop_filter.finish()
