@@ -47,7 +47,12 @@ def test_what_is_encoded_is_decoded(text: str):
 
 def test_unknown_characters_are_named():
     for alphabet, text, message in (
-        ("\nab", "bé—éa", r"'é', '—' (first at position 1) not in the alphabet of 3 "),
+        (
+            "\nab",
+            "bé—éa",
+            "'é', '—' (first at position 1) not in the alphabet of 3 characters, "
+            r"'\nab'",
+        ),
         (
             "a",
             "TUVWXYZ",

@@ -281,6 +281,7 @@ def test_every_filter_reaches_the_draw(model: GPT):
         assert (drawn == likeliest) == bool(only_the_likeliest)
 
 
+NO_MODEL = "model must be a GPT or a reader for one; it is"
 MISTAKES: list[tuple[dict[str, object], type[Exception], str]] = [
     ({"max_new_tokens": -1}, ValueError, "max_new_tokens=-1 must not be negative"),
     ({"stop": [[1], []]}, ValueError, "stop[1] is empty: it would stop at once"),
@@ -288,8 +289,8 @@ MISTAKES: list[tuple[dict[str, object], type[Exception], str]] = [
     ({"prompts": []}, ValueError, "prompts is empty: pass at least one prompt"),
     ({"seed": 0.5}, TypeError, "'float' object cannot be interpreted as an integer"),
     ({"sampling": {}}, TypeError, "sampling must be a Sampling(...); it is a dict"),
-    ({"model": "gpt2"}, TypeError, "model must be a GPT or a reader for one; it is 'g"),
-    ({"model": torch.nn.Linear(2, 3)}, TypeError, "model must be a GPT or a reader fo"),
+    ({"model": "gpt2"}, TypeError, f"{NO_MODEL} 'gpt2'"),
+    ({"model": torch.nn.Linear(2, 3)}, TypeError, f"{NO_MODEL} a Linear"),
 ]
 
 

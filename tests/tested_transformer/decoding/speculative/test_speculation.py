@@ -133,6 +133,7 @@ def test_steps_come_one_by_one_and_mistakes_at_once(make):
 def test_arguments_that_do_not_fit_are_refused(make, as_a_caller):
     for changes, error, message in (
         ({"prompt": [1, -2]}, ValueError, "prompt holds -2; tokens must be at least 0"),
+        ({"max_new_tokens": -1}, ValueError, "max_new_tokens=-1 must not be negative"),
         ({"max_new_tokens": 24}, ValueError, "are more than max_seq_len=24"),
         ({"num_drafted": -1}, ValueError, "num_drafted=-1 must not be negative"),
         ({"drafter": None}, TypeError, "drafter must be a Drafter; it is a NoneType"),
