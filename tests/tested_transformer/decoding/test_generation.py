@@ -210,6 +210,13 @@ def test_it_ends_when_all_have_stopped_or_nothing_is_wanted(model: GPT):
     assert generate(model, PROMPTS, max_new_tokens=0) == [[], [], []]
 
 
+def test_logits_that_are_nan_are_refused():
+    model = make()
+    model.norm.weight[3] = torch.nan
+    with pytest.raises(ValueError, match=r"^the model's logits are NaN: look at its"):
+        generate(model, PROMPTS, max_new_tokens=2, sampling=GREEDY)
+
+
 def test_it_learns_nothing_and_leaves_the_model_to_others():
     model = make(tie_head=True)
     tokens = torch.tensor([[1, 2]])
