@@ -52,7 +52,7 @@ def test_what_is_no_prompt_or_stop_is_named():
         ([], ValueError, "prompts is empty: pass at least one prompt"),
         ([[1], []], ValueError, "prompts[1] is empty: it needs at least one token"),
         ([1, 2], TypeError, f"prompts[0] {LIST} 1: for one sequence write [prompts]"),
-        ("ab", TypeError, "prompts must be a list of prompts; it is 'ab': for one te"),
+        ("ab", TypeError, "prompts must be a list of prompts; it is 'ab': for one "),
         (torch.tensor([1, 2]), ValueError, "prompts must be token ids of shape (B, T"),
     ):
         with pytest.raises(error, match=f"^{re.escape(message)}"):
