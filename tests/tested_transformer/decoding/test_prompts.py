@@ -32,10 +32,11 @@ def test_token_ids_are_any_kind_of_integers():
 
 
 LIST = "must be a list of token ids; it is"
+RANGE = "tokens must be at least 0 and less than vocab_size=13"
 MISTAKES: list[tuple[object, type[Exception], str]] = [
     ([], ValueError, "prompt is empty: it needs at least one token"),
-    ([1, V], ValueError, "prompt holds 13; tokens must be at least 0 and less than "),
-    ([-1], ValueError, "prompt holds -1; tokens must be at least 0 and less than "),
+    ([1, V], ValueError, f"prompt holds 13; {RANGE}"),
+    ([-1], ValueError, f"prompt holds -1; {RANGE}"),
     ("abc", TypeError, f"prompt {LIST} 'abc': for text write tokenizer.encode(text)"),
     ([[1, 2]], TypeError, f"prompt {LIST} [[1, 2]]"),
     ([1.5], TypeError, f"prompt {LIST} [1.5]"),
@@ -46,7 +47,7 @@ MISTAKES: list[tuple[object, type[Exception], str]] = [
 @pytest.mark.usefixtures("as_a_caller")
 def test_what_is_no_prompt_or_stop_is_named():
     for prompt, error, message in MISTAKES:
-        with pytest.raises(error, match=f"^{re.escape(message)}"):
+        with pytest.raises(error, match=f"^{re.escape(message)}$"):
             checked_prompt(prompt, V)
     for prompts, error, message in (
         ([], ValueError, "prompts is empty: pass at least one prompt"),
