@@ -17,8 +17,8 @@ workers := -n logical --maxprocesses 4
 # The tests that read or open pages, besides those of the pages themselves.
 on_pages := tests/pages tests/test_repository.py "tests/test_style.py::test_the_tools_have_nothing_to_say[lint-prose]" \
 	tests/bookbinder/publishing/test_notebooks.py tests/bookbinder/publishing/test_plain_markdown.py \
-	tests/bookbinder/publishing/test_standalone.py tests/site/test_addresses.py tests/site/test_descriptions.py \
-	tests/site/test_html.py tests/site/test_pages.py tests/site/test_search.py tests/site/test_wayfinding.py
+	tests/bookbinder/publishing/test_standalone.py tests/site/test_addresses.py tests/site/test_html.py \
+	tests/site/test_pages.py tests/site/test_search.py tests/site/test_wayfinding.py
 node := PATH="$(CURDIR)/.venv/bin:$$PATH" npm_config_update_notifier=false npm_config_loglevel=error
 # Turn off Material's announcement of its successor at each start.
 export NO_MKDOCS_2_WARNING := 1

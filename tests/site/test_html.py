@@ -85,5 +85,16 @@ def test_a_fault_is_told() -> None:
         assert any(told in fault for fault in found), f"{new}: {told}"
 
 
+def test_each_page_has_a_description_of_its_own(html: dict[str, str]) -> None:
+    """For search engines, and previews of links."""
+    texts = Counter[str]()
+    for address, page in html.items():
+        found = re.findall(r'<meta name="description" content="([^"]*)"', page)
+        assert len(found) == 1, address
+        assert 20 < len(found[0]) < 180, address
+        texts.update(found)
+    assert [text for text, count in texts.items() if count > 1] == []
+
+
 def test_the_site_ships_no_mermaid(built: Path) -> None:
     assert not list(built.rglob("*mermaid*"))
