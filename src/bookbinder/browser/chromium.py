@@ -9,14 +9,6 @@ from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 
-__all__ = [
-    "HOW_TO_GET",
-    "NoChromiumError",
-    "chromium",
-    "find_chromium",
-    "launch_options",
-]
-
 HOW_TO_GET = (
     "Chromium is needed: apt-get install chromium, or CHROMIUM=/path/to/chromium"
 )

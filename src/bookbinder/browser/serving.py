@@ -7,8 +7,6 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-__all__ = ["served"]
-
 
 class _Handler(SimpleHTTPRequestHandler):
     # One connection for a page and all its files.

@@ -24,9 +24,6 @@ from bookbinder.drawing.svg import PALETTE
 from bookbinder.page import load_page
 from bookbinder.writing import write_whole
 
-__all__ = ["Draw", "DrawingError", "drawing_by", "main", "new_and_old"]
-
-
 Draw = Callable[[str], str]
 
 

@@ -20,8 +20,6 @@ from pymdownx.slugs import slugify
 
 from bookbinder.wayfinding.whereabouts import current_page, way
 
-__all__ = ["GLOSSARY", "Term", "TermExtension", "makeExtension", "read_glossary"]
-
 GLOSSARY = "glossary.md"
 
 _ENTRY = re.compile(r"^## (?P<name>.+)$", re.MULTILINE)

@@ -18,8 +18,6 @@ from markdown import Extension, Markdown
 from markdown.treeprocessors import Treeprocessor
 from markdown.util import AtomicString
 
-__all__ = ["TypesettingExtension", "makeExtension"]
-
 # Fewer words always fit on two lines; more letters fill a line on a phone.
 _WORDS, _LETTERS = 6, 26
 _WORD = re.compile(r"(?<!\x02)\b[^\W\d_]{2,}\b(?!\x03)")

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_every_page_gets_what_belongs_beside_it(root: Path, site: Path) -> None:
+    (site / "sitemap.xml").write_text("<urlset/>")
     publish(site, root, load_book(root, {}))
     made = sorted(
         file.relative_to(site).as_posix()
@@ -37,6 +38,10 @@ def test_every_page_gets_what_belongs_beside_it(root: Path, site: Path) -> None:
     for page in ("", "chapters/01-sums", "how-this-book-is-checked"):
         text = (site / page / "index.html").read_text("utf-8")
         assert text.count("Not verified</a> in this build.") == 1, page
+        # Without an address no link is full, and nothing is there that needs one.
+        head = text.partition("</head>")[0].replace("https://schema.org", "")
+        assert "https:" not in head
+        assert '<meta name="twitter:card" content="summary">' in head
         links = re.findall(r'href="([^":#]*)"', text.partition("</nav>")[2])
         assert links
         assert [link for link in links if not (site / page / link).exists()] == []

@@ -72,37 +72,24 @@ def test_the_first_use_in_a_section_is_linked_and_nothing_is_lost(
     assert soup.get_text() == linked(text, "none.md").get_text()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "`mask`",
-        "[the mask](x.md)",
-        "**mask**",
-        "### A mask",
-        "| mask |\n|---|\n| mask |",
-        "    mask",
-    ],
-)
 def test_code_links_headings_tables_and_bold_print_are_left_alone(
-    text: str, linked: Linked
+    linked: Linked,
 ) -> None:
-    assert links(linked(text)) == []
+    table = "| mask |\n|---|\n| mask |"
+    code = "    mask"
+    for text in ("`mask`", "[the mask](x.md)", "**mask**", "### A mask", table, code):
+        assert links(linked(text)) == [], text
 
 
-@pytest.mark.parametrize(
-    ("page", "wanted"),
-    [
-        ("index.md", ["glossary.md#mask", "glossary.md#query"]),
-        ("chapters/06.md", ["../glossary.md#query"]),
-        ("reference/masks.md", []),
-        ("none.md", []),
-    ],
-)
-def test_the_page_that_explains_a_term_does_not_link_it(
-    page: str, wanted: list[str], linked: Linked
-) -> None:
-    found = links(linked("A mask and a query.", page))
-    assert [target for _, target, _ in found] == wanted
+def test_the_page_that_explains_a_term_does_not_link_it(linked: Linked) -> None:
+    for page, wanted in {
+        "index.md": ["glossary.md#mask", "glossary.md#query"],
+        "chapters/06.md": ["../glossary.md#query"],
+        "reference/masks.md": [],
+        "none.md": [],
+    }.items():
+        found = links(linked("A mask and a query.", page))
+        assert [target for _, target, _ in found] == wanted
 
 
 @pytest.mark.usefixtures("linked")
@@ -112,7 +99,8 @@ def test_zensical_says_in_its_own_way_which_page_it_is() -> None:
     assert 'href="../glossary.md#mask"' in md.convert("A mask.")
 
 
-@pytest.mark.parametrize("entry", ["[This](x.md) is.", "At $\\frac{1}{2}$.", "No stop"])
-def test_an_entry_without_a_plain_sentence_is_refused(entry: str) -> None:
-    with pytest.raises(ValueError, match="Mask: no tip can show the first sentence"):
-        read_glossary(f"# Glossary\n\n## Mask\n\n{entry}\n")
+def test_an_entry_without_a_plain_sentence_is_refused() -> None:
+    message = "Mask: no tip can show the first sentence"
+    for entry in ("[This](x.md) is.", "At $\\frac{1}{2}$.", "No stop"):
+        with pytest.raises(ValueError, match=message):
+            read_glossary(f"# Glossary\n\n## Mask\n\n{entry}\n")
