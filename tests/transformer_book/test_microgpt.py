@@ -21,8 +21,6 @@ from transformer_book.microgpt import (
     attend,
     cross_entropy,
     dot,
-    linear,
-    rms_norm,
     softmax,
     train,
     write,
@@ -188,15 +186,6 @@ def test_large_scores_keep_their_differences():
     assert loss.value == F.cross_entropy(wanted, torch.tensor(2)).item()
     assert scores[2].grad == pytest.approx(-1.0)
     assert scores[0].grad == pytest.approx(got[0].item())
-
-
-def test_layers_are_pytorchs():
-    x = [Scalar(number) for number in (3.0, -4.0, 0.5)]
-    matrix = [[Scalar(float(i * j - i)) for j in range(3)] for i in range(2)]
-    wanted = F.linear(tensor([x])[0], tensor(matrix))
-    assert values(linear(x, matrix)) == pytest.approx(wanted.tolist())
-    wanted = F.rms_norm(tensor([x])[0], (3,), eps=1e-5)
-    assert values(rms_norm(x)) == pytest.approx(wanted.tolist(), rel=1e-12)
 
 
 def test_adam_is_pytorchs():

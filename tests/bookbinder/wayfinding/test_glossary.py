@@ -8,7 +8,9 @@ from bs4 import BeautifulSoup
 from markdown import Markdown
 from zensical.extensions.context import ContextExtension, Page
 
-from bookbinder.wayfinding.glossary import TermExtension, read_glossary
+from bookbinder.extension import BookExtension
+from bookbinder.wayfinding.glossary import read_glossary
+from bookbinder.writing import write_whole
 
 GLOSSARY = """---
 everyday: [Block]
@@ -44,9 +46,10 @@ Linked = Callable[..., BeautifulSoup]
 
 
 @pytest.fixture
-def linked(made: Linked) -> Linked:
-    Path("docs/glossary.md").write_text(GLOSSARY, "utf-8")
-    return lambda text, page="chapters/01.md": made(text, TermExtension(), page)
+def linked(rendered: Linked) -> Linked:
+    write_whole(Path("docs/glossary.md"), GLOSSARY)
+    write_whole(Path("src/tested_transformer/__init__.py"), "")
+    return lambda text, page="chapters/01.md": rendered(text, page)
 
 
 def links(soup: BeautifulSoup) -> list[tuple[str, str, str]]:
@@ -69,7 +72,7 @@ def test_the_first_use_in_a_section_is_linked_and_nothing_is_lost(
         ("query", *QUERY),
         ("mask", *MASK),
     ]
-    assert soup.get_text() == linked(text, "none.md").get_text()
+    assert soup.get_text() == linked(text, "").get_text()
 
 
 def test_code_links_headings_tables_and_bold_print_are_left_alone(
@@ -86,7 +89,7 @@ def test_the_page_that_explains_a_term_does_not_link_it(linked: Linked) -> None:
         "index.md": ["glossary.md#mask", "glossary.md#query"],
         "chapters/06.md": ["../glossary.md#query"],
         "reference/masks.md": [],
-        "none.md": [],
+        "": [],
     }.items():
         found = links(linked("A mask and a query.", page))
         assert [target for _, target, _ in found] == wanted
@@ -95,7 +98,8 @@ def test_the_page_that_explains_a_term_does_not_link_it(linked: Linked) -> None:
 @pytest.mark.usefixtures("linked")
 def test_zensical_says_in_its_own_way_which_page_it_is() -> None:
     context = ContextExtension(page=Page(url="", path="chapters/01.md"), config={})
-    md = Markdown(extensions=[context, TermExtension()])
+    write_whole(Path("docs/chapters/01.md"), "A mask.")
+    md = Markdown(extensions=[context, BookExtension()])
     assert 'href="../glossary.md#mask"' in md.convert("A mask.")
 
 

@@ -8,7 +8,6 @@ from bs4 import BeautifulSoup
 
 from bookbinder.wayfinding.appearances import appearances_in, exports, pages_of
 from bookbinder.wayfinding.entries import appearance_line
-from bookbinder.wayfinding.references import ReferenceExtension
 
 MASKS = '''"""Masks."""
 
@@ -60,7 +59,7 @@ Linked = Callable[..., BeautifulSoup]
 
 
 @pytest.fixture
-def linked(made: Linked, tmp_path: Path) -> Linked:
+def linked(rendered: Linked, tmp_path: Path) -> Linked:
     source = tmp_path / "src"
     for folder in ("tested_transformer/gpt", "transformer_book/microgpt"):
         (source / folder).mkdir(parents=True)
@@ -75,7 +74,7 @@ def linked(made: Linked, tmp_path: Path) -> Linked:
         "transformer_book/microgpt/__init__.py": '__all__ = ["Scalar"]\n',
     }.items():
         (source / file).write_text(text, "utf-8")
-    return lambda text, page="index.md": made(text, ReferenceExtension(), page)
+    return lambda text, page="index.md": rendered(text, page)
 
 
 def names(soup: BeautifulSoup) -> list[tuple[str, str]]:
