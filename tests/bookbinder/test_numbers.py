@@ -7,6 +7,7 @@ import pytest
 from bookbinder import numbers
 from bookbinder.numbers import number_problems
 from bookbinder.page import read_page
+from bookbinder.writing import write_whole
 
 RUN = """\
 # Title
@@ -59,6 +60,7 @@ UNBACKED = {
     "0.535": "| loss | 0.535 |",
     "1,500": "It takes 1,500 steps.",  # under another heading
     "0.71": "A figure (0.71) in brackets.",
+    "137": "There are 137 of them, and 99 others.",
 }
 
 
@@ -72,6 +74,14 @@ def test_a_strong_number_stands_in_what_ran_under_its_heading() -> None:
 def test_a_part_that_runs_nothing_looks_at_the_whole_page() -> None:
     text = RUN.format(prose="") + "\n## Questions\n\nIt is 0.53, after 1,500 steps.\n"
     assert list(number_problems(read_page(text, "page.md"), Path())) == []
+
+
+def test_a_listing_under_the_heading_counts(tmp_path: Path) -> None:
+    section = "# --8<-- [start:here]\nx = 0.77\n# --8<-- [end:here]\n"
+    write_whole(tmp_path / "src/module.py", section)
+    listing = '```py title="src/module.py"\n--8<-- "src/module.py:here"\n```'
+    assert unbacked(f"It is 0.77.\n\n{listing}", root=tmp_path) == []
+    assert unbacked("It is 0.77.", root=tmp_path) == ["0.77"]
 
 
 def test_front_matter_lists_the_rest_and_names_records(

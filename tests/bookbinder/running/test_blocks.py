@@ -15,12 +15,12 @@ Text.
 
 ```python
 x = 1
-print(x)
+print(x, "in all")
 ```
 
 <!--pytest-codeblocks:expected-output-->
 ```text
-1
+1 in all
 ```
 
 <!--pytest-codeblocks:cont-->
@@ -40,16 +40,20 @@ print(x + 1)
 def test_code_stands_on_the_lines_of_its_page():
     (chain,) = PAGE.chains
     lines = program(chain).splitlines()
-    assert (lines[3], lines[4], lines[14]) == ("x = 1", "print(x)", "print(x + 1)")
+    assert (lines[3], lines[4], lines[14]) == (
+        "x = 1",
+        'print(x, "in all")',
+        "print(x + 1)",
+    )
     assert sum(map(bool, lines)) == 5
 
 
 def test_each_block_is_compared_with_its_own_output():
     (chain,) = PAGE.chains
     printed = Evidence(PAGE, Path()).run(chain)
-    assert printed == ["1\n", "2\n"]
+    assert printed == ["1 in all\n", "2\n"]
     assert list(compare(PAGE, chain, printed)) == []
-    moved = ["1\n2\n", ""]
+    moved = ["1 in all\n2\n", ""]
     remedy = "undo the change that did this, or make outputs"
     assert [str(problem) for problem in compare(PAGE, chain, moved)] == [
         f"page.md:11: the page shows nothing, the run gives '2': {remedy}",

@@ -1,6 +1,7 @@
 """Pictures are the same when they draw the same data."""
 
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -45,6 +46,9 @@ def test_a_hair_does_not_matter():
     one, other = [[1.0, 0.0], [0.3, 0.7]], [[0.99, 0.01], [0.31, 0.69]]
     assert same_drawing(cells(one), cells(other))
     assert not same_drawing(cells(one), cells([[1.0, 0.0], [0.35, 0.65]]))
+    line = '<svg><path d="M 10 20"/></svg>'
+    assert same_drawing(line, line.replace("20", "20.9"))
+    assert not same_drawing(line, line.replace("20", "22"))
 
 
 def named(name: str = "falls fast") -> str:
@@ -111,3 +115,7 @@ def test_a_page_shows_what_its_blocks_draw_and_the_book_keeps(tmp_path: Path):
         found = [str(problem) for problem in compare_figures(PAGE, now, root)]
         assert len(found) == bool(report), found
         assert all(p.startswith(f"docs/chapters/page.md:{report}") for p in found)
+    # A page of the reference may have the name of a chapter.
+    reference = replace(PAGE, path="docs/reference/page.md")
+    write_whole(tmp_path / f"{folder.replace('page', 'reference-page')}/map.svg", svg)
+    assert compare_figures(reference, {"map.svg": svg}, tmp_path) == []
