@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from bookbinder.browser.chromium import HOW_TO_GET, find_chromium, launch_options
-from bookbinder.browser.serving import served
+from bookbinder.browser import HOW_TO_GET, find_chromium, launch_options, served
 from bookbinder.publishing.old_addresses import OLD
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page as Tab
 
-from bookbinder.browser.serving import served
+from bookbinder.browser import served
 from bookbinder.listings import find_section
 from bookbinder.page import Page, load_page
 from bookbinder.publishing.standalone import file_of

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Error as PlaywrightError
 
-from bookbinder.browser.chromium import NoChromiumError, chromium
+from bookbinder.browser import NoChromiumError, chromium
 from bookbinder.drawing.diagrams import (
     DRAWING_SCRIPT,
     DRAWINGS,
