@@ -292,22 +292,6 @@ def test_letters_are_tokens_and_tokens_are_letters():
     assert alphabet.decode([0, 1, 4, 3, 2, 0]) == "amid"
 
 
-def test_weights_have_the_shapes_of_the_notation():
-    shapes = {name: tuple(tensor(m).shape) for name, m in small().weights.items()}
-    assert shapes == {
-        "token_embedding": (V, D),
-        "position_embedding": (S, D),
-        "head": (V, D),
-        "blocks.0.attention.q_proj": (D, D),
-        "blocks.0.attention.k_proj": (D, D),
-        "blocks.0.attention.v_proj": (D, D),
-        "blocks.0.attention.o_proj": (D, D),
-        "blocks.0.feed_forward.up": (4 * D, D),
-        "blocks.0.feed_forward.down": (D, 4 * D),
-    }
-    assert len(small().parameters()) == 2 * V * D + S * D + 12 * D * D
-
-
 def test_what_does_not_fit_is_named():
     empty = "must have one or more names, none empty"
     for action, message in (
