@@ -196,25 +196,23 @@ def test_each_fault_of_a_page_is_told(
     assert [each for each in wanted if not any(each in one for one in found)] == []
 
 
-@pytest.mark.parametrize(
-    ("chosen", "system", "look"),
-    [(1, "dark", "light"), (2, "light", "dark"), (None, "dark", "dark")],
-)
 def test_page_and_scroll_bar_have_their_palette_before_the_theme_runs(
-    page: Tab,
-    address: str,
-    chosen: int | None,
-    system: Literal["light", "dark"],
-    look: str,
+    page: Tab, address: str
 ) -> None:
-    page.emulate_media(color_scheme=system)
     page.goto(address)
-    if chosen is not None:
-        page.evaluate("(index) => __md_set('__palette', { index })", chosen)
     page.route("**/bundle*.js", lambda route: route.abort())
-    page.reload()
-    seen = page.evaluate(
-        "[document.documentElement, document.body]"
-        ".map((element) => getComputedStyle(element).colorScheme)"
-    )
-    assert seen == [look, look]
+    choices: list[tuple[int | None, Literal["light", "dark"], str]] = [
+        (None, "dark", "dark"),
+        (1, "dark", "light"),
+        (2, "light", "dark"),
+    ]
+    for chosen, system, wanted in choices:
+        page.emulate_media(color_scheme=system)
+        if chosen is not None:
+            page.evaluate("(index) => __md_set('__palette', { index })", chosen)
+        page.reload()
+        seen = page.evaluate(
+            "[document.documentElement, document.body]"
+            ".map((element) => getComputedStyle(element).colorScheme)"
+        )
+        assert seen == [wanted, wanted]
