@@ -89,7 +89,7 @@ IMPORTED = "from transformer_book import (\n    grade_it,\n)\n\ngrade_it(1)\n```
 
 
 def test_what_a_chapter_lacks_is_told_with_its_line(book: Path) -> None:
-    for old, new, line, told in (
+    for old, new, line, reason in (
         ("", "", 0, ""),
         (CHAPTER[CHAPTER.index(OWN) :], f"{IMPORTED}\n", 0, ""),
         ("What a chapter must have to be one.", "What?", 1, "has 5 letters: say"),
@@ -102,8 +102,8 @@ def test_what_a_chapter_lacks_is_told_with_its_line(book: Path) -> None:
     ):
         page = read_page(CHAPTER.replace(old, new, 1), "docs/chapters/one.md")
         found = [*chapter_problems(page, book)]
-        assert [problem.line for problem in found] == [line] * bool(told)
-        assert all(told in problem.reason for problem in found)
+        assert [problem.line for problem in found] == [line] * bool(reason)
+        assert all(reason in problem.reason for problem in found)
 
 
 def test_a_chapter_without_a_place_is_told_what_to_write_where(book: Path) -> None:
@@ -134,14 +134,14 @@ def test_a_chapter_stands_behind_the_same_one_everywhere(book: Path) -> None:
 
 def test_nothing_is_written_for_a_title_that_cannot_be(book: Path) -> None:
     before = {file: file.read_bytes() for file in book.rglob("*") if file.is_file()}
-    for name, told in {
+    for name, message in {
         "": 'give a title: make chapter NAME="Attention sinks"',
         "One": "NAME='One': docs/chapters/one.md already exists",
         "A `b`": "NAME='A `b`': wanted words, without `",
     }.items():
         with pytest.raises(ChapterError) as refused:
             begin(book, name)
-        assert str(refused.value) == told
+        assert str(refused.value) == message
     assert before == {f: f.read_bytes() for f in book.rglob("*") if f.is_file()}
 
 

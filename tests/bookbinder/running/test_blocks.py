@@ -62,7 +62,7 @@ def test_each_block_is_compared_with_its_own_output():
 
 
 def test_an_error_is_explained_at_the_deepest_line_of_the_page():
-    for code, line, told in (
+    for code, line, message in (
         ("def f():\n    return {}['key']\n\n\nf()", 8, "KeyError: 'key'"),
         ("x = 1\ny = (", 8, "SyntaxError: '(' was never closed"),
         ("print(other)", 7, "make it here, or continue the run that makes it, <!--py"),
@@ -73,4 +73,4 @@ def test_an_error_is_explained_at_the_deepest_line_of_the_page():
             Evidence(page, Path()).run(page.chains[1])
         (problem,) = caught.value.problems
         assert problem.line == line
-        assert told in problem.reason
+        assert message in problem.reason

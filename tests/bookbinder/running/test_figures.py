@@ -112,9 +112,9 @@ def test_a_page_shows_what_its_blocks_draw_and_the_book_keeps(tmp_path: Path):
         for name, text in kept.items():
             write_whole(root / folder / f"{name}.svg", text)
         now = {f"{name}.svg": svg for name in drawn.split()}
-        found = [str(problem) for problem in compare_figures(PAGE, now, root)]
-        assert len(found) == bool(report), found
-        assert all(p.startswith(f"docs/chapters/page.md:{report}") for p in found)
+        problems = [str(problem) for problem in compare_figures(PAGE, now, root)]
+        assert len(problems) == bool(report), problems
+        assert all(p.startswith(f"docs/chapters/page.md:{report}") for p in problems)
     # A page of the reference may have the name of a chapter.
     reference = replace(PAGE, path="docs/reference/page.md")
     write_whole(tmp_path / f"{folder.replace('page', 'reference-page')}/map.svg", svg)
