@@ -101,15 +101,15 @@ def test_what_a_chapter_lacks_is_told_with_its_line(book: Path) -> None:
         ("too low\n", "", 12, "this exercise shows 2 refused answers: print"),
     ):
         page = read_page(CHAPTER.replace(old, new, 1), "docs/chapters/one.md")
-        found = [*chapter_problems(page, book)]
-        assert [problem.line for problem in found] == [line] * bool(reason)
-        assert all(reason in problem.reason for problem in found)
+        problems = [*chapter_problems(page, book)]
+        assert [problem.line for problem in problems] == [line] * bool(reason)
+        assert all(reason in problem.reason for problem in problems)
 
 
 def test_a_chapter_without_a_place_is_told_what_to_write_where(book: Path) -> None:
     text = CHAPTER.replace("# One", "# Two: again", 1).replace("*What is", "*Whatis")
     page = read_page(text, "docs/chapters/two.md")
-    assert [str(each) for each in chapter_problems(page, book)] == [
+    assert [str(problem) for problem in chapter_problems(page, book)] == [
         "docs/chapters/two.md:1: not in mkdocs.yml: write - Two: again: "
         "chapters/two.md, under the part of the book it belongs to",
         "docs/chapters/two.md:1: not in docs/index.md: write | [Two](chapters/two.md) "
@@ -125,8 +125,8 @@ def test_a_chapter_stands_behind_the_same_one_everywhere(book: Path) -> None:
     first, second = index.read_text().splitlines()
     index.write_text(f"{second}\n{first}\n")
     page = load_page(book / "docs/chapters/two-of-them.md", book)
-    (found,) = chapter_problems(page, book)
-    assert found.reason == (
+    (problem,) = chapter_problems(page, book)
+    assert problem.reason == (
         "its places differ; it stands behind one.md in mkdocs.yml, none in "
         "docs/index.md, one.md in docs/map.md: move it in one of them"
     )
@@ -149,6 +149,6 @@ def test_the_linters_speak_of_a_page_too(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     typo = "t" + "eh"  # In one piece, the linter would find it here.
     page.write_text(f"# Title\n\nIn {typo} end.\n## Next\n\nText.\n", "utf-8")
-    found = "\n".join(check(page, ROOT))
-    assert f"{typo} ==> " in found
-    assert "Headings should be surrounded by blank lines" in found
+    report = "\n".join(check(page, ROOT))
+    assert f"{typo} ==> " in report
+    assert "Headings should be surrounded by blank lines" in report

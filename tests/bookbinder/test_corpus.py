@@ -31,23 +31,23 @@ SENTENCES = (
 def problems(text: str, title: str = "page") -> list[str]:
     """Return ``line: reason`` for each problem."""
     stem = re.sub(r"\W+", "-", title.lower()).strip("-")
-    found = page_problems(read_page(text, f"docs/chapters/{stem}.md"), ROOT)
-    return [f"{each.line}: {each.reason}" for each in found]
+    wrong = page_problems(read_page(text, f"docs/chapters/{stem}.md"), ROOT)
+    return [f"{problem.line}: {problem.reason}" for problem in wrong]
 
 
 def test_a_broken_page_is_refused() -> None:
     accepted: dict[str, list[str]] = {}
     for title, (wanted, text) in BROKEN.items():
         line, _, words = wanted.partition(": ")
-        found = problems(text, title)
-        if not any(p.startswith(f"{line}: ") and words in p for p in found):
-            accepted[title] = found
+        reasons = problems(text, title)
+        if not any(p.startswith(f"{line}: ") and words in p for p in reasons):
+            accepted[title] = reasons
     assert accepted == {}
 
 
 def test_a_right_page_is_accepted() -> None:
-    found = {title: problems(text, title) for title, text in RIGHT.items()}
-    assert {title: wrong for title, wrong in found.items() if wrong} == {}
+    reasons = {title: problems(text, title) for title, text in RIGHT.items()}
+    assert {title: wrong for title, wrong in reasons.items() if wrong} == {}
 
 
 def test_ordinary_sentences_are_accepted() -> None:
@@ -77,12 +77,12 @@ print(undefined)
 
 def test_what_is_wrong_is_told_at_once() -> None:
     """Wrong Markdown hides no wrong output; a block that breaks off hides no other."""
-    told = ["3: raw HTML", "3: `tested_transformer.nothing`", "3: 12.345 appears in no"]
+    read = ["3: raw HTML", "3: `tested_transformer.nothing`", "3: 12.345 appears in no"]
     ran = ["11: the page shows '2.5'", "15: NameError"]
-    found = problems(MANY)
-    assert [w for w in told + ran if not any(f.startswith(w) for f in found)] == []
+    reasons = problems(MANY)
+    assert [w for w in read + ran if not any(f.startswith(w) for f in reasons)] == []
     # With a fence that cannot be read, nothing is said that it may have caused.
-    found = problems(MANY.replace("```text", "```txt"))
-    wanted = [*told[:2], "9: <!--pytest-codeblocks:expected-output--> must stand"]
-    assert len(found) == len(wanted)
-    assert [w for w in wanted if not any(f.startswith(w) for f in found)] == []
+    reasons = problems(MANY.replace("```text", "```txt"))
+    wanted = [*read[:2], "9: <!--pytest-codeblocks:expected-output--> must stand"]
+    assert len(reasons) == len(wanted)
+    assert [w for w in wanted if not any(f.startswith(w) for f in reasons)] == []

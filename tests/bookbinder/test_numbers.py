@@ -38,7 +38,7 @@ Nothing.
 def unbacked(prose: str, front: str = "", root: Path = Path()) -> list[str]:
     page = read_page(front + RUN.format(prose=prose), "page.md")
     problems = number_problems(page, root)
-    return [each.reason.partition(" appears")[0] for each in problems]
+    return [problem.reason.partition(" appears")[0] for problem in problems]
 
 
 BACKED = """\

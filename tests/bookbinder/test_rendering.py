@@ -29,7 +29,7 @@ flowchart LR
 def test_of_a_drawing_its_frame_is_left_of_a_mistake_all_and_code_as_written() -> None:
     html = render(PAGE, ROOT)
     formulas = html.select(".arithmatex")
-    assert [each.name for each in formulas] == ["var", "var", "div"]
+    assert [formula.name for formula in formulas] == ["var", "var", "div"]
     right, wrong, block = formulas
     assert (right.get_text(), block.get_text()) == ("", "")
     (error,) = html.select(".book-error")

@@ -67,8 +67,8 @@ def test_a_slip_is_named() -> None:
         ('["a word"]', '["(B, T)"]', "17: last draws (B, T), but the pass makes no"),
         ("rand(B, T, D),", "randn(B, T, D),", f"7: {missing}"),
     ):
-        found = problems((right, wrong))
-        assert any(p.startswith(f"page.md:{report}") for p in found), found
+        reports = problems((right, wrong))
+        assert any(p.startswith(f"page.md:{report}") for p in reports), reports
 
 
 def test_the_sizes_of_the_legend_differ() -> None:

@@ -28,10 +28,10 @@ DRAWN = """(element) => [...element.querySelectorAll("canvas")].map((canvas) =>
 def widget(page: Page, address: str) -> Locator:
     """Open the page and scroll to the maps, which begin with the example."""
     page.goto(f"{address}chapters/watch-it-think/")
-    found = page.locator("[data-live=maps]")
-    found.scroll_into_view_if_needed()
-    expect(found).to_have_attribute("data-state", "ready", timeout=20_000)
-    return found
+    maps = page.locator("[data-live=maps]")
+    maps.scroll_into_view_if_needed()
+    expect(maps).to_have_attribute("data-state", "ready", timeout=20_000)
+    return maps
 
 
 def weights_of(file: dict[str, Any]) -> torch.Tensor:
@@ -55,7 +55,7 @@ def example(**changes: Any) -> str:
 def test_the_example_is_what_the_command_writes(tmp_path: Path) -> None:
     out = tmp_path / "maps.json"
     assert main(["heads", str(EXAMPLE.parent), "--out", str(out)]) == 0
-    ours, theirs = (json.loads(each.read_text("utf-8")) for each in (out, EXAMPLE))
+    ours, theirs = (json.loads(file.read_text("utf-8")) for file in (out, EXAMPLE))
     assert ours["tokens"] == theirs["tokens"]
     assert ours["model"] == "stories"
     for kind, scores in theirs["scores"].items():
@@ -81,7 +81,7 @@ def test_cells_are_reached_by_mouse_and_keyboard(widget: Locator, page: Page) ->
     weights, words = weights_of(file), file["tokens"]
     says = widget.locator(".says")
 
-    def told(query: int, key: int, head: torch.Tensor) -> None:
+    def assert_says(query: int, key: int, head: torch.Tensor) -> None:
         start = f"From {words[query]} to {words[key]}: "
         expect(says).to_contain_text(start)
         weight = float(says.inner_text().removeprefix(start))
@@ -94,22 +94,22 @@ def test_cells_are_reached_by_mouse_and_keyboard(widget: Locator, page: Page) ->
     expect(widget.locator(".says-head")).to_have_text("Head 0.3")
     query, key = (widget.get_by_role("slider", name=name) for name in ("Query", "Key"))
     query.press("Home")
-    told(0, 0, weights[0, 3])
+    assert_says(0, 0, weights[0, 3])
     query.press("ArrowRight")
     query.press("ArrowRight")
     key.press("Home")
     key.press("ArrowRight")
     expect(key).to_have_attribute("aria-valuetext", f"1: {words[1]}")
-    told(2, 1, weights[0, 3])
+    assert_says(2, 1, weights[0, 3])
     plane = widget.locator(".plane")
     box = plane.bounding_box()
     assert box
     cell = box["width"] / 48
     plane.hover(position={"x": 2.5 * cell, "y": 6.5 * cell})
-    told(6, 2, weights[0, 3])
+    assert_says(6, 2, weights[0, 3])
     plane.click(position={"x": 4.5 * cell, "y": 7.5 * cell})
     page.mouse.move(0, 0)
-    told(7, 4, weights[0, 3])
+    assert_says(7, 4, weights[0, 3])
     widget.locator("summary").click()
     expect(widget.locator("details tbody tr")).to_have_count(8)
 
@@ -185,9 +185,9 @@ def test_a_file_is_chosen_or_dropped(
 ) -> None:
     file = tmp_path / "chosen.json"
     file.write_text(example(model="chosen"))
-    with page.expect_file_chooser() as asked:
+    with page.expect_file_chooser() as chooser:
         widget.get_by_role("button", name="Open a file of maps").press("Enter")
-    asked.value.set_files(file)
+    chooser.value.set_files(file)
     expect(widget.locator(".count")).to_contain_text("chosen: 2 layers, 8 heads")
     widget.evaluate(DROP, example(model="dropped"))
     expect(widget.locator(".count")).to_contain_text("dropped: 2 layers, 8 heads")

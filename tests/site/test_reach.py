@@ -275,8 +275,8 @@ def test_without_scripts_a_page_is_read_from_end_to_end(
         "> .highlight pre",
     )
     for kind in (*drawn, "> p", "> h2"):
-        for each in page.locator(f"article {kind}").all()[:5]:
-            expect(each).to_be_visible()
+        for part in page.locator(f"article {kind}").all()[:5]:
+            expect(part).to_be_visible()
     assert page.locator("button.copy").count() == 0
     fold = page.locator("details:not(.drawing):has(> p)").first
     expect(fold.locator("p").first).to_be_hidden()

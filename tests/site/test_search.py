@@ -126,8 +126,8 @@ CALLS = ("cross attention padding mask", "cross attention pytorch")
 
 
 @pytest.fixture(scope="module")
-def found(built: Path) -> dict[str, list[str]]:
-    """Ask the worker of the built site each query; return the pages it found."""
+def ranked(built: Path) -> dict[str, list[str]]:
+    """Ask the worker of the built site each query; return the pages it ranked."""
     queries = [*QUERIES, *SLIPS, *SLIPS.values(), *CALLS, "masked_fill", "qkv_proj"]
     queries += ["shift of the museum", "shift museum", "museum of", "museum"]
     answers = subprocess.run(
@@ -141,30 +141,30 @@ def found(built: Path) -> dict[str, list[str]]:
     return pages
 
 
-def test_the_page_that_a_reader_wants_comes_first(found: dict[str, list[str]]) -> None:
+def test_the_page_that_a_reader_wants_comes_first(ranked: dict[str, list[str]]) -> None:
     missed = {
-        query: found[query][:3]
+        query: ranked[query][:3]
         for query, wanted in QUERIES.items()
-        if found[query][:1] != [wanted]
+        if ranked[query][:1] != [wanted]
     }
     assert missed == {}
     for query in CALLS:
-        assert {"which-attention/", "recipes/"} <= {*found[query][:8]}, query
+        assert {"which-attention/", "recipes/"} <= {*ranked[query][:8]}, query
 
 
-def test_a_slip_finds_what_was_meant(found: dict[str, list[str]]) -> None:
+def test_a_slip_finds_what_was_meant(ranked: dict[str, list[str]]) -> None:
     missed = {
-        slip: found[slip][:3]
+        slip: ranked[slip][:3]
         for slip, meant in SLIPS.items()
-        if not found[slip] or found[slip][:1] != found[meant][:1]
+        if not ranked[slip] or ranked[slip][:1] != ranked[meant][:1]
     }
     assert missed == {}
 
 
-def test_little_words_are_not_looked_for(found: dict[str, list[str]]) -> None:
+def test_little_words_are_not_looked_for(ranked: dict[str, list[str]]) -> None:
     """A little word is not taken for the beginning of another, but for the last."""
-    assert found["shift of the museum"] == found["shift museum"]
-    assert found["museum of"] != found["museum"]
+    assert ranked["shift of the museum"] == ranked["shift museum"]
+    assert ranked["museum of"] != ranked["museum"]
 
 
 def test_code_is_found_by_its_words_and_not_shown() -> None:

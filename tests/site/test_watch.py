@@ -50,8 +50,8 @@ def mode(page: Page, name: str) -> Locator:
 def recorded(text: str) -> tuple[torch.Tensor, torch.Tensor]:
     """The weights of every head, and the probabilities after the last word."""
     model, words = our_gpt()
-    found = record_heads(model, torch.tensor([words.encode(text)]))
-    return torch.cat(found.weights), found.logits[0, -1].softmax(dim=-1)
+    recording = record_heads(model, torch.tensor([words.encode(text)]))
+    return torch.cat(recording.weights), recording.logits[0, -1].softmax(dim=-1)
 
 
 def subject_head() -> tuple[int, int]:
@@ -111,7 +111,7 @@ def assert_guesses(live: Page) -> None:
     rows = part(live, ".guesses tbody tr").all_inner_texts()
 
     def line(name: str, ids: list[int]) -> str:
-        shares = [f"{100 * each[ids].sum():.1f} %" for each in (many, one)]
+        shares = [f"{100 * guesses[ids].sum():.1f} %" for guesses in (many, one)]
         return "\t".join([name, *shares])
 
     assert rows[:6] == [line(words.vocabulary[at], [at]) for at in best]
@@ -175,9 +175,9 @@ def test_a_cell_is_clicked_and_says_how_its_weight_arises(live: Page) -> None:
     products = [
         float(row.split("\t")[3].replace("−", "-")) for row in sums.all_inner_texts()
     ]
-    said = re.search(r"q · k = (−?\d+\.\d+)", part(live, ".why p").inner_text())
-    assert said
-    dot = float(said[1].replace("−", "-"))
+    product = re.search(r"q · k = (−?\d+\.\d+)", part(live, ".why p").inner_text())
+    assert product
+    dot = float(product[1].replace("−", "-"))
     assert sum(products) == pytest.approx(dot, abs=0.1)
 
 
@@ -278,8 +278,8 @@ def test_each_model_is_small_and_comes_when_it_is_wanted(
         file.stat().st_size for file in (built / "assets/models/stories").iterdir()
     ]
     assert sum(sizes) < 300_000
-    asked = "performance.getEntriesByType('resource').map((each) => each.name)"
-    names = live.evaluate(asked)
+    script = "performance.getEntriesByType('resource').map((each) => each.name)"
+    names = live.evaluate(script)
     assert any("stories/model" in name for name in names)
     assert not any("stories-2/model" in name for name in names)
     part(live, "select").first.select_option("shakespeare")
@@ -287,7 +287,7 @@ def test_each_model_is_small_and_comes_when_it_is_wanted(
     expect(part(live, ".queries span").nth(6)).to_have_text("⏎")
     expect(part(live, ".guesses .sum")).to_have_count(0)
     # No request leaves the site.
-    assert all(name.startswith(address) for name in live.evaluate(asked))
+    assert all(name.startswith(address) for name in live.evaluate(script))
 
 
 @pytest.mark.browser_context_args(java_script_enabled=False)

@@ -189,7 +189,7 @@ def test_samplers_by_keyboard_and_mouse(
     chosen = widget.locator(".presets [aria-pressed=true]")
     expect(chosen).to_have_text("all off")
     # As the chapter prints them.
-    for name, row, told in (
+    for name, row, words in (
         ("greedy", "1.000 cut cut cut cut", "the likeliest word, mat, gets all"),
         ("temperature 2", "0.348 0.246 0.191 0.130 0.085", "All five"),
         ("top-k 3", "0.556 0.278 0.167 cut cut", "They had 0.900 together"),
@@ -198,7 +198,7 @@ def test_samplers_by_keyboard_and_mouse(
     ):
         widget.get_by_role("button", name=name).click()
         assert " ".join(cells.all_inner_texts()) == row
-        expect(says).to_contain_text(told)
+        expect(says).to_contain_text(words)
         expect(chosen).to_have_text(name)
     temperature = slider(widget, "temperature")
     temperature.focus()
@@ -228,8 +228,8 @@ def test_arrows_by_keyboard_and_mouse(
     widget = opened(page, address, "rotary")
     says, dials = widget.get_by_role("status"), widget.locator(".dials p")
     # The first two pairs are those of the chapter's run.
-    told = ["speed 1.00 2.00 rad apart score -0.42", "speed 0.10 0.20 rad apart"]
-    expect(dials).to_contain_text([*told, "speed 0.01 0.02 rad apart score 1.00"])
+    first_two = ["speed 1.00 2.00 rad apart score -0.42", "speed 0.10 0.20 rad apart"]
+    expect(dials).to_contain_text([*first_two, "speed 0.01 0.02 rad apart score 1.00"])
     expect(says).to_contain_text("-0.42 + 0.98 + 1.00 = 1.56")
     arrow = widget.locator("path.q").first
     drawn = arrow.get_attribute("d")
@@ -240,7 +240,7 @@ def test_arrows_by_keyboard_and_mouse(
     # Elsewhere, and the angles and the scores are what they were.
     expect(says).to_contain_text("Query at 12, key at 10, difference 2.")
     expect(says).to_contain_text("-0.42 + 0.98 + 1.00 = 1.56")
-    expect(dials).to_contain_text([*told, "0.02 rad apart"])
+    expect(dials).to_contain_text([*first_two, "0.02 rad apart"])
     assert arrow.get_attribute("d") != drawn
     query, key = slider(widget, "query at"), slider(widget, "key at")
     query.focus()
@@ -289,14 +289,14 @@ def test_tiles_by_keyboard_and_mouse(
     expect(chosen).to_have_text("query 0, scores + 1000")
     expect(says).to_contain_text("o / ℓ = 29.00; with no maximum subtracted: NaN.")
     widget.get_by_role("button", name="query 1").press("Enter")
-    for each, tiles in ((1, 4), (2, 2), (3, 2), (4, 1)):
+    for keys, tiles in ((1, 4), (2, 2), (3, 2), (4, 1)):
         size.press("Home")
-        for _ in range(each - 1):
+        for _ in range(keys - 1):
             size.press("ArrowRight")
         read.press("End")
         expect(read).to_have_attribute("aria-valuetext", str(tiles))
         assert len(rows()) == tiles
-        expect(says).to_contain_text(f"Held: {4 - each * (tiles - 1)} of 4 scores")
+        expect(says).to_contain_text(f"Held: {4 - keys * (tiles - 1)} of 4 scores")
         expect(says).to_contain_text("o / ℓ = 21.00;")
     page.mouse.click(*across(read, 0.01))
     expect(says).to_have_text("Nothing is read yet: m is −∞, ℓ and o are 0.")
@@ -372,8 +372,8 @@ def test_a_first_look_shows_what_the_head_for_the_subject_reads(
         spans = widget.locator(".words span").all_inner_texts()
         shown = [span.split() for span in spans]
         text = " ".join(word for word, _ in shown)
-        found = record_heads(model, torch.tensor([tokenizer.encode(text)]))
-        weights = torch.cat(found.weights)[:, :, -1]
+        recording = record_heads(model, torch.tensor([tokenizer.encode(text)]))
+        weights = torch.cat(recording.weights)[:, :, -1]
         # Of all heads the one that reads the subject most.
         layer, head = divmod(int(weights[..., 1].argmax()), model.config.num_heads)
         wanted = [f"{weight:.2f}" for weight in weights[layer, head].tolist()]
@@ -381,26 +381,26 @@ def test_a_first_look_shows_what_the_head_for_the_subject_reads(
         expect(says).to_contain_text(
             f"head {layer}.{head} reads mostly “{text.split()[1]}”"
         )
-        shares = found.logits[0, -1].softmax(dim=-1)
+        shares = recording.logits[0, -1].softmax(dim=-1)
         sums = [
             sum(shares[tokenizer.encode(verb)[0]] for verb in verb_forms(number))
             for number in ("plural", "singular")
         ]
         bars = widget.locator(".bars .bar").all_inner_texts()
-        assert bars == [f"{each:.3f}" for each in sums]
+        assert bars == [f"{total:.3f}" for total in sums]
         heights.add(assert_room(widget))
     assert len(heights) == 1
     axe = Axe().run(page, context="[data-live=first-look]").response
-    assert [each["id"] for each in axe["violations"]] == []
+    assert [violation["id"] for violation in axe["violations"]] == []
     assert complaints == []
 
 
 @pytest.mark.browser
 def test_the_model_comes_when_its_switches_are_near(page: Page, address: str) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
     page.goto(address + PAGES["switches"], wait_until="networkidle")
-    assert not any("safetensors" in each for each in asked)
+    assert not any("safetensors" in url for url in requests)
     page.route("**/model.safetensors", lambda route: route.fulfill(status=503))
     widget = page.locator('[data-live="switches"]')
     widget.scroll_into_view_if_needed()

@@ -28,7 +28,7 @@ PAGE = Path("docs/chapters/page.md")
 
 
 def fences(*sources: str) -> str:
-    return "One.\n\n" + "\n".join(f"```mermaid\n{each}\n```\n" for each in sources)
+    return "One.\n\n" + "\n".join(f"```mermaid\n{source}\n```\n" for source in sources)
 
 
 def test_drawn_diagrams_are_put_into_the_page_with_ids_of_their_own(
@@ -39,7 +39,7 @@ def test_drawn_diagrams_are_put_into_the_page_with_ids_of_their_own(
     page = rendered(fences(FLOW, OTHER, FLOW))
     drawn = page.select("figure.diagram[data-search-exclude] > svg")
     assert len(drawn) == 3
-    captions = [each.text for each in page.select("figure > svg + figcaption")]
+    captions = [caption.text for caption in page.select("figure > svg + figcaption")]
     assert captions == ["A flow."] * 3
     assert "mermaid" not in str(page)
     assert len({str(element["id"]) for element in page.select("[id]")}) == 6
@@ -56,16 +56,16 @@ def test_symbols_are_set_as_in_formulas(rendered: Render) -> None:
     svg = rendered(fences(FLOW)).select_one("svg")
     assert svg
     small = svg.select('tspan[font-size="75%"]')
-    assert [(each.text, str(each["dy"])[0]) for each in small] == [
+    assert [(symbol.text, str(symbol["dy"])[0]) for symbol in small] == [
         *[("Q", "-"), ("k", "0"), ("0", "0")],
         ("O", "0"),
     ]
     assert svg.text == "WQ, (B, dk) d_model x0 −∞WO\u200b"
     # The line goes on where it was: what is moved down or up is moved back.
-    for each in small:
-        back = each.find_next_sibling("tspan")
+    for symbol in small:
+        back = symbol.find_next_sibling("tspan")
         assert back
-        shift = 0.75 * float(str(each["dy"])[:-2]) + float(str(back["dy"])[:-2])
+        shift = 0.75 * float(str(symbol["dy"])[:-2]) + float(str(back["dy"])[:-2])
         assert abs(shift) < 0.001
 
 
@@ -78,7 +78,7 @@ def test_a_changed_diagram_is_an_undrawn_one(
         rendered(fences(FLOW, OTHER))
     monkeypatch.setenv("BOOKBINDER_PREVIEW", "1")
     left = rendered(fences(FLOW, OTHER)).select("div.mermaid[data-undrawn]")
-    assert [each.get_text() for each in left] == [OTHER]
+    assert [box.get_text() for box in left] == [OTHER]
 
 
 def test_a_diagram_is_a_flowchart_and_says_what_it_shows(

@@ -19,7 +19,7 @@ def test_a_formula_becomes_html_and_mathml(rendered: Render) -> None:
     # Material's search resumes at the first end tag of the same name.
     assert not line.find(line.name)
     assert block.select_one(".katex-display math[display=block]")
-    assert [each.get_text() for each in block("annotation")] == [r"a < b \& c"]
+    assert [source.get_text() for source in block("annotation")] == [r"a < b \& c"]
     line.decompose()
     assert "A key  for $5, $x$." in page.get_text()
 
@@ -68,8 +68,8 @@ def test_a_line_ends_behind_a_relation_of_a_long_one(rendered: Render) -> None:
 def test_formulas_side_by_side_may_come_apart(rendered: Render) -> None:
     inner = r"\left(c \qquad d\right), \qquad \text{e \qquad f}"
     page = rendered(f"$$\na = b, \\qquad\n{inner}\n$$\n")
-    for each in page.select(".katex-html .apart"):
-        each.insert_before("|")
+    for formula in page.select(".katex-html .apart"):
+        formula.insert_before("|")
     (drawn,) = page.select(".katex-html")
     assert [part.strip() for part in drawn.get_text().split("|")] == [
         "a=b,",

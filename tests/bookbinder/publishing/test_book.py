@@ -30,9 +30,9 @@ def test_every_page_is_in_one_part_to_print() -> None:
             Entry("a", title, read_page("", f"docs/{number}.md"))
             for number, title in enumerate(titles.split())
         ]
-        found = parts(Book("The Book", "", "", (*entries,)))
-        assert [entry for part in found.values() for entry in part.entries] == entries
-        assert {name: len(part.entries) for name, part in found.items()} == {
+        books = parts(Book("The Book", "", "", (*entries,)))
+        assert [entry for part in books.values() for entry in part.entries] == entries
+        assert {name: len(part.entries) for name, part in books.items()} == {
             f"tested-transformer-{name}.pdf": size for name, size in sizes.items()
         }
 

@@ -53,7 +53,7 @@ def test_a_notebook_is_the_blocks_that_the_tests_run() -> None:
                 printed = ("".join(out.get("text", "")) for out in cell["outputs"])
                 code[-1].append(("".join(cell["source"]) + "\n", "".join(printed)))
                 data = (out["data"] for out in cell["outputs"] if "data" in out)
-                pictures += ("".join(each["text/plain"]) for each in data)
+                pictures += ("".join(picture["text/plain"]) for picture in data)
         assert code == [
             [(b.code, b.output.text if b.output else "") for b in chain.blocks]
             for chain in entry.page.chains
@@ -130,4 +130,6 @@ def test_a_notebook_prints_what_the_page_shows(entry: Entry) -> None:
     with fresh_state():
         printed = printed_by(written(entry))
     outputs = zip(page.chains, printed, strict=True)
-    assert [str(problem) for each in outputs for problem in compare(page, *each)] == []
+    assert [
+        str(problem) for chain in outputs for problem in compare(page, *chain)
+    ] == []

@@ -20,7 +20,7 @@ AT = {"SITE_URL": "https://example.org/book"}
 SUMS = "https://example.org/book/chapters/01-sums/"
 
 
-def told(html: str) -> tuple[dict[str, str], dict[str, object]]:
+def read_head(html: str) -> tuple[dict[str, str], dict[str, object]]:
     """Return the tags and the data in the head of a page."""
     soup = BeautifulSoup(html, "html.parser")
     tags = {
@@ -33,14 +33,14 @@ def told(html: str) -> tuple[dict[str, str], dict[str, object]]:
 
 def test_a_link_to_a_page_has_a_title_a_summary_and_a_card(root: Path) -> None:
     home, sums, *_ = load_book(root, AT).entries
-    tags, data = told(head(sums, load_book(root, AT)))
+    tags, data = read_head(head(sums, load_book(root, AT)))
     assert tags["og:title"] == data["headline"] == "Sums"
     assert tags["og:description"] == data["description"] == "How sums are made."
     assert tags["og:url"] == data["url"] == SUMS
     assert tags["og:image"] == f"{SUMS}card.png"
     assert tags["twitter:card"] == "summary_large_image"
     assert data["@type"] == "TechArticle"
-    tags, data = told(head(home, load_book(root, AT)))
+    tags, data = read_head(head(home, load_book(root, AT)))
     assert tags["og:title"] == data["name"] == "The Book"
     assert tags["og:description"] == "A book of sums & little else."
     assert tags["og:image"] == "https://example.org/book/card.png"

@@ -59,9 +59,9 @@ def named(name: str = "falls fast") -> str:
 
 def test_where_a_name_stands_does_not_matter():
     drawn = named()
-    found = re.search(r'(label-0">.*?)( x="[^>]*>)falls fast', drawn, re.DOTALL)
-    assert found
-    start, place = found.groups()
+    label = re.search(r'(label-0">.*?)( x="[^>]*>)falls fast', drawn, re.DOTALL)
+    assert label
+    start, place = label.groups()
     elsewhere = drawn.replace(start + place, f'{start} x="1" y="2">')
     assert elsewhere != drawn
     assert same_drawing(drawn, elsewhere)

@@ -91,8 +91,8 @@ def test_the_page_that_explains_a_term_does_not_link_it(linked: Linked) -> None:
         "reference/masks.md": [],
         "": [],
     }.items():
-        found = links(linked("A mask and a query.", page))
-        assert [target for _, target, _ in found] == wanted
+        targets = links(linked("A mask and a query.", page))
+        assert [target for _, target, _ in targets] == wanted
 
 
 @pytest.mark.usefixtures("linked")
