@@ -112,23 +112,24 @@ def index_loss(model: Recall) -> Tensor:
     return torch.stack([layer.core.index_loss for layer in model.layers]).mean()
 
 
-def train_on(model: Recall, seed: int, steps: int, *, only_indexers: bool) -> None:
-    """Train the indexers only, or the whole model, its indexers by their own loss."""
+def train_on(model: Recall, seed: int, steps: int, *, part: str) -> None:
+    """Train ``all`` parameters, those of the ``indexers``, or all the ``others``."""
     generator = seeded(seed)
-    indexed = isinstance(model.layers[0].core, torch.nn.Module)
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_("indexer" in name or not only_indexers)
+        in_indexer = "indexer" in name
+        parameter.requires_grad_(part == "all" or in_indexer == (part == "indexers"))
+    indexed = isinstance(model.layers[0].core, torch.nn.Module) and part != "others"
 
     def loss_at(step: int) -> Tensor:
         pairs = TRAINED[step % len(TRAINED)]
         keys, values, answers = draw_pairs(BATCH, pairs, generator)
         logits = model(keys, values)[:, pairs:]
-        answering = F.cross_entropy(logits.flatten(0, 1), answers.flatten())
-        if only_indexers:
+        if part == "indexers":
             return index_loss(model)
+        answering = F.cross_entropy(logits.flatten(0, 1), answers.flatten())
         return answering + index_loss(model) if indexed else answering
 
-    rate = 5e-3 if only_indexers else 1e-3
+    rate = 5e-3 if part == "indexers" else 1e-3
     fit(model.train(), loss_at, Descent(steps, rate, 30, 1.0, betas=(0.9, 0.98)))
     model.eval()
 
@@ -151,7 +152,7 @@ def measure(run: Run) -> Results:
         train_on_pairs(plain, seed, steps, TRAINED)
         untrained = reading(plain, replace(INDEXER, dense=True))
         warmed = copy.deepcopy(untrained)
-        train_on(warmed, seed, warm, only_indexers=True)
+        train_on(warmed, seed, warm, part="indexers")
         for when, model in (("before", untrained), ("after", warmed)):
             model.train()(*draw_pairs(tests, PAIRS, seeded(0))[:2])
             losses[when].append(round(float(index_loss(model).detach()), 4))
@@ -171,12 +172,14 @@ def measure(run: Run) -> Results:
                 shares = right.setdefault(way, {}).setdefault(str(count), [])
                 shares.append(test(model))
         keys = replace(INDEXER, keys_per_query=FEWEST)
-        for way, model in {
-            "indexer, warmed up": reading(warmed, keys),
-            "indexer, not warmed up": reading(untrained, keys),
-            "blocks": reading(plain, _blocks(FEWEST)),
-        }.items():
-            train_on(model, seed + 10, warm, only_indexers=False)
+        for way, part, model in (
+            ("all keys", "all", copy.deepcopy(plain)),
+            ("indexer, warmed up", "all", reading(warmed, keys)),
+            ("indexer, not warmed up", "all", reading(untrained, keys)),
+            ("indexer, never trained", "others", reading(untrained, keys)),
+            ("blocks", "all", reading(plain, _blocks(FEWEST))),
+        ):
+            train_on(model, seed + 10, warm, part=part)
             trained.setdefault(way, []).append(test(model))
         print(seed, right, trained, losses, flush=True)
     return {
@@ -261,9 +264,9 @@ def _timed(num_queries: int, length: int, rounds: int) -> dict[str, float]:
         "choosing": lambda: choose_keys(scores, READ),
         "reading": read,
     }
-    found = in_turns(calls, rounds=rounds, clock=time.process_time)
+    taken = in_turns(calls, rounds=rounds, clock=time.process_time)
     milliseconds = {
-        name: round(1000 * times.median, 3) for name, times in found.items()
+        name: round(1000 * times.median, 3) for name, times in taken.items()
     }
     scoring = INDEX_HEADS * (INDEX_WIDTH + 1) * length
     return {

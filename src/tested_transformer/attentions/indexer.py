@@ -114,8 +114,8 @@ def index_loss(
     target = weights.detach().mean(dim=1)
     # Finite, so that a query that reads nothing has a gradient of 0, not NaN.
     scores = scores.masked_fill(~read, torch.finfo(scores.dtype).min)
-    found = scores.log_softmax(dim=-1)
-    return F.kl_div(found, target, reduction="none").sum(dim=-1).mean()
+    shares = scores.log_softmax(dim=-1)
+    return F.kl_div(shares, target, reduction="none").sum(dim=-1).mean()
 
 
 # --8<-- [end:loss]
