@@ -50,8 +50,9 @@ TRAINED = (8, 16, 32, 64)
 PAIRS = 64  # with their questions they make 128 tokens
 COUNTS = (4, 8, 16, 32)  # how many keys a query reads
 FEWEST = COUNTS[0]
-BLOCK = 4
+BLOCK = 2
 INDEXER = ChosenKeys(index_heads=2, index_dim=8)
+FAST, SLOW = 5e-3, 1e-3  # learning rates of the two stages
 
 # What is timed: heads and their width, those of the indexer, and keys that are read.
 HEADS, WIDTH, INDEX_HEADS, INDEX_WIDTH, READ = 8, 64, 4, 32, 256
@@ -112,7 +113,9 @@ def index_loss(model: Recall) -> Tensor:
     return torch.stack([layer.core.index_loss for layer in model.layers]).mean()
 
 
-def train_on(model: Recall, seed: int, steps: int, *, part: str) -> None:
+def train_on(
+    model: Recall, seed: int, steps: int, *, part: str, rate: float = SLOW
+) -> None:
     """Train ``all`` parameters, those of the ``indexers``, or all the ``others``."""
     generator = seeded(seed)
     for name, parameter in model.named_parameters():
@@ -129,7 +132,6 @@ def train_on(model: Recall, seed: int, steps: int, *, part: str) -> None:
         answering = F.cross_entropy(logits.flatten(0, 1), answers.flatten())
         return answering + index_loss(model) if indexed else answering
 
-    rate = 5e-3 if part == "indexers" else 1e-3
     fit(model.train(), loss_at, Descent(steps, rate, 30, 1.0, betas=(0.9, 0.98)))
     model.eval()
 
@@ -152,7 +154,15 @@ def measure(run: Run) -> Results:
         train_on_pairs(plain, seed, steps, TRAINED)
         untrained = reading(plain, replace(INDEXER, dense=True))
         warmed = copy.deepcopy(untrained)
-        train_on(warmed, seed, warm, part="indexers")
+        with_few, together = (
+            reading(untrained, replace(INDEXER, keys_per_query=FEWEST)) for _ in "ab"
+        )
+        for model, part in (
+            (warmed, "indexers"),
+            (with_few, "indexers"),
+            (together, "all"),
+        ):
+            train_on(model, seed, warm, part=part, rate=FAST)
         for when, model in (("before", untrained), ("after", warmed)):
             model.train()(*draw_pairs(tests, PAIRS, seeded(0))[:2])
             losses[when].append(round(float(index_loss(model).detach()), 4))
@@ -163,6 +173,7 @@ def measure(run: Run) -> Results:
                 "own weights": _control(plain, "own weights", count),
                 "indexer": reading(warmed, keys),
                 "indexer in fp8": reading(warmed, replace(keys, fp8=True)),
+                "indexer, few keys": reading(with_few, keys),
                 "indexer, untrained": reading(untrained, keys),
                 "blocks": reading(plain, _blocks(count)),
                 "last keys": _control(plain, "last keys", count),
@@ -173,10 +184,12 @@ def measure(run: Run) -> Results:
                 shares.append(test(model))
         keys = replace(INDEXER, keys_per_query=FEWEST)
         for way, part, model in (
-            ("all keys", "all", copy.deepcopy(plain)),
-            ("indexer, warmed up", "all", reading(warmed, keys)),
-            ("indexer, not warmed up", "all", reading(untrained, keys)),
-            ("indexer, never trained", "others", reading(untrained, keys)),
+            ("all keys, no indexer", "all", copy.deepcopy(plain)),
+            ("first stage with all keys", "all", reading(warmed, keys)),
+            ("first stage with few keys", "all", with_few),
+            ("all weights in both stages", "all", together),
+            ("no first stage", "all", reading(untrained, keys)),
+            ("indexer never trained", "others", reading(untrained, keys)),
             ("blocks", "all", reading(plain, _blocks(FEWEST))),
         ):
             train_on(model, seed + 10, warm, part=part)
