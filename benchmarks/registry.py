@@ -110,6 +110,7 @@ _MEASUREMENTS = (
     Measurement("softmaxes", "sinks and outliers"),
     Measurement("blocks", "what block attention misses"),
     Measurement("tiles", "what block attention costs, gathered and by FlexAttention"),
-    Measurement("several", "speculative decoding and batching"),
+    Measurement("several", "speculative decoding"),
+    Measurement("serving", "policies of a server"),
 )
 MEASUREMENTS = {entry.name: entry for entry in _MEASUREMENTS}

@@ -51,12 +51,19 @@ class PrefixPool(PagePool):
         self.num_evicted = 0
         self._pages: dict[bytes, int] = {}
         self._names: dict[int, bytes] = {}
-        self._unused: dict[int, None] = {}  # named pages, the longest unused first
+        # Pages in nobody's use, without and with a name; the longest unused are first.
+        self._blank = dict.fromkeys(range(len(self.users)))
+        self._cached = dict[int, None]()
 
     @property
     def num_cached(self) -> int:
         """How many of the free pages are kept because somebody may ask for them."""
-        return len(self._unused)
+        return len(self._cached)
+
+    @property
+    def num_free(self) -> int:
+        """How many pages are free, cached ones included."""
+        return len(self._blank) + len(self._cached)
 
     def find(self, names: Sequence[bytes]) -> list[int]:
         """Return the pages with these names, up to the first that there is not."""
@@ -80,28 +87,27 @@ class PrefixPool(PagePool):
             ValueError: If all pages are in use.
         """
         page = super().take()
-        if page in self._unused:
-            del self._unused[page], self._pages[self._names.pop(page)]
+        self._blank.pop(page, None)
+        if page in self._cached:
+            del self._cached[page], self._pages[self._names.pop(page)]
             self.num_evicted += 1
         return page
 
     def _next_free(self) -> int:
-        if self.num_free == self.num_cached:
-            return next(iter(self._unused))
-        pages = enumerate(self.users)
-        return next(p for p, users in pages if not users and p not in self._unused)
+        return next(iter(self._blank or self._cached))
 
     def share(self, pages: Sequence[int]) -> None:
         """Let one more sequence hold pages, cached ones included."""
         super().share(pages)
         for page in pages:
-            self._unused.pop(page, None)
+            self._cached.pop(page, None)
 
     def release(self, pages: Sequence[int]) -> None:
         """Give back pages; the end of a text is unused for longer than its start."""
         super().release(pages)
         for page in reversed(pages):
-            if self.users[page] == 0 and page in self._names:
-                self._unused[page] = None
+            if self.users[page] == 0:
+                free = self._cached if page in self._names else self._blank
+                free[page] = None
 
     # --8<-- [end:pool]

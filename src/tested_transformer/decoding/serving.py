@@ -199,11 +199,11 @@ class Server:
         """
         if request in self._generators:
             request.cancelled = True
+            del self._generators[request]
             if request in self.running:
-                self._leave(request)
+                self.running.pop(request).reset()
             else:
                 self.waiting.remove(request)
-                del self._generators[request]
                 if request in self._elsewhere:
                     self._elsewhere.pop(request).reset()
 
@@ -230,15 +230,19 @@ class Server:
         A step in which nobody can read changes nothing.
         """
         reads, preempted, reused = self._schedule()
-        wrote = list[Request]()
+        wrote = dict[Request, int]()
         with evaluating(self.model):
             for count in {*reads.values()}:  # those that read equally much, together
-                wrote += self._read([r for r in reads if reads[r] == count], count)
+                wrote |= self._read([r for r in reads if reads[r] == count], count)
         context = sum(self.running[request].length for request in reads)
-        for request in wrote:
+        if self.prefix_caching:
+            self._publish(reads)
+        for request, token in wrote.items():
+            request.answer.append(token)
             if request.done:
-                self._leave(request)
-        return Step(reads, context, wrote, preempted, reused)
+                self.running.pop(request).reset()
+                del self._generators[request]
+        return Step(reads, context, [*wrote], preempted, reused)
 
     # --8<-- [end:step]
 
@@ -256,11 +260,13 @@ class Server:
                 cache.make_room(cache.length, cache.length + count)
                 reads[request], budget = count, budget - count
         while self.waiting and budget and not preempted and not closed:
+            moved = self.waiting[0] in self._elsewhere
             cache = self._admit(self.waiting[0])
             if cache is None:
                 break
             request = self.waiting.popleft()
-            self.running[request], reused = cache, reused + cache.length
+            self.running[request] = cache
+            reused += 0 if moved else cache.length
             count = min(len(request.tokens) - cache.length, budget)
             reads[request], budget = count, budget - count
         return reads, preempted, reused
@@ -296,12 +302,15 @@ class Server:
     # --8<-- [end:schedule]
 
     # --8<-- [start:read]
-    def _read(self, requests: list[Request], count: int) -> list[Request]:
-        """Read some tokens of each request in one pass; return those that wrote."""
+    def _read(self, requests: list[Request], count: int) -> dict[Request, int]:
+        """Read some tokens of each request in one pass; return what those write.
+
+        A request writes a token when it has read all that it has.
+        """
         caches = [self.running[request] for request in requests]
-        starts = [cache.length for cache in caches]
         texts = [request.tokens for request in requests]
-        rows = [t[s : s + count] for t, s in zip(texts, starts, strict=True)]
+        pairs = zip(texts, [cache.length for cache in caches], strict=True)
+        rows = [text[start : start + count] for text, start in pairs]
         batch = PagedBatch(caches, count)
         logits = self.model(
             torch.tensor(rows, device=self.device),
@@ -310,28 +319,23 @@ class Server:
             cache=batch,
             last_only=True,
         )
-        size = self.pool.page_size
-        for cache, text, start in zip(caches, texts, starts, strict=True):
-            if self.prefix_caching and cache.length // size > start // size:
-                names = page_names(text[: cache.length], size)
-                self.pool.publish(cache.table[: len(names)], names)
-        ended = [
-            row for row, text in enumerate(texts) if caches[row].length == len(text)
-        ]
-        writers = [requests[row] for row in ended]
-        if writers:
-            generators = [self._generators[request] for request in writers]
-            drawn = draw(self.probabilities(logits[ended, 0]), generators).tolist()
-            for request, token in zip(writers, drawn, strict=True):
-                request.answer.append(token)
-        return writers
+        ends = zip(texts, caches, strict=True)
+        whole = [row for row, (t, c) in enumerate(ends) if c.length == len(t)]
+        generators = [self._generators[requests[row]] for row in whole]
+        drawn = draw(self.probabilities(logits[whole, 0]), generators).tolist()
+        return {requests[row]: token for row, token in zip(whole, drawn, strict=True)}
 
     # --8<-- [end:read]
+
+    def _publish(self, reads: dict[Request, int]) -> None:
+        """Name the pages that have become full, so that others find them."""
+        size = self.pool.page_size
+        for request, count in reads.items():
+            cache = self.running[request]
+            if cache.length // size > (cache.length - count) // size:
+                names = page_names(request.tokens[: cache.length], size)
+                self.pool.publish(cache.table[: len(names)], names)
 
     def _longest(self, request: Request) -> int:
         """Return how many tokens it reads at most: its last one is never read."""
         return len(request.prompt) + request.max_new_tokens - 1
-
-    def _leave(self, request: Request) -> None:
-        self.running.pop(request).reset()
-        del self._generators[request]

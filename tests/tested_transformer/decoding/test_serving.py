@@ -82,7 +82,9 @@ def check_pages(server: Server) -> None:
     held = Counter(page for cache in server.running.values() for page in cache.table)
     held.update(p for cache in server._elsewhere.values() for p in cache.table)
     assert server.pool.users == [held[page] for page in range(len(server.pool.users))]
-    assert not {*server.pool._unused} & {*held}
+    blank, cached = {*server.pool._blank}, {*server.pool._cached}
+    assert len(blank) + len(cached) + len(held) == len(server.pool.users)
+    assert blank | cached | {*held} == {*range(len(server.pool.users))}
 
 
 @pytest.mark.parametrize("policy", POLICIES)
