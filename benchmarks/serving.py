@@ -148,7 +148,7 @@ def measure(run: Run) -> Results:
             for name, policy in POLICIES.items()
         }
 
-    def by_chunk(seconds: Callable[[Step], float]) -> Results:
+    def by_chunk(seconds: Callable[[Step], float], *names: str) -> Results:
         budgets = (None, 1024, 512, 256, 128, 64)
         return {
             text: {
@@ -157,7 +157,7 @@ def measure(run: Run) -> Results:
                 )
                 for budget in budgets
             }
-            for text, traffic in texts.items()
+            for text, traffic in ((name, texts[name]) for name in names)
         }
 
     def by_place(seconds: Callable[[Step], float]) -> Results:
@@ -200,7 +200,7 @@ def measure(run: Run) -> Results:
         },
         "seeds": seeds,
         "load": by_load(times, loads),
-        "chunks": by_chunk(times),
+        "chunks": by_chunk(times, "long", "short"),
         "prefixes": {
             text: {
                 str(kept): serve_all(traffic, PAGES | {"prefix_caching": kept})
@@ -224,7 +224,7 @@ def measure(run: Run) -> Results:
         "apart": by_place(times),
         "overlapping": {
             "load": by_load(overlapping, loads[-2:]),
-            "chunks": by_chunk(overlapping),
+            "chunks": by_chunk(overlapping, "long"),
             "apart": by_place(overlapping),
         },
         "measured": _measured(seeds, 2 if run.quick else 40),
@@ -301,9 +301,9 @@ def figures(served: Served) -> dict[str, float]:
         "first, p99": round(1000 * _p99(first), 1),
         "next": round(1000 * statistics.median(between), 2),
         "next, p99": round(1000 * _p99(between), 2),
+        "next, longest": round(1000 * max(between), 1),
         "tokens per second": round(tokens / served.seconds, 1),
         "most at once": max(len(step.reads) for step in steps),
-        "steps": len(steps),
         "preempted": sum(len(step.preempted) for step in steps),
         "reused": round(sum(step.reused for step in steps) / prompts, 4),
         "read": round(sum(sum(step.reads.values()) for step in steps) / tokens, 3),

@@ -112,6 +112,7 @@ QUICK = (
     "lengths",
     "names",
     "recall",
+    "serving",
     "several",
     "softmaxes",
     "tiles",
