@@ -36,7 +36,6 @@ def page_names(tokens: Sequence[int], page_size: int) -> list[bytes]:
 # --8<-- [end:names]
 
 
-# --8<-- [start:pool]
 class PrefixPool(PagePool):
     """A pool that keeps named pages after their last user, until it needs the room.
 
@@ -109,5 +108,3 @@ class PrefixPool(PagePool):
             if self.users[page] == 0:
                 free = self._cached if page in self._names else self._blank
                 free[page] = None
-
-    # --8<-- [end:pool]

@@ -40,7 +40,6 @@ from tested_transformer.layers import evaluating
 __all__ = ["Request", "Server", "Step"]
 
 
-# --8<-- [start:request]
 @dataclass(kw_only=True, eq=False)
 class Request:
     """A prompt, how many tokens it wants, and its answer so far.
@@ -77,8 +76,6 @@ class Request:
         stopped = bool(self.answer) and self.answer[-1] == self.stop
         return self.cancelled or stopped or len(self.answer) == self.max_new_tokens
 
-
-# --8<-- [end:request]
 
 Handover = tuple[PagedCache, torch.Generator]  # what a request takes to another server
 
@@ -271,6 +268,8 @@ class Server:
             reads[request], budget = count, budget - count
         return reads, preempted, reused
 
+    # --8<-- [end:schedule]
+
     def _fits(self, cache: PagedCache, num_new: int) -> bool:
         pages = -(-(cache.length + num_new) // self.pool.page_size)
         return pages - len(cache.table) <= self.pool.num_free
@@ -299,9 +298,6 @@ class Server:
         cache.make_room(cache.length, length)
         return cache
 
-    # --8<-- [end:schedule]
-
-    # --8<-- [start:read]
     def _read(self, requests: list[Request], count: int) -> dict[Request, int]:
         """Read some tokens of each request in one pass; return what those write.
 
@@ -324,8 +320,6 @@ class Server:
         generators = [self._generators[requests[row]] for row in whole]
         drawn = draw(self.probabilities(logits[whole, 0]), generators).tolist()
         return {requests[row]: token for row, token in zip(whole, drawn, strict=True)}
-
-    # --8<-- [end:read]
 
     def _publish(self, reads: dict[Request, int]) -> None:
         """Name the pages that have become full, so that others find them."""

@@ -16,7 +16,6 @@ from tested_transformer.decoding.serving import Request, Server, Step
 __all__ = ["Served", "StepTime", "serve"]
 
 
-# --8<-- [start:seconds]
 @dataclass(frozen=True)
 class StepTime:
     """The seconds of a step, from the tokens it reads and the keys they attend to.
@@ -35,9 +34,6 @@ class StepTime:
         """Return how long a step takes."""
         tokens = sum(step.reads.values())
         return self.per_step + self.per_token * tokens + self.per_key * step.context
-
-
-# --8<-- [end:seconds]
 
 
 @dataclass
