@@ -29,7 +29,6 @@ __all__ = ["PagePool", "PagedBatch", "PagedCache", "PagedLayer", "share_in_use"]
 _Pool = TypeVar("_Pool", bound="PagePool")
 
 
-# --8<-- [start:pool]
 class PagePool:
     """Pages for the keys and values of many sequences, allocated once.
 
@@ -123,8 +122,6 @@ class PagePool:
         if not any(self.users):
             # What was written with gradients would keep every earlier pass alive.
             self.keys, self.values = self.keys.detach(), self.values.detach()
-
-    # --8<-- [end:pool]
 
     @classmethod
     def for_model(
