@@ -1,11 +1,11 @@
 """The same answers on a GPU as in the open on the processor: outputs and gradients.
 
-Each test runs on the processor, too, so that it is known to run at all:
-``pytest tests/test_devices.py -k cuda`` are those that want a GPU.
+Without a GPU each test runs on the processor, so that it is known to run at all. Of
+several cases only the first does: they have tests of their own elsewhere.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +44,17 @@ from tested_transformer.decoding.cache_readers import reader_with
 from tested_transformer.positions import alibi_slopes
 from transformer_book import families
 
-CUDA = pytest.param(
-    "cuda",
-    marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
-)
-on_each_device = pytest.mark.parametrize("device", ["cpu", CUDA])
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+on_each_device = pytest.mark.parametrize("device", DEVICES)
+
+
+def with_each(argument: str, values: Iterable[object]) -> pytest.MarkDecorator:
+    """Run a test with every value on a GPU, and with the first on the processor."""
+    first, *others = values
+    rows = [(device, first) for device in DEVICES]
+    rows += [("cuda", value) for value in others if "cuda" in DEVICES]
+    return pytest.mark.parametrize(("device", argument), rows, ids=str)
+
 
 # Pairwise different: batch, heads, queries, keys, head width.
 B, H, T, S, D_K = 2, 3, 37, 53, 16
@@ -88,8 +94,7 @@ def moved(options: dict[str, Any], device: str, dtype: torch.dtype) -> dict[str,
     return {name: move(value) for name, value in options.items()}
 
 
-@on_each_device
-@pytest.mark.parametrize("dtype", CLOSE, ids=str)
+@with_each("dtype", CLOSE)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("fused", [True, False], ids=["fused", "open"])
 def test_attention(device: str, dtype: torch.dtype, way: str, fused: bool) -> None:
@@ -116,8 +121,7 @@ def test_attention(device: str, dtype: torch.dtype, way: str, fused: bool) -> No
         assert error(mine.grad, theirs.grad) < 2 * CLOSE[dtype]
 
 
-@on_each_device
-@pytest.mark.parametrize("num_kv_heads", [1, H])
+@with_each("num_kv_heads", [1, H])
 def test_a_layer_with_its_cache(device: str, num_kv_heads: int) -> None:
     torch.manual_seed(2)
     sizes = {"d_model": D, "num_heads": H, "num_kv_heads": num_kv_heads}
@@ -146,8 +150,7 @@ def make_model(positions: str = "alibi", **options: Any) -> GPT:
     return model
 
 
-@on_each_device
-@pytest.mark.parametrize("positions", ["learned", "rotary", "alibi"])
+@with_each("positions", ["rotary", "learned", "alibi"])
 def test_a_model_reads_and_writes_the_same(device: str, positions: str) -> None:
     """Writes from prompts of two lengths, and beyond its context of 24 tokens."""
     model = make_model(positions).eval()
@@ -162,8 +165,7 @@ def test_a_model_reads_and_writes_the_same(device: str, positions: str) -> None:
     assert generate(Decoder(model), prompts, **settings) == without
 
 
-@on_each_device
-@pytest.mark.parametrize("name", ["plain", "fast"])
+@with_each("name", ["fast", "plain"])
 def test_a_model_learns_the_same(device: str, name: str) -> None:
     tokens = torch.arange(29).repeat(30)
     sizes = {"steps": 20, "batch_size": 7, "precision": "fp32", "warmup": 5}
@@ -206,8 +208,7 @@ def check_pass(model: GPT, tokens: Tensor, device: str) -> None:
     assert error(found[1], wanted[1]) < 1e-4
 
 
-@on_each_device
-@pytest.mark.parametrize("name", ATTENTIONS)
+@with_each("name", ATTENTIONS)
 def test_every_kind_of_attention(device: str, name: str) -> None:
     """Longer than several chunks and blocks."""
     attention = ATTENTIONS[name]
@@ -224,8 +225,7 @@ def test_every_kind_of_attention(device: str, name: str) -> None:
     check_pass(GPT(config), torch.randint(29, (B, 97)), device)
 
 
-@on_each_device
-@pytest.mark.parametrize("name", families.SETTINGS)
+@with_each("name", families.SETTINGS)
 def test_every_family(device: str, name: str) -> None:
     model = families.tiny(name)
     check_pass(model, torch.randint(61, (B, 23)), device)
@@ -234,8 +234,7 @@ def test_every_family(device: str, name: str) -> None:
     assert generate(model, prompts, **settings) == without
 
 
-@on_each_device
-@pytest.mark.parametrize("cache", ["rolling", "int8", "int4", "paged"])
+@with_each("cache", ["rolling", "int8", "int4", "paged"])
 def test_every_reader_writes_as_on_the_processor(device: str, cache: str) -> None:
     model = make_model("rotary").eval()
     prompts, greedy = [[1, 2, 3, 4, 5], [7, 8]], Sampling(temperature=0.0)

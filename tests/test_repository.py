@@ -177,13 +177,7 @@ def test_a_circle_is_seen() -> None:
     [
         ("masks", "from tested_transformer.attention import attention_scores"),
         ("gpt", "def f():\n    from tested_transformer.training import train"),
-        ("gpt", "from tested_transformer.checkpoints import load_gpt2"),
         ("config", "from tested_transformer.attentions import ATTENTIONS"),
-        (
-            "gpt",
-            "def generate():\n    from tested_transformer.decoding import generate",
-        ),
-        ("checking", "from transformer_book.museum import kill_matrix"),
         ("surgery", "from attention_check import Reference"),
         ("attention", "from tested_transformer import causal_mask"),
         ("attention", "from .masks import causal_mask"),

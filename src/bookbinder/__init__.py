@@ -14,6 +14,6 @@ A page passes through these steps, in this order:
    pytest. ``chapter`` starts a chapter, and says what it lacks.
 
 ``drawing`` puts formulas, diagrams and figures into the site, ``wayfinding`` links
-terms, chapters and the reference, and ``publishing`` finishes the site. ``elsewhere``
-runs everything under other settings, and ``environment`` makes ``.venv``.
+terms, chapters and the reference, and ``publishing`` finishes the site. ``environment``
+makes ``.venv``.
 """

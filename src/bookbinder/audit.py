@@ -17,8 +17,6 @@ from bookbinder.numbers import number_problems
 from bookbinder.page import INERT_LANGUAGES, Page, Problem
 from bookbinder.rendering import Shown, render, shown_code
 
-__all__ = ["audit"]
-
 # The fewest words that can describe a picture.
 _ENOUGH = 8
 

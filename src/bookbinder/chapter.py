@@ -9,13 +9,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
 from pymdownx.slugs import slugify
 
 from bookbinder.page import Page, Problem, split_lines
 from bookbinder.writing import write_whole
-
-__all__ = ["PLACES", "TEMPLATE", "ChapterError", "begin", "chapter_problems"]
 
 TEMPLATE = "docs/chapters/a-chapter-to-copy.md"
 
@@ -44,15 +41,7 @@ class ChapterError(ValueError):
 
 
 def begin(root: Path, name: str, *, question: str = "") -> list[str]:
-    """Write a new chapter, completely or not at all.
-
-    Args:
-        root: The repository.
-        name: Its title.
-        question: The question it answers; the model page's if empty.
-
-    Returns:
-        Lines that say what was written, and what to do next.
+    """Write a new chapter; return lines that say what was written, and what is next.
 
     Raises:
         ChapterError: If the name does not fit a chapter; nothing is written then.
@@ -72,16 +61,11 @@ def begin(root: Path, name: str, *, question: str = "") -> list[str]:
     question, rest = question or lines[title + 2].strip("*"), lines[title + 3 :]
     short = name.partition(":")[0]
     # Search engines show the description of a page, the book's own search its tags.
-    front = [
-        "---",
-        f"description: {_quoted(question)}",
-        "tags:",
-        f"  - {_quoted(short)}",
-    ]
-    page = [*front, "---", "", f"# {name}", "", f"*{question}*", *rest]
+    front = f"description: {_quoted(question)}\ntags:\n  - {_quoted(short)}"
+    page = [f"---\n{front}\n---\n\n# {name}\n\n*{question}*", *rest]
     new = {
         f"docs/{path}": "\n".join(page) + "\n",
-        "mkdocs.yml": _with_line(root, "mkdocs.yml", _entry(name, path)),
+        "mkdocs.yml": _with_line(root, "mkdocs.yml", f"- {_quoted(name)}: {path}"),
         "docs/index.md": _with_line(
             root, "docs/index.md", f"| [{short}]({path}) | {question} |"
         ),
@@ -96,15 +80,6 @@ def begin(root: Path, name: str, *, question: str = "") -> list[str]:
         f"next: make serve, and write; then make outputs PAGE=docs/{path}",
         f"and make page PAGE=docs/{path}",
     ]
-
-
-def _entry(name: str, path: str) -> str:
-    """Return an entry of the navigation, quoted if YAML would misread the title."""
-    try:
-        plain = yaml.safe_load(f"{name}: {path}") == {name: path}
-    except yaml.YAMLError:
-        plain = False
-    return f"- {name if plain else _quoted(name)}: {path}"
 
 
 def _quoted(words: str) -> str:
@@ -145,28 +120,21 @@ def _front(page: Page) -> Iterator[tuple[int, str]]:
     """Check the front matter, the title and the question."""
     letters, tags = len(str(page.meta.get("description", ""))), page.meta.get("tags")
     if not _LEAST < letters < _MOST:
-        yield (
-            1,
-            f"the description in the front matter has {letters} letters: say there "
-            f"in more than {_LEAST} and fewer than {_MOST} what the chapter is about",
-        )
+        reason = f"has {letters} letters: say there in more than {_LEAST} and fewer"
+        reason += f" than {_MOST} what the chapter is about"
+        yield 1, f"the description in the front matter {reason}"
     if not isinstance(tags, list) or not tags:
-        yield (
-            1,
-            "no tags: list under tags: in the front matter what a reader would search "
-            "for, such as names, errors and symptoms",
-        )
+        reason = "list under tags: in the front matter what a reader would search for,"
+        yield 1, f"no tags: {reason} such as names, errors and symptoms"
     text = [(number, line.strip()) for number, line in page.prose if line.strip()]
     while text and not text[0][1].startswith("# "):
         del text[0]
     if not text:
         yield 1, "no title: begin with # and the title"
     elif not _QUESTION.fullmatch(text[:2][-1][1]):
-        yield (
-            text[:2][-1][0],
-            "no question: below the title write what the chapter answers, in italics, "
-            "*How far back does a token look?*",
-        )
+        reason = "below the title write what the chapter answers, in italics,"
+        example = "*How far back does a token look?*"
+        yield text[:2][-1][0], f"no question: {reason} {example}"
 
 
 def _exercises(page: Page) -> Iterator[tuple[int, str]]:
@@ -191,17 +159,11 @@ def _exercises(page: Page) -> Iterator[tuple[int, str]]:
         outputs = "".join(block.output.text for block in blocks if block.output)
         refused = {*outputs.splitlines()} - {"right", "correct"}
         if not _GRADER.search(code):
-            yield (
-                first,
-                "no run of this exercise calls a grader, check_...(answer) or "
-                "grade_...(answer): define one here, or import it",
-            )
+            reason = "no run of this exercise calls a grader, check_...(answer) or"
+            yield first, f"{reason} grade_...(answer): define one here, or import it"
         elif not _IMPORTED.search(code) and len(refused) < 3:
-            yield (
-                first,
-                f"this exercise shows {len(refused)} refused answers: print what "
-                "its grader says of three likely wrong ones",
-            )
+            reason = f"this exercise shows {len(refused)} refused answers: print what"
+            yield first, f"{reason} its grader says of three likely wrong ones"
 
 
 def _place(page: Page, root: Path) -> Iterator[tuple[int, str]]:

@@ -11,8 +11,6 @@ from bookbinder.evidence import Evidence, evidence_problems
 from bookbinder.outputs import compare
 from bookbinder.page import Page, PageError, Problem, load_page
 
-__all__ = ["check", "page_problems", "watch"]
-
 _MARKDOWNLINT = "node_modules/markdownlint-cli2/markdownlint-cli2-bin.mjs"
 
 

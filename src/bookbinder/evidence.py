@@ -25,8 +25,6 @@ from bookbinder.running.recording import (
 )
 from bookbinder.running.state import CHECKED, fresh_state
 
-__all__ = ["Evidence", "evidence_problems"]
-
 
 @dataclass
 class Evidence:

@@ -14,11 +14,6 @@ from pathlib import Path
 from bookbinder.places import real_name
 from bookbinder.running.recording import Idle
 
-__all__ = [
-    *("Executed", "ListingError", "Section"),
-    *("find_section", "idle_statements", "never_executed", "never_run"),
-]
-
 _MARK = r"^[ \t]*(?:#|//) --8<-- \[{}\][ \t]*(?:\n|\Z)"
 _ANY_MARK = re.compile(_MARK.format(r"(?:start|end):([\w-]+)"), re.MULTILINE)
 

@@ -22,8 +22,6 @@ from pathlib import Path
 from bookbinder.page import Page, Problem, load_page
 from bookbinder.places import PACKAGES
 
-__all__ = ["name_problems"]
-
 _PROGRAM = re.compile(r"make(?: [a-z][\w-]*| [A-Z]+=\S+)+|tested-transformer(?: .*)?")
 _DOTTED = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.\w+)+(?=\(|$)")
 _FILE = re.compile(r"(?:src|tests|docs|benchmarks|examples|theme)(?:/[\w.-]+)+/?")

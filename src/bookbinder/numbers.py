@@ -22,8 +22,6 @@ from bookbinder.listings import ListingError, find_section
 from bookbinder.page import Page, Problem
 from transformer_book import RECORDS
 
-__all__ = ["number_problems"]
-
 # Code spans, formulas, link targets and addresses, and sentences that cite a source.
 _NOT_PROSE = re.compile(r"`[^`]*`|\$[^$]*\$|\]\([^)]*\)|<?https?://\S+")
 _SENTENCE = re.compile(r"(?<=[.!?;|])\s+(?=[A-Z*\[`$|(])")

@@ -28,8 +28,6 @@ from bookbinder.running.figures import figures_folder, same_drawing
 from bookbinder.running.state import WRITTEN
 from bookbinder.writing import write_whole
 
-__all__ = ["agrees", "compare", "refresh"]
-
 # A separate number: not the 2 in conv2d, in 10.1.1 or in v2.
 _DECIMAL = re.compile(
     r"(?<![\w.])[-+]?(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+)(?![\w.]*\w)"

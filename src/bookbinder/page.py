@@ -16,27 +16,6 @@ from typing import Any
 import yaml
 from pymdownx.slugs import slugify
 
-__all__ = [
-    "CONTINUES",
-    "EXPECTED",
-    "INERT_LANGUAGES",
-    "Block",
-    "Chain",
-    "Fence",
-    "Image",
-    "Link",
-    "Listing",
-    "Output",
-    "Page",
-    "PageError",
-    "Problem",
-    "Tolerance",
-    "invisible",
-    "load_page",
-    "read_page",
-    "split_lines",
-]
-
 CONTINUES = "<!--pytest-codeblocks:cont-->"
 EXPECTED = "<!--pytest-codeblocks:expected-output-->"
 # Languages that are shown but never run; none of them may look like Python.

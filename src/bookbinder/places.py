@@ -3,8 +3,6 @@
 import os
 from functools import cache
 
-__all__ = ["PACKAGES", "real_name"]
-
 # The library, the material of the book, and the checker beside it.
 PACKAGES = ("tested_transformer", "transformer_book", "attention_check")
 

@@ -10,8 +10,10 @@ one output, so the pages are read, and outputs are compared, here.
 """
 
 import contextlib
+import os
 from collections.abc import Generator, Iterable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from pytest_codeblocks.main import CodeBlock
@@ -47,6 +49,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_evidence] = {}
     config.stash[_passed] = {}
     draw_as_the_book()
+    if precision := os.environ.get("BOOK_AUTO_PRECISION"):  # set by make elsewhere
+        from tested_transformer.training import devices
+
+        patch.object(devices, "faster_precision", return_value=precision).start()
 
 
 def pytest_runtest_setup() -> None:

@@ -6,9 +6,8 @@ out, and with it the solutions of the exercises.
 
 from pathlib import Path
 
+from bookbinder.listings import find_section
 from bookbinder.page import Page
-
-__all__ = ["minutes"]
 
 
 def minutes(page: Page, root: Path) -> float:
@@ -18,9 +17,7 @@ def minutes(page: Page, root: Path) -> float:
     code = sum(_height(b.code) for b in page.blocks if b.line not in shut)
     for listing in page.listings:
         if listing.line not in shut:
-            text = (root / listing.path).read_text("utf-8")
-            _, _, rest = text.partition(f"[start:{listing.section}]")
-            code += _height(rest.partition(f"[end:{listing.section}]")[0])
+            code += _height(find_section(root, listing.path, listing.section).text)
     return words / 180 + code / 15
 
 

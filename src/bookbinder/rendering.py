@@ -14,8 +14,6 @@ from bs4 import BeautifulSoup, Tag
 from mkdocs.config import load_config
 from mkdocs.utils import meta
 
-__all__ = ["Shown", "render", "shown_code"]
-
 # The elements of KaTeX, of drawings and of colored code: most elements of a page, and
 # none of them from its author. KaTeX makes neither <var> nor <div>.
 _DRAWN = re.compile(

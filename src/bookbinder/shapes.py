@@ -25,8 +25,6 @@ import tested_transformer
 from bookbinder.page import Page, Problem
 from bookbinder.tracing import CODE_OF_PAGE, traced
 
-__all__ = ["SIZES", "Diagram", "Label", "diagram_problems", "read_diagram"]
-
 # Pairwise different, so that no letter can stand for another. Heads divide the width,
 # heads of keys divide heads, and rotary turns pairs of features.
 SIZES = {

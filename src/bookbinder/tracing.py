@@ -10,8 +10,6 @@ from torch import Tensor
 
 from bookbinder.places import PACKAGES, real_name
 
-__all__ = ["CODE_OF_PAGE", "Trace", "traced"]
-
 _SOURCE = Path(__file__).resolve().parents[1]
 _OURS = tuple(str(_SOURCE / name) for name in PACKAGES)
 # Written in Python inside torch, with steps that have names of their own.

@@ -4,8 +4,6 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["write_whole"]
-
 
 def write_whole(file: Path, content: str | bytes) -> None:
     """Write a file, and create its folder if necessary."""

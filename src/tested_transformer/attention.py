@@ -79,7 +79,6 @@ def attention_weights(
 # --8<-- [end:weights]
 
 
-# --8<-- [start:attention]
 def attention_with_weights(
     q: Float[Tensor, "*queries T d_k"],
     k: Float[Tensor, "*keys S d_k"],
@@ -129,9 +128,6 @@ def attention_with_weights(
     scores = attention_scores(q, k, scale=scale, score_bias=score_bias)
     weights = attention_weights(scores, mask)
     return F.dropout(weights, dropout_p) @ v, weights
-
-
-# --8<-- [end:attention]
 
 
 def and_causal(

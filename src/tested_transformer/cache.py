@@ -254,7 +254,6 @@ class WindowCache:
         self.memory.reset()
 
 
-# --8<-- [start:cache]
 class KVCache:
     """The cache of a model: those of its layers, and the tokens if it needs them.
 
@@ -295,8 +294,6 @@ class KVCache:
         self.tokens = None
         for layer in self.layers:
             layer.reset()
-
-    # --8<-- [end:cache]
 
     @property
     def batch_size(self) -> int:

@@ -77,13 +77,13 @@ def _of_heads(layer: MultiHeadAttention) -> dict[str, Any]:
         num_kv_heads=layer.num_kv_heads,
         **settings,
     )
-    found = {"call": _masked, "like": like, "pieces": _pieces}
+    adapted = {"call": _masked, "like": like, "pieces": _pieces}
     if isinstance(core, DifferentialCore):
-        return found | {"like": _differential(like)}
+        return adapted | {"like": _differential(like)}
     if isinstance(getattr(core, "__self__", None), ChosenBlocks):
-        found |= {"call": _causal, "like": _in_blocks, "causal": True}
-        return found
-    return found
+        adapted |= {"call": _causal, "like": _in_blocks, "causal": True}
+        return adapted
+    return adapted
 
 
 def _gate(layer: _Layer, x: Tensor) -> Tensor:
@@ -112,9 +112,9 @@ def _differential(tables: Reference) -> Any:
         first, second = weights.chunk(2, dim=1)
         v = split_heads(layer.v_proj(context), layer.num_kv_heads)
         v = torch.cat(v.chunk(2, dim=1), dim=-1)
-        found = (first - layer.core.share() * second) @ repeat_heads(v, first)
-        size = (found.square().mean(dim=-1, keepdim=True) + 1e-5).sqrt()
-        return layer.o_proj(merge_heads((1 - layer.core.first_share) * found / size))
+        heads = (first - layer.core.share() * second) @ repeat_heads(v, first)
+        size = (heads.square().mean(dim=-1, keepdim=True) + 1e-5).sqrt()
+        return layer.o_proj(merge_heads((1 - layer.core.first_share) * heads / size))
 
     return like
 
@@ -134,7 +134,7 @@ def _in_blocks(layer: _Layer, x: Tensor) -> Tensor:
         )
     )
     if layer.qk_norm:
-        q, k = (F.layer_norm(each, each.shape[-1:]) for each in (q, k))
+        q, k = (F.layer_norm(x, x.shape[-1:]) for x in (q, k))
     size = layer.core.__self__.block_size
     most = layer.core.__self__.num_chosen - 1
     blocks = torch.arange(x.shape[1]) // size
@@ -163,8 +163,8 @@ def _of_latents(layer: LatentAttention) -> dict[str, Any]:
         latent, turning = layer.kv_down(x).split(
             [layer.latent_dim, layer.rotary_dim], -1
         )
-        made = in_heads(layer.kv_up(layer.kv_norm(latent)))
-        k, v = made.split([layer.head_dim, layer.value_dim], dim=-1)
+        kv = in_heads(layer.kv_up(layer.kv_norm(latent)))
+        k, v = kv.split([layer.head_dim, layer.value_dim], dim=-1)
         turning = turning[..., None, :].expand(*k.shape[:-1], -1)
         return [torch.cat([turning, k], dim=-1).flatten(-2), v.flatten(-2)]
 
@@ -181,8 +181,8 @@ def _of_latents(layer: LatentAttention) -> dict[str, Any]:
         table = rotary_table(torch.arange(length), layer.rotary_dim).to(parts[0])
         tables = table.split([part.shape[1] for part in parts], dim=1)
         return [
-            layer(part, causal=True, cache=cache, rotary=each)
-            for part, each in zip(parts, tables, strict=True)
+            layer(part, causal=True, cache=cache, rotary=turns)
+            for part, turns in zip(parts, tables, strict=True)
         ]
 
     like = Reference(
@@ -209,7 +209,7 @@ def _token_by_token(layer: LinearAttention | DeltaAttention, x: Tensor) -> Tenso
     """Write and read a state, one token after the other."""
     projections = (layer.q_proj, layer.k_proj, layer.v_proj)
     q, k, v = (split_heads(project(x), layer.num_heads) for project in projections)
-    q, k = (each / each.norm(dim=-1, keepdim=True) for each in (q, k))
+    q, k = (x / x.norm(dim=-1, keepdim=True) for x in (q, k))
     gate = layer.gate_proj
     decay = None
     if gate is not None:

@@ -120,7 +120,7 @@ def validate_tokens(
         positions: The position of each token, if they are given.
     """
     if not isinstance(tokens, Tensor):
-        nested = isinstance(tokens, list) and [type(each) for each in tokens[:1]] == [
+        nested = isinstance(tokens, list) and [type(part) for part in tokens[:1]] == [
             list
         ]
         raise TypeError(
@@ -167,7 +167,7 @@ def _validate_positions(positions: Tensor, tokens: Tensor, max_seq_len: int) -> 
     _validate_range("positions go", positions, max_seq_len=max_seq_len)
 
 
-def _validate_range(told: str, numbers: Tensor, **limit: int) -> None:
+def _validate_range(what: str, numbers: Tensor, **limit: int) -> None:
     # Reading numbers on another device would mean waiting for it.
     if numbers.device.type != "cpu" or not is_readable(numbers):
         return
@@ -178,7 +178,7 @@ def _validate_range(told: str, numbers: Tensor, **limit: int) -> None:
     lowest, highest = map(int, extremes)
     if lowest < 0 or highest >= most:
         raise ValueError(
-            f"{told} from {lowest} to {highest}; they must be at least 0 and less than "
+            f"{what} from {lowest} to {highest}; they must be at least 0 and less than "
             f"{name}={most}"
         )
 
@@ -265,31 +265,31 @@ def validate_attention(
 
 def validate_kinds(**tensors: Tensor) -> None:
     """Raise a ``TypeError`` or ``ValueError`` if tensors cannot be multiplied."""
-    for name, given in tensors.items():
-        if not isinstance(given, Tensor):
-            raise TypeError(f"{name} must be a tensor; it is a {type(given).__name__}")
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name} must be a tensor; it is a {type(tensor).__name__}")
     (first, one), *rest = tensors.items()
     names = ", ".join([first, *(name for name, _ in rest[:-1])]) + f" and {rest[-1][0]}"
-    if any(each.device != one.device for _, each in rest):
-        others = "".join(f", {name} on {each.device}" for name, each in rest)
+    if any(other.device != one.device for _, other in rest):
+        others = "".join(f", {name} on {other.device}" for name, other in rest)
         raise ValueError(
             f"{names} must be on one device: {first} is on {one.device}{others}"
         )
     # Under autocast the products convert their factors to one type.
-    alike = all(each.dtype == one.dtype for _, each in rest)
+    alike = all(other.dtype == one.dtype for _, other in rest)
     if not (alike or torch.is_autocast_enabled(one.device.type)):
         kinds = ", ".join(f"{name} is {_name(x.dtype)}" for name, x in tensors.items())
         raise TypeError(f"{names} must have one dtype: {kinds}")
 
 
-def validate_shape(name: str, given: Tensor, shape: Iterable[int]) -> None:
+def validate_shape(name: str, tensor: Tensor, shape: Iterable[int]) -> None:
     """Raise a ``TypeError`` or ``ValueError`` if this is not a tensor of that shape."""
     shape = tuple(shape)
-    if not isinstance(given, Tensor):
-        kind = type(given).__name__
+    if not isinstance(tensor, Tensor):
+        kind = type(tensor).__name__
         raise TypeError(f"{name} must be a tensor, {shape}; it is a {kind}")
-    if given.shape != shape:
-        raise ValueError(f"{name} must be {shape}; it is {tuple(given.shape)}")
+    if tensor.shape != shape:
+        raise ValueError(f"{name} must be {shape}; it is {tuple(tensor.shape)}")
 
 
 def validate_mask(mask: Tensor, scores: torch.Size, device: torch.device) -> None:

@@ -164,8 +164,8 @@ class GPTConfig:
         if self.num_experts < 0:
             raise ValueError(f"num_experts={self.num_experts} must not be negative")
         if self.num_experts:
-            each, experts = self.experts_per_token, self.num_experts
-            validate_between("experts_per_token", each, 1, experts, "num_experts")
+            picked, experts = self.experts_per_token, self.num_experts
+            validate_between("experts_per_token", picked, 1, experts, "num_experts")
         self._validate_windows()
         self._validate_kept_heads()
         self._validate_attention()

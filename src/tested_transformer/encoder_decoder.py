@@ -40,7 +40,6 @@ __all__ = [
 ]
 
 
-# --8<-- [start:config]
 @dataclass(frozen=True, kw_only=True)
 class EncoderDecoderConfig:
     """The settings of an encoder and decoder: everything except the weights.
@@ -80,8 +79,6 @@ class EncoderDecoderConfig:
     dropout: float = 0.0
     fused: bool = True
 
-    # --8<-- [end:config]
-
     def __post_init__(self) -> None:
         validate_sizes(
             vocab_size=self.vocab_size,
@@ -119,7 +116,6 @@ _Output = Float[Tensor, "B S D"]
 _Weights = Float[Tensor, "B H S S"]
 
 
-# --8<-- [start:encoder]
 class EncoderBlock(nn.Module):
     """One layer of an encoder: bidirectional self-attention, then a feed-forward.
 
@@ -156,7 +152,6 @@ class EncoderBlock(nn.Module):
         )
         self.add_feed_forward = add_norm()
 
-    # --8<-- [start:encoder-forward]
     def forward(
         self,
         x: Float[Tensor, "B S D"],
@@ -182,18 +177,12 @@ class EncoderBlock(nn.Module):
         x = self.add_feed_forward(x, self.feed_forward)
         return x if weights is None else (x, weights)
 
-    # --8<-- [end:encoder-forward]
-
-
-# --8<-- [end:encoder]
-
 
 _Decoded = Float[Tensor, "B T D"]
 _Own = Float[Tensor, "B H T P"]
 _Cross = Float[Tensor, "B H T S"]
 
 
-# --8<-- [start:cross]
 class CrossDecoderBlock(nn.Module):
     """One layer of a decoder: causal self-attention, cross-attention, a feed-forward.
 
@@ -235,7 +224,6 @@ class CrossDecoderBlock(nn.Module):
         )
         self.add_feed_forward = add_norm()
 
-    # --8<-- [start:cross-forward]
     def forward(
         self,
         x: Float[Tensor, "B T D"],
@@ -270,28 +258,22 @@ class CrossDecoderBlock(nn.Module):
         )
         attended, own = attended if return_weights else (attended, None)
         x = self.add_attention.add(x, attended)
-        found = self.cross_attention(
+        read = self.cross_attention(
             self.add_cross_attention.read(x),
             context=context,
             mask=context_mask,
             return_weights=return_weights,
         )
-        found, cross = found if return_weights else (found, None)
-        x = self.add_cross_attention.add(x, found)
+        read, cross = read if return_weights else (read, None)
+        x = self.add_cross_attention.add(x, read)
         x = self.add_feed_forward(x, self.feed_forward)
         return x if own is None or cross is None else (x, own, cross)
-
-    # --8<-- [end:cross-forward]
-
-
-# --8<-- [end:cross]
 
 
 _Maps = list[Float[Tensor, "B H _ _"]]
 _Logits = Float[Tensor, "B T V"]
 
 
-# --8<-- [start:maps]
 class AttentionMaps(NamedTuple):
     """The weights of all heads in one pass: three lists, one tensor per layer."""
 
@@ -300,10 +282,6 @@ class AttentionMaps(NamedTuple):
     cross: _Maps  # (B, H, T, S): the target reads the source
 
 
-# --8<-- [end:maps]
-
-
-# --8<-- [start:model]
 class EncoderDecoder(nn.Module):
     """An encoder that reads the source, and a decoder that writes the target.
 
@@ -319,7 +297,6 @@ class EncoderDecoder(nn.Module):
 
     position_table: Tensor
 
-    # --8<-- [start:init]
     def __init__(
         self,
         config: EncoderDecoderConfig,
@@ -368,9 +345,6 @@ class EncoderDecoder(nn.Module):
         norm = make_norm(config.norm, config.d_model, bias=config.bias)
         return norm if config.norm_first else nn.Identity()
 
-    # --8<-- [end:init]
-
-    # --8<-- [start:forward]
     def forward(
         self,
         source: Int[Tensor, "B S"],
@@ -403,8 +377,6 @@ class EncoderDecoder(nn.Module):
             target, context, mask=target_mask, context_mask=source_mask, maps=maps
         )
         return logits if maps is None else (logits, maps)
-
-    # --8<-- [end:forward]
 
     # --8<-- [start:encode]
     def encode(
@@ -476,7 +448,6 @@ class EncoderDecoder(nn.Module):
 
     # --8<-- [end:decode]
 
-    # --8<-- [start:embed]
     def _embed(self, name: str, tokens: Tensor, start: int) -> Tensor:
         """Look tokens up, scale them, and add their positions."""
         config = self.config
@@ -504,8 +475,6 @@ class EncoderDecoder(nn.Module):
             table = sinusoidal_positions(config.max_seq_len, config.d_model)
         self.register_buffer("position_table", table.to(embedding), persistent=False)
 
-    # --8<-- [end:embed]
-
     def new_cache(
         self, batch_size: int = 1, *, max_length: int | None = None
     ) -> KVCache:
@@ -528,9 +497,6 @@ class EncoderDecoder(nn.Module):
             assert isinstance(block, CrossDecoderBlock)
             layers.append(block.attention.new_cache(batch_size, max_length))
         return KVCache(layers)
-
-
-# --8<-- [end:model]
 
 
 # --8<-- [start:translate]

@@ -11,7 +11,6 @@ from tested_transformer.layers import FeedForward
 __all__ = ["MixtureOfExperts", "count_parameters"]
 
 
-# --8<-- [start:experts]
 class MixtureOfExperts(nn.Module):
     """Several feed-forwards, with a router that picks a few of them for each token.
 
@@ -99,8 +98,8 @@ class MixtureOfExperts(nn.Module):
         of its parts' losses.
         """
         num_experts = probabilities.shape[-1]
-        each = torch.arange(num_experts, device=chosen.device)
-        counts = (chosen.flatten()[:, None] == each).sum(dim=0)
+        numbers = torch.arange(num_experts, device=chosen.device)
+        counts = (chosen.flatten()[:, None] == numbers).sum(dim=0)
         used = counts / chosen.numel()
         return num_experts * (used * probabilities.mean(dim=0)).sum()
 
@@ -109,9 +108,6 @@ class MixtureOfExperts(nn.Module):
     def __getstate__(self) -> dict[str, object]:
         # The balance loss of the last pass holds its graph, which cannot be copied.
         return {**self.__dict__, "balance_loss": self.balance_loss.detach()}
-
-
-# --8<-- [end:experts]
 
 
 def _places(
@@ -129,7 +125,6 @@ def _places(
     return rows, slots
 
 
-# --8<-- [start:count]
 def count_parameters(module: nn.Module, *, active: bool = False) -> int:
     """Count the parameters of a module, or only those that one token goes through.
 
@@ -145,6 +140,3 @@ def count_parameters(module: nn.Module, *, active: bool = False) -> int:
                 idle = len(mixture.experts) - mixture.experts_per_token
                 total -= idle * count_parameters(mixture.experts[0])
     return total
-
-
-# --8<-- [end:count]

@@ -138,15 +138,15 @@ def _device(
     device: str | torch.device | None, **tensors: Tensor | None
 ) -> torch.device:
     """Return where all of this is, or raise a ``ValueError``."""
-    given = {name: x.device for name, x in tensors.items() if x is not None}
+    devices = {name: x.device for name, x in tensors.items() if x is not None}
     if device is None:
-        where = next(iter(given.values()), torch.device("cpu"))
+        where = next(iter(devices.values()), torch.device("cpu"))
     else:
         where = torch.empty(0, device=device).device  # "cuda" becomes "cuda:0"
-    if any(each != where for each in given.values()):
-        told = ", ".join(f"{name} on {each}" for name, each in given.items())
+    if any(device != where for device in devices.values()):
+        shown = ", ".join(f"{name} on {device}" for name, device in devices.items())
         raise ValueError(
-            f"the mask must be made on one device: {told}, device={device}"
+            f"the mask must be made on one device: {shown}, device={device}"
         )
     return where
 
@@ -163,8 +163,10 @@ def _validate_block_mask(
     batch_and_heads = zip(shape[:2], scores[:2], strict=True)
     if shape[2:] != scores[2:] or any(n not in (1, m) for n, m in batch_and_heads):
         raise ValueError(f"block_mask was made for {shape}; the scores are {scores}")
-    if (made := block_mask.kv_num_blocks.device) != device:
-        raise ValueError(f"block_mask is on {made} but must be where q is, on {device}")
+    if (place := block_mask.kv_num_blocks.device) != device:
+        raise ValueError(
+            f"block_mask is on {place} but must be where q is, on {device}"
+        )
 
 
 @lru_cache

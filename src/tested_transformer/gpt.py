@@ -44,7 +44,6 @@ _Output = Float[Tensor, "B T D"]
 _Weights = Float[Tensor, "B H T S"]
 
 
-# --8<-- [start:block]
 class DecoderBlock(nn.Module):
     """One layer of a GPT: causal self-attention, then a feed-forward.
 
@@ -150,8 +149,8 @@ class DecoderBlock(nn.Module):
         )
         attended, weights = attended if return_weights else (attended, None)
         x = x + self.dropout(self.attention_out_norm(attended))
-        made = self.feed_forward(self.feed_forward_norm(x))
-        x = x + self.dropout(self.feed_forward_out_norm(made))
+        transformed = self.feed_forward(self.feed_forward_norm(x))
+        x = x + self.dropout(self.feed_forward_out_norm(transformed))
         return x if weights is None else (x, weights)
 
     # --8<-- [end:block-forward]
@@ -172,13 +171,9 @@ class DecoderBlock(nn.Module):
         return attention.new_cache(batch_size, max_length)
 
 
-# --8<-- [end:block]
-
-
 _Logits = Float[Tensor, "B T V"] | Float[Tensor, "B 1 V"]
 
 
-# --8<-- [start:model]
 class GPT(nn.Module):
     """A language model: an embedding, a stack of decoder blocks, and a head.
 
@@ -198,7 +193,6 @@ class GPT(nn.Module):
     local_position_table: Tensor  # of layers with a window, if they rotate otherwise
     slopes: Tensor
 
-    # --8<-- [start:init]
     def __init__(
         self,
         config: GPTConfig,
@@ -281,8 +275,6 @@ class GPT(nn.Module):
         for name, table in tables.items():
             self.register_buffer(name, table.to(like), persistent=False)
 
-    # --8<-- [end:init]
-
     @advised(advise_on_model_call)
     # --8<-- [start:forward]
     def forward(
@@ -344,7 +336,6 @@ class GPT(nn.Module):
 
     # --8<-- [end:forward]
 
-    # --8<-- [start:embed]
     def _embed(
         self, tokens: Tensor, positions: Tensor | None, cache: KVCache | None
     ) -> Tensor:
@@ -419,9 +410,6 @@ class GPT(nn.Module):
             for bias, has in zip(biases, self._has_scores, strict=True)
         ]
 
-    # --8<-- [end:embed]
-
-    # --8<-- [start:head]
     def to_logits(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T V"]:
         """Return the logits of features that the last norm has normalized."""
         tied, cap = self.config.tie_head, self.config.logit_cap
@@ -440,8 +428,6 @@ class GPT(nn.Module):
                 "model.to_logits"
             )
         return weight
-
-    # --8<-- [end:head]
 
     # --8<-- [start:reset]
     def reset_parameters(self) -> None:
@@ -541,6 +527,3 @@ class GPT(nn.Module):
     def num_parameters(self, *, active: bool = False) -> int:
         """Count the parameters, or only those that one token goes through."""
         return count_parameters(self, active=active)
-
-
-# --8<-- [end:model]

@@ -154,16 +154,16 @@ def _on_settings(
 
 def advise_on_layer_settings(values: Values, settings: Options) -> str | None:
     """Return how to make a ``MultiHeadAttention`` made like another library's."""
-    given = values[1:]  # without the layer itself
-    if given and hasattr(given[0], "d_model"):
+    positional = values[1:]  # without the layer itself
+    if positional and hasattr(positional[0], "d_model"):
         return (
             "MultiHeadAttention takes keyword arguments: write "
             "MultiHeadAttention(d_model=config.d_model, num_heads=config.num_heads)"
         )
-    if not given and not any(name in _SETTINGS_OF_OTHERS for name in settings):
+    if not positional and not any(name in _SETTINGS_OF_OTHERS for name in settings):
         return None
     names = ("d_model", "num_heads", "dropout", "bias")
-    named = dict(zip(names, given, strict=False)) | {**settings}
+    named = dict(zip(names, positional, strict=False)) | {**settings}
     line = ", ".join(_translate(named, _SETTINGS_OF_OTHERS))
     return (
         f"MultiHeadAttention takes keyword arguments: write MultiHeadAttention({line})"
@@ -175,8 +175,8 @@ def advise_on_layer_call(values: Values, options: Options) -> str | None:
     sequences = values[1:]  # without the layer itself
     if len(sequences) < 2 and not any(name in _OPTIONS_OF_OTHERS for name in options):
         return None
-    masks = [each for each in sequences[1:] if _is_mask(each)]
-    others = [each for each in sequences[1:] if not _is_mask(each)]
+    masks = [sequence for sequence in sequences[1:] if _is_mask(sequence)]
+    others = [sequence for sequence in sequences[1:] if not _is_mask(sequence)]
     context = ["context=keys"] if any(x is not sequences[0] for x in others) else []
     mask = ["mask=mask"] if masks else []
     ours = dict(_OPTIONS_OF_OTHERS)
@@ -208,8 +208,8 @@ def advise_on_model_call(values: Values, options: Options) -> str | None:
     return None
 
 
-def _is_mask(given: object) -> bool:
-    return isinstance(given, Tensor) and given.dtype == torch.bool
+def _is_mask(value: object) -> bool:
+    return isinstance(value, Tensor) and value.dtype == torch.bool
 
 
 def _is_added(mask: object) -> bool:
@@ -217,10 +217,10 @@ def _is_added(mask: object) -> bool:
     return isinstance(mask, Tensor) and mask.is_floating_point() and mask.ndim > 2
 
 
-def _translate(given: Mapping[str, object], ours: Mapping[str, str]) -> list[str]:
+def _translate(arguments: Mapping[str, object], ours: Mapping[str, str]) -> list[str]:
     """Write each argument once, under the name it has in this library."""
     lines: list[str] = []
-    for name, value in given.items():
+    for name, value in arguments.items():
         short = isinstance(value, (bool, int, float, str))
         line = ours.get(name, f"{name}={{}}").format(value if short else name)
         if line and line not in lines:

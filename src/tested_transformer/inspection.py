@@ -86,7 +86,7 @@ def numbers_of(module: nn.Module) -> Tensor:
     They are those of its first floating-point parameter or buffer; without one, as
     where all weights are packed integers, PyTorch's defaults.
     """
-    for each in chain(module.parameters(), module.buffers()):
-        if each.is_floating_point():
-            return torch.empty(0, dtype=each.dtype, device=each.device)
+    for numbers in chain(module.parameters(), module.buffers()):
+        if numbers.is_floating_point():
+            return torch.empty(0, dtype=numbers.dtype, device=numbers.device)
     return torch.empty(0)

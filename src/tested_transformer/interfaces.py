@@ -21,7 +21,6 @@ Output = Float[Tensor, "B T D"]
 Weights = Float[Tensor, "B H T S"]
 
 
-# --8<-- [start:layer]
 @runtime_checkable
 class AttentionLayer(Protocol[Kept]):
     """A layer of self-attention, as a ``DecoderBlock`` calls it.
@@ -78,9 +77,6 @@ class AttentionLayer(Protocol[Kept]):
         ...
 
 
-# --8<-- [end:layer]
-
-
 @dataclass(frozen=True, kw_only=True)
 class LayerSettings:
     """What a model tells the attention of one of its layers.
@@ -117,7 +113,6 @@ class LayerSettings:
     dtype: torch.dtype | None = None
 
 
-# --8<-- [start:attention]
 @runtime_checkable
 class Attention(Protocol):
     """Settings of a way to attend: they make the layer, and state facts about it.
@@ -151,6 +146,3 @@ class Attention(Protocol):
             ValueError: If the settings do not fit.
         """
         ...
-
-
-# --8<-- [end:attention]

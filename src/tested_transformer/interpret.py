@@ -46,7 +46,6 @@ __all__ = [
 _Target = Bool[Tensor, "B T S"]
 
 
-# --8<-- [start:recording]
 class Recording(NamedTuple):
     """What one forward pass computed.
 
@@ -92,9 +91,6 @@ def record_heads(model: GPT, tokens: Int[Tensor, "B T"]) -> Recording:
     return Recording(logits, weights, outputs)
 
 
-# --8<-- [end:recording]
-
-
 def _validate_weights(model: GPT) -> None:
     if not model.config.attention.weighs_by_head:
         raise ValueError(
@@ -120,10 +116,10 @@ def head_scores(
             heads, as after ``prune_heads``.
     """
     _validate_equal_heads(weights)
-    asked = _queries_with_target(target)
+    queries = _queries_with_target(target)
     marked = target[:, None].to(weights[0].dtype)
-    on_target = torch.stack([(each * marked).sum(dim=-1) for each in weights])
-    return on_target.transpose(1, 2)[:, :, asked].mean(dim=-1)
+    on_target = torch.stack([(layer * marked).sum(dim=-1) for layer in weights])
+    return on_target.transpose(1, 2)[:, :, queries].mean(dim=-1)
 
 
 def uniform_score(target: Bool[Tensor, "B T S"]) -> float:
@@ -133,15 +129,15 @@ def uniform_score(target: Bool[Tensor, "B T S"]) -> float:
         ValueError: If no query has a target.
     """
     seen = torch.arange(1, target.shape[1] + 1, device=target.device)
-    asked = _queries_with_target(target)
-    return (target.sum(dim=-1) / seen)[asked].mean().item()
+    queries = _queries_with_target(target)
+    return (target.sum(dim=-1) / seen)[queries].mean().item()
 
 
 # --8<-- [end:scores]
 
 
 def _validate_equal_heads(weights: Sequence[Tensor]) -> None:
-    counts = [each.shape[1] for each in weights]
+    counts = [layer.shape[1] for layer in weights]
     if len({*counts}) != 1:
         raise ValueError(
             f"weights must have equally many heads in each layer; they have {counts}. "
@@ -150,13 +146,12 @@ def _validate_equal_heads(weights: Sequence[Tensor]) -> None:
 
 
 def _queries_with_target(target: Tensor) -> Tensor:
-    asked = target.any(dim=-1)
-    if not asked.any():
+    queries = target.any(dim=-1)
+    if not queries.any():
         raise ValueError("target has no key for any query: there is nothing to score")
-    return asked
+    return queries
 
 
-# --8<-- [start:places]
 def previous_token_target(tokens: Int[Tensor, "B T"]) -> _Target:
     """Mark the token just before each query."""
     steps = _steps_back(tokens)
@@ -172,10 +167,6 @@ def first_token_target(tokens: Int[Tensor, "B T"]) -> _Target:
     return ((_steps_back(tokens) > 0) & first).expand(len(tokens), -1, -1)
 
 
-# --8<-- [end:places]
-
-
-# --8<-- [start:kinds]
 def delimiter_target(
     tokens: Int[Tensor, "B T"], delimiters: Collection[int]
 ) -> _Target:
@@ -207,10 +198,6 @@ def induction_target(tokens: Int[Tensor, "B T"]) -> _Target:
     return after & (_steps_back(tokens) > 0)
 
 
-# --8<-- [end:kinds]
-
-
-# --8<-- [start:repeated]
 def repeated_tokens(
     vocab_size: int, length: int, *, num_sequences: int = 1, seed: int = 0
 ) -> Int[Tensor, "B T"]:
@@ -234,16 +221,12 @@ def repeated_tokens(
     return torch.stack(drawn).repeat(1, 2)
 
 
-# --8<-- [end:repeated]
-
-
 def _steps_back(tokens: Tensor) -> Tensor:
     """Return how many steps each key lies before each query; negative if after it."""
     at = torch.arange(tokens.shape[1], device=tokens.device)
     return at[:, None] - at
 
 
-# --8<-- [start:gates]
 def all_open(model: GPT) -> list[Float[Tensor, "H"]]:
     """Return a gate of 1 for every head, layer by layer."""
     like = numbers_of(model)
@@ -300,10 +283,6 @@ def gated_heads(
         yield
 
 
-# --8<-- [end:gates]
-
-
-# --8<-- [start:instead]
 def mean_instead(
     outputs: Sequence[Float[Tensor, "B H T d_k"]],
 ) -> list[Float[Tensor, "1 H 1 d_k"]]:
@@ -312,7 +291,7 @@ def mean_instead(
     It removes what a head writes at one kind of position, too. To keep that, average
     over such positions alone, as in ``each[rows, :, at].mean(dim=0)[None, :, None]``.
     """
-    return [each.mean(dim=(0, 2), keepdim=True) for each in outputs]
+    return [heads.mean(dim=(0, 2), keepdim=True) for heads in outputs]
 
 
 def resampled_instead(
@@ -323,12 +302,9 @@ def resampled_instead(
     Raises:
         ValueError: If there is only one text.
     """
-    if any(len(each) < 2 for each in outputs):
+    if any(len(heads) < 2 for heads in outputs):
         raise ValueError("outputs must hold at least 2 texts to exchange; they hold 1")
-    return [each.roll(1, dims=0) for each in outputs]
-
-
-# --8<-- [end:instead]
+    return [heads.roll(1, dims=0) for heads in outputs]
 
 
 # --8<-- [start:hook]
@@ -359,9 +335,9 @@ def _validate_layers(
             "before o_proj: a gate cannot take one away"
         )
     heads = [block.attention.num_heads for block in model.blocks]
-    found = [gate.shape[-1] for gate in gates]
-    if found != heads:
-        raise ValueError(f"gates are for {found} heads; the model has {heads}")
+    gated = [gate.shape[-1] for gate in gates]
+    if gated != heads:
+        raise ValueError(f"gates are for {gated} heads; the model has {heads}")
     if instead is not None and len(instead) != len(heads):
         raise ValueError(
             f"instead is for {len(instead)} layers; the model has {len(heads)}"
@@ -386,12 +362,12 @@ def loss_changes(
     Raises:
         ValueError: If the model's heads come in pairs, as in differential attention.
     """
-    whole = loss()
+    unchanged = loss()
     changes = all_open(model)
     for layer, of_layer in enumerate(changes):
         for head in range(len(of_layer)):
             with gated_heads(model, shut(model, [(layer, head)]), instead=instead):
-                of_layer[head] = loss() - whole
+                of_layer[head] = loss() - unchanged
     return changes
 
 

@@ -91,10 +91,10 @@ class AddNorm(nn.Module):
         return self.norm(x) if self.norm_first else x
 
     def add(
-        self, x: Float[Tensor, "B T D"], made: Float[Tensor, "B T D"]
+        self, x: Float[Tensor, "B T D"], output: Float[Tensor, "B T D"]
     ) -> Float[Tensor, "B T D"]:
         """Return ``x`` plus the part's output, normalized if the norm comes last."""
-        x = x + self.dropout(made)
+        x = x + self.dropout(output)
         return x if self.norm_first else self.norm(x)
 
     def forward(
@@ -154,7 +154,6 @@ def _relu_squared(x: Tensor) -> Tensor:
     return _ReluSquared.apply(x)[0]
 
 
-# --8<-- [start:activations]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_tanh": _gelu_tanh,
@@ -168,10 +167,8 @@ GATED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "geglu_tanh": lambda gate, up: _gelu_tanh(gate) * up,
     "swiglu_clamped": _swiglu_clamped,
 }
-# --8<-- [end:activations]
 
 
-# --8<-- [start:feed-forward]
 class FeedForward(nn.Module):
     """Project each position to more features, apply an activation, and project back.
 
@@ -213,9 +210,6 @@ class FeedForward(nn.Module):
         if self.gate is None:
             return self.down(self.activation(self.up(x)))
         return self.down(self.activation(self.gate(x), self.up(x)))
-
-
-# --8<-- [end:feed-forward]
 
 
 def rows_of(embedding: nn.Module, vocab_size: int) -> Float[Tensor, "V D"]:

@@ -59,7 +59,6 @@ def causal_mask(
 # --8<-- [end:causal]
 
 
-# --8<-- [start:window]
 def sliding_window_mask(
     num_queries: int,
     num_keys: int | None = None,
@@ -93,10 +92,6 @@ def sliding_window_mask(
     return causal & ~causal.tril(causal.shape[1] - causal.shape[0] - window)
 
 
-# --8<-- [end:window]
-
-
-# --8<-- [start:padding]
 def padding_mask(
     lengths: Int[Tensor, "B"], num_keys: int | None = None
 ) -> Bool[Tensor, "B 1 1 S"]:
@@ -124,10 +119,6 @@ def padding_mask(
     return key_positions < lengths[:, None, None, None]
 
 
-# --8<-- [end:padding]
-
-
-# --8<-- [start:tokens]
 def token_mask(
     real: Bool[Tensor, "B S"] | Int[Tensor, "B S"],
 ) -> Bool[Tensor, "B 1 1 S"]:
@@ -143,9 +134,6 @@ def token_mask(
     """
     _validate_tokens(real)
     return real.bool()[:, None, None, :]
-
-
-# --8<-- [end:tokens]
 
 
 # --8<-- [start:additive]
@@ -199,10 +187,10 @@ def from_additive(added: Float[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
 # --8<-- [end:additive]
 
 
-def _validate_tensor(name: str, given: Tensor) -> None:
-    if not isinstance(given, Tensor):
+def _validate_tensor(name: str, value: Tensor) -> None:
+    if not isinstance(value, Tensor):
         raise TypeError(
-            f"{name} must be a tensor; it is a {type(given).__name__}: "
+            f"{name} must be a tensor; it is a {type(value).__name__}: "
             f"write torch.as_tensor({name})"
         )
 

@@ -204,7 +204,6 @@ def attend_with_softmax(
 SOFTMAX = Softmax()
 
 
-# --8<-- [start:module]
 class MultiHeadAttention(nn.Module):
     """Attend with several heads at once, each in its own slice of the features.
 
@@ -288,9 +287,9 @@ class MultiHeadAttention(nn.Module):
         self.q_proj = nn.Linear(d_model, d_q, qkv_bias, device, dtype)
         self.k_proj = nn.Linear(d_context, d_kv, qkv_bias, device, dtype)
         self.v_proj = nn.Linear(d_context, d_kv, qkv_bias, device, dtype)
-        made = {"eps": norm_eps, "device": device, "dtype": dtype}
+        options = {"eps": norm_eps, "device": device, "dtype": dtype}
         self.q_norm, self.k_norm = (
-            _make_qk_norm(qk_norm, heads, head_dim, **made)
+            _make_qk_norm(qk_norm, heads, head_dim, **options)
             for heads in (num_heads, num_kv_heads)
         )
         self.o_proj = nn.Linear(d_q, d_model, bias, device, dtype)
@@ -408,8 +407,8 @@ class MultiHeadAttention(nn.Module):
     def _normed(self, heads: Tensor, norm: nn.Module) -> Tensor:
         # Transposed back, the features of a head lie together in memory.
         rows = heads.transpose(1, 2)
-        whole = self.qk_norm == "projection"
-        rows = norm(rows.flatten(2)).view_as(rows) if whole else norm(rows)
+        together = self.qk_norm == "projection"
+        rows = norm(rows.flatten(2)).view_as(rows) if together else norm(rows)
         return rows.transpose(1, 2)
 
     # --8<-- [end:prepare]
@@ -450,10 +449,12 @@ class MultiHeadAttention(nn.Module):
         """Return whether a table is for as many positions, and for heads this wide."""
         if rotary.ndim not in (3, 5):
             return False
-        two, *each, length, half = rotary.shape
+        two, *leading, length, half = rotary.shape
         if (two, length, 2 * half) != (2, x.shape[1], self.head_dim):
             return False
-        return not each or (each[0] in (1, len(x)) and each[1] in (1, self.num_heads))
+        return not leading or (
+            leading[0] in (1, len(x)) and leading[1] in (1, self.num_heads)
+        )
 
     def extra_repr(self) -> str:
         """Show the settings that the projections do not show."""
@@ -464,17 +465,16 @@ class MultiHeadAttention(nn.Module):
         )
 
 
-# --8<-- [end:module]
-
-
 def _make_qk_norm(
-    kind: bool | str, num_heads: int, head_dim: int, **made: Any
+    kind: bool | str, num_heads: int, head_dim: int, **options: Any
 ) -> nn.LayerNorm | HeadNorm | None:
     if kind is False:
         return None
     if kind is True:
-        return nn.LayerNorm(head_dim, elementwise_affine=False, **made)
-    return HeadNorm(num_heads * head_dim if kind == "projection" else head_dim, **made)
+        return nn.LayerNorm(head_dim, elementwise_affine=False, **options)
+    return HeadNorm(
+        num_heads * head_dim if kind == "projection" else head_dim, **options
+    )
 
 
 def _validate_axes(name: str, tensor: Tensor, axes: str) -> None:
@@ -493,6 +493,6 @@ def _validate_self_attention(
             f"the cache keeps what a window of {cache.window} sees; window={window}"
         )
     if context is not None:
-        for name, given in (("rotary", rotary), ("cache", cache)):
-            if given is not None:
+        for name, argument in (("rotary", rotary), ("cache", cache)):
+            if argument is not None:
                 raise ValueError(f"{name} belongs to self-attention: give no context")

@@ -132,7 +132,6 @@ def _validate_prunable(model: GPT) -> None:
         )
 
 
-# --8<-- [start:weights]
 def _kept_weights(attention: MultiHeadAttention, heads: list[int]) -> dict[str, Tensor]:
     """Return the weights that belong to these heads, by name."""
     share = attention.num_heads // attention.num_kv_heads
@@ -151,9 +150,6 @@ def _kept_weights(attention: MultiHeadAttention, heads: list[int]) -> dict[str, 
 def _features(heads: list[int], head_dim: int) -> list[int]:
     """Return the indices of the features that belong to these heads."""
     return [head * head_dim + feature for head in heads for feature in range(head_dim)]
-
-
-# --8<-- [end:weights]
 
 
 def stretched(

@@ -100,21 +100,18 @@ def test_what_is_wrong_with_an_entry_is_said(module: Module, tmp_path: Path) -> 
     assert error.startswith("owner/name:other, no bug: AttributeError")
 
 
-@pytest.mark.parametrize(
-    ("answer", "worth"),
-    [
+def test_an_answer_about_a_bug_is_worth() -> None:
+    for answer, worth in (
         (Answer("wrong", ("no-scale",)), "named alone"),
         (Answer("wrong", ("a", "no-scale")), "named among three"),
         (Answer("wrong", ("a", "b", "c", "no-scale")), "no name"),
         (Answer("wrong", ("a",)), "other names"),
         (Answer("wrong"), "no name"),
         (Answer("cannot tell"), "cannot tell"),
-    ],
-)
-def test_an_answer_about_a_bug_is_worth(answer: Answer, worth: str) -> None:
-    assert verdict(answer, Answer("right"), ["no-scale"]) == worth
-    if answer.state == "wrong":
-        assert verdict(answer, answer, ["no-scale"]) == "as the correct module"
+    ):
+        assert verdict(answer, Answer("right"), ["no-scale"]) == worth
+        if answer.state == "wrong":
+            assert verdict(answer, answer, ["no-scale"]) == "as the correct module"
 
 
 def test_a_set_is_asked_counted_and_kept(

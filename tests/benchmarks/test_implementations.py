@@ -1,13 +1,7 @@
 """Every way to write attention is measured, and the file holds them all."""
 
 import pytest
-from benchmarks.implementations import (
-    NAMES,
-    SIZES,
-    Size,
-    measure,
-    question,
-)
+from benchmarks.implementations import NAMES, SIZES, Size, measure, question
 from benchmarks.run import Run
 
 from transformer_book import load_record

@@ -1,6 +1,5 @@
 """Operations are counted as they are, and do not grow in silence."""
 
-import pytest
 import torch
 from benchmarks.launches import READERS, counted, training_pass, written_token
 
@@ -23,24 +22,20 @@ def test_views_are_no_operations_and_reading_a_number_is_a_wait() -> None:
     assert counts.bytes == 4 * (2 * 12 + 1)
 
 
-@pytest.mark.parametrize("name", ATTENTIONS)
-def test_a_pass_takes_no_more_than_was_recorded(name: str) -> None:
-    recorded = RECORD["training pass of a layer"][name]["256"]
-    counts = counted(training_pass(name, 256))
-    assert counts.operations <= recorded["operations"]
-    assert counts.waits <= recorded["waits"]
-    assert counts.bytes <= 1.01 * recorded["bytes"]
+def test_a_pass_takes_no_more_than_was_recorded_and_hardly_more_if_it_is_long() -> None:
+    for name in ATTENTIONS:
+        recorded = RECORD["training pass of a layer"][name]["256"]
+        counts = counted(training_pass(name, 256))
+        assert counts.operations <= recorded["operations"], name
+        assert counts.waits <= recorded["waits"], name
+        assert counts.bytes <= 1.01 * recorded["bytes"], name
+        # A loop over blocks or chunks has four times as many.
+        long = counted(training_pass(name, 1024))
+        assert long.operations <= 1.3 * counts.operations, name
 
 
-@pytest.mark.parametrize("name", ATTENTIONS)
-def test_operations_hardly_grow_with_the_length(name: str) -> None:
-    # A loop over blocks or chunks has four times as many.
-    short, long = (counted(training_pass(name, n)).operations for n in (256, 1024))
-    assert long <= 1.3 * short
-
-
-@pytest.mark.parametrize("name", READERS)
-def test_a_written_token_takes_no_more_than_was_recorded(name: str) -> None:
-    counts = counted(written_token(name, 256))
-    assert counts.operations <= RECORD["written token"][name]["operations"]
-    assert counts.waits == 0
+def test_a_written_token_takes_no_more_than_was_recorded() -> None:
+    for name in READERS:
+        counts = counted(written_token(name, 256))
+        assert counts.operations <= RECORD["written token"][name]["operations"], name
+        assert counts.waits == 0, name

@@ -17,7 +17,18 @@ from tested_transformer.gpt import GPTConfig
 from tested_transformer.training import Recipe, evaluate, honest_loss
 from transformer_book import MODELS
 
-GRAMMAR = [name for name in COMMANDS if name.startswith("grammar")]
+KINDS = ["grammar", "shakespeare", "stories"]
+SEEDS = [name for name in COMMANDS if name not in KINDS]
+of_models = pytest.mark.parametrize(
+    "names",
+    [
+        KINDS,
+        pytest.param(
+            [n for n in COMMANDS if n not in KINDS], marks=pytest.mark.nightly
+        ),
+    ],
+    ids=["one of each kind", "further seeds"],
+)
 
 
 @pytest.fixture(autouse=True)
@@ -35,43 +46,48 @@ def test_what_ships_is_what_is_made() -> None:
     assert files["grammar"] + files["shakespeare"] <= 2_000_000
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_card_says_how_its_model_was_made(name: str) -> None:
-    shipped = load_shipped(MODELS / name)  # compares the weights with their hash
-    card = shipped.card
-    assert card["name"] == name
-    typed = make_parser().parse_args(shlex.split(COMMANDS[name]))
-    config, recipe = given(typed, GPTConfig), given(typed, Recipe)
-    assert {key: card["config"][key] for key in config} == config
-    assert {key: card["recipe"][key] for key in recipe} == recipe
-    assert card["torch"].startswith("2.13")
-    assert re.fullmatch("[0-9a-f]{40}", card["commit"])
-    assert isinstance(card["dirty"], bool)
+def test_a_card_says_how_its_model_was_made() -> None:
+    for name, command in COMMANDS.items():
+        card = load_shipped(MODELS / name).card  # compares the weights with their hash
+        assert card["name"] == name
+        typed = make_parser().parse_args(shlex.split(command))
+        for part, kind in (("config", GPTConfig), ("recipe", Recipe)):
+            settings = given(typed, kind)
+            assert {key: card[part][key] for key in settings} == settings, name
+        assert card["torch"].startswith("2.13")
+        assert re.fullmatch("[0-9a-f]{40}", card["commit"])
+        assert isinstance(card["dirty"], bool)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_model_predicts_its_own_sample_as_its_card_says(name: str) -> None:
-    shipped = load_shipped(MODELS / name)
-    tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
-    recorded = shipped.card["sample"]
-    loss = evaluate(shipped.model, torch.tensor(tokenizer.encode(recorded["text"])))
-    assert loss == pytest.approx(recorded["loss"], abs=2e-3)
-    assert sample(shipped.model, tokenizer)["text"][:20] == recorded["text"][:20]
+@of_models
+def test_a_model_writes_its_own_sample_and_predicts_it_as_its_card_says(
+    names: list[str],
+) -> None:
+    for name in names:
+        shipped = load_shipped(MODELS / name)
+        recorded = shipped.card["sample"]
+        tokenizer, text = (
+            tokenizer_from_dict(shipped.card["tokenizer"]),
+            recorded["text"],
+        )
+        loss = evaluate(shipped.model, torch.tensor(tokenizer.encode(text)))
+        assert loss == pytest.approx(recorded["loss"], abs=2e-3), name
+        assert sample(shipped.model, tokenizer)["text"][:20] == text[:20], name
 
 
-@pytest.mark.parametrize("name", GRAMMAR)
-def test_the_loss_holds_on_stories_that_no_model_has_read(name: str) -> None:
-    shipped = load_shipped(MODELS / name)
-    tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
+def test_the_loss_holds_on_stories_that_no_model_has_read() -> None:
     stories = write_stories(16_000, seed=77)
-    tokens = torch.tensor(tokenizer.encode(stories.text))
-    loss = evaluate(shipped.model, tokens)
-    assert loss == pytest.approx(shipped.card["loss"]["held_out"], abs=0.03)
-    # No honest model beats the grammar itself.
-    assert loss > stories.surprisal / len(stories.text)
-    assert shipped.card["loss"]["bound"] < shipped.card["loss"]["held_out"] < 0.65
-    honest = honest_loss(shipped.model, tokens, num_windows=2, num_positions=3)
-    assert honest.gap < 1e-3
+    for name in (name for name in COMMANDS if name.startswith("grammar")):
+        shipped = load_shipped(MODELS / name)
+        tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
+        tokens = torch.tensor(tokenizer.encode(stories.text))
+        loss, recorded = evaluate(shipped.model, tokens), shipped.card["loss"]
+        assert loss == pytest.approx(recorded["held_out"], abs=0.03), name
+        # No honest model beats the grammar itself.
+        assert loss > stories.surprisal / len(stories.text), name
+        assert recorded["bound"] < recorded["held_out"] < 0.65, name
+        honest = honest_loss(shipped.model, tokens, num_windows=2, num_positions=3)
+        assert honest.gap < 1e-3, name
 
 
 def test_shakespeare_was_learned() -> None:
@@ -88,12 +104,11 @@ def test_shakespeare_was_learned() -> None:
     assert evaluate(shipped.model, shuffled) > 4
 
 
-@pytest.mark.parametrize("name", GRAMMAR[:1])
-def test_the_scores_beside_a_model_are_those_of_its_heads(name: str) -> None:
-    shipped = load_shipped(MODELS / name)
+def test_the_scores_beside_a_model_are_those_of_its_heads() -> None:
+    shipped = load_shipped(MODELS / "grammar")
     tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
     scores_now = grammar_scores(shipped.model, tokenizer)
-    recorded = json.loads((MODELS / name / "heads.json").read_text("utf-8"))
+    recorded = json.loads((MODELS / "grammar/heads.json").read_text("utf-8"))
     assert recorded["text"] == scores_now["text"]
     for kind, scores in recorded["scores"].items():
         ours = torch.tensor(scores_now["scores"][kind])
@@ -101,10 +116,11 @@ def test_the_scores_beside_a_model_are_those_of_its_heads(name: str) -> None:
     assert recorded["of an even head"] == scores_now["of an even head"]
 
 
-@pytest.mark.parametrize("name", [n for n in COMMANDS if n.startswith("stories")])
-def test_means_are_what_heads_write_in_new_stories(name: str) -> None:
-    shipped = load_shipped(MODELS / name)
-    tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
-    means = load_file(MODELS / name / "means.safetensors")["means"].float()
-    wanted = head_means(shipped.model, tokenizer)
-    torch.testing.assert_close(means, wanted, atol=1e-3, rtol=1e-3)
+@of_models
+def test_means_are_what_heads_write_in_new_stories(names: list[str]) -> None:
+    for name in (name for name in names if name.startswith("stories")):
+        shipped = load_shipped(MODELS / name)
+        tokenizer = tokenizer_from_dict(shipped.card["tokenizer"])
+        means = load_file(MODELS / name / "means.safetensors")["means"].float()
+        wanted = head_means(shipped.model, tokenizer)
+        torch.testing.assert_close(means, wanted, atol=1e-3, rtol=1e-3)

@@ -68,20 +68,17 @@ def test_a_section_is_what_lies_between_its_marks(root: Path):
     assert lines[section.last - 1].strip() == "# --8<-- [end:inner]"
 
 
-@pytest.mark.parametrize(
-    ("path", "name", "message"),
-    [
+def test_a_listing_of_nothing_says_why(root: Path):
+    for path, name, message in (
         ("src/none.py", "outer", "src/none.py is not a Python file under src/"),
         ("src", "outer", "src is not a Python file under src/"),
         ("src/module.py", "missing", "it has backwards, inner, loose, outer, twice"),
         ("src/module.py", "loose", "has no section 'loose', each with a start and an"),
         ("src/module.py", "twice", "has several sections 'twice'"),
         ("src/module.py", "backwards", "has no section 'backwards'"),
-    ],
-)
-def test_a_listing_of_nothing_says_why(root: Path, path: str, name: str, message: str):
-    with pytest.raises(ListingError, match=re.escape(message)):
-        find_section(root, path, name)
+    ):
+        with pytest.raises(ListingError, match=re.escape(message)):
+            find_section(root, path, name)
 
 
 def run(root: Path, *calls: str) -> list[int]:
@@ -95,14 +92,11 @@ def run(root: Path, *calls: str) -> list[int]:
     return never_executed(find_section(root, "src/module.py", "outer"), lines.keys())
 
 
-def test_importing_executes_nothing_inside_functions(root: Path):
+def test_importing_runs_nothing_in_functions_and_each_branch_counts(root: Path):
     inside = [12, 13, 16, 17, 18, 23, 25]
     assert run(root) == inside
     section = find_section(root, "src/module.py", "outer")
     assert never_executed(section, set()) == inside
-
-
-def test_each_branch_counts_by_itself(root: Path):
     assert run(root, "clip(1)") == [13]
     assert run(root, "clip(9)") == [16, 17, 18, 23, 25]
     assert run(root, "clip(1)", "clip(9)") == []

@@ -1,15 +1,21 @@
-"""The command of those who write says what it can do."""
+"""The command of those who write takes their words, or says what it wanted."""
+
+from pathlib import Path
 
 import pytest
 
 from bookbinder.__main__ import main
 
 
-@pytest.mark.parametrize("command", ["", "outputs", "page", "chapter"])
-def test_every_command_explains_itself(
-    command: str, capsys: pytest.CaptureFixture[str]
+def test_a_page_or_a_chapter_that_cannot_be_is_told(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([*command.split(), "--help"])
-    assert ended.value.code == 0
-    assert f"bookbinder {command}".strip() in capsys.readouterr().out
+    assert main(["page", "gone.md"]) == 2
+    assert main(["outputs", "gone.md"]) == 1
+    assert main(["chapter", "*"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out.startswith("page: wanted PAGE=docs/..., a page that is there,")
+    assert printed.err.splitlines() == [
+        f"{Path('gone.md').resolve()}: no such page",
+        'chapter: give a title: make chapter NAME="Attention sinks"',
+    ]

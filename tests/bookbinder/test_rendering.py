@@ -26,19 +26,16 @@ flowchart LR
 """
 
 
-def test_of_a_drawing_its_frame_is_left_and_of_a_mistake_all() -> None:
+def test_of_a_drawing_its_frame_is_left_of_a_mistake_all_and_code_as_written() -> None:
     html = render(PAGE, ROOT)
     formulas = html.select(".arithmatex")
-    assert [each.name for each in formulas] == ["var", "var", "div"]
+    assert [formula.name for formula in formulas] == ["var", "var", "div"]
     right, wrong, block = formulas
     assert (right.get_text(), block.get_text()) == ("", "")
     (error,) = html.select(".book-error")
     assert error in wrong.find_all(True)
     assert r"\nonsense" in error.get_text()
     assert len(html.select("[data-undrawn]")) == 1
-
-
-def test_code_is_read_as_it_was_written() -> None:
-    (code,) = (s for s in shown_code(render(PAGE, ROOT)) if s.language == "python")
+    (code,) = (shown for shown in shown_code(html) if shown.language == "python")
     assert code.text == 'print("<span>", 1 < 2)  # a comment\n'
-    assert not render(PAGE, ROOT).select("pre span")
+    assert not html.select("pre span")

@@ -642,34 +642,26 @@ EQUATIONS: dict[str, dict[str, Callable[[], Sides]]] = {
 }
 # fmt: on
 
-CASES = [
-    pytest.param(page, formula, sides, id=f"{page}: {formula}".replace("\\", ""))
-    for page, of_page in EQUATIONS.items()
-    for formula, sides in of_page.items()
-]
-
 
 def as_tensor(side: Any) -> Tensor:
     return side if isinstance(side, Tensor) else tensor(side, dtype=torch.float64)
 
 
-@pytest.mark.parametrize(("page", "formula", "sides"), CASES)
-def test_an_equation_is_on_its_page_and_true(
-    page: str,
-    formula: str,
-    sides: Callable[[], Sides],
-    find_formula: Callable[[str, str], None],
+@pytest.mark.parametrize("page", EQUATIONS)
+def test_the_equations_of_a_page_stand_there_and_are_true(
+    page: str, find_formula: Callable[[str, str], None]
 ) -> None:
-    find_formula(page, formula)
-    given, *spelled_out = map(as_tensor, sides())
-    assert spelled_out
-    # The library has sinusoids, turns, routes and chances in single precision.
-    close = 1e-5 if given.dtype == torch.float32 else 1e-9
-    for wanted in spelled_out:
-        assert given.shape == wanted.shape
-        assert wanted.isfinite().all()
-        gap = (given.double() - wanted.double()).abs().max()
-        assert gap <= close * wanted.double().abs().max(), (given, wanted)
+    for formula, sides in EQUATIONS[page].items():
+        find_formula(page, formula)
+        given, *spelled_out = map(as_tensor, sides())
+        assert spelled_out
+        # The library has sinusoids, turns, routes and chances in single precision.
+        close = 1e-5 if given.dtype == torch.float32 else 1e-9
+        for wanted in spelled_out:
+            assert given.shape == wanted.shape, formula
+            assert wanted.isfinite().all()
+            gap = (given.double() - wanted.double()).abs().max()
+            assert gap <= close * wanted.double().abs().max(), (formula, given, wanted)
 
 
 def test_a_slip_is_named_with_its_line(

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from bookbinder.browser.chromium import HOW_TO_GET, find_chromium, launch_options
-from bookbinder.browser.serving import served
+from bookbinder.browser import HOW_TO_GET, find_chromium, launch_options, served
 from bookbinder.publishing.old_addresses import OLD
 
 ROOT = Path(__file__).parents[2]
@@ -122,12 +121,12 @@ def complaints(page: Page) -> list[str]:
 
     No other machine can be reached: what is asked of one fails.
     """
-    said: list[str] = []
-    page.on("console", lambda m: said.append(m.text) if m.type in NOISE else None)
-    page.on("pageerror", lambda error: said.append(f"script error: {error}"))
-    page.on("requestfailed", lambda asked: said.append(f"failed: {asked.url}"))
+    heard: list[str] = []
+    page.on("console", lambda m: heard.append(m.text) if m.type in NOISE else None)
+    page.on("pageerror", lambda error: heard.append(f"script error: {error}"))
+    page.on("requestfailed", lambda request: heard.append(f"failed: {request.url}"))
     page.add_init_script(path=Path(__file__).with_name("looking.js"))
-    return said
+    return heard
 
 
 NOISE = ("error", "warning")

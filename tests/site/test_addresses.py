@@ -10,9 +10,9 @@ ROOT = Path(__file__).parents[2]
 
 def numbered(built: Path, chapter: str) -> str:
     page = (built / "chapters" / chapter / "index.html").read_text("utf-8")
-    found = re.search(r"<h1[^>]*>(?:(\d+)\. )?", page)
-    assert found
-    return found[1] or ""
+    heading = re.search(r"<h1[^>]*>(?:(\d+)\. )?", page)
+    assert heading
+    return heading[1] or ""
 
 
 def test_chapters_are_counted_in_the_order_of_the_navigation(built: Path) -> None:

@@ -26,24 +26,24 @@ FROM_ELSEWHERE = re.compile(
 
 def faults(page: str) -> list[str]:
     """Return what is wrong with a page, as far as its HTML tells."""
-    found = FROM_ELSEWHERE.findall(page) + NOT_DRAWN.findall(page)
+    wrong = FROM_ELSEWHERE.findall(page) + NOT_DRAWN.findall(page)
     ids = Counter(re.findall(r'\sid="?([^" >]+)', page))
-    found += [f"twice: {name}" for name, times in ids.items() if times > 1]
+    wrong += [f"twice: {name}" for name, times in ids.items() if times > 1]
     if not re.search(r"<html\b[^>]* lang=", page) or "<main" not in page:
-        found.append("no language, or no main part")
+        wrong.append("no language, or no main part")
     article = page[page.index("<article") : page.index("</article>")]
     levels = [int(level) for level in re.findall(r"<h([1-6])\b", article)]
     if levels.count(1) != 1 or any(b > a + 1 for a, b in pairwise(levels)):
-        found.append(f"not one h1, or a level skipped: {levels}")
+        wrong.append(f"not one h1, or a level skipped: {levels}")
     pictures = re.findall(r"<figure\b[^>]*>\s*<svg\b[^>]*>", article)
-    found += [f"no name: {tag}" for tag in pictures if not NAMED.search(tag)]
-    found += [tag for tag in re.findall(r"<img\b[^>]*>", page) if " alt=" not in tag]
+    wrong += [f"no name: {tag}" for tag in pictures if not NAMED.search(tag)]
+    wrong += [tag for tag in re.findall(r"<img\b[^>]*>", page) if " alt=" not in tag]
     text = re.sub(r"<title>|</?\w[^>]*>", "", NO_PROSE.sub("", article))
     title = page[page.index("<title>") : page.index("</title>")]
     for what, pattern in LEFT.items():
         left = re.search(rf".{{,15}}(?:{pattern}).{{,15}}", title + text, re.MULTILINE)
-        found += [f"{what} is left: {left[0]}"] if left else []
-    return found
+        wrong += [f"{what} is left: {left[0]}"] if left else []
+    return wrong
 
 
 # With links in it, it is no picture but a group.
@@ -56,7 +56,7 @@ def test_every_page_is_there_and_without_fault(html: dict[str, str]) -> None:
     folders = {re.sub(r"(^|/)index$", r"\1", page).strip("/") for page in pages}
     assert {address.strip("/") for address in html} == folders
     wrong = {address: faults(page) for address, page in html.items()}
-    assert {address: found for address, found in wrong.items() if found} == {}
+    assert {address: reasons for address, reasons in wrong.items() if reasons} == {}
 
 
 RIGHT = """<html lang="en"><title>A page</title><main><article><h1 id="a">A</h1>
@@ -66,7 +66,7 @@ RIGHT = """<html lang="en"><title>A page</title><main><article><h1 id="a">A</h1>
 
 def test_a_fault_is_told() -> None:
     assert faults(RIGHT) == []
-    for old, new, told in (
+    for old, new, words in (
         (' lang="en"', "", "no language"),
         ("<main>", "", "no main part"),
         ("<p>", '<p id="a">', "twice: a"),
@@ -81,8 +81,18 @@ def test_a_fault_is_told() -> None:
         ("<p>", "<p>flowchart LR ", "a diagram is left"),
         ("<p>", "<p>**bold", "Markdown is left"),
     ):
-        found = faults(RIGHT.replace(old, new))
-        assert any(told in fault for fault in found), f"{new}: {told}"
+        reasons = faults(RIGHT.replace(old, new))
+        assert any(words in fault for fault in reasons), f"{new}: {words}"
+
+
+def test_each_page_has_a_description_of_its_own(html: dict[str, str]) -> None:
+    """For search engines, and previews of links."""
+    texts = Counter[str]()
+    for address, page in html.items():
+        (text,) = re.findall(r'<meta name="description" content="([^"]*)"', page)
+        assert 20 < len(text) < 180, address
+        texts[text] += 1
+    assert [text for text, count in texts.items() if count > 1] == []
 
 
 def test_the_site_ships_no_mermaid(built: Path) -> None:

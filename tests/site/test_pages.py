@@ -12,7 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page as Tab
 
-from bookbinder.browser.serving import served
+from bookbinder.browser import served
 from bookbinder.listings import find_section
 from bookbinder.page import Page, load_page
 from bookbinder.publishing.standalone import file_of
@@ -42,14 +42,14 @@ DRAWN, PLAIN = (190, 20), (100, 12)
 
 def problems(tab: Tab) -> list[str]:
     """Return what a reader would find wrong with the page that is open."""
-    found: list[str] = []
+    reasons: list[str] = []
     tab.evaluate("document.querySelectorAll('details').forEach((e) => e.open = true)")
     for width in (1440, PHONE):
         look(tab, width)
         # What only a narrow screen does to words is told of the narrow one.
         for what in ("wide", "pictures", "cramped")[: 3 if width == PHONE else 2]:
             wrong: list[str] = tab.evaluate(f"looking.{what}()")
-            found += [f"at {width} px: {each}" for each in wrong]
+            reasons += [f"at {width} px: {reason}" for reason in wrong]
     tab.evaluate("looking.thin()")
     for width, palette in VIEWS:
         look(tab, width, palette)
@@ -57,8 +57,8 @@ def problems(tab: Tab) -> list[str]:
         options = AXE if all_rules else AXE | {"runOnly": OF_LOOKS}
         for violation in Axe().run(tab, options=options).response["violations"]:
             html = violation["nodes"][0]["html"][:120]
-            found.append(f"{palette}, at {width} px: {violation['id']}: {html}")
-    return found
+            reasons.append(f"{palette}, at {width} px: {violation['id']}: {html}")
+    return reasons
 
 
 def look(tab: Tab, width: int, palette: Literal["light", "dark"] = "light") -> None:
@@ -70,27 +70,27 @@ def look(tab: Tab, width: int, palette: Literal["light", "dark"] = "light") -> N
 def test_a_page_is_found_without_fault(
     opened_page: str, page: Tab, complaints: list[str], address: str, built: Path
 ) -> None:
-    asked: set[str] = set()
-    page.on("request", lambda request: asked.add(urlsplit(request.url).path))
+    requested: set[str] = set()
+    page.on("request", lambda request: requested.add(urlsplit(request.url).path))
     folder = opened_page.removesuffix(".md").removesuffix("index").strip("/")
     page.goto(f"{address}{folder}/" if folder else address)
-    found: list[str] = page.evaluate("looking.settled()")
-    found += beyond_budget(asked, built, (built / folder / "index.html"))
-    copied = [[said, SOURCE.sub("", text)] for said, text in page.evaluate(COPY)]
+    reasons: list[str] = page.evaluate("looking.settled()")
+    reasons += beyond_budget(requested, built, (built / folder / "index.html"))
+    copied = [[label, SOURCE.sub("", text)] for label, text in page.evaluate(COPY)]
     source = load_page(ROOT / "docs" / opened_page, ROOT)
     assert copied == [offer for _, offer in sorted(offers(source, built))]
-    assert found + problems(page) + complaints == []
+    assert reasons + problems(page) + complaints == []
 
 
-def beyond_budget(asked: set[str], built: Path, file: Path) -> list[str]:
-    """Weigh what was asked for as a static host sends it; a live model comes on top."""
+def beyond_budget(requested: set[str], built: Path, file: Path) -> list[str]:
+    """Weigh requests as a static host answers them; a live model comes on top."""
     html = file.read_text("utf-8")
     if 'class="live"' in html:
         return []
     drawn = re.search(r'class="(?:arithmatex|diagram|figure)"', html)
     kib, requests = DRAWN if drawn else PLAIN
     sizes: dict[str, int] = {}
-    for path in asked:
+    for path in requested:
         at = built / path.strip("/")
         content = (at / "index.html" if at.is_dir() else at).read_bytes()
         packed = at.suffix in (".woff2", ".png")
@@ -128,8 +128,8 @@ def offers(page: Page, built: Path) -> Iterator[tuple[int, list[str]]]:
         codes = [block.code for block in chain.blocks]
         for before, block in enumerate(chain.blocks):
             blocks = "the block" if before == 1 else f"the {before} blocks"
-            said = f"Copied with {blocks} before" if before else "Copied"
-            yield block.line, [said, "\n".join(codes[: before + 1])]
+            label = f"Copied with {blocks} before" if before else "Copied"
+            yield block.line, [label, "\n".join(codes[: before + 1])]
     for listing in page.listings:
         if listing.language == "py":
             file = built / file_of(listing)
@@ -191,30 +191,28 @@ def test_each_fault_of_a_page_is_told(
         # Only what has been painted can move.
         page.wait_for_function("document.querySelector('h1').style.marginTop")
         moved: list[str] = page.evaluate("looking.settled()")
-        found = moved + problems(page) + complaints
+        reasons = moved + problems(page) + complaints
     wanted = TOLD.replace("\n", "|").split("|")
-    assert [each for each in wanted if not any(each in one for one in found)] == []
+    assert [words for words in wanted if not any(words in one for one in reasons)] == []
 
 
-@pytest.mark.parametrize(
-    ("chosen", "system", "look"),
-    [(1, "dark", "light"), (2, "light", "dark"), (None, "dark", "dark")],
-)
 def test_page_and_scroll_bar_have_their_palette_before_the_theme_runs(
-    page: Tab,
-    address: str,
-    chosen: int | None,
-    system: Literal["light", "dark"],
-    look: str,
+    page: Tab, address: str
 ) -> None:
-    page.emulate_media(color_scheme=system)
     page.goto(address)
-    if chosen is not None:
-        page.evaluate("(index) => __md_set('__palette', { index })", chosen)
     page.route("**/bundle*.js", lambda route: route.abort())
-    page.reload()
-    seen = page.evaluate(
-        "[document.documentElement, document.body]"
-        ".map((element) => getComputedStyle(element).colorScheme)"
-    )
-    assert seen == [look, look]
+    choices: list[tuple[int | None, Literal["light", "dark"], str]] = [
+        (None, "dark", "dark"),
+        (1, "dark", "light"),
+        (2, "light", "dark"),
+    ]
+    for chosen, system, wanted in choices:
+        page.emulate_media(color_scheme=system)
+        if chosen is not None:
+            page.evaluate("(index) => __md_set('__palette', { index })", chosen)
+        page.reload()
+        seen = page.evaluate(
+            "[document.documentElement, document.body]"
+            ".map((element) => getComputedStyle(element).colorScheme)"
+        )
+        assert seen == [wanted, wanted]

@@ -50,8 +50,8 @@ def mode(page: Page, name: str) -> Locator:
 def recorded(text: str) -> tuple[torch.Tensor, torch.Tensor]:
     """The weights of every head, and the probabilities after the last word."""
     model, words = our_gpt()
-    found = record_heads(model, torch.tensor([words.encode(text)]))
-    return torch.cat(found.weights), found.logits[0, -1].softmax(dim=-1)
+    recording = record_heads(model, torch.tensor([words.encode(text)]))
+    return torch.cat(recording.weights), recording.logits[0, -1].softmax(dim=-1)
 
 
 def subject_head() -> tuple[int, int]:
@@ -66,7 +66,12 @@ DRAWN = """() => [...document.querySelectorAll("[data-live=watch] canvas")].map(
   [...at.getContext("2d").getImageData(0, 0, at.width, at.height).data])"""
 
 
-def test_the_maps_are_the_weights_in_color(live: Page) -> None:
+def test_the_maps_are_the_weights_in_color_beside_the_guesses(live: Page) -> None:
+    header = live.locator(".md-header").bounding_box()
+    box = live.locator("[data-live=watch]").bounding_box()
+    assert header
+    assert box
+    assert box["height"] <= 900 - header["height"]  # all of it is seen at once
     many, _ = recorded(MANY)
     one, _ = recorded(ONE)
     layer, head = subject_head()
@@ -95,9 +100,10 @@ def test_the_maps_are_the_weights_in_color(live: Page) -> None:
                 if abs(value) > 0.5:
                     near = torch.tensor(colors[value < 0])
                     assert (cell[:3] - near).abs().max() <= 1
+    assert_guesses(live)
 
 
-def test_guesses_are_those_after_both_texts(live: Page) -> None:
+def assert_guesses(live: Page) -> None:
     _, words = our_gpt()
     _, many = recorded(MANY)
     _, one = recorded(ONE)
@@ -105,7 +111,7 @@ def test_guesses_are_those_after_both_texts(live: Page) -> None:
     rows = part(live, ".guesses tbody tr").all_inner_texts()
 
     def line(name: str, ids: list[int]) -> str:
-        shares = [f"{100 * each[ids].sum():.1f} %" for each in (many, one)]
+        shares = [f"{100 * guesses[ids].sum():.1f} %" for guesses in (many, one)]
         return "\t".join([name, *shares])
 
     assert rows[:6] == [line(words.vocabulary[at], [at]) for at in best]
@@ -115,32 +121,31 @@ def test_guesses_are_those_after_both_texts(live: Page) -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", ["zeros", "its mean at each position", "second text"])
-def test_a_head_writes_something_else_until_it_is_restored(
-    kind: str, live: Page
-) -> None:
+def test_a_head_writes_something_else_until_it_is_restored(live: Page) -> None:
     model, words = our_gpt()
     layer, head = subject_head()
-    tokens = torch.tensor([words.encode(MANY)])
+    tokens, other = (torch.tensor([words.encode(text)]) for text in (MANY, ONE))
     ids = [words.encode(verb)[0] for verb in verb_forms("plural")]
     share = part(live, ".guesses .sum td").first
-    instead = None
-    if kind == "second text":
-        instead = record_heads(model, torch.tensor([words.encode(ONE)])).outputs
-    with gated_heads(model, shut(model, [(layer, head)]), instead=instead):
-        wanted = record_heads(model, tokens).logits[0, -1].softmax(dim=-1)[ids].sum()
     before = share.inner_text()
     select = live.get_by_label(f"In the first text, head {layer}.{head} writes")
-    options = select.locator("option")
-    select.select_option(options.filter(has_text=kind).inner_text())
-    assert share.inner_text() != before
-    if "mean" not in kind:
-        expect(share).to_have_text(f"{100 * wanted:.1f} %")
-    expect(part(live, ".map.changed")).to_have_count(1)
-    live.get_by_role("button", name="All heads as they are").click()
-    expect(share).to_have_text(before)
-    expect(part(live, ".map.changed")).to_have_count(0)
-    expect(select).to_have_value("own")
+    for kind, instead in (
+        ("zeros", None),
+        ("second text", record_heads(model, other).outputs),
+        ("its mean at each position", None),  # tested in transformer_book
+    ):
+        option = select.locator("option").filter(has_text=kind)
+        select.select_option(option.inner_text())
+        assert share.inner_text() != before
+        if "mean" not in kind:
+            with gated_heads(model, shut(model, [(layer, head)]), instead=instead):
+                wanted = record_heads(model, tokens).logits[0, -1].softmax(dim=-1)
+            expect(share).to_have_text(f"{100 * wanted[ids].sum():.1f} %")
+        expect(part(live, ".map.changed")).to_have_count(1)
+        live.get_by_role("button", name="All heads as they are").click()
+        expect(share).to_have_text(before)
+        expect(part(live, ".map.changed")).to_have_count(0)
+        expect(select).to_have_value("own")
 
 
 def test_a_cell_is_clicked_and_says_how_its_weight_arises(live: Page) -> None:
@@ -170,9 +175,9 @@ def test_a_cell_is_clicked_and_says_how_its_weight_arises(live: Page) -> None:
     products = [
         float(row.split("\t")[3].replace("−", "-")) for row in sums.all_inner_texts()
     ]
-    said = re.search(r"q · k = (−?\d+\.\d+)", part(live, ".why p").inner_text())
-    assert said
-    dot = float(said[1].replace("−", "-"))
+    product = re.search(r"q · k = (−?\d+\.\d+)", part(live, ".why p").inner_text())
+    assert product
+    dot = float(product[1].replace("−", "-"))
     assert sum(products) == pytest.approx(dot, abs=0.1)
 
 
@@ -200,9 +205,7 @@ def test_it_is_used_by_the_keyboard_alone(live: Page) -> None:
     expect(live.get_by_role("button", name="Stop")).to_be_focused()
     live.keyboard.press("Escape")
     expect(live.get_by_role("button", name="Generate")).to_be_focused()
-
-
-def test_what_is_typed_over_marked_text_replaces_it_while_it_grows(live: Page) -> None:
+    # What is typed over marked text replaces it while it grows.
     live.get_by_role("button", name="Generate").click()
     expect(live.get_by_role("button", name="Stop")).to_be_visible()
     field(live, "First text").focus()
@@ -229,39 +232,29 @@ def test_empty_unknown_full_and_past_it_are_said(live: Page) -> None:
     expect(part(live, ".guesses thead th").last).to_be_hidden()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
-def test_a_full_context_keeps_its_words_and_its_place(
-    width: int, scheme: str, live: Page
-) -> None:
-    live.set_viewport_size({"width": width, "height": 900})
-    live.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+def test_a_full_context_keeps_its_words_and_its_place(live: Page) -> None:
     root = live.locator("[data-live=watch]")
     for name in ("First text", "Second text"):
         field(live, name).fill(STORY[:242])
-    for selector in (".queries span", ".keys span"):
-        words = part(live, selector)
-        assert words.count() == 64
-        assert (
-            words.first.evaluate("e => parseFloat(getComputedStyle(e).fontSize)") > 11
-        )
-    # The last row is in sight, and its word beside it.
-    board = part(live, ".board").bounding_box()
-    last = part(live, ".queries .chosen").bounding_box()
-    assert board
-    assert last
-    assert board["y"] <= last["y"] <= board["y"] + board["height"] - last["height"] + 1
-    assert last["x"] >= board["x"]
-    assert root.evaluate("e => e.scrollWidth - e.clientWidth") == 0
+    for width in (1440, 390):
+        live.set_viewport_size({"width": width, "height": 900})
+        for selector in (".queries span", ".keys span"):
+            words = part(live, selector)
+            assert words.count() == 64
+            size = "e => parseFloat(getComputedStyle(e).fontSize)"
+            assert words.first.evaluate(size) > 11
+        # The last row is in sight, and its word beside it.
+        board = part(live, ".board").bounding_box()
+        last = part(live, ".queries .chosen").bounding_box()
+        assert board
+        assert last
+        room = board["height"] - last["height"] + 1
+        assert board["y"] <= last["y"] <= board["y"] + room
+        assert last["x"] >= board["x"]
+        assert root.evaluate("e => e.scrollWidth - e.clientWidth") == 0
+    live.emulate_media(color_scheme="dark")
     axe = Axe().run(live, context="[data-live=watch]").response
-    assert [each["id"] for each in axe["violations"]] == []
-
-
-def test_all_of_it_is_seen_at_once(live: Page) -> None:
-    header = live.locator(".md-header").bounding_box()
-    box = live.locator("[data-live=watch]").bounding_box()
-    assert header
-    assert box
-    assert box["height"] <= 900 - header["height"]
+    assert [violation["id"] for violation in axe["violations"]] == []
 
 
 def test_a_model_that_does_not_come_is_said_and_can_be_asked_for_again(
@@ -285,8 +278,8 @@ def test_each_model_is_small_and_comes_when_it_is_wanted(
         file.stat().st_size for file in (built / "assets/models/stories").iterdir()
     ]
     assert sum(sizes) < 300_000
-    asked = "performance.getEntriesByType('resource').map((each) => each.name)"
-    names = live.evaluate(asked)
+    script = "performance.getEntriesByType('resource').map((each) => each.name)"
+    names = live.evaluate(script)
     assert any("stories/model" in name for name in names)
     assert not any("stories-2/model" in name for name in names)
     part(live, "select").first.select_option("shakespeare")
@@ -294,7 +287,7 @@ def test_each_model_is_small_and_comes_when_it_is_wanted(
     expect(part(live, ".queries span").nth(6)).to_have_text("⏎")
     expect(part(live, ".guesses .sum")).to_have_count(0)
     # No request leaves the site.
-    assert all(name.startswith(address) for name in live.evaluate(asked))
+    assert all(name.startswith(address) for name in live.evaluate(script))
 
 
 @pytest.mark.browser_context_args(java_script_enabled=False)

@@ -79,13 +79,13 @@ def test_a_wrong_address_leads_to_pages_that_are_there(
     html: dict[str, str], built: Path
 ) -> None:
     page = (built / "404.html").read_text("utf-8").partition("<article")[2]
-    found = {path for path, _ in targets(page.partition("</article>")[0], "")}
-    assert {"", "map/", "which-attention/", "glossary/"} <= found <= html.keys()
+    ways = {path for path, _ in targets(page.partition("</article>")[0], "")}
+    assert {"", "map/", "which-attention/", "glossary/"} <= ways <= html.keys()
 
 
 def test_the_page_of_questions_has_those_of_every_chapter(html: dict[str, str]) -> None:
     listed = set(targets(html["questions/"], "questions/"))
-    asked = {
+    questions = {
         (address, slug)
         for address, page in html.items()
         if re.search(r"<h1\b[^>]*>\d+\. ", page)
@@ -94,9 +94,9 @@ def test_the_page_of_questions_has_those_of_every_chapter(html: dict[str, str]) 
         )
         for slug in re.findall(r'<h3 id="?([^" >]+)', part)
     }
-    assert len(asked) > 50
-    assert asked <= listed
-    for address, slug in asked:
+    assert len(questions) > 50
+    assert questions <= listed
+    for address, slug in questions:
         contents = html[address].partition('class="md-sidebar__inner"')[2]
         assert f'href="#{slug}" class="md-nav__link"' not in contents
 
@@ -129,17 +129,17 @@ def test_each_name_of_the_library_stands_in_the_reference(
 
 
 def test_chapters_and_the_reference_lead_to_each_other(html: dict[str, str]) -> None:
-    found = {address: {*targets(page, address)} for address, page in html.items()}
+    links = {address: {*targets(page, address)} for address, page in html.items()}
     missing: list[str] = []
     for path, shown in pages_of(ROOT).items():
         here = path.removesuffix("index.md").removesuffix(".md")
         here = f"{here}/" if here else ""
         for name in {*shown.listed, *shown.used}:
             there = reference_to(name.rpartition(".")[0])
-            if (here, shown.listed.get(name, "")) not in found[there]:
+            if (here, shown.listed.get(name, "")) not in links[there]:
                 missing.append(f"{there} does not lead {name} to {here}")
         for module, name in shown.listings:
-            if (reference_to(module), name) not in found[here]:
+            if (reference_to(module), name) not in links[here]:
                 missing.append(f"{here} does not lead {name} to {module}")
     assert missing == []
 
@@ -183,9 +183,9 @@ def test_a_term_is_followed_by_a_touch(page: Page, address: str) -> None:
 
 def test_the_home_page_gives_each_chapter_its_number(html: dict[str, str]) -> None:
     numbered = {
-        address: found[1]
+        address: title[1]
         for address, page in html.items()
-        if (found := re.search(r"<h1\b[^>]*>(\d+)\. ", page))
+        if (title := re.search(r"<h1\b[^>]*>(\d+)\. ", page))
     }
     rows = re.findall(r'<td[^>]*>(\d+)\. <a href="(chapters/[^"]*)">', html[""])
     assert len(rows) > 25
@@ -230,9 +230,9 @@ def test_above_each_page_a_fork_is_led_to_its_own_repository(
 
 
 def test_whoever_is_to_clone_the_repository_is_led_to_it(html: dict[str, str]) -> None:
-    said = "In a clone of this repository:"
-    assert said in html[""]
-    base = f"{{% block content %}}<p>{said}</p>{{% endblock %}}"
+    sentence = "In a clone of this repository:"
+    assert sentence in html[""]
+    base = f"{{% block content %}}<p>{sentence}</p>{{% endblock %}}"
     main = (ROOT / "theme/main.html").read_text("utf-8")
     templates = Environment(
         autoescape=True,
@@ -243,7 +243,7 @@ def test_whoever_is_to_clone_the_repository_is_led_to_it(html: dict[str, str]) -
     start = "https://github.com/someone/book"
     for repository, wanted in (
         (start, f'In <a href="{start}">a clone of this repository</a>:'),
-        ("", said),
+        ("", sentence),
     ):
         shown = templates.get_template("main.html").render(
             config={"extra": {"repository": repository}}, page={}

@@ -48,17 +48,6 @@ def test_its_length_is_that_of_every_layer():
         layer.append(torch.rand(B, H, 1, D_K), torch.rand(B, H, 1, D_K))
 
 
-def test_layers_do_not_meet():
-    cache = dense_cache()
-    ones = torch.ones(B, H, 2, D_K)
-    layers = dense_layers(cache)
-    layers[1].append(ones, 2 * ones)
-    assert [layer.length for layer in cache.layers] == [0, 2, 0, 0]
-    sums = [float(layer.keys.sum()) for layer in layers]
-    assert sums == [0, ones.numel(), 0, 0]
-    assert float(layers[1].values.sum()) == 2 * ones.numel()
-
-
 def test_a_reset_keeps_the_memory():
     cache = dense_cache()
     where = [layer.keys.data_ptr() for layer in dense_layers(cache)]

@@ -22,12 +22,6 @@ from tested_transformer.checks import (
     validate_sizes,
     validate_tokens,
 )
-from tested_transformer.masks import (
-    from_additive,
-    padding_mask,
-    to_additive,
-    token_mask,
-)
 from tested_transformer.training import next_token_loss
 
 D, H = 12, 3
@@ -85,16 +79,8 @@ def test_heads_divide_the_model_unless_they_have_a_width_of_their_own():
         (torch.ones(3, dtype=torch.int64), 0, "words must be (B, T) and not empty; "),
         (torch.ones(2, 0, dtype=torch.int64), 0, "words must be (B, T) and not empty;"),
         (torch.ones(2, 6, dtype=torch.int64), 0, "6 words are more than max_seq_len=5"),
-        (
-            torch.ones(2, 3, dtype=torch.int64),
-            4,
-            "3 words after 4 in the cache are more than max_seq_len=5",
-        ),
-        (
-            torch.tensor([[0, 7]]),
-            0,
-            "words hold ids from 0 to 7; they must be at least ",
-        ),
+        (torch.ones(2, 3, dtype=torch.int64), 4, "3 words after 4 in the cache are"),
+        (torch.tensor([[0, 7]]), 0, "words hold ids from 0 to 7; they must be at"),
         (torch.tensor([[-1, 6]]), 0, "words hold ids from -1 to 6; they must be at "),
     ],
 )
@@ -153,10 +139,6 @@ def test_a_list_of_ids_is_answered_with_the_line_to_write():
             ),
             r"score_bias must be a tensor; it is a ndarray: write score_bias=torch.as_",
         ),
-        (token_mask, r"real must be a tensor; it is a ndarray: write torch.as_tensor"),
-        (to_additive, r"mask must be a tensor; it is a ndarray: write torch.as_tensor"),
-        (from_additive, r"added must be a tensor; it is a ndarray"),
-        (padding_mask, r"lengths must be a tensor; it is a ndarray"),
         *[
             (
                 lambda array, layer=layer: layer(array),
@@ -164,10 +146,6 @@ def test_a_list_of_ids_is_answered_with_the_line_to_write():
             )
             for layer in LAYERS
         ],
-        (
-            lambda array: LAYERS[0](torch.ones(2, 5, 12), causal=True, mask=array),
-            r"mask must be a boolean tensor .* a ndarray: write mask=torch.as_tensor",
-        ),
         (
             lambda array: MODEL(TOKENS[None, :3], positions=array),
             r"positions must be a tensor, \(1, 3\); it is a ndarray",

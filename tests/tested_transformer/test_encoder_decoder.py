@@ -6,12 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tested_transformer import causal_mask, padding_mask
-from tested_transformer.cache import dense_layers
+from tested_transformer.cache import KVCache, dense_layers
 from tested_transformer.encoder_decoder import (
-    AttentionMaps,
     CrossDecoderBlock,
     EncoderBlock,
     EncoderDecoder,
@@ -43,25 +41,21 @@ SOURCE_MASK = padding_mask(torch.tensor([7, 4]))
     ("settings", "message"),
     [
         ({"d_model": 9, "num_heads": 3}, r"^d_model=9 must be even for sinusoids$"),
-        (
-            {"d_model": 10, "num_heads": 3},
-            r"^d_model=10 must be divisible by num_heads",
-        ),
+        ({"d_model": 10, "num_heads": 3}, r"^d_model=10 must be divisible by num_h"),
         ({"norm": "batch"}, r"^norm='batch' must be one of layer, rms$"),
+        *(
+            ({name: 0}, f"^{name}=0 must be positive$")
+            for name in ("vocab_size", "max_seq_len", "num_encoder_layers")
+        ),
+        ({"num_decoder_layers": 0}, r"^num_decoder_layers=0 must be positive$"),
+        ({"d_ff": 0}, r"^d_ff=0 must be positive$"),
         ({"activation": "tan"}, r"^activation='tan' must be one of gelu,"),
         ({"dropout": 1.5}, r"^dropout=1.5 must lie between 0 and 1$"),
     ],
 )
 def test_settings_that_do_not_fit_are_named(settings: dict[str, int], message: str):
     with pytest.raises(ValueError, match=message):
-        EncoderDecoderConfig(**{"vocab_size": 11, **settings})
-
-
-def test_every_size_is_checked():
-    layers = ("num_encoder_layers", "num_decoder_layers")
-    for name in ("vocab_size", "max_seq_len", *layers, "d_ff"):
-        with pytest.raises(ValueError, match=f"^{name}=0 must be positive$"):
-            replace(CONFIG, **{name: 0})
+        replace(CONFIG, **settings)
 
 
 # The blocks, which the model's stacks compare with those of PyTorch.
@@ -175,8 +169,7 @@ def by_our_names(theirs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return ours
 
 
-@pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize(("norm_first", "fused"), [(False, True), (True, False)])
 def test_it_is_the_stacks_of_torch_outputs_and_gradients(norm_first: bool, fused: bool):
     ours, theirs = (
         make(norm_first=norm_first, fused=fused),
@@ -219,9 +212,8 @@ def test_it_is_the_stacks_of_torch_outputs_and_gradients(norm_first: bool, fused
     )
 
 
-@pytest.mark.parametrize("norm_first", [False, True])
-@pytest.mark.parametrize("fused", [False, True])
-def test_stepwise_is_chunked_is_the_whole(fused: bool, norm_first: bool):
+@pytest.mark.parametrize(("norm_first", "fused"), [(False, False), (True, True)])
+def test_stepwise_is_chunked_is_the_whole(norm_first: bool, fused: bool):
     model = make(fused=fused, norm_first=norm_first)
     source, target = sequences()
     whole = model(source, target, source_mask=SOURCE_MASK)
@@ -278,20 +270,14 @@ def test_at_the_start_a_scaled_embedding_is_as_long_as_a_position():
     assert not any(bias.any() for bias in biases)
 
 
-def test_dropout_is_for_training():
-    model = make(dropout=0.5)
-    source, target = sequences()
-    assert not torch.allclose(model(source, target), model(source, target))
-    model.eval()
-    torch.testing.assert_close(model(source, target), model(source, target))
-
-
-def test_dropout_reaches_the_embedding_and_every_block():
-    model = make(dropout=1.0)
+def test_settings_reach_the_embedding_and_every_block():
+    model = make(dropout=1.0, bias=False, fused=False)
     model.encoder = nn.ModuleList()
     assert not model.encode(torch.randint(V, (B, S))).any()
     for block in model.decoder:
-        assert (block.attention.dropout, block.add_attention.dropout.p) == (1.0, 1.0)
+        attention, add = block.attention, block.add_attention
+        assert (attention.dropout, add.dropout.p, attention.fused) == (1.0, 1.0, False)
+        assert attention.q_proj.bias is None
 
 
 def test_a_cache_is_as_long_as_it_is_asked_to_be():
@@ -308,21 +294,9 @@ def test_a_cache_is_as_long_as_it_is_asked_to_be():
 def test_tokens_that_do_not_fit_are_named(as_a_caller: None):
     model = make()
     source, target = sequences()
-    with pytest.raises(
-        ValueError,
-        match=r"^source tokens must be \(B, T\) and not empty; their shape is \(7,\)$",
-    ):
+    with pytest.raises(ValueError, match=r"^source tokens must be \(B, T\) and not"):
         model.encode(source[0])
-    with pytest.raises(
-        ValueError,
-        match=r"^12 target tokens are more than max_seq_len=11$",
-    ):
-        model(source, torch.zeros(B, 12, dtype=torch.long))
-    with pytest.raises(
-        ValueError,
-        match=r"^target tokens hold ids from 0 to 13; they must be at least 0 and less "
-        r"than vocab_size=13$",
-    ):
+    with pytest.raises(ValueError, match=r"^target tokens hold ids from 0 to 13; the"):
         model(source, torch.tensor([[0, 13]] * B))
     cache = model.new_cache(B)
     context = model.encode(source)
@@ -332,18 +306,12 @@ def test_tokens_that_do_not_fit_are_named(as_a_caller: None):
         model.decode(target, context, cache=cache)
 
 
-def test_the_cache_of_another_model_is_refused():
-    other = EncoderDecoder(replace(CONFIG, num_decoder_layers=4))
-    target, context = torch.zeros(B, T, dtype=torch.long), torch.randn(B, S, D)
-    message = "^cache has 4 layers, the model 3: make it with the model's"
-    with pytest.raises(ValueError, match=message):
-        EncoderDecoder(CONFIG).decode(target, context, cache=other.new_cache(B))
-
-
 def test_after_a_pass_that_broke_off_a_cache_is_refused():
     model = EncoderDecoder(CONFIG)
     target, context = torch.zeros(B, T, dtype=torch.long), torch.randn(B, S, D)
     cache = model.new_cache(B)
+    with pytest.raises(ValueError, match=r"^cache has 1 layers, the model 3: make it"):
+        model.decode(target, context, cache=KVCache(cache.layers[:1]))
     short = torch.ones(1, 3, dtype=torch.bool)
     with pytest.raises(ValueError, match=r"^mask is \(1, 3\)"):
         model.decode(target, context, context_mask=short, cache=cache)
@@ -383,18 +351,6 @@ def test_it_is_made_where_and_as_it_is_asked_to_be():
     }
     double = EncoderDecoder(CONFIG, dtype=torch.double)
     assert double(*sequences()).dtype == torch.double
-
-
-def test_each_half_leaves_its_weights_where_it_is_told_to():
-    model = make()
-    source, target = sequences()
-    maps = AttentionMaps([], [], [])
-    context = model.encode(source, mask=SOURCE_MASK, maps=maps)
-    assert (len(maps.encoder), len(maps.decoder), len(maps.cross)) == (2, 0, 0)
-    model.decode(target, context, context_mask=SOURCE_MASK, maps=maps)
-    _, expected = model(source, target, source_mask=SOURCE_MASK, return_weights=True)
-    for one, other in zip(maps, expected, strict=True):
-        assert all(map(torch.equal, one, other))
 
 
 # Translation: what greedy choice gives, and where it stops.
@@ -478,20 +434,6 @@ def test_a_length_that_does_not_fit_is_named(model: EncoderDecoder):
             translate(model, source, bos=BOS, eos=EOS, max_length=max_length)
 
 
-def test_what_a_model_says_after_the_end_is_not_kept(
-    model: EncoderDecoder, monkeypatch: pytest.MonkeyPatch
-):
-    script = torch.tensor([[EOS, 5, 6], [7, EOS, 8], [9, 10, EOS]])
-    steps = iter(script.unbind(dim=1))
-
-    def decode(target: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
-        return torch.nn.functional.one_hot(next(steps), V)[:, None].double()
-
-    monkeypatch.setattr(model, "decode", decode)
-    written = translate(model, some_sources(), bos=BOS, eos=EOS)
-    assert written.tolist() == [[EOS, EOS, EOS], [7, EOS, EOS], [9, 10, EOS]]
-
-
 def test_other_modules_may_stand_in_for_every_layer(
     replaced: Callable[[EncoderDecoder], tuple[EncoderDecoder, EncoderDecoder]],
 ):
@@ -506,9 +448,8 @@ def test_other_modules_may_stand_in_for_every_layer(
     assert torch.equal(written, expected)
 
 
-@pytest.mark.parametrize("where", ["meta", "fake"])
-def test_it_is_made_and_run_without_numbers(where: str):
-    with torch.device("meta") if where == "meta" else FakeTensorMode():
+def test_it_is_made_and_run_without_numbers():
+    with torch.device("meta"):
         model = EncoderDecoder(CONFIG)
         source = torch.zeros(B, S, dtype=torch.long)
         logits = model(source, torch.zeros(B, T, dtype=torch.long))

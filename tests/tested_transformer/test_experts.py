@@ -96,6 +96,7 @@ def test_a_block_counts_the_mixtures_in_it():
 
 def test_it_can_be_copied_after_a_pass():
     layer = MixtureOfExperts(d_model=D, num_experts=E)
+    assert layer.balance_loss == 0
     layer(torch.randn(T, D))
     twin = copy.deepcopy(layer)
     assert twin.balance_loss.item() == layer.balance_loss.item()

@@ -33,6 +33,7 @@ LAYERS: dict[str, tuple[Attention, LayerSettings]] = {
     "softmax": (Softmax(), USUAL),
     "grouped": (Softmax(), replace(GROUPED, bias=False)),
     "qk_norm": (Softmax(), replace(GROUPED, qk_norm=True)),
+    "qk_norm together": (Softmax(), replace(GROUPED, qk_norm="projection")),
     "sink": (AdjustedSoftmax(learned_sink=True), GROUPED),
     "cap": (AdjustedSoftmax(soft_cap=0.7), replace(USUAL, qk_norm=True)),
     "gate": (AdjustedSoftmax(gate="features", scale=0.3), GROUPED),
@@ -140,13 +141,12 @@ PIECES = ([1] * T, [7, 1, 1, 13, 15], [T - 1, 1], [2, T - 2])
 
 
 @every
-@pytest.mark.parametrize("pieces", PIECES)
 @torch.no_grad()
-def test_in_pieces_it_reads_what_it_reads_at_once(name: str, pieces: list[int]) -> None:
+def test_in_pieces_it_reads_what_it_reads_at_once(name: str) -> None:
     layer, x = made(name), some(B, T, D)
     whole = layer(x, causal=True, rotary=rotary_of(name))
     cache = layer.new_cache(B, T)
-    for _ in range(2):  # again, when it has forgotten
+    for pieces in PIECES:  # again, when it has forgotten
         outputs: list[Tensor] = []
         for piece in x.split(pieces, dim=1):
             rotary = rotary_of(name, cache.length, piece.shape[1])
@@ -228,6 +228,27 @@ def test_its_output_is_that_of_o_proj(name: str) -> None:
     output = layer(x, causal=True, rotary=rotary_of(name))
     assert len(outputs) == 1
     assert torch.equal(outputs[0], output)
+
+
+@with_scores
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_bias_of_minus_infinity_forbids_as_a_mask_does(
+    name: str, fused: bool
+) -> None:
+    layer, x = made(name, fused=fused), some(B, T, D).requires_grad_()
+    allowed = torch.rand(B, 1, T, T, generator=torch.Generator().manual_seed(1)) < 0.5
+    allowed[:, :, 2] = False  # and so it sees nothing
+    bias = torch.zeros(allowed.shape).double().masked_fill(~allowed, -torch.inf)
+    output = layer(x, causal=True, score_bias=bias)
+    wanted = layer(x, causal=True, mask=allowed)
+    torch.testing.assert_close(output, wanted)
+    one, other = (
+        torch.autograd.grad(each.square().sum(), x)[0] for each in (output, wanted)
+    )
+    torch.testing.assert_close(one, other)
+    _, weights = layer(x, causal=True, score_bias=bias, return_weights=True)
+    assert weights.isfinite().all()
+    assert not weights[:, :, 2].any()
 
 
 @with_scores

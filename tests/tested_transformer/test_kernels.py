@@ -80,41 +80,35 @@ def draw_call(seed: int, dtype: torch.dtype) -> tuple[list[Tensor], dict]:
     return inputs, options
 
 
-def output_and_gradients(output: Tensor, inputs: list[Tensor]) -> list[Tensor]:
-    """Pull the same direction back through the output each time."""
-    generator = torch.Generator().manual_seed(1)
-    direction = torch.randn(output.shape, generator=generator).to(output.dtype)
-    return [output, *torch.autograd.grad(output, inputs, direction)]
-
-
 def assert_fused_is_open(
     inputs: list[Tensor], options: dict, trained: tuple[Tensor, ...] = ()
-) -> Tensor:
-    """Compare outputs and gradients; return the fused output."""
+) -> None:
+    """Compare outputs and gradients."""
     fused = fused_attention(*inputs, **options)
     opened, _ = attention_with_weights(*inputs, **options)
-    close = TOLERANCE[inputs[0].dtype]
+    direction, close = torch.randn_like(fused), TOLERANCE[inputs[0].dtype]
+    one, other = (
+        [output, *torch.autograd.grad(output, [*inputs, *trained], direction)]
+        for output in (fused, opened)
+    )
     torch.testing.assert_close(
-        output_and_gradients(fused, [*inputs, *trained]),
-        output_and_gradients(opened, [*inputs, *trained]),
+        one,
+        other,
         rtol=close,
         atol=close,
         msg=lambda text: f"{[x.shape for x in inputs]}, {options}: {text}",
     )
-    return fused
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize("part", range(5))
-def test_fused_is_the_open_attention(part: int, dtype: torch.dtype):
-    for seed in range(40 * part, 40 * part + 40):
+def test_fused_is_the_open_attention(dtype: torch.dtype):
+    for seed in range(80):
         assert_fused_is_open(*draw_call(seed, dtype))
 
 
-@pytest.mark.parametrize("part", range(3))
-def test_so_it_is_without_a_kernel_which_is_stricter_about_masks(part: int):
-    for seed in range(40 * part, 40 * part + 40):
-        with sdpa_kernel(SDPBackend.MATH):
+def test_so_it_is_without_a_kernel_which_is_stricter_about_masks():
+    with sdpa_kernel(SDPBackend.MATH):
+        for seed in range(80, 140):
             assert_fused_is_open(*draw_call(seed, torch.float32))
 
 
@@ -124,21 +118,6 @@ def test_a_bias_can_be_trained():
         if options["score_bias"] is not None:
             bias = options["score_bias"].requires_grad_()
             assert_fused_is_open(inputs, options, (bias,))
-
-
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-def test_a_query_with_nothing_to_attend_to_gives_zeros(dtype: torch.dtype):
-    inputs = [torch.randn(B, H, n, D_K, dtype=dtype) for n in (T, S, S)]
-    for x in inputs:
-        x.requires_grad_()
-    # Not even on the way back is there a NaN: anomaly mode would stop at it.
-    with torch.autograd.set_detect_anomaly(True):
-        output = fused_attention(*inputs, mask=some_keys(T, S))
-        gradients = torch.autograd.grad(output.sum(), inputs)
-    assert output[:, :, 1].eq(0).all()
-    assert output[:, :, 0].ne(0).any()
-    assert all(gradient.isfinite().all() for gradient in gradients)
-    assert gradients[0][:, :, 1].eq(0).all()
 
 
 @pytest.mark.parametrize(("t", "s"), [(0, 3), (3, 0)])
@@ -189,7 +168,7 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
 
 def test_no_kernel_is_handed_a_row_with_nothing_to_attend_to(spy: Spy):
     """Zeros on every device must not depend on what its kernel makes of such a row."""
-    for seed in range(200):
+    for seed in range(80):
         inputs, options = draw_call(seed, torch.float32)
         fused_attention(*inputs, **options)
     for mask in spy.masks:

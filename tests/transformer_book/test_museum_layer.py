@@ -15,9 +15,10 @@ from transformer_book.museum import ExchangeableAttention, with_steps
 B, T, D, HEADS = 2, 5, 24, 6
 
 
-@pytest.mark.parametrize("kv_heads", [6, 3, 1])
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize(
+    ("kv_heads", "causal", "padded"),
+    [(6, False, False), (3, True, False), (1, False, True), (3, True, True)],
+)
 def test_the_right_steps_are_the_librarys(kv_heads, causal, padded):
     sizes = {"d_model": D, "num_heads": HEADS, "num_kv_heads": kv_heads}
     library = MultiHeadAttention(**sizes, fused=False).double()
@@ -47,14 +48,14 @@ def test_it_reads_in_pieces():
     assert cache.length == T
 
 
-@pytest.mark.parametrize("name", EXHIBITS)
-def test_an_exhibit_keeps_every_shape(name):
+def test_an_exhibit_keeps_every_shape():
     layer = ExchangeableAttention(d_model=20, num_heads=4, num_kv_heads=2)
-    layer.steps = EXHIBITS[name].steps
     x = torch.randn(3, 7, 20)
-    output, weights = layer(x, causal=True, return_weights=True)
-    assert output.shape == x.shape
-    assert weights is None or weights.shape == (3, 4, 7, 7)
+    for name, exhibit in EXHIBITS.items():
+        layer.steps = exhibit.steps
+        output, weights = layer(x, causal=True, return_weights=True)
+        assert output.shape == x.shape, name
+        assert weights is None or weights.shape == (3, 4, 7, 7), name
 
 
 def test_a_gpt_of_right_steps_is_the_gpt():
@@ -80,16 +81,13 @@ def test_a_gpt_of_right_steps_is_the_gpt():
     assert not torch.allclose(changed(tokens), model(tokens))
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
+def test_a_gpt_that_does_more_is_refused():
+    for setting in (
         {"positions": "rotary"},
         {"positions": "alibi"},
         {"qk_norm": True},
         {"attention": AdjustedSoftmax(soft_cap=5.0)},
-    ],
-)
-def test_a_gpt_that_does_more_is_refused(setting):
-    model = GPT(GPTConfig(vocab_size=5, d_model=8, num_heads=2, **setting))
-    with pytest.raises(ValueError, match=r"ha(ve|s) no counterpart in the steps"):
-        with_steps(model, Steps())
+    ):
+        model = GPT(GPTConfig(vocab_size=5, d_model=8, num_heads=2, **setting))
+        with pytest.raises(ValueError, match=r"ha(ve|s) no counterpart in the steps"):
+            with_steps(model, Steps())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Error as PlaywrightError
 
-from bookbinder.browser.chromium import NoChromiumError, chromium
+from bookbinder.browser import NoChromiumError, chromium
 from bookbinder.drawing.diagrams import (
     DRAWING_SCRIPT,
     DRAWINGS,
@@ -23,9 +23,6 @@ from bookbinder.drawing.diagrams import (
 from bookbinder.drawing.svg import PALETTE
 from bookbinder.page import load_page
 from bookbinder.writing import write_whole
-
-__all__ = ["Draw", "DrawingError", "drawing_by", "main", "new_and_old"]
-
 
 Draw = Callable[[str], str]
 

@@ -19,11 +19,6 @@ from bookbinder.drawing.links import linked
 from bookbinder.drawing.svg import PALETTE, unique_ids
 from bookbinder.drawing.undrawn import previewing, undrawn
 
-__all__ = [
-    *("DRAWINGS", "DRAWING_SCRIPT", "ROOT"),
-    *("diagram_problem", "drawing", "format_diagram"),
-]
-
 ROOT = Path(__file__).resolve().parents[3]
 DRAWING_SCRIPT = Path(__file__).with_name("drawing.js")
 # The drawings of the book in the current folder.

@@ -13,8 +13,6 @@ from markdown.treeprocessors import Treeprocessor
 from bookbinder.drawing import katex
 from bookbinder.drawing.undrawn import undrawn
 
-__all__ = ["FormulaTreeprocessor"]
-
 _TAG = re.compile(r"<[^>]*>")
 # The visible part of KaTeX's output, and the places where it is split into pieces.
 _SHOWN = '<span class="katex-html" aria-hidden="true">'

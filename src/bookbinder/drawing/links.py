@@ -18,8 +18,6 @@ from markdown import Markdown
 
 from bookbinder.wayfinding.whereabouts import built_way, current_page
 
-__all__ = ["linked"]
-
 _LINK = re.compile(
     r"^[ \t]*%% \[(?P<text>[^]]+)\]\((?P<file>[^)#\s]*)(?P<part>#[^)\s]+)?\)[ \t]*$",
     re.MULTILINE,

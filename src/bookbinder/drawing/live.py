@@ -14,8 +14,6 @@ from bookbinder.drawing.undrawn import undrawn
 from bookbinder.publishing.shipped import SCRIPTS
 from transformer_book import JAVASCRIPT
 
-__all__ = ["format_live"]
-
 # name: the element for the script; label: for screen readers; script and style: files
 # of the book; without: the sentence shown if the script does not run.
 _ENTRIES = ("name", "label", "script", "style", "without")

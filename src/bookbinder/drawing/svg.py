@@ -7,8 +7,6 @@ of ``docs/assets/css/book.css``, which gives it a light and a dark value.
 import re
 from collections.abc import Iterable
 
-__all__ = ["PALETTE", "recolor", "unique_ids"]
-
 PALETTE = {
     "#1b1f24": "--book-ink",
     "#6b7280": "--book-muted",

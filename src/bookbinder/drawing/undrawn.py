@@ -11,8 +11,6 @@ import os
 from mkdocs.exceptions import BuildError
 from pymdownx.superfences import SuperFencesException
 
-__all__ = ["UndrawnError", "previewing", "undrawn"]
-
 
 class UndrawnError(BuildError, SuperFencesException):
     """Something on a page cannot be drawn; the message says what, and why.

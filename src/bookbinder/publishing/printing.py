@@ -13,8 +13,7 @@ from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bookbinder.browser.chromium import chromium
-from bookbinder.browser.serving import served
+from bookbinder.browser import chromium, served
 from bookbinder.publishing.book import Book, Entry, parts
 
 STYLE = Path(__file__).with_name("print.css")

@@ -52,9 +52,9 @@ def head(entry: Entry, book: Book) -> str:
     # Without the space, the theme would take each for the book in another language.
     lines += [f'<link rel="alternate " {link}>' for link in links]
     # Nothing in a script may look like its end.
-    told = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    written = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     return "\n".join(
-        [*lines, f'<script type="application/ld+json">{told}</script>', ""]
+        [*lines, f'<script type="application/ld+json">{written}</script>', ""]
     )
 
 

@@ -5,18 +5,12 @@ The code of a chain keeps its line numbers of the page, so that the line of an e
 it has printed.
 """
 
-import ast
 import io
 import sys
 import traceback
-from collections.abc import Iterator
-from contextlib import suppress
-from difflib import get_close_matches
 
 from bookbinder.page import CONTINUES, Chain, Page, Problem, split_lines
 from bookbinder.running.recording import is_of_a_page
-
-__all__ = ["end_block", "explain", "printed", "program"]
 
 _END = f"__import__({__name__!r}, fromlist=['']).end_block()"
 
@@ -54,39 +48,11 @@ def explain(page: Page, chain: Chain, error: BaseException) -> Problem:
     elif not isinstance(error, Exception):
         # SystemExit, or pytest's skip: the block would seem to have run.
         what = f"{what}: a block must not end the run"
-    elif isinstance(error, NameError) and error.name:
-        what = f"{what}: {_remedy(page, chain, error.name)}"
+    elif isinstance(error, NameError):
+        what = f"{what}: make it here, or continue the run that makes it, {CONTINUES}"
     return Problem(page.path, line, what)
 
 
 def _lines(error: BaseException) -> list[int]:
     frames = traceback.walk_tb(error.__traceback__)
     return [line for frame, line in frames if is_of_a_page(frame)]
-
-
-def _remedy(page: Page, chain: Chain, name: str) -> str:
-    """Return advice for an undefined name: an earlier block with it, or a typo."""
-    own = {known for block in chain.blocks for known in _defined(block.code)}
-    for block in reversed(page.blocks):
-        if block.line < chain.line and name in _defined(block.code) and name not in own:
-            return (
-                f"the block of line {block.line} has it: continue it with {CONTINUES}"
-                " before each block between, or make it here"
-            )
-    near = get_close_matches(name, own, n=1)
-    return f"{near[0]}?" if near else "make it in this block, or import it"
-
-
-def _defined(code: str) -> Iterator[str]:
-    """Return the names that a piece of code defines, at any level."""
-    with suppress(SyntaxError):
-        for node in ast.walk(ast.parse(code)):
-            match node:
-                case ast.Name(id=name, ctx=ast.Store()):
-                    yield name
-                case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                    yield name
-                case ast.alias(name=name, asname=other):
-                    yield other or name.partition(".")[0]
-                case _:
-                    pass

@@ -16,11 +16,6 @@ from urllib.request import url2pathname
 
 from bookbinder.places import real_name
 
-__all__ = [
-    *("PAGE", "Idle", "Lines", "idle_places"),
-    *("is_of_a_page", "recorded_lines", "recorded_scripts"),
-]
-
 # The name under which pytest-codeblocks runs a block.
 PAGE = "<string>"
 

@@ -20,8 +20,6 @@ from jaxtyping import install_import_hook, jaxtyped
 
 from bookbinder.places import PACKAGES
 
-__all__ = ["check_first_calls", "check_shapes", "forget_calls", "modules_with_shapes"]
-
 _SOURCE = Path(__file__).resolve().parents[2]
 _CHECKED_CALLS = 10  # of each function in each test
 _calls: dict[Callable[..., object], int] = {}

@@ -19,16 +19,6 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 
 from bookbinder.places import PACKAGES
 
-__all__ = [
-    "CHECKED",
-    "THREADS",
-    "WRITTEN",
-    "LeftBehindError",
-    "as_started",
-    "fresh_state",
-    "nothing_left_behind",
-]
-
 # Outputs are written with one seed and checked with another, so that a block without a
 # seed of its own fails.
 WRITTEN, CHECKED = 0, int(os.environ.get("BOOK_SEED", "1"))

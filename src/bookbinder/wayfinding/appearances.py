@@ -18,14 +18,6 @@ from bookbinder.listings import ListingError, find_section
 from bookbinder.page import Listing, read_page
 from bookbinder.places import PACKAGES
 
-__all__ = [
-    "Appearances",
-    "appearances_in",
-    "exports",
-    "pages_of",
-    "reference_page",
-]
-
 _LISTED = re.compile(r"^__all__ = (\[.*?\])", re.MULTILINE | re.DOTALL)
 _IMPORT = re.compile(
     rf"^ *from ((?:{'|'.join(PACKAGES)})[\w.]*) import (\([^)]*\)|.*)", re.M

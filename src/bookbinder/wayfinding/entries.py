@@ -16,8 +16,6 @@ from bookbinder.places import PACKAGES
 from bookbinder.wayfinding.appearances import Appearances, exports, pages_of
 from bookbinder.wayfinding.whereabouts import way
 
-__all__ = ["EntryExtension", "appearance_line"]
-
 _PRIVATE = re.compile(r"(?<![\w.\"])_[A-Za-z]\w*")
 # A class that is named before it is defined.
 _AHEAD = re.compile(r'"([A-Z][a-z]\w+)"')

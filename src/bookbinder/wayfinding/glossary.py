@@ -1,4 +1,4 @@
-"""A Markdown extension that links terms to the glossary.
+"""Link terms to the glossary.
 
 The first use of a glossary term in a section, in a paragraph or a list, becomes a link
 to its entry, with the first sentence of the entry as its title. The theme shows the
@@ -13,14 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement
 
-from markdown import Extension, Markdown
 from markdown.treeprocessors import Treeprocessor
 from mkdocs.utils import meta
 from pymdownx.slugs import slugify
 
 from bookbinder.wayfinding.whereabouts import current_page, way
-
-__all__ = ["GLOSSARY", "Term", "TermExtension", "makeExtension", "read_glossary"]
 
 GLOSSARY = "glossary.md"
 
@@ -90,10 +87,11 @@ def _tip(name: str, body: str) -> str:
     return f"{plain}."
 
 
-class _Terms(Treeprocessor):
+class TermTreeprocessor(Treeprocessor):
     """Link the terms of one page."""
 
     def run(self, root: Element) -> None:
+        """Link the first use of each term in a section."""
         page, file = current_page(self.md), Path("docs", GLOSSARY)
         if page in ("", GLOSSARY) or page.startswith("reference/") or not file.exists():
             return
@@ -145,16 +143,3 @@ class _Terms(Treeprocessor):
             link.text, start = use[0], use.end()
             link.tail = use.string[start:]
         return before
-
-
-class TermExtension(Extension):
-    """Link terms to the glossary."""
-
-    def extendMarkdown(self, md: Markdown) -> None:
-        """Register behind formulas and figures, before MkDocs turns links (0)."""
-        md.treeprocessors.register(_Terms(md), "book-terms", 12)
-
-
-def makeExtension(**kwargs: object) -> TermExtension:
-    """Return the extension to Markdown, which looks for this name."""
-    return TermExtension(**kwargs)

@@ -1,4 +1,4 @@
-"""A Markdown extension that links chapters to the reference.
+"""Link chapters to the reference.
 
 If a page lists or imports a name of the library, the first mention of the name in
 backticks in each section becomes a link to its entry. So does the title of each
@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from markdown import Extension, Markdown
+from markdown import Markdown
 from markdown.postprocessors import Postprocessor
 from markdown.treeprocessors import Treeprocessor
 
@@ -26,12 +26,13 @@ _TITLE = re.compile(r'<span class="filename">(?P<path>src/[\w/]+\.py)</span>')
 _NO_LINKS = {"a", "h1", "h2", "h3", "h4", "h5", "h6", "summary"}
 
 
-class _Names(Treeprocessor):
+class NameTreeprocessor(Treeprocessor):
     """Link names in backticks."""
 
     shown = Appearances()
 
     def run(self, root: Element) -> None:
+        """Link the first mention of each name in a section."""
         page, self.shown = current_page(self.md), Appearances()
         if page and not page.startswith("reference/"):
             self.shown = appearances_in(page, Path.cwd())
@@ -60,14 +61,15 @@ class _Names(Treeprocessor):
                 self._link(child, known, page, seen)
 
 
-class _Titles(Postprocessor):
+class TitlePostprocessor(Postprocessor):
     """Link the titles of listings, which are already HTML."""
 
-    def __init__(self, md: Markdown, names: _Names) -> None:
+    def __init__(self, md: Markdown, names: NameTreeprocessor) -> None:
         super().__init__(md)
         self.names = names
 
     def run(self, text: str) -> str:
+        """Link the title of each listing."""
         page = current_page(self.md)
         listings = iter(self.names.shown.listings)
 
@@ -81,18 +83,3 @@ class _Titles(Postprocessor):
             return f'<span class="filename"><a href="{target}">{path}</a></span>'
 
         return _TITLE.sub(linked, text)
-
-
-class ReferenceExtension(Extension):
-    """Link chapters to the reference."""
-
-    def extendMarkdown(self, md: Markdown) -> None:
-        """Register behind inline code, before MkDocs turns links (0)."""
-        names = _Names(md)
-        md.treeprocessors.register(names, "book-names", 11)
-        md.postprocessors.register(_Titles(md, names), "book-titles", 5)
-
-
-def makeExtension(**kwargs: object) -> ReferenceExtension:
-    """Return the extension to Markdown, which looks for this name."""
-    return ReferenceExtension(**kwargs)

@@ -1,4 +1,4 @@
-r"""A Markdown extension for what CSS cannot tell: line breaks, and headings of rows.
+r"""Tell what CSS cannot: where lines break, and which cells are headings of rows.
 
 Short code, such as a shape or an option, stays on one line; long code may break, and
 does so between the parts of a name where it can. A tuple of few short terms stays
@@ -14,11 +14,8 @@ in code, ``a\|b``, is escaped in a table; Python Markdown would show the backsla
 import re
 from xml.etree.ElementTree import Element, SubElement
 
-from markdown import Extension, Markdown
 from markdown.treeprocessors import Treeprocessor
 from markdown.util import AtomicString
-
-__all__ = ["TypesettingExtension", "makeExtension"]
 
 # Fewer words always fit on two lines; more letters fill a line on a phone.
 _WORDS, _LETTERS = 6, 26
@@ -27,8 +24,11 @@ _TUPLE = re.compile(r"[(\[]-?[\w.*]{1,6}(?:, -?[\w.*]{1,6}){1,4}[)\]]")
 _PART = re.compile(r"(?<=\w[._/(])(?=\w)")
 
 
-class _Typesetting(Treeprocessor):
+class TypesettingTreeprocessor(Treeprocessor):
+    """Mark long code, cells of prose and headings of rows."""
+
     def run(self, root: Element) -> None:
+        """Set the code, the brackets and the tables of a page."""
         for code in root.iterfind(".//table//code"):
             code.text = AtomicString((code.text or "").replace(r"\|", "|"))
         for code in root.iter("code"):
@@ -75,16 +75,3 @@ def _hold_brackets(parent: Element) -> None:
             else:
                 before.tail = text[:-1]
         before = child
-
-
-class TypesettingExtension(Extension):
-    """Mark long code, cells of prose and headings of rows."""
-
-    def extendMarkdown(self, md: Markdown) -> None:
-        """Register after the inline processor (20) and extensions that add links."""
-        md.treeprocessors.register(_Typesetting(md), "book-typesetting", 5)
-
-
-def makeExtension(**kwargs: object) -> TypesettingExtension:
-    """Return the extension to Markdown, which looks for this name."""
-    return TypesettingExtension(**kwargs)

@@ -10,8 +10,6 @@ from operator import attrgetter
 
 from markdown import Markdown
 
-__all__ = ["built_way", "current_page", "way"]
-
 _ZENSICAL = "rendering_context"
 
 

@@ -12,7 +12,6 @@ from tested_transformer.attentions.chosen_blocks import (
     choose_blocks,
     chosen_mask,
     flex_blocks,
-    flex_in_blocks,
 )
 from tested_transformer.attentions.delta import (
     DeltaAttention,
@@ -82,7 +81,6 @@ __all__ = [
     "chunked_linear_attention",
     "first_share",
     "flex_blocks",
-    "flex_in_blocks",
     "fused_attention_with_sink",
     "name_of",
     "parallel_delta_rule",

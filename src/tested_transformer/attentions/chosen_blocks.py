@@ -16,7 +16,6 @@ from torch.nn.attention.flex_attention import BlockMask
 
 from tested_transformer.attention import repeat_heads
 from tested_transformer.checks import validate_attention, validate_sizes
-from tested_transformer.flex import blockwise_attention
 from tested_transformer.inspection import is_open, is_readable
 from tested_transformer.interfaces import LayerSettings
 from tested_transformer.masks import causal_mask
@@ -28,7 +27,6 @@ __all__ = [
     "choose_blocks",
     "chosen_mask",
     "flex_blocks",
-    "flex_in_blocks",
 ]
 
 # The size of FlexAttention's tiles, in queries and in keys.
@@ -79,7 +77,6 @@ def choose_blocks(
 # --8<-- [end:choose]
 
 
-# --8<-- [start:mask]
 def chosen_mask(
     chosen: Int[Tensor, "B H T chosen"], *, num_keys: int, block_size: int
 ) -> Bool[Tensor, "B H T S"]:
@@ -91,10 +88,6 @@ def chosen_mask(
     return reads[..., blocks] & past
 
 
-# --8<-- [end:mask]
-
-
-# --8<-- [start:gathered]
 def attention_in_blocks(
     q: Float[Tensor, "B H T d_k"],
     k: Float[Tensor, "B H_kv S d_k"],
@@ -127,11 +120,11 @@ def attention_in_blocks(
         )
     k, v = repeat_heads(k, q), repeat_heads(v, q)
     rows, first = q.shape[:2], k.shape[-2] - q.shape[-2]
-    q, k, v, chosen = (each.flatten(0, 1) for each in (q, k, v, chosen))
+    q, k, v, chosen = (x.flatten(0, 1) for x in (q, k, v, chosen))
     slots, asking, block = _tiles(chosen, -(-k.shape[1] // block_size), block_size)
     # The questions of each tile, and the keys and values of its block. A tile that is
     # not full asks zeros.
-    asked = _rows_of(F.pad(q, (0, 0, 0, 1)), asking)
+    queries = _rows_of(F.pad(q, (0, 0, 0, 1)), asking)
     keys, values = (
         _rows_of(
             F.pad(x, (0, 0, 0, -x.shape[1] % block_size)).unflatten(
@@ -141,7 +134,7 @@ def attention_in_blocks(
         )
         for x in (k, v)
     )
-    scores = asked @ keys.mT * q.shape[-1] ** -0.5
+    scores = queries @ keys.mT * q.shape[-1] ** -0.5
     places = block[..., None] * block_size + torch.arange(block_size, device=q.device)
     future = places[..., None, :] > (asking + first)[..., None]
     scores = scores.masked_fill(future, float("-inf"))
@@ -150,8 +143,8 @@ def attention_in_blocks(
     # Back to queries and what each of them chose.
     totals = totals.gather(1, slots.flatten(1)).view_as(slots)
     shares = totals.masked_fill(chosen < 0, float("-inf")).softmax(dim=-1)
-    whole = (shares[..., None] * _rows_of(outputs, slots)).sum(dim=2)
-    return whole.unflatten(0, rows)
+    output = (shares[..., None] * _rows_of(outputs, slots)).sum(dim=2)
+    return output.unflatten(0, rows)
 
 
 # --8<-- [start:tiles]
@@ -202,15 +195,13 @@ def _rows_of(x: Tensor, index: Tensor) -> Tensor:
     """Return rows of each head: the one at each place of ``index``."""
     start = torch.arange(len(x), device=x.device) * x.shape[1]
     start = start.view(-1, *[1] * (index.ndim - 1))
-    found = x.flatten(0, 1).index_select(0, (index + start).flatten())
-    return found.unflatten(0, index.shape)
+    rows = x.flatten(0, 1).index_select(0, (index + start).flatten())
+    return rows.unflatten(0, index.shape)
 
 
 # --8<-- [end:tiles]
-# --8<-- [end:gathered]
 
 
-# --8<-- [start:flex]
 def flex_blocks(
     chosen: Int[Tensor, "B H T chosen"], *, num_keys: int, block_size: int
 ) -> BlockMask:
@@ -252,27 +243,6 @@ def _listed(
     return tiles.sum(dim=-1).int(), order.int()
 
 
-def flex_in_blocks(
-    q: Float[Tensor, "B H T d_k"],
-    k: Float[Tensor, "B H_kv S d_k"],
-    v: Float[Tensor, "B H_kv S d_v"],
-    chosen: Int[Tensor, "B H T chosen"],
-    *,
-    block_size: int,
-) -> Float[Tensor, "B H T d_v"]:
-    """Return the output of ``attention_in_blocks``, computed by FlexAttention.
-
-    On a GPU it is compiled. On a CPU it only serves for comparison, since it makes the
-    table of all scores.
-    """
-    mask = flex_blocks(chosen, num_keys=k.shape[-2], block_size=block_size)
-    return blockwise_attention(q, k, v, block_mask=mask)
-
-
-# --8<-- [end:flex]
-
-
-# --8<-- [start:layer]
 @dataclass(frozen=True, kw_only=True)
 class ChosenBlocks(Softmax):
     """Let each query read a few blocks of keys; causal attention only.
@@ -335,9 +305,6 @@ class ChosenBlocks(Softmax):
         allowed = to_mask(chosen, num_keys=k.shape[-2], block_size=size)
         options["mask"] = allowed if mask is None else allowed & mask
         return attend(q, k, v, in_the_open=in_the_open, **options)
-
-
-# --8<-- [end:layer]
 
 
 def _mask_in_any_length(

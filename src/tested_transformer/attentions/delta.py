@@ -69,7 +69,6 @@ def recurrent_delta_rule(
     """
     state = validate_stateful(q, k, v, state)
     log_decay = _validate_gates(k, beta, log_decay)
-    # --8<-- [start:recurrent]
     outputs: list[Tensor] = []
     for t in range(q.shape[2]):
         state = state * log_decay[:, :, t, :, None].exp()
@@ -78,7 +77,6 @@ def recurrent_delta_rule(
         state = state + k[:, :, t, :, None] * change
         outputs.append((q[:, :, t, None, :] @ state).squeeze(2))
     return torch.stack(outputs, dim=2), state
-    # --8<-- [end:recurrent]
 
 
 # --8<-- [start:parallel]
@@ -120,7 +118,6 @@ def parallel_delta_rule(
 # --8<-- [end:parallel]
 
 
-# --8<-- [start:chunked]
 def chunked_delta_rule(
     q: Float[Tensor, "B H T d_k"],
     k: Float[Tensor, "B H T d_k"],
@@ -169,9 +166,6 @@ def _effect(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_decay: Tensor) ->
     return own, reads, update, keeps
 
 
-# --8<-- [end:chunked]
-
-
 @dataclass(frozen=True, kw_only=True)
 class DeltaRule(Stateful):
     """Attend with a state written by the delta rule, with ``DeltaAttention``.
@@ -204,7 +198,6 @@ class DeltaRule(Stateful):
         )
 
 
-# --8<-- [start:layer]
 class DeltaAttention(StateLayer):
     """Several heads that write by the delta rule, with or without gates.
 
@@ -268,9 +261,6 @@ class DeltaAttention(StateLayer):
         return chunked_delta_rule(
             q, k, v, beta, log_decay=log_decay, state=state, chunk_size=self.chunk_size
         )
-
-
-# --8<-- [end:layer]
 
 
 def _validate_gates(

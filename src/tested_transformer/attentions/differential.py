@@ -21,7 +21,6 @@ from tested_transformer.multihead import ScoreOptions, Softmax
 __all__ = ["Differential", "DifferentialCore", "first_share"]
 
 
-# --8<-- [start:share]
 def first_share(layer: int) -> float:
     """Return the initial share of a layer: 0.2 in the first, approaching 0.8.
 
@@ -38,10 +37,6 @@ def first_share(layer: int) -> float:
     return 0.8 - 0.6 * math.exp(-0.3 * layer)
 
 
-# --8<-- [end:share]
-
-
-# --8<-- [start:layer]
 @dataclass(frozen=True, kw_only=True)
 class Differential(Softmax):
     """Attend with the difference of two tables of weights.
@@ -124,6 +119,3 @@ class DifferentialCore(nn.Module):
         return first - self.share() * second
 
     # --8<-- [end:attend]
-
-
-# --8<-- [end:layer]

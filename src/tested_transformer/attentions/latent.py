@@ -67,13 +67,13 @@ class Latent:
 
     def make(self, settings: LayerSettings) -> "LatentAttention":
         """Return a new layer, whose rotary part is as wide as a model's table."""
-        given, head_dim = self.latent_dim, settings.head_dim
+        latent_dim, head_dim = self.latent_dim, settings.head_dim
         return LatentAttention(
             d_model=settings.d_model,
             num_heads=settings.num_heads,
             head_dim=head_dim,
             rotary_dim=head_dim,
-            latent_dim=2 * head_dim if given is None else given,
+            latent_dim=2 * head_dim if latent_dim is None else latent_dim,
             dropout=settings.dropout,
             bias=settings.bias,
             fused=settings.fused,
@@ -82,7 +82,6 @@ class Latent:
         )
 
 
-# --8<-- [start:module]
 class LatentAttention(nn.Module):
     """Attend with many heads to one latent vector per token.
 
@@ -121,7 +120,6 @@ class LatentAttention(nn.Module):
     Report", section 2.1.1.
     """
 
-    # --8<-- [start:init]
     def __init__(
         self,
         *,
@@ -181,9 +179,6 @@ class LatentAttention(nn.Module):
             num_heads * value_dim, d_model, bias=bias, device=on, dtype=dtype
         )
 
-    # --8<-- [end:init]
-
-    # --8<-- [start:forward]
     def forward(
         self,
         x: Float[Tensor, "B T D"],
@@ -257,16 +252,14 @@ class LatentAttention(nn.Module):
         q = torch.cat([q, q_turning], dim=-1)
         return q, torch.cat([self.kv_norm(latent), k_turning], dim=-1)
 
-    # --8<-- [end:forward]
-
     # --8<-- [start:naive]
     def _attend_naive(
         self, q: Tensor, entries: Tensor, attend_here: _Attend
     ) -> tuple[Tensor, Tensor | None]:
         """Compute the key and the value of every head, and attend as usual."""
         latent, turning = entries.split([self.latent_dim, self.rotary_dim], dim=-1)
-        made = split_heads(self.kv_up(latent[:, 0]), self.num_heads)
-        k, v = made.split([self.head_dim, self.value_dim], dim=-1)
+        kv = split_heads(self.kv_up(latent[:, 0]), self.num_heads)
+        k, v = kv.split([self.head_dim, self.value_dim], dim=-1)
         k = torch.cat([k, turning.expand(-1, self.num_heads, -1, -1)], dim=-1)
         return attend_here(q, k, v)
 
@@ -291,7 +284,6 @@ class LatentAttention(nn.Module):
 
     # --8<-- [end:absorbed]
 
-    # --8<-- [start:multiplications]
     def multiplications(self, num_queries: int, num_keys: int) -> tuple[int, int]:
         """Count the multiplications for one sequence, in the naive form and absorbed.
 
@@ -303,8 +295,6 @@ class LatentAttention(nn.Module):
         naive = num_keys * up + pairs * (key + self.rotary_dim + value)
         absorbed = num_queries * up + pairs * (latent + self.rotary_dim + latent)
         return self.num_heads * naive, self.num_heads * absorbed
-
-    # --8<-- [end:multiplications]
 
     def new_cache(self, batch_size: int, max_length: int) -> DenseCache:
         """Return an empty cache for the entries of this layer.
@@ -334,6 +324,3 @@ class LatentAttention(nn.Module):
             f"dropout={self.dropout}, pairing={self.pairing!r}, "
             f"absorbed={self.absorbed}, fused={self.fused}"
         )
-
-
-# --8<-- [end:module]

@@ -68,7 +68,6 @@ def recurrent_linear_attention(
     state = validate_stateful(q, k, v, state)
     if log_decay is not None:
         _validate_log_decay(log_decay, k)
-    # --8<-- [start:recurrent]
     outputs: list[Tensor] = []
     for t in range(q.shape[2]):
         if log_decay is not None:
@@ -76,10 +75,8 @@ def recurrent_linear_attention(
         state = state + k[:, :, t, :, None] * v[:, :, t, None, :]
         outputs.append((q[:, :, t, None, :] @ state).squeeze(2))
     return torch.stack(outputs, dim=2), state
-    # --8<-- [end:recurrent]
 
 
-# --8<-- [start:parallel]
 def parallel_linear_attention(
     q: Float[Tensor, "B H T d_k"],
     k: Float[Tensor, "B H T d_k"],
@@ -147,9 +144,6 @@ def pairwise_decay(
     return between.masked_fill(future[..., None], float("-inf")).exp()
 
 
-# --8<-- [end:parallel]
-
-
 def chunked_linear_attention(
     q: Float[Tensor, "B H T d_k"],
     k: Float[Tensor, "B H T d_k"],
@@ -177,11 +171,10 @@ def chunked_linear_attention(
         _validate_log_decay(log_decay, k)
     if is_open(q.shape[2]) or q.shape[2] <= chunk_size:
         return begin_with(state, _effect(q, k, v, log_decay))
-    given = (q, k, v) if log_decay is None else (q, k, v, log_decay)
-    return in_chunks(_effect, given, state, chunk_size)
+    tensors = (q, k, v) if log_decay is None else (q, k, v, log_decay)
+    return in_chunks(_effect, tensors, state, chunk_size)
 
 
-# --8<-- [start:averaged]
 def positive_features(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
     """Return ``elu(x) + 1``, which is positive: features whose products are weights.
 
@@ -211,9 +204,6 @@ def averaged_linear_attention(
     return sums[..., :-1] / sums[..., -1:]
 
 
-# --8<-- [end:averaged]
-
-
 class LinearRecurrence(Stateful):
     """Attend without a softmax, with ``LinearAttention``.
 
@@ -234,7 +224,6 @@ class LinearRecurrence(Stateful):
         )
 
 
-# --8<-- [start:layer]
 class LinearAttention(StateLayer):
     """Several heads of linear attention, with or without a gate for each feature.
 
@@ -295,9 +284,6 @@ class LinearAttention(StateLayer):
         return chunked_linear_attention(
             q, k, v, log_decay=log_decay, state=state, chunk_size=self.chunk_size
         )
-
-
-# --8<-- [end:layer]
 
 
 def _validate_log_decay(log_decay: Tensor, k: Tensor) -> None:

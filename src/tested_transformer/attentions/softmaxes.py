@@ -42,7 +42,6 @@ __all__ = [
 GATES = ("none", "heads", "features")
 
 
-# --8<-- [start:cap]
 def cap_scores(
     scores: Float[Tensor, "*rows S"], cap: float
 ) -> Float[Tensor, "*rows S"]:
@@ -55,9 +54,6 @@ def cap_scores(
     """
     _validate_cap("cap", cap)
     return cap * torch.tanh(scores / cap)
-
-
-# --8<-- [end:cap]
 
 
 # --8<-- [start:sink]
@@ -86,14 +82,13 @@ def weights_with_sink(
     if mask is not None:
         validate_mask(mask, scores.shape, scores.device)
         scores = scores.masked_fill(~mask, float("-inf"))
-    whole = attention_weights(torch.cat([scores, column], dim=-1))
-    return whole[..., :-1].to(scores.dtype)
+    weights = attention_weights(torch.cat([scores, column], dim=-1))
+    return weights[..., :-1].to(scores.dtype)
 
 
 # --8<-- [end:sink]
 
 
-# --8<-- [start:open]
 def adjusted_attention_with_weights(
     q: Float[Tensor, "B H T d_k"],
     k: Float[Tensor, "B H_kv S d_k"],
@@ -148,10 +143,6 @@ def adjusted_attention_with_weights(
     return F.dropout(weights, dropout_p) @ v, weights
 
 
-# --8<-- [end:open]
-
-
-# --8<-- [start:fused]
 def fused_attention_with_sink(
     q: Float[Tensor, "B H T d_k"],
     k: Float[Tensor, "B H_kv S d_k"],
@@ -205,10 +196,6 @@ def fused_attention_with_sink(
     )
 
 
-# --8<-- [end:fused]
-
-
-# --8<-- [start:adjusted]
 @dataclass(frozen=True, kw_only=True)
 class AdjustedSoftmax(Softmax):
     """Attend with any of capped scores, a learned sink, and a gate on the output.
@@ -261,8 +248,8 @@ class AdjustedCore(nn.Module):
             self.sink = nn.Parameter(sink)
         self.gate_proj: nn.Linear | None = None
         if adjusted.gate != "none":
-            each = settings.head_dim if adjusted.gate == "features" else 1
-            width = self.num_heads * each
+            per_head = settings.head_dim if adjusted.gate == "features" else 1
+            width = self.num_heads * per_head
             self.gate_proj = nn.Linear(
                 settings.d_model, width, settings.bias, device=on, dtype=dtype
             )
@@ -301,9 +288,6 @@ class AdjustedCore(nn.Module):
         return heads, weights
 
     # --8<-- [end:attend]
-
-
-# --8<-- [end:adjusted]
 
 
 def _validate_cap(name: str, cap: float) -> None:

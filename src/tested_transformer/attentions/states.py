@@ -79,9 +79,9 @@ def in_chunks(
     """
     num_heads, length = tensors[0].shape[1:3]
     missing = -length % chunk_size
-    found = effect(*(_cut(each, missing, chunk_size) for each in tensors))
-    output, reads, updates = (x.unflatten(1, (num_heads, -1)) for x in found[:3])
-    keeps = None if found[3] is None else found[3].unflatten(1, (num_heads, -1))
+    effects = effect(*(_cut(x, missing, chunk_size) for x in tensors))
+    output, reads, updates = (x.unflatten(1, (num_heads, -1)) for x in effects[:3])
+    keeps = None if effects[3] is None else effects[3].unflatten(1, (num_heads, -1))
     before = _before(keeps, updates, state)
     output = (output + reads @ before).flatten(2, 3)[:, :, :length]
     last = None if keeps is None else keeps[:, :, -1]
@@ -221,7 +221,6 @@ class OptionsOnScores(TypedDict, total=False):
     return_weights: bool
 
 
-# --8<-- [start:layer]
 class StateLayer(nn.Module):
     """Base class of layers whose heads each read and write a state.
 
@@ -359,9 +358,6 @@ class StateLayer(nn.Module):
         the parameters, and so do the results.
         """
         raise NotImplementedError
-
-
-# --8<-- [end:layer]
 
 
 def _without_autocast(device: torch.device) -> AbstractContextManager[object]:

@@ -26,7 +26,6 @@ from tested_transformer.gpt import GPT
 __all__ = ["PagePool", "PagedCache", "PagedLayer", "share_in_use"]
 
 
-# --8<-- [start:pool]
 class PagePool:
     """Pages for the keys and values of many sequences, allocated once.
 
@@ -112,8 +111,6 @@ class PagePool:
         if not any(self.users):
             # What was written with gradients would keep every earlier pass alive.
             self.keys, self.values = self.keys.detach(), self.values.detach()
-
-    # --8<-- [end:pool]
 
     @classmethod
     def for_model(cls, model: GPT, *, num_pages: int, page_size: int) -> "PagePool":

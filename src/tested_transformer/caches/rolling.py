@@ -281,7 +281,7 @@ def rolling_cache(
         )
     layers = range(config.num_layers)
     own: list[int | None] = [config.window_of(layer) for layer in layers]
-    if any(each is not None and each < room for each in own):
+    if any(width is not None and width < room for width in own):
         raise ValueError(
             f"windows={config.windows} of model must not be smaller than "
             f"sinks + window = {room}"

@@ -62,8 +62,8 @@ def generate(
 
     Raises:
         TypeError: If an argument has the wrong type, such as text for a prompt.
-        ValueError: If a setting is out of its range, or a prompt is empty or contains
-            something other than token ids of the model.
+        ValueError: If a setting is out of its range, a prompt is empty or contains
+            something other than token ids of the model, or the logits are NaN.
     """
     prompts = checked_prompts(prompts, _model_of(model).config.vocab_size)
     steps = stream(
@@ -143,14 +143,13 @@ def _steps(
     chooser: "_Chooser",
 ) -> Iterator[list[tuple[int, ...]]]:
     """Yield, step by step, the next token of each row as a tuple of one."""
-    contexts = [fit(context, reader.longest) for context in contexts]
     tokens: Tensor | None = None
     for _ in range(max_new_tokens):
-        if tokens is None:
-            logits = reader.read(contexts)
-        elif max(map(len, contexts)) > reader.longest:
+        if tokens is None or max(map(len, contexts)) > reader.longest:
             contexts = [fit(context, reader.longest) for context in contexts]
             logits = reader.read(contexts)
+            if logits.isnan().any():  # asked here alone: a GPU is waited for
+                raise ValueError("the model's logits are NaN: look at its weights")
         else:
             logits = reader.step(tokens)
         tokens = chooser.choose(logits)

@@ -180,22 +180,32 @@ class Muon(torch.optim.Optimizer):
                     self._step_together(parameters[first : first + size], group)
 
     def _step_together(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        ahead: list[Tensor] = []
+        gradients = [p.grad for p in parameters if p.grad is not None]
         for parameter in parameters:
-            gradient, state = parameter.grad, self.state[parameter]
-            assert gradient is not None
-            if not state:
-                state["mean"] = torch.zeros_like(parameter)
-            mean = state["mean"].lerp_(gradient, 1.0 - group["momentum"])
-            # Nesterov's momentum: look one step ahead.
-            ahead.append(gathered(gradient.lerp(mean, group["momentum"])))
-        on_gpu = ahead[0].is_cuda
-        updates = _orthogonalize_together(ahead, group["rounds"], on_gpu=on_gpu)
-        for parameter, update in zip(parameters, updates, strict=True):
-            rows, columns = parameter.shape
-            scale = math.sqrt(max(1.0, rows / columns))
-            parameter.mul_(1.0 - group["lr"] * group["weight_decay"])
-            parameter.add_(share_of(update, parameter), alpha=-group["lr"] * scale)
+            if not self.state[parameter]:
+                self.state[parameter]["mean"] = torch.zeros_like(parameter)
+        means = [self.state[parameter]["mean"] for parameter in parameters]
+        torch._foreach_lerp_(means, gradients, 1.0 - group["momentum"])
+        # Nesterov's momentum: look one step ahead.
+        ahead = torch._foreach_lerp(gradients, means, group["momentum"])
+        ahead = [gathered(matrix) for matrix in ahead]
+        updates = _orthogonalize_together(
+            ahead, group["rounds"], on_gpu=ahead[0].is_cuda
+        )
+        if group["weight_decay"]:
+            torch._foreach_mul_(parameters, 1.0 - group["lr"] * group["weight_decay"])
+        # Matrices of one shape or its transpose: those as tall share one factor.
+        for tall in (False, True):
+            pairs = [
+                (parameter, share_of(update, parameter))
+                for parameter, update in zip(parameters, updates, strict=True)
+                if (update.shape[0] > update.shape[1]) is tall
+            ]
+            if pairs:
+                rows, columns = pairs[0][0].shape
+                scale = math.sqrt(rows / columns) if tall else 1.0
+                targets, amounts = zip(*pairs, strict=True)
+                torch._foreach_add_(targets, amounts, alpha=-group["lr"] * scale)
 
 
 def _orthogonalize_together(

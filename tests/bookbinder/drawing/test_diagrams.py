@@ -28,7 +28,7 @@ PAGE = Path("docs/chapters/page.md")
 
 
 def fences(*sources: str) -> str:
-    return "One.\n\n" + "\n".join(f"```mermaid\n{each}\n```\n" for each in sources)
+    return "One.\n\n" + "\n".join(f"```mermaid\n{source}\n```\n" for source in sources)
 
 
 def test_drawn_diagrams_are_put_into_the_page_with_ids_of_their_own(
@@ -39,7 +39,7 @@ def test_drawn_diagrams_are_put_into_the_page_with_ids_of_their_own(
     page = rendered(fences(FLOW, OTHER, FLOW))
     drawn = page.select("figure.diagram[data-search-exclude] > svg")
     assert len(drawn) == 3
-    captions = [each.text for each in page.select("figure > svg + figcaption")]
+    captions = [caption.text for caption in page.select("figure > svg + figcaption")]
     assert captions == ["A flow."] * 3
     assert "mermaid" not in str(page)
     assert len({str(element["id"]) for element in page.select("[id]")}) == 6
@@ -56,16 +56,16 @@ def test_symbols_are_set_as_in_formulas(rendered: Render) -> None:
     svg = rendered(fences(FLOW)).select_one("svg")
     assert svg
     small = svg.select('tspan[font-size="75%"]')
-    assert [(each.text, str(each["dy"])[0]) for each in small] == [
+    assert [(symbol.text, str(symbol["dy"])[0]) for symbol in small] == [
         *[("Q", "-"), ("k", "0"), ("0", "0")],
         ("O", "0"),
     ]
     assert svg.text == "WQ, (B, dk) d_model x0 −∞WO\u200b"
     # The line goes on where it was: what is moved down or up is moved back.
-    for each in small:
-        back = each.find_next_sibling("tspan")
+    for symbol in small:
+        back = symbol.find_next_sibling("tspan")
         assert back
-        shift = 0.75 * float(str(each["dy"])[:-2]) + float(str(back["dy"])[:-2])
+        shift = 0.75 * float(str(symbol["dy"])[:-2]) + float(str(back["dy"])[:-2])
         assert abs(shift) < 0.001
 
 
@@ -78,31 +78,25 @@ def test_a_changed_diagram_is_an_undrawn_one(
         rendered(fences(FLOW, OTHER))
     monkeypatch.setenv("BOOKBINDER_PREVIEW", "1")
     left = rendered(fences(FLOW, OTHER)).select("div.mermaid[data-undrawn]")
-    assert [each.get_text() for each in left] == [OTHER]
+    assert [box.get_text() for box in left] == [OTHER]
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "reason"),
-    [
+def test_a_diagram_is_a_flowchart_and_says_what_it_shows(
+    rendered: Render, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for right, wrong, reason in (
         (r"(accTitle:).*", r"\1", "has no accTitle, which screen readers read out"),
         (r"(accDescr:).*", r"\1", "has no accDescr, which screen readers read out"),
         ("flowchart LR", "sequenceDiagram", "is not a flowchart, the only kind"),
-    ],
-)
-def test_a_diagram_is_a_flowchart_and_says_what_it_shows(
-    right: str,
-    wrong: str,
-    reason: str,
-    rendered: Render,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    slip = re.sub(right, wrong, FLOW)
-    with pytest.raises(UndrawnError, match=f"diagram {reason}"):
-        rendered(fences(slip))
-    monkeypatch.setenv("BOOKBINDER_PREVIEW", "1")
-    (box,) = rendered(fences(slip)).select("div.book-error")
-    assert reason in box.get_text()
-    assert str(box["data-source"]).strip() == slip
+    ):
+        slip = re.sub(right, wrong, FLOW)
+        monkeypatch.delenv("BOOKBINDER_PREVIEW", raising=False)
+        with pytest.raises(UndrawnError, match=f"diagram {reason}"):
+            rendered(fences(slip))
+        monkeypatch.setenv("BOOKBINDER_PREVIEW", "1")
+        (box,) = rendered(fences(slip)).select("div.book-error")
+        assert reason in box.get_text()
+        assert str(box["data-source"]).strip() == slip
 
 
 def test_what_is_new_is_drawn_and_what_is_left_over_deleted(

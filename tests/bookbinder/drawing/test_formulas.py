@@ -19,7 +19,7 @@ def test_a_formula_becomes_html_and_mathml(rendered: Render) -> None:
     # Material's search resumes at the first end tag of the same name.
     assert not line.find(line.name)
     assert block.select_one(".katex-display math[display=block]")
-    assert [each.get_text() for each in block("annotation")] == [r"a < b \& c"]
+    assert [source.get_text() for source in block("annotation")] == [r"a < b \& c"]
     line.decompose()
     assert "A key  for $5, $x$." in page.get_text()
 
@@ -40,46 +40,36 @@ def test_a_refused_formula_is_an_error_and_a_box_in_a_preview(
     assert len(page.select(".katex")) == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
+def test_what_cannot_be_drawn_as_it_should_is_refused(rendered: Render) -> None:
+    for text, reason in (
         ("$a^b^c$", "Double superscript at character 4"),
         (r"$é$", "unicodeTextInMathMode"),
         (r"$\href{https://example.org}{x}$", "trust"),
         ("## The width $d_k$", "formula d_k: the table of contents cannot show it"),
-    ],
-)
-def test_what_cannot_be_drawn_as_it_should_is_refused(
-    text: str, reason: str, rendered: Render
-) -> None:
-    with pytest.raises(UndrawnError, match=reason):
-        rendered(f"\n{text}\n")
+    ):
+        with pytest.raises(UndrawnError, match=reason):
+            rendered(f"\n{text}\n")
 
 
-@pytest.mark.parametrize(
-    ("tex", "broken"),
-    [
+def test_a_line_ends_behind_a_relation_of_a_long_one(rendered: Render) -> None:
+    for tex, broken in (
         ("a = 1 / (1 + e)", "a=1/(1+e)"),
         ("h_t = q_t + x_t + y_t + z_t + b_t", "ht​=|qt​+xt​+yt​+zt​+bt​"),
         (" + ".join("abcdefghijklmnopq"), "+|".join("abcdefghijklmnopq")),
-    ],
-)
-def test_a_line_ends_behind_a_relation_of_a_long_one(
-    tex: str, broken: str, rendered: Render
-) -> None:
-    page = rendered(f"So ${tex}$.\n\n$$\n{tex}\n$$\n")
-    for each in page.select("wbr"):
-        each.insert_before("|")
-    line, display = (each.get_text() for each in page.select(".katex-html"))
-    assert line == broken
-    assert "|" not in display
+    ):
+        page = rendered(f"So ${tex}$.\n\n$$\n{tex}\n$$\n")
+        for place in page.select("wbr"):
+            place.insert_before("|")
+        line, display = (html.get_text() for html in page.select(".katex-html"))
+        assert line == broken
+        assert "|" not in display
 
 
 def test_formulas_side_by_side_may_come_apart(rendered: Render) -> None:
     inner = r"\left(c \qquad d\right), \qquad \text{e \qquad f}"
     page = rendered(f"$$\na = b, \\qquad\n{inner}\n$$\n")
-    for each in page.select(".katex-html .apart"):
-        each.insert_before("|")
+    for formula in page.select(".katex-html .apart"):
+        formula.insert_before("|")
     (drawn,) = page.select(".katex-html")
     assert [part.strip() for part in drawn.get_text().split("|")] == [
         "a=b,",

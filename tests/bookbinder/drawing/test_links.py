@@ -42,15 +42,15 @@ def page(source: str) -> str:
 
 def test_a_box_and_a_line_lead_on(rendered: Render) -> None:
     write_whole(drawing(FLOW), DRAWN)
-    found = rendered(page(FLOW))
-    line, whole = found.select("svg a")
+    html = rendered(page(FLOW))
+    line, box_link = html.select("svg a")
     assert (line["href"], line.get_text()) == ("#two", "two words")
     assert [child.name for child in line.parent or ()] == ["tspan", "a", "tspan"]
-    assert whole["href"] == "other.md#part"
-    assert [child.name for child in whole] == ["rect", "g"]
+    assert box_link["href"] == "other.md#part"
+    assert [child.name for child in box_link] == ["rect", "g"]
     # A picture would have no parts for a screen reader, and no link is text.
-    assert found.select_one("svg[role=group] > title")
-    assert found.get_text().count("two words") == 1
+    assert html.select_one("svg[role=group] > title")
+    assert html.get_text().count("two words") == 1
 
 
 def test_a_link_of_no_box_is_refused(rendered: Render) -> None:
@@ -68,5 +68,5 @@ def test_a_page_that_is_not_there_is_refused(
     with pytest.raises(UndrawnError, match=r"leads to other\.md, and there is no"):
         rendered(page(FLOW))
     write_whole(Path("docs/chapters/other.md"), "# Other\n")
-    (_, whole) = rendered(page(FLOW)).select("svg a")
-    assert whole["href"] == "../other/#part"
+    (_, box_link) = rendered(page(FLOW)).select("svg a")
+    assert box_link["href"] == "../other/#part"

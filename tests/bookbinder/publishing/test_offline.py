@@ -64,7 +64,7 @@ def test_an_archive_is_the_site_made_to_be_read_from_a_disk(
     assert '<a href="../../index.html#why">' in files["chapters/01-sums/index.html"]
     # It is not offered what it does not hold.
     assert files["index.html"] == '<p>The whole: <a href="llms.txt">a</a>.</p>'
-    places = [each["location"] for each in json.loads(files[index])["docs"]]
+    places = [entry["location"] for entry in json.loads(files[index])["docs"]]
     assert places == ["index.html", "a/index.html#b"]
     assert files["search/search_index.js"] == f"var __index = {files[index]}"
     assert files[worker].startswith("function __worker() {go()\n}\n")

@@ -67,4 +67,4 @@ def test_nothing_of_a_page_of_the_book_is_lost() -> None:
         wanted += [block.output.text for block in page.blocks if block.output]
         wanted += [f"From `{listing.path}`" for listing in page.listings]
         wanted += [line for _, line in page.prose if line.startswith("## ")]
-        assert [each for each in wanted if each.strip("\n") not in text] == []
+        assert [part for part in wanted if part.strip("\n") not in text] == []

@@ -11,7 +11,7 @@ def test_all_pages_are_one_document(root: Path, site: Path) -> None:
     assert len(set(ids)) == len(ids)
     # The contents, and every link and reference within, lead to something there.
     inside = re.findall(r'href="#([^"]*)"|url\(#([^)]*)\)|labelledby="([^"]*)"', text)
-    targets = ["".join(found) for found in inside]
+    targets = ["".join(groups) for groups in inside]
     assert {"index", "01-sums", "index--why", "01-sums--more"} <= {*targets}
     assert {"01-sums--p", "01-sums--t"} <= {*targets}
     assert set(targets) <= set(ids)

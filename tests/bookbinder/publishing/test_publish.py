@@ -16,15 +16,16 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_every_page_gets_what_belongs_beside_it(root: Path, site: Path) -> None:
+    (site / "sitemap.xml").write_text("<urlset/>")
     publish(site, root, load_book(root, {}))
-    made = sorted(
+    files = sorted(
         file.relative_to(site).as_posix()
         for file in site.rglob("*")
         if file.is_file() and file.suffix not in (".html", ".css")
     )
     shipped = ("assets/js/gpt/engine.js", "assets/models/grammar/model.safetensors")
-    assert {*shipped} <= {*made}
-    assert [name for name in made if not name.startswith("assets/")] == [
+    assert {*shipped} <= {*files}
+    assert [name for name in files if not name.startswith("assets/")] == [
         "_headers",
         "chapters/01-sums.ipynb",
         "chapters/01-sums.md",
@@ -37,6 +38,10 @@ def test_every_page_gets_what_belongs_beside_it(root: Path, site: Path) -> None:
     for page in ("", "chapters/01-sums", "how-this-book-is-checked"):
         text = (site / page / "index.html").read_text("utf-8")
         assert text.count("Not verified</a> in this build.") == 1, page
+        # Without an address no link is full, and nothing is there that needs one.
+        head = text.partition("</head>")[0].replace("https://schema.org", "")
+        assert "https:" not in head
+        assert '<meta name="twitter:card" content="summary">' in head
         links = re.findall(r'href="([^":#]*)"', text.partition("</nav>")[2])
         assert links
         assert [link for link in links if not (site / page / link).exists()] == []
@@ -89,7 +94,7 @@ def test_each_part_to_print_is_offered(
 ) -> None:
     book = load_book(root, {})
     wanted = {
-        name: each.name[len("The Book: ") :] for name, each in parts(book).items()
+        name: part.name[len("The Book: ") :] for name, part in parts(book).items()
     }
     printed = [(name, b"%PDF") for name in wanted]
     monkeypatch.setattr(printing, "print_book", lambda site, book: printed)

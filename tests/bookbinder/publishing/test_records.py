@@ -60,50 +60,60 @@ def test_a_record_says_what_ran_and_is_read_as_it_was_written(
     assert fresh_record(root, page, standing_on) == record
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["docs/chapters/01-sums.md", "src/tested_transformer/adding.py", "src/new.py"],
-)
-def test_a_record_of_something_else_is_none(name: str, page: Page, root: Path) -> None:
-    write_record(root, page, make_record(page, {}, root, foundations(root)))
-    assert fresh_record(root, page, foundations(root))
-    with (root / name).open("a") as file:
-        file.write("\nnew = 1\n")
-    again = load_page(root / "docs" / "chapters" / "01-sums.md", root)
-    assert fresh_record(root, again, foundations(root)) is None
-
-
-def test_a_file_that_is_no_record_is_none(page: Page, root: Path) -> None:
-    file = record_file(root, page.path)
-    file.parent.mkdir(parents=True)
+def test_a_record_of_something_else_and_a_file_that_is_none_do_not_count(
+    page: Page, root: Path
+) -> None:
+    for name in (page.path, "src/tested_transformer/adding.py", "src/new.py"):
+        write_record(root, page, make_record(page, {}, root, foundations(root)))
+        assert fresh_record(root, page, foundations(root))
+        with (root / name).open("a") as file:
+            file.write("\nnew = 1\n")
+        page = load_page(root / page.path, root)
+        assert fresh_record(root, page, foundations(root)) is None, name
     for text in ("", "{}", "[]", "null"):
-        file.write_text(text, "utf-8")
+        record_file(root, page.path).write_text(text, "utf-8")
         assert fresh_record(root, page, foundations(root)) is None
 
 
+WRONG = {
+    "digit": (SUM.format(printed=3), "9: the page shows '3'"),
+    "error": ("# A\n\n```python\nx = 1\n1 / 0\n```\n", "5: ZeroDivisionError"),
+    "listing": ("# A\n\n```py\nx = 1\n```\n", "3: a listing is ```py title="),
+    "picture": (
+        "# A\n\n![A line that falls from one to zero.](assets/figures/picture/x.svg)\n",
+        "3: no block of this page draws x.svg",
+    ),
+}
+
+
 @pytest.mark.slow
-def test_only_a_page_that_has_passed_whole_is_recorded(tmp_path: Path) -> None:
+def test_a_run_records_a_page_that_has_passed_whole_and_tells_what_is_wrong_where(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "mkdocs.yml").write_text(CONFIG, "utf-8")
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n", "utf-8")
     (tmp_path / "docs").mkdir()
     kept = tmp_path / ".cache" / "verified" / "docs"
     kept.mkdir(parents=True)
-    (kept / "wrong.json").write_text("{}", "utf-8")
-    for name, printed in (("right", 2), ("wrong", 3), ("part", 2)):
-        page = tmp_path / "docs" / f"{name}.md"
-        page.write_text(SUM.format(printed=printed), "utf-8")
+    (kept / "digit.json").write_text("{}", "utf-8")
+    pages = dict.fromkeys(("right", "part"), SUM.format(printed=2))
+    pages |= {name: text for name, (text, _) in WRONG.items()}
+    for name, text in pages.items():
+        (tmp_path / "docs" / f"{name}.md").write_text(text, "utf-8")
     run = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
             *("--codeblocks", "-p", "bookbinder.pytest_plugin"),
-            *("docs/right.md", "docs/wrong.md", "docs/part.md::evidence"),
+            *("docs/part.md::evidence", "docs/right.md"),
+            *(f"docs/{name}.md" for name in WRONG),
         ],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "docs/wrong.md:9: " in run.stdout, run.stdout + run.stderr
+    for name, (_, words) in WRONG.items():
+        assert f"docs/{name}.md:{words}" in run.stdout, run.stdout + run.stderr
     assert [file.name for file in kept.iterdir()] == ["right.json"]
     record = json.loads((kept / "right.json").read_text("utf-8"))
     assert (record["blocks"], record["outputs"]) == (1, 1)

@@ -127,26 +127,23 @@ def test_what_is_needed_comes_along_and_nothing_else(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("here", "a", "b", "message"),
-    [
+def test_what_would_come_out_wrong_is_refused(tmp_path: Path) -> None:
+    for number, (here, a, b, message) in enumerate(
         (
-            "def h():\n    return g()",
-            "from tested_transformer.b import f as g\n",
-            "def f(): ...\n",
-            "tested_transformer.a imports g by another name",
-        ),
-        (
-            "def h():\n    return f() + e",
-            "from math import e\nfrom tested_transformer.b import f\n",
-            "from cmath import e\ndef f():\n    return e\n",
-            "e is imported from two places",
-        ),
-        ("import cmath", "", "", "a.py defines nothing in this section"),
-    ],
-)
-def test_what_would_come_out_wrong_is_refused(
-    here: str, a: str, b: str, message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        copied(tmp_path, here, a=a, b=b)
+            (
+                "def h():\n    return g()",
+                "from tested_transformer.b import f as g\n",
+                "def f(): ...\n",
+                "tested_transformer.a imports g by another name",
+            ),
+            (
+                "def h():\n    return f() + e",
+                "from math import e\nfrom tested_transformer.b import f\n",
+                "from cmath import e\ndef f():\n    return e\n",
+                "e is imported from two places",
+            ),
+            ("import cmath", "", "", "a.py defines nothing in this section"),
+        )
+    ):
+        with pytest.raises(ValueError, match=message):
+            copied(tmp_path / str(number), here, a=a, b=b)

@@ -61,5 +61,5 @@ def test_what_runs_before_or_after_does_not_count(script: Path) -> None:
 def test_the_innermost_count_is_right() -> None:
     ranges = [(0, 10, 1), (2, 8, 0), (4, 6, 2)]
     names = ("startOffset", "endOffset", "count")
-    function = {"ranges": [dict(zip(names, each, strict=True)) for each in ranges]}
+    function = {"ranges": [dict(zip(names, counts, strict=True)) for counts in ranges]}
     assert idle_places([function]) == {2, 3, 6, 7}

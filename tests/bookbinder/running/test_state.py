@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import jaxtyping
+import matplotlib
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -24,6 +26,8 @@ def observed() -> dict[str, object]:
     return {
         "seed": torch.initial_seed(),
         "random": (random.random(), torch.rand(1).item()),
+        "numpy": np.random.rand(),
+        "line": matplotlib.rcParams["lines.linewidth"],
         "dtype": torch.get_default_dtype(),
         "device": torch.get_default_device(),
         "threads": torch.get_num_threads(),
@@ -41,6 +45,8 @@ def observed() -> dict[str, object]:
 def disturb() -> None:
     torch.manual_seed(7)
     random.seed(7)
+    np.random.seed(7)
+    matplotlib.rcParams["lines.linewidth"] = 77
     torch.set_default_dtype(torch.float64)
     torch.set_default_device("meta")
     torch.set_num_threads(2)

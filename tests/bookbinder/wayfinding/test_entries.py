@@ -41,7 +41,7 @@ def test_a_signature_is_that_of_the_source(
         extensions=Extensions(EntryExtension()),
     )
     look, keep = loaded["masks.look"], loaded["masks.keep"]
-    assert [str(each.annotation) for each in look.parameters] == [
+    assert [str(parameter.annotation) for parameter in look.parameters] == [
         'Int[Tensor, "B"]',
         "torch.dtype",
         "str",

@@ -8,7 +8,9 @@ from bs4 import BeautifulSoup
 from markdown import Markdown
 from zensical.extensions.context import ContextExtension, Page
 
-from bookbinder.wayfinding.glossary import TermExtension, read_glossary
+from bookbinder.extension import BookExtension
+from bookbinder.wayfinding.glossary import read_glossary
+from bookbinder.writing import write_whole
 
 GLOSSARY = """---
 everyday: [Block]
@@ -44,9 +46,10 @@ Linked = Callable[..., BeautifulSoup]
 
 
 @pytest.fixture
-def linked(made: Linked) -> Linked:
-    Path("docs/glossary.md").write_text(GLOSSARY, "utf-8")
-    return lambda text, page="chapters/01.md": made(text, TermExtension(), page)
+def linked(rendered: Linked) -> Linked:
+    write_whole(Path("docs/glossary.md"), GLOSSARY)
+    write_whole(Path("src/tested_transformer/__init__.py"), "")
+    return lambda text, page="chapters/01.md": rendered(text, page)
 
 
 def links(soup: BeautifulSoup) -> list[tuple[str, str, str]]:
@@ -69,50 +72,39 @@ def test_the_first_use_in_a_section_is_linked_and_nothing_is_lost(
         ("query", *QUERY),
         ("mask", *MASK),
     ]
-    assert soup.get_text() == linked(text, "none.md").get_text()
+    assert soup.get_text() == linked(text, "").get_text()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "`mask`",
-        "[the mask](x.md)",
-        "**mask**",
-        "### A mask",
-        "| mask |\n|---|\n| mask |",
-        "    mask",
-    ],
-)
 def test_code_links_headings_tables_and_bold_print_are_left_alone(
-    text: str, linked: Linked
+    linked: Linked,
 ) -> None:
-    assert links(linked(text)) == []
+    table = "| mask |\n|---|\n| mask |"
+    code = "    mask"
+    for text in ("`mask`", "[the mask](x.md)", "**mask**", "### A mask", table, code):
+        assert links(linked(text)) == [], text
 
 
-@pytest.mark.parametrize(
-    ("page", "wanted"),
-    [
-        ("index.md", ["glossary.md#mask", "glossary.md#query"]),
-        ("chapters/06.md", ["../glossary.md#query"]),
-        ("reference/masks.md", []),
-        ("none.md", []),
-    ],
-)
-def test_the_page_that_explains_a_term_does_not_link_it(
-    page: str, wanted: list[str], linked: Linked
-) -> None:
-    found = links(linked("A mask and a query.", page))
-    assert [target for _, target, _ in found] == wanted
+def test_the_page_that_explains_a_term_does_not_link_it(linked: Linked) -> None:
+    for page, wanted in {
+        "index.md": ["glossary.md#mask", "glossary.md#query"],
+        "chapters/06.md": ["../glossary.md#query"],
+        "reference/masks.md": [],
+        "": [],
+    }.items():
+        targets = links(linked("A mask and a query.", page))
+        assert [target for _, target, _ in targets] == wanted
 
 
 @pytest.mark.usefixtures("linked")
 def test_zensical_says_in_its_own_way_which_page_it_is() -> None:
     context = ContextExtension(page=Page(url="", path="chapters/01.md"), config={})
-    md = Markdown(extensions=[context, TermExtension()])
+    write_whole(Path("docs/chapters/01.md"), "A mask.")
+    md = Markdown(extensions=[context, BookExtension()])
     assert 'href="../glossary.md#mask"' in md.convert("A mask.")
 
 
-@pytest.mark.parametrize("entry", ["[This](x.md) is.", "At $\\frac{1}{2}$.", "No stop"])
-def test_an_entry_without_a_plain_sentence_is_refused(entry: str) -> None:
-    with pytest.raises(ValueError, match="Mask: no tip can show the first sentence"):
-        read_glossary(f"# Glossary\n\n## Mask\n\n{entry}\n")
+def test_an_entry_without_a_plain_sentence_is_refused() -> None:
+    message = "Mask: no tip can show the first sentence"
+    for entry in ("[This](x.md) is.", "At $\\frac{1}{2}$.", "No stop"):
+        with pytest.raises(ValueError, match=message):
+            read_glossary(f"# Glossary\n\n## Mask\n\n{entry}\n")

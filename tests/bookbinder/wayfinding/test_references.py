@@ -8,7 +8,6 @@ from bs4 import BeautifulSoup
 
 from bookbinder.wayfinding.appearances import appearances_in, exports, pages_of
 from bookbinder.wayfinding.entries import appearance_line
-from bookbinder.wayfinding.references import ReferenceExtension
 
 MASKS = '''"""Masks."""
 
@@ -60,7 +59,7 @@ Linked = Callable[..., BeautifulSoup]
 
 
 @pytest.fixture
-def linked(made: Linked, tmp_path: Path) -> Linked:
+def linked(rendered: Linked, tmp_path: Path) -> Linked:
     source = tmp_path / "src"
     for folder in ("tested_transformer/gpt", "transformer_book/microgpt"):
         (source / folder).mkdir(parents=True)
@@ -75,7 +74,7 @@ def linked(made: Linked, tmp_path: Path) -> Linked:
         "transformer_book/microgpt/__init__.py": '__all__ = ["Scalar"]\n',
     }.items():
         (source / file).write_text(text, "utf-8")
-    return lambda text, page="index.md": made(text, ReferenceExtension(), page)
+    return lambda text, page="index.md": rendered(text, page)
 
 
 def names(soup: BeautifulSoup) -> list[tuple[str, str]]:
@@ -117,18 +116,11 @@ def test_a_name_that_the_page_imports_is_linked_once_a_section(linked: Linked) -
     assert texts == ["causal, causal.", "So causal(3)!"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "`causal`",  # a name that this page has nothing to do with
-        RUN + "`LIMIT`",
-        RUN + "[`causal`](x.md)",
-        RUN + "## `causal`",
-        RUN + "/// details | `causal`\nSo.\n///\n",
-    ],
-)
-def test_other_names_are_left_alone(text: str, linked: Linked) -> None:
-    assert names(linked(text)) == []
+def test_other_names_are_left_alone(linked: Linked) -> None:
+    assert names(linked("`causal`")) == []  # with which this page has nothing to do
+    fold = "/// details | `causal`\nSo.\n///\n"
+    for text in ("`LIMIT`", "[`causal`](x.md)", "## `causal`", fold):
+        assert names(linked(RUN + text)) == [], text
 
 
 def test_the_title_of_a_listing_leads_to_what_it_shows(linked: Linked) -> None:

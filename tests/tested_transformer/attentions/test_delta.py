@@ -14,7 +14,6 @@ from tested_transformer.attentions.delta import (
     parallel_delta_rule,
     recurrent_delta_rule,
 )
-from tested_transformer.gpt import GPT, GPTConfig
 
 # Pairwise different: batch, heads, positions, widths of keys and of values.
 B, H, T, D_K, D_V = 2, 3, 11, 5, 7
@@ -113,12 +112,10 @@ def theirs(form: str, gates: str) -> Callable[..., tuple[Tensor, Tensor]]:
 
 @pytest.mark.parametrize("gates", GATES)
 @pytest.mark.parametrize("form", ["recurrent", "chunk"])
-@pytest.mark.parametrize("ours", ["recurrent", *FORMS])
-def test_it_is_the_rule_of_transformers(ours: str, form: str, gates: str):
+def test_it_is_the_rule_of_transformers(form: str, gates: str):
     tensors, options = inputs(gates)
-    ours_at = FORMS.get(ours, recurrent_delta_rule)
     for one, other in zip(
-        with_gradients(ours_at, tensors, options),
+        with_gradients(recurrent_delta_rule, tensors, options),
         with_gradients(theirs(form, gates), tensors, options),
         strict=True,
     ):
@@ -176,24 +173,13 @@ def test_the_layer_by_hand(gates: str):
     torch.testing.assert_close(layer(x), expected)
 
 
-@pytest.mark.parametrize("gated", [False, True])
-def test_the_layer_goes_on_from_its_state_and_sees_no_future(gated: bool):
-    layer = DeltaAttention(d_model=8, num_heads=2, gated=gated).double()
+def test_the_layer_goes_on_from_its_state():
+    layer = DeltaAttention(d_model=8, num_heads=2, gated=True).double()
     x = torch.randn(B, T, 8, **DOUBLE)
     first, state = layer(x[:, :5], return_state=True)
     second = layer(x[:, 5:], state=state)
     torch.testing.assert_close(torch.cat([first, second], dim=1), layer(x))
     assert state.shape == (B, 2, 4, 4)
-
-
-def test_the_layer_takes_the_place_of_attention_in_a_gpt():
-    model = GPT(GPTConfig(vocab_size=5, d_model=8, num_heads=2, num_layers=2))
-    model.blocks[1].attention = DeltaAttention(d_model=8, num_heads=2, gated=True)
-    logits = model(torch.tensor([[0, 1, 2, 3]]))
-    logits.sum().backward()
-    assert model.blocks[1].attention.beta_proj.weight.grad.abs().max() > 0
-    changed = model(torch.tensor([[0, 1, 2, 4]]))
-    torch.testing.assert_close(changed[:, :3], logits[:, :3])
 
 
 @pytest.mark.usefixtures("as_a_caller")
@@ -212,31 +198,16 @@ def test_what_does_not_fit_is_named(form: str):
         run(q, q, q, beta, log_decay=q[..., :2])
     with pytest.raises(ValueError, match=r"^by_feature=True needs gated=True"):
         DeltaRule(by_feature=True)
-
-
-def test_a_chunk_has_a_token():
-    q = torch.ones(B, H, T, D_K)
     with pytest.raises(ValueError, match="chunk_size=0 must be positive"):
-        chunked_delta_rule(q, q, q, q[..., 0], chunk_size=0)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_it_computes_in_half_precision(dtype: torch.dtype) -> None:
-    layer, x = (
-        DeltaAttention(d_model=24, num_heads=3, gated=True),
-        torch.randn(B, T, 24),
-    )
-    right = layer(x)
-    found, state = layer.to(dtype)(x.to(dtype), return_state=True)
-    assert (found.dtype, state.dtype) == (dtype, torch.float32)
-    torch.testing.assert_close(found.float(), right, rtol=0, atol=0.1)
+        chunked_delta_rule(q, q, q, beta, chunk_size=0)
 
 
 def test_its_state_is_exact_in_half_precision() -> None:
     """Up to what queries, keys, values and gates are rounded to: by hand in float64."""
     layer = DeltaAttention(d_model=24, num_heads=3, gated=True).bfloat16()
     x = torch.randn(B, 700, 24).bfloat16()
-    _, state = layer(x, return_state=True)
+    output, state = layer(x, return_state=True)
+    assert (output.dtype, state.dtype) == (torch.bfloat16, torch.float32)
     q, k, v = (
         proj(x).double().unflatten(-1, (3, 8)).transpose(1, 2)
         for proj in (layer.q_proj, layer.k_proj, layer.v_proj)

@@ -27,10 +27,9 @@ def made(**settings: Any) -> MultiHeadAttention:
     return layer
 
 
-@pytest.mark.parametrize("layer", [0, 3])
-@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("layer", "bias"), [(0, True), (3, False)])
 def test_it_is_diff_llamas(
-    bias: bool, layer: int, monkeypatch: pytest.MonkeyPatch
+    layer: int, bias: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from transformers import DiffLlamaConfig
     from transformers.models.diffllama.modeling_diffllama import DiffLlamaAttention
@@ -84,17 +83,6 @@ def test_it_is_diff_llamas(
             direction,
         )
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
-
-
-def test_with_a_cache_a_token_at_a_time() -> None:
-    layer, x = made(layer=1), rand(B, T, D)
-    cache = layer.new_cache(B, T)
-    steps = [
-        layer(x[:, t, None], causal=True, rotary=ROTARY[:, t, None], cache=cache)
-        for t in range(T)
-    ]
-    wanted = layer(x, causal=True, rotary=ROTARY)
-    torch.testing.assert_close(torch.cat(steps, dim=1), wanted)
 
 
 def test_two_equal_tables_leave_their_difference_alone() -> None:

@@ -44,10 +44,15 @@ def test_no_number_is_off_by_more_than_half_a_step(bits: int, per: str, seed: in
     assert ((found.restore() - x).abs() <= half * (1 + 1e-9)).all()
 
 
-@pytest.mark.parametrize("spread", [10.0, 2e4])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("per", ["channel", "token"])
-@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize(
+    ("bits", "per", "dtype", "spread"),
+    [
+        (8, "channel", torch.float16, 10.0),
+        (8, "token", torch.float16, 2e4),
+        (4, "token", torch.bfloat16, 10.0),
+        (4, "channel", torch.float16, 2e4),
+    ],
+)
 def test_16_bits_add_only_the_rounding_of_the_result(
     bits: int, per: str, dtype: torch.dtype, spread: float
 ) -> None:
@@ -86,8 +91,10 @@ def new_layer(**settings: Any) -> QuantizedLayer:
     return QuantizedLayer(**(defaults | settings))
 
 
-@pytest.mark.parametrize(("bits", "per_number"), [(8, 2), (4, 1)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("bits", "per_number", "dtype"),
+    [(8, 2, torch.float32), (4, 1, torch.float64), (4, 1, torch.bfloat16)],
+)
 def test_its_bytes_by_the_formula(
     bits: int, per_number: int, dtype: torch.dtype
 ) -> None:
@@ -148,26 +155,22 @@ def test_settings_that_do_not_fit_are_refused(
         new_layer(**settings)
 
 
-def test_numbers_that_do_not_fit_are_refused() -> None:
-    odd = torch.zeros(2, 3)
-    message = "^x is 3 wide; with bits=4 it must be even$"
-    with pytest.raises(ValueError, match=message):
-        quantize(odd, bits=4, per="token")
-    with pytest.raises(ValueError, match=r"^bits=2 must be 8 or 4$"):
-        quantize(odd, bits=2, per="token")
-    with pytest.raises(ValueError, match=r"^per='row' must be one of channel, token$"):
-        quantize(odd, bits=8, per="row")
-
-
-@pytest.mark.parametrize("shape", [(7,), (2, 0, 4), (2, 7, 0)])
-def test_nothing_has_no_range(shape: tuple[int, ...], as_a_caller: None) -> None:
-    with pytest.raises(ValueError, match=r"x must be .* and not empty; its shape is"):
-        quantize(torch.rand(shape), bits=8, per="token")
-
-
-def test_whole_numbers_are_refused(as_a_caller: None) -> None:
-    with pytest.raises(TypeError, match="x must be floating-point; its dtype is"):
-        quantize(torch.ones(3, 4).long(), bits=8, per="token")
+@pytest.mark.parametrize(
+    ("x", "bits", "per", "message"),
+    [
+        (torch.zeros(2, 3), 4, "token", "^x is 3 wide; with bits=4 it must be even$"),
+        (torch.zeros(2, 3), 2, "token", "^bits=2 must be 8 or 4$"),
+        (torch.zeros(2, 3), 8, "row", "^per='row' must be one of channel, token$"),
+        (torch.zeros(7), 8, "token", "x must be .* and not empty; its shape is"),
+        (torch.zeros(2, 0, 4), 8, "token", "x must be .* and not empty; its shape is"),
+        (torch.ones(3, 4).long(), 8, "token", "x must be floating-point; its dtype is"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused(
+    x: Tensor, bits: int, per: str, message: str, as_a_caller: None
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        quantize(x, bits=bits, per=per)
 
 
 def test_a_group_is_written_as_soon_as_it_is_full() -> None:

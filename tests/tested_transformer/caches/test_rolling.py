@@ -15,8 +15,7 @@ from tested_transformer.caches import (
     stream_logits,
 )
 from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.masks import causal_mask, sliding_window_mask
-from tested_transformer.multihead import MultiHeadAttention, merge_heads, split_heads
+from tested_transformer.multihead import merge_heads, split_heads
 from tested_transformer.positions import alibi_bias, rotary_table, rotate
 from tested_transformer.rotary_scaling import (
     plain_rates,
@@ -27,7 +26,15 @@ from tested_transformer.surgery import stretched
 
 # Pairwise different: batch, heads, head width, tokens.
 B, H, D_K, T = 2, 3, 8, 19
-SIZES = [(0, 1), (0, 5), (1, 4), (2, 3), (4, 1), (3, 30)]
+TOKENS = torch.tensor([[3, 1, 4]])
+SIZES = [
+    (0, 1, True),
+    (0, 5, False),
+    (1, 4, True),
+    (2, 3, False),
+    (4, 1, True),
+    (3, 30, True),
+]
 
 
 def one_by_one(q, k, v, *, sinks, window, rotary=False, slopes=None):
@@ -58,14 +65,7 @@ def test_the_mask_by_hand():
     assert torch.equal(sink_mask(2, 6, sinks=1, window=2), torch.tensor(mask[4:]) > 0)
 
 
-def test_the_mask_without_sinks_or_with_room_for_all():
-    window = sliding_window_mask(3, 7, window=2)
-    assert torch.equal(sink_mask(3, 7, sinks=0, window=2), window)
-    assert torch.equal(sink_mask(3, 7, sinks=5, window=2), causal_mask(3, 7))
-
-
-@pytest.mark.parametrize("rotary", [True, False])
-@pytest.mark.parametrize(("sinks", "window"), SIZES)
+@pytest.mark.parametrize(("sinks", "window", "rotary"), SIZES)
 def test_a_whole_text_at_once_is_token_by_token(sinks, window, rotary):
     q, k = torch.randn(2, B, H, T, D_K, requires_grad=True)
     v = torch.randn(B, H, T, 5, requires_grad=True)
@@ -88,26 +88,6 @@ def new_layer(heads: int, sinks: int, window: int, *, rotary: bool) -> RollingLa
     room = torch.full((2, B, heads, sinks + window, D_K), torch.nan)
     table = rotary_table(torch.arange(sinks + window), D_K) if rotary else None
     return RollingLayer(room[0], room[1], sinks=sinks, table=table)
-
-
-@pytest.mark.parametrize("rotary", [True, False])
-@pytest.mark.parametrize(("sinks", "window"), SIZES)
-def test_a_rolling_cache_is_the_open_attention(sinks, window, rotary):
-    attend = MultiHeadAttention(d_model=H * D_K, num_heads=H).requires_grad_(False)
-    x = torch.randn(B, T, H * D_K)
-    q, k, v = (
-        split_heads(part(x), H)
-        for part in (attend.q_proj, attend.k_proj, attend.v_proj)
-    )
-    rates = plain_rates(D_K) if rotary else None
-    heads, _ = sink_attention(q, k, v, sinks=sinks, window=window, rates=rates)
-    expected = attend.o_proj(merge_heads(heads))
-    cache = new_layer(H, sinks, window, rotary=rotary)
-    for t in range(T):
-        places = torch.tensor([cache.length])
-        table = rotary_table(places, D_K) if rotary else None
-        row = attend(x[:, t : t + 1], causal=True, rotary=table, cache=cache)
-        torch.testing.assert_close(row[:, 0], expected[:, t])
 
 
 def make(positions: str, **choices) -> GPT:
@@ -155,9 +135,16 @@ def test_layers_with_a_window_roll_by_the_rates_of_their_base():
     torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("kv_heads", [3, 1])
-@pytest.mark.parametrize(("sinks", "window"), [(0, 5), (2, 3), (4, 15)])
-@pytest.mark.parametrize("positions", ["rotary", "alibi", "none"])
+@pytest.mark.parametrize(
+    ("positions", "sinks", "window", "kv_heads"),
+    [
+        ("rotary", 0, 5, 3),
+        ("rotary", 4, 15, 1),
+        ("alibi", 2, 3, 1),
+        ("alibi", 0, 5, 3),
+        ("none", 2, 3, 3),
+    ],
+)
 def test_a_model_reads_on_as_in_the_open(positions, sinks, window, kv_heads):
     model = make(positions, num_kv_heads=kv_heads)
     tokens = torch.randint(11, (B, 3 * T))  # longer than max_seq_len
@@ -171,22 +158,6 @@ def test_a_model_reads_on_as_in_the_open(positions, sinks, window, kv_heads):
         lambda q, k, v: one_by_one(q, k, v, **how, rotary=positions == "rotary"),
     )
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
-
-
-def test_without_positions_it_is_a_pass_under_the_mask():
-    model = make("none")
-    tokens = torch.randint(11, (B, T))
-    cache = rolling_cache(model, sinks=2, window=3, batch_size=B)
-    expected = model(tokens, mask=sink_mask(T, sinks=2, window=3))
-    got = stream_logits(model, tokens, cache)
-    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_while_everything_has_room_it_is_the_plain_cache():
-    model = make("rotary")
-    tokens = torch.randint(11, (B, 7))
-    cache = rolling_cache(model, sinks=2, window=5, batch_size=B)
-    torch.testing.assert_close(stream_logits(model, tokens, cache), model(tokens))
 
 
 def test_it_takes_no_more_memory_however_long_the_text():
@@ -251,18 +222,25 @@ def test_keys_scaled_by_yarn_are_turned_back_exactly():
             ),
             "4 tokens do not fit a rolling cache of 3 with 3 free",
         ),
+        (lambda: sink_mask(3, sinks=0, window=0), "window=0 must be positive"),
         (
-            lambda: sink_mask(3, sinks=0, window=0),
-            "window=0 must be positive",
+            lambda: stream_logits(make("none"), TOKENS, make("none").new_cache()),
+            "cache must come from rolling_cache$",
+        ),
+        (
+            lambda: sink_attention(
+                *torch.rand(3, 2, 3, 7, 4), sinks=1, window=2, rates=plain_rates(6)
+            ),
+            "rates has 3 numbers; it must have 2",
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(call, message: str):
+def test_what_does_not_fit_is_refused(call, message: str, as_a_caller: None):
     with pytest.raises(ValueError, match=message):
         call()
 
 
-@pytest.mark.parametrize("length", [4, 5, 9])
+@pytest.mark.parametrize("length", [4, 9])
 def test_a_full_cache_goes_back_to_nothing_or_to_where_it_is(length: int) -> None:
     """From the moment it is full: then the next token takes the place of another."""
     model = make("rotary", smear=True)
@@ -275,29 +253,9 @@ def test_a_full_cache_goes_back_to_nothing_or_to_where_it_is(length: int) -> Non
         cache.rewind(2)
     cache.rewind(3)
     whole = stream_logits(model, tokens, other)
+    with pytest.raises(ValueError, match="2 tokens do not fit a rolling cache of 4 wi"):
+        model(tokens[:, :2], cache=cache)
     rest = stream_logits(model, tokens[:, length:], cache)
     torch.testing.assert_close(rest, whole[:, length:])
     cache.rewind(0)
     torch.testing.assert_close(stream_logits(model, tokens, cache), whole)
-
-
-def test_a_cache_that_does_not_roll_is_refused() -> None:
-    model = make("rotary")
-    with pytest.raises(ValueError, match=r"^cache must come from rolling_cache$"):
-        stream_logits(model, torch.randint(11, (1, 3)), model.new_cache())
-
-
-def test_several_tokens_are_refused_once_it_is_full():
-    model = make("rotary")
-    cache = rolling_cache(model, sinks=1, window=3, batch_size=B)
-    stream_logits(model, torch.randint(11, (B, 6)), cache)
-    with pytest.raises(
-        ValueError, match="2 tokens do not fit a rolling cache of 4 with 0"
-    ):
-        model(torch.randint(11, (B, 2)), cache=cache)
-
-
-def test_rates_of_another_width_are_refused(as_a_caller: None) -> None:
-    q = torch.rand(2, 3, 7, 4)
-    with pytest.raises(ValueError, match="rates has 3 numbers; it must have 2"):
-        sink_attention(q, q, q, sinks=1, window=2, rates=plain_rates(6))

@@ -24,7 +24,6 @@ from tested_transformer.caches import (
     slot_cache,
 )
 from tested_transformer.decoding import (
-    CachedReader,
     HeadDrafter,
     ModelDrafter,
     MultiTokenGPT,
@@ -73,26 +72,22 @@ def read(model: GPT, tokens: Tensor, parts: list[int], cache: KVCache) -> Tensor
 def test_a_text_cut_anywhere_is_read_as_a_whole(kind: dict[str, Any]) -> None:
     model, tokens = make(**kind), torch.randint(V, (B, T))
     whole, cache = model(tokens), model.new_cache(B)
-    cuts = [[cut, T - cut] for cut in range(1, T)]
-    more = [[T], [1] * T, [3] * 10 + [1], [ROOM, 1, 7, 1, 10], [2, 13, 1, 1, 14]]
-    for parts in cuts + more:
+    cuts = [[cut, T - cut] for cut in (1, WINDOW, ROOM, ROOM + 1, T - 1)]
+    for parts in [*cuts, [1] * T, [ROOM, 1, 7, 1, 10], [2, 13, 1, 1, 14]]:
         cache.reset()
         torch.testing.assert_close(read(model, tokens, parts, cache), whole)
         assert cache.length == T
 
 
 @each_kind
-@pytest.mark.parametrize("parts", [[6, 11, *[1] * 14], [2, 29], [14, 3, 14]], ids=str)
-def test_padding_and_weights_are_those_of_a_whole_reading(
-    kind: dict[str, Any], parts: list[int]
-) -> None:
+def test_padding_and_weights_are_those_of_a_whole_reading(kind: dict[str, Any]) -> None:
     model, tokens = make(**kind), torch.randint(V, (B, T))
     padding = torch.tensor([0, 13, 4])
     positions = torch.arange(T) - padding[:, None]
     mask, positions = (positions >= 0)[:, None, None], positions.clamp(min=0)
     whole, maps = model(tokens, positions=positions, mask=mask, return_weights=True)
     cache, end = model.new_cache(B), 0
-    for length in parts:
+    for length in (6, 10, *[1] * 15):
         now, end = slice(end, end + length), end + length
         logits, weights = model(
             tokens[:, now],
@@ -150,7 +145,7 @@ def new_layer() -> WindowCache:
     return WindowCache(DenseCache(*memory), window=WINDOW, max_length=100)
 
 
-@pytest.mark.parametrize("piece", [1, 3, 4, 12, 17])
+@pytest.mark.parametrize("piece", [1, 4, 17])
 def test_as_many_tokens_as_the_slack_can_be_taken_back(piece: int) -> None:
     text, new = torch.rand(2, B, H, 51, D_K), torch.rand(2, B, H, 2, D_K)
     cache, end = new_layer(), 0
@@ -164,29 +159,6 @@ def test_as_many_tokens_as_the_slack_can_be_taken_back(piece: int) -> None:
             reach = slice(max(length - WINDOW + 1, 0), None)
             expected = torch.cat([text[:, :, :, :length], new], dim=3)[:, :, :, reach]
             torch.testing.assert_close(torch.stack(other.append(*new)), expected)
-
-
-@pytest.mark.parametrize("kind", [{}, {"smear": True, "positions": "alibi"}], ids=str)
-def test_a_model_goes_back_as_far_as_all_layers_can(kind: dict[str, Any]) -> None:
-    model, tokens = make(**kind), torch.randint(V, (B, T))
-    whole = model(tokens)
-    for end in (3, ROOM, ROOM + 1, 19, T - 1):
-        for length in range(1, end + 1):
-            cache = model.new_cache(B)
-            model(tokens[:, :length], cache=cache)
-            if length < end:
-                model((tokens[:, length:end] + 1) % V, cache=cache)
-            assert cache.rewindable
-            assert cache.earliest <= max(end - SLACK, 0)
-            if length < cache.earliest:
-                message = f"cannot go back to {length}: a WindowCache can keep "
-                with pytest.raises(ValueError, match=message):
-                    cache.rewind(length)
-                assert [layer.length for layer in cache.layers] == [end] * L
-                cache.rewind(length := 0)
-            cache.rewind(length)
-            more = model(tokens[:, length : length + 3], cache=cache)
-            torch.testing.assert_close(more, whole[:, length : length + 3])
 
 
 def test_another_window_is_refused() -> None:
@@ -213,17 +185,6 @@ def test_a_mask_that_does_not_cover_all_keys_is_refused() -> None:
             model(tokens[:, -1:], mask=mask, cache=cache)
 
 
-@each_kind
-def test_prompts_of_unlike_lengths_are_continued_alike(kind: dict[str, Any]) -> None:
-    """Beyond the longest text, too, where the reader starts anew."""
-    model, prompts = make(**kind), [[3, 1, 4], [5] * 19, [2, 7, 1, 8, 2, 8, 1] * 2]
-    expected, written = (
-        generate(reader(model), prompts, max_new_tokens=LONGEST, seed=1)
-        for reader in (WholeReader, CachedReader)
-    )
-    assert written == expected
-
-
 def test_other_caches_read_such_a_model_or_say_why_not() -> None:
     model, tokens = make(), torch.randint(V, (1, T))
     whole = model(tokens)
@@ -242,7 +203,7 @@ def test_other_caches_read_such_a_model_or_say_why_not() -> None:
     torch.testing.assert_close(read(wide, tokens, [T - 1, 1], rolling), wide(tokens))
 
 
-@pytest.mark.parametrize("num_drafted", [1, 3, SLACK, SLACK + 3])
+@pytest.mark.parametrize("num_drafted", [1, SLACK, SLACK + 3])
 def test_drafts_are_taken_back_even_beyond_the_slack(num_drafted: int) -> None:
     model, greedy = make(tie_head=False), Sampling(temperature=0.0)
     prompt = [3, 1, 4, 1, 5, 3, 1]

@@ -4,35 +4,28 @@ It has one thread, so that it may fork, and each child has PyTorch at once. What
 found, it prints as JSON, for the tests that start it.
 
     python killing.py at_each_line FOLDER
-    python killing.py at_random_moments FOLDER
+    python killing.py after_some_bytes FOLDER
 """
 
 import io
 import json
 import os
-import random
 import shutil
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 import torch
-from torch import Tensor
 
 from tested_transformer.checkpoints import (
-    CheckpointWriter,
-    has_checkpoint,
     load_checkpoint,
     save_checkpoint,
     saving,
 )
-from tested_transformer.checkpoints.configs import describe_config
 from tested_transformer.gpt import GPT, GPTConfig
-from tested_transformer.training import Recipe, TrainingState, train
 
 # What changes files. The rest only computes what they hold.
 WRITING = {saving.__file__}
@@ -63,9 +56,6 @@ def end_of(child: int) -> str:
 
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-# At each line that is executed in the library while it saves.
 
 
 def save_numbered(folder: Path, number: int) -> None:
@@ -142,51 +132,8 @@ def at_each_line(folder: Path) -> list[dict]:
     return found
 
 
-# At random moments of a run that trains.
-
-TOKENS = torch.arange(500) ** 2 % CONFIG.vocab_size
-RECIPE = Recipe(
-    steps=160,
-    batch_size=4,
-    warmup=5,
-    evaluate_every=40,
-    optimizer="muon",
-    precision="fp32",
-)
-
-
-def run(folder: Path, on_step: Callable[[object], None] | None = None) -> None:
-    """Train from where the run stands, or from the start, to the end."""
-    torch.manual_seed(0)
-    model, state = GPT(CONFIG), None
-    if has_checkpoint(folder):
-        found = load_checkpoint(folder)
-        found.require({"config": describe_config(CONFIG), "recipe": RECIPE.to_dict()})
-        model, state = found.model(), TrainingState.from_state(*found.training)
-    with CheckpointWriter(folder) as writer:
-
-        def save(state: TrainingState) -> None:
-            writer.save(
-                config=CONFIG,
-                weights=state.weights,
-                settings={"recipe": RECIPE.to_dict()},
-                training=(state.state_tensors(), state.state_json()),
-            )
-
-        train(
-            model,
-            TOKENS,
-            RECIPE,
-            validation=TOKENS[:100],
-            state=state,
-            on_step=on_step,
-            save=save,
-            save_every=2,
-        )
-
-
 class Fatal(io.FileIO):
-    """A file that kills its process after so many bytes, all files counted together."""
+    """A file that kills its process after some bytes, all files counted together."""
 
     left = 0
 
@@ -198,77 +145,35 @@ class Fatal(io.FileIO):
         return written
 
 
-def kill_while_it_writes(folder: Path, draw: random.Random) -> str:
-    """Have a run killed after it has written a number of bytes."""
+def after_some_bytes(folder: Path) -> list[dict]:
+    """Kill processes that save number 2 over 1, in the middle of each of its files.
 
-    def work() -> None:
-        Fatal.left = draw.randrange(1, 200_000)
-        saving.open = Fatal
-        run(folder)
+    Returns:
+        For each, how it ended, which number is read then, and what it left unfinished.
+    """
+    save_numbered(folder, 1)
+    found: list[dict] = []
+    before = 0
+    places: list[int] = []
+    for kind in ("model", "training", "checkpoint.json"):
+        [file] = folder.glob(f"{kind}*")
+        size = file.stat().st_size
+        places += [before + 1, before + size // 2]
+        before += size
+    for left in places:
 
-    return end_of(in_a_child(work))
+        def work(left: int = left) -> None:
+            Fatal.left = left
+            saving.open = Fatal
+            save_numbered(folder, 2)
 
-
-def kill_by_the_clock(folder: Path, draw: random.Random) -> str:
-    """Kill a run some milliseconds after some step, whatever it is doing then."""
-    readable, writable = os.pipe()
-
-    def work() -> None:
-        os.close(readable)
-        run(folder, on_step=lambda _: os.write(writable, b"."))
-
-    child = in_a_child(work)
-    os.close(writable)
-    for _ in range(draw.randrange(0, 6)):
-        os.read(readable, 1)
-    time.sleep(draw.uniform(0.0, 0.03))
-    os.kill(child, signal.SIGKILL)
-    os.close(readable)
-    return end_of(child)
-
-
-def at_random_moments(folder: Path) -> dict:
-    """Kill a run twenty times, let it end, and compare it with one that was not."""
-    unbroken, broken = folder / "unbroken", folder / "broken"
-    torch.optim.AdamW([torch.zeros(1)])  # imports much, once here for all children
-    ended = [end_of(in_a_child(lambda: run(unbroken)))]
-    draw = random.Random(5)
-    kills: list[dict] = []
-    for kill in [kill_by_the_clock, kill_while_it_writes] * 10:
-        how = kill(broken, draw)
-        stands = 0
-        if has_checkpoint(broken):
-            stands = load_checkpoint(broken).training[1]["step"]
-        left = [file.name for file in broken.glob("*.unfinished")]
-        kills.append({"how": how, "step": stands, "left": left})
-    ended.append(end_of(in_a_child(lambda: run(broken))))
-    one, other = load_checkpoint(unbroken), load_checkpoint(broken)
-    differing = [
-        *_differing(one.weights, other.weights),
-        *_differing(one.training[0], other.training[0]),
-    ]
-    values = [{**each.training[1], "seconds": 0} for each in (one, other)]
-    return {
-        "ended": ended,
-        "kills": kills,
-        "steps": one.training[1]["step"],
-        "compared": len(one.weights) + len(one.training[0]),
-        "differing": differing + ([] if values[0] == values[1] else ["values"]),
-        "files": sorted(file.suffix for file in broken.iterdir()),
-    }
-
-
-def _differing(one: dict[str, Tensor], other: dict[str, Tensor]) -> list[str]:
-    return [
-        name
-        for name in one.keys() | other.keys()
-        if name not in one
-        or name not in other
-        or not torch.equal(one[name], other[name])
-    ]
+        ended = end_of(in_a_child(work))
+        unfinished = [file.name for file in folder.glob("*.unfinished")]
+        found.append({"ended": ended, "number": number_in(folder), "left": unfinished})
+    return found
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    what = {"at_each_line": at_each_line, "at_random_moments": at_random_moments}
+    what = {"at_each_line": at_each_line, "after_some_bytes": after_some_bytes}
     print(json.dumps(what[sys.argv[1]](Path(sys.argv[2]))))

@@ -127,10 +127,16 @@ class Watch(TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("kept", ["in two files", "shipped"])
+@pytest.mark.parametrize(
+    ("kept", "dtype"),
+    [
+        ("in two files", torch.bfloat16),
+        ("in two files", torch.float32),
+        ("shipped", None),  # which is float32 first
+    ],
+)
 def test_a_model_is_in_memory_only_once(
-    tmp_path: Path, kept: str, dtype: torch.dtype
+    tmp_path: Path, kept: str, dtype: torch.dtype | None
 ) -> None:
     model = GPT(CONFIG, dtype=torch.bfloat16)
     saved = max(weight.nbytes for weight in model.parameters())
@@ -141,9 +147,7 @@ def test_a_model_is_in_memory_only_once(
     else:
         ship_model(tmp_path, model)
     with Watch() as watch:
-        # What is shipped is float32 first.
-        wanted = None if kept == "shipped" else dtype
-        found = load_pretrained(tmp_path, dtype=wanted)
+        found = load_pretrained(tmp_path, dtype=dtype)
     size = sum(weight.nbytes for weight in found.parameters())
     assert size <= watch.most <= size + saved
 
@@ -234,10 +238,6 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: change_index(folder, {LN_F: "../other.safetensors"}),
         f"/{INDEX} names an unexpected file, '../other.safetensors'",
     ),
-    "a path of the system": (
-        lambda folder: change_index(folder, {LN_F: "/dev/zero"}),
-        f"/{INDEX} names an unexpected file, '/dev/zero'",
-    ),
     "no name of a file": (
         lambda folder: change_index(folder, {LN_F: [ONE]}),
         f"/{INDEX} names an unexpected file, ",
@@ -245,6 +245,10 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "the index is a list": (
         lambda folder: write(folder / INDEX, [ONE]),
         f"/{INDEX} holds no settings",
+    ),
+    "the index lacks its table": (
+        lambda folder: write(folder / INDEX, {}),
+        f"/{INDEX} has no weight_map",
     ),
     "the index is huge": (a_long_index, f"/{INDEX} has more than 100,000,000 bytes"),
     "a link that leads out": (a_link_out, f"/{TWO} is a link that leads out of "),
@@ -267,10 +271,6 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / "config.json").write_text("{'n_embd': 6}"),
         "/config.json is cut short or not JSON",
     ),
-    "settings in too many brackets": (
-        lambda folder: (folder / "config.json").write_text("[" * 10**6),
-        "/config.json is cut short or not JSON",
-    ),
     "a billion layers": (
         lambda folder: change(folder / "config.json", n_layer=10**9),
         " has settings that do not fit: num_layers=1000000000 is more than its ",
@@ -279,24 +279,20 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: change(folder / "config.json", n_embd=3 * 10**15),
         " has settings that do not fit: Storage size calculation overflowed ",
     ),
-    "a width inside beyond all memory": (
-        lambda folder: change(folder / "config.json", n_inner=10**18),
-        " has settings that do not fit: d_ff=1000000000000000000 is more than its ",
-    ),
 }
 
 
-@pytest.mark.parametrize(("spoil", "message"), BROKEN.values(), ids=BROKEN.keys())
-def test_a_broken_folder_is_refused_in_one_line(
-    folder: Path, spoil: Callable[[Path], object], message: str
-) -> None:
-    load_pretrained(folder)
-    spoil(folder)
-    with pytest.raises(CheckpointError) as refused:
-        load_pretrained(folder)
-    said = str(refused.value)
-    assert said.startswith(f"{folder}{message}"), said
-    assert "\n" not in said
+def test_a_broken_folder_is_refused_in_one_line(tmp_path: Path) -> None:
+    model = GPT(CONFIG)
+    for name, (spoil, message) in BROKEN.items():
+        folder = tmp_path / name
+        put(folder, model)
+        spoil(folder)
+        with pytest.raises(CheckpointError) as refused:
+            load_pretrained(folder)
+        told = str(refused.value)
+        assert told.startswith(f"{folder}{message}"), told
+        assert "\n" not in told
 
 
 def test_the_cache_of_the_hub_is_a_folder_of_links(folder: Path) -> None:

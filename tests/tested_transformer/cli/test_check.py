@@ -127,48 +127,34 @@ def test_an_adapter_is_written_completed_and_read(file: Path, command: Command) 
         assert message in command(*words, "--adapter", "other.py").err
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ((), "name an attention, such as model.py:CausalSelfAttention"),
-        (("model.py",), "name an attention, such as model.py:CausalSelfAttention"),
+def test_what_is_mistaken_is_one_line(
+    file: Path, refused: Callable[..., str], command: Command
+) -> None:
+    example = "name an attention, such as model.py:CausalSelfAttention"
+    for words, message in (
+        ((), example),
+        (("model.py",), example),
         (("nowhere.py:Attention",), "nowhere.py: no such file"),
         (("x.py:A", "--with", "a"), "argument --with: 'a' is not NAME=VALUE; see"),
         (("x.py:A", "--skip", "all"), "skip='all' must be one of leak, prefix, "),
         (("x.py:A", "--causal", "--both"), "causal and both exclude each other"),
-    ],
-)
-def test_what_is_not_said_rightly_is_refused(
-    words: tuple[str, ...], message: str, refused: Callable[..., str]
-) -> None:
-    assert refused("check", *words).startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("broken.py:A",), "error: broken.py: ZeroDivisionError: division by zero"),
-        (("program.py:A",), "program.py ends Python when it is imported"),
-        ((":Nothing",), " has no class or function Nothing"),
-        ((":nothing",), " has no class or function nothing"),
-        ((":attend", *WITH), "attend is not a class, so --with does not apply"),
-        ((":Attention", *WITH[:2]), "no attribute 'bias'; pass what it needs"),
-        ((":Attention",), "Attention cannot be made: TypeError: "),
-        (
-            (":Attention", "--with", "n_embd=20,n_head=5"),
-            "spaces between settings, not",
-        ),
-        ((":attend", "--call", "lambda"), "error: --call 'lambda': SyntaxError: "),
-        ((":attend", "--like", "what"), "--like 'what': NameError: name 'what' is not"),
-        ((":attend", "--adapter", "no.py"), "error: no.py: no such file"),
-    ],
-)
-def test_what_cannot_be_made_is_one_line(
-    file: Path, words: tuple[str, ...], message: str, command: Command
-) -> None:
-    target = f"their_model.py{words[0]}" if words[0][0] == ":" else words[0]
-    ended = command("check", target, *words[1:])
-    _, line = ended.err.splitlines()
-    assert (ended.status, ended.out) == (2, "")
-    assert line.startswith("tested-transformer: error: ")
-    assert message in line
+    ):
+        assert refused("check", *words).startswith(message)
+    for target, words, message in (
+        ("broken.py:A", (), "error: broken.py: ZeroDivisionError: division by zero"),
+        ("program.py:A", (), "program.py ends Python when it is imported"),
+        (":nothing", (), " has no class or function nothing"),
+        (":attend", WITH, "attend is not a class, so --with does not apply"),
+        (":Attention", WITH[:2], "no attribute 'bias'; pass what it needs"),
+        (":Attention", (), "Attention cannot be made: TypeError: "),
+        (":Attention", ("--with", "n=20,m=5"), "spaces between settings, not"),
+        (":attend", ("--call", "lambda"), "error: --call 'lambda': SyntaxError: "),
+        (":attend", ("--like", "what"), "--like 'what': NameError: name 'what' is not"),
+        (":attend", ("--adapter", "no.py"), "error: no.py: no such file"),
+    ):
+        path = f"their_model.py{target}" if target[0] == ":" else target
+        ended = command("check", path, *words)
+        _, line = ended.err.splitlines()
+        assert (ended.status, ended.out) == (2, "")
+        assert line.startswith("tested-transformer: error: ")
+        assert message in line

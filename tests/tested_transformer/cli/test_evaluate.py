@@ -146,20 +146,17 @@ def test_train_and_evaluate_measure_the_same_tokens(
     assert few["tokens"] == 10
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_what_does_not_fit_is_refused(
+    trained: Path, refused: Callable[..., str]
+) -> None:
+    Path("strange.txt").write_text("to be x")
+    Path("one.txt").write_text("t")
+    for words, message in (
         ("--seq-len 8", "seq_len=8 must lie between 2 and the model's max_seq_len=7"),
         ("--num-tokens -1", "num_tokens=-1 must be at least 0"),
         ("--precision fp8", "precision='fp8' must be one of "),
         ("runs/play runs/play/none", "there is no file 'runs/play/none', and no "),
         ("runs/play strange.txt", "'x' (first at position 6) not in the alphabet of"),
         ("runs/play one.txt", ""),
-    ],
-)
-def test_what_does_not_fit_is_refused(
-    words: str, message: str, trained: Path, refused: Callable[..., str]
-) -> None:
-    Path("strange.txt").write_text("to be x")
-    Path("one.txt").write_text("t")
-    assert refused("evaluate", *words.split()).startswith(message)
+    ):
+        assert refused("evaluate", *words.split()).startswith(message)

@@ -14,7 +14,6 @@ Command = Callable[..., Any]
     ("family", "words"),
     [
         ("llama", ["--like", "llama"]),
-        ("qwen3", ["--like", "qwen3"]),
         ("gpt2", ["--recipe", "plain"]),
     ],
 )

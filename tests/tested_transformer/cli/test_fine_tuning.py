@@ -120,21 +120,18 @@ def test_a_run_that_was_stopped_gives_the_losses_of_one_that_was_not(
         assert torch.equal(weight, weights[name])
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
+def test_what_the_model_decides_is_refused(
+    trained: Path, text: Path, refused: Command
+) -> None:
+    for words, named in (
         ("--d-model 8 --dropout 0.1", "d_model, dropout"),
         ("--attention latent --latent-dim 4", "attention, latent_dim"),
         ("--recipe fast --like llama", "recipe, like"),
         ("--tokenizer bpe --vocab-size 300", "tokenizer, vocab_size"),
-    ],
-)
-def test_what_the_model_decides_is_refused(
-    words: str, named: str, trained: Path, text: Path, refused: Command
-) -> None:
-    words = f"--from {trained} --out tuned {words}"
-    line = refused("train", str(text), *words.split())
-    assert line == f"{named}: --from takes these from the model; leave them out"
+    ):
+        words = f"--from {trained} --out tuned {words}"
+        line = refused("train", str(text), *words.split())
+        assert line == f"{named}: --from takes these from the model; leave them out"
 
 
 def test_a_run_is_resumed_only_from_the_same_model(

@@ -221,9 +221,10 @@ def test_a_stop_string_ends_the_text(trained: Path, command: Command) -> None:
     assert short == whole[: whole.index(stop)] + "\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_what_does_not_fit_is_refused(
+    trained: Path, refused: Callable[..., str]
+) -> None:
+    for words, message in (
         ("--prompt xyz", "'x', 'y', 'z' (first at position 0) not in the alphabet of"),
         ("--prompt=", "prompt='' must not be empty"),
         ("--temperature=-1", "temperature=-1.0 must "),
@@ -231,19 +232,10 @@ def test_a_stop_string_ends_the_text(trained: Path, command: Command) -> None:
         ("--num-samples 0", "num_samples=0 must be at least 1"),
         ("--stop=", "stop[0] is empty"),
         ("--rotary-factor 2", "positions='alibi' of model must be 'rotary'"),
-    ],
-)
-def test_what_does_not_fit_is_refused(
-    words: str, message: str, trained: Path, refused: Callable[..., str]
-) -> None:
-    assert refused("generate", *words.split()).startswith(message)
-
-
-@pytest.fixture
-def model() -> GPT:
-    return GPT(
-        GPTConfig(vocab_size=6, max_seq_len=7, d_model=12, num_heads=3, num_layers=2)
-    )
+        ("--prompt to\udce9", "'\\udce9'"),
+        ("--stop to\udce9", "'\\udce9'"),
+    ):
+        assert message in refused("generate", *words.split())[: len(message) + 40]
 
 
 def test_a_new_line_is_the_prompt_where_it_is_known() -> None:
@@ -299,12 +291,7 @@ TEXT = "aé b€, END of it all"  # 2 bytes and 3: 23 tokens
 
 @pytest.mark.parametrize(
     ("num_drafted", "stop"),
-    [
-        *[(each, []) for each in (1, 2, 3, 4, 7)],
-        (1, ["END"]),
-        (3, ["€,", "x"]),
-        (4, [" of", "nothing"]),
-    ],
+    [(2, []), (7, []), (1, ["END"]), (3, ["€,", "x"]), (4, [" of", "nothing"])],
 )
 def test_drafts_are_shown_as_they_are_accepted(
     num_drafted: int, stop: list[str]
@@ -406,18 +393,6 @@ def test_the_text_is_what_is_decoded_at_once(
     assert " " in stop
     short = command(*words, "--stop", stop, "--json")
     assert json.loads(short.out)["text"] == text[len("the cat") :].partition(stop)[0]
-
-
-@pytest.mark.parametrize(
-    ("tokenizer", "flag"), [("char", "--stop"), ("bpe", "--prompt")]
-)
-def test_what_is_no_utf8_is_one_line(
-    tokenizer: str, flag: str, train: Command, refused: Callable[..., str]
-) -> None:
-    more = ["--vocab-size", "260"] if tokenizer == "bpe" else []
-    assert train("--tokenizer", tokenizer, *more).status == 0
-    told = refused("generate", "runs/play", flag, "to \udce9")
-    assert "'\\udce9'" in told
 
 
 def test_a_tokenizer_without_a_new_line_starts_with_its_first_token() -> None:

@@ -229,19 +229,16 @@ def test_a_model_of_others_has_no_text(
     assert command("heads", "given", str(text)).status == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_what_does_not_fit_is_refused(
+    trained: Path, text: Path, refused: Callable[..., str]
+) -> None:
+    for words, message in (
         ("--seq-len 1", "seq_len=1 must lie between 2 and the model's max_seq_len=7"),
         ("--num-tokens 0", "num_tokens=0 must be at least 1"),
         ("--show 0", "show=0 must be at least 1"),
         ("--show 257", "show=257 must be at most 256"),
         ("--out gone/maps.json", "there is no folder 'gone'"),
         ("--num-tokens 6", "6 tokens do not fill a window of seq_len=7"),
-    ],
-)
-def test_what_does_not_fit_is_refused(
-    words: str, message: str, trained: Path, text: Path, refused: Callable[..., str]
-) -> None:
-    told = refused("heads", str(trained), str(text), *words.split())
-    assert told.startswith(message)
+    ):
+        told = refused("heads", str(trained), str(text), *words.split())
+        assert told.startswith(message)

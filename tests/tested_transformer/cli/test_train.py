@@ -140,16 +140,10 @@ def test_an_attention_has_its_settings_as_flags(
     assert "config.attention_settings.soft_cap=5.0, not 6.0" in error
 
 
-def test_layers_of_softmax_stand_between_those_with_a_state(train: Command) -> None:
-    assert train("--attention", "delta", "--softmax-every", "2").status == 0
-    config = load_checkpoint(Path("runs/play")).config
-    # The recipe's positions are for the layers of softmax.
-    assert (config.softmax_every, config.positions) == (2, "alibi")
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
+def test_what_does_not_fit_an_attention_is_named(
+    refused: Refused, text: Path, tiny: list[str]
+) -> None:
+    for flags, message in (
         ("--attention soft", "attention='soft' must be one of softmax, latent, "),
         (
             "--attention delta --positions rotary",
@@ -158,13 +152,9 @@ def test_layers_of_softmax_stand_between_those_with_a_state(train: Command) -> N
         ),
         ("--attention delta --qk-norm", "qk_norm=True does not fit attention=Delta"),
         ("--attention sink --latent-dim 3", "latent_dim=3 does not fit attention='sin"),
-    ],
-)
-def test_what_does_not_fit_an_attention_is_named(
-    flags: str, message: str, refused: Refused, text: Path, tiny: list[str]
-) -> None:
-    assert refused("train", str(text), *tiny, *flags.split()).startswith(message)
-    assert not Path("runs").exists()
+    ):
+        assert refused("train", str(text), *tiny, *flags.split()).startswith(message)
+        assert not Path("runs").exists()
 
 
 def test_another_seed_draws_other_weights(
@@ -347,9 +337,10 @@ def test_what_is_stopped_before_anything_is_saved_begins_anew(
 # What does not fit.
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_what_does_not_fit_is_refused_before_anything_is_written(
+    text: Path, tiny: list[str], refused: Refused
+) -> None:
+    for words, message in (
         ("--num-heads 5", "d_model=12 must be divisible by num_heads=5"),
         ("--lr nan", "lr=nan must be positive"),
         ("--accumulate 3", "batch_size=5 must be divisible by accumulate=3"),
@@ -365,28 +356,18 @@ def test_what_is_stopped_before_anything_is_saved_begins_anew(
         ("--resume", f"{Path('runs/play')} holds no run to resume"),
         ("--resume --overwrite", "--resume continues a run, --overwrite replaces it"),
         ("--out play.txt/run", "play.txt"),
-    ],
-)
-def test_what_does_not_fit_is_refused_before_anything_is_written(
-    words: str, message: str, text: Path, tiny: list[str], refused: Refused
-) -> None:
-    assert refused("train", str(text), *tiny, *words.split()).startswith(message)
-    assert os.listdir() == ["play.txt"]
+    ):
+        assert refused("train", str(text), *tiny, *words.split()).startswith(message)
+        assert os.listdir() == ["play.txt"]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"to be \xff or", "'bad.txt' is not UTF-8: byte 0xff at offset 6"),
-        (None, "there is no file 'bad.txt', and no corpus of that name"),
-    ],
-)
-def test_a_text_that_is_none_is_refused(
-    content: bytes | None, message: str, tiny: list[str], refused: Refused
-) -> None:
-    if content is not None:
-        Path("bad.txt").write_bytes(content)
+def test_a_text_that_is_none_is_refused(tiny: list[str], refused: Refused) -> None:
+    message = "there is no file 'bad.txt', and no corpus of that name"
     assert refused("train", "bad.txt", *tiny).startswith(message)
+    Path("bad.txt").write_bytes(b"to be \xff or")
+    message = "'bad.txt' is not UTF-8: byte 0xff at offset 6"
+    assert refused("train", "bad.txt", *tiny).startswith(message)
+    assert refused("train", "") == "'' is a folder, not a text file"
     assert not Path("runs").exists()
 
 
@@ -468,30 +449,16 @@ def test_a_few_steps_have_a_short_warm_up_and_some_evaluations() -> None:
     assert (recipe.warmup, recipe.evaluate_every) == (1, 11)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            "--resume",
-            "runs/grammar holds no run to resume: omit --resume to start one, or type "
-            "--out runs/play",
-        ),
-        (
-            "runs/play --resume",
-            "runs/play is a run, not a text: to continue it, type "
-            "tested-transformer train --resume --out runs/play",
-        ),
-    ],
-)
 @pytest.mark.skipif(os.name == "nt", reason="paths are written in another way there")
-def test_a_mistaken_run_says_what_to_type(
-    words: str, message: str, trained: Path, text: Path, refused: Refused
-) -> None:
-    assert refused("train", *words.split()).startswith(message)
-
-
-def test_no_text_is_not_the_default_text(refused: Refused) -> None:
-    assert refused("train", "") == "'' is a folder, not a text file"
+def test_a_mistaken_run_says_what_to_type(trained: Path, refused: Refused) -> None:
+    assert refused("train", "--resume").startswith(
+        "runs/grammar holds no run to resume: omit --resume to start one, or type "
+        "--out runs/play"
+    )
+    assert refused("train", "runs/play", "--resume").startswith(
+        "runs/play is a run, not a text: to continue it, type "
+        "tested-transformer train --resume --out runs/play"
+    )
 
 
 def test_a_long_preparation_is_told(

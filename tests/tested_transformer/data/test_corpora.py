@@ -21,14 +21,6 @@ from tested_transformer.data.tokens import load_tokens
 PLAY = "First Citizen:\nBefore we proceed, hear me speak — né?\n".encode()
 
 
-@pytest.fixture
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody(address: str, timeout: float) -> None:
-        raise URLError(socket.gaierror(-2, "Name or service not known"))
-
-    monkeypatch.setattr(urllib.request, "urlopen", nobody)
-
-
 class Server:
     """Answers for the whole network, with one text, and remembers who asked."""
 
@@ -52,26 +44,14 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     return server
 
 
-def test_grammar_is_written_on_the_spot_and_knows_its_entropy():
-    corpus = load_corpus("grammar", seed=3, num_characters=700)
-    assert corpus == Corpus(
-        name="grammar",
-        text=write_stories(700, seed=3).text,
-        origin="a grammar, seed 3",
-        entropy=story_entropy(),
-    )
-
-
-def test_stories_are_the_same_with_few_names():
-    corpus = load_corpus("stories", seed=3, num_characters=700)
-    assert corpus == Corpus(
-        name="stories",
-        text=write_stories(700, seed=3, names=FEW_NAMES).text,
-        origin="a grammar, seed 3",
-        entropy=story_entropy(FEW_NAMES),
-    )
-    assert corpus.entropy is not None
-    assert corpus.entropy < story_entropy()
+def test_stories_are_written_on_the_spot_and_know_their_entropy():
+    for name, names in (("grammar", {}), ("stories", {"names": FEW_NAMES})):
+        assert load_corpus(name, seed=3, num_characters=700) == Corpus(
+            name=name,
+            text=write_stories(700, seed=3, **names).text,
+            origin="a grammar, seed 3",
+            entropy=story_entropy(*names.values()),
+        )
 
 
 def test_grammar_has_a_million_characters_by_default(monkeypatch: pytest.MonkeyPatch):
@@ -118,12 +98,8 @@ def test_stdlib_leaves_out_what_is_not_ascii_or_not_of_python_itself(
         (tmp_path / name).write_bytes(data)
     monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
     assert load_corpus("stdlib").text == "a = 1\n\nb = 1\n"
-
-
-def test_a_python_without_source_text_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
+    (tmp_path / "a.py").unlink()
+    (tmp_path / "b.py").unlink()
     with pytest.raises(ValueError, match=r"^there is no source text of Python in "):
         load_corpus("stdlib")
 
@@ -164,101 +140,65 @@ def test_texts_are_kept_in_the_cache_of_the_user(
     assert (tmp_path / ".cache" / "tested-transformer" / "play.txt").exists()
 
 
-def test_what_is_fetched_and_is_another_text_is_not_kept(
-    tmp_path: Path, server: Server
-):
+def test_another_text_than_the_expected_one_is_refused(tmp_path: Path, server: Server):
     server.data = PLAY[:-1]
-    found = hashlib.sha256(PLAY[:-1]).hexdigest()[:12]
-    wanted = hashlib.sha256(PLAY).hexdigest()[:12]
+    shown = [hashlib.sha256(data).hexdigest()[:12] for data in (PLAY[:-1], PLAY)]
     with pytest.raises(
         ValueError,
         match=rf"^https://example\.org/play\.txt is not the expected text: its "
-        rf"sha256 is {found}\.\.\.; it must be {wanted}\.\.\.; nothing was kept$",
+        rf"sha256 is {shown[0]}\.\.\.; it must be {shown[1]}\.\.\.; nothing was kept$",
     ):
         load_corpus("shakespeare", cache_folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_was_kept_and_altered_is_refused(tmp_path: Path, server: Server):
-    load_corpus("shakespeare", cache_folder=tmp_path)
     (tmp_path / "play.txt").write_bytes(PLAY.replace(b"First", b"Worst"))
-    with pytest.raises(
-        ValueError,
-        match=r"play\.txt is not the expected text: .* it must be .*; "
-        r"delete it to download it again$",
-    ):
+    with pytest.raises(ValueError, match=r"; delete it to download it again$"):
         load_corpus("shakespeare", cache_folder=tmp_path)
 
 
-@pytest.mark.usefixtures("offline")
-def test_offline_a_text_is_asked_for_by_its_path(tmp_path: Path):
-    for name, address in (
-        ("shakespeare", r"karpathy/char-rnn/master/data/tinyshakespeare/input\.txt"),
-        ("names", r"karpathy/makemore/master/names\.txt"),
-    ):
-        message = (
-            rf"^{name} cannot be downloaded \(\[Errno -2\] Name or service not "
-            rf"known\): get https://raw\.githubusercontent\.com/{address} elsewhere "
-            "and pass the path of the file$"
-        )
-        with pytest.raises(ConnectionError, match=message):
-            load_corpus(name, cache_folder=tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_connection_that_breaks_off_leaves_nothing(
-    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+def test_a_connection_that_fails_or_breaks_off_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     class BreaksOff(io.BytesIO):
         def read(self, *args: int) -> bytes:
             raise IncompleteRead(PLAY[:5], 50)
 
-    monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: BreaksOff())
-    with pytest.raises(ConnectionError, match=r"cannot be downloaded \(IncompleteRead"):
-        load_corpus("shakespeare", cache_folder=tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    def nobody(address: str, timeout: float) -> None:
+        raise URLError(socket.gaierror(-2, "Name or service not known"))
 
-
-def test_a_disk_that_is_full_leaves_nothing(
-    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
-):
-    def full(handle: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space left on device"):
-        load_corpus("shakespeare", cache_folder=tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_no_such_file(tmp_path: Path):
-    with pytest.raises(
-        FileNotFoundError,
-        match=r"^there is no file 'shakespear', and no corpus of that name; wanted a "
-        "path, or one of grammar, stories, stdlib, shakespeare, names$",
+    for answer, name, address in (
+        (lambda *_, **__: BreaksOff(), "shakespeare", "karpathy/char-rnn/master/data/"),
+        (nobody, "names", "karpathy/makemore/master/names.txt elsewhere and pass the "),
     ):
-        load_corpus("shakespear")
+        monkeypatch.setattr(urllib.request, "urlopen", answer)
+        with pytest.raises(ConnectionError) as refused:
+            load_corpus(name, cache_folder=tmp_path)
+        assert str(refused.value).startswith(f"{name} cannot be downloaded (")
+        assert f"get https://raw.githubusercontent.com/{address}" in str(refused.value)
+    assert "([Errno -2] Name or service not known)" in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_is_no_text(tmp_path: Path):
-    with pytest.raises(IsADirectoryError, match=r"' is a folder, not a text file$"):
-        load_corpus(tmp_path)
-
-
-def test_a_file_that_is_no_text_is_named(tmp_path: Path):
+def test_what_is_no_text_is_named(tmp_path: Path):
+    for name, error, message in (
+        (
+            "shakespear",
+            FileNotFoundError,
+            "there is no file 'shakespear', and no corp",
+        ),
+        ("~nobody-at-all/x", FileNotFoundError, "there is no file '~nobody-at-all/x'"),
+        (tmp_path, IsADirectoryError, f"'{tmp_path}' is a folder, not a text file"),
+    ):
+        with pytest.raises(error, match=f"^{message}"):
+            load_corpus(name)
     path = tmp_path / "file"
     for data, message in (
         (b"\xef\xbb\xbf", "is empty"),
-        (b"caf\xe9!\n", "is not UTF-8: byte 0xe9 at offset 3"),
         (b"\xef\xbb\xbfcaf\xe9!\n", "is not UTF-8: byte 0xe9 at offset 6"),
         ("né".encode()[:-1], "is not UTF-8: byte 0xc3 at offset 1"),
     ):
         path.write_bytes(data)
         with pytest.raises(ValueError, match=f"^'{path}' {message}$"):
             load_corpus(path)
-
-
-def test_a_length_that_is_none_is_named():
     with pytest.raises(ValueError, match=r"^num_characters=0 must be positive$"):
         load_corpus("grammar", num_characters=0)
 
@@ -278,17 +218,12 @@ def pipe(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no pipes in folders")
-@pytest.mark.parametrize("kind", ["characters", "byte pairs"])
-def test_a_pipe_is_read_once(pipe: Path, kind: str) -> None:
-    found = load_tokens(pipe, tokenizer=kind)
+@pytest.mark.parametrize("limit", [None, 4])
+def test_a_pipe_is_read_once(pipe: Path, limit: int | None) -> None:
+    found = load_tokens(pipe, tokenizer="characters", num_characters=limit)
     text = found.tokenizer.decode(found.tokens.tolist())
-    assert text == "caf\u00e9 au lait " * 9
+    assert text == ("caf\u00e9 au lait " * 9)[:limit]
     assert (found.name, found.origin) == (str(pipe), str(pipe))
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="it has no pipes in folders")
-def test_as_much_of_a_pipe_as_is_wanted(pipe: Path) -> None:
-    assert load_corpus(pipe, num_characters=4).text == "caf\u00e9"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no such devices")
@@ -298,10 +233,3 @@ def test_a_device_is_no_text() -> None:
         for load in (load_corpus, load_tokens):
             with pytest.raises(ValueError, match=message):
                 load(name)
-
-
-def test_a_home_that_is_not_known_is_a_folder_that_is_not_there() -> None:
-    with pytest.raises(
-        FileNotFoundError, match=r"^there is no file '~nobody-at-all/x'"
-    ):
-        load_corpus("~nobody-at-all/x")

@@ -1,12 +1,11 @@
 """Streamed text is the text decoded at once, whatever the tokenizer."""
 
 import json
-from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import hypothesis.strategies as st
-import pytest
-from hypothesis import given
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from hypothesis import given, settings
+from tokenizers import Tokenizer, decoders, models
 
 from tested_transformer.data import BytePairTokenizer
 from tested_transformer.decoding import Detokenizer
@@ -66,91 +65,39 @@ def tokenizer_with(decoder: object) -> BytePairTokenizer:
 TOKENIZERS = {name: tokenizer_with(each) for name, each in DECODERS.items()}
 
 
-def streamed(
-    tokenizer: BytePairTokenizer,
-    before: list[int],
-    runs: list[list[int]],
-    stops: tuple[str, ...] = (),
-) -> Iterator[str]:
+TOKEN = st.integers(0, len(VOCABULARY) - 1)
+
+
+@settings(max_examples=500)
+@given(
+    name=st.sampled_from([*DECODERS]),
+    before=st.just([]) | st.lists(TOKEN, max_size=9),
+    runs=st.lists(st.lists(TOKEN, max_size=2), max_size=12),
+    stop=st.sampled_from(["", "the", " a", "\N{REPLACEMENT CHARACTER}"]),
+)
+def test_any_tokens_after_any_prompt(
+    name: str, before: list[int], runs: list[list[int]], stop: str
+):
+    tokenizer = TOKENIZERS[name]
     detokenizer = Detokenizer(
-        tokenizer.decode, stops, before=before, byte_tokens=tokenizer.byte_tokens
+        tokenizer.decode,
+        [stop] if stop else [],
+        before=before,
+        byte_tokens=tokenizer.byte_tokens,
     )
-    for run in runs:
-        yield detokenizer.feed(run)
-    yield detokenizer.finish()
-
-
-TOKENS = st.lists(st.integers(0, len(VOCABULARY) - 1), max_size=12)
-
-
-@pytest.mark.parametrize("name", DECODERS)
-@given(runs=st.lists(TOKENS, max_size=5))
-def test_any_tokens_from_the_start(name: str, runs: list[list[int]]):
-    tokenizer = TOKENIZERS[name]
-    at_once = tokenizer.decode([token for run in runs for token in run])
-    assert "".join(streamed(tokenizer, [], runs)) == at_once
-
-
-@pytest.mark.parametrize("name", DECODERS)
-@given(before=TOKENS, tokens=TOKENS)
-def test_any_tokens_after_a_prompt(name: str, before: list[int], tokens: list[int]):
-    tokenizer = TOKENIZERS[name]
-    text, at_once = tokenizer.decode(before), tokenizer.decode(before + tokens)
-    shown = "".join(streamed(tokenizer, before, [[token] for token in tokens]))
+    shown = "".join(map(detokenizer.feed, runs)) + detokenizer.finish()
+    at_once = tokenizer.decode([*before, *chain(*runs)])
     # Bytes can make those before them invalid, which have been shown.
-    assert shown == at_once[len(text) :]
-
-
-@given(tokens=TOKENS)
-def test_a_stop_that_begins_with_a_space_is_found(tokens: list[int]):
-    tokenizer = TOKENIZERS["llama"]
-    the, cat = VOCABULARY["▁the"], VOCABULARY["cat"]
-    runs = [[token] for token in [*tokens, the, cat]]
-    at_once = tokenizer.decode([cat, *(token for [token] in runs)])
-    shown = "".join(streamed(tokenizer, [cat], runs, (" thecat",)))
-    assert shown == at_once[len("cat") :].partition(" thecat")[0]
-
-
-def trained(normalizer: object, splitter: object, decoder: object) -> BytePairTokenizer:
-    words = ["the", "cat", "sat", "on", "mat,", "naïve", "café;", "猫", "sat."]
-    letters = sorted({*"".join(words), *"▁abcdefghijklmnopqrstuvwxyz.,;"})
-    vocabulary = ["<unk>", *BYTES, *letters, *(f"▁{word}" for word in words)]
-    pieces = [(piece, -float(at)) for at, piece in enumerate(dict.fromkeys(vocabulary))]
-    tokenizer = Tokenizer(models.Unigram(pieces, 0, byte_fallback=True))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
-    tokenizer.decoder = decoder
-    return BytePairTokenizer(tokenizer.to_str())
-
-
-REAL = [
-    trained(
-        normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()]),
-        pre_tokenizers.Metaspace(),
-        decoders.Metaspace(),
-    ),
-    trained(
-        normalizers.Sequence(
-            [normalizers.Prepend("▁"), normalizers.Replace(Regex(" "), "▁")]
-        ),
-        pre_tokenizers.Split(Regex("(?=▁)"), "isolated"),
-        DECODERS["llama"],
-    ),
-]
-
-
-@pytest.mark.parametrize("tokenizer", REAL)
-@given(text=st.text("the cat sat, naïve café. 猫€😀 A\n"), cut=st.integers(0, 9))
-def test_whatever_is_encoded(tokenizer: BytePairTokenizer, text: str, cut: int):
-    ids = tokenizer.encode(text)
-    shown = "".join(streamed(tokenizer, ids[:cut], [[each] for each in ids[cut:]]))
-    assert shown == tokenizer.decode(ids)[len(tokenizer.decode(ids[:cut])) :]
+    answer = at_once[len(tokenizer.decode(before)) :]
+    assert shown == (answer.partition(stop)[0] if stop else answer)
+    assert detokenizer.stopped == (bool(stop) and stop in answer)
 
 
 def test_words_are_shown_as_they_come():
     tokenizer = TOKENIZERS["llama"]
-    words = [VOCABULARY[piece] for piece in ("▁the", "cat", "▁a", "▁the")]
-    pieces = [*streamed(tokenizer, words[:1], [[each] for each in words[1:]])]
-    assert pieces == ["cat", " a", " the", ""]
+    first, *words = (VOCABULARY[piece] for piece in ("▁the", "cat", "▁a", "▁the"))
+    detokenizer = Detokenizer(tokenizer.decode, before=[first])
+    assert [detokenizer.feed([word]) for word in words] == ["cat", " a", " the"]
 
 
 def test_a_long_text_is_not_decoded_again_and_again():
@@ -174,39 +121,21 @@ def test_only_tokens_for_bytes_are_held_back():
     assert BytePairTokenizer(json.dumps(definition)).byte_tokens == frozenset()
 
 
-def feed(detokenizer: Detokenizer, runs: Iterable[list[int]]) -> list[str]:
-    return [detokenizer.feed(run) for run in runs]
-
-
 def as_bytes(tokens: list[int]) -> str:
     return bytes(tokens).decode("utf-8", errors="replace")
 
 
-def test_a_letter_is_shown_when_it_is_whole():
-    detokenizer = Detokenizer(as_bytes)
-    assert feed(detokenizer, [[b] for b in "aé€b".encode()]) == [
-        *("a", "", "é", "", "", "€", "b"),
-    ]
-
-
-def test_a_letter_that_is_never_whole_is_shown_at_the_end():
+def test_a_letter_is_shown_when_it_is_complete_or_at_the_end():
     detokenizer = Detokenizer(as_bytes, ["€"])
-    assert feed(detokenizer, [[97], [0xE2], [0x82]]) == ["a", "", ""]
+    shown = [detokenizer.feed([byte]) for byte in "aéb".encode() + b"\xe2\x82"]
+    assert shown == ["a", "", "é", "b", "", ""]
     assert detokenizer.finish() == "\N{REPLACEMENT CHARACTER}"
     assert detokenizer.finish() == ""
 
 
 def test_stop_strings_across_tokens():
     detokenizer = Detokenizer(as_bytes, ["\n\n", "é!"])
-    assert feed(detokenizer, [list(b"a\nb"), list("é".encode()), [33, 34]]) == [
-        *("a\nb", "", ""),
-    ]
+    runs = [*b"a\nb"], [*"é".encode()], [33, 34]
+    assert [detokenizer.feed(run) for run in runs] == ["a\nb", "", ""]
     assert detokenizer.stopped
     assert detokenizer.finish() == ""
-
-
-def test_an_empty_stop_is_refused():
-    with pytest.raises(
-        ValueError, match=r"^stop\[1\] is empty: it would stop at once$"
-    ):
-        Detokenizer(str, ["a", ""])

@@ -31,11 +31,7 @@ SMALL = GPTConfig(
 )
 PROMPTS = [[1, 2, 3], [4], [5, 6, 7, 8, 9, 10, 11]]
 GREEDY = Sampling(temperature=0.0)
-SAMPLINGS = {
-    "greedy": GREEDY,
-    "drawn": Sampling(temperature=1.3, top_k=9, top_p=0.95, min_p=0.01),
-    "penalized": Sampling(temperature=0.0, repetition_penalty=1.7),
-}
+DRAWN = Sampling(temperature=1.3, top_k=9, top_p=0.95, min_p=0.01)
 
 
 def make(**changes) -> GPT:
@@ -66,9 +62,7 @@ def greedy_by_hand(model: GPT, prompt: list[int], number: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{}, {"positions": "alibi"}, {"num_experts": 3}],
-    ids=str,
+    "changes", [{}, {"positions": "alibi", "num_experts": 3}], ids=str
 )
 def test_the_likeliest_tokens_past_a_full_context(changes):
     model = make(**changes)
@@ -80,21 +74,17 @@ def test_the_likeliest_tokens_past_a_full_context(changes):
         assert got == wanted
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS.keys())
-def test_each_row_gets_what_it_would_get_alone(model: GPT, sampling: Sampling):
+@pytest.mark.parametrize(
+    "sampling", [DRAWN, Sampling(temperature=0.0, repetition_penalty=1.7)], ids=str
+)
+def test_no_reader_and_no_other_row_changes_an_answer(model: GPT, sampling: Sampling):
     same = {"max_new_tokens": 14, "sampling": sampling}
     together = generate(model, PROMPTS, seed=5, **same)
     for row, prompt in enumerate(PROMPTS):
         assert generate(model, [prompt], seed=5 + row, **same) == [together[row]]
-
-
-@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS.keys())
-def test_with_a_cache_or_without_it_is_the_same(model: GPT, sampling: Sampling):
-    same = {"max_new_tokens": 14, "sampling": sampling, "seed": 3}
-    whole = generate(model, PROMPTS, use_cache=False, **same)
-    assert generate(model, PROMPTS, **same) == whole
+    assert generate(model, PROMPTS, seed=5, use_cache=False, **same) == together
     for reader in (WholeReader, CachedReader, Decoder):
-        assert generate(reader(model), PROMPTS, **same) == whole
+        assert generate(reader(model), PROMPTS, seed=5, **same) == together
 
 
 def test_a_prompt_beyond_the_context_is_read_from_its_last_half(model: GPT):
@@ -168,30 +158,18 @@ def test_stop_sequences_end_each_row_by_itself(model: GPT):
     assert got[1] != free[1]
 
 
-@pytest.mark.usefixtures("as_a_caller")
-def test_stops_and_seeds_are_any_kind_of_integers(model: GPT):
-    settings = {"max_new_tokens": 20, "sampling": SAMPLINGS["drawn"]}
-    (free,) = generate(model, [[1]], seed=4, **settings)
-    wanted = generate(model, [[1]], seed=4, stop=[free[7:9], free[3:4]], **settings)
-    assert wanted != [free]
-    seed, tensor = numpy.int64(4), torch.tensor(free)
-    assert generate(model, [[1]], seed=seed, **settings) == [free]
-    for stop in ([tensor[7:9], tensor[3:4]], iter([free[7:9], iter(free[3:4])])):
-        assert generate(model, [[1]], seed=seed, stop=stop, **settings) == wanted
-
-
-@pytest.mark.parametrize("changes", [{}, {"num_experts": 3}], ids=str)
-def test_it_writes_under_autocast(changes: dict):
-    model, settings = make(**changes), {"max_new_tokens": 14, "seed": 3}
+def test_it_writes_under_autocast(model: GPT):
+    experts, settings = make(num_experts=3), {"max_new_tokens": 14, "seed": 3}
+    usual = generate(Decoder(model), PROMPTS, **settings)
     with torch.autocast("cpu", torch.bfloat16):
-        answers = generate(model, PROMPTS, **settings)
-        packed = None if changes else generate(Decoder(model), PROMPTS, **settings)
-    if packed is not None:  # the decoder keeps to the type of the weights
-        assert packed == generate(model, PROMPTS, **settings)
-    assert [len(answer) for answer in answers] == [14, 14, 14]
+        # The decoder keeps to the type of the weights.
+        assert generate(Decoder(model), PROMPTS, **settings) == usual
+        for each in (model, experts):
+            answers = generate(each, PROMPTS, **settings)
+            assert [len(answer) for answer in answers] == [14, 14, 14]
 
 
-def test_what_could_have_been_a_stop_is_given_at_the_end(model: GPT):
+def test_what_could_have_been_a_stop_comes_at_the_end(model: GPT):
     settings = {"max_new_tokens": 5, "sampling": GREEDY}
     (free,) = generate(model, PROMPTS[:1], **settings)
     pairs = [*pairwise(free)]
@@ -226,9 +204,17 @@ def test_a_stream_may_be_left(model: GPT):
     assert not torch.is_inference_mode_enabled()
 
 
-def test_it_stops_when_all_have_stopped(model: GPT):
+def test_it_ends_when_all_have_stopped_or_nothing_is_wanted(model: GPT):
     stop = [[token] for token in range(V)]
     assert generate(model, PROMPTS, max_new_tokens=10**9, stop=stop) == [[], [], []]
+    assert generate(model, PROMPTS, max_new_tokens=0) == [[], [], []]
+
+
+def test_logits_that_are_nan_are_refused():
+    model = make()
+    model.norm.weight[3] = torch.nan
+    with pytest.raises(ValueError, match=r"^the model's logits are NaN: look at its"):
+        generate(model, PROMPTS, max_new_tokens=2, sampling=GREEDY)
 
 
 def test_it_learns_nothing_and_leaves_the_model_to_others():
@@ -240,9 +226,22 @@ def test_it_learns_nothing_and_leaves_the_model_to_others():
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("reader", [CachedReader, Decoder])
+def test_streamed_tokens_are_those_of_generate(model: GPT):
+    one, other = map(signature, (generate, stream))
+    assert one.parameters == other.parameters
+    settings = {
+        "max_new_tokens": 14,
+        "sampling": DRAWN,
+        "stop": [[3], [5, 7]],
+        "seed": 1,
+    }
+    pieces = zip(*stream(model, PROMPTS, **settings), strict=True)
+    streamed = [list(chain(*row)) for row in pieces]
+    assert streamed == generate(model, PROMPTS, **settings)
+
+
 def test_a_reader_reads_in_place_of_its_model(
-    reader: type, model: GPT, monkeypatch: pytest.MonkeyPatch
+    model: GPT, monkeypatch: pytest.MonkeyPatch
 ):
     calls: list[str] = []
     for kind in (Decoder, CachedReader, WholeReader):
@@ -253,93 +252,58 @@ def test_a_reader_reads_in_place_of_its_model(
             return real(self, contexts)
 
         monkeypatch.setattr(kind, "read", read)
-    generate(reader(model), PROMPTS, max_new_tokens=2, seed=0)
-    assert calls == [reader.__name__]
-    calls.clear()
-    generate(model, PROMPTS, max_new_tokens=2, seed=0)
-    assert calls == ["CachedReader"]
-    calls.clear()
-    generate(model, PROMPTS, max_new_tokens=2, seed=0, use_cache=False)
-    assert calls == ["WholeReader"] * 2
-    message = f"use_cache=False does not fit a {reader.__name__}: pass its model"
+    for reader, settings, read_by in (
+        (Decoder(model), {}, ["Decoder"]),
+        (model, {}, ["CachedReader"]),
+        (model, {"use_cache": False}, ["WholeReader"] * 2),
+    ):
+        generate(reader, PROMPTS, max_new_tokens=2, **settings)
+        assert calls == read_by
+        calls.clear()
+    message = "use_cache=False does not fit a Decoder: pass its model"
     with pytest.raises(ValueError, match=f"^{message}$"):
-        stream(reader(model), PROMPTS, max_new_tokens=2, use_cache=False)
-
-
-def test_no_token_asked_for_none_given(model: GPT):
-    assert generate(model, PROMPTS, max_new_tokens=0) == [[], [], []]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"max_new_tokens": -1}, "max_new_tokens=-1 must not be negative"),
-        ({"stop": [[1], []]}, "stop[1] is empty: it would stop at once"),
-        ({"prompts": []}, "prompts is empty: pass at least one prompt"),
-    ],
-    ids=str,
-)
-def test_mistakes_are_named_before_anything_is_done(model: GPT, changes, message: str):
-    request = {"prompts": [[1]], "max_new_tokens": 2} | changes
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        stream(model, **request)
-
-
-def test_streamed_tokens_are_those_of_generate(model: GPT):
-    one, other = map(signature, (generate, stream))
-    assert one.parameters == other.parameters
-    settings = {
-        "max_new_tokens": 14,
-        "sampling": SAMPLINGS["drawn"],
-        "stop": [[3], [5, 7]],
-        "seed": 1,
-    }
-    pieces = zip(*stream(model, PROMPTS, **settings), strict=True)
-    streamed = [list(chain(*row)) for row in pieces]
-    assert streamed == generate(model, PROMPTS, **settings)
+        stream(Decoder(model), PROMPTS, max_new_tokens=2, use_cache=False)
 
 
 @pytest.mark.usefixtures("as_a_caller")
-def test_prompts_are_lists_tensors_and_iterators(model: GPT):
-    rows = [[1, 2, 3], [4, 5, 6]]
-    settings = {"max_new_tokens": 5, "sampling": SAMPLINGS["drawn"], "seed": 3}
-    expected = generate(model, rows, **settings)
-    assert generate(model, torch.tensor(rows), **settings) == expected
-    assert generate(model, map(torch.tensor, rows), **settings) == expected
-    assert generate(model, [numpy.array(row) for row in rows], **settings) == expected
-    assert generate(model, (iter(row) for row in rows), **settings) == expected
+def test_prompts_stops_and_seeds_are_any_kind_of_integers(model: GPT):
+    rows, settings = [[1, 2, 3], [4, 5, 6]], {"max_new_tokens": 20, "sampling": DRAWN}
+    free = generate(model, rows, seed=4, **settings)
+    stop = [free[0][7:9], free[1][3:4]]
+    expected = generate(model, rows, seed=4, stop=stop, **settings)
+    assert expected != free
+    for prompts, stops, seed in (
+        (torch.tensor(rows), map(torch.tensor, stop), numpy.int64(4)),
+        ((iter(row) for row in rows), iter([numpy.array(stop[0]), iter(stop[1])]), 4),
+    ):
+        assert generate(model, prompts, seed=seed, stop=stops, **settings) == expected
 
 
-@pytest.mark.parametrize(
-    "only_the_likeliest", [{"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}]
-)
-def test_every_filter_reaches_the_draw(model: GPT, only_the_likeliest: dict):
-    likeliest = generate(model, PROMPTS, max_new_tokens=5, sampling=GREEDY)
-    hot = {"max_new_tokens": 5, "seed": 1}
-    drawn = generate(model, PROMPTS, sampling=Sampling(temperature=9.0), **hot)
-    assert drawn != likeliest
-    filtered = Sampling(temperature=9.0, **only_the_likeliest)
-    assert generate(model, PROMPTS, sampling=filtered, **hot) == likeliest
+def test_every_filter_reaches_the_draw(model: GPT):
+    settings = {"max_new_tokens": 5, "seed": 1}
+    likeliest = generate(model, PROMPTS, sampling=GREEDY, **settings)
+    for only_the_likeliest in ({}, {"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}):
+        hot = Sampling(temperature=9.0, **only_the_likeliest)
+        drawn = generate(model, PROMPTS, sampling=hot, **settings)
+        assert (drawn == likeliest) == bool(only_the_likeliest)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"prompts": "ab"}, "prompts must be a list of prompts; it is 'ab': for one t"),
-        ({"stop": None}, "stop must be a list of sequences of token ids; it is None: "),
-        ({"seed": 0.5}, "'float' object cannot be interpreted as an integer"),
-        ({"sampling": {}}, "sampling must be a Sampling(...); it is a dict"),
-        ({"top_k": 3}, "stream() got an unexpected keyword argument 'top_k'"),
-        ({"model": "gpt2"}, "model must be a GPT or a reader for one; it is 'gpt2'"),
-        (
-            {"model": torch.nn.Linear(2, 3)},
-            "model must be a GPT or a reader for one; it is a Linear",
-        ),
-    ],
-    ids=str,
-)
+NO_MODEL = "model must be a GPT or a reader for one; it is"
+MISTAKES: list[tuple[dict[str, object], type[Exception], str]] = [
+    ({"max_new_tokens": -1}, ValueError, "max_new_tokens=-1 must not be negative"),
+    ({"stop": [[1], []]}, ValueError, "stop[1] is empty: it would stop at once"),
+    ({"stop": None}, TypeError, "stop must be a list of sequences of token ids; it is"),
+    ({"prompts": []}, ValueError, "prompts is empty: pass at least one prompt"),
+    ({"seed": 0.5}, TypeError, "'float' object cannot be interpreted as an integer"),
+    ({"sampling": {}}, TypeError, "sampling must be a Sampling(...); it is a dict"),
+    ({"model": "gpt2"}, TypeError, f"{NO_MODEL} 'gpt2'"),
+    ({"model": torch.nn.Linear(2, 3)}, TypeError, f"{NO_MODEL} a Linear"),
+]
+
+
 @pytest.mark.usefixtures("as_a_caller")
-def test_arguments_of_another_kind_are_refused(model: GPT, changes, message: str):
-    request = {"model": model, "prompts": [[1]], "max_new_tokens": 2} | changes
-    with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
-        stream(**request)
+def test_mistakes_are_named_before_anything_is_done(model: GPT):
+    for changes, error, message in MISTAKES:
+        request = {"model": model, "prompts": [[1]], "max_new_tokens": 2} | changes
+        with pytest.raises(error, match=f"^{re.escape(message)}"):
+            stream(**request)

@@ -18,10 +18,6 @@ from tested_transformer.gpt import GPTConfig
 V = 13
 
 
-def refusal(message: str) -> str:
-    return f"^{re.escape(message)}$"
-
-
 @pytest.mark.usefixtures("as_a_caller")
 def test_token_ids_are_any_kind_of_integers():
     for prompt in ((3, 0, 12), iter([3, 0, 12]), numpy.array([3, 0, 12])):
@@ -35,93 +31,39 @@ def test_token_ids_are_any_kind_of_integers():
     assert {type(token) for stop in stops for token in stop} == {int}
 
 
-@pytest.mark.parametrize(
-    ("prompt", "error", "message"),
-    [
-        ([], ValueError, "prompt is empty: it needs at least one token"),
-        (
-            [1, V],
-            ValueError,
-            "prompt holds 13; tokens must be at least 0 and less than vocab_size=13",
-        ),
-        (
-            [-1],
-            ValueError,
-            "prompt holds -1; tokens must be at least 0 and less than vocab_size=13",
-        ),
-        (
-            "abc",
-            TypeError,
-            "prompt must be a list of token ids; it is 'abc': for text write "
-            "tokenizer.encode(text)",
-        ),
-        ([[1, 2]], TypeError, "prompt must be a list of token ids; it is [[1, 2]]"),
-        ([1.5], TypeError, "prompt must be a list of token ids; it is [1.5]"),
-        (
-            torch.ones(2).bool(),
-            TypeError,
-            "prompt must be a list of token ids; it is tensor([True, True])",
-        ),
-    ],
-    ids=str,
-)
+LIST = "must be a list of token ids; it is"
+RANGE = "tokens must be at least 0 and less than vocab_size=13"
+MISTAKES: list[tuple[object, type[Exception], str]] = [
+    ([], ValueError, "prompt is empty: it needs at least one token"),
+    ([1, V], ValueError, f"prompt holds 13; {RANGE}"),
+    ([-1], ValueError, f"prompt holds -1; {RANGE}"),
+    ("abc", TypeError, f"prompt {LIST} 'abc': for text write tokenizer.encode(text)"),
+    ([[1, 2]], TypeError, f"prompt {LIST} [[1, 2]]"),
+    ([1.5], TypeError, f"prompt {LIST} [1.5]"),
+    (torch.ones(2).bool(), TypeError, f"prompt {LIST} tensor([True, True])"),
+]
+
+
 @pytest.mark.usefixtures("as_a_caller")
-def test_a_prompt_of_other_things_is_refused(prompt, error: type, message: str):
-    with pytest.raises(error, match=refusal(message)):
-        checked_prompt(prompt, V)
-
-
-@pytest.mark.parametrize(
-    ("prompts", "error", "message"),
-    [
+def test_what_is_no_prompt_or_stop_is_named():
+    for prompt, error, message in MISTAKES:
+        with pytest.raises(error, match=f"^{re.escape(message)}$"):
+            checked_prompt(prompt, V)
+    for prompts, error, message in (
         ([], ValueError, "prompts is empty: pass at least one prompt"),
         ([[1], []], ValueError, "prompts[1] is empty: it needs at least one token"),
-        (
-            [1, 2],
-            TypeError,
-            "prompts[0] must be a list of token ids; it is 1: for one sequence write "
-            "[prompts]",
-        ),
-        (
-            "ab",
-            TypeError,
-            "prompts must be a list of prompts; it is 'ab': for one text write "
-            "[tokenizer.encode(text)]",
-        ),
-        (
-            torch.tensor([1, 2]),
-            ValueError,
-            "prompts must be token ids of shape (B, T); they are of shape (2,)",
-        ),
-    ],
-    ids=str,
-)
-@pytest.mark.usefixtures("as_a_caller")
-def test_prompts_of_other_things_are_refused(prompts, error: type, message: str):
-    with pytest.raises(error, match=refusal(message)):
-        checked_prompts(prompts, V)
-
-
-@pytest.mark.parametrize(
-    ("stop", "message"),
-    [
-        (
-            "ab",
-            "stop must be a list of sequences of token ids; it is 'ab': for no stop "
-            "write stop=[]",
-        ),
-        (
-            [1],
-            "stop[0] must be a list of token ids; it is 1: for one sequence write "
-            "[stop]",
-        ),
-    ],
-    ids=str,
-)
-@pytest.mark.usefixtures("as_a_caller")
-def test_stops_of_other_things_are_refused(stop, message: str):
-    with pytest.raises(TypeError, match=refusal(message)):
-        checked_stops(stop)
+        ([1, 2], TypeError, f"prompts[0] {LIST} 1: for one sequence write [prompts]"),
+        ("ab", TypeError, "prompts must be a list of prompts; it is 'ab': for one "),
+        (torch.tensor([1, 2]), ValueError, "prompts must be token ids of shape (B, T"),
+    ):
+        with pytest.raises(error, match=f"^{re.escape(message)}"):
+            checked_prompts(prompts, V)
+    for stop, message in (
+        ("ab", "stop must be a list of sequences of token ids; it is 'ab': for no "),
+        ([1], f"stop[0] {LIST} 1: for one sequence write [stop]"),
+    ):
+        with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
+            checked_stops(stop)
 
 
 @pytest.mark.usefixtures("as_a_caller")
@@ -141,5 +83,5 @@ def test_prompt_and_answer_fill_the_context_at_most():
             f"{length} tokens of prompt and max_new_tokens=6 are more than "
             f"max_seq_len=7: {hint}"
         )
-        with pytest.raises(ValueError, match=refusal(message)):
+        with pytest.raises(ValueError, match=f"^{message}$"):
             validate_length(config, [1] * length, 6)

@@ -21,44 +21,36 @@ def generators(*seeds: int) -> list[torch.Generator]:
     return [torch.Generator().manual_seed(seed) for seed in seeds]
 
 
-def probabilities(**settings) -> list[float]:
-    return sampling_probabilities(LOGITS, **settings).tolist()
+BY_HAND: list[tuple[dict[str, float], list[float]]] = [
+    ({}, [0.1, 0.4, 0.1, 0.25, 0.15]),
+    # p ** 2 over the sum of squares, which is 0.265
+    ({"temperature": 0.5}, [0.01, 0.16, 0.01, 0.0625, 0.0225]),
+    ({"temperature": 0.0}, [0, 1, 0, 0, 0]),
+    ({"temperature": 1e-300}, [0, 1, 0, 0, 0]),
+    ({"top_k": 1}, [0, 1, 0, 0, 0]),
+    # Of two equal ones the lower id stays.
+    ({"top_k": 4}, [0.1, 0.4, 0, 0.25, 0.15]),
+    ({"top_k": 99}, [0.1, 0.4, 0.1, 0.25, 0.15]),
+    ({"top_p": 0.39}, [0, 1, 0, 0, 0]),
+    # The token that passes the sum is the last to stay.
+    ({"top_p": 0.41}, [0, 0.4, 0, 0.25, 0]),
+    ({"top_p": 0.82}, [0.1, 0.4, 0, 0.25, 0.15]),
+    ({"min_p": 0.3}, [0, 0.4, 0, 0.25, 0.15]),
+    ({"min_p": 0.5}, [0, 0.4, 0, 0.25, 0]),
+    ({"min_p": 1.0}, [0, 1, 0, 0, 0]),
+    # Of the three that top-k leaves, the first has 0.5: with 0.55 there are two.
+    ({"top_k": 3, "top_p": 0.55}, [0, 0.4, 0, 0.25, 0]),
+    # The temperature comes first: squared, 0.0225 is less than 0.3 of 0.16.
+    ({"temperature": 0.5, "min_p": 0.3}, [0, 0.16, 0, 0.0625, 0]),
+    ({"temperature": 2.0, "top_k": 2}, [0, 0.4**0.5, 0, 0.5, 0]),
+]
 
 
-@pytest.mark.parametrize(
-    ("settings", "wanted"),
-    [
-        ({}, [0.1, 0.4, 0.1, 0.25, 0.15]),
-        # p ** 2 over the sum of squares, which is 0.265
-        ({"temperature": 0.5}, [0.01, 0.16, 0.01, 0.0625, 0.0225]),
-        ({"temperature": 0.0}, [0, 1, 0, 0, 0]),
-        ({"temperature": 1e-300}, [0, 1, 0, 0, 0]),
-        ({"top_k": 1}, [0, 1, 0, 0, 0]),
-        ({"top_k": 3}, [0, 0.4, 0, 0.25, 0.15]),
-        # Of two equal ones the lower id stays.
-        ({"top_k": 4}, [0.1, 0.4, 0, 0.25, 0.15]),
-        ({"top_k": 99}, [0.1, 0.4, 0.1, 0.25, 0.15]),
-        ({"top_p": 0.01}, [0, 1, 0, 0, 0]),
-        ({"top_p": 0.39}, [0, 1, 0, 0, 0]),
-        # The token that passes the sum is the last to stay.
-        ({"top_p": 0.41}, [0, 0.4, 0, 0.25, 0]),
-        ({"top_p": 0.82}, [0.1, 0.4, 0, 0.25, 0.15]),
-        ({"top_p": 1.0}, [0.1, 0.4, 0.1, 0.25, 0.15]),
-        ({"min_p": 0.0}, [0.1, 0.4, 0.1, 0.25, 0.15]),
-        ({"min_p": 0.3}, [0, 0.4, 0, 0.25, 0.15]),
-        ({"min_p": 0.5}, [0, 0.4, 0, 0.25, 0]),
-        ({"min_p": 1.0}, [0, 1, 0, 0, 0]),
-        # Of the three that top-k leaves, the first has 0.5: with 0.55 there are two.
-        ({"top_k": 3, "top_p": 0.55}, [0, 0.4, 0, 0.25, 0]),
-        # The temperature comes first: squared, 0.0225 is less than 0.3 of 0.16.
-        ({"temperature": 0.5, "min_p": 0.3}, [0, 0.16, 0, 0.0625, 0]),
-        ({"temperature": 2.0, "top_k": 2}, [0, 0.4**0.5, 0, 0.5, 0]),
-    ],
-    ids=str,
-)
-def test_by_hand(settings, wanted: list[float]):
-    shares = [share / sum(wanted) for share in wanted]
-    assert probabilities(**settings) == pytest.approx(shares, abs=1e-6)
+def test_by_hand():
+    for settings, wanted in BY_HAND:
+        shares = [share / sum(wanted) for share in wanted]
+        found = sampling_probabilities(LOGITS, **settings).tolist()
+        assert found == pytest.approx(shares, abs=1e-6), settings
 
 
 def test_a_sum_that_is_met_exactly_is_enough():
@@ -109,17 +101,15 @@ def chi_square(counts: Tensor, wanted: Tensor) -> float:
     return float(((counts - expected) ** 2 / expected).sum())
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"temperature": 0.6, "top_k": 4}, {"top_p": 0.7, "min_p": 0.1}]
-)
-def test_draws_follow_the_probabilities(settings):
-    wanted = sampling_probabilities(LOGITS, **settings)
-    drawn = draw(wanted.expand(8000, 5), generators(7) * 8000)
-    counts = drawn.bincount(minlength=5).float()
-    possible = wanted > 0
-    assert counts[~possible].sum() == 0
-    # With 4 degrees of freedom at most: more than 18.5 in one of 1,000 runs.
-    assert chi_square(counts[possible], wanted[possible]) < 18.5
+def test_draws_follow_the_probabilities():
+    for settings in ({}, {"top_p": 0.7, "min_p": 0.1}):
+        wanted = sampling_probabilities(LOGITS, **settings)
+        drawn = draw(wanted.expand(8000, 5), generators(7) * 8000)
+        counts = drawn.bincount(minlength=5).float()
+        possible = wanted > 0
+        assert counts[~possible].sum() == 0
+        # With 4 degrees of freedom at most: more than 18.5 in one of 1,000 runs.
+        assert chi_square(counts[possible], wanted[possible]) < 18.5
 
 
 def test_each_row_has_its_own_luck():
@@ -141,27 +131,21 @@ def test_repetition_costs_on_either_side_of_zero():
     assert torch.equal(penalize_repetition(logits, seen, 1.0), logits)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"temperature": -0.5}, "temperature=-0.5 must be 0 or more, and finite"),
-        ({"temperature": math.nan}, "temperature=nan must be 0 or more, and finite"),
-        ({"temperature": math.inf}, "temperature=inf must be 0 or more, and finite"),
-        ({"top_k": 0}, "top_k=0 must be at least 1"),
-        ({"top_p": 0.0}, "top_p=0.0 must be more than 0 and at most 1"),
-        ({"top_p": 1.01}, "top_p=1.01 must be more than 0 and at most 1"),
-        ({"top_p": math.nan}, "top_p=nan must be more than 0 and at most 1"),
-        ({"min_p": -0.1}, "min_p=-0.1 must lie between 0 and 1"),
-        ({"min_p": 1.5}, "min_p=1.5 must lie between 0 and 1"),
-    ],
-)
-def test_settings_out_of_range_are_named(settings, message: str):
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        sampling_probabilities(LOGITS, **settings)
-
-
-@pytest.mark.parametrize("penalty", [0.0, -1.0, math.nan, math.inf])
-def test_a_penalty_must_be_positive(penalty: float):
-    message = f"repetition_penalty={penalty} must be more than 0, and finite"
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        penalize_repetition(LOGITS[None], torch.ones(1, 5).bool(), penalty)
+def test_settings_out_of_range_are_named():
+    for name, values, wanted in (
+        ("temperature", (-0.5, math.nan, math.inf), "0 or more, and finite"),
+        ("top_k", (0,), "at least 1"),
+        ("top_p", (0.0, 1.01, math.nan), "more than 0 and at most 1"),
+    ):
+        for value in values:
+            message = f"^{name}={value} must be {wanted}$"
+            with pytest.raises(ValueError, match=message):
+                sampling_probabilities(LOGITS, **{name: value})
+    for value in (-0.1, 1.5):
+        message = f"^min_p={value} must lie between 0 and 1$"
+        with pytest.raises(ValueError, match=message):
+            sampling_probabilities(LOGITS, min_p=value)
+    for penalty in (0.0, -1.0, math.nan, math.inf):
+        message = f"^repetition_penalty={penalty} must be more than 0, and finite$"
+        with pytest.raises(ValueError, match=message):
+            penalize_repetition(LOGITS[None], torch.ones(1, 5).bool(), penalty)

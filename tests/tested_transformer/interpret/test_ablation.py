@@ -34,22 +34,15 @@ def model() -> GPT:
 
 
 def test_a_shut_head_is_one_whose_columns_are_zero(model: GPT) -> None:
-    with gated_heads(model, shut(model, [(1, 2), (0, 0)])):
-        shut_logits = model(TOKENS)
+    gates = shut(model, [(1, 2), (0, 0)])
+    gates[0][1] = 0.5  # and half a gate is half a head
+    with gated_heads(model, gates):
+        gated = model(TOKENS)
     with torch.no_grad():
         model.blocks[1].attention.o_proj.weight[:, 10:15] = 0.0
         model.blocks[0].attention.o_proj.weight[:, :5] = 0.0
-    torch.testing.assert_close(shut_logits, model(TOKENS))
-
-
-def test_half_a_gate_is_half_a_head(model: GPT) -> None:
-    gates = all_open(model)
-    gates[0][1] = 0.5
-    with gated_heads(model, gates):
-        half = model(TOKENS)
-    with torch.no_grad():
         model.blocks[0].attention.o_proj.weight[:, 5:10] *= 0.5
-    torch.testing.assert_close(half, model(TOKENS))
+    torch.testing.assert_close(gated, model(TOKENS))
 
 
 def test_a_shut_head_gives_what_stands_in_its_place(model: GPT) -> None:
@@ -146,45 +139,35 @@ def test_gates_for_another_model_are_refused(model: GPT) -> None:
         pass
 
 
-def setting() -> tuple[GPT, torch.Tensor]:
-    model = GPT(CONFIG).double().eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    return model, torch.randint(13, (2, 8))
+def losses(model: GPT) -> torch.Tensor:
+    logits = model(TOKENS[:, :-1]).transpose(1, 2)
+    return F.cross_entropy(logits, TOKENS[:, 1:], reduction="none").mean(dim=1)
 
 
-def losses(model: GPT, tokens: torch.Tensor) -> torch.Tensor:
-    logits = model(tokens[:, :-1]).transpose(1, 2)
-    return F.cross_entropy(logits, tokens[:, 1:], reduction="none").mean(dim=1)
-
-
-def test_a_change_is_the_loss_of_the_pruned_model_less_that_of_the_whole() -> None:
-    model, tokens = setting()
-    changes = loss_changes(model, lambda: losses(model, tokens).mean())
-    whole = losses(model, tokens).mean()
+def test_a_change_is_the_loss_of_the_pruned_model_less_that_of_the_whole(
+    model: GPT,
+) -> None:
+    changes = loss_changes(model, lambda: losses(model).mean())
+    whole = losses(model).mean()
     for layer, head in ((0, 0), (0, 2), (1, 1)):
         pruned = prune_heads(model, [(layer, head)])
-        wanted = losses(pruned, tokens).mean() - whole
+        wanted = losses(pruned).mean() - whole
         torch.testing.assert_close(changes[layer][head], wanted.detach())
     assert [len(each) for each in changes] == [3, 3]
 
 
-def test_a_change_depends_on_what_stands_in_the_place() -> None:
-    model, tokens = setting()
-    instead = record_heads(model, tokens[:, :-1]).outputs
-    for same in loss_changes(
-        model, lambda: losses(model, tokens).mean(), instead=instead
-    ):
+def test_a_change_depends_on_what_stands_in_the_place(model: GPT) -> None:
+    instead = record_heads(model, TOKENS[:, :-1]).outputs
+    for same in loss_changes(model, lambda: losses(model).mean(), instead=instead):
         assert same.abs().max() < 1e-12
     changes = loss_changes(
-        model, lambda: losses(model, tokens).mean(), instead=mean_instead(instead)
+        model, lambda: losses(model).mean(), instead=mean_instead(instead)
     )
     assert all(each.abs().min() > 1e-6 for each in changes)
 
 
-def test_a_slope_is_a_small_difference_over_a_small_step() -> None:
-    model, tokens = setting()
-    slopes = gate_slopes(model, lambda: losses(model, tokens), num_sequences=2)
+def test_a_slope_is_a_small_difference_over_a_small_step(model: GPT) -> None:
+    slopes = gate_slopes(model, lambda: losses(model), num_sequences=2)
     assert [tuple(each.shape) for each in slopes] == [(2, 3), (2, 3)]
     step = 1e-5
     for layer, head in ((0, 1), (1, 2)):
@@ -193,7 +176,7 @@ def test_a_slope_is_a_small_difference_over_a_small_step() -> None:
             gates = all_open(model)
             gates[layer][head] += sign * step
             with torch.no_grad(), gated_heads(model, gates):
-                ends.append(losses(model, tokens))
+                ends.append(losses(model))
         difference = (ends[0] - ends[1]) / (2 * step)
         torch.testing.assert_close(slopes[layer][:, head], difference)
     assert all(parameter.grad is None for parameter in model.parameters())

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tested_transformer.attentions import DeltaRule, Latent, LinearRecurrence
+from tested_transformer.attentions import DeltaRule, Latent
 from tested_transformer.gpt import GPT, GPTConfig
 from tested_transformer.interfaces import Attention
 from tested_transformer.surgery import with_fewer_keys
@@ -86,8 +86,6 @@ def test_groups_must_be_whole(num_kv_heads: int):
     ("attention", "change"),
     [
         (Latent(), {"positions": "rotary"}),
-        (LinearRecurrence(), {}),
-        (DeltaRule(), {}),
         (DeltaRule(gated=True), {"softmax_every": 1}),
     ],
 )

@@ -44,10 +44,9 @@ def test_a_stretched_model_has_the_same_weights_and_a_longer_table():
     assert not torch.allclose(slow(tokens), model(tokens), atol=1e-4)
 
 
-@pytest.mark.parametrize("base", [10_000.0, 300.0])
-def test_a_model_stretched_by_a_rule_keeps_it_in_a_checkpoint(base: float, tmp_path):
-    model = GPT(replace(CONFIG, rotary_base=base)).eval()
-    slowed = {"factor": 2.5, "base": base}
+def test_a_model_stretched_by_a_rule_keeps_it_in_a_checkpoint(tmp_path):
+    model = GPT(replace(CONFIG, rotary_base=300.0)).eval()
+    slowed = {"factor": 2.5, "base": 300.0}
     tokens = torch.randint(11, (2, 20))
     for scaling, rates, scale in (
         ("linear", linear_rates(8, **slowed), 1.0),

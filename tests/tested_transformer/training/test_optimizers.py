@@ -73,24 +73,20 @@ def test_matrices_decay_and_nothing_else(
     assert len(muon) == (optimizer == "muon")
 
 
-def test_a_smear_is_no_matrix(make_model: Callable[..., GPT]):
-    model = make_model(smear=True)
-    model.smear = nn.Parameter(torch.zeros(3, 12))
-    adamw, muon = make_optimizers(model, Recipe(optimizer="muon"))
-    assert "smear" in names_of(model, adamw.param_groups[-1]["params"])
-    assert "smear" not in names_of(model, muon.param_groups[0]["params"])
-
-
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_the_shares_of_differential_attention_are_no_matrices(
-    optimizer: str, make_model: Callable[..., GPT]
+def test_a_smear_and_the_shares_of_differential_attention_are_no_matrices(
+    make_model: Callable[..., GPT],
 ):
-    model = make_model(attention=Differential(), num_heads=2)
-    optimizers = make_optimizers(model, Recipe(optimizer=optimizer))
-    vectors = names_of(model, optimizers[0].param_groups[-1]["params"])
-    shares = [name for name, _ in model.named_parameters() if "share_" in name]
-    assert len(shares) == 4
-    assert {*shares} <= {*vectors}
+    model = make_model(attention=Differential(), num_heads=2, smear=True)
+    model.smear = nn.Parameter(torch.zeros(3, 12))
+    for optimizer in ("adamw", "muon"):
+        adamw, *_ = make_optimizers(model, Recipe(optimizer=optimizer))
+        vectors = names_of(model, adamw.param_groups[-1]["params"])
+        shares = [name for name, _ in model.named_parameters() if "share_" in name]
+        assert len(shares) == 4
+        assert {"smear", *shares} <= {*vectors}
+    # Without biases there is no empty group.
+    (adamw,) = make_optimizers(nn.Linear(3, 5, bias=False), Recipe())
+    assert [len(group["params"]) for group in adamw.param_groups] == [1]
 
 
 def test_a_compiled_model_is_refused(make_model: Callable[..., GPT]):
@@ -111,12 +107,6 @@ def test_a_compiled_model_is_refused(make_model: Callable[..., GPT]):
     other = make_model()
     other.compile(backend="eager")
     assert make_optimizers(other, Recipe())
-
-
-def test_a_model_without_biases_has_no_empty_group(make_model: Callable[..., GPT]):
-    model = nn.Linear(3, 5, bias=False)
-    (adamw,) = make_optimizers(model, Recipe())
-    assert [len(group["params"]) for group in adamw.param_groups] == [1]
 
 
 def test_rates_follow_the_schedule(make_model: Callable[..., GPT]):

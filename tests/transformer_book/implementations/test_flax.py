@@ -55,19 +55,6 @@ def test_the_two_orders_of_one_dense_layer_differ(ask: Callable[..., Question]) 
     assert not torch.equal(*(weights["qkv_proj.kernel"] for weights in orders))
 
 
-@pytest.mark.parametrize("module", [flax_dense, flax_packed, flax_layer])
-def test_a_conversion_moves_every_number_and_changes_none(
-    ask: Callable[..., Question], module: ModuleType
-) -> None:
-    weights = ask(torch.float64).weights
-    converted = module.convert(weights, 3)
-    before, after = (
-        torch.cat([array.flatten() for array in some.values()]).sort().values
-        for some in (weights, converted)
-    )
-    assert torch.equal(before, after)
-
-
 def test_dropout_drops_while_training_alone() -> None:
     """With identity in the middle, each value goes through as it is or not at all."""
     module = DenseAttention(num_heads=1, dropout=0.5)
@@ -92,12 +79,10 @@ def test_dropout_drops_while_training_alone() -> None:
     assert not jnp.allclose(dropped, 1.0)
 
 
-@pytest.mark.parametrize("experts_per_token", [1, 2])
-def test_experts_in_flax_answer_as_ours_do(experts_per_token: int) -> None:
+def test_experts_in_flax_answer_as_ours_do() -> None:
     torch.manual_seed(0)
-    layer = MixtureOfExperts(
-        d_model=6, num_experts=5, experts_per_token=experts_per_token, d_ff=7
-    ).double()
+    sizes = {"d_model": 6, "num_experts": 5, "experts_per_token": 2, "d_ff": 7}
+    layer = MixtureOfExperts(**sizes).double()
     x, direction = torch.randn(2, 2, 3, 6, dtype=torch.float64)
     differences = expert_gaps(layer, x, direction)
     assert differences.keys() == {"output", "x", *convert_experts(layer.state_dict())}

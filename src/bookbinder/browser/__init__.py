@@ -1,1 +1,0 @@
-"""Chromium, and a server for a built site."""
