@@ -111,6 +111,7 @@ _MEASUREMENTS = (
     Measurement("blocks", "what block attention misses"),
     Measurement("indexer", "what an indexer finds, and what it costs"),
     Measurement("tiles", "what block attention costs, gathered and by FlexAttention"),
-    Measurement("several", "speculative decoding and batching"),
+    Measurement("several", "speculative decoding"),
+    Measurement("serving", "policies of a server"),
 )
 MEASUREMENTS = {entry.name: entry for entry in _MEASUREMENTS}

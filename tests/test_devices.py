@@ -37,6 +37,7 @@ from tested_transformer.decoding import (
     NgramDrafter,
     Request,
     Sampling,
+    Server,
     serve,
     speculate,
 )
@@ -257,7 +258,8 @@ def test_drafts_and_a_running_batch_write_the_same(device: str) -> None:
     drafted = speculate(model, prompt, NgramDrafter(29), max_new_tokens=15, **greedy)
     assert drafted.tokens == wanted
     requests = [Request(prompt=prompt, max_new_tokens=15) for _ in range(3)]
-    serve(model, requests, num_slots=2, **greedy)
+    server = Server(model, num_pages=20, page_size=4, prefix_caching=True, **greedy)
+    serve(server, requests)
     assert [each.answer for each in requests] == [wanted] * 3
 
 

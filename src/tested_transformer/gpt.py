@@ -364,7 +364,7 @@ class GPT(nn.Module):
         if last is None:
             first = torch.zeros_like(x[:, :1])
         else:
-            first = self._scaled_embedding(last[: len(x)])  # no more slots are read
+            first = self._scaled_embedding(last)
         # Cut last: torch.export could not leave open whether T - 1 tokens are one.
         before = torch.cat([first, x], dim=1)[:, :-1]
         return before if positions is None else before * (positions > 0)[..., None]

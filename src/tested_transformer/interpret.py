@@ -335,9 +335,9 @@ def _validate_layers(
             "before o_proj: a gate cannot take one away"
         )
     heads = [block.attention.num_heads for block in model.blocks]
-    gated = [gate.shape[-1] for gate in gates]
-    if gated != heads:
-        raise ValueError(f"gates are for {gated} heads; the model has {heads}")
+    gates_of = [gate.shape[-1] for gate in gates]
+    if gates_of != heads:
+        raise ValueError(f"gates are for {gates_of} heads; the model has {heads}")
     if instead is not None and len(instead) != len(heads):
         raise ValueError(
             f"instead is for {len(instead)} layers; the model has {len(heads)}"

@@ -16,6 +16,7 @@ from tested_transformer.decoding import (
     Reader,
     Request,
     Sampling,
+    Server,
     generate,
     serve,
     speculate,
@@ -112,7 +113,8 @@ def _serve(model: GPT, text: Tensor) -> float:
     greedy, prompts = Sampling(temperature=0.0), [row.tolist() for row in text[:, :9]]
     wanted = generate(model, prompts, max_new_tokens=5, sampling=greedy)
     requests = [Request(prompt=prompt, max_new_tokens=5) for prompt in prompts]
-    serve(model, requests, num_slots=1, probabilities=greedy.probabilities)
+    server = Server(model, num_pages=8, page_size=4, probabilities=greedy.probabilities)
+    serve(server, requests)
     return float([request.answer for request in requests] != wanted)
 
 

@@ -206,7 +206,8 @@ def test_titles_answer_before_texts_and_texts_follow(page: Page, address: str) -
     first.wait_for(timeout=60_000)
     expect(first.locator("mark").first).to_be_visible()
     # Only the texts hold a sentence.
-    expect(first.locator("article p", has_text="draft").first).to_be_attached()
+    sentence = first.locator("article p", has_text="draft").first
+    expect(sentence).to_be_attached(timeout=60_000)
     expect(page.locator(".md-search-result pre")).to_have_count(0)
 
 

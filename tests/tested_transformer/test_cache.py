@@ -16,7 +16,6 @@ from tested_transformer.caches import (
     PagePool,
     quantized_cache,
     rolling_cache,
-    slot_cache,
 )
 from tested_transformer.gpt import GPT, GPTConfig
 
@@ -98,7 +97,6 @@ CACHES: dict[str, Callable[[GPT], KVCache]] = {
     "paged": lambda m: PagedCache(PagePool.for_model(m, num_pages=3, page_size=4)),
     "quantized": lambda model: quantized_cache(model, bits=8, group_size=13),
     "rolling": lambda model: rolling_cache(model, sinks=2, window=10),
-    "slots": lambda model: slot_cache(model, 1),
 }
 
 

@@ -1,15 +1,17 @@
 """Caches that keep less, share, or store less precisely than ``DenseCache``.
 
 Each module holds one idea: the newest keys and a few sinks, pages that sequences share,
-numbers in eight or four bits, slots that requests take in turn.
+pages that are found again by their text, numbers in eight or four bits.
 """
 
 from tested_transformer.caches.paged import (
+    PagedBatch,
     PagedCache,
     PagedLayer,
     PagePool,
     share_in_use,
 )
+from tested_transformer.caches.prefix import PrefixPool, page_names
 from tested_transformer.caches.quantized import (
     BITS,
     GROUPS,
@@ -25,29 +27,24 @@ from tested_transformer.caches.rolling import (
     sink_mask,
     stream_logits,
 )
-from tested_transformer.caches.slots import (
-    SlotCache,
-    SlotLayer,
-    slot_cache,
-)
 
 __all__ = [
     "BITS",
     "GROUPS",
     "PagePool",
+    "PagedBatch",
     "PagedCache",
     "PagedLayer",
+    "PrefixPool",
     "Quantized",
     "QuantizedLayer",
     "RollingLayer",
-    "SlotCache",
-    "SlotLayer",
+    "page_names",
     "quantize",
     "quantized_cache",
     "rolling_cache",
     "share_in_use",
     "sink_attention",
     "sink_mask",
-    "slot_cache",
     "stream_logits",
 ]

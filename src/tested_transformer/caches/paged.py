@@ -7,9 +7,10 @@ writes into a page that others hold, it takes a copy.
 """
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tested_transformer.cache import (
@@ -23,7 +24,9 @@ from tested_transformer.cache import (
 from tested_transformer.checks import validate_sizes
 from tested_transformer.gpt import GPT
 
-__all__ = ["PagePool", "PagedCache", "PagedLayer", "share_in_use"]
+__all__ = ["PagePool", "PagedBatch", "PagedCache", "PagedLayer", "share_in_use"]
+
+_Pool = TypeVar("_Pool", bound="PagePool")
 
 
 class PagePool:
@@ -92,9 +95,17 @@ class PagePool:
         """
         if self.num_free == 0:
             raise ValueError(f"all {len(self.users)} pages are in use")
-        page = self.users.index(0)
+        page = self._next_free()
         self.users[page] = 1
         return page
+
+    def _next_free(self) -> int:
+        return self.users.index(0)
+
+    def share(self, pages: Sequence[int]) -> None:
+        """Let one more sequence hold pages."""
+        for page in pages:
+            self.users[page] += 1
 
     def copy(self, page: int) -> int:
         """Return the number of a copy of a page, and release the original."""
@@ -113,7 +124,9 @@ class PagePool:
             self.keys, self.values = self.keys.detach(), self.values.detach()
 
     @classmethod
-    def for_model(cls, model: GPT, *, num_pages: int, page_size: int) -> "PagePool":
+    def for_model(
+        cls: type[_Pool], model: GPT, *, num_pages: int, page_size: int
+    ) -> _Pool:
         """Return a pool whose pages fit the cache of a model.
 
         Args:
@@ -169,12 +182,37 @@ class PagedCache(KVCache):
         Call it between two passes of a model, not during one.
         """
         other = PagedCache(self.pool, max_length=self.max_length)
-        other.table, other.tokens = [*self.table], self.tokens
-        for page in self.table:
-            self.pool.users[page] += 1
-        for layer in other._paged:
-            layer.length = self.length
+        other.begin_with(self.table, self.length, self.tokens)
         return other
+
+    def begin_with(
+        self, pages: Sequence[int], length: int, tokens: Int[Tensor, "1 S"] | None
+    ) -> None:
+        """Let an empty cache hold pages of its pool that others have filled.
+
+        Args:
+            pages: The pages, in order.
+            length: How many tokens they hold.
+            tokens: These tokens, if the model needs them (``GPTConfig(smear=True)``).
+        """
+        self.pool.share(pages)
+        self.table, self.tokens = [*pages], tokens
+        for layer in self._paged:
+            layer.length = length
+
+    def move_from(self, source: "PagedCache") -> None:
+        """Copy the pages of a cache in another pool, which releases them.
+
+        The pages of both pools must have one size.
+        """
+        self.make_room(0, source.length)
+        pages, pool = source.table[: len(self.table)], source.pool
+        self.pool.keys[:, self.table] = pool.keys[:, pages]
+        self.pool.values[:, self.table] = pool.values[:, pages]
+        self.tokens = source.tokens
+        for layer in self._paged:
+            layer.length = source.length
+        source.reset()
 
     def rewind(self, length: int) -> None:
         """Forget the tokens after the first ``length``, and release their pages.
@@ -286,6 +324,109 @@ class PagedLayer:
     def reset(self) -> None:
         """Forget all tokens; the pages stay in the table."""
         self.length = 0
+
+
+class PagedBatch(KVCache):
+    """Paged caches of one pool that are read side by side in one pass.
+
+    Each may hold another number of tokens. Their keys are padded on the left, so that
+    the new tokens of all end together, as in a padded batch of prompts. Call the model
+    with ``positions`` and ``mask``.
+
+    Args:
+        caches: The caches; each takes the pages that it needs.
+        num_new: How many tokens each reads in this pass.
+
+    Raises:
+        ValueError: If there are too few pages.
+    """
+
+    # --8<-- [start:batch]
+    def __init__(self, caches: Sequence[PagedCache], num_new: int) -> None:
+        self.caches, self.pool = [*caches], caches[0].pool
+        size, device = self.pool.page_size, self.pool.keys.device
+        lengths = [cache.length for cache in caches]
+        for cache, length in zip(caches, lengths, strict=True):
+            cache.make_room(length, length + num_new)
+        columns = torch.arange(max(lengths) + num_new, device=device)
+        padding = max(lengths) - torch.tensor(lengths, device=device)
+        places = columns - padding[:, None]  # (B, S), of each key in its own text
+        self.positions = places[:, -num_new:]
+        self.mask = (places >= 0)[:, None, None]
+        longest = max(len(cache.table) for cache in caches)
+        tables = [[*c.table, *[0] * (longest - len(c.table))] for c in caches]
+        places = places.clamp(min=0)
+        self.pages = torch.tensor(tables, device=device).gather(1, places // size)
+        self.slots = places % size
+        super().__init__([_BatchLayer(self, i) for i in range(self.pool.num_layers)])
+
+    # --8<-- [end:batch]
+
+    @property
+    def last_tokens(self) -> Int[Tensor, "B 1"] | None:
+        """The newest token of each sequence, if they are remembered; 0 before any."""
+        last = [cache.last_tokens for cache in self.caches]
+        like = next((row for row in last if row is not None), None)
+        if like is None:
+            return None
+        return torch.cat([torch.zeros_like(like) if r is None else r for r in last])
+
+    def remember(self, tokens: Int[Tensor, "B T"]) -> None:
+        """Keep the tokens of a pass, each row in the cache of its sequence."""
+        for cache, row in zip(self.caches, tokens.split(1), strict=True):
+            cache.remember(row)
+
+
+class _BatchLayer:
+    """One layer of a ``PagedBatch``."""
+
+    rewindable, earliest = True, 0
+
+    def __init__(self, batch: PagedBatch, index: int) -> None:
+        self.batch = batch
+        self.memory = batch.pool.keys[index], batch.pool.values[index]
+        self._layers = [cache._paged[index] for cache in batch.caches]
+
+    # --8<-- [start:batch-layer]
+    def append(
+        self, k: Float[Tensor, "B H_kv T d_k"], v: Float[Tensor, "B H_kv T d_v"]
+    ) -> tuple[Float[Tensor, "B H_kv S d_k"], Float[Tensor, "B H_kv S d_v"]]:
+        """Store the keys and values of T new tokens; return those of all, padded."""
+        pages, slots, num_new = self.batch.pages, self.batch.slots, k.shape[2]
+        kept = list[Tensor]()
+        for memory, new in zip(self.memory, (k, v), strict=True):
+            written = new.transpose(1, 2).to(memory.dtype)  # (B, T, H_kv, d)
+            memory[pages[:, -num_new:], :, slots[:, -num_new:]] = written
+            kept.append(memory[pages, :, slots].transpose(1, 2))
+        for layer in self._layers:
+            layer.length += num_new
+        return kept[0], kept[1]
+
+    # --8<-- [end:batch-layer]
+
+    @property
+    def length(self) -> int:
+        """How many tokens the longest sequence holds."""
+        return max(layer.length for layer in self._layers)
+
+    @property
+    def batch_size(self) -> int:
+        """B, how many sequences are read side by side."""
+        return len(self._layers)
+
+    @property
+    def nbytes(self) -> int:
+        """This layer's memory in all pages of the sequences."""
+        return sum(layer.nbytes for layer in self._layers)
+
+    def rewind(self, length: int) -> None:
+        """Forget the tokens of each sequence after its first ``length``."""
+        for layer in self._layers:
+            layer.rewind(min(length, layer.length))
+
+    def reset(self) -> None:
+        """Forget all tokens; the pages stay in the tables."""
+        self.rewind(0)
 
 
 def share_in_use(caches: Sequence[PagedCache]) -> float:

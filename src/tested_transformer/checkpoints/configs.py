@@ -12,6 +12,8 @@ from tested_transformer.config import GPTConfig
 __all__ = ["CheckpointError", "describe_config", "read_config", "read_json"]
 
 _LARGEST = 100_000_000  # as many as safetensors allows a header
+# Settings of attention that were fields of the config once.
+_ONCE_FIELDS = ("latent_dim", "soft_cap", "block_size", "num_chosen")
 
 
 class CheckpointError(ValueError):
@@ -55,7 +57,8 @@ def read_config(values: Mapping[str, Any], path: Path) -> GPTConfig:
 
     Args:
         values: What ``describe_config`` returned. Files from before a field was added
-            lack it.
+            lack it; files from before attention had settings of its own have them among
+            the fields.
         path: The path of the file, for error messages.
 
     Raises:
@@ -66,6 +69,10 @@ def read_config(values: Mapping[str, Any], path: Path) -> GPTConfig:
     values = {name: _tuples(value) for name, value in values.items()}
     name = values.pop("attention", "softmax")
     settings = values.pop("attention_settings", {})
+    for once in _ONCE_FIELDS:
+        if values.get(once) is not None:
+            settings = {**settings, once: values[once]}
+        values.pop(once, None)
     unknown = sorted(values.keys() - {field.name for field in fields(GPTConfig)})
     if unknown:
         raise CheckpointError(

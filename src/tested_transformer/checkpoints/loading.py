@@ -127,7 +127,11 @@ def _read(folder: Path, text: bytes, training: bool) -> Checkpoint:
     }
     state = None
     if "training" in tensors and manifest.training is not None:
-        state = (tensors["training"], manifest.training)
+        check_sizes(manifest.config, tensors["model"], str(folder))
+        wanted = GPT(manifest.config, device="meta").state_dict()
+        names = _present_names(tensors["training"], wanted)
+        moved = {name: tensors["training"][once] for name, once in names.items()}
+        state = (moved, manifest.training)
     return Checkpoint(
         folder, manifest.config, manifest.settings, tensors["model"], state
     )
@@ -188,8 +192,11 @@ def model_with(
     """
     found = on_meta(weights)
     check_sizes(config, found, origin)
-    check_fit(GPT(config, device="meta").state_dict(), found, origin)
-    return fill_model(config, weights.items(), origin, device=device, dtype=dtype)
+    wanted = GPT(config, device="meta").state_dict()
+    names = _present_names(weights, wanted)
+    check_fit(wanted, {name: found[once] for name, once in names.items()}, origin)
+    pairs = ((name, weights[once]) for name, once in names.items())
+    return fill_model(config, pairs, origin, device=device, dtype=dtype)
 
 
 def fill_model(
@@ -260,6 +267,24 @@ def check_sizes(config: GPTConfig, found: Mapping[str, Tensor], origin: str) -> 
                 f"{origin} has settings that do not fit: {name}={size} is more than "
                 f"its {len(found)} weights can be for"
             )
+
+
+def _present_names(
+    names: Iterable[str], wanted: Mapping[str, Tensor]
+) -> dict[str, str]:
+    """Return the names that the model has for its weights, and the given ones of each.
+
+    Before layers had cores, sinks, gates and shares belonged to the layers themselves.
+
+    Args:
+        names: Names of weights, or of the training state, which contain them.
+        wanted: The model's ``state_dict()``.
+    """
+    moved = {name.replace(".core.", "."): name for name in wanted if ".core." in name}
+    return {
+        "/".join(moved.get(part, part) for part in name.split("/")): name
+        for name in names
+    }
 
 
 def _differences(name: str, found: Any, wanted: Any) -> Iterator[str]:

@@ -1,15 +1,10 @@
 """Decoding: continue prompts token by token.
 
 It works with token ids and knows nothing about text. Beside the plain loop there are
-drafts that a model checks (speculative decoding), batches that requests join and leave,
-and heads that predict several tokens at once.
+drafts that a model checks (speculative decoding), heads that predict several tokens at
+once, and a server that answers many requests side by side.
 """
 
-from tested_transformer.decoding.batching import (
-    Batcher,
-    Request,
-    serve,
-)
 from tested_transformer.decoding.detokenizer import Detokenizer
 from tested_transformer.decoding.fast.decoder import Decoder
 from tested_transformer.decoding.fast.packing import PackingError
@@ -33,6 +28,7 @@ from tested_transformer.decoding.sampling import (
     penalize_repetition,
     sampling_probabilities,
 )
+from tested_transformer.decoding.serving import Request, Server, Step
 from tested_transformer.decoding.speculative import (
     Draft,
     Drafter,
@@ -48,9 +44,9 @@ from tested_transformer.decoding.speculative import (
     verify,
 )
 from tested_transformer.decoding.stopping import StopFilter
+from tested_transformer.decoding.traffic import Served, StepTime, serve
 
 __all__ = [
-    "Batcher",
     "CachedReader",
     "Decoder",
     "Detokenizer",
@@ -65,8 +61,12 @@ __all__ = [
     "Reader",
     "Request",
     "Sampling",
+    "Served",
+    "Server",
     "Speculation",
     "SpeculativeStep",
+    "Step",
+    "StepTime",
     "StopFilter",
     "TextReader",
     "WholeReader",

@@ -1,10 +1,10 @@
 """Graders of *Several tokens at a time*."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tested_transformer.decoding import expected_tokens
 
-__all__ = ["grade_best_draft", "grade_count_steps"]
+__all__ = ["grade_best_draft"]
 
 
 def grade_best_draft(answer: Callable[[float, float], int]) -> str:
@@ -31,41 +31,3 @@ def grade_best_draft(answer: Callable[[float, float], int]) -> str:
             f"are {speeds[got]:.2f} times as fast as none; another number is better"
         )
     return "right"
-
-
-def grade_count_steps(answer: Callable[[Sequence[int], int, bool], int]) -> str:
-    """Grade how many steps a batch takes for requests that arrive at the same time.
-
-    Args:
-        answer: A function of how many tokens each request wants, the number of slots,
-            and whether newcomers wait for the whole batch.
-
-    Raises:
-        AssertionError: If it is wrong; the message says how.
-    """
-    for wanted, num_slots in (
-        ([5], 1),
-        ([3, 4, 2], 1),
-        ([9, 2, 5, 1, 13, 4], 2),
-        ([7, 1, 1, 1, 7, 1, 1, 1, 7], 3),
-        ([2, 6], 5),
-    ):
-        for static in (True, False):
-            lengths = [*wanted]
-            got = answer(lengths, num_slots, static)
-            assert lengths == wanted, "it changes the list that it was given"
-            right = _steps(wanted, num_slots, static)
-            kind = "static" if static else "continuous"
-            assert got == right, f"{wanted}, {num_slots} slots, {kind}: it says {got}"
-    return "right"
-
-
-def _steps(wanted: Sequence[int], num_slots: int, static: bool) -> int:
-    left, waiting, steps = list[int](), [*wanted], 0
-    while left or waiting:
-        if not (static and left):
-            free = num_slots - len(left)
-            left, waiting = left + waiting[:free], waiting[free:]
-        left = [length - 1 for length in left if length > 1]
-        steps += 1
-    return steps

@@ -26,7 +26,6 @@ from tested_transformer.attentions import (
     attention_named,
     name_of,
 )
-from tested_transformer.caches import slot_cache
 from tested_transformer.checkpoints import (
     load_checkpoint,
     load_pretrained,
@@ -36,6 +35,7 @@ from tested_transformer.decoding import (
     Decoder,
     NgramDrafter,
     Sampling,
+    Server,
     generate,
     speculate,
 )
@@ -297,9 +297,10 @@ def test_the_packed_decoder_says_which_attention_it_does_not_know(model: GPT) ->
 
 
 @pytest.mark.parametrize("attention", ["delta", "blocks"])
-def test_what_cannot_be_masked_is_not_batched_in_slots(attention: str) -> None:
-    with pytest.raises(ValueError, match="cannot mask the rest of a slot"):
-        slot_cache(GPT(replace(SMALL, attention=ATTENTIONS[attention])), 2)
+def test_what_cannot_be_masked_is_not_served(attention: str) -> None:
+    model = GPT(replace(SMALL, attention=ATTENTIONS[attention]))
+    with pytest.raises(ValueError, match="of model cannot mask the padding of a shor"):
+        Server(model, num_pages=2, page_size=4)
 
 
 @pytest.mark.parametrize("attention", ["delta", "differential"])

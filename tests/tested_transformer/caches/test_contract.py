@@ -28,8 +28,6 @@ from tested_transformer.caches import (
     PagePool,
     QuantizedLayer,
     RollingLayer,
-    SlotCache,
-    SlotLayer,
     quantize,
 )
 from tested_transformer.positions import rotary_table
@@ -154,7 +152,6 @@ CASES = {
     "int8": quantized(8),
     "int4": quantized(4),
     "paged": Case(paged, batch_size=1),
-    "slots": Case(lambda b: SlotCache([SlotLayer(*memory(b)) for _ in range(LAYERS)])),
     "state": Case(
         states, sum_of_products, lambda length: length, rewindable=False, capacity=None
     ),

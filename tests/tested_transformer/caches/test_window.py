@@ -21,7 +21,6 @@ from tested_transformer.caches import (
     PagePool,
     quantized_cache,
     rolling_cache,
-    slot_cache,
 )
 from tested_transformer.decoding import (
     HeadDrafter,
@@ -192,12 +191,8 @@ def test_other_caches_read_such_a_model_or_say_why_not() -> None:
     torch.testing.assert_close(read(model, tokens, [20, *[1] * 11], paged), whole)
     kept = quantized_cache(model, bits=8, group_size=LONGEST)
     torch.testing.assert_close(read(model, tokens, [20, *[1] * 11], kept), whole)
-    for make_other in (
-        lambda: rolling_cache(model, sinks=2, window=7),
-        lambda: slot_cache(model, 2),
-    ):
-        with pytest.raises(ValueError, match=re.escape(f"windows={WINDOWS} of model ")):
-            make_other()
+    with pytest.raises(ValueError, match=re.escape(f"windows={WINDOWS} of model ")):
+        rolling_cache(model, sinks=2, window=7)
     wide = make(windows=LONGEST)
     rolling = rolling_cache(wide, sinks=2, window=LONGEST - 2)
     torch.testing.assert_close(read(wide, tokens, [T - 1, 1], rolling), wide(tokens))

@@ -34,6 +34,12 @@ def test_attention_is_written_with_its_name_and_settings() -> None:
     assert read_config(SIZES, PATH) == GPTConfig(**SIZES)
 
 
+def test_settings_that_once_were_fields_are_read() -> None:
+    once = {"latent_dim": 5, "soft_cap": None, "block_size": None, "num_chosen": None}
+    wanted = GPTConfig(**SIZES, attention=Latent(latent_dim=5))
+    assert read_config(SIZES | once | {"attention": "latent"}, PATH) == wanted
+
+
 def test_what_no_model_has_is_refused_with_the_file() -> None:
     changes: dict[str, Any]
     for changes, message in (

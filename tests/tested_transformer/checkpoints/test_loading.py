@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tested_transformer.attentions import AdjustedSoftmax
 from tested_transformer.checkpoints import (
     Checkpoint,
     CheckpointError,
@@ -13,6 +14,7 @@ from tested_transformer.checkpoints import (
     load_checkpoint,
     loading,
     save_checkpoint,
+    saving,
 )
 from tested_transformer.checkpoints.configs import describe_config
 from tested_transformer.gpt import GPT, GPTConfig
@@ -94,6 +96,24 @@ def test_all_of_it_comes_back(tmp_path: Path) -> None:
     found = load_checkpoint(tmp_path, training=False)
     assert found.training is None
     assert found.model().config == CONFIG
+
+
+def test_names_from_before_attention_had_a_core_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saving, "check_fit", lambda *names: None)
+    model = GPT(replace(CONFIG, attention=AdjustedSoftmax(learned_sink=True)))
+    torch.nn.init.normal_(model.blocks[1].attention.core.sink)
+    weights = {name.replace(".core.", "."): w for name, w in model.state_dict().items()}
+    means = {f"optimizer/{name}/exp_avg": weight for name, weight in weights.items()}
+    training = (means, {"step": 3})
+    save(tmp_path, model, weights=weights, training=training)
+    checkpoint = load_checkpoint(tmp_path)
+    tokens = torch.randint(CONFIG.vocab_size, (2, 4))
+    assert torch.equal(checkpoint.model()(tokens), model(tokens))
+    assert checkpoint.training is not None
+    found = {name.split("/")[1] for name in checkpoint.training[0]}
+    assert found == set(model.state_dict())
 
 
 def test_a_model_in_training_does_not_change_what_was_loaded(tmp_path: Path) -> None:
