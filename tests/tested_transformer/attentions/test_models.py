@@ -267,12 +267,6 @@ def test_a_state_takes_the_same_room_at_any_length() -> None:
 def test_drafts_are_checked_by_what_can_go_back(model: GPT) -> None:
     drafter, greedy = NgramDrafter(V), Sampling(temperature=0.0)
     prompt, how = [1, 2, 3, 1, 2], {"max_new_tokens": 9}
-    if not model.config.attention.has_scores:
-        with pytest.raises(
-            ValueError, match="cannot go back: a layer keeps only the last state"
-        ):
-            speculate(model, prompt, drafter, **how)
-        return
     found = speculate(model, prompt, drafter, probabilities=greedy.probabilities, **how)
     assert found.tokens == generate(model, [prompt], sampling=greedy, **how)[0]
 
@@ -296,10 +290,16 @@ def test_the_packed_decoder_says_which_attention_it_does_not_know(model: GPT) ->
         Decoder(model)
 
 
-@pytest.mark.parametrize("attention", ["delta", "blocks"])
-def test_what_cannot_be_masked_is_not_served(attention: str) -> None:
+@pytest.mark.parametrize(
+    ("attention", "message"),
+    [
+        ("blocks", "of model cannot mask the padding of a shorter request"),
+        ("delta", "every layer must keep keys and values in a DenseCache"),
+    ],
+)
+def test_what_has_no_pages_is_not_served(attention: str, message: str) -> None:
     model = GPT(replace(SMALL, attention=ATTENTIONS[attention]))
-    with pytest.raises(ValueError, match="of model cannot mask the padding of a shor"):
+    with pytest.raises(ValueError, match=message):
         Server(model, num_pages=2, page_size=4)
 
 
