@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tested_transformer.attentions import StateCache
+from tested_transformer.cache import KVCache
 from tested_transformer.gpt import GPT
 from tested_transformer.inspection import numbers_of
 from tested_transformer.layers import evaluating
@@ -27,10 +28,7 @@ class TextReader:
 
     def __init__(self, model: GPT) -> None:
         self.model = model
-        self.cache = model.new_cache()
-        for layer in self.cache.layers:
-            if isinstance(layer, StateCache):
-                layer.slack = SLACK
+        self.cache = _rewindable(model.new_cache())
         self.text: list[int] = []
 
     @torch.inference_mode()
@@ -52,3 +50,11 @@ class TextReader:
 
 
 # --8<-- [end:reader]
+
+
+def _rewindable(cache: KVCache) -> KVCache:
+    """Return a cache, of which states keep what it takes to go back."""
+    for layer in cache.layers:
+        if isinstance(layer, StateCache):
+            layer.slack = SLACK
+    return cache
