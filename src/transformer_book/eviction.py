@@ -69,7 +69,7 @@ def kept_keys(
             rank = rank.masked_fill(position == t, float("inf"))
             rank = rank.masked_fill(~alive, float("-inf"))
             best = rank.topk(min(count, t + 1)).indices
-            alive = alive & torch.zeros_like(alive).scatter(-1, best, True)
+            alive = torch.zeros_like(alive).scatter(-1, best, True)
         kept[:, :, t] = alive
         row = scores[:, :, t].masked_fill(~alive, float("-inf"))
         total = total + row.softmax(dim=-1)
