@@ -21,7 +21,6 @@ RULES = (
 SINKS = 4
 
 
-# --8<-- [start:kept]
 def kept_keys(
     scores: Float[Tensor, "B H T T"], *, rule: str, count: int, start: int = 0
 ) -> Bool[Tensor, "B H T T"]:
@@ -49,6 +48,7 @@ def kept_keys(
     validate_sizes(count=count)
     if start < 0:
         raise ValueError(f"start={start} must not be negative")
+    # --8<-- [start:kept]
     position = torch.arange(scores.shape[-1])
     kept = torch.zeros_like(scores, dtype=torch.bool)
     alive = torch.zeros_like(kept[:, :, 0])
@@ -74,9 +74,7 @@ def kept_keys(
         row = scores[:, :, t].masked_fill(~alive, float("-inf"))
         total = total + row.softmax(dim=-1)
     return kept
-
-
-# --8<-- [end:kept]
+    # --8<-- [end:kept]
 
 
 @dataclass(frozen=True, kw_only=True)
