@@ -37,11 +37,15 @@ from tested_transformer.decoding.speculative import (
     Speculation,
     SpeculativeStep,
     TextReader,
+    TreeDrafter,
+    TreeReader,
     expected_tokens,
     left_over,
     speculate,
     stream_speculation,
+    tree_mask,
     verify,
+    verify_tree,
 )
 from tested_transformer.decoding.stopping import StopFilter
 from tested_transformer.decoding.traffic import Served, StepTime, serve
@@ -69,6 +73,8 @@ __all__ = [
     "StepTime",
     "StopFilter",
     "TextReader",
+    "TreeDrafter",
+    "TreeReader",
     "WholeReader",
     "draw",
     "expected_tokens",
@@ -83,5 +89,7 @@ __all__ = [
     "speculate",
     "stream",
     "stream_speculation",
+    "tree_mask",
     "verify",
+    "verify_tree",
 ]
