@@ -5,6 +5,7 @@ drafts that a model checks (speculative decoding), heads that predict several to
 once, and a server that answers many requests side by side.
 """
 
+from tested_transformer.decoding.chained import ChainDrafter, ChainedGPT, ChainedHead
 from tested_transformer.decoding.detokenizer import Detokenizer
 from tested_transformer.decoding.fast.decoder import Decoder
 from tested_transformer.decoding.fast.packing import PackingError
@@ -52,6 +53,9 @@ from tested_transformer.decoding.traffic import Served, StepTime, serve
 
 __all__ = [
     "CachedReader",
+    "ChainDrafter",
+    "ChainedGPT",
+    "ChainedHead",
     "Decoder",
     "Detokenizer",
     "Draft",

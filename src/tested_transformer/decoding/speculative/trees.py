@@ -5,9 +5,9 @@ node, or -1 for the end of the text. A node sees the text, its ancestors and its
 its position is that of a text in which only its ancestors stand before it.
 
 Sources of the whole: Miao et al., 2023, "SpecInfer: Accelerating Generative Large
-Language Model Serving with Tree-based Speculative Inference and Verification",
-sections 3 and 4; Cai et al., 2024, "Medusa: Simple LLM Inference Acceleration Framework
-with Multiple Decoding Heads", section 2.1.2.
+Language Model Serving with Tree-based Speculative Inference and Verification"; Cai et
+al., 2024, "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding
+Heads", on tree attention.
 """
 
 from collections.abc import Sequence
@@ -106,7 +106,6 @@ class TreeReader(TextReader):
         for layer in dense_layers(self.cache):
             for memory in (layer.keys, layer.values):
                 memory[:, :, start:end] = memory[:, :, kept]
-        self.cache.rewind(end)
         self.text += [self.nodes[node] for node in path[1:]]
         self.nodes, self.parents = [], []
 

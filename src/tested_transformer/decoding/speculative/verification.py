@@ -75,7 +75,7 @@ def verify_tree(
     Raises:
         ValueError: If the numbers of tokens do not fit.
 
-    Source: Miao et al., 2023, "SpecInfer", algorithm 2.
+    Source: Miao et al., 2023, "SpecInfer", on multi-step speculative sampling.
     """
     _validate_rows(drafted, draft, target)
     kept, node, p = list[int](), -1, target[0]
