@@ -16,6 +16,7 @@ from tested_transformer.decoding import (
     speculate,
 )
 from tested_transformer.gpt import GPT, GPTConfig
+from tested_transformer.positions import alibi_bias, rotary_table
 from transformer_book.outcomes import every_outcome
 
 N, B, T, V, D = 4, 2, 7, 11, 12
@@ -43,28 +44,35 @@ KINDS = [
 
 @torch.no_grad()
 def by_hand(model, tokens):
-    """Position by position, as in section 2.2 of the report, without positions."""
-    gpt, x = model.gpt, model.gpt._embed(tokens, None, None)
-    for block in gpt.blocks:
-        x = block(x)
-    guesses = [gpt.norm(x) @ gpt.token_embedding.weight.T]
+    """Position by position, as in section 2.2 of the report."""
+    gpt, seen = model.gpt, []
+    with gpt.norm.register_forward_pre_hook(lambda _, inputs: seen.extend(inputs)):
+        guesses, (x,) = [gpt(tokens)], seen
     for k, head in enumerate(model.further, 1):
+        length, options = tokens.shape[1] - k, {}
+        if gpt.config.positions == "rotary":
+            options["rotary"] = rotary_table(torch.arange(length), 6).double()
+        if gpt.config.positions == "alibi":
+            options["score_bias"] = alibi_bias(gpt.slopes, length, length)
         pairs = [
             torch.cat([head.feature_norm(x[:, i]), head.token_norm(embedded)], dim=-1)
-            for i in range(tokens.shape[1] - k)
+            for i in range(length)
             for embedded in [gpt.token_embedding(tokens[:, i + k])]
         ]
-        x = head.block(torch.stack(pairs, 1) @ head.projection.weight.T)
+        x = head.block(torch.stack(pairs, 1) @ head.projection.weight.T, **options)
         guesses.append(gpt.norm(x) @ gpt.token_embedding.weight.T)
     return guesses
 
 
-def test_each_head_computes_what_the_report_says():
-    model, tokens = make(), torch.randint(V, (B, T))
+@pytest.mark.parametrize("positions", ["learned", "rotary", "alibi"])
+def test_each_head_computes_what_the_report_says(positions):
+    model, tokens = make(positions=positions), torch.randint(V, (B, T))
     logits = model(tokens)
     assert logits.shape == (N, B, T, V)
     for ahead, expected in enumerate(by_hand(model, tokens)):
-        torch.testing.assert_close(logits[ahead, :, : T - ahead], expected)
+        torch.testing.assert_close(
+            logits[ahead, :, : T - ahead], expected[:, : T - ahead]
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
