@@ -109,6 +109,7 @@ _MEASUREMENTS = (
     Measurement("lengths", "the loss beyond the trained length"),
     Measurement("softmaxes", "sinks and outliers"),
     Measurement("blocks", "what block attention misses"),
+    Measurement("indexer", "what an indexer finds, and what it costs"),
     Measurement("tiles", "what block attention costs, gathered and by FlexAttention"),
     Measurement("several", "speculative decoding"),
     Measurement("drafts", "tokens per pass with trees of drafts"),

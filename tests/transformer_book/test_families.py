@@ -5,7 +5,7 @@ import pytest
 from tested_transformer.checkpoints import FAMILIES
 from transformer_book import families
 
-NO_WINDOWS = "packed decoder", "int8 matrices", "rolling cache", "running batch"
+NO_WINDOWS = "packed decoder", "int8 matrices", "rolling cache"
 WITHOUT = {
     "smollm3": NO_WINDOWS[:2],
     "mistral": NO_WINDOWS,

@@ -28,7 +28,7 @@ class EntryExtension(Extension):
         """Write the types and the defaults of a function as its source does."""
         if isinstance(node, ast.FunctionDef) and func.path.startswith(PACKAGES):
             func.returns = _type(node.returns, func)
-            for argument in ast.walk(node.args):
+            for argument in ast.iter_child_nodes(node.args):  # not those of a lambda
                 if isinstance(argument, ast.arg):
                     parameter = func.parameters[argument.arg]
                     parameter.annotation = _type(argument.annotation, func)

@@ -7,12 +7,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tested_transformer.attentions import StateCache
 from tested_transformer.cache import KVCache
 from tested_transformer.gpt import GPT
 from tested_transformer.inspection import numbers_of
 from tested_transformer.layers import evaluating
 
 __all__ = ["TextReader"]
+
+SLACK = 32  # more than is usually drafted at once
 
 
 # --8<-- [start:reader]
@@ -21,16 +24,11 @@ class TextReader:
 
     Args:
         model: The model that reads.
-
-    Raises:
-        ValueError: If layers of the model have a state, which this reader keeps only
-            after the last token, so it cannot go back.
     """
 
     def __init__(self, model: GPT) -> None:
         self.model = model
-        self.cache = model.new_cache()
-        _validate_rewindable(self.cache)
+        self.cache = _rewindable(model.new_cache())
         self.text: list[int] = []
 
     @torch.inference_mode()
@@ -44,7 +42,7 @@ class TextReader:
         """Go back to where a text differs, and return the rest, which is to be read."""
         pairs = zip(self.text, text[: len(text) - count], strict=False)
         same = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
-        # A layer with a window may have forgotten what it would need.
+        # A layer with a window or a state may have forgotten what it would need.
         same = same if same >= self.cache.earliest else 0
         self.cache.rewind(same)
         self.text = [*text]
@@ -80,9 +78,9 @@ class TextReader:
         return self.read([*text, *drafted], len(drafted) + 1)
 
 
-def _validate_rewindable(cache: KVCache) -> None:
-    if not cache.rewindable:
-        raise ValueError(
-            "the cache of model cannot go back: a layer keeps only the last state, so "
-            "drafted tokens could not be taken back"
-        )
+def _rewindable(cache: KVCache) -> KVCache:
+    """Return a cache, of which states keep what it takes to go back."""
+    for layer in cache.layers:
+        if isinstance(layer, StateCache):
+            layer.slack = SLACK
+    return cache

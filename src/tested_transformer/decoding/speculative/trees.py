@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tested_transformer.cache import dense_layers
+from tested_transformer.cache import DenseCache, KVCache, dense_layers
 from tested_transformer.checks import validate_between, validate_sizes
 from tested_transformer.decoding.sampling import Probabilities, RandomSource, softmax
 from tested_transformer.decoding.speculative.drafters import Draft, ModelDrafter
@@ -64,7 +64,7 @@ class TreeReader(TextReader):
 
     def __init__(self, model: GPT) -> None:
         super().__init__(model)
-        _validate_reads_trees(model)
+        _validate_reads_trees(model, self.cache)
         self.nodes, self.parents = list[int](), list[int]()
 
     @torch.inference_mode()
@@ -113,14 +113,17 @@ class TreeReader(TextReader):
 # --8<-- [end:reader]
 
 
-def _validate_reads_trees(model: GPT) -> None:
+def _validate_reads_trees(model: GPT, cache: KVCache) -> None:
     config = model.config
     windows = [config.window_of(n) for n in range(config.num_layers)]
+    keys_alone = all(isinstance(layer, DenseCache) for layer in cache.layers)
     for name, depends in {
         "windows": any(windows),
         "positions='alibi'": config.positions == "alibi",
         "smear=True": config.smear,
-        f"attention={config.attention}": not config.attention.reads_padding,
+        f"attention={config.attention}": not (
+            keys_alone and config.attention.reads_padding
+        ),
     }.items():
         if depends:
             raise ValueError(

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 import torch
 
-from tested_transformer.attentions import ChosenBlocks, Latent
+from tested_transformer.attentions import ChosenBlocks, ChosenKeys, DeltaRule, Latent
 from tested_transformer.decoding import (
     ModelDrafter,
     RandomSource,
@@ -24,6 +24,7 @@ KINDS = [
     {"positions": "sinusoidal"},
     {"positions": "rotary", "num_kv_heads": 1, "qk_norm": True},
     {"attention": Latent(latent_dim=7), "positions": "rotary"},
+    {"attention": ChosenKeys(keys_per_query=3), "positions": "rotary"},
 ]
 TEXT, NODES, PARENTS = [3, 1, 4, 1, 5], [9, 2, 6, 5, 2, 5, 8], [-1, -1, 0, 1, 1, 3, 0]
 
@@ -149,6 +150,7 @@ def test_what_does_not_fit_is_refused(make, as_a_caller):
         ({"positions": "alibi"}, "positions='alibi'"),
         ({"smear": True}, "smear=True"),
         ({"attention": ChosenBlocks(), "positions": "none"}, "attention=ChosenBlocks"),
+        ({"attention": DeltaRule(), "softmax_every": 2}, "attention=DeltaRule"),
     ):
         with pytest.raises(ValueError, match=f"^the model has {name}"):
             speculate(make(**kind), [1], TreeDrafter(make(), (2,)), max_new_tokens=2)
