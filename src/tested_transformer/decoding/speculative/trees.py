@@ -57,9 +57,9 @@ class TreeReader(TextReader):
         model: The model that reads.
 
     Raises:
-        ValueError: If the model depends on how far apart tokens lie in its cache, where
-            the nodes of a tree lie side by side: windows, ALiBi, smeared tokens, states
-            and chosen blocks.
+        ValueError: If the model depends on where tokens lie in its cache, in which the
+            nodes of a tree stand in a row: windows, ALiBi, smeared tokens, states and
+            chosen blocks.
     """
 
     def __init__(self, model: GPT) -> None:
@@ -127,8 +127,8 @@ def _validate_reads_trees(model: GPT, cache: KVCache) -> None:
     }.items():
         if depends:
             raise ValueError(
-                f"the model has {name}, which depends on how far apart tokens lie in "
-                "the cache, so it cannot read a tree"
+                f"the model has {name}, which depends on where tokens lie in the "
+                "cache, so it cannot read a tree"
             )
 
 
