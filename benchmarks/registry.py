@@ -112,6 +112,7 @@ _MEASUREMENTS = (
     Measurement("indexer", "what an indexer finds, and what it costs"),
     Measurement("tiles", "what block attention costs, gathered and by FlexAttention"),
     Measurement("several", "speculative decoding"),
+    Measurement("drafts", "tokens per pass with trees of drafts"),
     Measurement("serving", "policies of a server"),
 )
 MEASUREMENTS = {entry.name: entry for entry in _MEASUREMENTS}
